@@ -1,0 +1,22 @@
+package deps
+import (
+ _ "connectrpc.com/connect"
+ _ "github.com/spf13/cobra"
+ _ "github.com/spf13/cobra/doc"
+ _ "github.com/google/go-containerregistry/pkg/v1/remote"
+ _ "github.com/google/go-containerregistry/pkg/v1/mutate"
+ _ "github.com/google/go-containerregistry/pkg/v1/validate"
+ _ "github.com/google/go-containerregistry/pkg/v1/layout"
+ _ "github.com/google/go-containerregistry/pkg/v1/random"
+ _ "github.com/google/go-containerregistry/pkg/registry"
+ _ "github.com/google/go-containerregistry/pkg/name"
+ _ "github.com/google/go-containerregistry/pkg/authn"
+ _ "github.com/Microsoft/hcsshim/ext4/tar2ext4"
+ _ "github.com/klauspost/compress/zstd"
+ _ "github.com/creack/pty"
+ _ "golang.org/x/sys/unix"
+ _ "golang.org/x/term"
+ _ "github.com/rogpeppe/go-internal/testscript"
+ _ "github.com/google/go-cmp/cmp"
+ _ "go.uber.org/goleak"
+)

@@ -1,0 +1,91 @@
+// Package machine is the contract between those who use a machine and the drivers that start one.
+//
+// A driver says how a machine's agent is started and reached, and nothing else: what happens inside a machine is the agent's business
+// (internal/agent), written once for every driver. Callers branch on a driver's [Features], never on which driver it is. Every driver passes the suite
+// in internal/machine/machinetest.
+package machine
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// Isolation is what stands between a machine and the host. It is reported with every result.
+type Isolation string
+
+// The levels, strongest first.
+const (
+	KVM    Isolation = "kvm"    // a virtual machine on the processor's own virtualisation
+	GVisor Isolation = "gvisor" // a kernel in user space that answers the machine's system calls
+	TCG    Isolation = "tcg"    // a virtual machine on an emulated processor
+	None   Isolation = "none"   // a process of the host: nothing isolates it
+)
+
+// Features say what the machines of a driver can do. The conformance suite checks that they are true.
+type Features struct {
+	Isolated       bool // what runs inside can't reach the host's files and processes
+	OwnKernel      bool // the machine runs a Linux kernel of its own
+	BlockDisks     bool // storage is block images, else directory trees
+	MemorySnapshot bool // machines start from a saved running machine
+	Limits         bool // VCPUs and MemMiB bind, and processes are bounded
+	Namespaces     bool // killing every process and deleting every file inside leaves the agent working
+}
+
+// Root is the root file system that a machine starts on. The driver never changes it.
+type Root struct {
+	Digest string // of the content, "sha256:…"
+	Image  string // path of a raw ext4 image
+}
+
+// Spec says what machine to start.
+type Spec struct {
+	ID     string // unique on this host; letters, digits and dashes, at most 63
+	Dir    string // the machine's own folder, which exists and is empty: the driver writes nowhere else, its shared templates apart
+	Root   Root
+	VCPUs  int // at least 1
+	MemMiB int // at least 128
+
+	// Progress is told what is made on first use, a template for one. It may be nil.
+	Progress progress.Func
+}
+
+// Phase is one step of a start, with the time it took.
+type Phase struct {
+	Name     string
+	Duration time.Duration
+}
+
+// Driver starts machines of one isolation level. It is safe for concurrent use, in many processes at once.
+type Driver interface {
+	// Isolation is what its machines stand behind.
+	Isolation() Isolation
+	// Features are those of its machines.
+	Features() Features
+	// Prove tells whether machines can be started on this host, by having started one: now, or before with the verdict kept.
+	// The error says why not, with a hint. Idempotent.
+	Prove(ctx context.Context, report progress.Func) error
+	// Start starts a machine and returns when its link is there to be dialled; the agent may answer a little later.
+	// Cancelling ctx during Start leaves nothing behind; afterwards ctx has no say. The caller MUST Close the machine.
+	// A failed Start leaves nothing running, and nothing in Spec.Dir that the caller can't remove.
+	Start(ctx context.Context, spec Spec) (Machine, error)
+}
+
+// Machine is one running machine. It is safe for concurrent use.
+type Machine interface {
+	// Link is the byte stream to the agent. It has no end of its own and no session: see internal/agent/link. One user at a time, and the machine
+	// closes it, not its user.
+	Link() net.Conn
+	// Phases are the steps of its start.
+	Phases() []Phase
+	// PID is the process on the host that runs the machine, 0 where there is none.
+	PID() int
+	// Done is closed when the machine has ended, for whatever reason.
+	Done() <-chan struct{}
+	// Err says why the machine ended; nil before Done is closed, and after Close.
+	Err() error
+	// Close ends the machine at once, whatever runs in it, and returns when none of its processes is left. Idempotent.
+	Close() error
+}
