@@ -663,15 +663,14 @@ func (x *Terminal) GetTerm() string {
 	return ""
 }
 
+// ExecEvent carries all that is new, so that a short command is answered in one message. The first one of a stream has started, the last one has exit.
+// In each stream's order, gaps come before the outputs.
 type ExecEvent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Event:
-	//
-	//	*ExecEvent_Started
-	//	*ExecEvent_Output
-	//	*ExecEvent_Gap
-	//	*ExecEvent_Exit
-	Event         isExecEvent_Event `protobuf_oneof:"event"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Started       *Started               `protobuf:"bytes,1,opt,name=started,proto3" json:"started,omitempty"`
+	Gaps          []*Gap                 `protobuf:"bytes,2,rep,name=gaps,proto3" json:"gaps,omitempty"`       // at most one a stream
+	Outputs       []*Output              `protobuf:"bytes,3,rep,name=outputs,proto3" json:"outputs,omitempty"` // at most one a stream
+	Exit          *Exit                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -706,80 +705,37 @@ func (*ExecEvent) Descriptor() ([]byte, []int) {
 	return file_agent_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *ExecEvent) GetEvent() isExecEvent_Event {
-	if x != nil {
-		return x.Event
-	}
-	return nil
-}
-
 func (x *ExecEvent) GetStarted() *Started {
 	if x != nil {
-		if x, ok := x.Event.(*ExecEvent_Started); ok {
-			return x.Started
-		}
+		return x.Started
 	}
 	return nil
 }
 
-func (x *ExecEvent) GetOutput() *Output {
+func (x *ExecEvent) GetGaps() []*Gap {
 	if x != nil {
-		if x, ok := x.Event.(*ExecEvent_Output); ok {
-			return x.Output
-		}
+		return x.Gaps
 	}
 	return nil
 }
 
-func (x *ExecEvent) GetGap() *Gap {
+func (x *ExecEvent) GetOutputs() []*Output {
 	if x != nil {
-		if x, ok := x.Event.(*ExecEvent_Gap); ok {
-			return x.Gap
-		}
+		return x.Outputs
 	}
 	return nil
 }
 
 func (x *ExecEvent) GetExit() *Exit {
 	if x != nil {
-		if x, ok := x.Event.(*ExecEvent_Exit); ok {
-			return x.Exit
-		}
+		return x.Exit
 	}
 	return nil
 }
 
-type isExecEvent_Event interface {
-	isExecEvent_Event()
-}
-
-type ExecEvent_Started struct {
-	Started *Started `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
-}
-
-type ExecEvent_Output struct {
-	Output *Output `protobuf:"bytes,2,opt,name=output,proto3,oneof"`
-}
-
-type ExecEvent_Gap struct {
-	Gap *Gap `protobuf:"bytes,3,opt,name=gap,proto3,oneof"`
-}
-
-type ExecEvent_Exit struct {
-	Exit *Exit `protobuf:"bytes,4,opt,name=exit,proto3,oneof"`
-}
-
-func (*ExecEvent_Started) isExecEvent_Event() {}
-
-func (*ExecEvent_Output) isExecEvent_Event() {}
-
-func (*ExecEvent_Gap) isExecEvent_Event() {}
-
-func (*ExecEvent_Exit) isExecEvent_Event() {}
-
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // as the processes in the machine see it, 0 where unknown
+	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // as the agent sees it; 0 where the process never ran
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2031,13 +1987,12 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\bTerminal\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\tR\x04term\"\xb8\x01\n" +
-	"\tExecEvent\x12-\n" +
-	"\astarted\x18\x01 \x01(\v2\x11.agent.v1.StartedH\x00R\astarted\x12*\n" +
-	"\x06output\x18\x02 \x01(\v2\x10.agent.v1.OutputH\x00R\x06output\x12!\n" +
-	"\x03gap\x18\x03 \x01(\v2\r.agent.v1.GapH\x00R\x03gap\x12$\n" +
-	"\x04exit\x18\x04 \x01(\v2\x0e.agent.v1.ExitH\x00R\x04exitB\a\n" +
-	"\x05event\"\x1b\n" +
+	"\x04term\x18\x03 \x01(\tR\x04term\"\xab\x01\n" +
+	"\tExecEvent\x12+\n" +
+	"\astarted\x18\x01 \x01(\v2\x11.agent.v1.StartedR\astarted\x12!\n" +
+	"\x04gaps\x18\x02 \x03(\v2\r.agent.v1.GapR\x04gaps\x12*\n" +
+	"\aoutputs\x18\x03 \x03(\v2\x10.agent.v1.OutputR\aoutputs\x12\"\n" +
+	"\x04exit\x18\x04 \x01(\v2\x0e.agent.v1.ExitR\x04exit\"\x1b\n" +
 	"\aStarted\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\"^\n" +
 	"\x06Output\x12(\n" +
@@ -2208,8 +2163,8 @@ var file_agent_v1_agent_proto_depIdxs = []int32{
 	10, // 0: agent.v1.ExecRequest.tty:type_name -> agent.v1.Terminal
 	0,  // 1: agent.v1.ExecRequest.on_full:type_name -> agent.v1.OnFull
 	12, // 2: agent.v1.ExecEvent.started:type_name -> agent.v1.Started
-	13, // 3: agent.v1.ExecEvent.output:type_name -> agent.v1.Output
-	14, // 4: agent.v1.ExecEvent.gap:type_name -> agent.v1.Gap
+	14, // 3: agent.v1.ExecEvent.gaps:type_name -> agent.v1.Gap
+	13, // 4: agent.v1.ExecEvent.outputs:type_name -> agent.v1.Output
 	15, // 5: agent.v1.ExecEvent.exit:type_name -> agent.v1.Exit
 	1,  // 6: agent.v1.Output.stream:type_name -> agent.v1.Stream
 	1,  // 7: agent.v1.Gap.stream:type_name -> agent.v1.Stream
@@ -2252,12 +2207,6 @@ func init() { file_agent_v1_agent_proto_init() }
 func file_agent_v1_agent_proto_init() {
 	if File_agent_v1_agent_proto != nil {
 		return
-	}
-	file_agent_v1_agent_proto_msgTypes[6].OneofWrappers = []any{
-		(*ExecEvent_Started)(nil),
-		(*ExecEvent_Output)(nil),
-		(*ExecEvent_Gap)(nil),
-		(*ExecEvent_Exit)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

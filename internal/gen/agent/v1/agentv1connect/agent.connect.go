@@ -73,7 +73,7 @@ type AgentServiceClient interface {
 	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id and host name.
 	// Until it has succeeded once since the last start or restore, every call but Status fails with FAILED_PRECONDITION. Idempotent.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
-	// Exec starts a process and follows it to its end. The stream carries started, then output in order for each stream, then exit as the last.
+	// Exec starts a process and follows it to its end.
 	// The caller picks exec_id; a second Exec with a known exec_id fails with ALREADY_EXISTS and starts nothing, so that after a cut stream
 	// Follow tells whether the process was ever started. Cutting the stream does not end the process.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
@@ -267,7 +267,7 @@ type AgentServiceHandler interface {
 	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id and host name.
 	// Until it has succeeded once since the last start or restore, every call but Status fails with FAILED_PRECONDITION. Idempotent.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
-	// Exec starts a process and follows it to its end. The stream carries started, then output in order for each stream, then exit as the last.
+	// Exec starts a process and follows it to its end.
 	// The caller picks exec_id; a second Exec with a known exec_id fails with ALREADY_EXISTS and starts nothing, so that after a cut stream
 	// Follow tells whether the process was ever started. Cutting the stream does not end the process.
 	Exec(context.Context, *connect.Request[v1.ExecRequest], *connect.ServerStream[v1.ExecEvent]) error

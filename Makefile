@@ -1,0 +1,54 @@
+# The commands of this project. `make` alone builds.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+export CGO_ENABLED ?= 0
+export GOFLAGS += -buildvcs=false -trimpath
+GOARCH := $(shell go env GOARCH)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+TOOL := go tool -modfile=tools/go.mod
+GUEST := internal/guest/files/pyro-guest-$(GOARCH)
+
+.PHONY: build guest demo test unit machines bench lint generate arm64 clean
+
+build: guest ## bin/pyro, one file with the guest agent in it
+	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.build=$(VERSION)' -o bin/pyro ./cmd/pyro
+
+guest: ## the guest agent, packed for bin/pyro
+	@scripts/guest.sh $(GOARCH)
+
+demo: ## install what is missing, build, and run real work in a real machine
+	@scripts/install.sh run
+	@$(MAKE) build
+	@scripts/demo.sh
+
+test: ## install what is missing and run all tests
+	@scripts/install.sh test
+	@$(MAKE) build lint arm64 unit machines
+
+unit: guest ## tests that boot nothing, under the race detector
+	CGO_ENABLED=1 go test -race ./...
+
+machines: build ## tests on real machines
+	@scripts/machines.sh
+
+bench: build ## the figures, each against its floor of the same run
+	@scripts/install.sh run
+	@go run ./bench
+
+lint:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'make lint: run gofmt -w on these' >&2; exit 1; }
+	@go vet ./... && go vet -tags machine ./...
+	@$(TOOL) staticcheck ./...
+
+arm64: ## builds, though nothing here can run it
+	@GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest
+
+generate: ## generated code and docs; CI fails when they differ
+	@PATH="$$(go env GOROOT)/bin:$$PATH" $(TOOL) buf generate
+	@go test ./internal/cli -run TestGenerated -update
+
+clean:
+	rm -rf bin internal/guest/files/pyro-guest-*

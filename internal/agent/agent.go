@@ -1,0 +1,169 @@
+// Package agent is what runs inside a machine and does things there: it starts processes, keeps their output, and reads and writes files, for the
+// supervisor at the other end of the machine's link.
+//
+// The same code serves a guest, where processes run in namespaces and cgroups of their own (internal/agent/guest), and the host, where there is nothing but
+// processes (host_compat). How a process is started and killed is a [Place]; everything else is written once.
+//
+// It is the agent.v1 service (proto/agent/v1), as Connect over HTTP/2 on a link (internal/agent/link). It runs on an emulated processor, where each code
+// path costs its translation the first time: what can be done with little code is.
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/agent/link"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
+)
+
+// Bounds of what the host may send and of what is kept.
+const (
+	maxMessage    = 5 << 20 // an ExecRequest with 4 MiB of arguments
+	maxArguments  = 4 << 20
+	maxPath       = 4096
+	maxExecs      = 256
+	maxChunk      = 256 << 10 // of output or input in one message
+	maxFileChunk  = 1 << 20
+	ringSize      = 1 << 20
+	heldPatience  = 100 * time.Millisecond // see Exit in the proto
+	maxFrame      = 1 << 20                // of HTTP/2
+	receiveBuffer = 4 << 20                // flow control window
+)
+
+// Server is the agent.
+type Server struct {
+	agentv1connect.UnimplementedAgentServiceHandler
+
+	place   Place
+	version string
+	began   time.Time
+	execs   execs
+}
+
+// New makes an agent that works in a place.
+func New(place Place, version string) *Server {
+	return &Server{place: place, version: version, began: time.Now(), execs: newExecs()}
+}
+
+// sessionKey is the context key of the session that a request came by.
+type sessionKey struct{}
+
+// session is one link session. It begins unrenewed: after a restore there is always a new session, so nothing runs in a restored machine before it has been
+// given its own clock and random pool.
+type session struct{ renewed atomic.Bool }
+
+// Serve serves the sessions of a stream, one after the other, until the stream fails, and gives that error. The processes go on.
+func (s *Server) Serve(stream net.Conn) error {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	mux := http.NewServeMux()
+	mux.Handle(agentv1connect.NewAgentServiceHandler(s,
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(gate{})))
+	mux.HandleFunc("GET "+filePath, s.readFile)
+	server := &http.Server{
+		Handler:   mux,
+		Protocols: &protocols,
+		HTTP2:     &http.HTTP2Config{MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer},
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, sessionKey{}, &session{})
+		},
+	}
+	defer server.Close()
+	return server.Serve(link.Listen(stream))
+}
+
+func sessionOf(ctx context.Context) *session {
+	s, _ := ctx.Value(sessionKey{}).(*session)
+	if s == nil {
+		return &session{}
+	}
+	return s
+}
+
+var errNotRenewed = errors.New("the machine has not been renewed in this session")
+
+// gate refuses everything but Status and Renew until the session is renewed.
+type gate struct{}
+
+func (gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		switch req.Spec().Procedure {
+		case agentv1connect.AgentServiceStatusProcedure, agentv1connect.AgentServiceRenewProcedure:
+		default:
+			if !sessionOf(ctx).renewed.Load() {
+				return nil, connect.NewError(connect.CodeFailedPrecondition, errNotRenewed)
+			}
+		}
+		return next(ctx, req)
+	}
+}
+
+func (gate) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if !sessionOf(ctx).renewed.Load() {
+			return connect.NewError(connect.CodeFailedPrecondition, errNotRenewed)
+		}
+		return next(ctx, conn)
+	}
+}
+
+// Status tells what the agent is.
+func (s *Server) Status(ctx context.Context, _ *connect.Request[agentv1.StatusRequest]) (*connect.Response[agentv1.StatusResponse], error) {
+	return connect.NewResponse(&agentv1.StatusResponse{
+		Version: s.version, Renewed: sessionOf(ctx).renewed.Load(), Kernel: kernelRelease(), UptimeMs: time.Since(s.began).Milliseconds(),
+	}), nil
+}
+
+// Renew makes the machine its own. It fails closed: the session stays unrenewed.
+func (s *Server) Renew(ctx context.Context, req *connect.Request[agentv1.RenewRequest]) (*connect.Response[agentv1.RenewResponse], error) {
+	m := req.Msg
+	if len(m.Entropy) < 32 || len(m.Entropy) > 512 || !validMachineID(m.MachineId) || !validHostname(m.Hostname) || m.UnixNanos <= 0 {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("unusable identity"))
+	}
+	if err := s.place.Renew(m); err != nil {
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+	sessionOf(ctx).renewed.Store(true)
+	return connect.NewResponse(&agentv1.RenewResponse{UnixNanos: time.Now().UnixNano()}), nil
+}
+
+func validMachineID(id string) bool {
+	if len(id) != 32 {
+		return false
+	}
+	for _, c := range id {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func validHostname(name string) bool {
+	if name == "" || len(name) > 63 {
+		return false
+	}
+	for i, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !letter && (c != '-' || i == 0 || i == len(name)-1) {
+			return false
+		}
+	}
+	return true
+}
+
+// invalid is the error for a request that can't be right.
+func invalid(text string) error {
+	return connect.NewError(connect.CodeInvalidArgument, errors.New(text))
+}

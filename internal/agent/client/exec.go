@@ -1,0 +1,294 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// Command is what to run.
+type Command struct {
+	ID      string // by which Signal and Resize know it; empty: random
+	Argv    []string
+	Env     []string      // NAME=VALUE, added to the agent's own
+	Cwd     string        // absolute; empty: the user's home
+	User    string        // name or number, optionally :group; empty: root
+	TTY     *Terminal     // set: on a terminal, and all output is standard output
+	Timeout time.Duration // after which everything that it started is killed; 0: none
+}
+
+// Terminal is the terminal of a command.
+type Terminal struct {
+	Cols, Rows int
+	Term       string // TERM; empty: xterm-256color
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code         int // 0 to 255; 128 + signal where a signal ended it; 126 and 127 as shells use them where it never ran
+	Signal       int
+	TimedOut     bool
+	StartFailure bool   // it never ran
+	Message      string // why it never ran
+	Duration     time.Duration
+	OutputHeld   bool // something that it left running still held its output open
+	OutOfMemory  bool // the kernel killed something in the machine for want of memory
+}
+
+// NewID makes an ID for a command.
+func NewID() string {
+	var b [12]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// ackEvery is after how much output its arrival is told to the agent: well below the ring that it keeps, so that it never waits for a word of ours
+// that is only late.
+const ackEvery = 256 << 10
+
+// Exec runs a command to its end: standard input is read from in to its end (nil: there is none), output is written to out and errs as it comes.
+//
+// Nothing is lost when the link breaks in between. A slow writer slows the command down. An error of a writer ends the command and is returned.
+// When ctx ends, everything that the command started is killed. The command is forgotten by the agent when Exec returns.
+func (c *Client) Exec(ctx context.Context, command Command, in io.Reader, out, errs io.Writer) (Exit, error) {
+	if command.ID == "" {
+		command.ID = NewID()
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	e := &exec{client: c, command: command, streams: [2]cursor{{to: out}, {to: errs}}}
+	if in != nil {
+		// in may never end, and is not ours to close: a feed that waits for it goes when it does.
+		e.started = func() { go e.feed(ctx, in) }
+	}
+	exit, err := e.run(ctx, in != nil)
+	e.finish(err != nil)
+	return exit, fault.Wrap(err, "run", command.Argv[0])
+}
+
+// exec is one call of Exec.
+type exec struct {
+	client  *Client
+	command Command
+	streams [2]cursor // standard output and standard error
+	started func()    // called once when the process has been started, may be nil
+}
+
+// cursor is how far one stream has arrived.
+type cursor struct {
+	to        io.Writer
+	at, acked uint64
+}
+
+var errWriter = errors.New("the output can't be written")
+
+// run starts the command and follows it, over as many sessions as it takes.
+func (e *exec) run(ctx context.Context, stdin bool) (Exit, error) {
+	s := e.client.current()
+	sent := false
+	for attempt := 1; ; attempt++ {
+		before := e.streams[0].at + e.streams[1].at
+		exit, err := e.follow(ctx, s, stdin, sent)
+		if err == nil {
+			return exit, nil
+		}
+		sent = true
+		if e.streams[0].at+e.streams[1].at > before {
+			attempt = 1 // it went on in between
+		}
+		if attempt == maxAttempts || ctx.Err() != nil || errors.Is(err, errWriter) || !lost(err) {
+			return Exit{}, because(ctx, err)
+		}
+		if s, err = e.client.reopen(ctx, s); err != nil {
+			return Exit{}, because(ctx, err)
+		}
+	}
+}
+
+// events is what Exec and Follow give.
+type events = connect.ServerStreamForClient[agentv1.ExecEvent]
+
+// follow runs one stream of events to its end. sent: the command may have been started by an earlier one.
+func (e *exec) follow(ctx context.Context, s *session, stdin, sent bool) (Exit, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := e.open(ctx, s, stdin, sent)
+	if err != nil {
+		return Exit{}, err
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		exit, err := e.take(ctx, s, stream.Msg())
+		if err != nil || exit != nil {
+			if exit == nil {
+				exit = &Exit{}
+			}
+			return *exit, err
+		}
+	}
+	if err := stream.Err(); err != nil {
+		if sent && connect.CodeOf(err) == connect.CodeNotFound {
+			// The request never arrived.
+			return e.follow(ctx, s, stdin, false)
+		}
+		return Exit{}, err
+	}
+	return Exit{}, io.ErrUnexpectedEOF
+}
+
+func (e *exec) open(ctx context.Context, s *session, stdin, sent bool) (*events, error) {
+	if sent {
+		return s.rpc.Follow(ctx, connect.NewRequest(&agentv1.FollowRequest{
+			ExecId: e.command.ID, StdoutOffset: e.streams[0].at, StderrOffset: e.streams[1].at,
+		}))
+	}
+	req := &agentv1.ExecRequest{
+		ExecId: e.command.ID, Argv: e.command.Argv, Env: e.command.Env, Cwd: e.command.Cwd, User: e.command.User,
+		Stdin: stdin, TimeoutMs: e.command.Timeout.Milliseconds(),
+	}
+	if t := e.command.TTY; t != nil {
+		req.Tty = &agentv1.Terminal{Cols: uint32(t.Cols), Rows: uint32(t.Rows), Term: t.Term}
+	}
+	return s.rpc.Exec(ctx, connect.NewRequest(req))
+}
+
+// take takes one event. exit is set with the last.
+func (e *exec) take(ctx context.Context, s *session, event *agentv1.ExecEvent) (*Exit, error) {
+	if event.Started != nil && e.started != nil {
+		e.started()
+		e.started = nil
+	}
+	if len(event.Gaps) > 0 {
+		g := event.Gaps[0]
+		return nil, corrupt("output from %d to %d was dropped", g.From, g.To)
+	}
+	if len(event.Outputs) > len(e.streams) {
+		return nil, corrupt("%d outputs in one event", len(event.Outputs))
+	}
+	for _, o := range event.Outputs {
+		if err := e.write(o); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.ack(ctx, s); err != nil {
+		return nil, err
+	}
+	x := event.Exit
+	if x == nil {
+		return nil, nil
+	}
+	if x.Code < 0 || x.Code > 255 || x.Signal > 64 || x.DurationMs < 0 {
+		return nil, corrupt("an exit code of %d by signal %d", x.Code, x.Signal)
+	}
+	return &Exit{
+		Code: int(x.Code), Signal: int(x.Signal), TimedOut: x.TimedOut, StartFailure: x.StartFailure != agentv1.StartFailure_START_FAILURE_NONE,
+		Message: clip(x.Message, 1024), Duration: time.Duration(x.DurationMs) * time.Millisecond, OutputHeld: x.OutputHeld, OutOfMemory: x.OutOfMemory,
+	}, nil
+}
+
+func (e *exec) write(o *agentv1.Output) error {
+	if int(o.Stream) < 0 || int(o.Stream) >= len(e.streams) {
+		return corrupt("output of stream %d", o.Stream)
+	}
+	c := &e.streams[o.Stream]
+	if o.Offset != c.at || len(o.Data) == 0 {
+		return corrupt("%d bytes of output at %d, where %d comes next", len(o.Data), o.Offset, c.at)
+	}
+	if _, err := c.to.Write(o.Data); err != nil {
+		return fmt.Errorf("%w: %w", errWriter, err)
+	}
+	c.at += uint64(len(o.Data))
+	return nil
+}
+
+// ack tells the agent what has arrived, when that is enough to be worth a message.
+func (e *exec) ack(ctx context.Context, s *session) error {
+	if e.streams[0].at-e.streams[0].acked+e.streams[1].at-e.streams[1].acked < ackEvery {
+		return nil
+	}
+	_, err := s.rpc.Ack(ctx, connect.NewRequest(&agentv1.AckRequest{
+		ExecId: e.command.ID, StdoutOffset: e.streams[0].at, StderrOffset: e.streams[1].at,
+	}))
+	if err == nil {
+		e.streams[0].acked, e.streams[1].acked = e.streams[0].at, e.streams[1].at
+	}
+	return err
+}
+
+func corrupt(format string, args ...any) error {
+	return fault.New(fault.Corrupt, "understand the agent", "", format, args...)
+}
+
+// inputChunk is how much input goes in one message.
+const inputChunk = 64 << 10
+
+// feed passes the input on, to its end or until the process takes no more.
+func (e *exec) feed(ctx context.Context, in io.Reader) {
+	buffer := make([]byte, inputChunk)
+	var offset uint64
+	for {
+		n, err := in.Read(buffer)
+		req := &agentv1.InputRequest{ExecId: e.command.ID, Offset: offset, Data: buffer[:n], Eof: err != nil}
+		var closed bool
+		failed := e.client.do(ctx, func(ctx context.Context, s *session) error {
+			r, err := s.rpc.Input(ctx, connect.NewRequest(req))
+			if err == nil {
+				closed = r.Msg.Closed
+			}
+			return err
+		})
+		if failed != nil || closed || err != nil {
+			return
+		}
+		offset += uint64(n)
+	}
+}
+
+// finishPatience bounds what is done after a command, for which its caller's context no longer counts.
+const finishPatience = 2 * time.Second
+
+// finish kills what was not waited for, and has the agent forget the command.
+func (e *exec) finish(failed bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), finishPatience)
+	defer cancel()
+	s := e.client.current()
+	if failed {
+		s.rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{ExecId: e.command.ID, Signal: uint32(syscall.SIGKILL), Scope: agentv1.Scope_SCOPE_TREE}))
+	}
+	s.rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: e.command.ID}))
+}
+
+// Signal sends a signal to a command's process group; on a terminal, to its foreground group.
+func (c *Client) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	return c.signal(ctx, id, sig, agentv1.Scope_SCOPE_GROUP)
+}
+
+// Kill kills everything that a command has started.
+func (c *Client) Kill(ctx context.Context, id string) error {
+	return c.signal(ctx, id, syscall.SIGKILL, agentv1.Scope_SCOPE_TREE)
+}
+
+func (c *Client) signal(ctx context.Context, id string, sig syscall.Signal, scope agentv1.Scope) error {
+	return fault.Wrap(c.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{ExecId: id, Signal: uint32(sig), Scope: scope}))
+		return err
+	}), "signal command", id)
+}
+
+// Resize sets the size of a command's terminal.
+func (c *Client) Resize(ctx context.Context, id string, cols, rows int) error {
+	return fault.Wrap(c.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Resize(ctx, connect.NewRequest(&agentv1.ResizeRequest{ExecId: id, Cols: uint32(cols), Rows: uint32(rows)}))
+		return err
+	}), "resize terminal", id)
+}

@@ -1,0 +1,168 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// File describes one path in a machine.
+type File struct {
+	Mode       fs.FileMode // type and permission
+	Size       int64
+	ModTime    time.Time
+	UID, GID   int
+	LinkTarget string // of a symbolic link
+}
+
+// Stat describes one path without following a final link.
+func (c *Client) Stat(ctx context.Context, path string) (File, error) {
+	var f File
+	err := c.do(ctx, func(ctx context.Context, s *session) error {
+		r, err := s.rpc.Stat(ctx, connect.NewRequest(&agentv1.StatRequest{Path: path}))
+		if err != nil {
+			return err
+		}
+		m := r.Msg
+		f = File{
+			Mode: fs.FileMode(m.Mode & 0o777), Size: int64(m.Size), ModTime: time.Unix(0, m.MtimeUnixNanos),
+			UID: int(m.Uid), GID: int(m.Gid), LinkTarget: clip(m.LinkTarget, 4096),
+		}
+		for bit, mode := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+			if m.Mode&bit != 0 {
+				f.Mode |= mode
+			}
+		}
+		switch m.Type {
+		case agentv1.FileType_FILE_TYPE_REGULAR:
+		case agentv1.FileType_FILE_TYPE_DIRECTORY:
+			f.Mode |= fs.ModeDir
+		case agentv1.FileType_FILE_TYPE_SYMLINK:
+			f.Mode |= fs.ModeSymlink
+		default:
+			f.Mode |= fs.ModeIrregular
+		}
+		return nil
+	})
+	return f, fault.Wrap(err, "stat", path)
+}
+
+// ReadFile copies a regular file, from an offset on and at most limit bytes where that is not 0, to a writer. It goes on where it was when the link breaks.
+func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64, to io.Writer) (int64, error) {
+	var total int64
+	err := c.do(ctx, func(ctx context.Context, s *session) error {
+		q := url.Values{"path": {path}, "offset": {strconv.FormatInt(offset+total, 10)}}
+		if limit > 0 {
+			if total >= limit {
+				return nil
+			}
+			q.Set("limit", strconv.FormatInt(limit-total, 10))
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/file?"+q.Encode(), nil)
+		if err != nil {
+			return err
+		}
+		resp, err := s.http.Do(req)
+		if err != nil {
+			return connect.NewError(connect.CodeUnavailable, err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			said, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
+			return connect.NewError(codeOfStatus(resp.StatusCode), errors.New(string(said)))
+		}
+		var from io.Reader = resp.Body
+		if limit > 0 {
+			from = io.LimitReader(from, limit-total)
+		}
+		w := &writer{to: to}
+		n, err := io.CopyBuffer(w, struct{ io.Reader }{from}, make([]byte, 256<<10))
+		total += n
+		switch {
+		case w.err != nil:
+			return w.err
+		case err != nil:
+			return connect.NewError(connect.CodeUnavailable, err)
+		}
+		return nil
+	})
+	return total, fault.Wrap(err, "read", path)
+}
+
+func codeOfStatus(status int) connect.Code {
+	switch status {
+	case http.StatusNotFound:
+		return connect.CodeNotFound
+	case http.StatusForbidden:
+		return connect.CodePermissionDenied
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return connect.CodeFailedPrecondition
+	default:
+		return connect.CodeInvalidArgument
+	}
+}
+
+// writer tells an error of what is written to from one of what is read.
+type writer struct {
+	to  io.Writer
+	err error
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	if err != nil {
+		w.err = fmt.Errorf("%w: %w", errWriter, err)
+	}
+	return n, err
+}
+
+// FileSpec says what file WriteFile makes.
+type FileSpec struct {
+	Path        string
+	Mode        fs.FileMode // permission; 0: keep that of an existing file, 0644 for a new one
+	MakeParents bool
+	Size        int64 // of the whole
+}
+
+// WriteFile replaces a file with exactly Size bytes from a reader. The file is the old one or the new one, never something between. It is not repeated
+// when the link breaks: the old file stands.
+func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream := c.current().rpc.WriteFile(ctx)
+	head := &agentv1.WriteFileHead{Path: spec.Path, Mode: uint32(spec.Mode.Perm()), MakeParents: spec.MakeParents, Size: uint64(spec.Size)}
+	err := stream.Send(&agentv1.WriteFileRequest{Head: head})
+	buffer := make([]byte, 256<<10)
+	for left := spec.Size; err == nil && left > 0; {
+		var n int
+		if n, err = io.ReadFull(from, buffer[:min(left, int64(len(buffer)))]); err != nil {
+			return fault.Wrap(err, "read what to write to", spec.Path)
+		}
+		left -= int64(n)
+		err = stream.Send(&agentv1.WriteFileRequest{Data: buffer[:n]})
+	}
+	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the agent has answered already, with an error
+		return fault.Wrap(because(ctx, err), "write", spec.Path)
+	}
+	r, err := stream.CloseAndReceive()
+	if err != nil {
+		return fault.Wrap(because(ctx, err), "write", spec.Path)
+	}
+	if r.Msg.Written != uint64(spec.Size) {
+		return fault.Wrap(corrupt("%d of %d bytes were written", r.Msg.Written, spec.Size), "write", spec.Path)
+	}
+	return nil
+}

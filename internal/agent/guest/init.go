@@ -1,0 +1,129 @@
+// Package guest is the boot of a machine, and the place of its agent.
+//
+// Three processes of the same program run in a machine, beside the user's. init is PID 1: it makes the machine ready, starts the agent and from then on only
+// reaps; it lives in the initramfs. The agent serves the machine's link, lives there too, and outside of what its processes can see. The keeper is
+// PID 1 of the namespace in which the user's processes run, with the environment as their root, and only reaps as well. So what is killed or deleted
+// inside costs the user their processes and files, and not the machine.
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names by which the program is called for each of its parts.
+const (
+	AgentName  = "pyro-agent"
+	KeeperName = "pyro-keeper"
+)
+
+// Where things are, seen from the initramfs.
+const (
+	program     = "/init"
+	envRoot     = "/env" // the environment
+	cgroups     = "/sys/fs/cgroup"
+	modulesList = "/modules"
+	rootDevice  = "/dev/vda"
+)
+
+// devicePatience bounds the wait for a device whose driver has been loaded.
+const devicePatience = 10 * time.Second
+
+// ProbeReady is what the kernel parameter pyro.probe has init say, before it powers off.
+const ProbeReady = "pyro-probe: ready"
+
+// Init is PID 1. It never returns: a machine without an agent is ended.
+func Init() {
+	if err := bootAndReap(); err != nil {
+		fmt.Fprintf(os.Stderr, "pyro-init: %v\n", err)
+	}
+	// The console is read by now; a moment lets it out.
+	time.Sleep(50 * time.Millisecond)
+	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	select {}
+}
+
+func bootAndReap() error {
+	if err := mountAll(initMounts); err != nil {
+		return err
+	}
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(line, []byte("pyro.probe")) {
+		fmt.Println(ProbeReady)
+		return nil
+	}
+	if err := loadModules(modulesList); err != nil {
+		return err
+	}
+	if err := await(rootDevice); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(envRoot, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(rootDevice, envRoot, "ext4", unix.MS_NOATIME, ""); err != nil {
+		return fmt.Errorf("mount the environment: %w", err)
+	}
+	agent, err := syscall.ForkExec(program, []string{AgentName}, &syscall.ProcAttr{
+		Env: []string{"GOGC=400", "GOMEMLIMIT=64MiB"}, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("start the agent: %w", err)
+	}
+	status := reapUntil(agent)
+	return fmt.Errorf("the agent ended: %v", status)
+}
+
+// reapUntil reaps orphans until a child of this process ends, and gives its status. Nothing else in this process waits for children.
+func reapUntil(child int) syscall.WaitStatus {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err == nil && pid == child || err == syscall.ECHILD {
+			return status
+		}
+	}
+}
+
+// loadModules loads the kernel modules that a list names, a path a line, in its order.
+func loadModules(list string) error {
+	b, err := os.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	for path := range strings.Lines(string(b)) {
+		path = strings.TrimSpace(path)
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && err != unix.EEXIST {
+			return fmt.Errorf("load %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// await waits for a device to appear.
+func await(path string) error {
+	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		_, err := os.Stat(path)
+		if err == nil {
+			return nil
+		}
+		if time.Since(began) > devicePatience {
+			return fmt.Errorf("the device did not appear: %w", err)
+		}
+	}
+}

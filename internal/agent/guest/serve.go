@@ -1,0 +1,112 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent"
+)
+
+// portName is what the link's virtio-serial port is called.
+const portName = "agent"
+
+// Serve is the agent's part: it serves the machine's link for ever.
+func Serve(version string) error {
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
+		return err
+	}
+	if err := raiseLimits(); err != nil {
+		return err
+	}
+	if err := loopbackUp(); err != nil {
+		return err
+	}
+	place, err := newPlace()
+	if err != nil {
+		return err
+	}
+	port, err := openPort()
+	if err != nil {
+		return err
+	}
+	return agent.New(place, version).Serve(port)
+}
+
+// openPort opens the link's port.
+func openPort() (*port, error) {
+	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			b, err := os.ReadFile(name)
+			if err != nil || strings.TrimSpace(string(b)) != portName {
+				continue
+			}
+			// Not blocking, so that Go's poller waits: a blocked write would spin the processor in the kernel.
+			f, err := os.OpenFile("/dev/"+filepath.Base(filepath.Dir(name)), os.O_RDWR|unix.O_NONBLOCK, 0)
+			if err == nil {
+				return &port{f}, nil
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+		if time.Since(began) > devicePatience {
+			return nil, fmt.Errorf("no virtio-serial port is called %q", portName)
+		}
+	}
+}
+
+// port is the link's port as a stream. Where nobody is at the other end, a read waits until somebody is.
+type port struct{ *os.File }
+
+// absentEvery is how often a port is asked whether somebody is at its other end.
+const absentEvery = 10 * time.Millisecond
+
+func (p *port) Read(b []byte) (int, error) {
+	for {
+		n, err := p.File.Read(b)
+		if n > 0 || err != io.EOF {
+			return n, err
+		}
+		time.Sleep(absentEvery)
+	}
+}
+
+func (p *port) LocalAddr() net.Addr  { return portAddr{} }
+func (p *port) RemoteAddr() net.Addr { return portAddr{} }
+
+type portAddr struct{}
+
+func (portAddr) Network() string { return "virtio-serial" }
+func (portAddr) String() string  { return portName }
+
+// raiseLimits lets processes have as many open files as on other systems.
+func raiseLimits() error {
+	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}))
+}
+
+// loopbackUp brings the loopback interface up: a machine has it whatever its network policy is.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	ifreq, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifreq.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return os.NewSyscallError("SIOCSIFFLAGS", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifreq))
+}

@@ -1,0 +1,84 @@
+// Package host is the place of an agent that runs on the host itself: processes are the host's own, and nothing isolates them.
+package host
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// Place is the host.
+type Place struct {
+	root   *os.File
+	thread *agent.Thread
+}
+
+var _ agent.Place = (*Place)(nil)
+
+// newPlace makes the place.
+func newPlace() (*Place, error) {
+	root, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	thread, err := agent.NewThread(func() error { return nil })
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return &Place{root, thread}, nil
+}
+
+// Root is the host's root folder.
+func (p *Place) Root() (int, error) { return int(p.root.Fd()), nil }
+
+// Do calls f.
+func (p *Place) Do(f func() error) error { return p.thread.Do(f) }
+
+// Renew changes nothing: the clock and the name are the host's.
+func (p *Place) Renew(*agentv1.RenewRequest) error { return nil }
+
+// close gives the place back. What was started goes on: ending it is the reaper's business.
+func (p *Place) close() error {
+	p.thread.Stop()
+	return p.root.Close()
+}
+
+// Group makes a group.
+func (p *Place) Group() (agent.Group, error) {
+	var id [8]byte
+	rand.Read(id[:])
+	return &group{mark: markName + "=" + hex.EncodeToString(id[:])}, nil
+}
+
+// markName is set in the environment of what an exec starts, so that it is known when it has left its parent and its session.
+const markName = "PYRO_EXEC"
+
+// group is what one exec started, as far as a host can tell: what descends from the first process, is in its session, or has its mark.
+type group struct{ mark string }
+
+func (g *group) Prepare(attr *os.ProcAttr) {
+	attr.Env = append(attr.Env, g.mark)
+	attr.Sys.Pdeathsig = syscall.SIGKILL
+	attr.Sys.Credential = nil // on the host everything runs as the user of pyro
+}
+
+func (g *group) Kill(leader int) error {
+	return killAll(os.Getppid(), func(all table, pid int) bool {
+		for ; pid != 0 && pid != os.Getpid(); pid = all[pid].parent {
+			if pid == leader || all[pid].session == leader || marked(pid, g.mark) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (g *group) OutOfMemory() bool { return false }
+func (g *group) Release()          {}

@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// replacement is a file that is written beside its place.
+type replacement struct {
+	dir       *os.File
+	name      string // in dir
+	temporary string
+	file      *os.File
+	mode      uint32
+	written   uint64
+}
+
+func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error) {
+	target := path.Clean(head.Path)
+	dirname, name := path.Split(target)
+	dir, err := openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOENT) && head.MakeParents {
+		if err = makeFolders(root, dirname); err == nil {
+			dir, err = openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &replacement{dir: dir, name: name, mode: head.Mode}
+	var st unix.Stat_t
+	switch err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
+		dir.Close()
+		return nil, &os.PathError{Op: "write", Path: head.Path, Err: errNotRegular}
+	case err == nil && w.mode == 0:
+		w.mode = st.Mode & 0o7777
+	case w.mode == 0:
+		w.mode = 0o644
+	}
+	var random [8]byte
+	rand.Read(random[:])
+	w.temporary = ".pyro-" + hex.EncodeToString(random[:])
+	fd, err := unix.Openat(int(dir.Fd()), w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		dir.Close()
+		return nil, &os.PathError{Op: "write", Path: head.Path, Err: err}
+	}
+	w.file = os.NewFile(uintptr(fd), head.Path)
+	return w, nil
+}
+
+// makeFolders makes a folder and those above it.
+func makeFolders(root int, name string) error {
+	name = path.Clean(name)
+	parent, last := path.Split(name)
+	dir, err := openIn(root, parent, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOENT) && last != "" {
+		if err = makeFolders(root, parent); err == nil {
+			dir, err = openIn(root, parent, unix.O_PATH|unix.O_DIRECTORY, 0)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := unix.Mkdirat(int(dir.Fd()), last, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return &os.PathError{Op: "mkdir", Path: name, Err: err}
+	}
+	return nil
+}
+
+func (w *replacement) write(p []byte) error {
+	n, err := w.file.Write(p)
+	w.written += uint64(n)
+	return err
+}
+
+// commit gives the file its name, once its content is on the disk.
+func (w *replacement) commit() error {
+	if err := unix.Fchmod(int(w.file.Fd()), w.mode); err != nil {
+		return &os.PathError{Op: "chmod", Path: w.name, Err: err}
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	fd := int(w.dir.Fd())
+	if err := unix.Renameat(fd, w.temporary, fd, w.name); err != nil {
+		return &os.PathError{Op: "rename", Path: w.name, Err: err}
+	}
+	w.temporary = ""
+	return nil
+}
+
+// discard removes what was not committed.
+func (w *replacement) discard() {
+	w.file.Close()
+	if w.temporary != "" {
+		unix.Unlinkat(int(w.dir.Fd()), w.temporary, 0)
+	}
+	w.dir.Close()
+}
+
+// Replace replaces a small file of the place's own, in one write, where its folder is there. It is not flushed.
+func Replace(root int, name, content string) error {
+	f, err := openIn(root, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o644)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil // an environment without /etc, or one that was deleted, has no use for it
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(content)
+	return err
+}

@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/creack/pty"
+
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// startedPatience is how long the news that a process has started waits for its first output or its end: most commands are answered in one message.
+const startedPatience = 20 * time.Millisecond
+
+// Exec starts a process and follows it.
+func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequest], stream *connect.ServerStream[agentv1.ExecEvent]) error {
+	p, err := s.start(req.Msg)
+	switch {
+	case errors.Is(err, errKnown):
+		return connect.NewError(connect.CodeAlreadyExists, err)
+	case errors.Is(err, errTooMany):
+		return connect.NewError(connect.CodeResourceExhausted, err)
+	case err != nil:
+		return err
+	}
+	return follow(ctx, p, 0, 0, stream)
+}
+
+// Follow goes on with a process.
+func (s *Server) Follow(ctx context.Context, req *connect.Request[agentv1.FollowRequest], stream *connect.ServerStream[agentv1.ExecEvent]) error {
+	p := s.execs.get(req.Msg.ExecId)
+	if p == nil {
+		return connect.NewError(connect.CodeNotFound, errUnknown)
+	}
+	if req.Msg.StdoutOffset > p.stdout.length() || p.stderr != nil && req.Msg.StderrOffset > p.stderr.length() {
+		return connect.NewError(connect.CodeOutOfRange, errors.New("the output is not that long"))
+	}
+	return follow(ctx, p, req.Msg.StdoutOffset, req.Msg.StderrOffset, stream)
+}
+
+func follow(ctx context.Context, p *process, stdoutAt, stderrAt uint64, stream *connect.ServerStream[agentv1.ExecEvent]) error {
+	at := [2]uint64{stdoutAt, stderrAt}
+	told := false
+	patience := time.NewTimer(startedPatience)
+	defer patience.Stop()
+	for {
+		news := p.news()
+		exit := p.ended() // before the output, which is whole once this is set
+		event := &agentv1.ExecEvent{}
+		done := exit != nil
+		for i, o := range p.outputs() {
+			var end bool
+			at[i], end = o.next(event, at[i])
+			done = done && end
+		}
+		if !done && len(event.Outputs)+len(event.Gaps) == 0 {
+			select {
+			case <-news:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-patience.C:
+				if told {
+					continue
+				}
+			}
+		}
+		if !told {
+			event.Started = &agentv1.Started{}
+			if p.command != nil {
+				event.Started.Pid = uint32(p.command.Pid)
+			}
+			told = true
+		}
+		if done {
+			event.Exit = exit
+		}
+		if err := stream.Send(event); err != nil || done {
+			return err
+		}
+	}
+}
+
+// Ack says up to where output has arrived.
+func (s *Server) Ack(_ context.Context, req *connect.Request[agentv1.AckRequest]) (*connect.Response[agentv1.AckResponse], error) {
+	p := s.execs.get(req.Msg.ExecId)
+	if p == nil {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+	}
+	p.stdout.ack(req.Msg.StdoutOffset)
+	if p.stderr != nil {
+		p.stderr.ack(req.Msg.StderrOffset)
+	}
+	return connect.NewResponse(&agentv1.AckResponse{}), nil
+}
+
+// Input writes to the standard input.
+func (s *Server) Input(_ context.Context, req *connect.Request[agentv1.InputRequest]) (*connect.Response[agentv1.InputResponse], error) {
+	p := s.execs.get(req.Msg.ExecId)
+	if p == nil {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+	}
+	if len(req.Msg.Data) > maxChunk {
+		return nil, invalid("too much input at once")
+	}
+	accepted, closed, err := p.input.write(req.Msg.Offset, req.Msg.Data, req.Msg.Eof)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeOutOfRange, err)
+	}
+	return connect.NewResponse(&agentv1.InputResponse{Accepted: accepted, Closed: closed}), nil
+}
+
+// Signal signals a process's group, or kills all that the exec started.
+func (s *Server) Signal(_ context.Context, req *connect.Request[agentv1.SignalRequest]) (*connect.Response[agentv1.SignalResponse], error) {
+	p := s.execs.get(req.Msg.ExecId)
+	if p == nil || p.command == nil {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+	}
+	sig := syscall.Signal(req.Msg.Signal)
+	if sig < 1 || sig > 64 || req.Msg.Scope == agentv1.Scope_SCOPE_TREE && sig != syscall.SIGKILL {
+		return nil, invalid("no such signal")
+	}
+	var err error
+	if req.Msg.Scope == agentv1.Scope_SCOPE_TREE {
+		err = p.group.Kill(p.command.Pid)
+	} else {
+		err = p.signal(sig)
+	}
+	if err != nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
+	}
+	return connect.NewResponse(&agentv1.SignalResponse{}), nil
+}
+
+// Resize sets the size of the PTY.
+func (s *Server) Resize(_ context.Context, req *connect.Request[agentv1.ResizeRequest]) (*connect.Response[agentv1.ResizeResponse], error) {
+	p := s.execs.get(req.Msg.ExecId)
+	if p == nil {
+		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+	}
+	if p.terminal == nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("it has no terminal"))
+	}
+	if !sane(req.Msg.Cols, req.Msg.Rows) {
+		return nil, invalid("a terminal has 1 to 1000 columns and rows")
+	}
+	if err := pty.Setsize(p.terminal, &pty.Winsize{Cols: uint16(req.Msg.Cols), Rows: uint16(req.Msg.Rows)}); err != nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
+	}
+	return connect.NewResponse(&agentv1.ResizeResponse{}), nil
+}
+
+// Release forgets a process that has exited.
+func (s *Server) Release(_ context.Context, req *connect.Request[agentv1.ReleaseRequest]) (*connect.Response[agentv1.ReleaseResponse], error) {
+	if err := s.execs.forget(req.Msg.ExecId); err != nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
+	}
+	return connect.NewResponse(&agentv1.ReleaseResponse{}), nil
+}

@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// check refuses an exec that can't be right.
+func check(req *agentv1.ExecRequest) error {
+	if len(req.ExecId) < 1 || len(req.ExecId) > 64 {
+		return errors.New("exec_id must be 1 to 64 bytes")
+	}
+	if len(req.Argv) == 0 {
+		return errors.New("argv must not be empty")
+	}
+	size := 0
+	for _, list := range [][]string{req.Argv, req.Env} {
+		for _, s := range list {
+			size += len(s)
+			if strings.IndexByte(s, 0) >= 0 {
+				return errors.New("arguments and environment must not hold a zero byte")
+			}
+		}
+	}
+	if size > maxArguments {
+		return fmt.Errorf("arguments and environment are %d bytes; %d are allowed", size, maxArguments)
+	}
+	if req.Cwd != "" && req.Cwd[0] != '/' || len(req.Cwd) > maxPath || strings.IndexByte(req.Cwd, 0) >= 0 {
+		return errors.New("cwd must be an absolute path")
+	}
+	if t := req.Tty; t != nil && !sane(t.Cols, t.Rows) {
+		return errors.New("a terminal has 1 to 1000 columns and rows")
+	}
+	return nil
+}
+
+func sane(cols, rows uint32) bool { return cols >= 1 && cols <= 1000 && rows >= 1 && rows <= 1000 }
+
+// failure is why a process could not be started, as shells tell it.
+type failure struct {
+	kind agentv1.StartFailure
+	code int32
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+func notExecutable(kind agentv1.StartFailure, err error) *failure { return &failure{kind, 126, err} }
+
+// failureOf maps what the kernel says.
+func failureOf(err error) *failure {
+	var f *failure
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR):
+		return &failure{agentv1.StartFailure_START_FAILURE_NOT_FOUND, 127, err}
+	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM):
+		return notExecutable(agentv1.StartFailure_START_FAILURE_NO_RESOURCES, err)
+	default:
+		return notExecutable(agentv1.StartFailure_START_FAILURE_NOT_EXECUTABLE, err)
+	}
+}
+
+// failed is a process that never ran.
+func failed(id string, f *failure) *process {
+	p := &process{id: id, changed: make(chan struct{}), input: &input{}}
+	p.stdout = newOutput(agentv1.Stream_STREAM_STDOUT, false, p.wake)
+	p.stdout.eof = true
+	text := f.Error()
+	p.exit = &agentv1.Exit{Code: f.code, StartFailure: f.kind, Message: text[:min(len(text), 1024)]}
+	return p
+}
+
+// ends are the two ends of a process's streams: ours, and those that it is given, which are closed once it has them.
+type ends struct {
+	stdin, stdout, stderr *os.File
+	theirs                [3]*os.File
+	terminal              bool
+}
+
+func (e *ends) closeTheirs() {
+	for i, f := range e.theirs {
+		if f != nil && (i == 0 || f != e.theirs[0]) {
+			f.Close()
+		}
+	}
+}
+
+func (e *ends) closeOurs() {
+	for _, f := range []*os.File{e.stdin, e.stdout, e.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// newEnds makes the streams. It must be called in the place.
+func newEnds(req *agentv1.ExecRequest) (e *ends, err error) {
+	e = &ends{}
+	defer func() {
+		if err != nil {
+			e.closeTheirs()
+			e.closeOurs()
+		}
+	}()
+	if t := req.Tty; t != nil {
+		var tty *os.File
+		if e.stdout, tty, err = pty.Open(); err != nil {
+			return e, err
+		}
+		e.terminal = true
+		e.theirs = [3]*os.File{tty, tty, tty}
+		return e, pty.Setsize(e.stdout, &pty.Winsize{Cols: uint16(t.Cols), Rows: uint16(t.Rows)})
+	}
+	if req.Stdin {
+		e.theirs[0], e.stdin, err = os.Pipe()
+	} else {
+		e.theirs[0], err = os.Open(os.DevNull)
+	}
+	if err != nil {
+		return e, err
+	}
+	if e.stdout, e.theirs[1], err = os.Pipe(); err != nil {
+		return e, err
+	}
+	e.stderr, e.theirs[2], err = os.Pipe()
+	return e, err
+}
+
+// start starts a process. What keeps it from running is a process that has failed; an error is a request that can't be right.
+func (s *Server) start(req *agentv1.ExecRequest) (*process, error) {
+	if err := check(req); err != nil {
+		return nil, invalid(err.Error())
+	}
+	if err := s.execs.reserve(req.ExecId); err != nil {
+		return nil, err
+	}
+	p, err := s.launch(req)
+	if err != nil {
+		p = failed(req.ExecId, failureOf(err))
+	}
+	s.execs.set(req.ExecId, p)
+	return p, nil
+}
+
+func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
+	root, err := s.place.Root()
+	if err != nil {
+		return nil, err
+	}
+	who, err := findUser(root, req.User)
+	if err != nil {
+		return nil, notExecutable(agentv1.StartFailure_START_FAILURE_BAD_USER, fmt.Errorf("user %q: %w", req.User, err))
+	}
+	env := append(append(append(make([]string, 0, len(defaultEnv)+len(req.Env)+2), defaultEnv...), "HOME="+who.home), req.Env...)
+	if t := req.Tty; t != nil && lookup(req.Env, "TERM") == "" {
+		term := t.Term
+		if term == "" {
+			term = "xterm-256color"
+		}
+		env = append(env, "TERM="+term)
+	}
+	group, err := s.place.Group()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{id: req.ExecId, group: group, changed: make(chan struct{})}
+	var e *ends
+	err = s.place.Do(func() (err error) {
+		dir, err := workingDirectory(req.Cwd, who.home)
+		if err != nil {
+			return notExecutable(agentv1.StartFailure_START_FAILURE_BAD_CWD, err)
+		}
+		path, err := find(req.Argv[0], env)
+		if err != nil {
+			return err
+		}
+		if e, err = newEnds(req); err != nil {
+			return notExecutable(agentv1.StartFailure_START_FAILURE_NO_RESOURCES, err)
+		}
+		defer e.closeTheirs()
+		attr := &os.ProcAttr{Dir: dir, Env: env, Files: e.theirs[:], Sys: &syscall.SysProcAttr{
+			Setsid: true, Setctty: e.terminal, Credential: &who.credential,
+		}}
+		group.Prepare(attr)
+		p.began = time.Now()
+		p.command, err = os.StartProcess(path, req.Argv, attr)
+		return err
+	})
+	if err != nil {
+		if e != nil {
+			e.closeOurs()
+		}
+		group.Release()
+		return nil, err
+	}
+	s.attach(p, req, e)
+	return p, nil
+}
+
+// attach connects a started process with its streams and has it watched.
+func (s *Server) attach(p *process, req *agentv1.ExecRequest, e *ends) {
+	block := req.OnFull == agentv1.OnFull_ON_FULL_BLOCK
+	p.stdout = newOutput(agentv1.Stream_STREAM_STDOUT, block, p.wake)
+	pumps := []*pump{startPump(e.stdout, p.stdout)}
+	if e.terminal {
+		p.terminal = e.stdout
+		p.input = &input{to: e.stdout, terminal: true}
+	} else {
+		p.stderr = newOutput(agentv1.Stream_STREAM_STDERR, block, p.wake)
+		pumps = append(pumps, startPump(e.stderr, p.stderr))
+		p.input = &input{to: e.stdin}
+	}
+	p.limit(time.Duration(req.TimeoutMs) * time.Millisecond)
+	go p.watch(pumps, p.group.Release)
+}
+
+// workingDirectory gives where a process starts: where it was asked to, else at home, else at the root.
+func workingDirectory(asked, home string) (string, error) {
+	var st unix.Stat_t
+	if asked == "" {
+		if unix.Stat(home, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return home, nil
+		}
+		return "/", nil
+	}
+	if err := unix.Stat(asked, &st); err != nil {
+		return "", &os.PathError{Op: "chdir", Path: asked, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return "", &os.PathError{Op: "chdir", Path: asked, Err: syscall.ENOTDIR}
+	}
+	return asked, nil
+}

@@ -1,0 +1,91 @@
+// Package flock locks files between processes, as flock(2) does: a lock ends with the process that holds it, however that ends.
+package flock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// retryEvery is how often a held lock is tried again. flock(2) itself can't be cancelled.
+const retryEvery = 20 * time.Millisecond
+
+// ErrHeld says that somebody else holds the lock.
+var ErrHeld = errors.New("locked by another process")
+
+// Lock is a held lock.
+type Lock struct{ file *os.File }
+
+// Mode says whether a lock can be shared.
+type Mode int
+
+// The modes.
+const (
+	Shared    Mode = unix.LOCK_SH
+	Exclusive Mode = unix.LOCK_EX
+)
+
+// Try takes the lock on the file at path, which is made where nothing is there. It gives ErrHeld at once where the lock can't be had.
+func Try(path string, mode Mode) (*Lock, error) {
+	return try(path, mode, os.O_RDONLY|os.O_CREATE)
+}
+
+// TryFolder is Try on a folder, which must exist.
+func TryFolder(path string, mode Mode) (*Lock, error) {
+	return try(path, mode, os.O_RDONLY|unix.O_DIRECTORY)
+}
+
+func try(path string, mode Mode, flags int) (*Lock, error) {
+	for {
+		f, err := os.OpenFile(path, flags|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, ErrHeld
+			}
+			return nil, &os.PathError{Op: "flock", Path: path, Err: err}
+		}
+		if same(f, path) {
+			return &Lock{f}, nil
+		}
+		f.Close() // removed or replaced between open and lock: the lock is on something that no longer has this name
+	}
+}
+
+// Take waits for the lock. waiting, which may be nil, is called once if it has to wait.
+func Take(ctx context.Context, path string, mode Mode, waiting func()) (*Lock, error) {
+	for {
+		l, err := Try(path, mode)
+		if !errors.Is(err, ErrHeld) {
+			return l, err
+		}
+		if waiting != nil {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-time.After(retryEvery):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Release ends the lock. Idempotent.
+func (l *Lock) Release() {
+	if l != nil {
+		l.file.Close()
+	}
+}
+
+func same(f *os.File, path string) bool {
+	held, err1 := f.Stat()
+	named, err2 := os.Stat(path)
+	return err1 == nil && err2 == nil && os.SameFile(held, named)
+}

@@ -1,0 +1,84 @@
+package flock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestExclusiveAndShared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	a, err := Try(path, Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Try(path, Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Try(path, Exclusive); !errors.Is(err, ErrHeld) {
+		t.Fatalf("got %v, want ErrHeld", err)
+	}
+	a.Release()
+	b.Release()
+	c, err := Try(path, Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Release()
+	c.Release()
+}
+
+func TestTakeWaitsAndCanBeCancelled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := Try(path, Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	waited := false
+	if _, err := Take(ctx, path, Exclusive, func() { waited = true }); !errors.Is(err, context.DeadlineExceeded) || !waited {
+		t.Fatalf("got %v, waited %v", err, waited)
+	}
+	time.AfterFunc(10*time.Millisecond, held.Release)
+	got, err := Take(context.Background(), path, Exclusive, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Release()
+}
+
+func TestALockIsOnTheFileThatHasTheName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	old, err := Try(path, Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(path)
+	now, err := Try(path, Exclusive)
+	if err != nil {
+		t.Fatalf("the old file's lock must not hold the new one: %v", err)
+	}
+	now.Release()
+	old.Release()
+}
+
+func TestFolder(t *testing.T) {
+	dir := t.TempDir()
+	l, err := TryFolder(dir, Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	if _, err := TryFolder(dir, Shared); !errors.Is(err, ErrHeld) {
+		t.Fatalf("got %v", err)
+	}
+	missing := filepath.Join(dir, "missing")
+	if _, err := TryFolder(missing, Shared); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -1,0 +1,250 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// A /dev/kvm that opens, and even one that creates virtual processors, proves nothing: on some clouds it belongs to a hypervisor that can't run an
+// ordinary kernel. So each accelerator has to boot the real kernel once, both at the same time, and the verdict is kept.
+
+const (
+	// probeLine makes the guest say probeReady on its console as soon as its kernel runs user programs, and power off.
+	probeLine  = " pyro.probe"
+	probeReady = "pyro-probe: ready"
+	// probePatience bounds a proof; kvmGrace is what is left to KVM once emulation, which is some ten times slower, has booted.
+	probePatience = time.Minute
+	kvmGrace      = 2 * time.Second
+	// refusalLife is how long a refusal is believed: a module may have been loaded or a machine moved since.
+	refusalLife = 24 * time.Hour
+)
+
+// verdict is what was found about one accelerator.
+type verdict struct {
+	Works       bool      `json:"works"`
+	Reason      string    `json:"reason,omitempty"`
+	QEMUVersion string    `json:"qemu_version"`
+	BootMillis  int64     `json:"boot_ms,omitempty"`
+	At          time.Time `json:"at"`
+}
+
+// readOnlyRAM tells whether this QEMU can map a template's memory from a file that it may not write (since 8.2).
+func (v verdict) readOnlyRAM() bool {
+	var major, minor int
+	fmt.Sscanf(v.QEMUVersion, "%d.%d", &major, &minor)
+	return major > 8 || major == 8 && minor >= 2
+}
+
+// Prove tells whether the accelerator can run a kernel on this host.
+func (d *Driver) Prove(ctx context.Context, report progress.Func) error {
+	_, err := d.prove(ctx, report)
+	return fault.Wrap(err, "prove accelerator", string(d.cfg.Isolation))
+}
+
+func (d *Driver) prove(ctx context.Context, report progress.Func) (verdict, error) {
+	if d.cfg.Isolation == machine.KVM {
+		if err := kvmUsable(); err != nil {
+			return verdict{}, err
+		}
+	}
+	p, err := d.gather(ctx, report)
+	if err != nil {
+		return verdict{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.verdict == nil {
+		v, ok := d.recall(p, d.cfg.Isolation)
+		if !ok {
+			report.Phase("finding out what this host's processor can do", "")
+			if v, err = d.race(ctx, p); err != nil {
+				return verdict{}, err
+			}
+		}
+		d.verdict = &v
+	}
+	return *d.verdict, d.verdict.err(d.cfg.Isolation)
+}
+
+func (v verdict) err(accel machine.Isolation) error {
+	if v.Works {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "", "", "%s", v.Reason)
+}
+
+// kvmUsable tells what can be told without a kernel.
+func kvmUsable() error {
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fault.New(fault.Unavailable, "open", "/dev/kvm", "this host has no hardware virtualisation, or its kvm module is not loaded")
+	case errors.Is(err, os.ErrPermission):
+		return fault.New(fault.Permission, "open", "/dev/kvm", "you may not use it").WithHint("sudo usermod -aG kvm $USER, then log in again")
+	case err != nil:
+		return fault.Wrap(err, "open", "/dev/kvm")
+	}
+	return f.Close()
+}
+
+// race boots the kernel on emulation and, where there is one, on KVM at the same time, keeps both verdicts and gives the one for this driver.
+func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
+	version, err := p.binary.Version(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("it booted no kernel within %s", probePatience))
+	defer cancel()
+	accels := []machine.Isolation{machine.TCG}
+	if kvmUsable() == nil {
+		accels = append(accels, machine.KVM)
+	}
+	type result struct {
+		accel machine.Isolation
+		v     verdict
+	}
+	results := make(chan result)
+	kvm, stopKVM := context.WithCancelCause(ctx)
+	defer stopKVM(nil)
+	for _, accel := range accels {
+		go func() {
+			in := ctx
+			if accel == machine.KVM {
+				in = kvm
+			}
+			began := time.Now()
+			v := verdict{QEMUVersion: version}
+			if err := d.probe(in, p, accel); err != nil {
+				v.Reason = err.Error()
+			} else {
+				v.Works, v.BootMillis = true, time.Since(began).Milliseconds()
+			}
+			v.At = time.Now().UTC()
+			results <- result{accel, v}
+		}()
+	}
+	verdicts := map[machine.Isolation]verdict{}
+	for range accels {
+		r := <-results
+		verdicts[r.accel] = r.v
+		if r.accel == machine.TCG && r.v.Works {
+			late := fmt.Errorf("it booted no kernel while emulation, which is far slower, did in %.1f s", float64(r.v.BootMillis)/1000)
+			defer time.AfterFunc(kvmGrace, func() { stopKVM(late) }).Stop()
+		}
+	}
+	if err := context.Cause(ctx); err != nil && !verdicts[machine.TCG].Works && !verdicts[machine.KVM].Works {
+		return verdict{}, err
+	}
+	for accel, v := range verdicts {
+		if err := d.remember(p, accel, v); err != nil {
+			return verdict{}, err
+		}
+	}
+	return verdicts[d.cfg.Isolation], nil
+}
+
+// probe boots the kernel and waits for its first user program to speak.
+func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation) error {
+	dir, err := os.MkdirTemp("", "pyro-probe-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var f opener
+	defer f.close()
+	const memMiB = 256
+	ram := f.unnamed(dir)
+	if f.err == nil {
+		f.err = errors.Join(ram.Truncate(memMiB<<20), ram.Chmod(0o666))
+	}
+	kernel := f.open(p.kernel.Path, os.O_RDONLY)
+	initramfs := f.open(p.initramfs.Path, os.O_RDONLY)
+	if f.err != nil {
+		return f.err
+	}
+	in, err := start(p.binary.Path, "probe-"+string(accel), dir, func(w *wiring) []string {
+		args := shape(accel, 1, memMiB)
+		args = append(args, memory(w.add(ram), memMiB, true, false)...)
+		args = append(args, "-blockdev", "driver=null-co,node-name=root,read-zeroes=on")
+		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine+probeLine)...)
+	})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	select {
+	case <-in.done:
+		if strings.Contains(in.console.String(), probeReady) {
+			return nil
+		}
+		return in.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// verdictPath is where the verdict for an accelerator is kept: another kernel, QEMU or processor has another.
+func (d *Driver) verdictPath(p parts, accel machine.Isolation) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(accel), p.binary.ID, p.kernel.Digest, hostProcessor()}, "\n")))
+	return filepath.Join(d.cfg.Dirs.Cache, "accelerators", hex.EncodeToString(sum[:8])+".json")
+}
+
+func (d *Driver) recall(p parts, accel machine.Isolation) (verdict, bool) {
+	var v verdict
+	b, err := os.ReadFile(d.verdictPath(p, accel))
+	if err != nil || json.Unmarshal(b, &v) != nil {
+		return verdict{}, false
+	}
+	return v, v.Works || time.Since(v.At) < refusalLife
+}
+
+func (d *Driver) remember(p parts, accel machine.Isolation, v verdict) error {
+	path := d.verdictPath(p, accel)
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".part", b, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+".part", path)
+	}
+	return fault.Wrap(err, "keep verdict", path)
+}
+
+// hostProcessor tells one kind of processor under one kernel from another.
+func hostProcessor() string {
+	var id strings.Builder
+	var name unix.Utsname
+	unix.Uname(&name)
+	id.WriteString(unix.ByteSliceToString(name.Release[:]))
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return id.String() + runtime.GOARCH
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan() && lines.Text() != ""; {
+		switch key, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(key) {
+		case "vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU implementer", "CPU part":
+			id.WriteString(value)
+		}
+	}
+	return id.String()
+}

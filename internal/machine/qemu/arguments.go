@@ -1,0 +1,84 @@
+package qemu
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/pyro-mcp/pyro/internal/machine"
+)
+
+// diskSize is the virtual size of every disk: images are sparse, and a template keeps its idea of the size.
+const diskSize = 16 << 30
+
+// kernelLine is the guest kernel's command line. acpi is how Debian's kernel finds virtio-mmio devices; reboot=t and panic=-1 end QEMU when the kernel
+// panics; random.trust_cpu keeps the first boot from waiting for entropy, which Renew replaces in any case.
+const kernelLine = "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on tsc=unstable"
+
+// wiring is what a QEMU inherits, in order; the numbers that QEMU knows the files by are given as they are added.
+type wiring struct{ files []*os.File }
+
+func (w *wiring) add(f *os.File) int {
+	w.files = append(w.files, f)
+	return firstFD + len(w.files) - 1
+}
+
+// shape is the part of the command line that makes the machine what it is. A template fits exactly the shape that it was made with.
+func shape(accel machine.Isolation, vcpus, memMiB int) []string {
+	cpu, accelerator := "max", "tcg,thread=multi,tb-size=128"
+	if accel == machine.KVM {
+		cpu, accelerator = "host,migratable=on", "kvm"
+	}
+	return []string{
+		"-M", "microvm,acpi=on,rtc=on,x-option-roms=off,isa-serial=on,memory-backend=mem",
+		"-accel", accelerator, "-cpu", cpu, "-smp", fmt.Sprint(vcpus), "-m", fmt.Sprintf("%dM", memMiB),
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-device", "virtio-serial-device",
+		"-device", "virtserialport,chardev=agent,name=agent",
+		"-device", "virtio-blk-device,drive=root",
+		"-serial", "chardev:console",
+	}
+}
+
+// filter is QEMU's own system call filter.
+var filter = []string{"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"}
+
+// stream gives a character device on an inherited socket.
+func stream(name string, fd int) []string {
+	return []string{"-chardev", fmt.Sprintf("socket,id=%s,fd=%d", name, fd)}
+}
+
+// memory maps the machine's memory from an inherited file. share: what the machine writes goes to the file; else it stays the machine's own.
+func memory(fd, memMiB int, share, readOnlyFile bool) []string {
+	object := fmt.Sprintf("memory-backend-file,id=mem,size=%dM,mem-path=%s,share=", memMiB, inherited(fd))
+	switch {
+	case share:
+		object += "on"
+	case readOnlyFile:
+		object += "off,readonly=on,rom=off"
+	default:
+		object += "off"
+	}
+	return []string{"-object", object}
+}
+
+// disks gives the root disk: a layer of the machine's own over an image that nobody changes. The layer is thrown away, so it is never flushed.
+func disks(imageFD, overlayFD int) []string {
+	return []string{
+		"-add-fd", fmt.Sprintf("fd=%d,set=1", imageFD),
+		"-add-fd", fmt.Sprintf("fd=%d,set=2", overlayFD),
+		"-blockdev", "driver=file,node-name=image-file,filename=/dev/fdset/1,read-only=on",
+		"-blockdev", "driver=raw,node-name=image,file=image-file,read-only=on",
+		"-blockdev", "driver=file,node-name=overlay-file,filename=/dev/fdset/2,cache.no-flush=on,locking=off",
+		"-blockdev", "driver=qcow2,node-name=root,file=overlay-file,backing=image,cache.no-flush=on",
+	}
+}
+
+// boot gives the kernel to start, from inherited files.
+func boot(kernelFD, initramfsFD int, line string) []string {
+	return []string{"-kernel", inherited(kernelFD), "-initrd", inherited(initramfsFD), "-append", line}
+}
+
+// ignoreShared leaves the machine's memory out of what is saved: it is in a file already.
+var ignoreShared = command{"migrate-set-capabilities", map[string]any{
+	"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": true}, map[string]any{"capability": "events", "state": true}},
+}}

@@ -1,0 +1,55 @@
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Binary is the QEMU of this host.
+type Binary struct {
+	Path string
+	ID   string // changes when the program is replaced
+}
+
+// FindBinary finds the QEMU that PYRO_QEMU names, else the one for this architecture on PATH. It does not run it.
+func FindBinary() (Binary, error) {
+	name := os.Getenv("PYRO_QEMU")
+	if name == "" {
+		name = map[string]string{"amd64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}[runtime.GOARCH]
+	}
+	if name == "" {
+		return Binary{}, fault.New(fault.Unsupported, "find QEMU", runtime.GOARCH, "no machine type for this architecture")
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return Binary{}, fault.New(fault.Unavailable, "find QEMU", name, "not installed").WithHint("sudo apt-get install qemu-system-x86 qemu-utils")
+	}
+	stamp, err := disk.StampOf(path)
+	if err != nil {
+		return Binary{}, fault.Wrap(err, "find QEMU", path)
+	}
+	return Binary{Path: path, ID: fmt.Sprintf("%s %d %d %d", path, stamp.Size, stamp.Inode, stamp.MTime)}, nil
+}
+
+var versionLine = regexp.MustCompile(`version (\d+\.\d+\.\d+)`)
+
+// Version asks the program for its version, such as 7.2.22.
+func (b Binary) Version(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, b.Path, "--version").Output()
+	if err != nil {
+		return "", fault.Wrap(err, "run QEMU", b.Path)
+	}
+	m := versionLine.FindSubmatch(out)
+	if m == nil {
+		return "", fault.Wrap(errors.New("it does not tell its version"), "run QEMU", b.Path)
+	}
+	return string(m[1]), nil
+}

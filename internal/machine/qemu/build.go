@@ -1,0 +1,138 @@
+package qemu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+)
+
+// bootPatience bounds a boot, a slow host and emulation considered.
+const bootPatience = 2 * time.Minute
+
+// warmUp is run in a machine before it is saved, so that what nearly every command needs is in its memory already. It can't fail.
+const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -c 'import os, re, json'; command -v git >/dev/null && git --version >/dev/null; :`
+
+// build makes a template in dir: it boots a machine whose memory is a file, waits for its agent, warms it up, and saves its devices.
+func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bootPatience, errors.New("the machine did not get ready in time"))
+	defer cancel()
+	if err := blankOverlay(ctx, filepath.Join(dir, template.Overlay)); err != nil {
+		return err
+	}
+	var f opener
+	defer f.close()
+	image := f.open(spec.Root.Image, os.O_RDONLY)
+	overlay := f.open(filepath.Join(dir, template.Overlay), os.O_RDWR)
+	ram := f.create(filepath.Join(dir, template.RAM), int64(spec.MemMiB)<<20)
+	state := f.create(filepath.Join(dir, template.State), 0)
+	kernel := f.open(p.kernel.Path, os.O_RDONLY)
+	initramfs := f.open(p.initramfs.Path, os.O_RDONLY)
+	if f.err != nil {
+		return f.err
+	}
+	in, err := start(p.binary.Path, spec.ID, dir, func(w *wiring) []string {
+		args := shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB)
+		args = append(args, memory(w.add(ram), spec.MemMiB, true, false)...)
+		args = append(args, disks(w.add(image), w.add(overlay))...)
+		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine)...)
+	})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	spec.Progress.Phase("booting", spec.Root.Image)
+	if err := in.warm(ctx); err != nil {
+		return in.giveUp(err)
+	}
+	spec.Progress.Phase("saving the template", spec.Root.Image)
+	if err := in.save(ctx, state); err != nil {
+		return in.giveUp(err)
+	}
+	in.Close()
+	if v.readOnlyRAM() {
+		if err := ram.Chmod(0o444); err != nil {
+			return err
+		}
+	}
+	// The template must not come back from a power failure with its name but without its content.
+	return errors.Join(ram.Sync(), state.Chmod(0o444), state.Sync(), overlay.Sync())
+}
+
+// blankOverlay makes an empty layer. Which image it lies over is said anew at each start.
+func blankOverlay(ctx context.Context, path string) error {
+	img, err := exec.LookPath("qemu-img")
+	if err != nil {
+		return fault.New(fault.Unavailable, "make disk", "qemu-img", "not installed").WithHint("sudo apt-get install qemu-utils")
+	}
+	out, err := exec.CommandContext(ctx, img, "create", "-q", "-f", "qcow2", path, strconv.Itoa(diskSize)).CombinedOutput()
+	if err != nil {
+		return fault.New(fault.Internal, "make disk", path, "%w: %s", err, out)
+	}
+	return nil
+}
+
+// warm waits for the agent of a booted machine and has it run something, then leaves it as it was: without a session and not renewed.
+func (in *instance) warm(ctx context.Context) error {
+	c, err := client.Dial(ctx, in.link)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Renew(ctx, client.NewIdentity("template")); err != nil {
+		return err
+	}
+	for _, argv := range [][]string{{"/bin/sh", "-c", warmUp}, {"true"}} {
+		if _, err := c.Exec(ctx, client.Command{Argv: argv}, nil, io.Discard, io.Discard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes the state of the machine's devices to a file. The machine runs until QEMU stops it at the end of that, so that what is restored runs at once.
+// Its memory is in its own file by then, its disk in its layer.
+func (in *instance) save(ctx context.Context, state *os.File) error {
+	_, err := in.monitor.run(ctx, command{name: "qmp_capabilities"}, ignoreShared)
+	if err == nil {
+		err = in.monitor.give(ctx, "state", state)
+	}
+	if err == nil {
+		_, err = in.monitor.run(ctx, command{"migrate", map[string]string{"uri": "fd:state"}})
+	}
+	for err == nil {
+		var info struct {
+			Status string `json:"status"`
+			Error  string `json:"error-desc"`
+		}
+		var answer json.RawMessage
+		if answer, err = in.monitor.run(ctx, command{name: "query-migrate"}); err != nil {
+			break
+		}
+		if err = json.Unmarshal(answer, &info); err != nil {
+			break
+		}
+		switch info.Status {
+		case "completed":
+			return nil
+		case "failed", "cancelled":
+			return errors.New("QEMU could not save the machine: " + info.Error)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}

@@ -1,0 +1,75 @@
+package qemu
+
+import (
+	"hash/fnv"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// firstUID is the first of the user ids that machines run under when pyro is root: a range that neither distributions, nor systemd, nor the default
+// subordinate ids use, so that a QEMU that was broken out of is nobody on the host, and nobody to another machine's QEMU.
+const (
+	firstUID = 0x7079_0000
+	uidRange = 0x1_0000
+	nobody   = 65534
+)
+
+// confinement is one way to confine QEMU, beside its own system call filter.
+type confinement struct {
+	attr *syscall.SysProcAttr
+	args []string
+}
+
+// confinements gives the ways to confine a machine's QEMU, the tightest first. rootFD is the number under which QEMU inherits a folder that no longer
+// exists.
+//
+// Best is a user namespace in which QEMU is root over nothing: there it may change its root to that folder, with its own process, network, mount and IPC
+// namespaces. What it needs it has inherited open. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
+// dies with pyro and has its system call filter.
+func confinements(id string, rootFD int) []confinement {
+	const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+	users := [][2]int{{os.Getuid(), os.Getgid()}}
+	if os.Getuid() == 0 {
+		h := fnv.New32a()
+		h.Write([]byte(id))
+		own := firstUID + int(h.Sum32()%uidRange)
+		users = [][2]int{{own, own}, {nobody, nobody}}
+	}
+	var ways []confinement
+	for _, u := range users {
+		ways = append(ways, confinement{
+			attr: &syscall.SysProcAttr{
+				Cloneflags:  namespaces,
+				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: u[0], Size: 1}},
+				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: u[1], Size: 1}},
+				Credential:  &syscall.Credential{NoSetGroups: os.Getuid() != 0},
+				Setsid:      true,
+				Pdeathsig:   syscall.SIGKILL,
+			},
+			args: []string{"-chroot", inherited(rootFD)},
+		})
+		ways[len(ways)-1].attr.GidMappingsEnableSetgroups = os.Getuid() == 0
+	}
+	plain := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() == 0 {
+		plain.Credential = &syscall.Credential{Uid: uint32(users[0][0]), Gid: uint32(users[0][1])}
+	}
+	return append(ways, confinement{attr: plain})
+}
+
+// inherited is the path by which QEMU opens a file that it has inherited under a number.
+func inherited(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// vanishedFolder is an open folder that has already been removed: nothing can be found or made in it.
+func vanishedFolder(in string) (*os.File, error) {
+	path, err := os.MkdirTemp(in, "root-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(path)
+	if err := os.Chmod(path, 0o555); err != nil {
+		return nil, err
+	}
+	return os.Open(path)
+}

@@ -1,0 +1,200 @@
+// Package qemu starts machines under QEMU, on its microvm machine type, with hardware virtualisation (kvm) or emulation (tcg).
+//
+// A machine is restored from a template: a machine with the same shape and environment that was booted once, whose agent is ready
+// (internal/machine/qemu/template, build.go). Its memory is mapped copy on write and its disk is a layer of its own, so a start costs what differs. QEMU
+// is confined (confine.go), is reached through sockets that have no name, and dies with pyro.
+package qemu
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/environment"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// Config says what a driver works with.
+type Config struct {
+	Isolation machine.Isolation // machine.KVM or machine.TCG
+	Dirs      dirs.Dirs
+	Store     *environment.Store // for the kernel and the initramfs
+	Guest     *guest.Program
+}
+
+// Driver starts machines under QEMU, with one accelerator.
+type Driver struct {
+	cfg       Config
+	templates template.Store
+
+	mu      sync.Mutex
+	parts   *parts
+	verdict *verdict
+}
+
+var _ machine.Driver = (*Driver)(nil)
+
+// New makes a driver. It looks at nothing yet.
+func New(cfg Config) *Driver {
+	return &Driver{cfg: cfg, templates: template.Store{Dir: cfg.Dirs.Templates()}}
+}
+
+// Isolation is the accelerator.
+func (d *Driver) Isolation() machine.Isolation { return d.cfg.Isolation }
+
+// Features are those of a virtual machine.
+func (d *Driver) Features() machine.Features {
+	return machine.Features{Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, Namespaces: true}
+}
+
+// parts is what every machine is made of, found once.
+type parts struct {
+	binary    Binary
+	kernel    environment.Kernel
+	initramfs environment.Initramfs
+}
+
+// gather finds the parts. The kernel and the initramfs are made on first use.
+func (d *Driver) gather(ctx context.Context, report progress.Func) (parts, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.parts != nil {
+		return *d.parts, nil
+	}
+	var p parts
+	var err error
+	if p.binary, err = FindBinary(); err != nil {
+		return p, err
+	}
+	if p.kernel, err = d.cfg.Store.Kernel(ctx, report); err != nil {
+		return p, err
+	}
+	if p.initramfs, err = d.cfg.Store.Initramfs(ctx, p.kernel, d.cfg.Guest); err != nil {
+		return p, err
+	}
+	d.parts = &p
+	return p, nil
+}
+
+// Start restores a machine from its template, which is built if there is none.
+func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
+	in, err := d.start(ctx, spec)
+	return in, fault.Wrap(err, "start machine", spec.ID)
+}
+
+func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error) {
+	began := time.Now()
+	p, err := d.gather(ctx, spec.Progress)
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.prove(ctx, spec.Progress)
+	if err != nil {
+		return nil, err
+	}
+	key := d.key(p, spec)
+	for attempt := 1; ; attempt++ {
+		t, err := d.template(ctx, p, v, key, spec)
+		if err != nil {
+			return nil, err
+		}
+		opened := time.Now()
+		in, err := restore(ctx, p, v, t, d.cfg.Isolation, spec)
+		if err == nil {
+			in.phases = []machine.Phase{{Name: "template", Duration: opened.Sub(began)}, {Name: "restore", Duration: time.Since(opened)}}
+			return in, nil
+		}
+		t.Close()
+		if attempt == 2 || ctx.Err() != nil || fault.KindOf(err) == fault.Exhausted {
+			return nil, err
+		}
+		// QEMU does not accept what it has saved itself: the template is of no use, whatever its checksums say.
+		spec.Progress.Phase("template could not be restored, making it again", key.Hash())
+		if err := d.templates.Reject(key); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// key is all that the machine's template depends on.
+func (d *Driver) key(p parts, spec machine.Spec) template.Key {
+	host := ""
+	if d.cfg.Isolation == machine.KVM {
+		host = hostProcessor()
+	}
+	return template.Key{
+		QEMU:      p.binary.ID,
+		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + " " + kernelLine,
+		Host:      host,
+		Kernel:    p.kernel.Digest,
+		Initramfs: p.initramfs.Digest,
+		Root:      spec.Root.Digest,
+	}
+}
+
+// template opens the template for a key, or makes it.
+func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.Key, spec machine.Spec) (*template.Template, error) {
+	t, err := d.templates.Open(key)
+	if err == nil {
+		return t, nil
+	}
+	phase := "starting a machine for the first time"
+	if fault.KindOf(err) == fault.Corrupt {
+		phase = "template is damaged, making it again"
+	}
+	spec.Progress.Phase(phase, spec.Root.Image)
+	waiting := func() { spec.Progress.Phase("waiting for another pyro that makes the same template", spec.Root.Image) }
+	return d.templates.Build(ctx, key, waiting, func(ctx context.Context, dir string) error {
+		return d.build(ctx, p, v, spec, dir)
+	})
+}
+
+// restore starts QEMU with the template's memory and disk and lets it go on where the template was saved. The instance closes t when it ends.
+func restore(ctx context.Context, p parts, v verdict, t *template.Template, accel machine.Isolation, spec machine.Spec) (*instance, error) {
+	var f opener
+	defer f.close()
+	image := f.open(spec.Root.Image, os.O_RDONLY)
+	state := f.open(t.Path(template.State), os.O_RDONLY)
+	saved := f.open(t.Path(template.Overlay), os.O_RDONLY)
+	ram := f.open(t.Path(template.RAM), os.O_RDONLY)
+	overlay := f.unnamed(spec.Dir)
+	if f.err == nil {
+		f.err = disk.Copy(overlay, saved)
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	var stateFD int
+	in, err := start(p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
+		args := shape(accel, spec.VCPUs, spec.MemMiB)
+		args = append(args, memory(w.add(ram), spec.MemMiB, false, v.readOnlyRAM())...)
+		args = append(args, disks(w.add(image), w.add(overlay))...)
+		stateFD = w.add(state)
+		return append(args, "-incoming", "defer")
+	})
+	if err != nil {
+		return nil, err
+	}
+	answer := in.monitor.send(
+		command{name: "qmp_capabilities"},
+		ignoreShared,
+		command{"migrate-incoming", map[string]string{"uri": fmt.Sprintf("fd:%d", stateFD)}},
+	)
+	if _, err = answer(ctx); err == nil {
+		err = in.await(ctx, in.running)
+	}
+	if err != nil {
+		return nil, in.giveUp(err)
+	}
+	in.onEnd(t.Close)
+	return in, nil
+}

@@ -1,0 +1,186 @@
+package qemu
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxQMPLine bounds one message of QEMU's. The largest that pyro asks for is some kilobytes.
+const maxQMPLine = 1 << 20
+
+// errMonitorClosed is the cause of every command that had no answer when QEMU went away.
+var errMonitorClosed = errors.New("QEMU closed its monitor")
+
+// monitor speaks QMP, QEMU's machine protocol (https://www.qemu.org/docs/master/interop/qmp-spec.html), over one connection.
+// It is safe for concurrent use. Closing the connection ends it.
+type monitor struct {
+	conn   net.Conn
+	events func(name string, data json.RawMessage) // called in order, must not block; may be nil
+
+	mu      sync.Mutex
+	next    int
+	waiting map[int]chan reply
+	closed  error // set once no reply can come any more
+	done    chan struct{}
+}
+
+type reply struct {
+	Return json.RawMessage `json:"return"`
+	Error  *struct {
+		Class string `json:"class"`
+		Desc  string `json:"desc"`
+	} `json:"error"`
+	ID    *int            `json:"id"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// newMonitor starts to speak over conn, which it owns from here on. The greeting is not waited for: QEMU takes commands that were sent before it.
+func newMonitor(conn net.Conn, events func(string, json.RawMessage)) *monitor {
+	m := &monitor{conn: conn, events: events, waiting: map[int]chan reply{}, done: make(chan struct{})}
+	go m.receive()
+	return m
+}
+
+func (m *monitor) receive() {
+	defer close(m.done)
+	lines := bufio.NewScanner(m.conn)
+	lines.Buffer(make([]byte, 0, 16<<10), maxQMPLine)
+	var broken error
+	for lines.Scan() {
+		var r reply
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			broken = fmt.Errorf("unreadable message from QEMU: %w", err)
+			break
+		}
+		switch {
+		case r.Event != "":
+			if m.events != nil {
+				m.events(r.Event, r.Data)
+			}
+		case r.ID != nil:
+			m.mu.Lock()
+			answer := m.waiting[*r.ID]
+			delete(m.waiting, *r.ID)
+			m.mu.Unlock()
+			if answer != nil {
+				answer <- r
+			}
+		}
+	}
+	if broken == nil && lines.Err() == bufio.ErrTooLong {
+		broken = lines.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = errMonitorClosed
+	if broken != nil {
+		m.closed = broken
+	}
+	for id, answer := range m.waiting {
+		delete(m.waiting, id)
+		close(answer)
+	}
+	m.conn.Close()
+}
+
+// command is one QMP command.
+type command struct {
+	name string
+	args any // marshalled as the arguments, nil for none
+}
+
+// give hands QEMU an open file under a name that later commands may use.
+func (m *monitor) give(ctx context.Context, name string, f *os.File) error {
+	conn, ok := m.conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("only a unix socket carries files")
+	}
+	wait := m.sendBy(func(b []byte) error {
+		_, _, err := conn.WriteMsgUnix(b, unix.UnixRights(int(f.Fd())), nil)
+		return err
+	}, command{"getfd", map[string]string{"fdname": name}})
+	_, err := wait(ctx)
+	return err
+}
+
+// send sends commands in one write, so that they cost one round trip together, and gives a function that waits for all their answers and gives
+// the last. QEMU runs them in order, and goes on after one that failed.
+func (m *monitor) send(commands ...command) (wait func(context.Context) (json.RawMessage, error)) {
+	return m.sendBy(func(b []byte) error {
+		_, err := m.conn.Write(b)
+		return err
+	}, commands...)
+}
+
+func (m *monitor) sendBy(write func([]byte) error, commands ...command) (wait func(context.Context) (json.RawMessage, error)) {
+	answers := make([]chan reply, len(commands))
+	var batch []byte
+	m.mu.Lock()
+	err := m.closed
+	for i, c := range commands {
+		id := m.next
+		m.next++
+		line, merr := json.Marshal(struct {
+			Execute   string `json:"execute"`
+			Arguments any    `json:"arguments,omitempty"`
+			ID        int    `json:"id"`
+		}{c.name, c.args, id})
+		err = errors.Join(err, merr)
+		batch = append(append(batch, line...), '\n')
+		answers[i] = make(chan reply, 1)
+		if err == nil {
+			m.waiting[id] = answers[i]
+		}
+	}
+	if err == nil {
+		err = write(batch)
+	}
+	m.mu.Unlock()
+	return func(ctx context.Context) (json.RawMessage, error) {
+		if err != nil {
+			return nil, err
+		}
+		var last json.RawMessage
+		for i, answer := range answers {
+			select {
+			case r, ok := <-answer:
+				switch {
+				case !ok:
+					return nil, fmt.Errorf("%s: %w", commands[i].name, m.err())
+				case r.Error != nil:
+					return nil, fmt.Errorf("%s: %s", commands[i].name, r.Error.Desc)
+				}
+				last = r.Return
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%s: %w", commands[i].name, ctx.Err())
+			}
+		}
+		return last, nil
+	}
+}
+
+// run sends commands and waits for their answers, of which it gives the last.
+func (m *monitor) run(ctx context.Context, commands ...command) (json.RawMessage, error) {
+	return m.send(commands...)(ctx)
+}
+
+func (m *monitor) err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
+// close ends the conversation and waits until nothing of it is left.
+func (m *monitor) close() {
+	m.conn.Close()
+	<-m.done
+}

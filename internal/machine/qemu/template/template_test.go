@@ -1,0 +1,177 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func fill(_ context.Context, dir string) error {
+	for _, file := range contents {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("content of "+file), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func build(t *testing.T, s Store, key Key) *Template {
+	t.Helper()
+	got, err := s.Build(context.Background(), key, nil, fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(got.Close)
+	return got
+}
+
+func TestEveryFieldOfTheKeyCounts(t *testing.T) {
+	base := Key{"qemu", "args", "host", "kernel", "initramfs", "root"}
+	seen := map[string]bool{base.Hash(): true}
+	for i := range 6 {
+		k := base
+		*[]*string{&k.QEMU, &k.Arguments, &k.Host, &k.Kernel, &k.Initramfs, &k.Root}[i] = "other"
+		if seen[k.Hash()] {
+			t.Errorf("field %d does not change the hash", i)
+		}
+		seen[k.Hash()] = true
+	}
+}
+
+func TestBuildOnceThenOpen(t *testing.T) {
+	s := Store{t.TempDir()}
+	key := Key{Root: "a"}
+	if _, err := s.Open(key); fault.KindOf(err) != fault.NotFound {
+		t.Fatalf("got %v", err)
+	}
+	build(t, s, key)
+	got, err := s.Open(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	if b, _ := os.ReadFile(got.Path(RAM)); string(b) != "content of ram" {
+		t.Errorf("got %q", b)
+	}
+}
+
+func TestRacingBuildersShareOne(t *testing.T) {
+	s := Store{t.TempDir()}
+	var built, waited atomic.Int32
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			got, err := s.Build(context.Background(), Key{Root: "a"}, func() { waited.Add(1) }, func(ctx context.Context, dir string) error {
+				built.Add(1)
+				time.Sleep(50 * time.Millisecond)
+				return fill(ctx, dir)
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got.Close()
+		})
+	}
+	all.Wait()
+	if built.Load() != 1 || waited.Load() != 5 {
+		t.Errorf("built %d times, %d waited", built.Load(), waited.Load())
+	}
+}
+
+func TestAFailedBuildLeavesNothing(t *testing.T) {
+	s := Store{t.TempDir()}
+	cause := errors.New("no room")
+	if _, err := s.Build(context.Background(), Key{}, nil, func(_ context.Context, dir string) error {
+		os.WriteFile(filepath.Join(dir, RAM), []byte("x"), 0o600)
+		return cause
+	}); !errors.Is(err, cause) {
+		t.Fatalf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.Dir, "*.part")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestDamageIsFoundAndMended(t *testing.T) {
+	damages := map[string]func(dir string) error{
+		"flipped bit": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, RAM), []byte("Content of ram"), 0o644)
+		},
+		"truncated":   func(dir string) error { return os.Truncate(filepath.Join(dir, State), 3) },
+		"missing":     func(dir string) error { return os.Remove(filepath.Join(dir, Overlay)) },
+		"no manifest": func(dir string) error { return os.Remove(filepath.Join(dir, manifest)) },
+		"bad manifest": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, manifest), []byte("{"), 0o600)
+		},
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			s := Store{t.TempDir()}
+			key := Key{Root: "a"}
+			dir := build(t, s, key).Dir
+			if err := damage(dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Open(key); fault.KindOf(err) != fault.Corrupt {
+				t.Fatalf("got %v", err)
+			}
+			build(t, s, key)
+			again, err := s.Open(key)
+			if err != nil {
+				t.Fatalf("not mended: %v", err)
+			}
+			again.Close()
+		})
+	}
+}
+
+func TestSameContentWithAnotherStampIsKept(t *testing.T) {
+	s := Store{t.TempDir()}
+	key := Key{Root: "a"}
+	dir := build(t, s, key).Dir
+	path := filepath.Join(dir, RAM)
+	b, _ := os.ReadFile(path)
+	os.Remove(path)
+	os.WriteFile(path, b, 0o644)
+	for range 2 {
+		got, err := s.Open(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Close()
+	}
+}
+
+func TestPrune(t *testing.T) {
+	s := Store{t.TempDir()}
+	wanted, unwanted, used := Key{Root: "wanted"}, Key{Root: "unwanted"}, Key{Root: "used"}
+	build(t, s, wanted).Close()
+	build(t, s, unwanted).Close()
+	build(t, s, used)
+	dead := filepath.Join(s.Dir, "dead.part")
+	os.Mkdir(dead, 0o700)
+	os.WriteFile(filepath.Join(s.Dir, "dead.lock"), nil, 0o600)
+
+	removed, err := s.Prune(func(i Info) bool { return i.Key == wanted })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(removed) != 1 || removed[0].Key != unwanted || removed[0].SizeBytes == 0 {
+		t.Errorf("removed %+v", removed)
+	}
+	left, _ := s.List()
+	if len(left) != 2 {
+		t.Errorf("left %+v", left)
+	}
+	if _, err := os.Stat(dead); !os.IsNotExist(err) {
+		t.Error("an interrupted build is still there")
+	}
+}

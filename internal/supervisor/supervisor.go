@@ -1,0 +1,255 @@
+// Package supervisor owns machines: the folder of each, the link to its agent, its time to live and its end.
+//
+// Everything of a machine is in its folder or dies with its owner. The owner holds a lock on the folder; when it has died without tidying up, the
+// next pyro finds the folder unlocked and tidies for it (Sweep).
+package supervisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// agentPatience bounds how long a started machine's agent may take to answer and to be renewed.
+const agentPatience = 30 * time.Second
+
+// Config says what machine to own.
+type Config struct {
+	Dirs     dirs.Dirs
+	Driver   machine.Driver
+	Root     machine.Root
+	VCPUs    int
+	MemMiB   int
+	TTL      time.Duration // the machine is ended when it is over; 0: never
+	Progress progress.Func
+}
+
+// Machine is a started machine whose agent has been reached and renewed. It is safe for concurrent use.
+type Machine struct {
+	ID    string
+	Agent *client.Client
+
+	machine machine.Machine
+	folder  *folder
+	phases  []machine.Phase
+	ttl     *time.Timer
+	done    chan struct{}
+
+	mu     sync.Mutex
+	reason error
+	closed bool
+}
+
+// NewID makes the id of a machine: random, so that no two of them are ever the same.
+func NewID() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return "m-" + hex.EncodeToString(b[:])
+}
+
+// Start starts a machine, reaches its agent and renews it. Cancelling ctx during Start leaves nothing behind. The caller must Close.
+func Start(ctx context.Context, cfg Config) (*Machine, error) {
+	id := NewID()
+	f, err := newFolder(cfg.Dirs.Machines(), id)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{ID: id, folder: f, done: make(chan struct{})}
+	if m.machine, err = cfg.Driver.Start(ctx, machine.Spec{
+		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Progress: cfg.Progress,
+	}); err != nil {
+		f.remove()
+		return nil, err
+	}
+	m.phases = m.machine.Phases()
+	if err := m.reach(ctx); err != nil {
+		err = m.because(err)
+		m.machine.Close()
+		f.remove()
+		return nil, fault.Wrap(err, "start machine", id)
+	}
+	if cfg.TTL > 0 {
+		m.ttl = time.AfterFunc(cfg.TTL, func() {
+			m.end(fault.New(fault.Timeout, "run machine", id, "its time to live of %s is over", cfg.TTL).WithHint("--ttl-seconds gives it longer"))
+		})
+	}
+	go m.watch()
+	return m, nil
+}
+
+// reach dials the agent, renews the machine, and notes what it took.
+func (m *Machine) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, agentPatience, errors.New("its agent does not answer"))
+	defer cancel()
+	// A machine that dies while it is reached must not be waited for.
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-m.machine.Done():
+			stop(errors.New("it ended"))
+		case <-ctx.Done():
+		}
+	}()
+	began := time.Now()
+	c, err := client.Dial(ctx, m.machine.Link())
+	if err != nil {
+		return err
+	}
+	reached := time.Now()
+	if err := c.Renew(ctx, client.NewIdentity(m.ID)); err != nil {
+		c.Close()
+		return err
+	}
+	m.Agent = c
+	m.phases = append(m.phases, machine.Phase{Name: "reach", Duration: reached.Sub(began)}, machine.Phase{Name: "renew", Duration: time.Since(reached)})
+	return nil
+}
+
+// because gives the reason of the machine's end where it has ended, which tells more than what failed after it.
+func (m *Machine) because(err error) error {
+	select {
+	case <-m.machine.Done():
+		if reason := m.machine.Err(); reason != nil {
+			return reason
+		}
+	case <-time.After(50 * time.Millisecond): // a machine that dies is reaped a moment after its link breaks
+	}
+	return err
+}
+
+func (m *Machine) watch() {
+	<-m.machine.Done()
+	m.mu.Lock()
+	if m.reason == nil && !m.closed {
+		m.reason = m.machine.Err()
+	}
+	m.mu.Unlock()
+	close(m.done)
+}
+
+// end ends the machine for a reason.
+func (m *Machine) end(reason error) {
+	m.mu.Lock()
+	if m.reason == nil && !m.closed {
+		m.reason = reason
+	}
+	m.mu.Unlock()
+	m.machine.Close()
+}
+
+// Phases are the steps of its start.
+func (m *Machine) Phases() []machine.Phase { return m.phases }
+
+// PID is the process on the host that runs the machine, 0 where there is none.
+func (m *Machine) PID() int { return m.machine.PID() }
+
+// Done is closed when the machine has ended.
+func (m *Machine) Done() <-chan struct{} { return m.done }
+
+// Err says why the machine ended, with kind Timeout where its time to live was over; nil before Done is closed, and after Close.
+func (m *Machine) Err() error {
+	select {
+	case <-m.done:
+	default:
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reason
+}
+
+// Close ends the machine, whatever runs in it, and removes its folder. Idempotent.
+func (m *Machine) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	if m.ttl != nil {
+		m.ttl.Stop()
+	}
+	err := m.machine.Close()
+	m.Agent.Close()
+	<-m.done
+	return errors.Join(err, m.folder.remove())
+}
+
+// unlocked begins the name of a folder that its owner has made and not locked yet.
+const unlocked = ".new-"
+
+// folder is a machine's own folder, locked by its owner.
+type folder struct {
+	path string
+	lock *flock.Lock
+}
+
+func newFolder(machines, id string) (*folder, error) {
+	path := filepath.Join(machines, id)
+	if err := os.MkdirAll(machines, 0o700); err != nil {
+		return nil, fault.Wrap(err, "make folder of machines", machines)
+	}
+	// Locked before it has its name, so that nobody ever takes it for one whose owner died.
+	staged, err := os.MkdirTemp(machines, unlocked)
+	if err != nil {
+		return nil, fault.Wrap(err, "make folder of machine", id)
+	}
+	lock, err := flock.TryFolder(staged, flock.Exclusive)
+	if err == nil {
+		err = os.Rename(staged, path)
+	}
+	if err != nil {
+		os.Remove(staged)
+		lock.Release()
+		return nil, fault.Wrap(err, "make folder of machine", id)
+	}
+	return &folder{path, lock}, nil
+}
+
+func (f *folder) remove() error {
+	err := os.RemoveAll(f.path)
+	f.lock.Release()
+	return fault.Wrap(err, "remove folder of machine", f.path)
+}
+
+// Sweep tidies what owners that died left behind and tells how many folders that were. It is quick where there is nothing.
+//
+// Processes need no sweeping: those of a machine die with its owner, whose death the kernel tells them.
+func Sweep(d dirs.Dirs) (int, error) {
+	entries, err := os.ReadDir(d.Machines())
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fault.Wrap(err, "look for dead machines", d.Machines())
+	}
+	swept := 0
+	for _, e := range entries {
+		path := filepath.Join(d.Machines(), e.Name())
+		if info, err := e.Info(); err != nil || strings.HasPrefix(e.Name(), unlocked) && time.Since(info.ModTime()) < time.Minute {
+			continue // its owner is about to lock it
+		}
+		lock, err := flock.TryFolder(path, flock.Exclusive)
+		if err != nil {
+			continue // its owner lives, or it is gone
+		}
+		err = os.RemoveAll(path)
+		lock.Release()
+		if err != nil {
+			return swept, fault.Wrap(err, "remove folder of machine", path)
+		}
+		swept++
+	}
+	return swept, nil
+}

@@ -1,0 +1,36 @@
+#!/bin/bash
+# install.sh run|test: installs from Debian's archive what running pyro (and testing it) needs and is not there. Quiet when all of it is.
+set -euo pipefail
+
+command -v go >/dev/null || { echo "Go 1.26 or newer is needed: https://go.dev/dl/" >&2; exit 1; }
+
+declare -A package=(
+	[qemu-system-x86_64]=qemu-system-x86
+	[qemu-img]=qemu-utils
+	[mmdebstrap]=mmdebstrap
+	[resize2fs]=e2fsprogs
+	[xz]=xz-utils
+	[gzip]=gzip
+	[gpgv]=gpgv
+)
+[ "$1" = test ] && package+=([gcc]=gcc)
+
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+for program in "${!package[@]}"; do
+	command -v "$program" >/dev/null || missing+=("${package[$program]}")
+done
+[ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+[ "$1" = test ] && [ ! -e /usr/include/stdio.h ] && missing+=(libc6-dev)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+command -v apt-get >/dev/null || { echo "install these by hand, this is not Debian: ${missing[*]}" >&2; exit 1; }
+sudo=
+[ "$(id -u)" = 0 ] || sudo=sudo
+echo "installing ${missing[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $sudo apt-get update -q && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+	tail -20 "$log" >&2
+	exit 1
+fi
