@@ -14,7 +14,7 @@ GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 .PHONY: build guest demo test unit machines bench lint generate arm64 clean
 
 build: guest ## bin/pyro, one file with the guest agent in it
-	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.build=$(VERSION)' -o bin/pyro ./cmd/pyro
+	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.release=$(VERSION)' -o bin/pyro ./cmd/pyro
 
 guest: ## the guest agent, packed for bin/pyro
 	@scripts/guest.sh $(GOARCH)

@@ -25,16 +25,19 @@ import (
 
 // Bounds of what the host may send and of what is kept.
 const (
-	maxMessage    = 5 << 20 // an ExecRequest with 4 MiB of arguments
-	maxArguments  = 4 << 20
-	maxPath       = 4096
-	maxExecs      = 256
-	maxChunk      = 256 << 10 // of output or input in one message
-	maxFileChunk  = 1 << 20
-	ringSize      = 1 << 20
-	heldPatience  = 100 * time.Millisecond // see Exit in the proto
-	maxFrame      = 1 << 20                // of HTTP/2
-	receiveBuffer = 4 << 20                // flow control window
+	maxMessage     = 5 << 20 // an ExecRequest with 4 MiB of arguments
+	maxArguments   = 4 << 20
+	maxMessageText = 1 << 10
+	maxPath        = 4096
+	maxID          = 64
+	maxStreams     = 4 * maxExecs // calls at once: each exec is followed, acknowledged, fed and signalled
+	maxExecs       = 256
+	maxChunk       = 256 << 10 // of output or input in one message
+	maxFileChunk   = 1 << 20
+	ringSize       = 1 << 20
+	heldPatience   = 100 * time.Millisecond // see Exit in the proto
+	maxFrame       = 1 << 20                // of HTTP/2
+	receiveBuffer  = 4 << 20                // flow control window
 )
 
 // Server is the agent.
@@ -70,7 +73,10 @@ func (s *Server) Serve(stream net.Conn) error {
 	server := &http.Server{
 		Handler:   mux,
 		Protocols: &protocols,
-		HTTP2:     &http.HTTP2Config{MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer},
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			MaxConcurrentStreams: maxStreams,
+		},
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			return context.WithValue(ctx, sessionKey{}, &session{})
 		},

@@ -30,6 +30,8 @@ type process struct {
 	reaped  bool
 	timer   *time.Timer
 	late    bool // its time limit was over
+
+	released bool // it is to be forgotten when it has ended
 }
 
 // wake tells those who follow that there is something new.
@@ -65,10 +67,11 @@ type pump struct {
 	from *os.File
 	to   *output
 	done chan struct{}
+	late bool // it ended because of expire, before the stream did
 }
 
 func startPump(from *os.File, to *output) *pump {
-	p := &pump{from, to, make(chan struct{})}
+	p := &pump{from: from, to: to, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		buffer := make([]byte, 32<<10)
@@ -77,7 +80,8 @@ func startPump(from *os.File, to *output) *pump {
 			if n > 0 {
 				to.write(buffer[:n])
 			}
-			if err != nil { // io.EOF; EIO of a PTY whose last user is gone; the deadline of finish
+			if err != nil { // io.EOF; EIO of a PTY whose last user is gone; the deadline of expire
+				p.late = errors.Is(err, os.ErrDeadlineExceeded)
 				return
 			}
 		}
@@ -85,26 +89,14 @@ func startPump(from *os.File, to *output) *pump {
 	return p
 }
 
-// finish waits for the end of the stream, or until nothing has come for heldPatience, and tells whether somebody still holds the stream open.
-// All that was written before the call has then been read, however slowly the reader takes it.
+// expire gives the stream heldPatience to come to its end.
+func (p *pump) expire() { p.from.SetReadDeadline(time.Now().Add(heldPatience)) }
+
+// finish waits for the end of the stream or for what expire allows, and tells whether somebody still holds the stream open.
+// All that was written before has then been read, however slowly the reader takes it.
 func (p *pump) finish() (held bool) {
-	p.from.SetReadDeadline(time.Now().Add(heldPatience))
 	<-p.done
-	// The deadline may have struck while the pump was waiting for room: what is in the pipe by now was written before.
-	p.from.SetReadDeadline(time.Time{})
-	held = true
-	raw, err := p.from.SyscallConn()
-	if err == nil {
-		buffer := make([]byte, 64<<10) // as much as a pipe holds
-		raw.Read(func(fd uintptr) bool {
-			n, err := unix.Read(int(fd), buffer)
-			if n > 0 {
-				p.to.write(buffer[:n])
-			}
-			held = n > 0 || errors.Is(err, unix.EAGAIN)
-			return true
-		})
-	}
+	held = p.late && p.rest()
 	p.to.close()
 	if held {
 		go p.drain()
@@ -112,6 +104,44 @@ func (p *pump) finish() (held bool) {
 	}
 	p.from.Close()
 	return false
+}
+
+// rest reads what is left in a stream whose time was over, which may have been while the pump waited for room, and tells whether somebody holds it open.
+func (p *pump) rest() (held bool) {
+	p.from.SetReadDeadline(time.Time{})
+	raw, err := p.from.SyscallConn()
+	if err != nil {
+		return false
+	}
+	buffer := make([]byte, 32<<10)
+	raw.Read(func(fd uintptr) bool {
+		// More than the stream can hold was not there when this began: somebody goes on writing.
+		for left := capacity(fd); left >= 0; {
+			n, err := unix.Read(int(fd), buffer)
+			switch {
+			case n > 0:
+				p.to.write(buffer[:n])
+				left -= n
+			case err != unix.EINTR:
+				held = err == unix.EAGAIN
+				return true
+			}
+		}
+		held = true
+		return true
+	})
+	return held
+}
+
+// terminalCapacity is more than the kernel keeps of a PTY's output.
+const terminalCapacity = 64 << 10
+
+// capacity is how much a pipe, or a PTY, can hold.
+func capacity(fd uintptr) int {
+	if n, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err == nil {
+		return n
+	}
+	return terminalCapacity
 }
 
 // drain keeps those who hold the stream open from being stopped by it, until the last of them is gone.
@@ -125,8 +155,8 @@ func (p *pump) drain() {
 	}
 }
 
-// watch reaps the process, has its output finished, and tells the end.
-func (p *process) watch(pumps []*pump, release func()) {
+// watch reaps the process, has its output finished, and tells the end. forget is called then, where that was asked for.
+func (p *process) watch(pumps []*pump, forget func()) {
 	state, err := p.command.Wait()
 	took := time.Since(p.began)
 	p.mu.Lock()
@@ -147,6 +177,9 @@ func (p *process) watch(pumps []*pump, release func()) {
 		exit.Code = int32(status.ExitStatus())
 	}
 	for _, pump := range pumps {
+		pump.expire()
+	}
+	for _, pump := range pumps {
 		if pump.finish() {
 			exit.OutputHeld = true
 		}
@@ -155,9 +188,25 @@ func (p *process) watch(pumps []*pump, release func()) {
 	p.input.end()
 	p.mu.Lock()
 	p.exit = exit
+	released := p.released
 	p.mu.Unlock()
 	p.wake()
-	release()
+	p.group.Release()
+	if released {
+		forget()
+	}
+}
+
+// release lets the process go on to its end without a reader, and tells whether it has ended.
+func (p *process) release() (ended bool) {
+	p.mu.Lock()
+	p.released = true
+	ended = p.exit != nil
+	p.mu.Unlock()
+	for _, o := range p.outputs() {
+		o.forget()
+	}
+	return ended
 }
 
 // limit has everything that the exec started killed when its time is over.
@@ -170,8 +219,11 @@ func (p *process) limit(timeout time.Duration) {
 	p.timer = time.AfterFunc(timeout, func() {
 		p.mu.Lock()
 		p.late = !p.reaped
+		late := p.late
 		p.mu.Unlock()
-		p.group.Kill(p.command.Pid)
+		if late {
+			p.group.Kill(p.command.Pid)
+		}
 	})
 }
 
@@ -184,73 +236,9 @@ func (p *process) signal(sig syscall.Signal) error {
 	}
 	group := p.command.Pid
 	if p.terminal != nil {
-		if raw, err := p.terminal.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) {
-				// The number is that of the namespace of whoever asks; the master's owner is outside of it and sees the right one.
-				if fg, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && fg > 0 {
-					group = fg
-				}
-			})
+		if fg := foreground(p.terminal); fg > 0 {
+			group = fg
 		}
 	}
 	return syscall.Kill(-group, sig)
-}
-
-// execs are the execs that an agent knows.
-type execs struct {
-	mu   sync.Mutex
-	byID map[string]*process
-}
-
-func newExecs() execs { return execs{byID: map[string]*process{}} }
-
-var (
-	errKnown   = errors.New("an exec of this id is known already")
-	errTooMany = errors.New("too many execs are known: release those that have ended")
-	errUnknown = errors.New("no exec of this id is known")
-)
-
-// reserve takes an id for an exec that is about to be started.
-func (e *execs) reserve(id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, known := e.byID[id]; known {
-		return errKnown
-	}
-	if len(e.byID) >= maxExecs {
-		return errTooMany
-	}
-	e.byID[id] = nil
-	return nil
-}
-
-func (e *execs) set(id string, p *process) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p == nil {
-		delete(e.byID, id)
-		return
-	}
-	e.byID[id] = p
-}
-
-func (e *execs) get(id string) *process {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.byID[id]
-}
-
-// forget forgets an exec that has ended.
-func (e *execs) forget(id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p, known := e.byID[id]
-	if !known {
-		return nil
-	}
-	if p == nil || p.ended() == nil {
-		return errors.New("it has not ended")
-	}
-	delete(e.byID, id)
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path"
@@ -16,23 +17,15 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// openIn opens an absolute path below root. Links are followed as the processes would see them, and never lead out.
+// openIn opens an absolute path below root. Links and ".." are followed as the processes would see them, and never lead out.
 func openIn(root int, name string, flags int, mode uint32) (*os.File, error) {
-	fd, err := unix.Openat2(root, strings.TrimLeft(path.Clean(name), "/")+dot(name), &unix.OpenHow{
+	fd, err := unix.Openat2(root, name, &unix.OpenHow{
 		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-// dot makes the root itself a name.
-func dot(name string) string {
-	if path.Clean(name) == "/" {
-		return "."
-	}
-	return ""
 }
 
 func checkPath(name string) error {
@@ -52,7 +45,9 @@ func pathError(err error) error {
 		code = connect.CodePermissionDenied
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		code = connect.CodeResourceExhausted
-	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, errNotRegular):
+	case errors.Is(err, unix.EINVAL): // an offset beyond what a file can have
+		code = connect.CodeInvalidArgument
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, errNotRegular):
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, err)
@@ -99,14 +94,10 @@ func (s *Server) Stat(_ context.Context, req *connect.Request[agentv1.StatReques
 }
 
 // openRegular opens a regular file for reading. It never waits for a pipe's other end.
-func (s *Server) openRegular(name string) (*os.File, int64, error) {
-	root, err := s.place.Root()
-	if err != nil {
-		return nil, 0, err
-	}
+func openRegular(root int, name string) (*os.File, error) {
 	f, err := openIn(root, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -114,9 +105,32 @@ func (s *Server) openRegular(name string) (*os.File, int64, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, 0, err
+		return nil, err
 	}
-	return f, info.Size(), nil
+	return f, nil
+}
+
+// openAt opens a regular file of the place for reading from an offset on, at most limit bytes of it where that is not 0.
+func (s *Server) openAt(name string, offset, limit uint64) (io.ReadCloser, error) {
+	root, err := s.place.Root()
+	if err != nil {
+		return nil, err
+	}
+	f, err := openRegular(root, name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(int64(offset), io.SeekStart); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if limit == 0 {
+		return f, nil
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(f, int64(min(limit, math.MaxInt64))), f}, nil
 }
 
 // filePath is where whole files are read as plain HTTP bodies: GET filePath?path=P&offset=N&limit=N. It is ReadFile without the cost of a message
@@ -135,21 +149,31 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	f, _, err := s.openRegular(q.Get("path"))
+	f, err := s.openAt(q.Get("path"), offset, limit)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
+		http.Error(w, err.Error(), statusOf(err))
 		return
 	}
 	defer f.Close()
-	if _, err := f.Seek(int64(offset), io.SeekStart); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, maxChunk)); err != nil {
+		panic(http.ErrAbortHandler) // the stream is reset: what arrived is not the whole
 	}
-	var from io.Reader = f
-	if limit > 0 {
-		from = io.LimitReader(f, int64(limit))
+}
+
+// statusOf gives the HTTP status for one of the kernel's errors.
+func statusOf(err error) int {
+	switch connect.CodeOf(pathError(err)) {
+	case connect.CodeNotFound:
+		return http.StatusNotFound
+	case connect.CodePermissionDenied:
+		return http.StatusForbidden
+	case connect.CodeFailedPrecondition:
+		return http.StatusConflict
+	case connect.CodeInvalidArgument:
+		return http.StatusBadRequest
+	default:
+		return http.StatusInternalServerError
 	}
-	io.CopyBuffer(struct{ io.Writer }{w}, from, make([]byte, maxChunk))
 }
 
 // ReadFile streams a regular file.
@@ -157,21 +181,14 @@ func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.Read
 	if err := checkPath(req.Msg.Path); err != nil {
 		return invalid(err.Error())
 	}
-	f, _, err := s.openRegular(req.Msg.Path)
+	f, err := s.openAt(req.Msg.Path, req.Msg.Offset, req.Msg.Limit)
 	if err != nil {
 		return pathError(err)
 	}
 	defer f.Close()
-	if _, err := f.Seek(int64(req.Msg.Offset), io.SeekStart); err != nil {
-		return pathError(err)
-	}
-	var from io.Reader = f
-	if req.Msg.Limit > 0 {
-		from = io.LimitReader(f, int64(req.Msg.Limit))
-	}
 	buffer := make([]byte, maxChunk)
 	for {
-		n, err := io.ReadFull(from, buffer)
+		n, err := io.ReadFull(f, buffer)
 		if n > 0 {
 			if err := stream.Send(&agentv1.ReadFileResponse{Data: buffer[:n]}); err != nil {
 				return err
@@ -186,6 +203,12 @@ func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.Read
 	}
 }
 
+// namesFile tells whether a path ends in a name.
+func namesFile(name string) bool {
+	_, last := path.Split(name)
+	return last != "" && last != "." && last != ".."
+}
+
 // WriteFile replaces a file.
 func (s *Server) WriteFile(ctx context.Context, stream *connect.ClientStream[agentv1.WriteFileRequest]) (*connect.Response[agentv1.WriteFileResponse], error) {
 	if !stream.Receive() {
@@ -195,7 +218,7 @@ func (s *Server) WriteFile(ctx context.Context, stream *connect.ClientStream[age
 	if head == nil {
 		return nil, invalid("the head is missing")
 	}
-	if err := checkPath(head.Path); err != nil || strings.HasSuffix(head.Path, "/") || head.Mode&^0o7777 != 0 {
+	if err := checkPath(head.Path); err != nil || !namesFile(head.Path) || head.Mode&^0o7777 != 0 {
 		return nil, invalid("path must be absolute and name a file, mode at most 07777")
 	}
 	root, err := s.place.Root()

@@ -13,11 +13,20 @@ type input struct {
 	to       *os.File   // nil: none
 	terminal bool
 	accepted uint64
+	midLine  bool // what was accepted does not end a line
 	closed   bool
 }
 
 // endOfFile is the character that ends the input on a terminal.
 const endOfFile = 4
+
+// endOfInput ends the input of a terminal. Within a line the first end of file only hands over what there is of the line.
+func endOfInput(midLine bool) []byte {
+	if midLine {
+		return []byte{endOfFile, endOfFile}
+	}
+	return []byte{endOfFile}
+}
 
 var errGapInInput = errors.New("input is missing before this offset")
 
@@ -34,6 +43,10 @@ func (in *input) write(offset uint64, data []byte, eof bool) (accepted uint64, c
 	if skip := in.accepted - offset; skip < uint64(len(data)) {
 		n, err := in.to.Write(data[skip:])
 		in.accepted += uint64(n)
+		if n > 0 {
+			last := data[skip:][n-1]
+			in.midLine = last != '\n' && last != '\r'
+		}
 		if err != nil { // the reader is gone
 			in.close()
 			return in.accepted, true, nil
@@ -41,7 +54,7 @@ func (in *input) write(offset uint64, data []byte, eof bool) (accepted uint64, c
 	}
 	if eof {
 		if in.terminal {
-			in.to.Write([]byte{endOfFile})
+			in.to.Write(endOfInput(in.midLine))
 			in.closed = true
 		} else {
 			in.close()

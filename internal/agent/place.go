@@ -51,21 +51,21 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// find finds a program as execvp does, in the PATH of the process's own environment. It must be called in the place.
-func find(name string, env []string) (string, error) {
+// find finds a program as execvp does from the folder dir, in the PATH of the process's own environment. It must be called in the place.
+func find(name string, env []string, dir string) (string, error) {
 	if name == "" {
 		return "", &os.PathError{Op: "exec", Path: name, Err: syscall.ENOENT}
 	}
 	if strings.Contains(name, "/") {
-		return name, executable(name)
+		return name, executable(name, dir)
 	}
 	denied := false
-	for dir := range strings.SplitSeq(lookup(env, "PATH"), ":") {
-		if dir == "" {
-			dir = "."
+	for folder := range strings.SplitSeq(lookup(env, "PATH"), ":") {
+		if folder == "" {
+			folder = "."
 		}
-		candidate := dir + "/" + name
-		switch err := executable(candidate); {
+		candidate := folder + "/" + name
+		switch err := executable(candidate, dir); {
 		case err == nil:
 			return candidate, nil
 		case os.IsPermission(err):
@@ -78,9 +78,14 @@ func find(name string, env []string) (string, error) {
 	return "", &exec.Error{Name: name, Err: syscall.ENOENT}
 }
 
-func executable(path string) error {
+// executable checks a program, whose path may be relative to dir.
+func executable(path, dir string) error {
 	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
+	from := path
+	if path[0] != '/' {
+		from = dir + "/" + path
+	}
+	if err := unix.Stat(from, &st); err != nil {
 		return &os.PathError{Op: "exec", Path: path, Err: err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0 {

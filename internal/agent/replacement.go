@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,12 +20,12 @@ type replacement struct {
 	temporary string
 	file      *os.File
 	mode      uint32
+	uid, gid  int // of the file that is replaced, -1 for a new one
 	written   uint64
 }
 
 func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error) {
-	target := path.Clean(head.Path)
-	dirname, name := path.Split(target)
+	dirname, name := path.Split(head.Path)
 	dir, err := openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOENT) && head.MakeParents {
 		if err = makeFolders(root, dirname); err == nil {
@@ -34,14 +35,17 @@ func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error)
 	if err != nil {
 		return nil, err
 	}
-	w := &replacement{dir: dir, name: name, mode: head.Mode}
+	w := &replacement{dir: dir, name: name, mode: head.Mode, uid: -1, gid: -1}
 	var st unix.Stat_t
 	switch err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
 		dir.Close()
 		return nil, &os.PathError{Op: "write", Path: head.Path, Err: errNotRegular}
-	case err == nil && w.mode == 0:
-		w.mode = st.Mode & 0o7777
+	case err == nil:
+		w.uid, w.gid = int(st.Uid), int(st.Gid)
+		if w.mode == 0 {
+			w.mode = st.Mode & 0o7777
+		}
 	case w.mode == 0:
 		w.mode = 0o644
 	}
@@ -59,10 +63,13 @@ func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error)
 
 // makeFolders makes a folder and those above it.
 func makeFolders(root int, name string) error {
-	name = path.Clean(name)
+	name = strings.TrimRight(name, "/")
 	parent, last := path.Split(name)
+	if last == "" {
+		return nil // the root is there
+	}
 	dir, err := openIn(root, parent, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.ENOENT) && last != "" {
+	if errors.Is(err, unix.ENOENT) {
 		if err = makeFolders(root, parent); err == nil {
 			dir, err = openIn(root, parent, unix.O_PATH|unix.O_DIRECTORY, 0)
 		}
@@ -85,6 +92,9 @@ func (w *replacement) write(p []byte) error {
 
 // commit gives the file its name, once its content is on the disk.
 func (w *replacement) commit() error {
+	if err := unix.Fchown(int(w.file.Fd()), w.uid, w.gid); err != nil {
+		w.mode &= 0o777 // it is another's now: it must not run as its owner
+	}
 	if err := unix.Fchmod(int(w.file.Fd()), w.mode); err != nil {
 		return &os.PathError{Op: "chmod", Path: w.name, Err: err}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/creack/pty"
 
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
@@ -31,14 +30,23 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequ
 
 // Follow goes on with a process.
 func (s *Server) Follow(ctx context.Context, req *connect.Request[agentv1.FollowRequest], stream *connect.ServerStream[agentv1.ExecEvent]) error {
-	p := s.execs.get(req.Msg.ExecId)
-	if p == nil {
-		return connect.NewError(connect.CodeNotFound, errUnknown)
+	p, err := s.known(ctx, req.Msg.ExecId)
+	if err != nil {
+		return err
 	}
 	if req.Msg.StdoutOffset > p.stdout.length() || p.stderr != nil && req.Msg.StderrOffset > p.stderr.length() {
 		return connect.NewError(connect.CodeOutOfRange, errors.New("the output is not that long"))
 	}
 	return follow(ctx, p, req.Msg.StdoutOffset, req.Msg.StderrOffset, stream)
+}
+
+// known gives an exec that is known.
+func (s *Server) known(ctx context.Context, id string) (*process, error) {
+	p, err := s.execs.get(ctx, id)
+	if p == nil && err == nil {
+		err = connect.NewError(connect.CodeNotFound, errUnknown)
+	}
+	return p, err
 }
 
 func follow(ctx context.Context, p *process, stdoutAt, stderrAt uint64, stream *connect.ServerStream[agentv1.ExecEvent]) error {
@@ -85,10 +93,10 @@ func follow(ctx context.Context, p *process, stdoutAt, stderrAt uint64, stream *
 }
 
 // Ack says up to where output has arrived.
-func (s *Server) Ack(_ context.Context, req *connect.Request[agentv1.AckRequest]) (*connect.Response[agentv1.AckResponse], error) {
-	p := s.execs.get(req.Msg.ExecId)
-	if p == nil {
-		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+func (s *Server) Ack(ctx context.Context, req *connect.Request[agentv1.AckRequest]) (*connect.Response[agentv1.AckResponse], error) {
+	p, err := s.known(ctx, req.Msg.ExecId)
+	if err != nil {
+		return nil, err
 	}
 	p.stdout.ack(req.Msg.StdoutOffset)
 	if p.stderr != nil {
@@ -98,10 +106,10 @@ func (s *Server) Ack(_ context.Context, req *connect.Request[agentv1.AckRequest]
 }
 
 // Input writes to the standard input.
-func (s *Server) Input(_ context.Context, req *connect.Request[agentv1.InputRequest]) (*connect.Response[agentv1.InputResponse], error) {
-	p := s.execs.get(req.Msg.ExecId)
-	if p == nil {
-		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+func (s *Server) Input(ctx context.Context, req *connect.Request[agentv1.InputRequest]) (*connect.Response[agentv1.InputResponse], error) {
+	p, err := s.known(ctx, req.Msg.ExecId)
+	if err != nil {
+		return nil, err
 	}
 	if len(req.Msg.Data) > maxChunk {
 		return nil, invalid("too much input at once")
@@ -114,16 +122,18 @@ func (s *Server) Input(_ context.Context, req *connect.Request[agentv1.InputRequ
 }
 
 // Signal signals a process's group, or kills all that the exec started.
-func (s *Server) Signal(_ context.Context, req *connect.Request[agentv1.SignalRequest]) (*connect.Response[agentv1.SignalResponse], error) {
-	p := s.execs.get(req.Msg.ExecId)
-	if p == nil || p.command == nil {
+func (s *Server) Signal(ctx context.Context, req *connect.Request[agentv1.SignalRequest]) (*connect.Response[agentv1.SignalResponse], error) {
+	p, err := s.known(ctx, req.Msg.ExecId)
+	if err != nil {
+		return nil, err
+	}
+	if p.command == nil {
 		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
 	}
 	sig := syscall.Signal(req.Msg.Signal)
 	if sig < 1 || sig > 64 || req.Msg.Scope == agentv1.Scope_SCOPE_TREE && sig != syscall.SIGKILL {
 		return nil, invalid("no such signal")
 	}
-	var err error
 	if req.Msg.Scope == agentv1.Scope_SCOPE_TREE {
 		err = p.group.Kill(p.command.Pid)
 	} else {
@@ -136,10 +146,10 @@ func (s *Server) Signal(_ context.Context, req *connect.Request[agentv1.SignalRe
 }
 
 // Resize sets the size of the PTY.
-func (s *Server) Resize(_ context.Context, req *connect.Request[agentv1.ResizeRequest]) (*connect.Response[agentv1.ResizeResponse], error) {
-	p := s.execs.get(req.Msg.ExecId)
-	if p == nil {
-		return nil, connect.NewError(connect.CodeNotFound, errUnknown)
+func (s *Server) Resize(ctx context.Context, req *connect.Request[agentv1.ResizeRequest]) (*connect.Response[agentv1.ResizeResponse], error) {
+	p, err := s.known(ctx, req.Msg.ExecId)
+	if err != nil {
+		return nil, err
 	}
 	if p.terminal == nil {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("it has no terminal"))
@@ -147,16 +157,25 @@ func (s *Server) Resize(_ context.Context, req *connect.Request[agentv1.ResizeRe
 	if !sane(req.Msg.Cols, req.Msg.Rows) {
 		return nil, invalid("a terminal has 1 to 1000 columns and rows")
 	}
-	if err := pty.Setsize(p.terminal, &pty.Winsize{Cols: uint16(req.Msg.Cols), Rows: uint16(req.Msg.Rows)}); err != nil {
+	if err := setSize(p.terminal, req.Msg.Cols, req.Msg.Rows); err != nil {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
 	}
 	return connect.NewResponse(&agentv1.ResizeResponse{}), nil
 }
 
-// Release forgets a process that has exited.
-func (s *Server) Release(_ context.Context, req *connect.Request[agentv1.ReleaseRequest]) (*connect.Response[agentv1.ReleaseResponse], error) {
-	if err := s.execs.forget(req.Msg.ExecId); err != nil {
-		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
+// Release forgets a process with its output: one that still runs as soon as it has ended. Its id is not taken again.
+func (s *Server) Release(ctx context.Context, req *connect.Request[agentv1.ReleaseRequest]) (*connect.Response[agentv1.ReleaseResponse], error) {
+	id := req.Msg.ExecId
+	if len(id) < 1 || len(id) > maxID {
+		return nil, invalid(errID.Error())
+	}
+	s.execs.release(id)
+	p, err := s.execs.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil && p.release() {
+		s.execs.forget(id)
 	}
 	return connect.NewResponse(&agentv1.ReleaseResponse{}), nil
 }

@@ -4,20 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
+var errID = errors.New("exec_id must be 1 to 64 bytes")
+
 // check refuses an exec that can't be right.
 func check(req *agentv1.ExecRequest) error {
-	if len(req.ExecId) < 1 || len(req.ExecId) > 64 {
-		return errors.New("exec_id must be 1 to 64 bytes")
+	if len(req.ExecId) < 1 || len(req.ExecId) > maxID {
+		return errID
 	}
 	if len(req.Argv) == 0 {
 		return errors.New("argv must not be empty")
@@ -29,6 +31,11 @@ func check(req *agentv1.ExecRequest) error {
 			if strings.IndexByte(s, 0) >= 0 {
 				return errors.New("arguments and environment must not hold a zero byte")
 			}
+		}
+	}
+	for _, v := range req.Env {
+		if strings.IndexByte(v, '=') < 1 {
+			return errors.New("the environment must be NAME=VALUE")
 		}
 	}
 	if size > maxArguments {
@@ -64,6 +71,8 @@ func failureOf(err error) *failure {
 		return f
 	case errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR):
 		return &failure{agentv1.StartFailure_START_FAILURE_NOT_FOUND, 127, err}
+	case errors.Is(err, syscall.EPERM): // of becoming the user: what may not be executed is EACCES
+		return notExecutable(agentv1.StartFailure_START_FAILURE_BAD_USER, err)
 	case errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM):
 		return notExecutable(agentv1.StartFailure_START_FAILURE_NO_RESOURCES, err)
 	default:
@@ -77,7 +86,8 @@ func failed(id string, f *failure) *process {
 	p.stdout = newOutput(agentv1.Stream_STREAM_STDOUT, false, p.wake)
 	p.stdout.eof = true
 	text := f.Error()
-	p.exit = &agentv1.Exit{Code: f.code, StartFailure: f.kind, Message: text[:min(len(text), 1024)]}
+	text = strings.ToValidUTF8(text[:min(len(text), maxMessageText)], "") // it may have been cut within a character, and holds names that can be anything
+	p.exit = &agentv1.Exit{Code: f.code, StartFailure: f.kind, Message: text}
 	return p
 }
 
@@ -115,12 +125,12 @@ func newEnds(req *agentv1.ExecRequest) (e *ends, err error) {
 	}()
 	if t := req.Tty; t != nil {
 		var tty *os.File
-		if e.stdout, tty, err = pty.Open(); err != nil {
+		if e.stdout, tty, err = openTerminal(); err != nil {
 			return e, err
 		}
 		e.terminal = true
 		e.theirs = [3]*os.File{tty, tty, tty}
-		return e, pty.Setsize(e.stdout, &pty.Winsize{Cols: uint16(t.Cols), Rows: uint16(t.Rows)})
+		return e, setSize(e.stdout, t.Cols, t.Rows)
 	}
 	if req.Stdin {
 		e.theirs[0], e.stdin, err = os.Pipe()
@@ -170,6 +180,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		}
 		env = append(env, "TERM="+term)
 	}
+	env = lastOfEach(env)
 	group, err := s.place.Group()
 	if err != nil {
 		return nil, err
@@ -181,7 +192,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		if err != nil {
 			return notExecutable(agentv1.StartFailure_START_FAILURE_BAD_CWD, err)
 		}
-		path, err := find(req.Argv[0], env)
+		path, err := find(req.Argv[0], env, dir)
 		if err != nil {
 			return err
 		}
@@ -222,7 +233,22 @@ func (s *Server) attach(p *process, req *agentv1.ExecRequest, e *ends) {
 		p.input = &input{to: e.stdin}
 	}
 	p.limit(time.Duration(req.TimeoutMs) * time.Millisecond)
-	go p.watch(pumps, p.group.Release)
+	go p.watch(pumps, func() { s.execs.forget(p.id) })
+}
+
+// lastOfEach drops variables that are set again later: getenv gives the first, where the last is meant.
+func lastOfEach(env []string) []string {
+	seen := make(map[string]bool, len(env))
+	kept := env[:0:0]
+	for _, v := range slices.Backward(env) {
+		name, _, _ := strings.Cut(v, "=")
+		if !seen[name] {
+			seen[name] = true
+			kept = append(kept, v)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
 }
 
 // workingDirectory gives where a process starts: where it was asked to, else at home, else at the root.

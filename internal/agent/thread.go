@@ -9,6 +9,7 @@ import (
 // from it inherit that, and get their parent-death signal when it ends.
 type Thread struct {
 	work chan func()
+	stop chan struct{}
 	done chan struct{}
 }
 
@@ -17,7 +18,7 @@ var errThreadGone = errors.New("the thread has ended")
 
 // NewThread starts a thread and calls enter on it first. Where that fails the thread ends.
 func NewThread(enter func() error) (*Thread, error) {
-	t := &Thread{work: make(chan func()), done: make(chan struct{})}
+	t := &Thread{work: make(chan func()), stop: make(chan struct{}), done: make(chan struct{})}
 	entered := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its state with it
@@ -27,8 +28,13 @@ func NewThread(enter func() error) (*Thread, error) {
 		if err != nil {
 			return
 		}
-		for f := range t.work {
-			f()
+		for {
+			select {
+			case f := <-t.work:
+				f()
+			case <-t.stop:
+				return
+			}
 		}
 	}()
 	if err := <-entered; err != nil {
@@ -49,8 +55,8 @@ func (t *Thread) Do(f func() error) error {
 	}
 }
 
-// Stop ends the thread. There must be no Do afterwards.
+// Stop ends the thread: a Do that comes later fails. It must be called once.
 func (t *Thread) Stop() {
-	close(t.work)
+	close(t.stop)
 	<-t.done
 }

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // user is who a process runs as.
@@ -26,11 +24,11 @@ const (
 
 var errNoSuchUser = errors.New("no such user")
 
-// findUser resolves "name", "uid", "name:group" or "uid:gid" in the user database below root. Empty is root.
+// findUser resolves "name", "uid", "name:group" or "uid:gid" in the user database below root. Empty is who the agent runs as, which in a machine is root.
 func findUser(root int, who string) (user, error) {
 	name, group, hasGroup := strings.Cut(who, ":")
 	if name == "" {
-		name = "0"
+		name = strconv.Itoa(os.Getuid())
 	}
 	u := user{home: "/"}
 	known := false
@@ -101,7 +99,7 @@ func id(s string) (uint32, error) {
 
 // eachLine calls f with the fields of each line of a file of the user database.
 func eachLine(root int, path string, f func(fields []string)) error {
-	file, err := openIn(root, path, unix.O_RDONLY, 0)
+	file, err := openRegular(root, path)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -33,47 +34,80 @@ const (
 
 // Client is a machine's agent. It is safe for concurrent use.
 type Client struct {
-	stream net.Conn
+	stream  net.Conn
+	life    context.Context // until Close
+	end     context.CancelFunc
+	opening chan struct{} // holds a token while a session is opened or the client closed
 
 	mu       sync.Mutex
 	session  *session
 	identity *Identity // of the last Renew
-	closed   bool
 }
 
 // session is one session of the link.
 type session struct {
-	number    int
 	rpc       agentv1connect.AgentServiceClient
 	http      *http.Client
 	transport *http.Transport
-	conn      net.Conn
+	conn      *connection
+}
+
+// connection is the connection of a session, which knows whether it is over.
+type connection struct {
+	net.Conn
+	over atomic.Bool
+}
+
+func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.over.Store(true)
+	}
+	return n, err
+}
+
+func (c *connection) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		c.over.Store(true)
+	}
+	return n, err
+}
+
+func (c *connection) Close() error {
+	c.over.Store(true)
+	return c.Conn.Close()
 }
 
 // Dial opens a session with the agent at the other end of a stream. It waits for the agent as long as ctx lets it. The stream stays the caller's, who must
 // not use it before Close.
 func Dial(ctx context.Context, stream net.Conn) (*Client, error) {
-	c := &Client{stream: stream}
-	s, err := c.open(ctx, 1)
+	c := &Client{stream: stream, opening: make(chan struct{}, 1)}
+	s, err := c.open(ctx)
 	if err != nil {
-		return nil, fault.Wrap(err, "reach the agent", "")
+		return nil, fault.Wrap(unavailable(ctx, err), "reach the agent", "")
 	}
 	c.session = s
+	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
-func (c *Client) open(ctx context.Context, number int) (*session, error) {
-	conn, err := link.Open(ctx, c.stream)
+func (c *Client) open(ctx context.Context) (*session, error) {
+	stream, err := link.Open(ctx, c.stream)
 	if err != nil {
 		return nil, err
 	}
+	conn := &connection{Conn: stream}
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	once := make(chan net.Conn, 1)
 	once <- conn
 	transport := &http.Transport{
 		Protocols: &protocols,
-		HTTP2:     &http.HTTP2Config{MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer},
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			StrictMaxConcurrentRequests: true, // there is no other connection for what is more
+		},
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			select {
 			case conn := <-once:
@@ -85,10 +119,14 @@ func (c *Client) open(ctx context.Context, number int) (*session, error) {
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,
 	}
-	client := &http.Client{Transport: transport}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return &session{
-		number: number, http: client, transport: transport, conn: conn,
-		rpc: agentv1connect.NewAgentServiceClient(client, "http://agent", connect.WithReadMaxBytes(maxMessage)),
+		http: client, transport: transport, conn: conn,
+		rpc: agentv1connect.NewAgentServiceClient(client, "http://agent",
+			connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)), // nobody compresses
 	}, nil
 }
 
@@ -97,14 +135,15 @@ func (s *session) close() {
 	s.transport.CloseIdleConnections()
 }
 
+// broken tells whether nothing goes over the session any more.
+func (s *session) broken() bool { return s.conn.over.Load() }
+
 // Close ends the session. What the agent runs goes on. Idempotent.
 func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.closed = true
-		c.session.close()
-	}
+	c.end()
+	c.opening <- struct{}{} // whoever opens a session has noticed
+	defer func() { <-c.opening }()
+	c.current().close()
 	return nil
 }
 
@@ -115,53 +154,82 @@ func (c *Client) current() *session {
 	return c.session
 }
 
+// live is the session that calls go over now, or a new one where that is known to be broken.
+func (c *Client) live(ctx context.Context) (*session, error) {
+	s := c.current()
+	if !s.broken() {
+		return s, nil
+	}
+	return c.reopen(ctx, s)
+}
+
 // reopen opens a session in the place of one that broke, unless somebody has done so already, and renews the machine in it.
 func (c *Client) reopen(ctx context.Context, broken *session) (*session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, net.ErrClosed
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.life, func() { cancel(errClosed) })()
+	select {
+	case c.opening <- struct{}{}:
+		defer func() { <-c.opening }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx, nil)
 	}
-	if c.session.number != broken.number {
-		return c.session, nil
+	if c.life.Err() != nil {
+		return nil, errClosed
 	}
-	c.session.close()
-	s, err := c.open(ctx, broken.number+1)
+	if s := c.current(); s != broken {
+		return s, nil
+	}
+	broken.close()
+	s, err := c.open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, unavailable(ctx, err)
 	}
-	if c.identity != nil {
-		if err := renew(ctx, s, *c.identity); err != nil {
+	c.mu.Lock()
+	identity := c.identity
+	c.mu.Unlock()
+	if identity != nil {
+		if err := renew(ctx, s, *identity); err != nil {
 			s.close()
-			return nil, err
+			return nil, s.because(ctx, err)
 		}
 	}
+	c.mu.Lock()
 	c.session = s
+	c.mu.Unlock()
 	return s, nil
 }
 
-// lost tells whether a call failed because its session broke, so that it is worth another.
-func lost(err error) bool {
-	switch connect.CodeOf(err) {
-	case connect.CodeUnavailable:
-		return true
-	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeInvalidArgument:
-		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, link.ErrLost) || errors.Is(err, net.ErrClosed)
-	default:
-		return false
+// errClosed is what a closed client gives.
+var errClosed = fault.New(fault.Unavailable, "", "", "the connection to the agent is closed")
+
+// unavailable says that a session could not be opened.
+func unavailable(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
+	return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("the link to the machine is lost: %w", err)}
+}
+
+// lost tells whether a call failed because its session broke, so that it is worth another. What the agent itself said never is.
+func (s *session) lost(err error) bool {
+	var told *fault.Error
+	return s.broken() && !connect.IsWireError(err) && !errors.As(err, &told) && !errors.Is(err, errWriter)
 }
 
 // do makes a call that may be repeated.
 func (c *Client) do(ctx context.Context, call func(context.Context, *session) error) error {
-	s := c.current()
+	s, err := c.live(ctx)
+	if err != nil {
+		return err
+	}
 	for attempt := 1; ; attempt++ {
 		err := call(ctx, s)
-		if err == nil || attempt == maxAttempts || ctx.Err() != nil || !lost(err) {
-			return because(ctx, err)
+		if err == nil || attempt == maxAttempts || ctx.Err() != nil || !s.lost(err) {
+			return s.because(ctx, err)
 		}
 		if s, err = c.reopen(ctx, s); err != nil {
-			return because(ctx, err)
+			return err
 		}
 	}
 }
@@ -169,19 +237,29 @@ func (c *Client) do(ctx context.Context, call func(context.Context, *session) er
 // maxAttempts bounds how often one call is made again over a new session.
 const maxAttempts = 5
 
-// because gives the kind of an RPC's error, and the reason of ctx where that ended it.
-func because(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
+// because gives a call's error its kind: the reason of ctx where that ended it, what the agent said, or that the agent or the link can't be understood.
+func (s *session) because(ctx context.Context, err error) error {
+	var told *fault.Error
 	var rpc *connect.Error
-	if errors.As(err, &rpc) {
-		return &fault.Error{Kind: fault.FromRPC(uint32(rpc.Code())), Err: errors.New(rpc.Message())}
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
+	case cause != nil:
+		return cause
+	case errors.As(err, &told) || errors.Is(err, errWriter):
+		return err
+	case connect.IsWireError(err) && errors.As(err, &rpc):
+		return &fault.Error{Kind: fault.FromRPC(uint32(rpc.Code())), Err: errors.New(clip(rpc.Message(), maxText))}
+	case s.broken():
+		return unavailable(ctx, err)
+	default:
+		return corrupt("%s", clip(err.Error(), maxText))
 	}
-	return err
+}
+
+// corrupt says that the agent does not keep to the protocol.
+func corrupt(format string, args ...any) error {
+	return fault.New(fault.Corrupt, "understand the agent", "", format, args...)
 }
 
 // Identity is what makes a machine its own.
@@ -202,8 +280,8 @@ const entropySize = 64
 
 // Renew gives the machine the host's clock, fresh entropy and an identity. Nothing runs in a session before it has succeeded.
 func (c *Client) Renew(ctx context.Context, id Identity) error {
-	if err := renew(ctx, c.current(), id); err != nil {
-		return fault.Wrap(because(ctx, err), "renew the machine", id.Hostname)
+	if err := c.do(ctx, func(ctx context.Context, s *session) error { return renew(ctx, s, id) }); err != nil {
+		return fault.Wrap(err, "renew the machine", id.Hostname)
 	}
 	c.mu.Lock()
 	c.identity = &id
@@ -238,8 +316,11 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		st = Status{clip(r.Msg.Version, 64), clip(r.Msg.Kernel, 128), time.Duration(r.Msg.UptimeMs) * time.Millisecond}
 		return nil
 	})
-	return st, err
+	return st, fault.Wrap(err, "ask the agent what it is", "")
 }
+
+// maxText bounds what an agent says of an error.
+const maxText = 1024
 
 // clip bounds a text from the agent.
 func clip(s string, n int) string { return s[:min(len(s), n)] }

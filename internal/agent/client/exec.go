@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -58,30 +60,67 @@ const ackEvery = 256 << 10
 
 // Exec runs a command to its end: standard input is read from in to its end (nil: there is none), output is written to out and errs as it comes.
 //
-// Nothing is lost when the link breaks in between. A slow writer slows the command down. An error of a writer ends the command and is returned.
-// When ctx ends, everything that the command started is killed. The command is forgotten by the agent when Exec returns.
+// Nothing is lost when the link breaks in between. A slow writer slows the command down; a nil one drops the output. An error of a writer, or of in, ends
+// the command and is returned. When ctx ends, everything that the command started is killed. The command is forgotten by the agent when Exec returns.
 func (c *Client) Exec(ctx context.Context, command Command, in io.Reader, out, errs io.Writer) (Exit, error) {
+	if err := command.check(); err != nil {
+		return Exit{}, fault.Wrap(err, "run", "")
+	}
 	if command.ID == "" {
 		command.ID = NewID()
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	e := &exec{client: c, command: command, streams: [2]cursor{{to: out}, {to: errs}}}
+	e := &exec{client: c, command: command, stdin: in != nil, streams: [2]cursor{{to: orDiscard(out)}, {to: orDiscard(errs)}}}
 	if in != nil {
 		// in may never end, and is not ours to close: a feed that waits for it goes when it does.
-		e.started = func() { go e.feed(ctx, in) }
+		e.started = func() {
+			go func() {
+				if err := e.feed(ctx, in); err != nil {
+					stop(err)
+				}
+			}()
+		}
 	}
-	exit, err := e.run(ctx, in != nil)
-	e.finish(err != nil)
+	exit, err := e.run(ctx)
+	e.finish(err)
 	return exit, fault.Wrap(err, "run", command.Argv[0])
+}
+
+// check refuses what can't be told to an agent.
+func (c *Command) check() error {
+	if len(c.Argv) == 0 {
+		return fault.New(fault.Invalid, "", "", "there is no command")
+	}
+	for _, list := range [][]string{c.Argv, c.Env, {c.Cwd, c.User}} {
+		for _, s := range list {
+			if !utf8.ValidString(s) {
+				return fault.New(fault.Invalid, "", "", "%q is not UTF-8", s)
+			}
+		}
+	}
+	return nil
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
 }
 
 // exec is one call of Exec.
 type exec struct {
 	client  *Client
 	command Command
+	stdin   bool
 	streams [2]cursor // standard output and standard error
 	started func()    // called once when the process has been started, may be nil
+
+	sent    bool // the agent may have been asked to start it
+	known   bool // the agent has told something of it
+	refused bool // the agent started nothing: what it knows by the id is another's
+	cut     bool // no session could be opened
 }
 
 // cursor is how far one stream has arrived.
@@ -93,41 +132,64 @@ type cursor struct {
 var errWriter = errors.New("the output can't be written")
 
 // run starts the command and follows it, over as many sessions as it takes.
-func (e *exec) run(ctx context.Context, stdin bool) (Exit, error) {
-	s := e.client.current()
-	sent := false
+func (e *exec) run(ctx context.Context) (Exit, error) {
+	s, err := e.client.live(ctx)
 	for attempt := 1; ; attempt++ {
+		if err != nil {
+			e.cut = ctx.Err() == nil
+			return Exit{}, err
+		}
 		before := e.streams[0].at + e.streams[1].at
-		exit, err := e.follow(ctx, s, stdin, sent)
-		if err == nil {
+		exit, failed := e.attempt(ctx, s)
+		if failed == nil {
 			return exit, nil
 		}
-		sent = true
 		if e.streams[0].at+e.streams[1].at > before {
 			attempt = 1 // it went on in between
 		}
-		if attempt == maxAttempts || ctx.Err() != nil || errors.Is(err, errWriter) || !lost(err) {
-			return Exit{}, because(ctx, err)
+		if attempt == maxAttempts || ctx.Err() != nil || !s.lost(failed) {
+			return Exit{}, s.because(ctx, failed)
 		}
-		if s, err = e.client.reopen(ctx, s); err != nil {
-			return Exit{}, because(ctx, err)
+		s, err = e.client.reopen(ctx, s)
+	}
+}
+
+// attempt runs the command, or what is left of it, over one session.
+func (e *exec) attempt(ctx context.Context, s *session) (Exit, error) {
+	again, start := e.sent, !e.sent
+	e.sent = true
+	for try := 1; ; try++ {
+		exit, err := e.follow(ctx, s, start)
+		if err == nil || !connect.IsWireError(err) || e.known {
+			return exit, err
+		}
+		switch code := connect.CodeOf(err); {
+		case try < maxAttempts && !start && code == connect.CodeNotFound:
+			start = true // the request never arrived
+		case try < maxAttempts && start && again && code == connect.CodeAlreadyExists:
+			start = false // it arrived late, over the session that broke
+		default:
+			e.refused = start
+			return exit, err
 		}
 	}
 }
 
-// events is what Exec and Follow give.
-type events = connect.ServerStreamForClient[agentv1.ExecEvent]
-
-// follow runs one stream of events to its end. sent: the command may have been started by an earlier one.
-func (e *exec) follow(ctx context.Context, s *session, stdin, sent bool) (Exit, error) {
+// follow runs one stream of events to its end: that of the start, or one that goes on.
+func (e *exec) follow(ctx context.Context, s *session, start bool) (Exit, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := e.open(ctx, s, stdin, sent)
+	ask := e.resume
+	if start {
+		ask = e.start
+	}
+	stream, err := ask(ctx, s)
 	if err != nil {
 		return Exit{}, err
 	}
 	defer stream.Close()
 	for stream.Receive() {
+		e.known = true
 		exit, err := e.take(ctx, s, stream.Msg())
 		if err != nil || exit != nil {
 			if exit == nil {
@@ -137,29 +199,33 @@ func (e *exec) follow(ctx context.Context, s *session, stdin, sent bool) (Exit, 
 		}
 	}
 	if err := stream.Err(); err != nil {
-		if sent && connect.CodeOf(err) == connect.CodeNotFound {
-			// The request never arrived.
-			return e.follow(ctx, s, stdin, false)
-		}
 		return Exit{}, err
 	}
-	return Exit{}, io.ErrUnexpectedEOF
+	return Exit{}, errNoExit
 }
 
-func (e *exec) open(ctx context.Context, s *session, stdin, sent bool) (*events, error) {
-	if sent {
-		return s.rpc.Follow(ctx, connect.NewRequest(&agentv1.FollowRequest{
-			ExecId: e.command.ID, StdoutOffset: e.streams[0].at, StderrOffset: e.streams[1].at,
-		}))
-	}
+// errNoExit says that the events ended without the end of the command.
+var errNoExit = errors.New("the agent ended its answer before the command had ended")
+
+// events is what Exec and Follow give.
+type events = connect.ServerStreamForClient[agentv1.ExecEvent]
+
+func (e *exec) start(ctx context.Context, s *session) (*events, error) {
+	c := e.command
 	req := &agentv1.ExecRequest{
-		ExecId: e.command.ID, Argv: e.command.Argv, Env: e.command.Env, Cwd: e.command.Cwd, User: e.command.User,
-		Stdin: stdin, TimeoutMs: e.command.Timeout.Milliseconds(),
+		ExecId: c.ID, Argv: c.Argv, Env: c.Env, Cwd: c.Cwd, User: c.User, Stdin: e.stdin,
+		TimeoutMs: int64((c.Timeout + time.Millisecond - 1) / time.Millisecond),
 	}
-	if t := e.command.TTY; t != nil {
+	if t := c.TTY; t != nil {
 		req.Tty = &agentv1.Terminal{Cols: uint32(t.Cols), Rows: uint32(t.Rows), Term: t.Term}
 	}
 	return s.rpc.Exec(ctx, connect.NewRequest(req))
+}
+
+func (e *exec) resume(ctx context.Context, s *session) (*events, error) {
+	return s.rpc.Follow(ctx, connect.NewRequest(&agentv1.FollowRequest{
+		ExecId: e.command.ID, StdoutOffset: e.streams[0].at, StderrOffset: e.streams[1].at,
+	}))
 }
 
 // take takes one event. exit is set with the last.
@@ -180,21 +246,21 @@ func (e *exec) take(ctx context.Context, s *session, event *agentv1.ExecEvent) (
 			return nil, err
 		}
 	}
-	if err := e.ack(ctx, s); err != nil {
-		return nil, err
-	}
 	x := event.Exit
 	if x == nil {
-		return nil, nil
+		return nil, e.ack(ctx, s)
 	}
-	if x.Code < 0 || x.Code > 255 || x.Signal > 64 || x.DurationMs < 0 {
-		return nil, corrupt("an exit code of %d by signal %d", x.Code, x.Signal)
+	if x.Code < 0 || x.Code > 255 || x.Signal > 64 || x.DurationMs < 0 || x.DurationMs > maxDuration {
+		return nil, corrupt("an exit code of %d by signal %d after %d ms", x.Code, x.Signal, x.DurationMs)
 	}
 	return &Exit{
 		Code: int(x.Code), Signal: int(x.Signal), TimedOut: x.TimedOut, StartFailure: x.StartFailure != agentv1.StartFailure_START_FAILURE_NONE,
 		Message: clip(x.Message, 1024), Duration: time.Duration(x.DurationMs) * time.Millisecond, OutputHeld: x.OutputHeld, OutOfMemory: x.OutOfMemory,
 	}, nil
 }
+
+// maxDuration is what a [time.Duration] can hold, in milliseconds.
+const maxDuration = math.MaxInt64 / int64(time.Millisecond)
 
 func (e *exec) write(o *agentv1.Output) error {
 	if int(o.Stream) < 0 || int(o.Stream) >= len(e.streams) {
@@ -225,47 +291,52 @@ func (e *exec) ack(ctx context.Context, s *session) error {
 	return err
 }
 
-func corrupt(format string, args ...any) error {
-	return fault.New(fault.Corrupt, "understand the agent", "", format, args...)
-}
-
 // inputChunk is how much input goes in one message.
 const inputChunk = 64 << 10
 
-// feed passes the input on, to its end or until the process takes no more.
-func (e *exec) feed(ctx context.Context, in io.Reader) {
+// feed passes the input on, to its end or until the process takes no more. It is a nil error too when ctx has ended, with the command or before.
+func (e *exec) feed(ctx context.Context, in io.Reader) error {
 	buffer := make([]byte, inputChunk)
-	var offset uint64
-	for {
+	for offset := uint64(0); ; {
 		n, err := in.Read(buffer)
-		req := &agentv1.InputRequest{ExecId: e.command.ID, Offset: offset, Data: buffer[:n], Eof: err != nil}
+		if err != nil && err != io.EOF {
+			return fault.Wrap(err, "read the input", "")
+		}
+		next := offset + uint64(n)
+		req := &agentv1.InputRequest{ExecId: e.command.ID, Offset: offset, Data: buffer[:n], Eof: err == io.EOF}
 		var closed bool
 		failed := e.client.do(ctx, func(ctx context.Context, s *session) error {
 			r, err := s.rpc.Input(ctx, connect.NewRequest(req))
-			if err == nil {
-				closed = r.Msg.Closed
+			if err == nil && !r.Msg.Closed && r.Msg.Accepted != next {
+				err = corrupt("input up to %d was taken, where %d was sent", r.Msg.Accepted, next)
 			}
+			closed = err == nil && r.Msg.Closed
 			return err
 		})
-		if failed != nil || closed || err != nil {
-			return
+		if ctx.Err() != nil || failed != nil || closed || err == io.EOF {
+			return failed
 		}
-		offset += uint64(n)
+		offset = next
 	}
 }
 
 // finishPatience bounds what is done after a command, for which its caller's context no longer counts.
 const finishPatience = 2 * time.Second
 
-// finish kills what was not waited for, and has the agent forget the command.
-func (e *exec) finish(failed bool) {
+// finish kills what was not waited for, and has the agent forget the command. There is nobody to tell when that fails: the link is lost then.
+func (e *exec) finish(failed error) {
+	if e.refused || e.cut || !e.sent {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishPatience)
 	defer cancel()
-	s := e.client.current()
-	if failed {
-		s.rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{ExecId: e.command.ID, Signal: uint32(syscall.SIGKILL), Scope: agentv1.Scope_SCOPE_TREE}))
+	if failed != nil && e.client.Kill(ctx, e.command.ID) != nil && ctx.Err() != nil {
+		return
 	}
-	s.rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: e.command.ID}))
+	e.client.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: e.command.ID}))
+		return err
+	})
 }
 
 // Signal sends a signal to a command's process group; on a terminal, to its foreground group.

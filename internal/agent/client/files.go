@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -77,12 +78,12 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64,
 		}
 		resp, err := s.http.Do(req)
 		if err != nil {
-			return connect.NewError(connect.CodeUnavailable, err)
+			return err
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			said, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
-			return connect.NewError(codeOfStatus(resp.StatusCode), errors.New(string(said)))
+			return &fault.Error{Kind: kindOfStatus(resp.StatusCode), Err: errors.New(strings.TrimSpace(string(said)))}
 		}
 		var from io.Reader = resp.Body
 		if limit > 0 {
@@ -94,24 +95,28 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64,
 		switch {
 		case w.err != nil:
 			return w.err
-		case err != nil:
-			return connect.NewError(connect.CodeUnavailable, err)
+		case err != nil && !s.broken():
+			return fault.New(fault.Unavailable, "", "", "the agent could not read it to its end: %w", err)
 		}
-		return nil
+		return err
 	})
 	return total, fault.Wrap(err, "read", path)
 }
 
-func codeOfStatus(status int) connect.Code {
+func kindOfStatus(status int) fault.Kind {
 	switch status {
+	case http.StatusBadRequest:
+		return fault.Invalid
 	case http.StatusNotFound:
-		return connect.CodeNotFound
+		return fault.NotFound
 	case http.StatusForbidden:
-		return connect.CodePermissionDenied
+		return fault.Permission
 	case http.StatusConflict, http.StatusPreconditionFailed:
-		return connect.CodeFailedPrecondition
+		return fault.Precondition
+	case http.StatusInternalServerError:
+		return fault.Internal
 	default:
-		return connect.CodeInvalidArgument
+		return fault.Corrupt
 	}
 }
 
@@ -142,9 +147,13 @@ type FileSpec struct {
 func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := c.current().rpc.WriteFile(ctx)
+	s, err := c.live(ctx)
+	if err != nil {
+		return fault.Wrap(err, "write", spec.Path)
+	}
+	stream := s.rpc.WriteFile(ctx)
 	head := &agentv1.WriteFileHead{Path: spec.Path, Mode: uint32(spec.Mode.Perm()), MakeParents: spec.MakeParents, Size: uint64(spec.Size)}
-	err := stream.Send(&agentv1.WriteFileRequest{Head: head})
+	err = stream.Send(&agentv1.WriteFileRequest{Head: head})
 	buffer := make([]byte, 256<<10)
 	for left := spec.Size; err == nil && left > 0; {
 		var n int
@@ -155,11 +164,11 @@ func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) e
 		err = stream.Send(&agentv1.WriteFileRequest{Data: buffer[:n]})
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the agent has answered already, with an error
-		return fault.Wrap(because(ctx, err), "write", spec.Path)
+		return fault.Wrap(s.because(ctx, err), "write", spec.Path)
 	}
 	r, err := stream.CloseAndReceive()
 	if err != nil {
-		return fault.Wrap(because(ctx, err), "write", spec.Path)
+		return fault.Wrap(s.because(ctx, err), "write", spec.Path)
 	}
 	if r.Msg.Written != uint64(spec.Size) {
 		return fault.Wrap(corrupt("%d of %d bytes were written", r.Msg.Written, spec.Size), "write", spec.Path)

@@ -66,7 +66,10 @@ type group struct{ mark string }
 func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Env = append(attr.Env, g.mark)
 	attr.Sys.Pdeathsig = syscall.SIGKILL
-	attr.Sys.Credential = nil // on the host everything runs as the user of pyro
+	// Who we are needs no privilege to stay so. Of another user, the kernel decides whether we may become it.
+	if c := attr.Sys.Credential; int(c.Uid) == os.Geteuid() && (c.Uid != 0 || int(c.Gid) == os.Getegid()) {
+		attr.Sys.Credential = nil
+	}
 }
 
 func (g *group) Kill(leader int) error {

@@ -40,6 +40,7 @@ type verdict struct {
 	Works       bool      `json:"works"`
 	Reason      string    `json:"reason,omitempty"`
 	QEMUVersion string    `json:"qemu_version"`
+	TSCKHz      int       `json:"tsc_khz,omitempty"` // of the host's time stamp counter
 	BootMillis  int64     `json:"boot_ms,omitempty"`
 	At          time.Time `json:"at"`
 }
@@ -89,26 +90,13 @@ func (v verdict) err(accel machine.Isolation) error {
 	return fault.New(fault.Unavailable, "", "", "%s", v.Reason)
 }
 
-// kvmUsable tells what can be told without a kernel.
-func kvmUsable() error {
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR|unix.O_CLOEXEC, 0)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fault.New(fault.Unavailable, "open", "/dev/kvm", "this host has no hardware virtualisation, or its kvm module is not loaded")
-	case errors.Is(err, os.ErrPermission):
-		return fault.New(fault.Permission, "open", "/dev/kvm", "you may not use it").WithHint("sudo usermod -aG kvm $USER, then log in again")
-	case err != nil:
-		return fault.Wrap(err, "open", "/dev/kvm")
-	}
-	return f.Close()
-}
-
 // race boots the kernel on emulation and, where there is one, on KVM at the same time, keeps both verdicts and gives the one for this driver.
 func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
 	version, err := p.binary.Version(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
+	tsc := measureTSC()
 	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("it booted no kernel within %s", probePatience))
 	defer cancel()
 	accels := []machine.Isolation{machine.TCG}
@@ -129,8 +117,8 @@ func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
 				in = kvm
 			}
 			began := time.Now()
-			v := verdict{QEMUVersion: version}
-			if err := d.probe(in, p, accel); err != nil {
+			v := verdict{QEMUVersion: version, TSCKHz: tsc}
+			if err := d.probe(in, p, accel, tsc); err != nil {
 				v.Reason = err.Error()
 			} else {
 				v.Works, v.BootMillis = true, time.Since(began).Milliseconds()
@@ -160,7 +148,7 @@ func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
 }
 
 // probe boots the kernel and waits for its first user program to speak.
-func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation) error {
+func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int) error {
 	dir, err := os.MkdirTemp("", "pyro-probe-")
 	if err != nil {
 		return err
@@ -178,11 +166,11 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation) er
 	if f.err != nil {
 		return f.err
 	}
-	in, err := start(p.binary.Path, "probe-"+string(accel), dir, func(w *wiring) []string {
+	in, err := start(accel, p.binary.Path, "probe-"+string(accel), dir, func(w *wiring) []string {
 		args := shape(accel, 1, memMiB)
 		args = append(args, memory(w.add(ram), memMiB, true, false)...)
 		args = append(args, "-blockdev", "driver=null-co,node-name=root,read-zeroes=on")
-		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine+probeLine)...)
+		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(accel, tscKHz)+probeLine)...)
 	})
 	if err != nil {
 		return err
@@ -209,6 +197,9 @@ func (d *Driver) recall(p parts, accel machine.Isolation) (verdict, bool) {
 	var v verdict
 	b, err := os.ReadFile(d.verdictPath(p, accel))
 	if err != nil || json.Unmarshal(b, &v) != nil {
+		return verdict{}, false
+	}
+	if v.TSCKHz == 0 && runtime.GOARCH == "amd64" {
 		return verdict{}, false
 	}
 	return v, v.Works || time.Since(v.At) < refusalLife

@@ -10,9 +10,18 @@ import (
 // diskSize is the virtual size of every disk: images are sparse, and a template keeps its idea of the size.
 const diskSize = 16 << 30
 
-// kernelLine is the guest kernel's command line. acpi is how Debian's kernel finds virtio-mmio devices; reboot=t and panic=-1 end QEMU when the kernel
-// panics; random.trust_cpu keeps the first boot from waiting for entropy, which Renew replaces in any case.
-const kernelLine = "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on tsc=unstable"
+// kernelLine is the guest kernel's command line. reboot=t and panic=-1 end QEMU when the kernel panics; random.trust_cpu keeps the first boot from waiting
+// for entropy, which Renew replaces in any case.
+//
+// An emulated processor has the host's time stamp counter, but on a busy host the kernel fails to find out its frequency, and then waits for ever for a timer
+// that this machine type does not have. So it is told the frequency.
+func kernelLine(accel machine.Isolation, tscKHz int) string {
+	line := "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on"
+	if accel == machine.TCG && tscKHz > 0 {
+		line += fmt.Sprintf(" no_timer_check tsc=reliable tsc_early_khz=%d", tscKHz)
+	}
+	return line
+}
 
 // wiring is what a QEMU inherits, in order; the numbers that QEMU knows the files by are given as they are added.
 type wiring struct{ files []*os.File }

@@ -41,11 +41,11 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	if f.err != nil {
 		return f.err
 	}
-	in, err := start(p.binary.Path, spec.ID, dir, func(w *wiring) []string {
+	in, err := start(d.cfg.Isolation, p.binary.Path, spec.ID, dir, func(w *wiring) []string {
 		args := shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB)
 		args = append(args, memory(w.add(ram), spec.MemMiB, true, false)...)
 		args = append(args, disks(w.add(image), w.add(overlay))...)
-		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine)...)
+		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(d.cfg.Isolation, v.TSCKHz))...)
 	})
 	if err != nil {
 		return err

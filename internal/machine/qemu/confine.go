@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
 // firstUID is the first of the user ids that machines run under when pyro is root: a range that neither distributions, nor systemd, nor the default
@@ -27,7 +29,7 @@ type confinement struct {
 // Best is a user namespace in which QEMU is root over nothing: there it may change its root to that folder, with its own process, network, mount and IPC
 // namespaces. What it needs it has inherited open. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
 // dies with pyro and has its system call filter.
-func confinements(id string, rootFD int) []confinement {
+func confinements(accel machine.Isolation, id string, rootFD int) []confinement {
 	const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	users := [][2]int{{os.Getuid(), os.Getgid()}}
 	if os.Getuid() == 0 {
@@ -35,21 +37,26 @@ func confinements(id string, rootFD int) []confinement {
 		h.Write([]byte(id))
 		own := firstUID + int(h.Sum32()%uidRange)
 		users = [][2]int{{own, own}, {nobody, nobody}}
+		if group, err := kvmGroup(); accel == machine.KVM && err == nil && group != 0 {
+			users = [][2]int{{own, group}, {nobody, group}}
+		}
 	}
 	var ways []confinement
 	for _, u := range users {
-		ways = append(ways, confinement{
+		way := confinement{
 			attr: &syscall.SysProcAttr{
 				Cloneflags:  namespaces,
 				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: u[0], Size: 1}},
 				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: u[1], Size: 1}},
-				Credential:  &syscall.Credential{NoSetGroups: os.Getuid() != 0},
-				Setsid:      true,
-				Pdeathsig:   syscall.SIGKILL,
+				// An ordinary user keeps the groups that he has; he may not set any.
+				Credential:                 &syscall.Credential{NoSetGroups: os.Getuid() != 0},
+				GidMappingsEnableSetgroups: os.Getuid() == 0,
+				Setsid:                     true,
+				Pdeathsig:                  syscall.SIGKILL,
 			},
 			args: []string{"-chroot", inherited(rootFD)},
-		})
-		ways[len(ways)-1].attr.GidMappingsEnableSetgroups = os.Getuid() == 0
+		}
+		ways = append(ways, way)
 	}
 	plain := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() == 0 {

@@ -101,7 +101,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 	if err != nil {
 		return nil, err
 	}
-	key := d.key(p, spec)
+	key := d.key(p, v, spec)
 	for attempt := 1; ; attempt++ {
 		t, err := d.template(ctx, p, v, key, spec)
 		if err != nil {
@@ -126,14 +126,14 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 }
 
 // key is all that the machine's template depends on.
-func (d *Driver) key(p parts, spec machine.Spec) template.Key {
+func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
 	host := ""
 	if d.cfg.Isolation == machine.KVM {
 		host = hostProcessor()
 	}
 	return template.Key{
 		QEMU:      p.binary.ID,
-		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + " " + kernelLine,
+		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + "\n" + kernelLine(d.cfg.Isolation, v.TSCKHz),
 		Host:      host,
 		Kernel:    p.kernel.Digest,
 		Initramfs: p.initramfs.Digest,
@@ -174,7 +174,7 @@ func restore(ctx context.Context, p parts, v verdict, t *template.Template, acce
 		return nil, f.err
 	}
 	var stateFD int
-	in, err := start(p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
+	in, err := start(accel, p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
 		args := shape(accel, spec.VCPUs, spec.MemMiB)
 		args = append(args, memory(w.add(ram), spec.MemMiB, false, v.readOnlyRAM())...)
 		args = append(args, disks(w.add(image), w.add(overlay))...)

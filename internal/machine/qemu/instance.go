@@ -33,8 +33,9 @@ type instance struct {
 
 var _ machine.Machine = (*instance)(nil)
 
-// start runs a QEMU whose arguments arrange makes, given the wiring to add inherited files to. Those files may be closed once start has returned.
-func start(binary, id, dir string, arrange func(*wiring) []string) (*instance, error) {
+// start runs a QEMU for an accelerator, whose arguments arrange makes, given the wiring to add inherited files to. Those files may be closed once start has
+// returned.
+func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring) []string) (*instance, error) {
 	in := &instance{console: newTail(16 << 10), running: make(chan struct{}), done: make(chan struct{})}
 	var w wiring
 	var args []string
@@ -57,7 +58,7 @@ func start(binary, id, dir string, arrange func(*wiring) []string) (*instance, e
 	args = append(args, filter...)
 	args = append(args, arrange(&w)...)
 
-	p, err := launch(binary, args, w.files, id, dir)
+	p, err := launch(accel, binary, args, w.files, id, dir)
 	if err != nil {
 		for _, c := range conns {
 			c.Close()

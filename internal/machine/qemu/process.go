@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
 // firstFD is the number of the first inherited file.
@@ -25,9 +27,9 @@ type process struct {
 	state  *os.ProcessState
 }
 
-// launch starts QEMU with the given arguments and inherited files, numbered from 3 on, trying one confinement after the other until the host allows one.
+// launch starts QEMU for an accelerator with the given arguments and inherited files, numbered from 3 on, trying one confinement after the other until the host allows one.
 // dir is where it may make a folder for a moment.
-func launch(binary string, args []string, files []*os.File, id, dir string) (*process, error) {
+func launch(accel machine.Isolation, binary string, args []string, files []*os.File, id, dir string) (*process, error) {
 	root, err := vanishedFolder(dir)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,7 @@ func launch(binary string, args []string, files []*os.File, id, dir string) (*pr
 	defer root.Close()
 	files = append(files[:len(files):len(files)], root)
 	var refused []error
-	for _, c := range confinements(id, firstFD+len(files)-1) {
+	for _, c := range confinements(accel, id, firstFD+len(files)-1) {
 		p := &process{stderr: newTail(4 << 10), done: make(chan struct{})}
 		p.cmd = exec.Command(binary, append(args[:len(args):len(args)], c.args...)...)
 		p.cmd.ExtraFiles = files

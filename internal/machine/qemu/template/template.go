@@ -25,7 +25,7 @@ import (
 // Key is all that a template depends on. Any difference makes another template.
 type Key struct {
 	QEMU      string `json:"qemu"`      // version and identity of the program
-	Arguments string `json:"arguments"` // of its command line that shape the machine
+	Arguments string `json:"arguments"` // of its command line that shape the machine, separated by spaces, and in a second line the kernel's
 	Host      string `json:"host"`      // the processor, where the machine sees it; empty under emulation
 	Kernel    string `json:"kernel"`    // digest
 	Initramfs string `json:"initramfs"` // digest

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/pyro-mcp/pyro/bench/floor"
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/supervisor"
+)
+
+// machine starts a machine as pyro does.
+func (b *bench) machine() (*supervisor.Machine, error) {
+	return supervisor.Start(b.ctx, supervisor.Config{Dirs: b.dirs, Driver: b.driver, Root: b.root, VCPUs: vcpus, MemMiB: memMiB})
+}
+
+// put puts a program into a machine.
+func (b *bench) put(c *client.Client, name string) error {
+	f, err := os.Open(b.program(name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return c.WriteFile(b.ctx, client.FileSpec{Path: "/root/" + name, Mode: 0o755, Size: info.Size()}, f)
+}
+
+// exec measures a command in a running machine against what the machine itself needs for it.
+func (b *bench) exec() error {
+	m, err := b.machine()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := b.put(m.Agent, "spawn"); err != nil {
+		return err
+	}
+	n := max(b.n, 10) * 5
+	// The machine's own figure is taken before and after, since the host drifts.
+	var inside, outside []float64
+	own := func() error {
+		var out bytes.Buffer
+		if _, err := m.Agent.Exec(b.ctx, client.Command{Argv: []string{"/root/spawn", strconv.Itoa(n / 2), "/bin/true"}}, nil, &out, io.Discard); err != nil {
+			return err
+		}
+		lines := bufio.NewScanner(&out)
+		for i := 0; lines.Scan(); i++ {
+			ns, err := strconv.ParseFloat(lines.Text(), 64)
+			if err != nil {
+				return err
+			}
+			if i >= 5 {
+				inside = append(inside, ns/1e6)
+			}
+		}
+		return nil
+	}
+	if err := own(); err != nil {
+		return err
+	}
+	r, err := b.times(n, func() error {
+		_, err := m.Agent.Exec(b.ctx, client.Command{Argv: []string{"/bin/true"}}, nil, io.Discard, io.Discard)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	outside = r[0]
+	if err := own(); err != nil {
+		return err
+	}
+	b.figures = append(b.figures, figure("exec /bin/true on a running machine", "ms", outside).over(inside, 4))
+	return nil
+}
+
+// link measures an empty call to the agent against a bare byte over the same kind of link.
+func (b *bench) link() error {
+	m, err := b.machine()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	raw, err := b.raw('e')
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	one := make([]byte, 1)
+	r, err := b.times(b.n*10, func() error {
+		_, err := m.Agent.Status(b.ctx)
+		return err
+	}, func() error {
+		if _, err := raw.Link.Write(one); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(raw.Link, one)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f := figure("empty call to the agent; floor: a bare byte there and back", "ms", r[0])
+	f.Floor = quantile(r[1], 0.5)
+	b.figures = append(b.figures, f)
+	return nil
+}
+
+// raw boots a machine that only moves bytes.
+func (b *bench) raw(mode byte) (*floor.Machine, error) {
+	kernel, err := b.store.Kernel(b.ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	initramfs, err := b.store.Initramfs(b.ctx, kernel, rawGuest(b.program("rawguest")))
+	if err != nil {
+		return nil, err
+	}
+	m, err := floor.Boot(b.template, kernel.Path, initramfs.Path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = m.Link.Write([]byte{mode})
+	return m, err
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+)
+
+// rawGuest is the program of the machine that only moves bytes, as what an initramfs is made of.
+type rawGuest string
+
+func (g rawGuest) Bytes() ([]byte, error) { return os.ReadFile(string(g)) }
+
+func (g rawGuest) Digest() string {
+	text, _ := g.Bytes()
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+const (
+	fileSize = 64 << 20 // of one measurement
+	bigFile  = 1 << 30  // of the one that shows pyro's memory
+)
+
+// zeroes is an endless file of zeroes, ends with the byte that the raw machine answers.
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+func rate(size int64, took time.Duration) float64 { return float64(size) / 1e6 / took.Seconds() }
+
+// rawIn is how fast a bare port takes bytes.
+func rawIn(link net.Conn) (float64, error) {
+	buffer := make([]byte, 256<<10)
+	began := time.Now()
+	for sent := 0; sent < fileSize; sent += len(buffer) {
+		if sent+len(buffer) >= fileSize {
+			buffer[len(buffer)-1] = 'E'
+		}
+		if _, err := link.Write(buffer); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := io.ReadFull(link, buffer[:1]); err != nil {
+		return 0, err
+	}
+	return rate(fileSize, time.Since(began)), nil
+}
+
+// rawOut is how fast a bare port gives them.
+func rawOut(link net.Conn) (float64, error) {
+	began := time.Now()
+	_, err := io.CopyN(io.Discard, struct{ io.Reader }{link}, fileSize)
+	return rate(fileSize, time.Since(began)), err
+}
+
+// files measures files in and out of a machine against what a bare port moves.
+func (b *bench) files() error {
+	m, err := b.machine()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	const path = "/dev/shm/file" // memory: the link is measured, not the disk
+	in := func() (float64, error) {
+		began := time.Now()
+		err := m.Agent.WriteFile(b.ctx, client.FileSpec{Path: path, Size: fileSize}, io.LimitReader(zeroes{}, fileSize))
+		return rate(fileSize, time.Since(began)), err
+	}
+	out := func() (float64, error) {
+		began := time.Now()
+		_, err := m.Agent.ReadFile(b.ctx, path, 0, 0, io.Discard)
+		return rate(fileSize, time.Since(began)), err
+	}
+	sink, err := b.raw('w')
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	rates, err := b.inTurn(in, func() (float64, error) { return rawIn(sink.Link) })
+	if err != nil {
+		return err
+	}
+	b.figures = append(b.figures, figure("file into a machine, 64 MiB", "MB/s", rates[0]).share(rates[1], 0.7))
+	sink.Close()
+	source, err := b.raw('r')
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if rates, err = b.inTurn(out, func() (float64, error) { return rawOut(source.Link) }); err != nil {
+		return err
+	}
+	b.figures = append(b.figures, figure("file out of a machine, 64 MiB", "MB/s", rates[0]).share(rates[1], 0.7))
+	return nil
+}
+
+// inTurn takes rates in turn.
+func (b *bench) inTurn(both ...func() (float64, error)) ([][]float64, error) {
+	rates := make([][]float64, len(both))
+	for i := range b.n + 1 {
+		for j, f := range both {
+			r, err := f()
+			if err != nil {
+				return nil, err
+			}
+			if i > 0 {
+				rates[j] = append(rates[j], r)
+			}
+		}
+	}
+	return rates, nil
+}

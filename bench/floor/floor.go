@@ -1,0 +1,196 @@
+// Package floor does with the least code what pyro is measured against: it starts QEMU bare, without confinement, supervision or checks, from the very
+// template and image that pyro uses.
+package floor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/disk"
+)
+
+// Machine is a bare QEMU.
+type Machine struct {
+	Link net.Conn
+	qmp  net.Conn
+	cmd  *exec.Cmd
+}
+
+// Template is what a template's folder says of it.
+type Template struct {
+	Dir   string
+	Shape []string // arguments
+	Line  string   // kernel's
+	MemMB string
+}
+
+// Read reads a template's folder.
+func Read(dir string) (Template, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "template.json"))
+	if err != nil {
+		return Template{}, err
+	}
+	var record struct {
+		Key struct{ Arguments string }
+	}
+	if err := json.Unmarshal(b, &record); err != nil {
+		return Template{}, err
+	}
+	shape, line, _ := strings.Cut(record.Key.Arguments, "\n")
+	t := Template{Dir: dir, Shape: strings.Fields(shape), Line: line}
+	for i, arg := range t.Shape {
+		if arg == "-m" {
+			t.MemMB = t.Shape[i+1]
+		}
+	}
+	return t, nil
+}
+
+// start starts QEMU with sockets for its monitor, the agent's link and the console, and further files from number 6 on.
+func start(args []string, files ...*os.File) (*Machine, error) {
+	var conns []net.Conn
+	var far []*os.File
+	for range 3 {
+		fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		near := os.NewFile(uintptr(fds[0]), "near")
+		conn, err := net.FileConn(near)
+		near.Close()
+		if err != nil {
+			return nil, err
+		}
+		conns, far = append(conns, conn), append(far, os.NewFile(uintptr(fds[1]), "far"))
+	}
+	all := append([]string{
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", "-chardev", "socket,id=agent,fd=4", "-chardev", "socket,id=console,fd=5",
+	}, args...)
+	cmd := exec.Command("qemu-system-x86_64", all...)
+	cmd.ExtraFiles = append(far, files...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	for _, f := range far {
+		f.Close()
+	}
+	go io.Copy(os.Stderr, conns[2])
+	return &Machine{Link: conns[1], qmp: conns[0], cmd: cmd}, nil
+}
+
+// Restore restores the template over an image.
+func Restore(t Template, image string) (*Machine, error) {
+	var files []*os.File
+	for _, path := range []string{filepath.Join(t.Dir, "ram"), filepath.Join(t.Dir, "state"), image} {
+		flags := os.O_RDONLY
+		if strings.HasSuffix(path, "ram") {
+			flags = os.O_RDWR
+		}
+		f, err := os.OpenFile(path, flags, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	saved, err := os.Open(filepath.Join(t.Dir, "overlay.qcow2"))
+	if err != nil {
+		return nil, err
+	}
+	defer saved.Close()
+	overlay, err := disk.Unnamed(t.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer overlay.Close()
+	if err := disk.Copy(overlay, saved); err != nil {
+		return nil, err
+	}
+	m, err := start(append(append([]string{}, t.Shape...),
+		"-object", "memory-backend-file,id=mem,size="+t.MemMB+",mem-path=/proc/self/fd/6,share=off",
+		"-add-fd", "fd=8,set=1", "-add-fd", "fd=9,set=2",
+		"-blockdev", "driver=file,node-name=if,filename=/dev/fdset/1,read-only=on", "-blockdev", "driver=raw,node-name=image,file=if,read-only=on",
+		"-blockdev", "driver=file,node-name=of,filename=/dev/fdset/2,cache.no-flush=on,locking=off",
+		"-blockdev", "driver=qcow2,node-name=root,file=of,backing=image,cache.no-flush=on", "-incoming", "defer",
+	), append(files, overlay)...)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.WriteString(m.qmp, `{"execute":"qmp_capabilities"}
+{"execute":"migrate-set-capabilities","arguments":{"capabilities":[{"capability":"x-ignore-shared","state":true}]}}
+{"execute":"migrate-incoming","arguments":{"uri":"fd:7"}}
+`)
+	go io.Copy(io.Discard, m.qmp)
+	return m, err
+}
+
+// Boot boots a kernel with an initramfs, and no disk.
+func Boot(t Template, kernel, initramfs string) (*Machine, error) {
+	m, err := start(append(append([]string{}, t.Shape...),
+		"-object", "memory-backend-ram,id=mem,size="+t.MemMB, "-blockdev", "driver=null-co,node-name=root,read-zeroes=on",
+		"-kernel", kernel, "-initrd", initramfs, "-append", t.Line))
+	if err == nil {
+		_, err = io.WriteString(m.qmp, `{"execute":"qmp_capabilities"}`+"\n")
+		go io.Copy(io.Discard, m.qmp)
+	}
+	return m, err
+}
+
+// Close kills QEMU.
+func (m *Machine) Close() {
+	m.cmd.Process.Kill()
+	m.cmd.Wait()
+	m.Link.Close()
+	m.qmp.Close()
+}
+
+// Run restores the template, has the agent run a command and kills QEMU.
+func Run(ctx context.Context, t Template, image string, argv []string) error {
+	m, err := Restore(t, image)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	c, err := client.Dial(ctx, m.Link)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Renew(ctx, client.NewIdentity("floor")); err != nil {
+		return err
+	}
+	exit, err := c.Exec(ctx, client.Command{Argv: argv}, nil, os.Stdout, os.Stderr)
+	if err == nil && exit.Code != 0 {
+		err = errors.New(fmt.Sprint("exit code ", exit.Code))
+	}
+	return err
+}
+
+// Cold boots a kernel and the agent's initramfs over an image.
+func Cold(t Template, image, kernel, initramfs string) (*Machine, error) {
+	base, err := os.Open(image)
+	if err != nil {
+		return nil, err
+	}
+	defer base.Close()
+	m, err := start(append(append([]string{}, t.Shape...),
+		"-object", "memory-backend-ram,id=mem,size="+t.MemMB,
+		"-add-fd", "fd=6,set=1", "-drive", "if=none,id=root,snapshot=on,format=raw,file=/dev/fdset/1",
+		"-kernel", kernel, "-initrd", initramfs, "-append", t.Line), base)
+	if err == nil {
+		_, err = io.WriteString(m.qmp, `{"execute":"qmp_capabilities"}`+"\n")
+		go io.Copy(io.Discard, m.qmp)
+	}
+	return m, err
+}

@@ -1,0 +1,196 @@
+// Command bench measures pyro, each figure against its floor of the same run: the least that the host, the emulator and the guest themselves need for
+// the same. It prints a table, and with -json a file of the same figures.
+//
+//	make bench
+//	go run ./bench -only exec,files -n 20 -json figures.json
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/bench/floor"
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/environment"
+	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+)
+
+const (
+	environmentName = "debian:12"
+	vcpus, memMiB   = 1, 1024
+)
+
+// bench is what the measurements share.
+type bench struct {
+	ctx      context.Context
+	n        int
+	dir      string // for programs and temporary files
+	dirs     dirs.Dirs
+	store    *environment.Store
+	guest    *guest.Program
+	driver   machine.Driver
+	image    string
+	root     machine.Root
+	template floor.Template
+	sdk      *pyro.Pyro
+	figures  []Figure
+}
+
+// sections are the measurements by name, in their order.
+var sections = []struct {
+	name string
+	run  func(*bench) error
+}{
+	{"start", (*bench).start},
+	{"boot", (*bench).boot},
+	{"exec", (*bench).exec},
+	{"link", (*bench).link},
+	{"files", (*bench).files},
+	{"together", (*bench).together},
+	{"memory", (*bench).memory},
+	{"first", (*bench).first},
+}
+
+func main() {
+	n := flag.Int("n", 10, "how often each is measured")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first")
+	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
+	out := flag.String("json", "", "write the figures to this file as well")
+	flag.Parse()
+	log.SetFlags(0)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	b, err := prepare(ctx, *n)
+	if err == nil && *child {
+		err = moveBigFile(b)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	if *child {
+		return
+	}
+	defer os.RemoveAll(b.dir)
+	if err := b.build(); err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range sections {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), s.name) {
+			continue
+		}
+		fmt.Fprintln(os.Stderr, "measuring", s.name)
+		if err := s.run(b); err != nil {
+			os.RemoveAll(b.dir)
+			log.Fatalf("%s: %v", s.name, err)
+		}
+	}
+	print(os.Stdout, b.figures)
+	if *out != "" {
+		text, err := json.MarshalIndent(b.figures, "", "  ")
+		if err == nil {
+			err = os.WriteFile(*out, append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// prepare has the environment and its template made.
+func prepare(ctx context.Context, n int) (*bench, error) {
+	b := &bench{ctx: ctx, n: n}
+	var err error
+	if b.dirs, err = dirs.Default(); err != nil {
+		return nil, err
+	}
+	if b.guest, err = guest.Find(); err != nil {
+		return nil, err
+	}
+	if b.sdk, err = pyro.New(pyro.Options{}); err != nil {
+		return nil, err
+	}
+	result, err := b.sdk.RunInVM(ctx, pyro.RunInVMRequest{Environment: environmentName, Argv: []string{"true"}})
+	if err != nil {
+		return nil, err
+	}
+	b.store = environment.Open(b.dirs)
+	lease, err := b.store.Use(ctx, environmentName, nil)
+	if err != nil {
+		return nil, err
+	}
+	lease.Close()
+	b.image, b.root = lease.Image, machine.Root{Digest: lease.Environment.Digest, Image: lease.Image}
+	b.driver = qemu.New(qemu.Config{Isolation: machine.Isolation(result.Isolation), Dirs: b.dirs, Store: b.store, Guest: b.guest})
+	return b, b.findTemplate()
+}
+
+// build builds what is measured with.
+func (b *bench) build() (err error) {
+	if b.dir, err = os.MkdirTemp("", "pyro-bench-"); err != nil {
+		return err
+	}
+	for _, program := range []string{"floorrun", "rawguest", "spawn"} {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, program), "./bench/"+program)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return nil
+}
+
+// findTemplate finds the template that was used last for the machine that is measured.
+func (b *bench) findTemplate() error {
+	store := template.Store{Dir: b.dirs.Templates()}
+	infos, err := store.List()
+	if err != nil {
+		return err
+	}
+	var newest time.Time
+	for _, info := range infos {
+		dir := filepath.Join(store.Dir, info.Name)
+		t, err := floor.Read(dir)
+		st, serr := os.Stat(filepath.Join(dir, "ram"))
+		if err == nil && serr == nil && info.Key.Root == b.root.Digest && t.MemMB == fmt.Sprintf("%dM", memMiB) && st.ModTime().After(newest) {
+			newest, b.template = st.ModTime(), t
+		}
+	}
+	if b.template.Dir == "" {
+		return fmt.Errorf("no template of %s was found", environmentName)
+	}
+	return nil
+}
+
+// program is the path of a program that prepare built.
+func (b *bench) program(name string) string { return filepath.Join(b.dir, name) }
+
+// times measures two things in turn, so that a drift of the host meets both.
+func (b *bench) times(n int, both ...func() error) ([][]float64, error) {
+	results := make([][]float64, len(both))
+	for i := range n + 1 {
+		for j, f := range both {
+			began := time.Now()
+			if err := f(); err != nil {
+				return nil, err
+			}
+			if i > 0 { // the first warms up
+				results[j] = append(results[j], float64(time.Since(began).Microseconds())/1000)
+			}
+		}
+	}
+	return results, nil
+}

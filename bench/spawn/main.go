@@ -1,0 +1,27 @@
+// Command spawn measures, inside a machine, what the machine itself needs to fork, exec and wait for a program: spawn N PROGRAM prints the nanoseconds of
+// each, a line each.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+func main() {
+	n, _ := strconv.Atoi(os.Args[1])
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		panic(err)
+	}
+	for range n {
+		began := time.Now()
+		p, err := os.StartProcess(os.Args[2], os.Args[2:], &os.ProcAttr{Files: []*os.File{null, null, null}})
+		if err != nil {
+			panic(err)
+		}
+		p.Wait()
+		fmt.Println(time.Since(began).Nanoseconds())
+	}
+}

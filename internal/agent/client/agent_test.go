@@ -1,0 +1,161 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/host"
+)
+
+// TestMain is the tests, and the agent's processes too, which the tests start from their own program.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[2] == "3" {
+		var err error
+		switch os.Args[1] {
+		case "host":
+			err = host.Reap(3, []string{"host-agent", "3"})
+		case "host-agent":
+			err = host.Serve(3, "test")
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// mark is in the environment of every command that these tests run.
+var mark = func() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return "PYRO_CLIENT_TEST=" + hex.EncodeToString(b[:])
+}()
+
+// marked gives the processes with a variable in their environment, zombies left out.
+func marked(variable string) (pids []string) {
+	names, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range names {
+		b, _ := os.ReadFile(name) // nothing, for a zombie
+		for v := range bytes.SplitSeq(b, []byte{0}) {
+			if string(v) == variable {
+				pids = append(pids, filepath.Base(filepath.Dir(name)))
+			}
+		}
+	}
+	return pids
+}
+
+// gone waits until no process has a variable in its environment any more.
+func gone(t testing.TB, variable string) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		left := marked(variable)
+		if len(left) == 0 {
+			return
+		}
+		if time.Since(began) > 5*time.Second {
+			t.Fatalf("processes are left: %v", left)
+		}
+	}
+}
+
+// pair is two ends of a stream.
+func pair(t testing.TB) (near, far *os.File) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far")
+}
+
+func connOf(t testing.TB, f *os.File) net.Conn {
+	t.Helper()
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// startAgent starts an agent on the host and gives the stream to it. When the test ends, nothing of it may be left.
+func startAgent(t testing.TB) net.Conn {
+	t.Helper()
+	near, far := pair(t)
+	cmd := osexec.Command(os.Args[0], "host", "3")
+	cmd.ExtraFiles = []*os.File{far}
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	far.Close()
+	stream := connOf(t, near)
+	t.Cleanup(func() {
+		stream.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the agent: %v", err)
+		}
+		gone(t, mark)
+	})
+	return stream
+}
+
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// dial connects a client and renews.
+func dial(t testing.TB, stream net.Conn) *Client {
+	t.Helper()
+	ctx := within(t, 10*time.Second)
+	c, err := Dial(ctx, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.Renew(ctx, NewIdentity("test")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// result is what a command gave.
+type result struct {
+	Exit
+	out, errs string
+}
+
+func sh(script string) Command { return Command{Argv: []string{"sh", "-c", script}} }
+
+// run runs a command that must end well before long.
+func run(t testing.TB, c *Client, command Command, in io.Reader) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	command.Env = append(command.Env, mark)
+	exit, err := c.Exec(within(t, 30*time.Second), command, in, &out, &errs)
+	if err != nil {
+		t.Fatalf("%q: %v", command.Argv, err)
+	}
+	return result{exit, out.String(), errs.String()}
+}

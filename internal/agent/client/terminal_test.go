@@ -1,0 +1,138 @@
+package client
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+var screen = Terminal{Cols: 97, Rows: 31}
+
+// console keeps what a command shows and tells when it has shown something.
+type console struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (c *console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.Write(p)
+}
+
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
+func (c *console) await(t testing.TB, text string) {
+	t.Helper()
+	for began := time.Now(); !strings.Contains(c.String(), text); time.Sleep(2 * time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Errorf("%q was never shown, only %q", text, c.String())
+			return
+		}
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	c := dial(t, startAgent(t))
+	for name, want := range map[string]struct{ script, in, out string }{
+		"size":          {"stty size", "", "31 97\n"},
+		"a terminal":    {"test -t 0 && test -t 1 && test -t 2 && tty | grep -q /dev/pts/ && echo yes", "", "yes\n"},
+		"TERM":          {"echo $TERM", "", "xterm-256color\n"},
+		"one stream":    {"echo a; echo b >&2; echo c", "", "a\nb\nc\n"},
+		"lines":         {"stty -echo; echo go; cat", "a\nb\n", "go\na\nb\n"},
+		"end of a line": {"stty -echo; echo go; cat; echo', over'", "half", "go\nhalf, over\n"},
+		"no input":      {"stty -echo; echo go; cat; echo over", "", "go\nover\n"},
+	} {
+		shown := &console{}
+		r, w := io.Pipe()
+		go func() {
+			if strings.HasPrefix(want.out, "go\n") {
+				shown.await(t, "go")
+			}
+			io.WriteString(w, want.in)
+			w.Close()
+		}()
+		command := sh(want.script)
+		command.TTY = &screen
+		exit, err := c.Exec(within(t, 10*time.Second), command, r, shown, nil)
+		r.Close()
+		if got := strings.ReplaceAll(shown.String(), "\r\n", "\n"); err != nil || exit.Code != 0 || exit.OutputHeld || got != want.out {
+			t.Errorf("%s: %q, %+v, %v", name, got, exit, err)
+		}
+	}
+	command := sh("echo $TERM")
+	command.TTY = &Terminal{Cols: 1, Rows: 1, Term: "dumb"}
+	if got := run(t, c, command, nil); got.out != "dumb\r\n" {
+		t.Errorf("%+v", got)
+	}
+	command = sh("seq 1 100000")
+	command.TTY = &screen
+	if got := run(t, c, command, nil); len(got.out) != 588895+100000 || !strings.HasSuffix(got.out, "\r\n100000\r\n") {
+		t.Errorf("%d bytes of a terminal's output", len(got.out))
+	}
+}
+
+func TestResize(t *testing.T) {
+	c := dial(t, startAgent(t))
+	shown := &console{}
+	command := sh("trap 'stty size; exit' WINCH; echo ready; while :; do sleep 0.02; done")
+	command.ID, command.TTY = "resized", &screen
+	go func() {
+		shown.await(t, "ready")
+		if err := c.Resize(within(t, 5*time.Second), "resized", 1001, 1); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("1001 columns: %v", err)
+		}
+		if err := c.Resize(within(t, 5*time.Second), "resized", 50, 20); err != nil {
+			t.Error(err)
+		}
+	}()
+	exit, err := c.Exec(within(t, 10*time.Second), command, nil, shown, nil)
+	if err != nil || shown.String() != "ready\r\n20 50\r\n" {
+		t.Errorf("%q, %+v, %v", shown, exit, err)
+	}
+	wait := background(t, c, Command{ID: "plain", Argv: []string{"sleep", "600"}})
+	eventually(t, func() error {
+		if err := c.Resize(within(t, 5*time.Second), "plain", 50, 20); fault.KindOf(err) != fault.Precondition {
+			return err
+		}
+		return nil
+	})
+	c.Kill(within(t, 5*time.Second), "plain")
+	wait()
+}
+
+// TestInterrupt: Ctrl-C, and a signal, are for the group in the foreground.
+func TestInterrupt(t *testing.T) {
+	for name, interrupt := range map[string]func(c *Client, w io.Writer){
+		"Ctrl-C": func(_ *Client, w io.Writer) { w.Write([]byte{3}) },
+		"signal": func(c *Client, _ io.Writer) { c.Signal(within(t, 5*time.Second), "it", 2) },
+	} {
+		c := dial(t, startAgent(t))
+		shown := &console{}
+		r, w := io.Pipe()
+		// An interactive shell gives each job a group of its own: the shell lives.
+		command := Command{ID: "it", Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=", "HISTFILE=", mark}, TTY: &screen}
+		go func() {
+			io.WriteString(w, "stty -echo; sh -c 'echo job $((40+2)); exec sleep 600'\n")
+			shown.await(t, "job 42")
+			time.Sleep(50 * time.Millisecond)
+			interrupt(c, w)
+			time.Sleep(50 * time.Millisecond)
+			io.WriteString(w, "echo status $?; exit 7\n")
+		}()
+		exit, err := c.Exec(within(t, 15*time.Second), command, r, shown, nil)
+		r.Close()
+		if err != nil || exit.Code != 7 || !strings.Contains(shown.String(), "status 130") {
+			t.Errorf("%s: %q, %+v, %v", name, shown, exit, err)
+		}
+	}
+}

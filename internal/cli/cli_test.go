@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// programs are built once for all tests: the guest agent, and pyro itself for those tests that send it signals.
+var programs struct{ pyro, guest string }
+
+func TestMain(m *testing.M) {
+	// testscript runs this binary again under the name pyro; then it is pyro, and nothing is to be built.
+	if filepath.Base(os.Args[0]) == "pyro" {
+		testscript.Main(m, commands)
+		return
+	}
+	dir, err := os.MkdirTemp("", "pyro-cli-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs.pyro, programs.guest = filepath.Join(dir, "pyro"), filepath.Join(dir, "pyro-guest")
+	build := exec.Command("go", "build", "-o", dir, "github.com/pyro-mcp/pyro/cmd/pyro", "github.com/pyro-mcp/pyro/cmd/pyro-guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		os.RemoveAll(dir)
+		fmt.Fprintln(os.Stderr, "building the programs under test:", err)
+		os.Exit(1)
+	}
+	testscript.Main(cleanUp{m, dir}, commands)
+}
+
+var commands = map[string]func(){"pyro": func() { os.Exit(Main(os.Args[1:])) }}
+
+// cleanUp removes the programs when all tests have run: testscript.Main does not return.
+type cleanUp struct {
+	tests *testing.M
+	dir   string
+}
+
+func (c cleanUp) Run() int {
+	defer os.RemoveAll(c.dir)
+	return c.tests.Run()
+}
+
+// TestScripts runs the scripts in testdata/script: they are what the command line promises.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PYRO_CACHE_DIR", filepath.Join(e.WorkDir, "cache"))
+			e.Setenv("PYRO_STATE_DIR", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("PYRO_GUEST", programs.guest)
+			e.Setenv("PYRO_QEMU", "no-such-qemu") // no script starts a real machine
+			e.Setenv("HOME", e.WorkDir)
+			return nil
+		},
+	})
+}

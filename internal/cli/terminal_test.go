@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+)
+
+// screen is a terminal with pyro on it.
+type screen struct {
+	t      *testing.T
+	keys   *os.File // what is typed goes in here
+	tty    *os.File
+	cmd    *exec.Cmd
+	before unix.Termios // as it was without pyro
+
+	mu    sync.Mutex
+	shown strings.Builder
+}
+
+func runOnTerminal(t *testing.T, script string) *screen {
+	t.Helper()
+	keys, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{t: t, keys: keys, tty: tty}
+	s.resize(100, 30)
+	s.cmd = exec.Command(programs.pyro, "run", "-q", "-t", "--allow-host-compat", "--timeout-seconds", "20", "debian:12", "--", "sh", "-c", script)
+	s.cmd.Env, _ = hostEnv(t)
+	s.before = s.modes()
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		io.Copy(s, keys)
+	}()
+	t.Cleanup(func() {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		tty.Close()
+		keys.Close()
+		<-read
+	})
+	return s
+}
+
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.Write(b)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown.String()
+}
+
+// await waits until the screen shows something.
+func (s *screen) await(what string) {
+	s.t.Helper()
+	for until := time.Now().Add(patient); !strings.Contains(s.text(), what); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			s.t.Fatalf("no %q on the screen: %q", what, s.text())
+		}
+	}
+}
+
+func (s *screen) typed(keys string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.keys, keys); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *screen) resize(cols, rows uint16) {
+	s.t.Helper()
+	if err := pty.Setsize(s.keys, &pty.Winsize{Cols: cols, Rows: rows}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *screen) modes() unix.Termios {
+	s.t.Helper()
+	modes, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return *modes
+}
+
+func TestTerminal(t *testing.T) {
+	s := runOnTerminal(t, `stty size; printf 'name: '; read name; echo "hello $name"; read again; stty size; tty >/dev/null && echo a terminal; exit 5`)
+	s.await("30 100")
+	s.await("name: ")
+	s.typed("ada\r")
+	s.await("hello ada")
+	if s.modes().Lflag&unix.ICANON != 0 {
+		t.Error("keys do not go to the command as they are")
+	}
+	s.resize(120, 40)
+	time.Sleep(300 * time.Millisecond) // nothing tells that a size has arrived
+	s.typed("\r")
+	s.await("40 120")
+	s.await("a terminal")
+	s.cmd.Wait()
+	if code := s.cmd.ProcessState.ExitCode(); code != 5 {
+		t.Errorf("exit code %d: %q", code, s.text())
+	}
+	if after := s.modes(); after != s.before {
+		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+	}
+}
+
+func TestInterruptIsAKeyOnATerminal(t *testing.T) {
+	s := runOnTerminal(t, `trap 'echo interrupted; exit 9' INT; echo ready; sleep 72.1 & wait`)
+	s.await("ready")
+	s.typed("\x03")
+	s.await("interrupted")
+	s.cmd.Wait()
+	if code := s.cmd.ProcessState.ExitCode(); code != 9 {
+		t.Errorf("exit code %d: %q", code, s.text())
+	}
+}
+
+func TestTerminalIsRestoredWhenPyroIsEnded(t *testing.T) {
+	s := runOnTerminal(t, `echo ready; exec sleep 72.2`)
+	s.await("ready")
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Wait()
+	if code := s.cmd.ProcessState.ExitCode(); code != 143 {
+		t.Errorf("exit code %d: %q", code, s.text())
+	}
+	if after := s.modes(); after != s.before {
+		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+	}
+}

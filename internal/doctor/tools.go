@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/machine/qemu"
+)
+
+// tools are the programs of the host that environments and kernels are made with, and the packages of Debian that they come in.
+var tools = []struct{ program, pkg string }{
+	{"qemu-img", "qemu-utils"},
+	{"mmdebstrap", "mmdebstrap"},
+	{"e2fsck", "e2fsprogs"},
+	{"resize2fs", "e2fsprogs"},
+	{"debugfs", "e2fsprogs"},
+	{"apt-get", "apt"},
+	{"dpkg-deb", "dpkg"},
+}
+
+// builders tells which tools are there. What exists already runs without them, so that none of them is indispensable.
+func builders() Check {
+	c := Check{Name: "tools", Status: OK}
+	var found, missing, packages []string
+	for _, t := range tools {
+		if have(t.program) {
+			found = append(found, t.program)
+			continue
+		}
+		missing = append(missing, t.program)
+		if len(packages) == 0 || packages[len(packages)-1] != t.pkg {
+			packages = append(packages, t.pkg)
+		}
+	}
+	c.Detail = strings.Join(found, ", ")
+	if len(missing) > 0 {
+		c.Status = Warn
+		c.Detail = "not installed, and needed to make environments and templates: " + strings.Join(missing, ", ")
+		c.Hint = "sudo apt-get install " + strings.Join(packages, " ")
+	}
+	return c
+}
+
+// have also looks where Debian keeps tools that are not on the PATH of an ordinary user.
+func have(program string) bool {
+	for _, name := range []string{program, "/usr/sbin/" + program, "/sbin/" + program} {
+		if _, err := exec.LookPath(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func qemuProgram(ctx context.Context) Check {
+	binary, err := qemu.FindBinary()
+	if err != nil {
+		return failed("qemu", Fail, err)
+	}
+	version, err := binary.Version(ctx)
+	if err != nil {
+		return failed("qemu", Fail, err)
+	}
+	return Check{Name: "qemu", Status: OK, Detail: fmt.Sprintf("%s, version %s", binary.Path, version)}
+}

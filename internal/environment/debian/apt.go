@@ -1,0 +1,38 @@
+package debian
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// hostOptions are the settings of the host's apt that its mirrors may need to be reached: proxies, and whether an old index is taken.
+// They are used to build, and never kept in an environment.
+func hostOptions(ctx context.Context) []string {
+	out, err := exec.CommandContext(ctx, "apt-config", "dump", "--no-empty").Output()
+	if err != nil {
+		return nil
+	}
+	var options []string
+	for line := range strings.Lines(string(out)) {
+		name, _, _ := strings.Cut(line, " ")
+		lower := strings.ToLower(name)
+		proxy := strings.HasPrefix(lower, "acquire::http::proxy") || strings.HasPrefix(lower, "acquire::https::proxy")
+		if proxy || lower == "acquire::check-valid-until" || lower == "acquire::check-date" {
+			options = append(options, strings.TrimSuffix(strings.TrimSpace(line), ";"))
+		}
+	}
+	return options
+}
+
+// environ is the environment of the tools: nothing of the user's but what reaching a mirror needs.
+func environ(tmp string) []string {
+	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "TMPDIR=" + tmp}
+	for _, name := range []string{"HOME", "USER", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}

@@ -1,0 +1,472 @@
+package environment
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// TestMain also plays other processes: see child.
+func TestMain(m *testing.M) {
+	if role := os.Getenv("PYRO_TEST_ROLE"); role != "" {
+		play(role)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// testStore is a store in a folder of its own whose Debian is a small archive. Each build adds a letter to the file "builds" in that folder.
+func testStore(cache string) *Store {
+	s := Open(dirs.Dirs{Cache: cache})
+	s.bootstrap = func(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error {
+		report.Phase("installing packages", subject)
+		builds, err := os.OpenFile(filepath.Join(cache, "builds"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(builds, "b")
+		builds.Close()
+		if hang, err := os.ReadFile(filepath.Join(cache, "hang")); err == nil {
+			os.WriteFile(filepath.Join(dir, "leavings"), make([]byte, 1<<20), 0o600)
+			os.WriteFile(filepath.Join(cache, "hanging"), nil, 0o600)
+			limit, _ := time.ParseDuration(string(hang))
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(limit):
+			}
+		}
+		content, _ := os.ReadFile(filepath.Join(cache, "content"))
+		return writeArchive(out, map[string]string{"etc/packages": strings.Join(packages, "\n"), "content": string(content)})
+	}
+	s.kernelPackage = func(context.Context, string, progress.Func) (string, error) {
+		return "", fault.New(fault.Unavailable, "", "", "no network in tests")
+	}
+	return s
+}
+
+func writeArchive(out io.Writer, files map[string]string) error {
+	w := tar.NewWriter(out)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(files[name])), Mode: 0o644}); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, files[name]); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+func builds(cache string) int {
+	b, _ := os.ReadFile(filepath.Join(cache, "builds"))
+	return len(b)
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// play is what a child process does, with the cache in PYRO_TEST_CACHE.
+func play(role string) {
+	s := testStore(os.Getenv("PYRO_TEST_CACHE"))
+	switch role {
+	case "use": // use it, say so, and hold it until stdin ends
+		lease, err := s.Use(context.Background(), "debian:12", func(e progress.Event) { fmt.Fprintln(os.Stderr, e.Phase) })
+		if err != nil {
+			fmt.Println("failed:", err)
+			os.Exit(1)
+		}
+		fmt.Println(lease.Digest)
+		io.Copy(io.Discard, os.Stdin)
+		lease.Close()
+	}
+}
+
+type child struct {
+	*exec.Cmd
+	stdin          io.Closer
+	stdout, stderr lockedBuffer
+}
+
+func start(t *testing.T, cache, role string) *child {
+	t.Helper()
+	c := &child{Cmd: exec.Command(os.Args[0])}
+	c.Env = append(os.Environ(), "PYRO_TEST_ROLE="+role, "PYRO_TEST_CACHE="+cache)
+	c.Stdout, c.Stderr = &c.stdout, &c.stderr
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdin = stdin
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			c.Process.Kill()
+			c.Wait()
+		}
+	})
+	return c
+}
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait()
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = append(l.b, p...)
+	return len(p), nil
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.b)
+}
+
+func eventually(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for range 500 {
+		if met() {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("%s did not happen within 10 s", what)
+}
+
+// leavings are what should not be there when nothing is going on.
+func leavings(t *testing.T, s *Store) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{s.root + "/staging-*", s.kernels + "/staging-*", s.root + "/*/.new-*", s.root + "/content/*/.new-*", s.kernels + "/.new-*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, files...)
+	}
+	return found
+}
+
+func phasesOf(events *[]string) progress.Func {
+	return func(e progress.Event) { *events = append(*events, e.Phase) }
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v (hint %q)", err, fault.HintOf(err))
+		}
+		return v
+	}
+}
+
+func TestPull(t *testing.T) {
+	cache := t.TempDir()
+	s := testStore(filepath.Join(cache, "pyro"))
+	all := must[[]Environment](t)(s.List(t.Context()))
+	if len(all) != 3 || slices.ContainsFunc(all, func(e Environment) bool { return e.Installed || e.Digest != "" || len(e.Packages) == 0 }) {
+		t.Fatalf("the empty store lists %+v", all)
+	}
+	must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true}))
+	if files, _ := os.ReadDir(cache); len(files) != 0 {
+		t.Error("looking made something")
+	}
+	os.Mkdir(filepath.Join(cache, "pyro"), 0o755)
+
+	pulled := must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
+	if !pulled.Installed || !isDigest(pulled.Digest) || pulled.SizeBytes == 0 || pulled.VirtualSize != 16<<30 || time.Since(pulled.InstalledAt) > time.Minute {
+		t.Errorf("pulled %+v", pulled)
+	}
+	inspected := must[Environment](t)(s.Inspect(t.Context(), "debian:12"))
+	if inspected.Digest != pulled.Digest || inspected.Description == "" {
+		t.Errorf("inspected %+v", inspected)
+	}
+	all = must[[]Environment](t)(s.List(t.Context()))
+	if len(all) != 3 || !all[0].Installed || all[1].Installed || all[0].Name != "debian:12" {
+		t.Errorf("lists %+v", all)
+	}
+	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12", nil))
+	defer lease.Close()
+	if info, err := os.Stat(lease.Image); err != nil || info.Mode() != 0o444 || info.Size() != 16<<30 {
+		t.Errorf("image: %v, %v", info.Mode(), err)
+	}
+	if n := builds(filepath.Join(cache, "pyro")); n != 1 {
+		t.Errorf("%d builds", n)
+	}
+	if left := leavings(t, s); left != nil {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestUseOfAnInstalledEnvironmentIsFast(t *testing.T) {
+	s := testStore(t.TempDir())
+	must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
+	fastest := time.Hour
+	for range 10 {
+		began := time.Now()
+		must[*Lease](t)(s.Use(t.Context(), "debian:12", nil)).Close()
+		fastest = min(fastest, time.Since(began))
+	}
+	if fastest > 5*time.Millisecond {
+		t.Errorf("it took %v", fastest)
+	}
+}
+
+func TestForceReplacesAndPruneTidies(t *testing.T) {
+	cache := t.TempDir()
+	s := testStore(cache)
+	old := must[*Lease](t)(s.Use(t.Context(), "debian:12", nil))
+	put(t, filepath.Join(cache, "content"), "new")
+	new := must[Environment](t)(s.Pull(t.Context(), "debian:12", true, nil))
+	if new.Digest == old.Digest || builds(cache) != 2 {
+		t.Fatalf("%d builds, digest %s", builds(cache), new.Digest)
+	}
+	if got := must[Environment](t)(s.Inspect(t.Context(), "debian:12")); got.Digest != new.Digest {
+		t.Error("the name stands for the old content")
+	}
+	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{})); len(pruned.Removed) != 0 {
+		t.Errorf("pruned what is in use: %+v", pruned)
+	}
+	old.Close()
+	pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{}))
+	if len(pruned.Removed) != 1 || pruned.Removed[0].Digest != old.Digest || pruned.Removed[0].Kind != "content" || pruned.FreedBytes < 1<<16 {
+		t.Errorf("pruned %+v", pruned)
+	}
+	if _, err := os.Stat(old.Image); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the old image is still there")
+	}
+
+	// The same content again is one image, and a whole one stays.
+	same := must[Environment](t)(s.Pull(t.Context(), "debian:12", true, nil))
+	if same.Digest != new.Digest || builds(cache) != 3 {
+		t.Errorf("%d builds", builds(cache))
+	}
+	pruned = must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true}))
+	if len(pruned.Removed) != 1 || pruned.Removed[0].Name != "debian:12" {
+		t.Errorf("pruned %+v", pruned)
+	}
+	if files, _ := filepath.Glob(s.root + "/content/*"); len(files) != 0 || leavings(t, s) != nil {
+		t.Errorf("left: %v %v", files, leavings(t, s))
+	}
+}
+
+func TestTwoProcessesPullOnce(t *testing.T) {
+	cache := t.TempDir()
+	put(t, filepath.Join(cache, "hang"), "1s")
+	a, b := start(t, cache, "use"), start(t, cache, "use")
+	eventually(t, "both having it", func() bool { return a.stdout.String() != "" && b.stdout.String() != "" })
+	if a.stdout.String() != b.stdout.String() || !strings.HasPrefix(a.stdout.String(), "sha256:") {
+		t.Errorf("got %q and %q", a.stdout.String(), b.stdout.String())
+	}
+	if n := builds(cache); n != 1 {
+		t.Errorf("%d builds", n)
+	}
+	told := a.stderr.String() + b.stderr.String()
+	if strings.Count(told, "waiting for another pyro that is pulling") != 1 {
+		t.Errorf("told: %s", told)
+	}
+}
+
+func TestTwoForcedPullsShareOneBuild(t *testing.T) {
+	cache := t.TempDir()
+	s := testStore(cache)
+	put(t, filepath.Join(cache, "hang"), "500ms")
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			if _, err := s.Pull(t.Context(), "debian:12", true, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := builds(cache); n != 1 {
+		t.Errorf("%d builds", n)
+	}
+}
+
+func TestPruneSparesWhatAnotherProcessUses(t *testing.T) {
+	cache := t.TempDir()
+	s := testStore(cache)
+	other := start(t, cache, "use")
+	eventually(t, "the other having it", func() bool { return other.stdout.String() != "" })
+	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 0 {
+		t.Fatalf("pruned %+v", pruned)
+	}
+	must[*Lease](t)(s.Use(t.Context(), "debian:12", nil)).Close()
+	other.kill(t)
+	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 1 {
+		t.Errorf("pruned %+v", pruned)
+	}
+}
+
+func TestKilledPullLeavesNothingHalf(t *testing.T) {
+	cache := t.TempDir()
+	s := testStore(cache)
+	put(t, filepath.Join(cache, "hang"), "1m")
+	for _, tidy := range []func(){
+		func() {
+			pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{}))
+			if len(pruned.Removed) != 1 || pruned.Removed[0].Kind != "staging" || pruned.FreedBytes < 1<<20 {
+				t.Errorf("pruned %+v", pruned)
+			}
+		},
+		func() {
+			os.Remove(filepath.Join(cache, "hang"))
+			must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
+		},
+	} {
+		os.Remove(filepath.Join(cache, "hanging"))
+		other := start(t, cache, "use")
+		eventually(t, "the build", func() bool { return exists(filepath.Join(cache, "hanging")) })
+		if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 0 {
+			t.Errorf("pruned a pull that goes on: %+v", pruned)
+		}
+		other.kill(t)
+		if len(leavings(t, s)) != 1 {
+			t.Fatalf("left: %v", leavings(t, s))
+		}
+		tidy()
+		if left := leavings(t, s); left != nil {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+func TestCancelledPull(t *testing.T) {
+	cache := t.TempDir()
+	s := testStore(cache)
+	put(t, filepath.Join(cache, "hang"), "1m")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := s.Pull(ctx, "debian:12", false, nil)
+		done <- err
+	}()
+	eventually(t, "the build", func() bool { return exists(filepath.Join(cache, "hanging")) })
+
+	short, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
+	defer stop()
+	var told []string
+	if _, err := s.Pull(short, "debian:12", false, phasesOf(&told)); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("waiting: %v", err)
+	}
+	if !slices.Equal(told, []string{"waiting for another pyro that is pulling"}) {
+		t.Errorf("told %q", told)
+	}
+	cancel()
+	if err := <-done; fault.KindOf(err) != fault.Canceled {
+		t.Errorf("got %v", err)
+	}
+	if left := leavings(t, s); left != nil {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestDamageIsFoundAndMended(t *testing.T) {
+	change := func(path string, at int64) error {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		os.Chmod(path, 0o644)
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if _, err := file.WriteAt([]byte("damage"), at); err != nil {
+			return err
+		}
+		return os.Chtimes(path, info.ModTime(), info.ModTime()) // as a disk that lies would
+	}
+	cache := t.TempDir()
+	s := testStore(cache)
+	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12", nil))
+	lease.Close()
+	for name, c := range map[string]struct {
+		damage func(s *Store, image string) error
+		told   string // empty: nothing is pulled again
+	}{
+		"truncated": {func(_ *Store, image string) error {
+			return errors.Join(os.Chmod(image, 0o644), os.Truncate(image, 1<<30))
+		}, "pulling again: its image has been cut"},
+		"changed":           {func(_ *Store, image string) error { return change(image, 5000) }, "pulling again: its image has been changed"},
+		"changed in a hole": {func(_ *Store, image string) error { return change(image, 10<<30) }, "pulling again: its image has been changed"},
+		"image gone":        {func(_ *Store, image string) error { return os.Remove(image) }, "pulling again: its image is missing"},
+		"folder gone":       {func(_ *Store, image string) error { return os.RemoveAll(filepath.Dir(image)) }, "installing packages"},
+		"name gone":         {func(s *Store, _ string) error { return os.Remove(s.recordPath("debian:12")) }, "installing packages"},
+		"name is rubbish": {func(s *Store, _ string) error {
+			return os.WriteFile(s.recordPath("debian:12"), []byte(`{"name":"debian:12","digest":"sha256:../../../etc"}`), 0o600)
+		}, "installing packages"},
+		"only touched": {func(_ *Store, image string) error { return os.Chtimes(image, time.Now(), time.Now()) }, ""},
+		"record gone":  {func(_ *Store, image string) error { return os.Remove(filepath.Join(filepath.Dir(image), imageInfo)) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := builds(cache)
+			if err := c.damage(s, lease.Image); err != nil {
+				t.Fatal(err)
+			}
+			var told []string
+			again := must[*Lease](t)(s.Use(t.Context(), "debian:12", phasesOf(&told)))
+			defer again.Close()
+			if again.Digest != lease.Digest {
+				t.Error("another digest")
+			}
+			if got, want := builds(cache)-before, min(1, len(c.told)); got != want {
+				t.Errorf("%d builds, want %d", got, want)
+			}
+			if c.told != "" && !slices.Contains(told, c.told) {
+				t.Errorf("told %q", told)
+			}
+			if err := s.verify(t.Context(), again.Digest, "", nil); err != nil {
+				t.Error(err)
+			}
+			told = nil
+			must[*Lease](t)(s.Use(t.Context(), "debian:12", phasesOf(&told))).Close()
+			if len(told) != 0 {
+				t.Errorf("the next use told %q", told)
+			}
+			if left := leavings(t, s); left != nil {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,544 @@
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// layer writes entries "name", "name/" for a folder, "name -> target" for a symbolic link and "name => target" for a hard link; what follows "=" is content.
+func layer(t testing.TB, entries ...string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		h := tar.Header{Typeflag: tar.TypeReg, Name: e, Mode: 0o644}
+		content := ""
+		if name, target, ok := strings.Cut(e, " -> "); ok {
+			h = tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}
+		} else if name, target, ok := strings.Cut(e, " => "); ok {
+			h = tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target}
+		} else if name, text, ok := strings.Cut(e, "="); ok {
+			h.Name, h.Size, content = name, int64(len(text)), text
+		} else if strings.HasSuffix(e, "/") {
+			h.Typeflag, h.Mode = tar.TypeDir, 0o755
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, content)
+	}
+	w.Close()
+	return b.Bytes()
+}
+
+func written(t testing.TB, layers ...[]byte) []string {
+	var paths []string
+	for i, l := range layers {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		if err := os.WriteFile(path, l, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// contents lists an archive as layer takes it, sorted.
+func contents(t testing.TB, archive io.Reader) (all []string) {
+	r := tar.NewReader(archive)
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(all)
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch h.Typeflag {
+		case tar.TypeSymlink:
+			all = append(all, h.Name+" -> "+h.Linkname)
+		case tar.TypeLink:
+			all = append(all, h.Name+" => "+h.Linkname)
+		case tar.TypeReg:
+			all = append(all, h.Name+"="+string(content))
+		case tar.TypeDir:
+			all = append(all, strings.TrimSuffix(h.Name, "/")+"/")
+		default:
+			all = append(all, h.Name+" "+string(h.Typeflag))
+		}
+	}
+}
+
+func TestFlatten(t *testing.T) {
+	for name, c := range map[string]struct {
+		layers [][]string
+		want   []string
+	}{
+		"one layer":                      {[][]string{{"a/", "a/b=1", "c -> a/b"}}, []string{"a/", "a/b=1", "c -> a/b"}},
+		"upper replaces":                 {[][]string{{"a=1"}, {"a=2"}}, []string{"a=2"}},
+		"whiteout":                       {[][]string{{"d/", "d/a=1", "d/b=1"}, {"d/.wh.a"}}, []string{"d/", "d/b=1"}},
+		"whiteout of a folder":           {[][]string{{"d/", "d/a=1", "e=1"}, {".wh.d"}}, []string{"e=1"}},
+		"whiteout, then new":             {[][]string{{"d/", "d/a=1"}, {".wh.d", "d/", "d/b=2"}}, []string{"d/", "d/b=2"}},
+		"new, then whiteout":             {[][]string{{"d/", "d/a=1"}, {"d/", "d/b=2", ".wh.d"}}, []string{"d/", "d/b=2"}},
+		"whiteout of nothing":            {[][]string{{"a=1"}, {".wh.b"}}, []string{"a=1"}},
+		"opaque":                         {[][]string{{"d/", "d/a=1", "d/e/", "d/e/f=1"}, {"d/.wh..wh..opq", "d/b=2"}}, []string{"d/b=2"}},
+		"opaque comes last":              {[][]string{{"d/", "d/a=1"}, {"d/", "d/b=2", "d/.wh..wh..opq"}}, []string{"d/", "d/b=2"}},
+		"file becomes folder":            {[][]string{{"a=1"}, {"a/", "a/b=2"}}, []string{"a/", "a/b=2"}},
+		"folder becomes file":            {[][]string{{"a/", "a/b=1"}, {"a=2"}}, []string{"a=2"}},
+		"link becomes folder":            {[][]string{{"l -> a", "a/"}, {"l/", "l/x=1"}}, []string{"a/", "l/", "l/x=1"}},
+		"through a link":                 {[][]string{{"usr/", "usr/lib/", "lib -> usr/lib"}, {"lib/x=1"}}, []string{"lib -> usr/lib", "usr/", "usr/lib/", "usr/lib/x=1"}},
+		"through a link to the root":     {[][]string{{"a/", "a/up -> ../../../b"}, {"a/up/x=1"}}, []string{"a/", "a/up -> ../../../b", "b/x=1"}},
+		"hard links":                     {[][]string{{"a=1", "b => a", "c => b"}}, []string{"a=1", "b => a", "c => a"}},
+		"hard link whose target is gone": {[][]string{{"a=1", "b => a", "c => a"}, {".wh.a"}}, []string{"b=1", "c => b"}},
+		"hard link whose target is new":  {[][]string{{"a=1", "b => a"}, {"a=2"}}, []string{"a=2", "b=1"}},
+		"hard link to a lower layer":     {[][]string{{"z=1"}, {"a => z"}}, []string{"a=1", "z => a"}},
+		"hard link to a symbolic link":   {[][]string{{"s -> x", "t => s"}}, []string{"s -> x", "t -> x"}},
+		"the same name twice":            {[][]string{{"a=1", "a=2"}}, []string{"a=2"}},
+		"odd names":                      {[][]string{{"./", "./a=1", "/b=2", "c//d=3"}}, []string{"./", "a=1", "b=2", "c/d=3"}},
+		"a layer that changes a folder":  {[][]string{{"d/", "d/a=1"}, {"d/"}}, []string{"d/", "d/a=1"}},
+		"nothing":                        {[][]string{{}}, nil},
+		"no layers":                      {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var layers [][]byte
+			for _, l := range c.layers {
+				layers = append(layers, layer(t, l...))
+			}
+			paths := written(t, layers...)
+			flat, err := flatten(t.Context(), paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := (&Image{layers: paths, flat: flat}).WriteTar(t.Context(), &out); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, contents(t, &out)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestHostileLayers(t *testing.T) {
+	defer func(was int64) { maxBytes = was }(maxBytes)
+	maxBytes = 64 << 20
+	var huge bytes.Buffer
+	tar.NewWriter(&huge).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "huge", Size: MaxBytes + 1})
+	deep := strings.Repeat("d/", maxDepth+1) + "x"
+	for name, c := range map[string]struct {
+		layer []byte
+		kind  fault.Kind
+	}{
+		"climbing":                 {layer(t, "../x=1"), fault.Corrupt},
+		"climbing inside":          {layer(t, "a/../../x=1"), fault.Corrupt},
+		"links in a circle":        {layer(t, "a -> b", "b -> a", "a/x=1"), fault.Corrupt},
+		"hard link to nothing":     {layer(t, "a => b"), fault.Corrupt},
+		"hard link to a folder":    {layer(t, "d/", "a => d"), fault.Corrupt},
+		"file as folder":           {layer(t, "a=1", "a/b=1"), fault.Corrupt},
+		"too deep":                 {layer(t, deep+"=1"), fault.Corrupt},
+		"huge claim":               {huge.Bytes(), fault.Exhausted},
+		"gzip bomb":                {gzipBomb(t, maxBytes+1), fault.Exhausted},
+		"broken gzip":              {[]byte("\x1f\x8b rubbish"), fault.Corrupt},
+		"gzip of rubbish":          {gzipped(t, bytes.Repeat([]byte("rubbish "), 200)), fault.Corrupt},
+		"cut gzip":                 {gzipped(t, layer(t, "a="+strings.Repeat("x", 5000)))[:60], fault.Corrupt},
+		"rubbish":                  {bytes.Repeat([]byte("rubbish "), 200), fault.Corrupt},
+		"cut":                      {layer(t, "a="+strings.Repeat("x", 5000))[:3000], fault.Corrupt},
+		"broken zstd":              {[]byte("\x28\xb5\x2f\xfd rubbish"), fault.Corrupt},
+		"many folders in one name": {manyFolders(t), fault.Exhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := flatten(t.Context(), written(t, c.layer))
+			if fault.KindOf(err) != c.kind {
+				t.Errorf("kind %q, want %q: %v", fault.KindOf(err), c.kind, err)
+			}
+		})
+	}
+}
+
+// manyFolders is an archive of few entries that are deep and share nothing.
+func manyFolders(t *testing.T) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range MaxEntries/1000 + 10 {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprint(i) + strings.Repeat("/d", 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	return b.Bytes()
+}
+
+func gzipped(t testing.TB, content []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write(content)
+	w.Close()
+	return b.Bytes()
+}
+
+// gzipBomb is a layer with one file of so many zeros, which takes a thousandth of that.
+func gzipBomb(t *testing.T, size int64) []byte {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	// Two files: each is within bounds, together they are not.
+	w := tar.NewWriter(z)
+	for _, name := range []string{"a", "b"} {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size/2 + 1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(w, zeros{}, size/2+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	z.Close()
+	return b.Bytes()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestZstdAndPlainLayers(t *testing.T) {
+	plain := layer(t, "a=1")
+	encoder, _ := zstd.NewWriter(nil)
+	for _, l := range [][]byte{plain, gzipped(t, plain), encoder.EncodeAll(plain, nil)} {
+		paths := written(t, l)
+		flat, err := flatten(t.Context(), paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := (&Image{layers: paths, flat: flat}).WriteTar(t.Context(), &out); err != nil {
+			t.Fatal(err)
+		}
+		if got := contents(t, &out); !slices.Equal(got, []string{"a=1"}) {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
+func FuzzFlatten(f *testing.F) {
+	f.Add(layer(f, "d/", "d/a=1", "l -> d", "b => d/a"), layer(f, ".wh.d", "l/x=1", "d/.wh..wh..opq"))
+	f.Fuzz(func(t *testing.T, lower, upper []byte) {
+		paths := written(t, lower, upper)
+		flat, err := flatten(t.Context(), paths)
+		if err != nil {
+			if k := fault.KindOf(err); k != fault.Corrupt && k != fault.Exhausted {
+				t.Fatalf("kind %q: %v", k, err)
+			}
+			return
+		}
+		var out bytes.Buffer
+		if flat.bytes > 16<<20 {
+			return // sparse files
+		}
+		if err := (&Image{layers: paths, flat: flat}).WriteTar(t.Context(), &out); err != nil {
+			if k := fault.KindOf(err); k != fault.Corrupt {
+				t.Fatalf("kind %q: %v", k, err)
+			}
+			return
+		}
+		seen := map[string]bool{}
+		for r := tar.NewReader(&out); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			name := strings.TrimSuffix(h.Name, "/")
+			if seen[name] || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") {
+				t.Fatalf("name %q", h.Name)
+			}
+			seen[name] = true
+			if h.Typeflag == tar.TypeLink && !seen[h.Linkname] {
+				t.Fatalf("hard link %q before its target %q", h.Name, h.Linkname)
+			}
+		}
+	})
+}
+
+// fakeRegistry is a real registry in this process, with a way to make it faulty.
+type fakeRegistry struct {
+	host  string
+	fault func(w http.ResponseWriter, r *http.Request) bool // true: answered
+}
+
+func newRegistry(t *testing.T) *fakeRegistry {
+	f := &fakeRegistry{}
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.fault == nil || !f.fault(w, r) {
+			inner.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // which pushed
+		server.Close()
+	})
+	f.host = strings.TrimPrefix(server.URL, "http://")
+	return f
+}
+
+func (f *fakeRegistry) push(t *testing.T, tag string, config v1.Config, layers ...[]byte) name.Reference {
+	t.Helper()
+	image := v1.Image(empty.Image)
+	var err error
+	for _, l := range layers {
+		if image, err = mutate.AppendLayers(image, static.NewLayer(l, types.OCILayer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, _ := image.ConfigFile()
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := Parse(f.host + "/" + tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func unlimited(int64) error { return nil }
+
+func TestFetch(t *testing.T) {
+	r := newRegistry(t)
+	want := v1.Config{Env: []string{"PATH=/bin", "A=b=c"}, User: "1000:1000", WorkingDir: "srv", Labels: map[string]string{"org.opencontainers.image.title": "A tool"}}
+	big := strings.Repeat("x", 3<<20)
+	ref := r.push(t, "tool:1", want, gzipped(t, layer(t, "bin/", "bin/sh=#!")), gzipped(t, layer(t, "srv/", "srv/big="+big)))
+	var events []progress.Event
+	var asked []int64
+	space := func(n int64) error { asked = append(asked, n); return nil }
+	img, err := Fetch(t.Context(), ref, t.TempDir(), space, func(e progress.Event) { events = append(events, e) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{want.Env, want.User, "/srv", "A tool"}, []any{img.Env, img.User, img.WorkDir, img.Description}); diff != "" {
+		t.Error(diff)
+	}
+	var out bytes.Buffer
+	if err := img.WriteTar(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, &out); !slices.Equal(got, []string{"bin/", "bin/sh=#!", "srv/", "srv/big=" + big}) {
+		t.Errorf("got %d entries", len(got))
+	}
+	if len(asked) != 2 || asked[1] < 3<<20 {
+		t.Errorf("asked for space of %v", asked)
+	}
+	if last := events[len(events)-2]; last.Phase != "pulling layers" || last.Done != last.Total || last.Total != asked[0] {
+		t.Errorf("the last progress of pulling was %+v", last)
+	}
+	byDigest, err := Parse(r.host + "/tool@" + img.ManifestDigest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Fetch(t.Context(), byDigest, t.TempDir(), unlimited, nil); err != nil || again.ManifestDigest != img.ManifestDigest {
+		t.Errorf("by digest: %v", err)
+	}
+}
+
+func TestFetchFaults(t *testing.T) {
+	content := gzipped(t, layer(t, "a="+randomText(200_000)))
+	blobs := func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/")
+	}
+	var layerRequests atomic.Int32
+	for name, c := range map[string]struct {
+		fault func(w http.ResponseWriter, r *http.Request) bool
+		kind  fault.Kind
+	}{
+		"gone": {func(w http.ResponseWriter, _ *http.Request) bool {
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			conn.Close()
+			return true
+		}, fault.Unavailable},
+		"gone in the middle of a layer": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !blobs(r) || layerRequests.Add(1) == 1 { // the first is the configuration
+				return false
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+			w.Write(content[:len(content)/2])
+			w.(http.Flusher).Flush()
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			conn.Close()
+			return true
+		}, fault.Unavailable},
+		"another layer": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !blobs(r) {
+				return false
+			}
+			changed := bytes.Clone(content)
+			changed[len(changed)/2] ^= 1
+			w.Write(changed)
+			return true
+		}, fault.Corrupt},
+		"bad tail": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !blobs(r) {
+				return false
+			}
+			changed := bytes.Clone(content)
+			changed[len(changed)-1] ^= 1 // after all that a reader of the archive looks at
+			w.Write(changed)
+			return true
+		}, fault.Corrupt},
+		"another manifest": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/manifests/sha256:") {
+				return false
+			}
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			io.WriteString(w, `{"schemaVersion":2}`)
+			return true
+		}, fault.Corrupt},
+		"unauthorised": {func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}, fault.Permission},
+		"forbidden": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/manifests/") {
+				return false
+			}
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}, fault.Permission},
+		"rubbish": {func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/manifests/") {
+				return false
+			}
+			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
+			io.WriteString(w, "<html>")
+			return true
+		}, fault.Corrupt},
+		"stalled": {func(w http.ResponseWriter, r *http.Request) bool {
+			if blobs(r) {
+				<-r.Context().Done()
+				return true
+			}
+			return false
+		}, fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func(was time.Duration) { stall = was }(stall)
+			stall = 2 * time.Second
+			layerRequests.Store(0)
+			registry := newRegistry(t)
+			ref := registry.push(t, "tool:1", v1.Config{}, content)
+			if name == "another manifest" {
+				image, err := remote.Image(ref)
+				if err != nil {
+					t.Fatal(err)
+				}
+				digest, _ := image.Digest()
+				ref, _ = Parse(registry.host + "/tool@" + digest.String())
+			}
+			registry.fault = c.fault
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, err := Fetch(ctx, ref, t.TempDir(), unlimited, nil)
+			if fault.KindOf(err) != c.kind {
+				t.Errorf("kind %q, want %q: %v", fault.KindOf(err), c.kind, err)
+			}
+		})
+	}
+}
+
+func randomText(n int) string {
+	b := make([]byte, n)
+	x := uint32(1)
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return string(b)
+}
+
+func TestFetchRefuses(t *testing.T) {
+	r := newRegistry(t)
+	small := gzipped(t, layer(t, "a=1"))
+	manyEnv := make([]string, maxEnv+1)
+	for i := range manyEnv {
+		manyEnv[i] = fmt.Sprintf("A%d=", i)
+	}
+	for name, c := range map[string]struct {
+		config v1.Config
+		kind   fault.Kind
+	}{
+		"too many variables": {v1.Config{Env: manyEnv}, fault.Exhausted},
+		"no pair":            {v1.Config{Env: []string{"PATH"}}, fault.Corrupt},
+		"a zero byte":        {v1.Config{User: "ro\x00ot"}, fault.Corrupt},
+		"an endless user":    {v1.Config{User: strings.Repeat("u", maxWord+1)}, fault.Exhausted},
+	} {
+		ref := r.push(t, "bad:1", c.config, small)
+		if _, err := Fetch(t.Context(), ref, t.TempDir(), unlimited, nil); fault.KindOf(err) != c.kind {
+			t.Errorf("%s: kind %q, want %q: %v", name, fault.KindOf(err), c.kind, err)
+		}
+	}
+	ref := r.push(t, "ok:1", v1.Config{}, small)
+	missing, _ := Parse(r.host + "/ok:2")
+	if _, err := Fetch(t.Context(), missing, t.TempDir(), unlimited, nil); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) == "" {
+		t.Errorf("unknown tag: %v", err)
+	}
+	full := fault.New(fault.Exhausted, "", "", "no space")
+	if _, err := Fetch(t.Context(), ref, t.TempDir(), func(int64) error { return full }, nil); !errors.Is(err, full) {
+		t.Errorf("no space: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Fetch(ctx, ref, t.TempDir(), unlimited, nil); fault.KindOf(err) != fault.Canceled {
+		t.Errorf("cancelled: %v", err)
+	}
+	for _, bad := range []string{"", "UPPER:1", "a b", "a@sha256:12", strings.Repeat("a", 600), "a:b:c"} {
+		if _, err := Parse(bad); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

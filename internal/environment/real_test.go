@@ -1,0 +1,37 @@
+//go:build integration
+
+package environment
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// TestRealDebian builds the smallest environment twice and fetches the kernel, from the host's mirrors. It takes about a minute and the network.
+func TestRealDebian(t *testing.T) {
+	t.Setenv(KernelVariable, "")
+	s := Open(dirs.Dirs{Cache: filepath.Join(t.TempDir(), "pyro")})
+	began := time.Now()
+	tell := func(e progress.Event) { t.Logf("%6.2f s  %s", time.Since(began).Seconds(), e.Phase) }
+	first := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", false, tell))
+	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12-base", nil))
+	defer lease.Close()
+	if err := ext4image.Check(t.Context(), lease.Image); err != nil {
+		t.Error(err)
+	}
+	if again := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", true, nil)); again.Digest != first.Digest {
+		t.Error("two builds of a day differ, unless it was midnight in between")
+	}
+	k := must[Kernel](t)(s.Kernel(t.Context(), tell))
+	if info := must[kernelInfo](t)(s.kernelInfo(k.Digest)); len(info.Modules) == 0 {
+		t.Errorf("%s has no modules", k.Release)
+	}
+	if left := leavings(t, s); left != nil {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -1,0 +1,146 @@
+package environment
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// serveImage serves one image as tool:1 from a registry in this process. change may answer a request in its place.
+func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWriter, *http.Request, http.Handler) bool) (reference string) {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, strings.Repeat("x", int(h.Size)))
+	}
+	w.Close()
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(b.Bytes(), types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := image.ConfigFile()
+	file = file.DeepCopy()
+	file.OS, file.Architecture = "linux", runtime.GOARCH
+	file.Config = v1.Config{Env: []string{"A=b"}, User: "app", WorkingDir: "/srv"}
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		t.Fatal(err)
+	}
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	ready := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ready || change == nil || !change(w, r, inner) {
+			inner.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // which pushed
+		server.Close()
+	})
+	reference = strings.TrimPrefix(server.URL, "http://") + "/tool:1"
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	ready = true
+	return reference
+}
+
+func TestPullFromARegistry(t *testing.T) {
+	s := testStore(t.TempDir())
+	reference := serveImage(t, []tar.Header{{Typeflag: tar.TypeReg, Name: "bin/app", Size: 1000, Mode: 0o755}}, nil)
+	if _, err := s.Inspect(t.Context(), reference); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) != "pyro env pull "+reference {
+		t.Errorf("before: %v", err)
+	}
+	env := must[Environment](t)(s.Pull(t.Context(), reference, false, nil))
+	if diff := cmp.Diff([]any{"oci", reference, []string{"A=b"}, "app", "/srv"}, []any{env.Source, env.Reference, env.Env, env.User, env.WorkDir}); diff != "" || !isDigest(env.ManifestDigest) {
+		t.Error(diff, env.ManifestDigest)
+	}
+	all := must[[]Environment](t)(s.List(t.Context()))
+	if len(all) != 4 {
+		t.Errorf("lists %+v", all)
+	}
+	must[*Lease](t)(s.Use(t.Context(), reference, nil)).Close()
+	pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true}))
+	if len(pruned.Removed) != 1 || pruned.Removed[0].Name != env.Name {
+		t.Errorf("pruned %+v", pruned)
+	}
+}
+
+func TestRegistryFaultsLeaveNothing(t *testing.T) {
+	blob := func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/")
+	}
+	file := []tar.Header{{Typeflag: tar.TypeReg, Name: "a", Size: 1 << 20}}
+	for name, c := range map[string]struct {
+		entries []tar.Header
+		change  func(http.ResponseWriter, *http.Request, http.Handler) bool
+		kind    fault.Kind
+	}{
+		"gone in the middle of a layer": {file, func(w http.ResponseWriter, r *http.Request, inner http.Handler) bool {
+			if !blob(r) {
+				return false
+			}
+			whole := httptest.NewRecorder()
+			inner.ServeHTTP(whole, r)
+			if whole.Body.Len() < 1<<20 { // the configuration
+				return false
+			}
+			w.Header().Set("Content-Length", fmt.Sprint(whole.Body.Len()))
+			w.Write(whole.Body.Bytes()[:1<<19])
+			w.(http.Flusher).Flush()
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			conn.Close()
+			return true
+		}, fault.Unavailable},
+		"wrong digest": {file, func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			if !blob(r) {
+				return false
+			}
+			io.WriteString(w, "something else")
+			return true
+		}, fault.Corrupt},
+		"climbing archive":                  {[]tar.Header{{Typeflag: tar.TypeReg, Name: "../../../../tmp/pyro-was-here", Size: 1}}, nil, fault.Corrupt},
+		"archive that makes no file system": {[]tar.Header{{Typeflag: tar.TypeReg, Name: strings.Repeat("n", 300)}}, nil, fault.Corrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testStore(t.TempDir())
+			reference := serveImage(t, c.entries, c.change)
+			_, err := s.Pull(t.Context(), reference, false, nil)
+			if fault.KindOf(err) != c.kind {
+				t.Errorf("kind %q, want %q: %v", fault.KindOf(err), c.kind, err)
+			}
+			if left := leavings(t, s); left != nil {
+				t.Errorf("left: %v", left)
+			}
+			if all := must[[]Environment](t)(s.List(t.Context())); len(all) != 3 {
+				t.Errorf("lists %+v", all)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package environment
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/environment/debian"
+	"github.com/pyro-mcp/pyro/internal/flock"
+)
+
+const stagingPrefix = "staging-"
+
+// staging is a folder for work that is not done. It is locked while its maker lives, and gone when the work is done or given up.
+type staging struct {
+	dir  string
+	lock *flock.Lock
+}
+
+// newStaging also removes what makers that died left behind.
+func newStaging(parent string) (*staging, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, err
+	}
+	if _, err := sweep(parent); err != nil {
+		return nil, err
+	}
+	for {
+		dir := filepath.Join(parent, stagingPrefix+strings.ToLower(rand.Text()))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, err
+		}
+		lock, err := flock.Try(filepath.Join(dir, "lock"), flock.Exclusive)
+		if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
+			continue // a sweep came between and took the folder for an abandoned one
+		}
+		if err != nil {
+			os.RemoveAll(dir)
+			return nil, err
+		}
+		return &staging{dir, lock}, nil
+	}
+}
+
+func (s *staging) path(name string) string { return filepath.Join(s.dir, name) }
+
+// Close removes the folder. Idempotent.
+func (s *staging) Close() error {
+	defer s.lock.Release()
+	return debian.RemoveAll(s.dir)
+}
+
+// sweep removes the staging folders whose makers are gone, and says what that freed.
+func sweep(parent string) (freed int64, err error) {
+	folders, err := filepath.Glob(filepath.Join(parent, stagingPrefix+"*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range folders {
+		lock, err := flock.Try(filepath.Join(dir, "lock"), flock.Exclusive)
+		if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return freed, err
+		}
+		size := allocated(dir)
+		err = debian.RemoveAll(dir)
+		lock.Release()
+		if err != nil {
+			return freed, err
+		}
+		freed += size
+	}
+	return freed, nil
+}
+
+// allocated is the space that a file, or all files below a folder, take on the host's disk.
+func allocated(path string) (bytes int64) {
+	filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		var stat unix.Stat_t
+		if err == nil && unix.Lstat(path, &stat) == nil {
+			bytes += stat.Blocks * 512
+		}
+		return nil
+	})
+	return bytes
+}
+
+// checkSpace fails where less than need bytes are free for the user at path.
+func checkSpace(path string, need int64) error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err != nil {
+		return err
+	}
+	if free := int64(stat.Bavail) * stat.Bsize; free < need {
+		return exhausted("%d MiB are needed in %s, %d MiB are free", need>>20, path, free>>20)
+	}
+	return nil
+}
+
+// syncFile flushes a file or a folder to the disk.
+func syncFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// writeFile replaces a file so that a reader sees either the old or the new one, whatever happens.
+func writeFile(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), path); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(path))
+}
+
+// waitFor takes a lock below parent, and calls waiting once where somebody else has it.
+func waitFor(ctx context.Context, parent, name string, waiting func()) (*flock.Lock, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, err
+	}
+	return flock.Take(ctx, filepath.Join(parent, name), flock.Exclusive, waiting)
+}

@@ -1,0 +1,109 @@
+// Package layers holds no code: its test fails the build where an import runs upwards.
+package layers
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/pyro-mcp/pyro"
+
+// floors are the rooms from the ground up. A package may import packages of lower floors, and its own subpackages and siblings within a room.
+// The longest matching prefix counts.
+var floors = []struct {
+	rooms  []string
+	reason string
+}{
+	{[]string{"internal/gen", "internal/fault", "internal/dirs", "internal/progress", "internal/flock", "internal/guest"}, "the ground: imports nothing of pyro but the ground"},
+	{[]string{"internal/disk", "internal/agent", "internal/environment", "internal/machine"}, "what machines are made of: knows no driver"},
+	{[]string{"internal/machine/machinetest"}, "the suite that drivers run"},
+	{[]string{"internal/machine/qemu", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},
+	{[]string{"internal/supervisor", "internal/doctor"}, "own machines and look at hosts through the contracts"},
+	{[]string{""}, "package pyro, the one facade"},
+	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},
+	{[]string{"cmd"}, "programs"},
+}
+
+// exceptions are imports across rooms of one floor, or out of a rule, each with its reason.
+var exceptions = map[[2]string]string{
+	{"internal/environment", "internal/disk"}:  "images are files of disk's kind",
+	{"bench", "internal/machine/qemu"}:         "the floor of a start is what the driver is measured against",
+	{"bench", "internal/agent"}:                "the floor asks the agent by itself",
+	{"cmd/pyro-guest", "internal/agent"}:       "it is the agent's program",
+	{"internal/doctor", "internal/supervisor"}: "it reports what dead owners left",
+}
+
+func place(pkg string) (floor int, room string) {
+	floor = -1
+	for i, f := range floors {
+		for _, r := range f.rooms {
+			if (pkg == r || r != "" && strings.HasPrefix(pkg, r+"/")) && (floor < 0 || len(r) >= len(room)) {
+				floor, room = i, r
+			}
+		}
+	}
+	return floor, room
+}
+
+func TestImportsRunDownwards(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		from := trim(words[0])
+		floor, room := place(from)
+		if floor < 0 {
+			t.Errorf("%s is in no room: give it one here and in docs/design.md", from)
+			continue
+		}
+		for _, word := range words[1:] {
+			if word != module && !strings.HasPrefix(word, module+"/") {
+				continue
+			}
+			to := trim(word)
+			below, other := place(to)
+			if below < floor || other == room || floor == 0 && below == 0 || exceptions[[2]string{room, other}] != "" {
+				continue
+			}
+			t.Errorf("%s imports %s, which is not below it (%s)", from, to, floors[floor].reason)
+		}
+	}
+}
+
+// TestTheGuestStaysSmall keeps out of the guest what belongs to the host: it is in every machine, and each of its code paths costs time under emulation.
+func TestTheGuestStaysSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/cmd/pyro-guest").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.Lines(string(out)) {
+		dep = strings.TrimSpace(dep)
+		for _, heavy := range []string{
+			"github.com/spf13/cobra", "github.com/google/go-containerregistry", "github.com/Microsoft/hcsshim",
+			module + "/internal/environment", module + "/internal/machine", module + "/internal/agent/client",
+		} {
+			if dep == heavy || strings.HasPrefix(dep, heavy+"/") {
+				t.Errorf("the guest agent links %s", dep)
+			}
+		}
+	}
+}
+
+// TestEveryPackageSaysWhatItIs fails for a package without a package comment.
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}|{{.Doc}}`, module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		pkg, doc, _ := strings.Cut(strings.TrimSpace(line), "|")
+		if doc == "" && !strings.Contains(pkg, "/internal/gen/") {
+			t.Errorf("%s has no package comment", pkg)
+		}
+	}
+}
+
+func trim(pkg string) string { return strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/") }

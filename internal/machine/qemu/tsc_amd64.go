@@ -1,0 +1,27 @@
+package qemu
+
+import "time"
+
+// rdtsc reads the processor's time stamp counter.
+func rdtsc() uint64
+
+// measureTSC gives the frequency of the host's time stamp counter in kHz, to about one part in a million.
+func measureTSC() int {
+	began, first := readTSC()
+	time.Sleep(100 * time.Millisecond)
+	ended, last := readTSC()
+	return int(float64(last-first) / float64(ended.Sub(began).Nanoseconds()) * 1e6)
+}
+
+// readTSC reads the clock and the counter as close to each other as some tries allow.
+func readTSC() (now time.Time, tsc uint64) {
+	best := time.Hour
+	for range 50 {
+		before := time.Now()
+		counter := rdtsc()
+		if took := time.Since(before); took < best {
+			best, now, tsc = took, before.Add(took/2), counter
+		}
+	}
+	return now, tsc
+}

@@ -1,0 +1,31 @@
+package qemu
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/machine"
+)
+
+func TestMeasureTSC(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("this processor has no such counter")
+	}
+	// Two measurements of one counter agree within a thousandth; no processor's runs outside of these bounds.
+	first, second := float64(measureTSC()), float64(measureTSC())
+	if first < 500_000 || first > 10_000_000 || second < first*0.999 || second > first*1.001 {
+		t.Errorf("measured %g and %g kHz", first, second)
+	}
+}
+
+func TestOnlyAnEmulatedKernelIsToldTheFrequency(t *testing.T) {
+	if line := kernelLine(machine.TCG, 2_500_000); !strings.Contains(line, "tsc_early_khz=2500000") {
+		t.Errorf("emulated: %q", line)
+	}
+	for _, line := range []string{kernelLine(machine.KVM, 2_500_000), kernelLine(machine.TCG, 0)} {
+		if strings.Contains(line, "tsc") {
+			t.Errorf("it finds out by itself: %q", line)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package pyro
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/environment"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/host"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// Isolation is what stands between a machine and the host.
+type Isolation string
+
+// The levels, strongest first.
+const (
+	IsolationKVM    = Isolation(machine.KVM)    // a virtual machine on the processor's own virtualisation
+	IsolationGVisor = Isolation(machine.GVisor) // a kernel in user space
+	IsolationTCG    = Isolation(machine.TCG)    // a virtual machine on an emulated processor
+	IsolationNone   = Isolation(machine.None)   // a process of the host: nothing isolates it
+)
+
+// ExecutionMode says where a command ran.
+type ExecutionMode string
+
+// The modes.
+const (
+	Guest      ExecutionMode = "guest"       // in a machine
+	HostCompat ExecutionMode = "host_compat" // on the host, as the user of pyro
+)
+
+// drivers are all that this build has.
+type drivers struct {
+	guests []machine.Driver // whose machines are isolated, in the order in which they are chosen
+	host   machine.Driver
+}
+
+// newDrivers makes them. They keep what they have found out about the host.
+func newDrivers(d dirs.Dirs, store *environment.Store) (drivers, error) {
+	program, err := guest.Find()
+	if err != nil {
+		return drivers{}, err
+	}
+	all := drivers{host: host.New(host.Config{Dirs: d, Guest: program})}
+	for _, isolation := range []machine.Isolation{machine.KVM, machine.TCG} {
+		all.guests = append(all.guests, qemu.New(qemu.Config{Isolation: isolation, Dirs: d, Store: store, Guest: program}))
+	}
+	return all, nil
+}
+
+// choose gives the first driver that proves itself on this host. Where none does, the error tells the reason of each. A full disk is no such reason: it would
+// keep the next from proving itself too.
+func choose(ctx context.Context, drivers []machine.Driver, report progress.Func) (machine.Driver, error) {
+	var reasons []reason
+	for _, d := range drivers {
+		err := d.Prove(ctx, report)
+		if err == nil {
+			return d, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		if fault.KindOf(err) == fault.Exhausted {
+			return nil, err
+		}
+		reasons = note(reasons, string(d.Isolation()), err)
+	}
+	var text []string
+	for _, r := range reasons {
+		text = append(text, strings.Join(r.isolations, " and ")+": "+r.text)
+	}
+	return nil, &fault.Error{
+		Kind: fault.Unavailable, Hint: "pyro doctor",
+		Err: errors.New("no machine can be started on this host: " + strings.Join(text, "; ")),
+	}
+}
+
+// reason is why some kinds of isolation can't be had.
+type reason struct {
+	isolations []string
+	text       string
+}
+
+// note adds the reason of one kind, which may be that of the one before.
+func note(reasons []reason, isolation string, err error) []reason {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Subject == isolation {
+		err = f.Err // what was to be proved is told already
+	}
+	if last := len(reasons) - 1; last >= 0 && reasons[last].text == err.Error() {
+		reasons[last].isolations = append(reasons[last].isolations, isolation)
+		return reasons
+	}
+	return append(reasons, reason{[]string{isolation}, err.Error()})
+}
+
+// driverFor picks the driver for a run. reason is set where it is host_compat, for want of a guest.
+func (p *Pyro) driverFor(ctx context.Context, allowHostCompat bool, report progress.Func) (d machine.Driver, reason, err error) {
+	drivers, err := p.drivers()
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err = choose(ctx, drivers.guests, report)
+	if err != nil && allowHostCompat && ctx.Err() == nil {
+		return drivers.host, err, drivers.host.Prove(ctx, report)
+	}
+	return d, nil, err
+}

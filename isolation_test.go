@@ -1,0 +1,82 @@
+package pyro
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// unprovenDriver is a driver that proves itself, or fails to for a reason.
+type unprovenDriver struct {
+	machine.Driver
+	isolation machine.Isolation
+	reason    error
+	asked     int
+}
+
+func (d *unprovenDriver) Isolation() machine.Isolation { return d.isolation }
+func (d *unprovenDriver) Prove(ctx context.Context, _ progress.Func) error {
+	d.asked++
+	return d.reason
+}
+
+func TestTheStrongestProvenIsolationIsChosen(t *testing.T) {
+	kvm := &unprovenDriver{isolation: machine.KVM, reason: errors.New("no /dev/kvm")}
+	tcg := &unprovenDriver{isolation: machine.TCG}
+	all := []machine.Driver{kvm, tcg}
+	if d, err := choose(t.Context(), all, nil); err != nil || d.Isolation() != machine.TCG {
+		t.Errorf("%v, %v", d, err)
+	}
+	kvm.reason = nil
+	if d, err := choose(t.Context(), all, nil); err != nil || d.Isolation() != machine.KVM || tcg.asked != 1 {
+		t.Errorf("%v, %v; tcg was asked %d times", d, err, tcg.asked)
+	}
+}
+
+func TestNoIsolationTellsEveryReason(t *testing.T) {
+	kvm := &unprovenDriver{isolation: machine.KVM, reason: errors.New("no /dev/kvm")}
+	tcg := &unprovenDriver{isolation: machine.TCG, reason: errors.New("QEMU is missing")}
+	host := &unprovenDriver{isolation: machine.None}
+	p := &Pyro{drivers: func() (drivers, error) { return drivers{[]machine.Driver{kvm, tcg}, host}, nil }}
+
+	_, _, err := p.driverFor(t.Context(), false, nil)
+	if KindOf(err) != Unavailable || HintOf(err) != "pyro doctor" {
+		t.Errorf("%s, hint %q", KindOf(err), HintOf(err))
+	}
+	if text := err.Error(); !strings.Contains(text, "kvm: no /dev/kvm; tcg: QEMU is missing") {
+		t.Error(text)
+	}
+	if host.asked != 0 {
+		t.Error("host_compat was looked at without leave")
+	}
+
+	tcg.reason = fault.Wrap(kvm.reason, "prove accelerator", "tcg")
+	if _, _, err := p.driverFor(t.Context(), false, nil); !strings.HasSuffix(err.Error(), ": kvm and tcg: no /dev/kvm") {
+		t.Errorf("one reason for both: %v", err)
+	}
+
+	d, reason, err := p.driverFor(t.Context(), true, nil)
+	if err != nil || d.Isolation() != machine.None || !strings.Contains(reason.Error(), "no /dev/kvm") {
+		t.Errorf("with leave: %v, %v, %v", d, reason, err)
+	}
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if d, _, err := p.driverFor(ctx, true, nil); err == nil {
+		t.Errorf("a cancelled choice must not end on the host: %v", d)
+	}
+}
+
+func TestAFullDiskIsNoReasonForAnotherIsolation(t *testing.T) {
+	kvm := &unprovenDriver{isolation: machine.KVM, reason: fault.Wrap(syscall.ENOSPC, "fetch", "guest kernel")}
+	tcg := &unprovenDriver{isolation: machine.TCG}
+	if _, err := choose(t.Context(), []machine.Driver{kvm, tcg}, nil); KindOf(err) != Exhausted || tcg.asked > 0 {
+		t.Errorf("%v; tcg was asked %d times", err, tcg.asked)
+	}
+}

@@ -1,0 +1,101 @@
+// Package pyro gives a program, an AI agent for one, a computer of its own: a real virtual machine on any Linux machine, with or without hardware
+// virtualisation, in a fraction of a second.
+//
+// # Start here
+//
+// [New] opens pyro with the folders of the present user. [Pyro.RunInVM] starts a machine from an environment, runs one command in it and removes it:
+//
+//	p, err := pyro.New(pyro.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	result, err := p.RunInVM(ctx, pyro.RunInVMRequest{Environment: "debian:12", Command: "uname -a"})
+//	if err != nil {
+//		return err
+//	}
+//	fmt.Print(result.Stdout)
+//
+// The first run on a host pulls the environment, makes a guest kernel ready and saves a started machine as a template, which takes a minute or two and is
+// told to [RunInVMRequest].Progress. From the second run on a machine is restored from that template.
+//
+// # Environments
+//
+// An environment is a named, immutable image that machines start from: one of pyro's own, such as debian:12, or any OCI reference, such as alpine:3.20.
+// See [Pyro.ListEnvironments], [Pyro.PullEnvironment], [Pyro.InspectEnvironment] and [Pyro.PruneEnvironments].
+//
+// # Isolation
+//
+// What stands between a machine and the host depends on the host: kvm where it is proved to work, else tcg, an emulated processor. Every result names what it
+// was. There is never a silent downgrade: a host that can start no machine gives an error of kind [Unavailable], unless the request allows host_compat.
+// [Pyro.Doctor] tells what a host can do and what mends what it can't.
+//
+// # Errors
+//
+// Every error has a kind, see [KindOf], and mostly a hint, see [HintOf]: a command or a step that mends it.
+package pyro
+
+import (
+	"runtime/debug"
+	"sync"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/environment"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Options say how pyro works. The zero value is right for most.
+type Options struct {
+	// CacheDir holds what can be made again: environments, kernels, templates. Default: PYRO_CACHE_DIR, else pyro below the XDG cache folder.
+	CacheDir string
+	// StateDir holds what is running. Default: PYRO_STATE_DIR, else pyro below the XDG state folder.
+	StateDir string
+}
+
+// Pyro is the entry to everything. It is safe for concurrent use, and so are many in many processes on the same folders.
+type Pyro struct {
+	dirs    dirs.Dirs
+	store   *environment.Store
+	drivers func() (drivers, error)
+}
+
+// New opens pyro. It starts and creates nothing.
+func New(o Options) (*Pyro, error) {
+	d := dirs.Dirs{Cache: o.CacheDir, State: o.StateDir}
+	if d.Cache == "" || d.State == "" {
+		byDefault, err := dirs.Default()
+		if err != nil {
+			return nil, &Error{Op: "open pyro", Kind: fault.Precondition, Err: err}
+		}
+		if d.Cache == "" {
+			d.Cache = byDefault.Cache
+		}
+		if d.State == "" {
+			d.State = byDefault.State
+		}
+	}
+	store := environment.Open(d)
+	return &Pyro{dirs: d, store: store, drivers: sync.OnceValues(func() (drivers, error) { return newDrivers(d, store) })}, nil
+}
+
+// release is set when a release is linked: -ldflags "-X github.com/pyro-mcp/pyro.release=1.2.3".
+var release string
+
+// Version is that of this build: the release, else the module's version, else the revision it was built from, else "dev".
+func Version() string {
+	if release != "" {
+		return release
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "dev"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "dev-" + s.Value[:12]
+		}
+	}
+	return "dev"
+}

@@ -1,0 +1,154 @@
+package pyro
+
+import (
+	"io"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// What RunInVM takes where a request says nothing.
+const (
+	DefaultVCPUCount      = 1
+	DefaultMemMiB         = 1024
+	DefaultTimeoutSeconds = 30
+	DefaultTTLSeconds     = 600
+)
+
+// The bounds of a request.
+const (
+	MaxVCPUCount = 32
+	MinMemMiB    = 128               // the upper bound is the memory of the host
+	MaxSeconds   = 30 * 24 * 60 * 60 // of every time limit
+	MaxArguments = 4 << 20           // bytes of all arguments and of all of Env, each
+	MaxOutput    = 16 << 20          // bytes of each stream that a result holds
+)
+
+// RunInVMRequest says what to run, and in what. Only Environment and one of Argv and Command have to be set.
+type RunInVMRequest struct {
+	Environment string `json:"environment"` // such as debian:12, or an OCI reference
+
+	Argv    []string          `json:"argv,omitempty"`    // the program and its arguments, as they are
+	Command string            `json:"command,omitempty"` // or a line for the guest's /bin/sh -lc
+	Env     map[string]string `json:"env,omitempty"`     // added to that of the environment
+
+	VCPUCount      int `json:"vcpu_count,omitempty"`      // 1 to MaxVCPUCount; default DefaultVCPUCount
+	MemMiB         int `json:"mem_mib,omitempty"`         // MinMemMiB to the host's memory; default DefaultMemMiB
+	TimeoutSeconds int `json:"timeout_seconds,omitempty"` // of the command, which is killed with all it started; default DefaultTimeoutSeconds
+	TTLSeconds     int `json:"ttl_seconds,omitempty"`     // of the machine, which is gone by then whatever happens; default DefaultTTLSeconds
+
+	Network         bool `json:"network,omitempty"`           // not yet: kind Unsupported
+	AllowHostCompat bool `json:"allow_host_compat,omitempty"` // where no machine can be started, run on the host, isolated by nothing
+
+	// Stdin is passed to the command up to its end. nil: the command's input is at its end from the start. RunInVM does not wait for a Read that does not
+	// return when the command has ended: it is abandoned.
+	Stdin io.Reader `json:"-"`
+	// Stdout and Stderr receive the output as it comes. A slow writer slows the command down; one that fails ends it. nil: it is in the result.
+	Stdout io.Writer `json:"-"`
+	Stderr io.Writer `json:"-"`
+	// TTY gives the command a terminal, whose output is all Stdout.
+	TTY *TTY `json:"-"`
+	// Signals are passed on to the command's process group. One that comes before the command has started ends the run with an error of kind Canceled.
+	Signals <-chan syscall.Signal `json:"-"`
+	// OnStart is called once, just before the command starts.
+	OnStart func(RunStart) `json:"-"`
+	// Progress hears of what is made on first use.
+	Progress ProgressFunc `json:"-"`
+}
+
+// TTY is a terminal for a command.
+type TTY struct {
+	Size   WindowSize        // at the start
+	Resize <-chan WindowSize // later; may be nil
+	Term   string            // TERM of the command; default xterm-256color
+}
+
+// WindowSize is that of a terminal, in characters, 1 to 1000 each.
+type WindowSize struct {
+	Cols, Rows int
+}
+
+// complete puts the defaults in and checks the bounds. It starts nothing and reads no file.
+func (r *RunInVMRequest) complete() error {
+	if r.Environment == "" {
+		return invalid("environment is missing").WithHint("pyro env list")
+	}
+	switch {
+	case len(r.Argv) == 0 && r.Command == "":
+		return invalid("nothing to run: set argv or command")
+	case len(r.Argv) > 0 && r.Command != "":
+		return invalid("argv and command exclude each other")
+	case len(r.Argv) == 0:
+		r.Argv = []string{"/bin/sh", "-lc", r.Command}
+	}
+	for _, n := range []struct {
+		name               string
+		value              *int
+		byDefault, low, up int
+	}{
+		{"vcpu_count", &r.VCPUCount, DefaultVCPUCount, 1, MaxVCPUCount},
+		{"mem_mib", &r.MemMiB, DefaultMemMiB, MinMemMiB, hostMemMiB()},
+		{"timeout_seconds", &r.TimeoutSeconds, DefaultTimeoutSeconds, 1, MaxSeconds},
+		{"ttl_seconds", &r.TTLSeconds, DefaultTTLSeconds, 1, MaxSeconds},
+	} {
+		if *n.value == 0 {
+			*n.value = n.byDefault
+		}
+		if *n.value < n.low || *n.value > n.up {
+			return invalid("%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
+		}
+	}
+	if r.Network {
+		return fault.New(Unsupported, "", "", "this release gives machines no network").WithHint("run without --network")
+	}
+	if t := r.TTY; t != nil && !t.Size.valid() {
+		return invalid("a terminal of %d x %d characters: it must be 1 to 1000 each", t.Size.Cols, t.Size.Rows)
+	}
+	return r.checkStrings()
+}
+
+// checkStrings refuses what no process can be given.
+func (r *RunInVMRequest) checkStrings() error {
+	total := 0
+	for _, a := range r.Argv {
+		total += len(a) + 1
+		if strings.ContainsRune(a, 0) {
+			return invalid("an argument holds a NUL byte")
+		}
+	}
+	if r.Argv[0] == "" {
+		return invalid("the name of the program is empty")
+	}
+	if total > MaxArguments {
+		return invalid("%d bytes of arguments: at most %d", total, MaxArguments).WithHint("pass large data on the standard input")
+	}
+	total = 0
+	for name, value := range r.Env {
+		total += len(name) + len(value) + 2
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return invalid("%q is no environment variable", name)
+		}
+	}
+	if total > MaxArguments {
+		return invalid("%d bytes of environment variables: at most %d", total, MaxArguments)
+	}
+	return nil
+}
+
+func (s WindowSize) valid() bool {
+	return s.Cols >= 1 && s.Cols <= 1000 && s.Rows >= 1 && s.Rows <= 1000
+}
+
+func invalid(format string, args ...any) *Error { return fault.New(Invalid, "", "", format, args...) }
+
+// hostMemMiB is the memory of this host.
+func hostMemMiB() int {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return MinMemMiB
+	}
+	return int(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+}

@@ -1,0 +1,54 @@
+package pyro
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRequestDefaults(t *testing.T) {
+	r := RunInVMRequest{Environment: "debian:12", Command: "echo $HOME"}
+	if err := r.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if r.VCPUCount != 1 || r.MemMiB != 1024 || r.TimeoutSeconds != 30 || r.TTLSeconds != 600 {
+		t.Errorf("defaults: %+v", r)
+	}
+	if want := []string{"/bin/sh", "-lc", "echo $HOME"}; !slices.Equal(r.Argv, want) {
+		t.Errorf("argv %q, want %q", r.Argv, want)
+	}
+}
+
+func TestRequestBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*RunInVMRequest)
+		kind   Kind
+		says   string
+	}{
+		"no environment":     {func(r *RunInVMRequest) { r.Environment = "" }, Invalid, "environment is missing"},
+		"nothing to run":     {func(r *RunInVMRequest) { r.Argv = nil }, Invalid, "set argv or command"},
+		"both":               {func(r *RunInVMRequest) { r.Command = "true" }, Invalid, "exclude each other"},
+		"empty program":      {func(r *RunInVMRequest) { r.Argv = []string{""} }, Invalid, "program is empty"},
+		"NUL":                {func(r *RunInVMRequest) { r.Argv = []string{"echo", "a\x00b"} }, Invalid, "NUL"},
+		"10 MB of arguments": {func(r *RunInVMRequest) { r.Argv = []string{"echo", strings.Repeat("x", 10<<20)} }, Invalid, "10485766 bytes of arguments"},
+		"too many CPUs":      {func(r *RunInVMRequest) { r.VCPUCount = 33 }, Invalid, "vcpu_count is 33: it must be 1 to 32"},
+		"negative CPUs":      {func(r *RunInVMRequest) { r.VCPUCount = -1 }, Invalid, "vcpu_count"},
+		"little memory":      {func(r *RunInVMRequest) { r.MemMiB = 127 }, Invalid, "mem_mib is 127"},
+		"more than there is": {func(r *RunInVMRequest) { r.MemMiB = 1 << 40 }, Invalid, "mem_mib"},
+		"time":               {func(r *RunInVMRequest) { r.TimeoutSeconds = MaxSeconds + 1 }, Invalid, "timeout_seconds"},
+		"time to live":       {func(r *RunInVMRequest) { r.TTLSeconds = -5 }, Invalid, "ttl_seconds"},
+		"network":            {func(r *RunInVMRequest) { r.Network = true }, Unsupported, "no network"},
+		"no terminal":        {func(r *RunInVMRequest) { r.TTY = &TTY{} }, Invalid, "terminal of 0 x 0"},
+		"variable":           {func(r *RunInVMRequest) { r.Env = map[string]string{"A=B": "c"} }, Invalid, "no environment variable"},
+		"huge variable":      {func(r *RunInVMRequest) { r.Env = map[string]string{"A": strings.Repeat("x", 5<<20)} }, Invalid, "bytes of environment variables"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := RunInVMRequest{Environment: "debian:12", Argv: []string{"true"}}
+			c.change(&r)
+			err := r.complete()
+			if KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %q: %v", KindOf(err), err)
+			}
+		})
+	}
+}

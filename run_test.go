@@ -1,0 +1,205 @@
+package pyro
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// These tests run commands by host_compat: what RunInVM does is the same for every driver. Real machines are the business of the drivers' own tests.
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "pyro-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	program := filepath.Join(dir, "pyro-guest")
+	build := exec.Command("go", "build", "-o", program, "./cmd/pyro-guest")
+	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	if err := build.Run(); err != nil {
+		os.RemoveAll(dir)
+		fmt.Fprintln(os.Stderr, "building the guest agent:", err)
+		os.Exit(1)
+	}
+	os.Setenv("PYRO_GUEST", program)
+	os.Setenv("PYRO_QEMU", "no-such-qemu")
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// onHost opens a pyro with folders of its own and checks, when the test is over, that nothing is left of it.
+func onHost(t *testing.T) *Pyro {
+	t.Helper()
+	state := t.TempDir()
+	p, err := New(Options{CacheDir: t.TempDir(), StateDir: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		goleak.VerifyNone(t, before)
+		if left, err := os.ReadDir(filepath.Join(state, "machines")); err != nil || len(left) > 0 {
+			t.Errorf("left of machines: %v, %v", left, err)
+		}
+	})
+	return p
+}
+
+func shell(script string) RunInVMRequest {
+	return RunInVMRequest{Environment: "debian:12", Argv: []string{"sh", "-c", script}, AllowHostCompat: true, TimeoutSeconds: 20}
+}
+
+func TestRunCollectsOutput(t *testing.T) {
+	p := onHost(t)
+	started := RunStart{}
+	req := shell(`cat; echo err >&2; echo "$GREETING"; exit 3`)
+	req.Stdin, req.Env = strings.NewReader("in\n"), map[string]string{"GREETING": "hello"}
+	req.OnStart = func(s RunStart) { started = s }
+	r, err := p.RunInVM(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ExitCode != 3 || r.Stdout != "in\nhello\n" || r.Stderr != "err\n" || r.TimedOut {
+		t.Errorf("%+v", r)
+	}
+	if r.Isolation != IsolationNone || r.ExecutionMode != HostCompat || r.HostCompatReason == "" || r.RunStart != started {
+		t.Errorf("%+v, and OnStart was told %+v", r.RunStart, started)
+	}
+	if len(r.Timings) < 2 || r.StartMS <= 0 || r.TotalMS < r.StartMS {
+		t.Errorf("timings %v, start %v ms, total %v ms", r.Timings, r.StartMS, r.TotalMS)
+	}
+}
+
+func TestRunHoldsABoundedOutput(t *testing.T) {
+	r, err := onHost(t).RunInVM(t.Context(), shell(`head -c 20000000 /dev/zero; echo all`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Stdout) != MaxOutput || !r.StdoutTruncated || r.StderrTruncated || r.ExitCode != 0 {
+		t.Errorf("%d bytes, truncated %v, exit code %d", len(r.Stdout), r.StdoutTruncated, r.ExitCode)
+	}
+}
+
+func TestRunStreams(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	req := shell(`echo out; echo err >&2`)
+	req.Stdout, req.Stderr = &stdout, &stderr
+	r, err := onHost(t).RunInVM(t.Context(), req)
+	if err != nil || stdout.String() != "out\n" || stderr.String() != "err\n" || r.Stdout != "" {
+		t.Errorf("%q, %q, %+v, %v", &stdout, &stderr, r, err)
+	}
+}
+
+func TestCommandIsALineForTheShell(t *testing.T) {
+	r, err := onHost(t).RunInVM(t.Context(), RunInVMRequest{Environment: "debian:12", Command: `echo $((6 * 7))`, AllowHostCompat: true})
+	if err != nil || r.Stdout != "42\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestTimeLimits(t *testing.T) {
+	for name, set := range map[string]func(*RunInVMRequest){
+		"timeout_seconds": func(r *RunInVMRequest) { r.TimeoutSeconds = 1 },
+		"ttl_seconds":     func(r *RunInVMRequest) { r.TTLSeconds = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := shell(`echo begun; sleep 30`)
+			set(&req)
+			r, err := onHost(t).RunInVM(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.TimedOut || r.TimeLimit != name || r.ExitCode != 124 || r.Stdout != "begun\n" || r.TotalMS > 8000 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestCancelEndsTheRun(t *testing.T) {
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	req := shell(`sleep 30`)
+	req.OnStart = func(RunStart) { time.AfterFunc(200*time.Millisecond, func() { cancel(enough) }) }
+	began := time.Now()
+	_, err := onHost(t).RunInVM(ctx, req)
+	if KindOf(err) != Canceled || !errors.Is(err, enough) || time.Since(began) > 10*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}
+
+func TestSignalsReachTheCommand(t *testing.T) {
+	signals := make(chan syscall.Signal, 1)
+	req := shell(`trap 'echo asked; exit 9' INT; echo ready; sleep 30 & wait`)
+	req.Signals = signals
+	req.Stdout = writer(func(b []byte) (int, error) {
+		if strings.Contains(string(b), "ready") {
+			signals <- syscall.SIGINT
+		}
+		return len(b), nil
+	})
+	r, err := onHost(t).RunInVM(t.Context(), req)
+	if err != nil || r.ExitCode != 9 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestASignalBeforeTheCommandEndsTheRun(t *testing.T) {
+	p := onHost(t)
+	// A machine of this pyro exists so that its folder does.
+	if _, err := p.RunInVM(t.Context(), shell("true")); err != nil {
+		t.Fatal(err)
+	}
+	signals := make(chan syscall.Signal)
+	told := make(chan struct{})
+	go func() {
+		signals <- syscall.SIGINT
+		close(told)
+	}()
+	req := shell(`sleep 30`)
+	req.Signals = signals
+	req.OnStart = func(RunStart) { <-told; time.Sleep(50 * time.Millisecond) }
+	if _, err := p.RunInVM(t.Context(), req); KindOf(err) != Canceled || !strings.Contains(err.Error(), "interrupt") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAFailingWriterEndsTheRun(t *testing.T) {
+	req := shell(`while :; do echo more; done`)
+	req.Stdout = writer(func([]byte) (int, error) { return 0, syscall.ENOSPC })
+	_, err := onHost(t).RunInVM(t.Context(), req)
+	if KindOf(err) != Exhausted || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%s: %v", KindOf(err), err)
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+func TestAGuestIsNotReplacedWithoutLeave(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	p, err := New(Options{CacheDir: t.TempDir(), StateDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.RunInVM(t.Context(), RunInVMRequest{Environment: "debian:12", Argv: []string{"touch", ran}})
+	if KindOf(err) != Unavailable || HintOf(err) != "pyro doctor" {
+		t.Errorf("%s: %v", KindOf(err), err)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("it ran on the host")
+	}
+}
