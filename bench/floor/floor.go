@@ -85,7 +85,7 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 	for _, f := range far {
 		f.Close()
 	}
-	go io.Copy(os.Stderr, conns[2])
+	go io.Copy(io.Discard, conns[2])
 	return &Machine{Link: conns[1], qmp: conns[0], cmd: cmd}, nil
 }
 

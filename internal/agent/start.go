@@ -215,6 +215,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		group.Release()
 		return nil, err
 	}
+	group.Started(p.command.Pid)
 	s.attach(p, req, e)
 	return p, nil
 }

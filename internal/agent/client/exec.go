@@ -119,7 +119,7 @@ type exec struct {
 
 	sent    bool // the agent may have been asked to start it
 	known   bool // the agent has told something of it
-	refused bool // the agent started nothing: what it knows by the id is another's
+	refused bool // what the agent knows by the id is another's
 	cut     bool // no session could be opened
 }
 
@@ -169,7 +169,7 @@ func (e *exec) attempt(ctx context.Context, s *session) (Exit, error) {
 		case try < maxAttempts && start && again && code == connect.CodeAlreadyExists:
 			start = false // it arrived late, over the session that broke
 		default:
-			e.refused = start
+			e.refused = start && code == connect.CodeAlreadyExists
 			return exit, err
 		}
 	}
@@ -330,13 +330,14 @@ func (e *exec) finish(failed error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishPatience)
 	defer cancel()
-	if failed != nil && e.client.Kill(ctx, e.command.ID) != nil && ctx.Err() != nil {
-		return
-	}
-	e.client.do(ctx, func(ctx context.Context, s *session) error {
+	// Once the id is released, a request to start it that is still under way starts nothing: so what is to be killed is there to be killed.
+	err := e.client.do(ctx, func(ctx context.Context, s *session) error {
 		_, err := s.rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: e.command.ID}))
 		return err
 	})
+	if failed != nil && err == nil {
+		e.client.Kill(ctx, e.command.ID)
+	}
 }
 
 // Signal sends a signal to a command's process group; on a terminal, to its foreground group.

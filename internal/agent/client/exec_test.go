@@ -417,10 +417,15 @@ func TestSignal(t *testing.T) {
 	}
 	command = sh(tree)
 	command.ID = "killed"
-	go eventually(t, func() error { return c.Kill(context.Background(), "killed") })
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		eventually(t, func() error { return c.Kill(context.Background(), "killed") })
+	}()
 	if got := run(t, c, command, nil); got.Signal != 9 {
 		t.Errorf("%+v", got)
 	}
+	<-killed
 	gone(t, mark)
 	if err := c.Signal(within(t, time.Second), "nobody", syscall.SIGTERM); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("an unknown command: %v", err)

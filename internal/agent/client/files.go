@@ -63,7 +63,7 @@ func (c *Client) Stat(ctx context.Context, path string) (File, error) {
 func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64, to io.Writer) (int64, error) {
 	var total int64
 	err := c.do(ctx, func(ctx context.Context, s *session) error {
-		q := url.Values{"path": {path}, "offset": {strconv.FormatInt(offset+total, 10)}}
+		q := url.Values{"path": {path}, "offset": {strconv.FormatInt(offset+total, 10)}, "limit": {"0"}}
 		if limit > 0 {
 			if total >= limit {
 				return nil

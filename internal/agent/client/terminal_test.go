@@ -49,7 +49,7 @@ func TestTerminal(t *testing.T) {
 		"TERM":          {"echo $TERM", "", "xterm-256color\n"},
 		"one stream":    {"echo a; echo b >&2; echo c", "", "a\nb\nc\n"},
 		"lines":         {"stty -echo; echo go; cat", "a\nb\n", "go\na\nb\n"},
-		"end of a line": {"stty -echo; echo go; cat; echo', over'", "half", "go\nhalf, over\n"},
+		"end of a line": {"stty -echo; echo go; cat; echo ', over'", "half", "go\nhalf, over\n"},
 		"no input":      {"stty -echo; echo go; cat; echo over", "", "go\nover\n"},
 	} {
 		shown := &console{}

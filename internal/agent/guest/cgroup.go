@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,6 +27,7 @@ const (
 // groups makes the cgroups of execs.
 type groups struct {
 	path  string        // of the user's cgroup
+	kills *os.File      // its memory.events
 	spare chan *group   // one made in advance: an exec does not wait for it
 	used  chan *group   // to be removed when nobody is waiting
 	count func() string // names the next
@@ -33,7 +35,8 @@ type groups struct {
 
 func newGroups(root string) (*groups, error) {
 	g := &groups{path: filepath.Join(root, userGroup), spare: make(chan *group, 1), used: make(chan *group, 64)}
-	if err := put(filepath.Join(root, "cgroup.subtree_control"), "+memory +pids"); err != nil {
+	// With cpu, all of the user's processes together weigh as much as one thread of the agent's, so that a thousand of them don't starve it.
+	if err := put(filepath.Join(root, "cgroup.subtree_control"), "+cpu +memory +pids"); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(g.path, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -48,6 +51,9 @@ func newGroups(root string) (*groups, error) {
 		return nil, err
 	}
 	if err := put(filepath.Join(g.path, "pids.max"), strconv.Itoa(maxProcesses)); err != nil {
+		return nil, err
+	}
+	if g.kills, err = os.Open(filepath.Join(g.path, "memory.events")); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -109,11 +115,12 @@ func (g *groups) take() (agent.Group, error) {
 
 // oomKills is how many processes the kernel has killed for want of memory.
 func (g *groups) oomKills() (int, error) {
-	b, err := os.ReadFile(filepath.Join(g.path, "memory.events"))
-	if err != nil {
+	b := make([]byte, 512) // more than it ever is
+	n, err := g.kills.ReadAt(b, 0)
+	if err != nil && err != io.EOF {
 		return 0, err
 	}
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(string(b[:n])) {
 		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
 			return strconv.Atoi(strings.TrimSpace(n))
 		}
@@ -136,6 +143,11 @@ func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Sys.CgroupFD = int(g.dir.Fd())
 }
 
+// Started has the kernel choose among the user's processes, and not the agent, where memory is short. The process has inherited the agent's place in line.
+func (g *group) Started(pid int) {
+	put(fmt.Sprintf("/proc/%d/oom_score_adj", pid), "0") // where that fails it has ended
+}
+
 // Kill kills all members at once, those among them that are just starting others too.
 func (g *group) Kill(int) error { return put(filepath.Join(g.path, "cgroup.kill"), "1") }
 
@@ -148,10 +160,7 @@ func (g *group) OutOfMemory() bool {
 // Release has the cgroup removed as soon as it is empty.
 func (g *group) Release() {
 	g.dir.Close()
-	select {
-	case g.groups.used <- g:
-	default: // more than anybody waits for: it stays, empty
-	}
+	g.groups.used <- g
 }
 
 func put(path, value string) error {

@@ -32,6 +32,10 @@ const (
 	rootDevice  = "/dev/vda"
 )
 
+// openFiles are the limits of every process on its open files: by default few enough for select, as elsewhere, and as many as it asks for. The Go runtime
+// takes the higher one for the agent itself, and gives its children the lower.
+var openFiles = syscall.Rlimit{Cur: 1 << 10, Max: 1 << 20}
+
 // devicePatience bounds the wait for a device whose driver has been loaded.
 const devicePatience = 10 * time.Second
 
@@ -72,6 +76,9 @@ func bootAndReap() error {
 	}
 	if err := unix.Mount(rootDevice, envRoot, "ext4", unix.MS_NOATIME, ""); err != nil {
 		return fmt.Errorf("mount the environment: %w", err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &openFiles); err != nil {
+		return os.NewSyscallError("setrlimit", err)
 	}
 	agent, err := syscall.ForkExec(program, []string{AgentName}, &syscall.ProcAttr{
 		Env: []string{"GOGC=400", "GOMEMLIMIT=64MiB"}, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},

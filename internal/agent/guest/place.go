@@ -1,11 +1,13 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +17,11 @@ import (
 // place is the namespace of the user's processes. When its keeper has died it is made again: the processes are gone, the files are not.
 type place struct {
 	groups *groups
+	score  *os.File // the agent's own /proc/self/oom_score_adj
 
-	mu   sync.Mutex
-	room *room
+	mu     sync.Mutex
+	room   *room
+	before *room // the life before, whose root a call may still be using
 }
 
 // room is one life of the namespace.
@@ -34,9 +38,30 @@ func newPlace() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{groups: g}
+	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{groups: g, score: score}
+	if err := p.protect(); err != nil {
+		return nil, err
+	}
 	_, err = p.now()
 	return p, err
+}
+
+// The kernel's ratings of what to kill first when memory is short. They are inherited.
+const (
+	neverKilled = "-1000"
+	killed      = "0"
+)
+
+// protect keeps the agent, and what it starts from now on, from being killed when memory is short.
+func (p *place) protect() error { return p.rate(neverKilled) }
+
+func (p *place) rate(score string) error {
+	_, err := p.score.WriteAt([]byte(score), 0)
+	return err
 }
 
 // now gives the room as it is, or a new one.
@@ -47,8 +72,10 @@ func (p *place) now() (*room, error) {
 		select {
 		case <-p.room.gone:
 			p.room.thread.Stop()
-			p.room.root.Close()
-			p.room = nil
+			if p.before != nil {
+				p.before.root.Close()
+			}
+			p.before, p.room = p.room, nil
 		default:
 			return p.room, nil
 		}
@@ -75,11 +102,17 @@ func newRoom() (*room, error) {
 		})
 	}
 	if err != nil {
+		if r.thread != nil {
+			r.thread.Stop()
+		}
 		syscall.Kill(keeper, syscall.SIGKILL)
 		return nil, err
 	}
 	return r, nil
 }
+
+// keeperPatience bounds how long the keeper makes the namespace ready.
+const keeperPatience = 10 * time.Second
 
 // startKeeper starts the PID 1 of a new namespace and waits until that is ready.
 func startKeeper() (pid int, gone chan struct{}, err error) {
@@ -102,6 +135,7 @@ func startKeeper() (pid int, gone chan struct{}, err error) {
 		proc.Wait()
 		close(gone)
 	}()
+	r.SetReadDeadline(time.Now().Add(keeperPatience))
 	said, err := io.ReadAll(io.LimitReader(r, 1024))
 	if err == nil && string(said) != "ok" {
 		err = fmt.Errorf("%s", said)
@@ -144,13 +178,19 @@ func (p *place) Root() (int, error) {
 	return int(r.root.Fd()), nil
 }
 
-// Do calls f in the namespace.
+// Do calls f in the namespace. What it starts is not protected as the agent is, or there would be nothing to kill when memory is short.
 func (p *place) Do(f func() error) error {
 	r, err := p.now()
 	if err != nil {
 		return err
 	}
-	return r.thread.Do(f)
+	return r.thread.Do(func() error {
+		if err := p.rate(killed); err != nil {
+			return err
+		}
+		err := f()
+		return errors.Join(err, p.protect())
+	})
 }
 
 // Group makes a group.

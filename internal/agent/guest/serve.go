@@ -20,12 +20,6 @@ const portName = "agent"
 
 // Serve is the agent's part: it serves the machine's link for ever.
 func Serve(version string) error {
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
-		return err
-	}
-	if err := raiseLimits(); err != nil {
-		return err
-	}
 	if err := loopbackUp(); err != nil {
 		return err
 	}
@@ -90,11 +84,6 @@ type portAddr struct{}
 
 func (portAddr) Network() string { return "virtio-serial" }
 func (portAddr) String() string  { return portName }
-
-// raiseLimits lets processes have as many open files as on other systems.
-func raiseLimits() error {
-	return os.NewSyscallError("setrlimit", unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}))
-}
 
 // loopbackUp brings the loopback interface up: a machine has it whatever its network policy is.
 func loopbackUp() error {

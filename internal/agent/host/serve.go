@@ -47,9 +47,10 @@ func Reap(fd int, agentArgs []string) error {
 	return killAll(os.Getpid(), func(table, int) bool { return true })
 }
 
-// ignoreSignals: what a terminal or a service manager sends to the whole group is its owner's to act on.
+// ignoreSignals: what a terminal or a service manager sends to the whole group is its owner's to act on. They are received rather than ignored, which
+// would be inherited by what is started.
 func ignoreSignals() {
-	signal.Ignore(syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
 }
 
 // Serve serves an agent on an inherited socket until its other end is closed.

@@ -33,7 +33,7 @@ func (w *wiring) add(f *os.File) int {
 
 // shape is the part of the command line that makes the machine what it is. A template fits exactly the shape that it was made with.
 func shape(accel machine.Isolation, vcpus, memMiB int) []string {
-	cpu, accelerator := "max", "tcg,thread=multi,tb-size=128"
+	cpu, accelerator := "max,-erms,-fsrm", "tcg,thread=multi,tb-size=128"
 	if accel == machine.KVM {
 		cpu, accelerator = "host,migratable=on", "kvm"
 	}

@@ -1,0 +1,378 @@
+package client
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// cut is how a session is broken.
+type cut int
+
+const (
+	readFails    cut = iota // the stream fails once, and what came goes on within a record
+	readGarbage             // something else comes than a record
+	writeTorn               // a record is cut short, and the stream fails once
+	writeGarbage            // something else than a record goes out
+	writeHello              // another host seems to want the agent
+	writeLost               // what goes out is lost from some byte on, until the stream fails
+	cuts
+)
+
+var errCut = errors.New("cut for the test")
+
+// cutter is a stream to an agent that breaks each session once, at a random point, in a random way, for as long as it is told to.
+type cutter struct {
+	net.Conn
+	mu       sync.Mutex
+	random   *rand.Rand
+	most     int // bytes of a session before it is broken
+	in       records
+	way      cut
+	left     int // bytes until the session is broken
+	armed    bool
+	swallow  bool // of writeLost
+	sessions int
+	off      bool
+}
+
+// records follows the records of the link (see package link) in what comes from the agent, to know where one ends.
+type records struct {
+	left int    // of the record
+	head []byte // of the next
+}
+
+const controlRecord = 24
+
+var (
+	linkMark    = []byte{0xff, 'P', 'y', 0xff}
+	linkHello   = append(linkMark[:4:4], "helo"...)
+	linkStarted = append(linkMark[:4:4], "stdd"...)
+)
+
+// pass notes what comes, and tells after how many bytes of it the first record ends, -1 where none does.
+func (r *records) pass(p []byte) (boundary int) {
+	boundary = -1
+	for i := 0; i < len(p); {
+		if r.left > 0 {
+			n := min(r.left, len(p)-i)
+			r.left -= n
+			i += n
+			if r.left == 0 && boundary < 0 {
+				boundary = i
+			}
+			continue
+		}
+		r.head = append(r.head, p[i])
+		i++
+		if len(r.head) == 4 {
+			if bytes.Equal(r.head, linkMark) {
+				r.left = controlRecord - 4
+			} else {
+				r.left = int(binary.LittleEndian.Uint32(r.head))
+			}
+			r.head = r.head[:0]
+		}
+	}
+	return boundary
+}
+
+func (c *cutter) arm() {
+	c.sessions++
+	c.in, c.swallow, c.armed = records{}, false, !c.off
+	c.way = cut(c.random.Intn(int(cuts)))
+	c.left = c.random.Intn(c.most)
+}
+
+func (c *cutter) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p[:len(p)/2]) // the rest is for what is put in
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from := 0
+	if i := bytes.Index(p[:n], linkStarted); i >= 0 && !c.armed {
+		c.arm()
+		from = i
+	}
+	boundary := c.in.pass(p[from:n])
+	if !c.armed || err != nil {
+		return n, err
+	}
+	switch c.left -= n - from; {
+	case c.left > 0:
+	case c.way == readFails || c.way == writeLost && c.swallow:
+		c.armed, c.swallow = false, false
+		return 0, errCut
+	case c.way == readGarbage && boundary >= 0:
+		c.armed = false
+		junk := make([]byte, 8)
+		c.random.Read(junk)
+		junk[3] |= 0x80 // no length of a record
+		n = from + boundary + copy(p[from+boundary:], junk)
+	case c.way == writeLost:
+		c.swallow = true
+	}
+	return n, err
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	armed, way, cutAt := c.armed && !bytes.Contains(p, linkHello), c.way, c.left
+	due := armed && cutAt <= len(p) && way != readFails && way != readGarbage
+	if armed {
+		c.left -= len(p)
+	}
+	if due && way != writeLost {
+		c.armed = false
+	}
+	swallow := armed && c.swallow
+	if due && way == writeLost {
+		c.swallow = true
+	}
+	c.mu.Unlock()
+	switch {
+	case swallow:
+		return len(p), nil
+	case !due:
+		return c.Conn.Write(p)
+	}
+	cutAt = max(cutAt, 0)
+	switch way {
+	case writeTorn:
+		n, _ := c.Conn.Write(p[:cutAt])
+		return n, errCut
+	case writeLost:
+		c.Conn.Write(p[:cutAt])
+		time.AfterFunc(5*time.Millisecond, func() {
+			c.Conn.SetReadDeadline(time.Unix(1, 0)) // the reader comes out, as errCut
+		})
+		return len(p), nil
+	case writeGarbage:
+		c.Conn.Write([]byte{1, 2, 3, 0xff, 5})
+	case writeHello:
+		c.Conn.Write(append(linkHello[:8:8], make([]byte, controlRecord-8)...))
+	}
+	return c.Conn.Write(p)
+}
+
+// counter reads lines of numbers, little at a time.
+type counter struct {
+	random *rand.Rand
+	text   *strings.Reader
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	return c.text.Read(p[:min(len(p), 1+c.random.Intn(8<<10))])
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strconv.Itoa(i+1) + "\n")
+	}
+	return b.String()
+}
+
+// TestCutLink: whatever happens to the link, a command runs once, and its input and output are whole.
+func TestCutLink(t *testing.T) {
+	rounds := 40
+	if testing.Short() {
+		rounds = 6
+	}
+	const lines = 60_000
+	want := numbers(lines)
+	sessions := 0
+	for seed := range rounds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewSource(int64(seed)))
+			link := &cutter{Conn: startAgent(t), random: random, most: 200_000, off: true}
+			c := dial(t, link)
+			link.mu.Lock()
+			link.off = false
+			link.arm()
+			link.mu.Unlock()
+			count := filepath.Join(t.TempDir(), "count")
+			var out, errs bytes.Buffer
+			command := sh(fmt.Sprintf("echo ran >> %s; seq 1 %d >&2 & cat; wait; exit 9", count, lines))
+			command.Env = []string{mark}
+			exit, err := c.Exec(within(t, 30*time.Second), command, &counter{rand.New(rand.NewSource(int64(seed))), strings.NewReader(want)}, &out, &errs)
+			link.mu.Lock()
+			link.off = true
+			sessions += link.sessions
+			link.mu.Unlock()
+			if err != nil || exit.Code != 9 || exit.OutputHeld {
+				t.Fatalf("%+v, %v, after %d sessions", exit, err, link.sessions)
+			}
+			if out.String() != want || errs.String() != want {
+				t.Errorf("%d and %d bytes arrived that are not the %d that were sent", out.Len(), errs.Len(), len(want))
+			}
+			if b, _ := os.ReadFile(count); string(b) != "ran\n" {
+				t.Errorf("the command's own count is %q", b)
+			}
+		})
+	}
+	if t.Logf("%d sessions", sessions); sessions < 3*rounds {
+		t.Errorf("only %d sessions in %d rounds: this cuts nothing", sessions, rounds)
+	}
+}
+
+// TestCutStarts: the request to start is what is cut.
+func TestCutStarts(t *testing.T) {
+	link := &cutter{Conn: startAgent(t), random: rand.New(rand.NewSource(7)), most: 800, off: true}
+	c := dial(t, link)
+	count := filepath.Join(t.TempDir(), "count")
+	for i := range 150 {
+		link.mu.Lock()
+		link.off = false
+		link.arm()
+		link.mu.Unlock()
+		time.AfterFunc(20*time.Millisecond, func() {
+			link.mu.Lock()
+			link.off = true
+			link.mu.Unlock()
+		})
+		command := sh("echo ran >> " + count)
+		command.Env = []string{mark}
+		if exit, err := c.Exec(within(t, 10*time.Second), command, nil, nil, nil); err != nil || exit.Code != 0 {
+			t.Logf("%d: %+v, %v", i, exit, err) // five sessions in a row that carried nothing
+			os.WriteFile(count, []byte(strings.Repeat("ran\n", i+1)), 0o644)
+		}
+		if b, _ := os.ReadFile(count); len(b) != (i+1)*len("ran\n") {
+			t.Fatalf("%d commands ran %d times", i+1, len(b)/len("ran\n"))
+		}
+	}
+}
+
+// TestDeadLink: where the link does not come back the error comes at once, and says so.
+func TestDeadLink(t *testing.T) {
+	stream := startAgent(t)
+	c := dial(t, stream)
+	time.AfterFunc(100*time.Millisecond, func() { stream.Close() })
+	began := time.Now()
+	_, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}, nil, nil, nil)
+	if took := time.Since(began); fault.KindOf(err) != fault.Unavailable || took > time.Second {
+		t.Errorf("after %v: %v", took, err)
+	}
+	if err := c.WriteFile(within(t, time.Second), FileSpec{Path: "/nowhere/file"}, nil); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("write: %v", err)
+	}
+}
+
+// TestSilentLink: an agent that does not answer keeps nobody for longer than they want to wait, Close included.
+func TestSilentLink(t *testing.T) {
+	stream := startAgent(t)
+	c := dial(t, stream)
+	c.current().close()
+	near, far := pair(t)
+	silent := connOf(t, near)
+	defer silent.Close()
+	go io.Copy(io.Discard, far)
+	defer far.Close()
+	c.stream = silent
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := c.Status(within(t, time.Minute))
+		waiting <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	began := time.Now()
+	if _, err := c.Status(within(t, 100*time.Millisecond)); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("got %v", err)
+	}
+	c.Close()
+	if err := <-waiting; fault.KindOf(err) != fault.Unavailable || time.Since(began) > 3*time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	if _, err := c.Status(within(t, time.Second)); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a closed client: %v", err)
+	}
+	c.Close()
+}
+
+// TestUnrenewed: a session in which the machine was not renewed does nothing.
+func TestUnrenewed(t *testing.T) {
+	stream := startAgent(t)
+	ctx := within(t, 30*time.Second)
+	refused := func(c *Client, when string) {
+		t.Helper()
+		rpc := c.current().rpc
+		status, err := rpc.Status(ctx, connect.NewRequest(&agentv1.StatusRequest{}))
+		if err != nil || status.Msg.Renewed {
+			t.Errorf("%s: %v, %v", when, status, err)
+		}
+		events := func(s *events, err error) error {
+			if err == nil {
+				defer s.Close()
+				s.Receive()
+				err = s.Err()
+			}
+			return err
+		}
+		for name, call := range map[string]func() error{
+			"Exec": func() error {
+				return events(rpc.Exec(ctx, connect.NewRequest(&agentv1.ExecRequest{ExecId: "x", Argv: []string{"true"}})))
+			},
+			"Follow":    func() error { return events(rpc.Follow(ctx, connect.NewRequest(&agentv1.FollowRequest{ExecId: "x"}))) },
+			"Ack":       func() error { _, err := rpc.Ack(ctx, connect.NewRequest(&agentv1.AckRequest{})); return err },
+			"Input":     func() error { _, err := rpc.Input(ctx, connect.NewRequest(&agentv1.InputRequest{})); return err },
+			"Signal":    func() error { _, err := rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{})); return err },
+			"Resize":    func() error { _, err := rpc.Resize(ctx, connect.NewRequest(&agentv1.ResizeRequest{})); return err },
+			"Release":   func() error { _, err := rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{})); return err },
+			"Stat":      func() error { _, err := c.Stat(ctx, "/"); return err },
+			"read":      func() error { _, err := c.ReadFile(ctx, "/etc/passwd", 0, 0, io.Discard); return err },
+			"WriteFile": func() error { return c.WriteFile(ctx, FileSpec{Path: "/tmp/never"}, nil) },
+			"ReadFile": func() error {
+				s, err := rpc.ReadFile(ctx, connect.NewRequest(&agentv1.ReadFileRequest{Path: "/etc/passwd"}))
+				if err == nil {
+					defer s.Close()
+					s.Receive()
+					err = s.Err()
+				}
+				return err
+			},
+		} {
+			err := call()
+			if fault.KindOf(err) != fault.Precondition && connect.CodeOf(err) != connect.CodeFailedPrecondition {
+				t.Errorf("%s: %s: %v", when, name, err)
+			}
+		}
+	}
+	c, err := Dial(ctx, stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(c, "at first")
+	for name, id := range map[string]Identity{"machine-id": {"X", "host"}, "host name": {NewIdentity("").MachineID, "-"}} {
+		if err := c.Renew(ctx, id); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("a bad %s: %v", name, err)
+		}
+	}
+	refused(c, "after a renewal that failed")
+	if err := c.Renew(ctx, NewIdentity("host")); err != nil {
+		t.Fatal(err)
+	}
+	run(t, c, sh("true"), nil)
+	c.current().close()
+	run(t, c, sh("true"), nil) // it is renewed again by itself
+	c.Close()
+	if c, err = Dial(ctx, stream); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	refused(c, "in another session")
+}

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestFiles(t *testing.T) {
+	c := dial(t, startAgent(t))
+	ctx := within(t, 30*time.Second)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a", "b", "file")
+	data := make([]byte, 3<<20+17)
+	rand.New(rand.NewSource(3)).Read(data)
+
+	if err := c.WriteFile(ctx, FileSpec{Path: file, Size: 1}, strings.NewReader("x")); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("without parents: %v", err)
+	}
+	if err := c.WriteFile(ctx, FileSpec{Path: file, Mode: 0o640, MakeParents: true, Size: int64(len(data))}, bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Stat(ctx, file)
+	if err != nil || got.Mode != 0o640 || got.Size != int64(len(data)) || time.Since(got.ModTime) > time.Minute || got.UID != os.Getuid() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, want := range map[string]struct {
+		offset, limit int64
+		data          []byte
+	}{
+		"all":       {0, 0, data},
+		"from":      {1 << 20, 0, data[1<<20:]},
+		"part":      {5, 1 << 20, data[5 : 5+1<<20]},
+		"past":      {int64(len(data)) - 3, 100, data[len(data)-3:]},
+		"after end": {int64(len(data)) + 3, 100, nil},
+	} {
+		var b bytes.Buffer
+		n, err := c.ReadFile(ctx, file, want.offset, want.limit, &b)
+		if err != nil || n != int64(len(want.data)) || !bytes.Equal(b.Bytes(), want.data) {
+			t.Errorf("%s: %d bytes, %v", name, n, err)
+		}
+	}
+	if _, err := c.ReadFile(ctx, file, 0, 0, writerFunc(func([]byte) (int, error) { return 0, errBroken })); !errors.Is(err, errBroken) {
+		t.Errorf("a writer that fails: %v", err)
+	}
+	// A write that does not end well leaves the file, and nothing beside it.
+	if err := c.WriteFile(ctx, FileSpec{Path: file, Size: 1 << 20}, iotest.TimeoutReader(bytes.NewReader(data[:1000]))); !errors.Is(err, iotest.ErrTimeout) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+	if err := c.WriteFile(ctx, FileSpec{Path: file, Size: 1 << 20}, bytes.NewReader(data[:1000])); err == nil {
+		t.Error("a reader that ends early was taken")
+	}
+	eventually(t, func() error {
+		if entries, _ := os.ReadDir(filepath.Dir(file)); len(entries) != 1 {
+			return errors.New("something is left beside the file")
+		}
+		return nil
+	})
+	if b, _ := os.ReadFile(file); !bytes.Equal(b, data) {
+		t.Error("the file is not the old one")
+	}
+	if err := c.WriteFile(ctx, FileSpec{Path: file}, nil); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() != 0 || info.Mode() != 0o640 {
+		t.Errorf("%v, %v", info, err)
+	}
+	os.Symlink("there", filepath.Join(dir, "link"))
+	os.Chmod(filepath.Join(dir, "a"), 0o755|fs.ModeSticky)
+	for name, want := range map[string]File{"link": {Mode: fs.ModeSymlink | 0o777, LinkTarget: "there"}, "a": {Mode: fs.ModeDir | fs.ModeSticky | 0o755}} {
+		got, err := c.Stat(ctx, filepath.Join(dir, name))
+		if err != nil || got.Mode != want.Mode || got.LinkTarget != want.LinkTarget {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if got, err := c.Stat(ctx, "/dev/null"); err != nil || got.Mode.Type() != fs.ModeIrregular {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, want := range map[string]struct {
+		path string
+		kind fault.Kind
+	}{
+		"missing":  {dir + "/none", fault.NotFound},
+		"relative": {"file", fault.Invalid},
+		"folder":   {dir, fault.Precondition},
+		"device":   {"/dev/zero", fault.Precondition},
+		"loop":     {"/proc/self/exe", fault.Precondition},
+	} {
+		if _, err := c.ReadFile(ctx, want.path, 0, 0, nil); fault.KindOf(err) != want.kind {
+			t.Errorf("read %s: %s: %v", name, fault.KindOf(err), err)
+		}
+		if err := c.WriteFile(ctx, FileSpec{Path: want.path + "/x"}, nil); err == nil {
+			if name != "folder" {
+				t.Errorf("%s was written below", name)
+			}
+		}
+	}
+	if _, err := c.ReadFile(ctx, file, -1, 0, nil); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a negative offset: %v", err)
+	}
+}
+
+// TestFileThatCantBeRead: a file of which the agent can't read the end is an error and not a short file.
+func TestFileThatCantBeRead(t *testing.T) {
+	c := dial(t, startAgent(t))
+	// Reading a process's memory fails, for what is not mapped.
+	var b bytes.Buffer
+	n, err := c.ReadFile(within(t, 10*time.Second), "/proc/1/mem", 0, 0, &b)
+	if kind := fault.KindOf(err); kind != fault.Unavailable && kind != fault.Permission {
+		t.Errorf("%d bytes, %s: %v", n, kind, err)
+	}
+}
+
+// TestCutFile: reading goes on over a link that breaks.
+func TestCutFile(t *testing.T) {
+	data := make([]byte, 4<<20)
+	rand.New(rand.NewSource(4)).Read(data)
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sessions := 0
+	for seed := range 10 {
+		link := &cutter{Conn: startAgent(t), random: rand.New(rand.NewSource(int64(seed))), most: 3 << 20, off: true}
+		c := dial(t, link)
+		link.mu.Lock()
+		link.off = false
+		link.arm()
+		link.mu.Unlock()
+		var b bytes.Buffer
+		if _, err := c.ReadFile(within(t, 10*time.Second), file, 0, 0, &b); err == nil && !bytes.Equal(b.Bytes(), data) {
+			t.Errorf("%d bytes are not the file", b.Len())
+		} else if err != nil && !bytes.HasPrefix(data, b.Bytes()) {
+			t.Errorf("%d bytes are not a part of the file, with %v", b.Len(), err)
+		}
+		link.mu.Lock()
+		link.off = true
+		sessions += link.sessions
+		link.mu.Unlock()
+	}
+	if sessions < 15 {
+		t.Errorf("only %d sessions: this cuts nothing", sessions)
+	}
+}

@@ -1,0 +1,200 @@
+package machinetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// isolated checks whether the host's files and processes can be seen from inside.
+func (s suite) isolated(t *testing.T) {
+	g := s.renewed(t, usual)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("of the host"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mark := fmt.Sprintf("86400.%d", time.Now().UnixNano())
+	host := exec.Command("sleep", mark)
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		host.Process.Kill()
+		host.Wait()
+	}()
+	isolated := s.driver.Features().Isolated
+	seen, _, err := g.exec(0, "/bin/sh", "-c", `cat "$1"`, "sh", secret)
+	if err != nil || (seen == "") != isolated {
+		t.Errorf("Isolated is %t, and a file of the host reads %q, %v", isolated, seen, err)
+	}
+	// The mark is put together inside, so that the search does not find itself.
+	const search = `m=$1$2; n=0; for p in /proc/[0-9]*; do case $(tr '\0' ' ' 2>/dev/null <$p/cmdline) in *$m*) n=$((n+1)) ;; esac; done; echo $n`
+	seen, _, err = g.exec(0, "/bin/sh", "-c", search, "sh", mark[:8], mark[8:])
+	if err != nil || (strings.TrimSpace(seen) == "0") != isolated {
+		t.Errorf("Isolated is %t, and %q processes of the host are seen, %v", isolated, seen, err)
+	}
+}
+
+// kernel checks whose kernel it is, and whether machines are restored from one that was booted before.
+func (s suite) kernel(t *testing.T) {
+	const bootID = "/proc/sys/kernel/random/boot_id"
+	b, err := os.ReadFile(bootID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := s.driver.Features()
+	inside := s.renewed(t, usual).shell(t, "cat "+bootID)
+	if (inside != strings.TrimSpace(string(b))) != f.OwnKernel {
+		t.Errorf("OwnKernel is %t; boot id inside %s, of the host %s", f.OwnKernel, inside, b)
+	}
+	// When and where the first process inside was started: two machines have that in common only when they are copies of one that ran already.
+	const origin = "cut -d' ' -f 22,26-28 /proc/1/stat"
+	first, second := s.renewed(t, usual).shell(t, origin), s.renewed(t, usual).shell(t, origin)
+	if f.OwnKernel && (first == second) != f.MemorySnapshot {
+		t.Errorf("MemorySnapshot is %t; process 1 of two machines: %s and %s", f.MemorySnapshot, first, second)
+	}
+}
+
+// identity checks that two machines that run at once are each their own, and both on time.
+func (s suite) identity(t *testing.T) {
+	var random, names, ids []string
+	for range 2 {
+		g := s.renewed(t, usual)
+		sent := time.Now()
+		clock, err := strconv.ParseFloat(g.shell(t, "date +%s.%N"), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		early, late := float64(sent.Add(-time.Second).UnixNano())/1e9, float64(time.Now().Add(time.Second).UnixNano())/1e9
+		if clock < early || clock > late {
+			t.Errorf("the clock says %f, which is not between %f and %f", clock, early, late)
+		}
+		random = append(random, g.shell(t, "head -c 32 /dev/urandom | od -An -tx1"))
+		id, name := g.shell(t, "cat /etc/machine-id"), g.shell(t, "hostname")
+		if s.driver.Features().OwnKernel && (id != g.identity.MachineID || name != g.identity.Hostname || g.shell(t, "cat /etc/hostname") != name) {
+			t.Errorf("machine-id %s, host name %s; it was given %+v", id, name, g.identity)
+		}
+		names, ids = append(names, name), append(ids, id)
+	}
+	if random[0] == random[1] {
+		t.Error("two machines have the same random numbers:", random[0])
+	}
+	if isolated := s.driver.Features().Isolated; (names[0] != names[1]) != isolated || (ids[0] != ids[1]) != isolated {
+		t.Errorf("two machines are called %q, and are %q", names, ids)
+	}
+}
+
+// disk checks that what one machine writes is seen by no other.
+func (s suite) disk(t *testing.T) {
+	f := s.driver.Features()
+	if !f.Isolated {
+		t.Skip("its machines have no disk of their own")
+	}
+	first := s.renewed(t, usual)
+	first.shell(t, "echo mine >/etc/mine && rm /etc/passwd && sync")
+	if block := strings.Contains(first.shell(t, "cat /proc/mounts"), " / ext4 "); block != f.BlockDisks {
+		t.Errorf("BlockDisks is %t, and on a disk with an ext4: %t", f.BlockDisks, block)
+	}
+	second := s.renewed(t, usual)
+	if out := second.shell(t, "cat /etc/passwd >/dev/null; ls /etc/mine 2>/dev/null || echo gone"); out != "gone" {
+		t.Errorf("what the first machine wrote, the second sees: %q", out)
+	}
+}
+
+// limits checks that a machine has what it was given, and no more.
+func (s suite) limits(t *testing.T) {
+	if !s.driver.Features().Limits {
+		t.Skip("its machines have no bounds")
+	}
+	for _, sh := range []shape{usual, other} {
+		g := s.renewed(t, sh)
+		if n := g.shell(t, "nproc"); n != strconv.Itoa(sh.vcpus) {
+			t.Errorf("%d processors were asked for, %s are seen", sh.vcpus, n)
+		}
+		kib, err := strconv.Atoi(g.shell(t, `while read name size unit; do [ "$name" = MemTotal: ] && echo $size; done </proc/meminfo; :`))
+		if err != nil || kib > sh.memMiB<<10 || kib < sh.memMiB<<10*6/10 {
+			t.Errorf("%d MiB were asked for, %d KiB are seen, %v", sh.memMiB, kib, err)
+		}
+	}
+}
+
+// outOfMemory checks that a process that takes all memory ends, and not the machine.
+func (s suite) outOfMemory(t *testing.T) {
+	if !s.driver.Features().Limits {
+		t.Skip("its machines have no bounds")
+	}
+	g := s.renewed(t, other)
+	_, end, err := g.exec(0, "/bin/sh", "-c", "tail /dev/zero")
+	if err != nil {
+		g.until(t, func() bool { return g.Err() != nil })
+		t.Fatal(err, g.Err())
+	}
+	if err != nil || end.Code == 0 || !end.OutOfMemory {
+		t.Errorf("%+v, %v", end, err)
+	}
+	g.answers(t)
+}
+
+// forkBomb checks that processes without end are bounded and can be killed.
+func (s suite) forkBomb(t *testing.T) {
+	if !s.driver.Features().Limits {
+		t.Skip("its machines have no bounds")
+	}
+	g := s.renewed(t, other)
+	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b")
+	if err != nil || !end.TimedOut && end.Code == 0 {
+		t.Errorf("%+v, %v", end, err)
+	}
+	g.answers(t)
+	if n := g.shell(t, "set -- /proc/[0-9]*; echo $#"); len(n) > 2 {
+		t.Errorf("%s processes are left", n)
+	}
+}
+
+// killEverything checks that killing every process inside leaves the agent working.
+func (s suite) killEverything(t *testing.T) {
+	if !s.driver.Features().Namespaces {
+		t.Skip("this would kill processes of the host")
+	}
+	g := s.renewed(t, usual)
+	for range 2 {
+		if _, _, err := g.exec(0, "/bin/sh", "-c", "kill -9 -1"); err != nil {
+			t.Error(err)
+		}
+		if out := g.shell(t, "echo alive"); out != "alive" {
+			t.Errorf("got %q", out)
+		}
+	}
+	// The first process inside, too, is nothing that the agent needs.
+	if _, _, err := g.exec(0, "/bin/sh", "-c", "kill -9 1; kill -TERM 1; kill -INT 1; true"); err != nil {
+		t.Error(err)
+	}
+	g.answers(t)
+	g.shell(t, "true")
+}
+
+// deleteEverything checks that deleting every file inside leaves the agent working.
+func (s suite) deleteEverything(t *testing.T) {
+	if !s.driver.Features().Namespaces {
+		t.Skip("this would delete files of the host")
+	}
+	g := s.renewed(t, usual)
+	if _, _, err := g.exec(0, "rm", "-rf", "--no-preserve-root", "/"); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if f, err := g.agent.Stat(ctx, "/bin/sh"); err == nil {
+		t.Errorf("rm left %+v", f)
+	}
+	if _, end, err := g.exec(0, "true"); err != nil || !end.StartFailure || end.Code != 127 {
+		t.Errorf("a command that is gone: %+v, %v", end, err)
+	}
+	g.answers(t)
+}
