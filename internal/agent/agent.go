@@ -32,6 +32,7 @@ const (
 	maxID          = 64
 	maxStreams     = 4 * maxExecs // calls at once: each exec is followed, acknowledged, fed and signalled
 	maxExecs       = 256
+	maxReleases    = 64        // in one ExecRequest
 	maxChunk       = 256 << 10 // of output or input in one message
 	maxFileChunk   = 1 << 20
 	ringSize       = 1 << 20
@@ -69,7 +70,7 @@ func (s *Server) Serve(stream net.Conn) error {
 	mux := http.NewServeMux()
 	mux.Handle(agentv1connect.NewAgentServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(gate{})))
-	mux.HandleFunc("GET "+filePath, s.readFile)
+	mux.HandleFunc(filePath, s.files)
 	server := &http.Server{
 		Handler:   mux,
 		Protocols: &protocols,

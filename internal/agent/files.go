@@ -133,36 +133,85 @@ func (s *Server) openAt(name string, offset, limit uint64) (io.ReadCloser, error
 	}{io.LimitReader(f, int64(min(limit, math.MaxInt64))), f}, nil
 }
 
-// filePath is where whole files are read as plain HTTP bodies: GET filePath?path=P&offset=N&limit=N. It is ReadFile without the cost of a message
-// around each chunk, which on an emulated processor is half of the throughput.
+// filePath is where the content of files is read and written, as plain HTTP bodies.
 const filePath = "/file"
 
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request) {
+// files serves filePath.
+func (s *Server) files(w http.ResponseWriter, r *http.Request) {
 	if !sessionOf(r.Context()).renewed.Load() {
 		http.Error(w, errNotRenewed.Error(), http.StatusPreconditionFailed)
 		return
 	}
-	q := r.URL.Query()
-	offset, err1 := strconv.ParseUint(q.Get("offset"), 10, 63)
-	limit, err2 := strconv.ParseUint(q.Get("limit"), 10, 63)
-	if err := errors.Join(checkPath(q.Get("path")), err1, err2); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	var err error
+	switch r.Method {
+	case http.MethodGet:
+		err = s.readFile(w, r)
+	case http.MethodPut:
+		err = s.writeFile(r)
+	default:
+		err = invalid("method must be GET or PUT")
 	}
-	f, err := s.openAt(q.Get("path"), offset, limit)
 	if err != nil {
 		http.Error(w, err.Error(), statusOf(err))
-		return
+	}
+}
+
+func (s *Server) readFile(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	name := q.Get("path")
+	offset, err1 := strconv.ParseUint(q.Get("offset"), 10, 63)
+	limit, err2 := strconv.ParseUint(q.Get("limit"), 10, 63)
+	if err := errors.Join(checkPath(name), err1, err2); err != nil {
+		return invalid(err.Error())
+	}
+	f, err := s.openAt(name, offset, limit)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, maxChunk)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, maxFileChunk)); err != nil {
 		panic(http.ErrAbortHandler) // the stream is reset: what arrived is not the whole
 	}
+	return nil
+}
+
+func (s *Server) writeFile(r *http.Request) error {
+	q := r.URL.Query()
+	spec := fileSpec{path: q.Get("path"), makeParents: q.Get("parents") == "true"}
+	mode, err1 := strconv.ParseUint(q.Get("mode"), 10, 32)
+	size, err2 := strconv.ParseUint(q.Get("size"), 10, 63)
+	spec.mode, spec.size = uint32(mode), size
+	if err := errors.Join(checkPath(spec.path), err1, err2); err != nil {
+		return invalid(err.Error())
+	}
+	if !namesFile(spec.path) || mode&^0o7777 != 0 {
+		return invalid("path must name a file, mode be at most 07777")
+	}
+	root, err := s.place.Root()
+	if err != nil {
+		return err
+	}
+	w, err := newReplacement(root, spec)
+	if err != nil {
+		return err
+	}
+	defer w.discard()
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r.Body}, make([]byte, maxFileChunk))
+	if err == errTooLong || err == nil && w.written != size {
+		return invalid("the content is not as long as it was said to be")
+	}
+	if err != nil {
+		return err
+	}
+	return w.commit()
 }
 
 // statusOf gives the HTTP status for one of the kernel's errors.
 func statusOf(err error) int {
-	switch connect.CodeOf(pathError(err)) {
+	if e := (*connect.Error)(nil); !errors.As(err, &e) {
+		err = pathError(err)
+	}
+	switch connect.CodeOf(err) {
 	case connect.CodeNotFound:
 		return http.StatusNotFound
 	case connect.CodePermissionDenied:
@@ -171,35 +220,10 @@ func statusOf(err error) int {
 		return http.StatusConflict
 	case connect.CodeInvalidArgument:
 		return http.StatusBadRequest
+	case connect.CodeResourceExhausted:
+		return http.StatusInsufficientStorage
 	default:
 		return http.StatusInternalServerError
-	}
-}
-
-// ReadFile streams a regular file.
-func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.ReadFileRequest], stream *connect.ServerStream[agentv1.ReadFileResponse]) error {
-	if err := checkPath(req.Msg.Path); err != nil {
-		return invalid(err.Error())
-	}
-	f, err := s.openAt(req.Msg.Path, req.Msg.Offset, req.Msg.Limit)
-	if err != nil {
-		return pathError(err)
-	}
-	defer f.Close()
-	buffer := make([]byte, maxChunk)
-	for {
-		n, err := io.ReadFull(f, buffer)
-		if n > 0 {
-			if err := stream.Send(&agentv1.ReadFileResponse{Data: buffer[:n]}); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return nil
-		case err != nil:
-			return pathError(err)
-		}
 	}
 }
 
@@ -207,46 +231,4 @@ func (s *Server) ReadFile(ctx context.Context, req *connect.Request[agentv1.Read
 func namesFile(name string) bool {
 	_, last := path.Split(name)
 	return last != "" && last != "." && last != ".."
-}
-
-// WriteFile replaces a file.
-func (s *Server) WriteFile(ctx context.Context, stream *connect.ClientStream[agentv1.WriteFileRequest]) (*connect.Response[agentv1.WriteFileResponse], error) {
-	if !stream.Receive() {
-		return nil, errors.Join(stream.Err(), invalid("the head is missing"))
-	}
-	head := stream.Msg().Head
-	if head == nil {
-		return nil, invalid("the head is missing")
-	}
-	if err := checkPath(head.Path); err != nil || !namesFile(head.Path) || head.Mode&^0o7777 != 0 {
-		return nil, invalid("path must be absolute and name a file, mode at most 07777")
-	}
-	root, err := s.place.Root()
-	if err != nil {
-		return nil, pathError(err)
-	}
-	w, err := newReplacement(root, head)
-	if err != nil {
-		return nil, pathError(err)
-	}
-	defer w.discard()
-	for more := true; more; more = stream.Receive() {
-		data := stream.Msg().Data
-		if w.written+uint64(len(data)) > head.Size {
-			return nil, invalid("more data than the head said")
-		}
-		if err := w.write(data); err != nil {
-			return nil, pathError(err)
-		}
-	}
-	if err := stream.Err(); err != nil {
-		return nil, err
-	}
-	if w.written != head.Size {
-		return nil, invalid("less data than the head said")
-	}
-	if err := w.commit(); err != nil {
-		return nil, pathError(err)
-	}
-	return connect.NewResponse(&agentv1.WriteFileResponse{Written: w.written}), nil
 }

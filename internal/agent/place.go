@@ -29,8 +29,6 @@ type Place interface {
 type Group interface {
 	// Prepare makes a process that is about to be started a member. It is called in the place.
 	Prepare(*os.ProcAttr)
-	// Started is called when it runs, or has run already.
-	Started(pid int)
 	// Kill kills every member. leader is the process that was started with Prepare, which may have ended.
 	Kill(leader int) error
 	// OutOfMemory tells whether the kernel killed something in the place for want of memory since the group was made.

@@ -9,9 +9,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
+
+// fileSpec says what file to make.
+type fileSpec struct {
+	path        string
+	mode        uint32 // 0: that of the file that is replaced, 0644 for a new one
+	makeParents bool
+	size        uint64 // of the whole
+}
 
 // replacement is a file that is written beside its place.
 type replacement struct {
@@ -21,13 +27,14 @@ type replacement struct {
 	file      *os.File
 	mode      uint32
 	uid, gid  int // of the file that is replaced, -1 for a new one
+	size      uint64
 	written   uint64
 }
 
-func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error) {
-	dirname, name := path.Split(head.Path)
+func newReplacement(root int, spec fileSpec) (*replacement, error) {
+	dirname, name := path.Split(spec.path)
 	dir, err := openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.ENOENT) && head.MakeParents {
+	if errors.Is(err, unix.ENOENT) && spec.makeParents {
 		if err = makeFolders(root, dirname); err == nil {
 			dir, err = openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
 		}
@@ -35,12 +42,12 @@ func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error)
 	if err != nil {
 		return nil, err
 	}
-	w := &replacement{dir: dir, name: name, mode: head.Mode, uid: -1, gid: -1}
+	w := &replacement{dir: dir, name: name, mode: spec.mode, size: spec.size, uid: -1, gid: -1}
 	var st unix.Stat_t
 	switch err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
 		dir.Close()
-		return nil, &os.PathError{Op: "write", Path: head.Path, Err: errNotRegular}
+		return nil, &os.PathError{Op: "write", Path: spec.path, Err: errNotRegular}
 	case err == nil:
 		w.uid, w.gid = int(st.Uid), int(st.Gid)
 		if w.mode == 0 {
@@ -55,9 +62,9 @@ func newReplacement(root int, head *agentv1.WriteFileHead) (*replacement, error)
 	fd, err := unix.Openat(int(dir.Fd()), w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		dir.Close()
-		return nil, &os.PathError{Op: "write", Path: head.Path, Err: err}
+		return nil, &os.PathError{Op: "write", Path: spec.path, Err: err}
 	}
-	w.file = os.NewFile(uintptr(fd), head.Path)
+	w.file = os.NewFile(uintptr(fd), spec.path)
 	return w, nil
 }
 
@@ -84,11 +91,17 @@ func makeFolders(root int, name string) error {
 	return nil
 }
 
-func (w *replacement) write(p []byte) error {
+// Write takes the next part of the content, never more than the whole was said to be.
+func (w *replacement) Write(p []byte) (int, error) {
+	if uint64(len(p)) > w.size-w.written {
+		return 0, errTooLong
+	}
 	n, err := w.file.Write(p)
 	w.written += uint64(n)
-	return err
+	return n, err
 }
+
+var errTooLong = errors.New("the content is longer than it was said to be")
 
 // commit gives the file its name, once its content is on the disk.
 func (w *replacement) commit() error {

@@ -16,6 +16,14 @@ const startedPatience = 20 * time.Millisecond
 
 // Exec starts a process and follows it.
 func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequest], stream *connect.ServerStream[agentv1.ExecEvent]) error {
+	if len(req.Msg.Release) > maxReleases {
+		return invalid("too many execs to release at once")
+	}
+	for _, id := range req.Msg.Release {
+		if err := s.forget(ctx, id); err != nil {
+			return err
+		}
+	}
 	p, err := s.start(req.Msg)
 	switch {
 	case errors.Is(err, errKnown):
@@ -165,17 +173,23 @@ func (s *Server) Resize(ctx context.Context, req *connect.Request[agentv1.Resize
 
 // Release forgets a process with its output: one that still runs as soon as it has ended. Its id is not taken again.
 func (s *Server) Release(ctx context.Context, req *connect.Request[agentv1.ReleaseRequest]) (*connect.Response[agentv1.ReleaseResponse], error) {
-	id := req.Msg.ExecId
+	if err := s.forget(ctx, req.Msg.ExecId); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentv1.ReleaseResponse{}), nil
+}
+
+func (s *Server) forget(ctx context.Context, id string) error {
 	if len(id) < 1 || len(id) > maxID {
-		return nil, invalid(errID.Error())
+		return invalid(errID.Error())
 	}
 	s.execs.release(id)
 	p, err := s.execs.get(ctx, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p != nil && p.release() {
 		s.execs.forget(id)
 	}
-	return connect.NewResponse(&agentv1.ReleaseResponse{}), nil
+	return nil
 }

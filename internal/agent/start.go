@@ -172,7 +172,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 	if err != nil {
 		return nil, notExecutable(agentv1.StartFailure_START_FAILURE_BAD_USER, fmt.Errorf("user %q: %w", req.User, err))
 	}
-	env := append(append(append(make([]string, 0, len(defaultEnv)+len(req.Env)+2), defaultEnv...), "HOME="+who.home), req.Env...)
+	env := merge(defaultEnv, []string{"HOME=" + who.home}, req.Env)
 	if t := req.Tty; t != nil && lookup(req.Env, "TERM") == "" {
 		term := t.Term
 		if term == "" {
@@ -215,9 +215,26 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		group.Release()
 		return nil, err
 	}
-	group.Started(p.command.Pid)
 	s.attach(p, req, e)
 	return p, nil
+}
+
+// merge joins environments. A later variable takes the place of an earlier one: of two of a name, programs would see the first.
+func merge(lists ...[]string) []string {
+	var env []string
+	at := map[string]int{}
+	for _, list := range lists {
+		for _, variable := range list {
+			name, _, _ := strings.Cut(variable, "=")
+			if i, known := at[name]; known {
+				env[i] = variable
+				continue
+			}
+			at[name] = len(env)
+			env = append(env, variable)
+		}
+	}
+	return env
 }
 
 // attach connects a started process with its streams and has it watched.

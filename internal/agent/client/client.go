@@ -42,6 +42,7 @@ type Client struct {
 	mu       sync.Mutex
 	session  *session
 	identity *Identity // of the last Renew
+	ended    ended
 }
 
 // session is one session of the link.
@@ -181,23 +182,39 @@ func (c *Client) reopen(ctx context.Context, broken *session) (*session, error) 
 		return s, nil
 	}
 	broken.close()
-	s, err := c.open(ctx)
+	s, err := c.openRenewed(ctx)
 	if err != nil {
-		return nil, unavailable(ctx, err)
-	}
-	c.mu.Lock()
-	identity := c.identity
-	c.mu.Unlock()
-	if identity != nil {
-		if err := renew(ctx, s, *identity); err != nil {
-			s.close()
-			return nil, s.because(ctx, err)
-		}
+		return nil, err
 	}
 	c.mu.Lock()
 	c.session = s
 	c.mu.Unlock()
 	return s, nil
+}
+
+// openRenewed opens a session and renews the machine in it, where that had been done before.
+func (c *Client) openRenewed(ctx context.Context) (*session, error) {
+	c.mu.Lock()
+	identity := c.identity
+	c.mu.Unlock()
+	for attempt := 1; ; attempt++ {
+		s, err := c.open(ctx)
+		if err != nil {
+			return nil, unavailable(ctx, err)
+		}
+		if identity == nil {
+			return s, nil
+		}
+		if err = renew(ctx, s, *identity); err == nil {
+			return s, nil
+		}
+		again := attempt < maxAttempts && ctx.Err() == nil && s.lost(err)
+		err = s.because(ctx, err)
+		s.close()
+		if !again {
+			return nil, err
+		}
+	}
 }
 
 // errClosed is what a closed client gives.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -117,6 +119,8 @@ type exec struct {
 	streams [2]cursor // standard output and standard error
 	started func()    // called once when the process has been started, may be nil
 
+	releases []string // what the request to start it tells the agent to forget
+
 	sent    bool // the agent may have been asked to start it
 	known   bool // the agent has told something of it
 	refused bool // what the agent knows by the id is another's
@@ -189,6 +193,9 @@ func (e *exec) follow(ctx context.Context, s *session, start bool) (Exit, error)
 	}
 	defer stream.Close()
 	for stream.Receive() {
+		if !e.known {
+			e.client.ended.drop(e.releases)
+		}
 		e.known = true
 		exit, err := e.take(ctx, s, stream.Msg())
 		if err != nil || exit != nil {
@@ -212,8 +219,10 @@ type events = connect.ServerStreamForClient[agentv1.ExecEvent]
 
 func (e *exec) start(ctx context.Context, s *session) (*events, error) {
 	c := e.command
+	e.releases = e.client.ended.list()
 	req := &agentv1.ExecRequest{
-		ExecId: c.ID, Argv: c.Argv, Env: c.Env, Cwd: c.Cwd, User: c.User, Stdin: e.stdin,
+		Release: e.releases,
+		ExecId:  c.ID, Argv: c.Argv, Env: c.Env, Cwd: c.Cwd, User: c.User, Stdin: e.stdin,
 		TimeoutMs: int64((c.Timeout + time.Millisecond - 1) / time.Millisecond),
 	}
 	if t := c.TTY; t != nil {
@@ -323,10 +332,14 @@ func (e *exec) feed(ctx context.Context, in io.Reader) error {
 // finishPatience bounds what is done after a command, for which its caller's context no longer counts.
 const finishPatience = 2 * time.Second
 
-// finish kills what was not waited for, and has the agent forget the command. There is nobody to tell when that fails: the link is lost then.
+// finish has the agent forget a command that has ended, and kills one that was not waited for. There is nobody to tell when that fails: the link is lost
+// then.
 func (e *exec) finish(failed error) {
 	if e.refused || e.cut || !e.sent {
 		return
+	}
+	if failed == nil && e.client.ended.add(e.command.ID) {
+		return // the next command tells the agent so
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), finishPatience)
 	defer cancel()
@@ -338,6 +351,40 @@ func (e *exec) finish(failed error) {
 	if failed != nil && err == nil {
 		e.client.Kill(ctx, e.command.ID)
 	}
+}
+
+// ended are the ids of commands that have ended and that the agent still knows. Telling it with the next command spares a call for each.
+type ended struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+// maxEnded bounds what the agent keeps of commands that nobody will ask for: their output is up to two rings each.
+const maxEnded = 4
+
+// add takes an id, unless there are too many.
+func (e *ended) add(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.ids) >= maxEnded {
+		return false
+	}
+	e.ids = append(e.ids, id)
+	return true
+}
+
+// list gives the ids, which stay until they are dropped: releasing one twice does no harm.
+func (e *ended) list() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.ids)
+}
+
+// drop forgets ids of which the agent has been told.
+func (e *ended) drop(ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ids = slices.DeleteFunc(e.ids, func(id string) bool { return slices.Contains(ids, id) })
 }
 
 // Signal sends a signal to a command's process group; on a terminal, to its foreground group.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -17,6 +18,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
+
+// fileChunk is how much of a file is moved at once.
+const fileChunk = 1 << 20
 
 // File describes one path in a machine.
 type File struct {
@@ -81,16 +85,15 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64,
 			return err
 		}
 		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			said, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
-			return &fault.Error{Kind: kindOfStatus(resp.StatusCode), Err: errors.New(strings.TrimSpace(string(said)))}
+		if err := answered(resp); err != nil {
+			return err
 		}
 		var from io.Reader = resp.Body
 		if limit > 0 {
 			from = io.LimitReader(from, limit-total)
 		}
 		w := &writer{to: to}
-		n, err := io.CopyBuffer(w, struct{ io.Reader }{from}, make([]byte, 256<<10))
+		n, err := io.CopyBuffer(w, struct{ io.Reader }{from}, make([]byte, fileChunk))
 		total += n
 		switch {
 		case w.err != nil:
@@ -113,6 +116,8 @@ func kindOfStatus(status int) fault.Kind {
 		return fault.Permission
 	case http.StatusConflict, http.StatusPreconditionFailed:
 		return fault.Precondition
+	case http.StatusInsufficientStorage:
+		return fault.Exhausted
 	case http.StatusInternalServerError:
 		return fault.Internal
 	default:
@@ -151,27 +156,67 @@ func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) e
 	if err != nil {
 		return fault.Wrap(err, "write", spec.Path)
 	}
-	stream := s.rpc.WriteFile(ctx)
-	head := &agentv1.WriteFileHead{Path: spec.Path, Mode: uint32(spec.Mode.Perm()), MakeParents: spec.MakeParents, Size: uint64(spec.Size)}
-	err = stream.Send(&agentv1.WriteFileRequest{Head: head})
-	buffer := make([]byte, 256<<10)
-	for left := spec.Size; err == nil && left > 0; {
-		var n int
-		if n, err = io.ReadFull(from, buffer[:min(left, int64(len(buffer)))]); err != nil {
-			return fault.Wrap(err, "read what to write to", spec.Path)
-		}
-		left -= int64(n)
-		err = stream.Send(&agentv1.WriteFileRequest{Data: buffer[:n]})
+	q := url.Values{
+		"path": {spec.Path}, "mode": {strconv.FormatUint(uint64(spec.Mode.Perm()), 10)},
+		"parents": {strconv.FormatBool(spec.MakeParents)}, "size": {strconv.FormatInt(spec.Size, 10)},
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // io.EOF: the agent has answered already, with an error
-		return fault.Wrap(s.because(ctx, err), "write", spec.Path)
+	body := &reader{from: from, left: spec.Size}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://agent/file?"+q.Encode(), body)
+	if err != nil {
+		return fault.Wrap(err, "write", spec.Path)
 	}
-	r, err := stream.CloseAndReceive()
+	req.ContentLength = spec.Size
+	if spec.Size == 0 {
+		req.Body = http.NoBody
+	}
+	resp, err := s.http.Do(req)
+	if short := body.failed(); short != nil {
+		return fault.Wrap(short, "read what to write to", spec.Path)
+	}
 	if err != nil {
 		return fault.Wrap(s.because(ctx, err), "write", spec.Path)
 	}
-	if r.Msg.Written != uint64(spec.Size) {
-		return fault.Wrap(corrupt("%d of %d bytes were written", r.Msg.Written, spec.Size), "write", spec.Path)
+	defer resp.Body.Close()
+	return fault.Wrap(answered(resp), "write", spec.Path)
+}
+
+// reader reads exactly what a file is to hold, in large pieces, and keeps its error apart from those of the link.
+type reader struct {
+	from io.Reader
+	left int64
+
+	mu  sync.Mutex
+	err error
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
 	}
-	return nil
+	n, err := io.ReadFull(r.from, p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	if err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		r.mu.Lock()
+		r.err = err
+		r.mu.Unlock()
+	}
+	return n, err
+}
+
+func (r *reader) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// answered gives the error that an answer stands for.
+func answered(resp *http.Response) error {
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
+	return &fault.Error{Kind: kindOfStatus(resp.StatusCode), Err: errors.New(strings.TrimSpace(string(said)))}
 }

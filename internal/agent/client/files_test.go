@@ -130,10 +130,10 @@ func TestCutFile(t *testing.T) {
 	}
 	sessions := 0
 	for seed := range 10 {
-		link := &cutter{Conn: startAgent(t), random: rand.New(rand.NewSource(int64(seed))), most: 3 << 20, off: true}
+		link := &cutter{Conn: startAgent(t), random: rand.New(rand.NewSource(int64(seed))), most: 3 << 20}
 		c := dial(t, link)
 		link.mu.Lock()
-		link.off = false
+		link.cuts = 1000
 		link.arm()
 		link.mu.Unlock()
 		var b bytes.Buffer
@@ -143,7 +143,7 @@ func TestCutFile(t *testing.T) {
 			t.Errorf("%d bytes are not a part of the file, with %v", b.Len(), err)
 		}
 		link.mu.Lock()
-		link.off = true
+		link.cuts = 0
 		sessions += link.sessions
 		link.mu.Unlock()
 	}

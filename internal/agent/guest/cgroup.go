@@ -6,8 +6,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -24,17 +26,30 @@ const (
 	reserve = 48 << 20
 )
 
-// groups makes the cgroups of execs.
+// maxFree bounds the empty cgroups that are kept for the next execs: to make one costs more than to start a process.
+const maxFree = 4
+
+// groups has the cgroups of execs.
 type groups struct {
-	path  string        // of the user's cgroup
-	kills *os.File      // its memory.events
-	spare chan *group   // one made in advance: an exec does not wait for it
-	used  chan *group   // to be removed when nobody is waiting
-	count func() string // names the next
+	path  string   // of the user's cgroup
+	kills *os.File // its memory.events
+
+	mu   sync.Mutex
+	made int
+	free []*cgroup // empty
+	left []*cgroup // released, and perhaps still with members
+}
+
+// cgroup is one of them.
+type cgroup struct {
+	path   string
+	dir    *os.File
+	events *os.File
+	holder *group // of whom it is now
 }
 
 func newGroups(root string) (*groups, error) {
-	g := &groups{path: filepath.Join(root, userGroup), spare: make(chan *group, 1), used: make(chan *group, 64)}
+	g := &groups{path: filepath.Join(root, userGroup)}
 	// With cpu, all of the user's processes together weigh as much as one thread of the agent's, so that a thousand of them don't starve it.
 	if err := put(filepath.Join(root, "cgroup.subtree_control"), "+cpu +memory +pids"); err != nil {
 		return nil, err
@@ -56,61 +71,72 @@ func newGroups(root string) (*groups, error) {
 	if g.kills, err = os.Open(filepath.Join(g.path, "memory.events")); err != nil {
 		return nil, err
 	}
-	n := 0
-	g.count = func() string { n++; return "exec-" + strconv.Itoa(n) }
-	go g.supply()
 	return g, nil
 }
 
-// supply keeps one cgroup in stock and removes used ones.
-func (g *groups) supply() {
-	var left []*group // used, and still with members
-	for {
-		next, err := g.make()
-		if err != nil {
-			next = &group{err: err}
-		}
-		for waiting := true; waiting; {
-			select {
-			case g.spare <- next:
-				waiting = false
-			case old := <-g.used:
-				left = removeEmpty(append(left, old))
-			}
-		}
-	}
-}
-
-// removeEmpty removes cgroups without members and gives the others.
-func removeEmpty(all []*group) []*group {
-	kept := all[:0]
-	for _, g := range all {
-		if err := os.Remove(g.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			kept = append(kept, g)
-		}
-	}
-	return kept
-}
-
-func (g *groups) make() (*group, error) {
-	path := filepath.Join(g.path, g.count())
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return nil, err
-	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return &group{groups: g, path: path, dir: dir}, nil
-}
-
+// take gives an empty cgroup to an exec.
 func (g *groups) take() (agent.Group, error) {
-	next := <-g.spare
-	if next.err != nil {
-		return nil, fmt.Errorf("make a cgroup: %w", next.err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var c *cgroup
+	if n := len(g.free); n > 0 {
+		c, g.free = g.free[n-1], g.free[:n-1]
+	} else {
+		var err error
+		if c, err = g.make(); err != nil {
+			return nil, fmt.Errorf("make a cgroup: %w", err)
+		}
 	}
-	next.kills, _ = g.oomKills()
-	return next, nil
+	c.holder = &group{groups: g, cgroup: c}
+	c.holder.kills, _ = g.oomKills()
+	return c.holder, nil
+}
+
+func (g *groups) make() (*cgroup, error) {
+	g.made++
+	c := &cgroup{path: filepath.Join(g.path, "exec-"+strconv.Itoa(g.made))}
+	if err := os.Mkdir(c.path, 0o755); err != nil {
+		return nil, err
+	}
+	var err1, err2 error
+	c.dir, err1 = os.Open(c.path)
+	c.events, err2 = os.Open(filepath.Join(c.path, "cgroup.events"))
+	if err := errors.Join(err1, err2); err != nil {
+		c.remove()
+		return nil, err
+	}
+	return c, nil
+}
+
+// empty tells whether nothing runs in it any more.
+func (c *cgroup) empty() bool {
+	b := make([]byte, 128)
+	n, err := c.events.ReadAt(b, 0)
+	return (err == nil || err == io.EOF) && strings.Contains(string(b[:n]), "populated 0")
+}
+
+func (c *cgroup) remove() {
+	c.dir.Close()
+	c.events.Close()
+	os.Remove(c.path)
+}
+
+// release takes a cgroup back, and looks which of those that came back before are empty by now.
+func (g *groups) release(c *cgroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left = slices.DeleteFunc(append(g.left, c), func(c *cgroup) bool {
+		if !c.empty() {
+			return false
+		}
+		c.holder = nil
+		if len(g.free) < maxFree {
+			g.free = append(g.free, c)
+		} else {
+			c.remove()
+		}
+		return true
+	})
 }
 
 // oomKills is how many processes the kernel has killed for want of memory.
@@ -131,25 +157,25 @@ func (g *groups) oomKills() (int, error) {
 // group is the cgroup of one exec.
 type group struct {
 	groups *groups
-	path   string
-	dir    *os.File
-	kills  int // of the whole machine when it was made
-	err    error
+	cgroup *cgroup
+	kills  int // of the whole machine when it was given
 }
 
 // Prepare has the process start in the cgroup.
 func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Sys.UseCgroupFD = true
-	attr.Sys.CgroupFD = int(g.dir.Fd())
-}
-
-// Started has the kernel choose among the user's processes, and not the agent, where memory is short. The process has inherited the agent's place in line.
-func (g *group) Started(pid int) {
-	put(fmt.Sprintf("/proc/%d/oom_score_adj", pid), "0") // where that fails it has ended
+	attr.Sys.CgroupFD = int(g.cgroup.dir.Fd())
 }
 
 // Kill kills all members at once, those among them that are just starting others too.
-func (g *group) Kill(int) error { return put(filepath.Join(g.path, "cgroup.kill"), "1") }
+func (g *group) Kill(int) error {
+	g.groups.mu.Lock()
+	defer g.groups.mu.Unlock()
+	if g.cgroup.holder != g {
+		return nil // it was empty, and may be another's by now
+	}
+	return put(filepath.Join(g.cgroup.path, "cgroup.kill"), "1")
+}
 
 // OutOfMemory compares the count of kills with that of the beginning.
 func (g *group) OutOfMemory() bool {
@@ -157,11 +183,8 @@ func (g *group) OutOfMemory() bool {
 	return err == nil && kills > g.kills
 }
 
-// Release has the cgroup removed as soon as it is empty.
-func (g *group) Release() {
-	g.dir.Close()
-	g.groups.used <- g
-}
+// Release gives the cgroup back: to the next exec as soon as it is empty.
+func (g *group) Release() { g.groups.release(g.cgroup) }
 
 func put(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

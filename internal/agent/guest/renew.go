@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,16 +30,49 @@ func (p *place) Renew(m *agentv1.RenewRequest) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range []struct{ path, content string }{
+	hosts, err := agent.ReadSmall(root, "/etc/hosts")
+	if err != nil {
+		return err
+	}
+	files := []struct{ path, content string }{
 		{"/etc/machine-id", m.MachineId + "\n"},
 		{"/etc/hostname", m.Hostname + "\n"},
-		{"/etc/hosts", "127.0.0.1 localhost " + m.Hostname + "\n::1 localhost ip6-localhost ip6-loopback\n"},
-	} {
+		{"/etc/hosts", withName(hosts, m.Hostname)},
+	}
+	// Most environments link it to /etc/machine-id, or don't have it.
+	if dbus, err := agent.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
+		files = append(files, struct{ path, content string }{dbusMachineID, m.MachineId + "\n"})
+	}
+	for _, f := range files {
 		if err := agent.Replace(root, f.path, f.content); err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}
 	return nil
+}
+
+const dbusMachineID = "/var/lib/dbus/machine-id"
+
+// ownAddress is the address of a machine's own name, as Debian has it in /etc/hosts.
+const ownAddress = "127.0.1.1"
+
+// withName gives /etc/hosts with the machine's own name, and all else that was there.
+func withName(hosts, name string) string {
+	var b strings.Builder
+	localhost := false
+	for line := range strings.Lines(hosts) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 && fields[0] == ownAddress {
+			continue
+		}
+		localhost = localhost || slices.Contains(fields, "localhost")
+		b.WriteString(strings.TrimRight(line, "\n") + "\n")
+	}
+	if !localhost {
+		b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	}
+	b.WriteString(ownAddress + " " + name + "\n")
+	return b.String()
 }
 
 // stir adds entropy to the kernel's pool, credits it, and has the generator start from it: two machines from one template share all that was in it before.

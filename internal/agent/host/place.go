@@ -83,6 +83,5 @@ func (g *group) Kill(leader int) error {
 	})
 }
 
-func (g *group) Started(int)       {}
 func (g *group) OutOfMemory() bool { return false }
 func (g *group) Release()          {}

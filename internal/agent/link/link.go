@@ -22,8 +22,11 @@ import (
 	"time"
 )
 
-// MaxRecord bounds the data of one record. With its length it fills what a virtio-serial port takes in one write.
-const MaxRecord = 32<<10 - lengthSize
+// MaxRecord bounds the data of one record.
+const MaxRecord = 1 << 20
+
+// portWrite is what a virtio-serial port takes in one write. The length of a record and the begin of its data go in one.
+const portWrite = 32 << 10
 
 const (
 	lengthSize  = 4
@@ -31,6 +34,8 @@ const (
 	controlSize = 8 + nonceSize
 	// helloEvery is how often the host says hello until it is heard.
 	helloEvery = 100 * time.Millisecond
+	// fillEvery is after how many of them it fills up what could be the rest of a record before the next.
+	fillEvery = 5
 	// byePatience bounds the wait for room to say bye in.
 	byePatience = time.Second
 	// maxSkipped bounds what an end reads without finding what it looks for.
@@ -118,22 +123,44 @@ const readerSize = 64 << 10
 
 func newReader(stream net.Conn) *bufio.Reader { return bufio.NewReaderSize(stream, readerSize) }
 
-// Open opens a session from the host's side. It returns when the guest has answered, or with ctx. The stream must have no other reader. The session's
-// Close ends the session and leaves the stream open.
+// Open opens a session from the host's side. It returns when the guest has answered, or with ctx. The stream must have no other reader, and know deadlines.
+// The session's Close ends the session and leaves the stream open.
 func Open(ctx context.Context, stream net.Conn) (net.Conn, error) {
 	var n nonce
 	rand.Read(n[:])
 	s := &session{stream: stream, r: newReader(stream), nonce: n}
-	stop := interruptible(ctx, stream)
-	defer stop()
+	if err := stream.SetDeadline(time.Time{}); err != nil {
+		return nil, err // without deadlines nothing could be interrupted
+	}
+	cancelled := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		stream.SetDeadline(time.Unix(1, 0))
+		close(cancelled)
+	})
+	err := s.open()
+	if !cancel() {
+		<-cancelled // or it would strike the next user of the stream
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, err
+	}
+	return s, nil
+}
 
-	// A guest that was left within a record takes what comes for the rest of it. Where the first hello is not heard, the next ones fill that up.
-	again := append(make([]byte, MaxRecord), control(hello, n)...)
+// open says hello until the guest answers, and starts the session. Nothing of it is under way when it returns.
+func (s *session) open() error {
+	again := append(make([]byte, MaxRecord), control(hello, s.nonce)...)
 	heard := make(chan struct{})
 	sent := make(chan error, 1)
 	go func() {
-		for message := control(hello, n); ; message = again {
-			if _, err := stream.Write(message); err != nil {
+		for message := control(hello, s.nonce); ; message = again {
+			if _, err := s.stream.Write(message); err != nil {
 				sent <- err
 				return
 			}
@@ -147,21 +174,18 @@ func Open(ctx context.Context, stream net.Conn) (net.Conn, error) {
 	}()
 	err := s.expect(welcome)
 	close(heard)
-	if err == nil {
-		if err = <-sent; err == nil {
-			_, err = stream.Write(control(start, n))
-		}
-	}
-	if err == nil {
-		err = s.expect(started)
-	}
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, err
+		s.stream.SetWriteDeadline(time.Unix(1, 0)) // a hello that nobody takes
+		<-sent
+		return err
 	}
-	return s, nil
+	if err := <-sent; err != nil {
+		return err
+	}
+	if _, err := s.stream.Write(control(start, s.nonce)); err != nil {
+		return err
+	}
+	return s.expect(started)
 }
 
 // expect reads until the guest's control record of a kind for this session.
@@ -177,17 +201,6 @@ func (s *session) expect(want kind) error {
 	}
 }
 
-// interruptible makes reads and writes on the stream fail when ctx ends, until stop is called.
-func interruptible(ctx context.Context, stream net.Conn) (stop func()) {
-	stream.SetDeadline(time.Time{})
-	cancel := context.AfterFunc(ctx, func() { stream.SetDeadline(time.Unix(1, 0)) })
-	return func() {
-		if !cancel() {
-			stream.SetDeadline(time.Time{})
-		}
-	}
-}
-
 // Listener accepts sessions on the guest's side of a stream, one after the other. It is a [net.Listener] for an HTTP server: Accept gives the
 // next session once the one before is over.
 type Listener struct {
@@ -199,7 +212,7 @@ type Listener struct {
 	next   *nonce // of a hello that ended the session before
 }
 
-// Listen makes a listener. The stream must have no other reader.
+// Listen makes a listener. The stream must have no other reader, and know deadlines.
 func Listen(stream net.Conn) *Listener {
 	l := &Listener{stream: stream, r: newReader(stream), over: make(chan *session, 1), closed: make(chan struct{})}
 	l.over <- nil
@@ -268,7 +281,7 @@ type session struct {
 	helloed *nonce     // the session that the other end wants instead
 
 	write  sync.Mutex // held by Write
-	buffer [MaxRecord + lengthSize]byte
+	buffer [portWrite]byte
 	gone   error // what every further Write gives
 
 	state  sync.Mutex // held to set deadlines, which after Close belong to the next session
@@ -334,9 +347,14 @@ func (s *session) Write(p []byte) (sent int, err error) {
 		if s.gone != nil {
 			return sent, s.gone
 		}
-		n := copy(s.buffer[lengthSize:], p)
+		n := min(len(p), MaxRecord)
+		first := copy(s.buffer[lengthSize:], p[:n])
 		binary.LittleEndian.PutUint32(s.buffer[:], uint32(n))
-		if _, err := s.stream.Write(s.buffer[:lengthSize+n]); err != nil {
+		_, err := s.stream.Write(s.buffer[:lengthSize+first])
+		if err == nil && first < n {
+			_, err = s.stream.Write(p[first:n]) // not copied: records of this size are the content of files
+		}
+		if err != nil {
 			s.gone = err // a record may have been cut: nothing may follow it
 			return sent, err
 		}

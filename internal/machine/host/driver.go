@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,7 +96,8 @@ func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 	p := &process{cmd: exec.Command(program, "host", "3"), link: link, done: make(chan struct{})}
 	p.cmd.ExtraFiles = []*os.File{far}
 	p.cmd.Stderr = &p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	// No parent-death signal: the end of the link is what the agent ends at, and it has to kill what it started first.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.start(); err != nil {
 		link.Close()
 		return nil, fault.Wrap(err, "start machine", spec.ID)
@@ -106,21 +106,17 @@ func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 	return p, nil
 }
 
-// start runs the agent from a thread that lives as long as it: the parent-death signal comes when that thread ends.
+// start runs the agent and has it waited for.
 func (p *process) start() error {
-	started := make(chan error)
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.cmd.Wait()
-			p.link.Close()
-			close(p.done)
-		}
+		p.cmd.Wait()
+		p.link.Close()
+		close(p.done)
 	}()
-	return <-started
+	return nil
 }
 
 // Link is the socket to the agent.

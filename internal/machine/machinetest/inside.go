@@ -136,7 +136,7 @@ func (s suite) outOfMemory(t *testing.T) {
 		t.Fatal(err, g.Err())
 	}
 	if err != nil || end.Code == 0 || !end.OutOfMemory {
-		t.Errorf("%+v, %v", end, err)
+		t.Fatalf("%+v, %v; the machine: %v", end, err, g.reason())
 	}
 	g.answers(t)
 }
@@ -149,7 +149,7 @@ func (s suite) forkBomb(t *testing.T) {
 	g := s.renewed(t, other)
 	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b")
 	if err != nil || !end.TimedOut && end.Code == 0 {
-		t.Errorf("%+v, %v", end, err)
+		t.Fatalf("%+v, %v; the machine: %v", end, err, g.reason())
 	}
 	g.answers(t)
 	if n := g.shell(t, "set -- /proc/[0-9]*; echo $#"); len(n) > 2 {

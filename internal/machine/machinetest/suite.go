@@ -163,6 +163,15 @@ func (g *guest) ended(t *testing.T) {
 	}
 }
 
+// reason is why the machine ended, where it has: a moment after its link broke.
+func (g *guest) reason() error {
+	select {
+	case <-g.Done():
+	case <-time.After(time.Second):
+	}
+	return g.Err()
+}
+
 // leavesNothing checks that a machine is gone: its process and all that was in its folder.
 func leavesNothing(t *testing.T, pid int, dir string) {
 	t.Helper()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
@@ -73,8 +74,7 @@ func (d *Driver) prove(ctx context.Context, report progress.Func) (verdict, erro
 	if d.verdict == nil {
 		v, ok := d.recall(p, d.cfg.Isolation)
 		if !ok {
-			report.Phase("finding out what this host's processor can do", "")
-			if v, err = d.race(ctx, p); err != nil {
+			if v, err = d.find(ctx, p, report); err != nil {
 				return verdict{}, err
 			}
 		}
@@ -90,8 +90,34 @@ func (v verdict) err(accel machine.Isolation) error {
 	return fault.New(fault.Unavailable, "", "", "%s", v.Reason)
 }
 
-// race boots the kernel on emulation and, where there is one, on KVM at the same time, keeps both verdicts and gives the one for this driver.
-func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
+// find finds out about the accelerators, or waits for another process that does.
+func (d *Driver) find(ctx context.Context, p parts, report progress.Func) (verdict, error) {
+	folder := filepath.Dir(d.verdictPath(p, d.cfg.Isolation))
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return verdict{}, fault.Wrap(err, "make folder of verdicts", folder)
+	}
+	const what = "finding out what this host's processor can do"
+	lock, err := flock.Take(ctx, filepath.Join(folder, ".lock"), flock.Exclusive, func() { report.Phase("waiting for another pyro that is "+what, "") })
+	if err != nil {
+		return verdict{}, fault.Wrap(err, "wait for verdicts", folder)
+	}
+	defer lock.Release()
+	if v, ok := d.recall(p, d.cfg.Isolation); ok {
+		return v, nil
+	}
+	report.Phase(what, "")
+	// Its name is always the same, so that what was left by a process that was killed here is known for what it is.
+	work := filepath.Join(folder, "probe.part")
+	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o700)); err != nil {
+		return verdict{}, fault.Wrap(err, "make folder", work)
+	}
+	defer os.RemoveAll(work)
+	return d.race(ctx, p, work)
+}
+
+// race boots the kernel on emulation and, where there is one, on KVM at the same time, keeps both verdicts and gives the one for this driver. Work is where
+// it may put what it needs meanwhile.
+func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error) {
 	version, err := p.binary.Version(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -118,7 +144,7 @@ func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
 			}
 			began := time.Now()
 			v := verdict{QEMUVersion: version, TSCKHz: tsc}
-			if err := d.probe(in, p, accel, tsc); err != nil {
+			if err := d.probe(in, p, accel, tsc, work); err != nil {
 				v.Reason = err.Error()
 			} else {
 				v.Works, v.BootMillis = true, time.Since(began).Milliseconds()
@@ -148,12 +174,7 @@ func (d *Driver) race(ctx context.Context, p parts) (verdict, error) {
 }
 
 // probe boots the kernel and waits for its first user program to speak.
-func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int) error {
-	dir, err := os.MkdirTemp("", "pyro-probe-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
+func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int, dir string) error {
 	var f opener
 	defer f.close()
 	const memMiB = 256
@@ -208,9 +229,6 @@ func (d *Driver) recall(p parts, accel machine.Isolation) (verdict, bool) {
 func (d *Driver) remember(p parts, accel machine.Isolation, v verdict) error {
 	path := d.verdictPath(p, accel)
 	b, err := json.MarshalIndent(v, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
 	if err == nil {
 		err = os.WriteFile(path+".part", b, 0o600)
 	}

@@ -1,0 +1,288 @@
+//go:build machine
+
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// patience bounds every single step. It only ends what hangs.
+const patience = 3 * time.Minute
+
+// phases notes what is reported.
+type phases struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (p *phases) report(e progress.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, e.Phase)
+}
+
+func (p *phases) has(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Contains(strings.Join(p.all, "\n"), text)
+}
+
+// started is a machine with its agent.
+type started struct {
+	machine.Machine
+	agent *client.Client
+	heard *phases
+}
+
+// startSmall starts a small machine and renews it.
+func startSmall(t *testing.T, d *Driver, root machine.Root) *started {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := &started{heard: &phases{}}
+	id := client.NewIdentity("small")
+	spec := machine.Spec{ID: "small-" + id.MachineID[:8], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256, Progress: s.heard.report}
+	var err error
+	if s.Machine, err = d.Start(ctx, spec); err != nil {
+		t.Fatalf("%v, after %q", err, s.heard.all)
+	}
+	t.Cleanup(func() { s.Close() })
+	if s.agent, err = client.Dial(ctx, s.Link()); err == nil {
+		t.Cleanup(func() { s.agent.Close() })
+		err = s.agent.Renew(ctx, id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *started) works(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out bytes.Buffer
+	end, err := s.agent.Exec(ctx, client.Command{Argv: []string{"ls", "/etc/hostname"}}, nil, &out, io.Discard)
+	if err != nil || end.Code != 0 || out.String() != "/etc/hostname\n" {
+		t.Fatalf("%+v, %v: %q", end, err, out.String())
+	}
+}
+
+// TestTemplateFaults has a template made by two processes at once, and then damaged in every way.
+func TestTemplateFaults(t *testing.T) {
+	root := debian(t)
+	d := privateDirs(t)
+	driver := func() *Driver { return driverIn(t, machine.TCG, d) }
+	if err := driver().Prove(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+
+	// Locks are those of open files, so two drivers are to each other what two processes are.
+	var racers [2]*started
+	t.Run("Race", func(t *testing.T) {
+		var racing sync.WaitGroup
+		for i := range racers {
+			racing.Go(func() { racers[i] = startSmall(t, driver(), root) })
+		}
+		racing.Wait()
+		made, waited := 0, 0
+		for _, s := range racers {
+			if s == nil {
+				t.FailNow()
+			}
+			s.works(t)
+			if s.heard.has("saving the template") {
+				made++
+			}
+			if s.heard.has("another pyro") {
+				waited++
+			}
+		}
+		if made != 1 || waited != 1 {
+			t.Errorf("%d made the template, %d waited: %q, %q", made, waited, racers[0].heard.all, racers[1].heard.all)
+		}
+	})
+	dir := onlyTemplate(t, d)
+
+	for _, c := range []struct {
+		name   string
+		damage func(*testing.T)
+		said   string
+	}{
+		{"FlippedByte", func(t *testing.T) { flip(t, filepath.Join(dir, template.RAM)) }, "template is damaged"},
+		{"Truncated", func(t *testing.T) {
+			if err := os.Truncate(filepath.Join(dir, template.Overlay), 4096); err != nil {
+				t.Fatal(err)
+			}
+		}, "template is damaged"},
+		{"NotAccepted", func(t *testing.T) { forge(t, dir) }, "could not be restored"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.damage(t)
+			s := startSmall(t, driver(), root)
+			s.works(t)
+			if !s.heard.has(c.said) || !s.heard.has("saving the template") {
+				t.Errorf("it was not told: %q", s.heard.all)
+			}
+			again := startSmall(t, driver(), root)
+			again.works(t)
+			if len(again.heard.all) > 0 {
+				t.Errorf("the new template is not used: %q", again.heard.all)
+			}
+		})
+	}
+
+	t.Run("RemovedWhileInUse", func(t *testing.T) {
+		user := startSmall(t, driver(), root)
+		if err := os.RemoveAll(d.Templates()); err != nil {
+			t.Fatal(err)
+		}
+		user.works(t)
+		s := startSmall(t, driver(), root)
+		s.works(t)
+		if !s.heard.has("saving the template") {
+			t.Errorf("it was not told: %q", s.heard.all)
+		}
+		user.works(t)
+	})
+	if left, _ := filepath.Glob(filepath.Join(d.Templates(), "*.part")); left != nil {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+func onlyTemplate(t *testing.T, d dirs.Dirs) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(d.Templates(), "*", template.RAM))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%q, %v", found, err)
+	}
+	return filepath.Dir(found[0])
+}
+
+// flip changes one byte somewhere in the middle.
+func flip(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1
+	if _, err := f.WriteAt(b, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forge gives a template a state that QEMU does not accept, and a record by which all is well.
+func forge(t *testing.T, dir string) {
+	t.Helper()
+	state, record := filepath.Join(dir, template.State), filepath.Join(dir, "template.json")
+	if err := os.Remove(state); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(state, []byte("no state of a machine"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := disk.Hash(state, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp, err := disk.StampOf(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r map[string]any
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	r["files"].(map[string]any)[template.State] = map[string]any{"digest": digest, "stamp": stamp}
+	if b, err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(record, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBrokenKVMIsFoundOut gives the proof a /dev/kvm that everybody may open, in a mount namespace of a process of its own, and checks that the verdict is
+// kept. Where KVM works it is that verdict that is checked.
+func TestBrokenKVMIsFoundOut(t *testing.T) {
+	if os.Getenv(verdictHelper) != "" {
+		proveTwice(t)
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can put a device in the place of another")
+	}
+	if _, err := os.Stat(kvmDevice); err != nil {
+		t.Skip("this host has no /dev/kvm: ", err)
+	}
+	d := privateDirs(t)
+	debian(t)
+	device := filepath.Join(t.TempDir(), "kvm")
+	script := `mknod -m 666 "$1" c 10 232 && mount --make-rprivate / && mount --bind "$1" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsFoundOut$' -test.v`
+	helper := exec.Command("unshare", "-m", "sh", "-c", script, "sh", device, os.Args[0])
+	helper.Env = append(os.Environ(), verdictHelper+"="+d.Cache)
+	out, err := helper.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+const verdictHelper = "PYRO_TEST_VERDICT_CACHE"
+
+func proveTwice(t *testing.T) {
+	d := dirs.Dirs{Cache: os.Getenv(verdictHelper)}
+	var reasons []string
+	for attempt := range 2 {
+		var heard phases
+		err := driverIn(t, machine.KVM, d).Prove(context.Background(), heard.report)
+		if found := heard.has("finding out"); found != (attempt == 0) {
+			t.Errorf("attempt %d: %q", attempt, heard.all)
+		}
+		reason := ""
+		if err != nil {
+			reason = err.Error()
+		}
+		reasons = append(reasons, reason)
+	}
+	if reasons[0] != reasons[1] {
+		t.Errorf("the verdict was not kept: %q", reasons)
+	}
+	// Emulation was proved in the same race, whatever KVM did to the host meanwhile.
+	var heard phases
+	if err := driverIn(t, machine.TCG, d).Prove(context.Background(), heard.report); err != nil || heard.has("finding out") {
+		t.Errorf("%v, %q", err, heard.all)
+	}
+	t.Log("the verdict:", reasons[0])
+}

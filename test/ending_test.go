@@ -1,0 +1,115 @@
+//go:build machine
+
+package test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestInterruptAsksThenKills(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	r := p.start("run", environment, "--", "sh", "-c", `trap 'echo asked; exit 7' INT; echo ready; while :; do sleep 0.1; done`)
+	r.says("ready")
+	r.Process.Signal(syscall.SIGINT)
+	if end := r.end(); end.stdout != "asked\n" || end.code != 7 {
+		t.Errorf("asked once: %+v", end)
+	}
+	p.leftNothing()
+
+	r = p.start("run", environment, "--", "sh", "-c", `trap 'echo asked' INT; echo ready; while :; do sleep 0.1; done`)
+	r.says("ready")
+	r.Process.Signal(syscall.SIGINT)
+	r.says("asked")
+	r.Process.Signal(syscall.SIGINT)
+	if end := r.end(); end.code != 130 {
+		t.Errorf("asked twice: %+v", end)
+	}
+	p.leftNothing()
+}
+
+// TestSignals ends pyro in the ways that leave it time to tidy, at any moment.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	moments := rand.New(rand.NewPCG(1, 2))
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		r := p.start("run", environment, "--", "sleep", "1000")
+		after := 20*time.Millisecond + time.Duration(moments.Int64N(int64(700*time.Millisecond)))
+		time.Sleep(after)
+		r.Process.Signal(sig)
+		if sig == syscall.SIGINT {
+			r.Process.Signal(sig)
+		}
+		end := r.end()
+		if end.code != 128+int(sig) {
+			t.Errorf("%s after %s: %+v", sig, after, end)
+		}
+		for _, pid := range qemus(r.Process.Pid) {
+			t.Errorf("%s after %s: QEMU %d is left", sig, after, pid)
+		}
+		p.leftNothing()
+	}
+}
+
+// TestKilled ends pyro in the way that leaves it no time, at any moment of a run: the kernel ends its machine, and the next command tidies.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	moments := rand.New(rand.NewPCG(3, 4))
+	for range 6 {
+		kill(t, p.start("run", environment, "--", "sleep", "1000"), 10*time.Millisecond+time.Duration(moments.Int64N(int64(700*time.Millisecond))))
+	}
+	if r := p.in("echo", "next"); r.stdout != "next\n" { // and in checks that nothing is left
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestKilledWhileMaking does so while things are made on first use: a verdict on the accelerators, then a template.
+func TestKilledWhileMaking(t *testing.T) {
+	p := newProgram(t).withCache()
+	moments := rand.New(rand.NewPCG(5, 6))
+	run := []string{"run", environment, "--mem-mib=256", "--", "echo", "made"}
+	for _, up := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second} {
+		kill(t, p.start(run...), up/2+time.Duration(moments.Int64N(int64(up/2))))
+	}
+	if r := p.run(nil, run...); r.code != 0 || r.stdout != "made\n" {
+		t.Errorf("%+v", r)
+	}
+	for _, pattern := range []string{"templates/*.part", "accelerators/*.part", "templates/*/root-*"} {
+		if left, _ := filepath.Glob(filepath.Join(p.cache, pattern)); left != nil {
+			t.Errorf("left behind: %q", left)
+		}
+	}
+}
+
+// kill kills pyro after a time, and checks that its QEMUs end.
+func kill(t *testing.T, r *running, after time.Duration) {
+	t.Helper()
+	time.Sleep(after)
+	r.Process.Signal(syscall.SIGSTOP) // so that none is started between the look and the kill
+	for stopped := false; !stopped; {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, state, _ := strings.Cut(string(b), ") ")
+		stopped = strings.HasPrefix(state, "T") || strings.HasPrefix(state, "Z")
+	}
+	pids := qemus(r.Process.Pid)
+	r.Process.Kill()
+	r.Wait()
+	t.Logf("killed after %s, with QEMU %v", after, pids)
+	for _, pid := range pids {
+		if err := gone(pid); err != nil {
+			t.Error(err)
+		}
+	}
+}

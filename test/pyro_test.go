@@ -1,0 +1,190 @@
+//go:build machine
+
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds every single run. It only ends what hangs: emulation on a busy host is slow.
+const patience = 5 * time.Minute
+
+const environment = "debian:12"
+
+// program is bin/pyro with folders of its own, the cache apart, which is shared.
+type program struct {
+	t     *testing.T
+	state string
+	temp  string
+	cache string // empty: the user's
+}
+
+func newProgram(t *testing.T) *program {
+	t.Helper()
+	return &program{t: t, state: t.TempDir(), temp: t.TempDir()}
+}
+
+// withCache gives it a cache with templates and verdicts of its own; environments and kernels are the user's.
+func (p *program) withCache() *program {
+	p.t.Helper()
+	base, err := os.UserCacheDir()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	shared := filepath.Join(base, "pyro")
+	if dir := os.Getenv("PYRO_CACHE_DIR"); dir != "" {
+		shared = dir
+	}
+	p.cache = p.t.TempDir()
+	for _, folder := range []string{"environments", "kernels"} {
+		if err := os.Symlink(filepath.Join(shared, folder), filepath.Join(p.cache, folder)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return p
+}
+
+func (p *program) command(args ...string) *exec.Cmd {
+	p.t.Helper()
+	path, err := filepath.Abs("../bin/pyro")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		p.t.Fatalf("%v: make build", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	p.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+p.state, "TMPDIR="+p.temp)
+	if p.cache != "" {
+		cmd.Env = append(cmd.Env, "PYRO_CACHE_DIR="+p.cache)
+	}
+	return cmd
+}
+
+// result is what a finished program left.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+// run runs pyro to its end with an input, and checks that it left nothing.
+func (p *program) run(stdin io.Reader, args ...string) result {
+	p.t.Helper()
+	cmd := p.command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		p.t.Fatal(err)
+	}
+	p.leftNothing()
+	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// in runs a command in a machine.
+func (p *program) in(argv ...string) result {
+	p.t.Helper()
+	return p.run(nil, append([]string{"run", environment, "--"}, argv...)...)
+}
+
+// leftNothing checks the folders of machines and of temporary files.
+func (p *program) leftNothing() {
+	p.t.Helper()
+	for _, dir := range []string{filepath.Join(p.state, "machines"), p.temp} {
+		left, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			p.t.Error(err)
+		}
+		if len(left) > 0 {
+			p.t.Errorf("left in %s: %v", dir, left)
+		}
+	}
+}
+
+// running is a started program whose output is read as it comes.
+type running struct {
+	*exec.Cmd
+	t      *testing.T
+	out    io.Reader
+	stderr *bytes.Buffer
+}
+
+func (p *program) start(args ...string) *running {
+	p.t.Helper()
+	r := &running{Cmd: p.command(args...), t: p.t, stderr: &bytes.Buffer{}}
+	out, err := r.StdoutPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.out, r.Stderr = out, r.stderr
+	if err := r.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+// says waits until it has printed a line.
+func (r *running) says(line string) {
+	r.t.Helper()
+	got := make([]byte, len(line)+1)
+	if _, err := io.ReadFull(r.out, got); err != nil || string(got) != line+"\n" {
+		r.t.Fatalf("it said %q, not %q: %v: %s", got, line, err, r.stderr)
+	}
+}
+
+// end reads the rest of the output and gives it with the exit code.
+func (r *running) end() result {
+	r.t.Helper()
+	rest, err := io.ReadAll(r.out)
+	if err != nil {
+		r.t.Error(err)
+	}
+	r.Wait()
+	return result{string(rest), r.stderr.String(), r.ProcessState.ExitCode()}
+}
+
+// qemus are the QEMU processes that a process has started.
+func qemus(owner int) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		name, rest, _ := strings.Cut(string(b), ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(owner) && strings.Contains(name, "(qemu") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// gone waits until a process has ended: what is reaped by somebody else may stay a zombie for a moment.
+func gone(pid int) error {
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return nil
+		}
+		if _, rest, _ := strings.Cut(string(b), ") "); strings.HasPrefix(rest, "Z") {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d is still there", pid)
+}
