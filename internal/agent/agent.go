@@ -11,6 +11,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -73,6 +75,7 @@ func (s *Server) Serve(stream net.Conn) error {
 	mux.HandleFunc(filePath, s.files)
 	server := &http.Server{
 		Handler:   mux,
+		ErrorLog:  log.New(io.Discard, "", 0), // a session that breaks is not worth a line on a machine's console
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,

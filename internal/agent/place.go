@@ -29,6 +29,8 @@ type Place interface {
 type Group interface {
 	// Prepare makes a process that is about to be started a member. It is called in the place.
 	Prepare(*os.ProcAttr)
+	// PID is the number by which the place's processes know one that the agent knows as pid; 0 where that is not known.
+	PID(pid int) int
 	// Kill kills every member. leader is the process that was started with Prepare, which may have ended.
 	Kill(leader int) error
 	// OutOfMemory tells whether the kernel killed something in the place for want of memory since the group was made.

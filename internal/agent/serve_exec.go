@@ -33,7 +33,11 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequ
 	case err != nil:
 		return err
 	}
-	return follow(ctx, p, 0, 0, stream)
+	patience := startedPatience
+	if req.Msg.Stdin || req.Msg.Tty != nil {
+		patience = 0 // the caller has something to say to it
+	}
+	return follow(ctx, p, [2]uint64{}, patience, stream)
 }
 
 // Follow goes on with a process.
@@ -45,7 +49,7 @@ func (s *Server) Follow(ctx context.Context, req *connect.Request[agentv1.Follow
 	if req.Msg.StdoutOffset > p.stdout.length() || p.stderr != nil && req.Msg.StderrOffset > p.stderr.length() {
 		return connect.NewError(connect.CodeOutOfRange, errors.New("the output is not that long"))
 	}
-	return follow(ctx, p, req.Msg.StdoutOffset, req.Msg.StderrOffset, stream)
+	return follow(ctx, p, [2]uint64{req.Msg.StdoutOffset, req.Msg.StderrOffset}, 0, stream)
 }
 
 // known gives an exec that is known.
@@ -57,11 +61,11 @@ func (s *Server) known(ctx context.Context, id string) (*process, error) {
 	return p, err
 }
 
-func follow(ctx context.Context, p *process, stdoutAt, stderrAt uint64, stream *connect.ServerStream[agentv1.ExecEvent]) error {
-	at := [2]uint64{stdoutAt, stderrAt}
+// follow tells what a process does, from offsets on. The news that it has started waits for other news as long as patience says.
+func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duration, stream *connect.ServerStream[agentv1.ExecEvent]) error {
 	told := false
-	patience := time.NewTimer(startedPatience)
-	defer patience.Stop()
+	silence := time.NewTimer(patience)
+	defer silence.Stop()
 	for {
 		news := p.news()
 		exit := p.ended() // before the output, which is whole once this is set
@@ -78,7 +82,7 @@ func follow(ctx context.Context, p *process, stdoutAt, stderrAt uint64, stream *
 				continue
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-patience.C:
+			case <-silence.C:
 				if told {
 					continue
 				}
@@ -87,7 +91,7 @@ func follow(ctx context.Context, p *process, stdoutAt, stderrAt uint64, stream *
 		if !told {
 			event.Started = &agentv1.Started{}
 			if p.command != nil {
-				event.Started.Pid = uint32(p.command.Pid)
+				event.Started.Pid = uint32(p.group.PID(p.command.Pid))
 			}
 			told = true
 		}

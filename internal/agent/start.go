@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -114,37 +113,35 @@ func (e *ends) closeOurs() {
 	}
 }
 
-// newEnds makes the streams. It must be called in the place.
-func newEnds(req *agentv1.ExecRequest) (e *ends, err error) {
-	e = &ends{}
-	defer func() {
-		if err != nil {
-			e.closeTheirs()
-			e.closeOurs()
-		}
-	}()
-	if t := req.Tty; t != nil {
-		var tty *os.File
-		if e.stdout, tty, err = openTerminal(); err != nil {
-			return e, err
-		}
-		e.terminal = true
-		e.theirs = [3]*os.File{tty, tty, tty}
-		return e, setSize(e.stdout, t.Cols, t.Rows)
-	}
-	if req.Stdin {
+// openPipes makes the streams of a process without a terminal. Its /dev/null is the agent's own: what the place has of that name may be anything, a pipe
+// whose opening never ends among it.
+func (e *ends) openPipes(stdin bool) (err error) {
+	if stdin {
 		e.theirs[0], e.stdin, err = os.Pipe()
 	} else {
 		e.theirs[0], err = os.Open(os.DevNull)
 	}
 	if err != nil {
-		return e, err
+		return err
 	}
 	if e.stdout, e.theirs[1], err = os.Pipe(); err != nil {
-		return e, err
+		return err
 	}
 	e.stderr, e.theirs[2], err = os.Pipe()
-	return e, err
+	return err
+}
+
+// openTerminal makes the streams of a process on a terminal, which becomes its user's. It must be called in the place.
+func (e *ends) openTerminal(t *agentv1.Terminal, uid uint32) error {
+	controlling, tty, err := openTerminal()
+	if err != nil {
+		return err
+	}
+	e.stdout, e.theirs, e.terminal = controlling, [3]*os.File{tty, tty, tty}, true
+	if err := withDescriptor(tty, func(fd int) error { return unix.Fchown(fd, int(uid), -1) }); err != nil {
+		return err
+	}
+	return setSize(controlling, t.Cols, t.Rows)
 }
 
 // start starts a process. What keeps it from running is a process that has failed; an error is a request that can't be right.
@@ -172,21 +169,29 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 	if err != nil {
 		return nil, notExecutable(agentv1.StartFailure_START_FAILURE_BAD_USER, fmt.Errorf("user %q: %w", req.User, err))
 	}
-	env := merge(defaultEnv, []string{"HOME=" + who.home}, req.Env)
-	if t := req.Tty; t != nil && lookup(req.Env, "TERM") == "" {
+	own := []string{"HOME=" + who.home}
+	if t := req.Tty; t != nil {
 		term := t.Term
 		if term == "" {
 			term = "xterm-256color"
 		}
-		env = append(env, "TERM="+term)
+		own = append(own, "TERM="+term)
 	}
-	env = lastOfEach(env)
+	env := merge(defaultEnv, own, req.Env)
+	var e ends
+	defer e.closeTheirs()
+	if req.Tty == nil {
+		if err := e.openPipes(req.Stdin); err != nil {
+			e.closeOurs()
+			return nil, notExecutable(agentv1.StartFailure_START_FAILURE_NO_RESOURCES, err)
+		}
+	}
 	group, err := s.place.Group()
 	if err != nil {
+		e.closeOurs()
 		return nil, err
 	}
 	p := &process{id: req.ExecId, group: group, changed: make(chan struct{})}
-	var e *ends
 	err = s.place.Do(func() (err error) {
 		dir, err := workingDirectory(req.Cwd, who.home)
 		if err != nil {
@@ -196,10 +201,11 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		if err != nil {
 			return err
 		}
-		if e, err = newEnds(req); err != nil {
-			return notExecutable(agentv1.StartFailure_START_FAILURE_NO_RESOURCES, err)
+		if req.Tty != nil {
+			if err := e.openTerminal(req.Tty, who.credential.Uid); err != nil {
+				return notExecutable(agentv1.StartFailure_START_FAILURE_NO_RESOURCES, err)
+			}
 		}
-		defer e.closeTheirs()
 		attr := &os.ProcAttr{Dir: dir, Env: env, Files: e.theirs[:], Sys: &syscall.SysProcAttr{
 			Setsid: true, Setctty: e.terminal, Credential: &who.credential,
 		}}
@@ -209,13 +215,11 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		return err
 	})
 	if err != nil {
-		if e != nil {
-			e.closeOurs()
-		}
+		e.closeOurs()
 		group.Release()
 		return nil, err
 	}
-	s.attach(p, req, e)
+	s.attach(p, req, &e)
 	return p, nil
 }
 
@@ -252,21 +256,6 @@ func (s *Server) attach(p *process, req *agentv1.ExecRequest, e *ends) {
 	}
 	p.limit(time.Duration(req.TimeoutMs) * time.Millisecond)
 	go p.watch(pumps, func() { s.execs.forget(p.id) })
-}
-
-// lastOfEach drops variables that are set again later: getenv gives the first, where the last is meant.
-func lastOfEach(env []string) []string {
-	seen := make(map[string]bool, len(env))
-	kept := env[:0:0]
-	for _, v := range slices.Backward(env) {
-		name, _, _ := strings.Cut(v, "=")
-		if !seen[name] {
-			seen[name] = true
-			kept = append(kept, v)
-		}
-	}
-	slices.Reverse(kept)
-	return kept
 }
 
 // workingDirectory gives where a process starts: where it was asked to, else at home, else at the root.

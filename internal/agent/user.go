@@ -26,7 +26,7 @@ var errNoSuchUser = errors.New("no such user")
 
 // findUser resolves "name", "uid", "name:group" or "uid:gid" in the user database below root. Empty is who the agent runs as, which in a machine is root.
 func findUser(root int, who string) (user, error) {
-	if who == "" {
+	if who == "" && os.Getuid() == 0 {
 		return user{home: "/root"}, nil // without a look into the database: nearly every exec
 	}
 	name, group, hasGroup := strings.Cut(who, ":")

@@ -83,5 +83,6 @@ func (g *group) Kill(leader int) error {
 	})
 }
 
+func (g *group) PID(pid int) int   { return pid }
 func (g *group) OutOfMemory() bool { return false }
 func (g *group) Release()          {}

@@ -155,11 +155,15 @@ func Open(ctx context.Context, stream net.Conn) (net.Conn, error) {
 
 // open says hello until the guest answers, and starts the session. Nothing of it is under way when it returns.
 func (s *session) open() error {
-	again := append(make([]byte, MaxRecord), control(hello, s.nonce)...)
 	heard := make(chan struct{})
 	sent := make(chan error, 1)
 	go func() {
-		for message := control(hello, s.nonce); ; message = again {
+		for i := 1; ; i++ {
+			message := control(hello, s.nonce)
+			if i%fillEvery == 0 {
+				// A guest that was left within a record takes what comes for the rest of it.
+				message = append(make([]byte, MaxRecord), message...)
+			}
 			if _, err := s.stream.Write(message); err != nil {
 				sent <- err
 				return

@@ -133,7 +133,7 @@ func cleaned(header *tar.Header) (*tar.Header, error) {
 func beneathRoot(name string) (string, error) {
 	parts := strings.Split(name, "/")
 	if slices.Contains(parts, "..") {
-		return "", errors.New("name climbs with ..")
+		return "", errors.New("name has a part that climbs")
 	}
 	if len(name) >= maxPath || strings.ContainsRune(name, 0) || slices.ContainsFunc(parts, func(p string) bool { return len(p) > maxName }) {
 		return "", errors.New("impossible name")

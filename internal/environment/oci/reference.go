@@ -26,7 +26,7 @@ func Parse(reference string) (name.Reference, error) {
 	}
 	ref, err := name.ParseReference(reference)
 	if slices.Contains(strings.Split(reference, "/"), "..") {
-		err = errors.New("a part of the name is ..") // which the library lets through
+		err = errors.New("a part of the name climbs") // which the library lets through
 	}
 	if err != nil {
 		return nil, &fault.Error{Op: "read reference", Subject: reference, Kind: fault.Invalid, Err: err, Hint: "pyro env list"}

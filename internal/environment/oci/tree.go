@@ -45,7 +45,7 @@ const (
 // add puts one entry into the tree. What a layer says of a path replaces what lower ones said, but a folder keeps its children.
 func (t *tree) add(header *tar.Header, at place) error {
 	if slices.Contains(strings.Split(header.Name, "/"), "..") {
-		return errors.New("name climbs with ..")
+		return errors.New("name has a part that climbs")
 	}
 	dirName, base := path.Split(path.Clean("/" + header.Name))
 	dir, err := t.folder(dirName, at.layer, 0)

@@ -1,0 +1,213 @@
+package agent
+
+import (
+	"bytes"
+	"math/rand"
+	"testing"
+	"time"
+
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// written is what byte n of every log in these tests is.
+func written(n uint64) byte { return byte(n*2654435761>>7) ^ byte(n) }
+
+// reader reads a log by its events and checks them.
+type reader struct {
+	at   uint64
+	gaps uint64
+}
+
+func (r *reader) read(t *testing.T, o *output) (end bool) {
+	t.Helper()
+	event := &agentv1.ExecEvent{}
+	at, end := o.next(event, r.at)
+	if len(event.Gaps) > 1 || len(event.Outputs) > 1 {
+		t.Fatalf("%d gaps and %d outputs in one event", len(event.Gaps), len(event.Outputs))
+	}
+	for _, g := range event.Gaps {
+		if g.From != r.at || g.To <= g.From {
+			t.Fatalf("a gap from %d to %d, at %d", g.From, g.To, r.at)
+		}
+		r.gaps += g.To - g.From
+		r.at = g.To
+	}
+	for _, c := range event.Outputs {
+		if c.Offset != r.at || len(c.Data) == 0 || len(c.Data) > maxChunk {
+			t.Fatalf("%d bytes at %d, where %d comes next", len(c.Data), c.Offset, r.at)
+		}
+		for i, b := range c.Data {
+			if b != written(c.Offset+uint64(i)) {
+				t.Fatalf("byte %d is not what was written", c.Offset+uint64(i))
+			}
+		}
+		r.at += uint64(len(c.Data))
+	}
+	if at != r.at {
+		t.Fatalf("it says that it is at %d, and is at %d", at, r.at)
+	}
+	return end
+}
+
+// TestOutputDropsTheOldest checks a log that never waits, against what it must be: the last of what was written, in a ring of at most ringSize.
+func TestOutputDropsTheOldest(t *testing.T) {
+	for seed := range int64(60) {
+		random := rand.New(rand.NewSource(seed))
+		o := newOutput(agentv1.Stream_STREAM_STDERR, false, func() {})
+		var end uint64
+		readers := []*reader{{}, {}, {}}
+		for range 60 {
+			p := make([]byte, random.Intn([]int{10, 5000, 100_000, 3 << 20}[random.Intn(4)]))
+			for i := range p {
+				p[i] = written(end + uint64(i))
+			}
+			o.write(p)
+			end += uint64(len(p))
+			if o.length() != end || len(o.ring) > ringSize {
+				t.Fatalf("seed %d: %d bytes long after %d, in %d", seed, o.length(), end, len(o.ring))
+			}
+			if kept := end - o.start(); kept < min(end, ringSize) && kept < min(end, firstRing) || end <= uint64(len(o.ring)) && kept != end {
+				t.Fatalf("seed %d: %d of %d bytes are kept", seed, kept, end)
+			}
+			from := o.start()
+			for _, r := range readers {
+				if random.Intn(3) > 0 {
+					continue
+				}
+				before := *r
+				r.read(t, o)
+				if lost := r.gaps - before.gaps; before.at < from && lost != from-before.at || before.at >= from && lost != 0 {
+					t.Fatalf("seed %d: a gap of %d bytes at %d, where the first that is kept is %d", seed, lost, before.at, from)
+				}
+			}
+		}
+		o.close()
+		for _, r := range readers {
+			for !r.read(t, o) {
+			}
+			if r.at != end {
+				t.Fatalf("seed %d: the end is %d, not %d", seed, r.at, end)
+			}
+		}
+	}
+}
+
+// TestOutputBlocks checks a log that waits: nothing is lost, however late the acknowledgements come, and a reader that begins again, from what it has
+// acknowledged on, sees the same.
+func TestOutputBlocks(t *testing.T) {
+	for seed := range int64(25) {
+		random := rand.New(rand.NewSource(seed))
+		news := make(chan struct{}, 1)
+		o := newOutput(agentv1.Stream_STREAM_STDOUT, true, func() {
+			select {
+			case news <- struct{}{}:
+			default:
+			}
+		})
+		size := uint64(random.Intn(6 << 20))
+		sizes := rand.New(rand.NewSource(seed + 1000))
+		go func() {
+			for at := uint64(0); at < size; {
+				p := make([]byte, min(size-at, uint64(1+sizes.Intn(90_000))))
+				for i := range p {
+					p[i] = written(at + uint64(i))
+				}
+				o.write(p)
+				at += uint64(len(p))
+			}
+			o.close()
+		}()
+		r := &reader{}
+		var acked uint64
+		for patience := time.After(20 * time.Second); ; {
+			at := r.at
+			end := r.read(t, o)
+			if end {
+				break
+			}
+			if random.Intn(8) == 0 {
+				r.at = acked + uint64(random.Int63n(int64(r.at-acked+1))) // a reader that lost what it had not acknowledged
+			}
+			if random.Intn(3) == 0 {
+				acked = max(acked, r.at-uint64(random.Int63n(int64(r.at-acked+1))))
+				o.ack(acked)
+			}
+			if r.at > at {
+				continue
+			}
+			o.ack(r.at)
+			acked = max(acked, r.at)
+			select {
+			case <-news:
+			case <-time.After(10 * time.Millisecond):
+			case <-patience:
+				t.Fatalf("seed %d: it is stuck at %d of %d", seed, r.at, size)
+			}
+		}
+		if r.at != size || r.gaps != 0 || len(o.ring) > ringSize {
+			t.Fatalf("seed %d: %d of %d bytes, %d lost, in %d", seed, r.at, size, r.gaps, len(o.ring))
+		}
+	}
+}
+
+func TestOutputWaitsForRoom(t *testing.T) {
+	o := newOutput(agentv1.Stream_STREAM_STDOUT, true, func() {})
+	o.write(make([]byte, ringSize))
+	wrote := make(chan struct{})
+	go func() {
+		o.write([]byte("x"))
+		o.write(make([]byte, 2*ringSize)) // after forget nobody is waited for
+		close(wrote)
+	}()
+	select {
+	case <-wrote:
+		t.Fatal("a full log took more")
+	case <-time.After(30 * time.Millisecond):
+	}
+	o.ack(ringSize + 5) // more than there is: it counts for nothing
+	if o.length() != ringSize {
+		t.Fatal("an acknowledgement of what was not written made room")
+	}
+	o.ack(1)
+	for began := time.Now(); o.length() != ringSize+1; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 5*time.Second {
+			t.Fatal("an acknowledgement made no room")
+		}
+	}
+	o.forget()
+	<-wrote
+}
+
+func TestInputByOffset(t *testing.T) {
+	r, w, err := openPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	in := &input{to: w}
+	for _, c := range []struct {
+		offset   uint64
+		data     string
+		eof      bool
+		accepted uint64
+		closed   bool
+		fails    bool
+	}{
+		{0, "hello", false, 5, false, false},
+		{0, "hello", false, 5, false, false},
+		{3, "lo, wor", false, 10, false, false},
+		{11, "x", false, 10, false, true},
+		{10, "", false, 10, false, false},
+		{5, ", world", true, 12, true, false},
+		{12, "more", false, 12, true, false},
+	} {
+		accepted, closed, err := in.write(c.offset, []byte(c.data), c.eof)
+		if accepted != c.accepted || closed != c.closed || err != nil != c.fails {
+			t.Errorf("%+v: %d, %v, %v", c, accepted, closed, err)
+		}
+	}
+	var b bytes.Buffer
+	if b.ReadFrom(r); b.String() != "hello, world" {
+		t.Errorf("got %q", b.String())
+	}
+}
