@@ -29,7 +29,7 @@ const (
 	maxMessage    = 1<<20 + 64<<10
 	maxHeader     = 64 << 10
 	maxFrame      = 1 << 20
-	receiveBuffer = 4 << 20
+	receiveBuffer = 2 << 20
 )
 
 // Client is a machine's agent. It is safe for concurrent use.

@@ -29,23 +29,38 @@ func killAll(top int, wanted func(all table, pid int) bool) error {
 		if err != nil {
 			return err
 		}
-		found := false
+		var found []int
 		for pid := range all {
 			if descends(all, pid, top) && wanted(all, pid) {
-				found = true
-				syscall.Kill(pid, syscall.SIGKILL)
+				found = append(found, pid)
 			}
 		}
-		if !found {
+		if len(found) == 0 {
 			return nil
+		}
+		// Parents first: none of them is to see a child end, and act on it.
+		slices.SortFunc(found, func(a, b int) int { return all.depth(a) - all.depth(b) })
+		for _, pid := range found {
+			syscall.Kill(pid, syscall.SIGKILL)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return errors.New("processes are started faster than they can be killed")
 }
 
+// deepest is deeper than any tree: a table that was read while it changed could have a circle.
+const deepest = 1000
+
+// depth is how many ancestors a process has.
+func (t table) depth(pid int) (n int) {
+	for ; pid > 1 && n < deepest; n++ {
+		pid = t[pid].parent
+	}
+	return n
+}
+
 func descends(all table, pid, from int) bool {
-	for range 1000 { // deeper than any tree; a table that was read while it changed could have a circle
+	for range deepest {
 		pid = all[pid].parent
 		if pid <= 1 || pid == from {
 			return pid == from
