@@ -2,11 +2,15 @@
 # demo.sh: real work in a real machine, as a new user would type it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; "$@"; }
-say bin/pyro env pull debian:12
-say bin/pyro run debian:12 -- uname -srm
-say bin/pyro run debian:12 -- sh -c 'cd /tmp && git init -q demo && cd demo && echo "print(sum(range(10)))" >sum.py &&
-  git add . && git -c user.name=agent -c user.email=agent@localhost commit -qm first && git log --oneline && python3 sum.py'
-echo 'from the host' | say bin/pyro run debian:12 -- tr a-z A-Z
-say bin/pyro run debian:12 --timeout-seconds 60 -- rm -rf --no-preserve-root /bin /usr /etc || true
-say bin/pyro run debian:12 -- cat /etc/debian_version
+# say shows a command as it would be typed, and runs it.
+say() {
+	printf '\n\033[1m$ %s\033[0m\n' "$1"
+	bash -c "$1"
+}
+say 'bin/pyro env pull debian:12'
+say 'bin/pyro run debian:12 -- uname -srm'
+say "bin/pyro run debian:12 -- sh -c 'cd /tmp && git init -q demo && cd demo && echo \"print(sum(range(10)))\" >sum.py &&
+  git add . && git -c user.name=agent -c user.email=agent@localhost commit -qm first && git log --oneline && python3 sum.py'"
+say "echo 'from the host' | bin/pyro run debian:12 -- tr a-z A-Z"
+say 'bin/pyro run debian:12 -- rm -rf --no-preserve-root /bin /usr /etc'
+say 'bin/pyro run debian:12 -- cat /etc/debian_version'

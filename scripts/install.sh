@@ -13,6 +13,7 @@ declare -A package=(
 	[gzip]=gzip
 	[gpgv]=gpgv
 )
+[ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # an ordinary user builds environments in a user namespace
 [ "$1" = test ] && package+=([gcc]=gcc)
 
 PATH=$PATH:/usr/sbin:/sbin

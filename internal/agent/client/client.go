@@ -56,7 +56,8 @@ type session struct {
 // connection is the connection of a session, which knows whether it is over.
 type connection struct {
 	net.Conn
-	over atomic.Bool
+	over  atomic.Bool
+	close sync.Once
 }
 
 func (c *connection) Read(b []byte) (int, error) {
@@ -75,9 +76,11 @@ func (c *connection) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *connection) Close() error {
+// Close returns when nobody uses the stream any more, also where somebody else has begun to close: the next session may begin then.
+func (c *connection) Close() (err error) {
 	c.over.Store(true)
-	return c.Conn.Close()
+	c.close.Do(func() { err = c.Conn.Close() })
+	return err
 }
 
 // Dial opens a session with the agent at the other end of a stream. It waits for the agent as long as ctx lets it. The stream stays the caller's, who must

@@ -147,14 +147,16 @@ func (s suite) forkBomb(t *testing.T) {
 		t.Skip("its machines have no bounds")
 	}
 	g := s.renewed(t, other)
-	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b")
+	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b & exec sleep 1000")
 	if err != nil || !end.TimedOut && end.Code == 0 {
 		t.Fatalf("%+v, %v; the machine: %v", end, err, g.reason())
 	}
 	g.answers(t)
-	if n := g.shell(t, "set -- /proc/[0-9]*; echo $#"); len(n) > 2 {
-		t.Errorf("%s processes are left", n)
+	if !end.TimedOut {
+		return // for want of memory the kernel chose the command itself, and what it left running goes on as with any other command
 	}
+	// All have been killed by now; on a busy host it takes a while until all have died of it.
+	g.until(t, func() bool { return len(g.shell(t, "set -- /proc/[0-9]*; echo $#")) < 3 })
 }
 
 // killEverything checks that killing every process inside leaves the agent working.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
@@ -15,6 +17,9 @@ const (
 	firstUID = 0x7079_0000
 	uidRange = 0x1_0000
 	nobody   = 65534
+	// inside is who QEMU is in its own namespace: not root, who would have every capability there. With CAP_SYS_ADMIN, for one, it could mount a folder and
+	// leave by it the one that it is locked into.
+	inside = 1
 )
 
 // confinement is one way to confine QEMU, beside its own system call filter.
@@ -26,8 +31,8 @@ type confinement struct {
 // confinements gives the ways to confine a machine's QEMU, the tightest first. rootFD is the number under which QEMU inherits a folder that no longer
 // exists.
 //
-// Best is a user namespace in which QEMU is root over nothing: there it may change its root to that folder, with its own process, network, mount and IPC
-// namespaces. What it needs it has inherited open. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
+// Best is a user namespace of its own, with its own process, network, mount and IPC namespaces, in which QEMU has the one capability to change its root to that
+// folder. What it needs it has inherited open. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
 // dies with pyro and has its system call filter.
 func confinements(accel machine.Isolation, id string, rootFD int) []confinement {
 	const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
@@ -46,10 +51,11 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 		way := confinement{
 			attr: &syscall.SysProcAttr{
 				Cloneflags:  namespaces,
-				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: u[0], Size: 1}},
-				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: u[1], Size: 1}},
+				UidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: u[0], Size: 1}},
+				GidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: u[1], Size: 1}},
 				// An ordinary user keeps the groups that he has; he may not set any.
-				Credential:                 &syscall.Credential{NoSetGroups: os.Getuid() != 0},
+				Credential:                 &syscall.Credential{Uid: inside, Gid: inside, NoSetGroups: os.Getuid() != 0},
+				AmbientCaps:                []uintptr{unix.CAP_SYS_CHROOT},
 				GidMappingsEnableSetgroups: os.Getuid() == 0,
 				Setsid:                     true,
 				Pdeathsig:                  syscall.SIGKILL,

@@ -35,6 +35,9 @@ func TestConfinement(t *testing.T) {
 	if status["Seccomp"] != "2" || status["NoNewPrivs"] != "1" {
 		t.Errorf("Seccomp %s, NoNewPrivs %s: it has no system call filter", status["Seccomp"], status["NoNewPrivs"])
 	}
+	if status["CapEff"] != "0000000000040000" { // CAP_SYS_CHROOT alone: with more it could mount its way out of its root
+		t.Errorf("CapEff %s: it has other capabilities than the one to change its root", status["CapEff"])
+	}
 	if status["CoreDumping"] == "1" {
 		t.Error("it dumps core")
 	}
