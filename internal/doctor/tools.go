@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -24,7 +25,11 @@ var tools = []struct{ program, pkg string }{
 func builders() Check {
 	c := Check{Name: "tools", Status: OK}
 	var found, missing, packages []string
-	for _, t := range tools {
+	wanted := tools
+	if os.Getuid() != 0 {
+		wanted = append(wanted[:len(wanted):len(wanted)], struct{ program, pkg string }{"newuidmap", "uidmap"})
+	}
+	for _, t := range wanted {
 		if have(t.program) {
 			found = append(found, t.program)
 			continue

@@ -88,3 +88,9 @@ func TestReport(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	if got := Printable("a\x1b]0;title\a b\r\nc\x9b2Jd\u009b\xffé"); got != "a]0;title b\nc2Jdé" {
+		t.Errorf("got %q", got)
+	}
+}

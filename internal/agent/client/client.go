@@ -269,11 +269,11 @@ func (s *session) because(ctx context.Context, err error) error {
 	case errors.As(err, &told) || errors.Is(err, errWriter):
 		return err
 	case connect.IsWireError(err) && errors.As(err, &rpc):
-		return &fault.Error{Kind: fault.FromRPC(uint32(rpc.Code())), Err: errors.New(clip(rpc.Message(), maxText))}
+		return &fault.Error{Kind: fault.FromRPC(uint32(rpc.Code())), Err: errors.New(text(rpc.Message(), maxText))}
 	case s.broken():
 		return unavailable(ctx, err)
 	default:
-		return corrupt("%s", clip(err.Error(), maxText))
+		return corrupt("%s", text(err.Error(), maxText))
 	}
 }
 
@@ -333,7 +333,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		if err != nil {
 			return err
 		}
-		st = Status{clip(r.Msg.Version, 64), clip(r.Msg.Kernel, 128), time.Duration(r.Msg.UptimeMs) * time.Millisecond}
+		st = Status{text(r.Msg.Version, 64), text(r.Msg.Kernel, 128), time.Duration(r.Msg.UptimeMs) * time.Millisecond}
 		return nil
 	})
 	return st, fault.Wrap(err, "ask the agent what it is", "")
@@ -344,3 +344,6 @@ const maxText = 1024
 
 // clip bounds a text from the agent.
 func clip(s string, n int) string { return s[:min(len(s), n)] }
+
+// text is a text from the agent that people read.
+func text(s string, n int) string { return fault.Printable(clip(s, n)) }

@@ -264,7 +264,7 @@ func (e *exec) take(ctx context.Context, s *session, event *agentv1.ExecEvent) (
 	}
 	return &Exit{
 		Code: int(x.Code), Signal: int(x.Signal), TimedOut: x.TimedOut, StartFailure: x.StartFailure != agentv1.StartFailure_START_FAILURE_NONE,
-		Message: clip(x.Message, 1024), Duration: time.Duration(x.DurationMs) * time.Millisecond, OutputHeld: x.OutputHeld, OutOfMemory: x.OutOfMemory,
+		Message: text(x.Message, 1024), Duration: time.Duration(x.DurationMs) * time.Millisecond, OutputHeld: x.OutputHeld, OutOfMemory: x.OutOfMemory,
 	}, nil
 }
 

@@ -218,5 +218,5 @@ func answered(resp *http.Response) error {
 		return nil
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, 1024))
-	return &fault.Error{Kind: kindOfStatus(resp.StatusCode), Err: errors.New(strings.TrimSpace(string(said)))}
+	return &fault.Error{Kind: kindOfStatus(resp.StatusCode), Err: errors.New(strings.TrimSpace(text(string(said), maxText)))}
 }

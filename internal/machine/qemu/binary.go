@@ -19,14 +19,14 @@ type Binary struct {
 	ID   string // changes when the program is replaced
 }
 
-// FindBinary finds the QEMU that PYRO_QEMU names, else the one for this architecture on PATH. It does not run it.
+// FindBinary finds the QEMU that PYRO_QEMU names, else the one on PATH. It does not run it.
 func FindBinary() (Binary, error) {
+	if runtime.GOARCH != "amd64" {
+		return Binary{}, fault.New(fault.Unsupported, "find QEMU", runtime.GOARCH, "machines start on x86-64 alone so far")
+	}
 	name := os.Getenv("PYRO_QEMU")
 	if name == "" {
-		name = map[string]string{"amd64": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}[runtime.GOARCH]
-	}
-	if name == "" {
-		return Binary{}, fault.New(fault.Unsupported, "find QEMU", runtime.GOARCH, "no machine type for this architecture")
+		name = "qemu-system-x86_64"
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {

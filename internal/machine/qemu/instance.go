@@ -147,7 +147,7 @@ func (in *instance) died() error {
 	switch at := strings.LastIndex(console, "Kernel panic"); {
 	case at >= 0:
 		line, _, _ := strings.Cut(console[at:], "\n")
-		e.Err = errors.New("the guest's kernel panicked: " + strings.TrimSpace(printable(line)))
+		e.Err = errors.New("the guest's kernel panicked: " + strings.TrimSpace(fault.Printable(line)))
 	case in.process.state.Success():
 		e.Err = errors.New("the guest shut itself down" + lastLine(console))
 	default:
@@ -159,23 +159,13 @@ func (in *instance) died() error {
 
 // lastLine gives the last thing that the guest said on its console, for an error.
 func lastLine(console string) string {
-	lines := strings.FieldsFunc(printable(console), func(r rune) bool { return r == '\n' })
+	lines := strings.FieldsFunc(fault.Printable(console), func(r rune) bool { return r == '\n' })
 	for i := len(lines) - 1; i >= 0; i-- {
 		if line := strings.TrimSpace(lines[i]); line != "" {
 			return ": " + line
 		}
 	}
 	return ""
-}
-
-// printable drops what could do more than be read: the guest chose these bytes.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r >= ' ' && r != 0x7f && r != 0xfffd && (r < 0x80 || r > 0x9f) {
-			return r
-		}
-		return -1
-	}, s)
 }
 
 // await waits until ready is closed, the machine ends or ctx does.

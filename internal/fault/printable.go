@@ -1,0 +1,13 @@
+package fault
+
+import "strings"
+
+// Printable drops from a text that a machine, an image or a registry chose what could do more on a terminal than be read. Line breaks stay.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r >= ' ' && r != 0x7f && r != 0xfffd && (r < 0x80 || r > 0x9f) {
+			return r
+		}
+		return -1
+	}, s)
+}
