@@ -27,23 +27,19 @@ const maxSize = 32 << 20
 
 // Program is the guest agent's executable.
 type Program struct {
-	packed []byte // gzip, or nil
+	packed string // name in files, gzip; or empty
 	path   string // of a plain file, where it is not packed
 	digest string
 }
 
-// Find finds the program. It reads nothing but a few bytes where it is packed.
+// Find finds the program. Where it is packed it reads nothing but its digest.
 func Find() (*Program, error) {
 	if path := os.Getenv("PYRO_GUEST"); path != "" {
 		return fromFile(path)
 	}
-	packed, err := files.ReadFile("files/pyro-guest-" + runtime.GOARCH + ".gz")
-	if err == nil {
-		digest, err := files.ReadFile("files/pyro-guest-" + runtime.GOARCH + ".sha256")
-		if err != nil {
-			return nil, err
-		}
-		return &Program{packed: packed, digest: "sha256:" + string(bytes.TrimSpace(digest))}, nil
+	name := "files/pyro-guest-" + runtime.GOARCH
+	if digest, err := files.ReadFile(name + ".sha256"); err == nil {
+		return &Program{packed: name + ".gz", digest: "sha256:" + string(bytes.TrimSpace(digest))}, nil
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -74,12 +70,15 @@ func (p *Program) Digest() string { return p.digest }
 // Bytes is the program itself. It is read or unpacked at each call.
 func (p *Program) Bytes() ([]byte, error) {
 	var r io.Reader
-	if p.packed != nil {
-		z, err := gzip.NewReader(bytes.NewReader(p.packed))
+	if p.packed != "" {
+		f, err := files.Open(p.packed)
 		if err != nil {
-			return nil, fault.Wrap(err, "unpack guest agent", "")
+			return nil, fault.Wrap(err, "unpack guest agent", p.packed)
 		}
-		r = z
+		defer f.Close()
+		if r, err = gzip.NewReader(f); err != nil {
+			return nil, fault.Wrap(err, "unpack guest agent", p.packed)
+		}
 	} else {
 		f, err := os.Open(p.path)
 		if err != nil {
