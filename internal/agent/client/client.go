@@ -72,6 +72,7 @@ func (c *connection) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if err != nil {
 		c.over.Store(true)
+		c.Conn.SetReadDeadline(time.Unix(1, 0)) // who waits for an answer to what was not sent comes out
 	}
 	return n, err
 }

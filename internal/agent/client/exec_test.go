@@ -281,11 +281,18 @@ func TestMuchOutputToASlowReader(t *testing.T) {
 // TestOutputAfterExit: what was written before the process ended arrives, however long after that it is read, and nobody is said to hold it.
 func TestOutputAfterExit(t *testing.T) {
 	c := dial(t, startAgent(t))
-	out := &slow{Hash: sha256.New(), each: 100 * time.Millisecond} // a ring is full for longer than the agent's patience
-	const size = 1<<20 + 1<<16 + 3<<10                             // more than a ring and the pump's buffer
+	const size = 1<<20 + 1<<16 + 3<<10 // more than a ring and a pipe
+	total := 0
+	out := writerFunc(func(p []byte) (int, error) {
+		if total == 0 {
+			time.Sleep(500 * time.Millisecond) // the ring is full for longer than the agent's patience
+		}
+		total += len(p)
+		return len(p), nil
+	})
 	exit, err := c.Exec(within(t, 30*time.Second), sh(fmt.Sprintf("head -c %d /dev/zero", size)), nil, out, nil)
-	if err != nil || out.n != size || exit.OutputHeld {
-		t.Errorf("%d of %d bytes, %+v, %v", out.n, size, exit, err)
+	if err != nil || total != size || exit.OutputHeld {
+		t.Errorf("%d of %d bytes, %+v, %v", total, size, exit, err)
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent"
 )
 
-// The user's processes share one cgroup, which is bounded so that the agent stays able to work whatever they do; each exec has one below it, by which
-// all that it started can be killed.
+// The user's processes share one cgroup, which is bounded so that the agent stays able to work whatever they do: to the scheduler all of them together are
+// one, as the agent is. Each exec has one below it, by which all that it started can be killed.
 const (
 	userGroup = "user"
 	// maxProcesses bounds the processes and threads of a machine: far above what work needs, far below what stops the kernel.

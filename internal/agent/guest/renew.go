@@ -61,7 +61,8 @@ func withName(hosts, name string) string {
 	var b strings.Builder
 	localhost := false
 	for line := range strings.Lines(hosts) {
-		fields := strings.Fields(line)
+		entry, _, _ := strings.Cut(line, "#")
+		fields := strings.Fields(entry)
 		if len(fields) > 0 && fields[0] == ownAddress {
 			continue
 		}

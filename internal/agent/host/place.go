@@ -74,10 +74,14 @@ func (g *group) Prepare(attr *os.ProcAttr) {
 
 func (g *group) Kill(leader int) error {
 	return killAll(os.Getppid(), func(all table, pid int) bool {
-		for ; pid != 0 && pid != os.Getpid(); pid = all[pid].parent {
+		for range deepest {
+			if pid == 0 || pid == os.Getpid() {
+				return false
+			}
 			if pid == leader || all[pid].session == leader || marked(pid, g.mark) {
 				return true
 			}
+			pid = all[pid].parent
 		}
 		return false
 	})

@@ -147,15 +147,11 @@ func (s suite) forkBomb(t *testing.T) {
 		t.Skip("its machines have no bounds")
 	}
 	g := s.renewed(t, other)
-	began := time.Now()
-	_, end, err := g.exec(2*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b & exec sleep 1000")
+	_, end, err := g.exec(5*time.Second, "/bin/sh", "-c", "b() { b | b & b; }; b & exec sleep 1000")
 	if err != nil || !end.TimedOut && end.Code == 0 {
 		t.Fatalf("%+v, %v; the machine: %v", end, err, g.reason())
 	}
-	t.Log("exec", time.Since(began), end)
 	g.answers(t)
-	t.Log("answers", time.Since(began))
-	defer func() { t.Log("settled", time.Since(began)) }()
 	if !end.TimedOut {
 		return // for want of memory the kernel chose the command itself, and what it left running goes on as with any other command
 	}

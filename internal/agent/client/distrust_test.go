@@ -1,0 +1,127 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
+)
+
+// byPath is a handler for each path; where there is none the agent resets the stream.
+func byPath(handlers map[string]http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		h := handlers[r.URL.Path]
+		if h == nil {
+			panic(http.ErrAbortHandler)
+		}
+		h(w, r)
+	}
+}
+
+// TestStartedOnce: a command of which the agent has told something is never started again, whatever it says of it later.
+func TestStartedOnce(t *testing.T) {
+	starts := 0
+	stream := evil(t, byPath(map[string]http.HandlerFunc{
+		agentv1connect.AgentServiceExecProcedure: func(w http.ResponseWriter, r *http.Request) {
+			starts++
+			answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Data: []byte("x")}}}))(w, r)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		agentv1connect.AgentServiceFollowProcedure: func(w http.ResponseWriter, r *http.Request) {
+			end := `{"error":{"code":"not_found","message":"never heard of it"}}`
+			answer(envelope(2, uint32(len(end)), []byte(end)))(w, r)
+		},
+	}))
+	c, err := Dial(within(t, 10*time.Second), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Exec(within(t, 10*time.Second), Command{Argv: []string{"x"}}, nil, writerFunc(func(p []byte) (int, error) {
+		c.current().close() // the link breaks
+		return len(p), nil
+	}), nil)
+	if starts != 1 || fault.KindOf(err) != fault.NotFound {
+		t.Errorf("%d starts, %v", starts, err)
+	}
+}
+
+// TestWhatTheAgentSaysIsNotRetried: an error of the agent itself, whatever its code, leaves the session as it is.
+func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
+	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeCanceled, connect.CodeInternal, connect.CodeUnknown, connect.CodeInvalidArgument} {
+		calls := 0
+		c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+			calls++
+			connect.NewErrorWriter().Write(w, r, connect.NewError(code, errors.New("EOF: the link was lost")))
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := c.current()
+		if _, err := c.Stat(within(t, 10*time.Second), "/x"); err == nil || calls != 1 || c.current() != before {
+			t.Errorf("%v: %d calls, %v", code, calls, err)
+		}
+		c.Close()
+	}
+}
+
+func TestInputThatIsNotTaken(t *testing.T) {
+	for name, accepted := range map[string]uint64{"less": 2, "more": 1 << 60} {
+		handler := byPath(map[string]http.HandlerFunc{
+			agentv1connect.AgentServiceExecProcedure: func(w http.ResponseWriter, r *http.Request) {
+				answer(event(t, &agentv1.ExecEvent{Started: &agentv1.Started{}}))(w, r)
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			},
+			agentv1connect.AgentServiceInputProcedure: connect.NewUnaryHandlerSimple(agentv1connect.AgentServiceInputProcedure,
+				func(_ context.Context, _ *agentv1.InputRequest) (*agentv1.InputResponse, error) {
+					return &agentv1.InputResponse{Accepted: accepted}, nil
+				}).ServeHTTP,
+		})
+		c, err := Dial(within(t, 10*time.Second), evil(t, handler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"x"}}, strings.NewReader("input"), nil, nil); fault.KindOf(err) != fault.Corrupt {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close()
+	}
+}
+
+// TestFilesOfAnEvilAgent: a file that is cut short is an error, and one without end ends with what was asked for, or with the caller's patience.
+func TestFilesOfAnEvilAgent(t *testing.T) {
+	c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; r.Context().Err() == nil; i++ {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+			if i == 100 && r.URL.Query().Get("path") == "/cut" {
+				panic(http.ErrAbortHandler)
+			}
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n, err := c.ReadFile(within(t, 10*time.Second), "/x", 0, 1000, io.Discard); n != 1000 || err != nil {
+		t.Errorf("more than was asked for: %d, %v", n, err)
+	}
+	if n, err := c.ReadFile(within(t, 10*time.Second), "/cut", 0, 0, io.Discard); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a file that was cut short: %d, %v", n, err)
+	}
+	if _, err := c.ReadFile(within(t, 200*time.Millisecond), "/x", 0, 0, io.Discard); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("a file without end: %v", err)
+	}
+}
