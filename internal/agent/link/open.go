@@ -1,0 +1,90 @@
+package link
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"time"
+)
+
+// Open opens a session from the host's side. It returns when the guest has answered, or with ctx. The stream must have no other reader, and know deadlines.
+// The session's Close ends the session and leaves the stream open.
+func Open(ctx context.Context, stream net.Conn) (net.Conn, error) {
+	var n nonce
+	rand.Read(n[:])
+	s := &session{stream: stream, r: newReader(stream), nonce: n}
+	if err := stream.SetDeadline(time.Time{}); err != nil {
+		return nil, err // without deadlines nothing could be interrupted
+	}
+	cancelled := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		stream.SetDeadline(time.Unix(1, 0))
+		close(cancelled)
+	})
+	err := s.open()
+	if !cancel() {
+		<-cancelled // or it would strike the next user of the stream
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// open says hello until the guest answers, and starts the session. Nothing of it is under way when it returns.
+func (s *session) open() error {
+	heard := make(chan struct{})
+	sent := make(chan error, 1)
+	go func() {
+		for i := 1; ; i++ {
+			message := control(hello, s.nonce)
+			if i%fillEvery == 0 {
+				// A guest that was left within a record takes what comes for the rest of it.
+				message = append(make([]byte, MaxRecord), message...)
+			}
+			if _, err := s.stream.Write(message); err != nil {
+				sent <- err
+				return
+			}
+			select {
+			case <-heard:
+				sent <- nil
+				return
+			case <-time.After(helloEvery):
+			}
+		}
+	}()
+	err := s.expect(welcome)
+	close(heard)
+	if err != nil {
+		s.stream.SetWriteDeadline(time.Unix(1, 0)) // a hello that nobody takes
+		<-sent
+		return err
+	}
+	if err := <-sent; err != nil {
+		return err
+	}
+	if _, err := s.stream.Write(control(start, s.nonce)); err != nil {
+		return err
+	}
+	return s.expect(started)
+}
+
+// expect reads until the guest's control record of a kind for this session.
+func (s *session) expect(want kind) error {
+	for {
+		k, n, err := seek(s.r)
+		if err != nil {
+			return err
+		}
+		if k == want && n == s.nonce {
+			return nil
+		}
+	}
+}
