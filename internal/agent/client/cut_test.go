@@ -212,7 +212,7 @@ func numbers(n int) string {
 
 // TestCutLink: whatever happens to the link, a command runs once, and its input and output are whole.
 func TestCutLink(t *testing.T) {
-	rounds := 40
+	rounds := 15
 	if testing.Short() {
 		rounds = 6
 	}
