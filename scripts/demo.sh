@@ -12,5 +12,5 @@ say 'bin/pyro run debian:12 -- uname -srm'
 say "bin/pyro run debian:12 -- sh -c 'cd /tmp && git init -q demo && cd demo && echo \"print(sum(range(10)))\" >sum.py &&
   git add . && git -c user.name=agent -c user.email=agent@localhost commit -qm first && git log --oneline && python3 sum.py'"
 say "echo 'from the host' | bin/pyro run debian:12 -- tr a-z A-Z"
-say 'bin/pyro run debian:12 -- rm -rf --no-preserve-root /bin /usr /etc'
+say 'bin/pyro run debian:12 --timeout-seconds 60 -- rm -rf --no-preserve-root /bin /usr /etc'
 say 'bin/pyro run debian:12 -- cat /etc/debian_version'

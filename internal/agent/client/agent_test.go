@@ -101,6 +101,7 @@ func startAgent(t testing.TB) net.Conn {
 	near, far := pair(t)
 	cmd := osexec.Command(os.Args[0], "host", "3")
 	cmd.ExtraFiles = []*os.File{far}
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the race detector would have each of them wait for a second
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
-	"sync"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -351,63 +348,4 @@ func (e *exec) finish(failed error) {
 	if failed != nil && err == nil {
 		e.client.Kill(ctx, e.command.ID)
 	}
-}
-
-// ended are the ids of commands that have ended and that the agent still knows. Telling it with the next command spares a call for each.
-type ended struct {
-	mu  sync.Mutex
-	ids []string
-}
-
-// maxEnded bounds what the agent keeps of commands that nobody will ask for: their output is up to two rings each.
-const maxEnded = 4
-
-// add takes an id, unless there are too many.
-func (e *ended) add(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.ids) >= maxEnded {
-		return false
-	}
-	e.ids = append(e.ids, id)
-	return true
-}
-
-// list gives the ids, which stay until they are dropped: releasing one twice does no harm.
-func (e *ended) list() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.ids)
-}
-
-// drop forgets ids of which the agent has been told.
-func (e *ended) drop(ids []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.ids = slices.DeleteFunc(e.ids, func(id string) bool { return slices.Contains(ids, id) })
-}
-
-// Signal sends a signal to a command's process group; on a terminal, to its foreground group.
-func (c *Client) Signal(ctx context.Context, id string, sig syscall.Signal) error {
-	return c.signal(ctx, id, sig, agentv1.Scope_SCOPE_GROUP)
-}
-
-// Kill kills everything that a command has started.
-func (c *Client) Kill(ctx context.Context, id string) error {
-	return c.signal(ctx, id, syscall.SIGKILL, agentv1.Scope_SCOPE_TREE)
-}
-
-func (c *Client) signal(ctx context.Context, id string, sig syscall.Signal, scope agentv1.Scope) error {
-	return fault.Wrap(c.do(ctx, func(ctx context.Context, s *session) error {
-		_, err := s.rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{ExecId: id, Signal: uint32(sig), Scope: scope}))
-		return err
-	}), "signal command", id)
-}
-
-// Resize sets the size of a command's terminal.
-func (c *Client) Resize(ctx context.Context, id string, cols, rows int) error {
-	return fault.Wrap(c.do(ctx, func(ctx context.Context, s *session) error {
-		_, err := s.rpc.Resize(ctx, connect.NewRequest(&agentv1.ResizeRequest{ExecId: id, Cols: uint32(cols), Rows: uint32(rows)}))
-		return err
-	}), "resize terminal", id)
 }

@@ -30,7 +30,7 @@ const (
 	helloEvery = 100 * time.Millisecond
 	// fillEvery is after how many of them it fills up what could be the rest of a record before the next.
 	fillEvery = 5
-	// byePatience bounds the wait for room to say bye in.
+	// byePatience bounds what a closing session still writes: the rest of a record, and bye.
 	byePatience = time.Second
 	// maxSkipped bounds what an end reads without finding what it looks for.
 	maxSkipped = 64 << 20

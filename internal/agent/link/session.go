@@ -115,16 +115,17 @@ func (s *session) Close() error {
 		return nil
 	}
 	s.closed = true
-	s.stream.SetDeadline(time.Unix(1, 0))
+	s.stream.SetReadDeadline(time.Unix(1, 0))
+	// A record that is being written is finished where the other end takes it: what a cut one lacked would be made up from what comes next.
+	s.stream.SetWriteDeadline(time.Now().Add(byePatience))
 	s.state.Unlock()
 
-	// Whoever is in Read or Write comes out now, and nobody gets in again.
+	// Whoever is in Read comes out now, whoever is in Write soon, and nobody gets in again.
 	s.read.Lock()
 	s.ended = net.ErrClosed
 	s.read.Unlock()
 	s.write.Lock()
 	if s.gone == nil {
-		s.stream.SetWriteDeadline(time.Now().Add(byePatience))
 		s.stream.Write(control(bye, s.nonce))
 	}
 	s.gone = net.ErrClosed

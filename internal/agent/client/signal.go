@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// Signal sends a signal to a command's process group; on a terminal, to its foreground group.
+func (c *Client) Signal(ctx context.Context, id string, sig syscall.Signal) error {
+	return c.signal(ctx, id, sig, agentv1.Scope_SCOPE_GROUP)
+}
+
+// Kill kills everything that a command has started.
+func (c *Client) Kill(ctx context.Context, id string) error {
+	return c.signal(ctx, id, syscall.SIGKILL, agentv1.Scope_SCOPE_TREE)
+}
+
+func (c *Client) signal(ctx context.Context, id string, sig syscall.Signal, scope agentv1.Scope) error {
+	return fault.Wrap(c.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{ExecId: id, Signal: uint32(sig), Scope: scope}))
+		return err
+	}), "signal command", id)
+}
+
+// Resize sets the size of a command's terminal.
+func (c *Client) Resize(ctx context.Context, id string, cols, rows int) error {
+	return fault.Wrap(c.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Resize(ctx, connect.NewRequest(&agentv1.ResizeRequest{ExecId: id, Cols: uint32(cols), Rows: uint32(rows)}))
+		return err
+	}), "resize terminal", id)
+}
