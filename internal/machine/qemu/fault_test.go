@@ -5,6 +5,7 @@ package qemu
 import (
 	"bytes"
 	"context"
+	"errors"
 	"encoding/json"
 	"io"
 	"os"
@@ -249,11 +250,14 @@ func TestBrokenKVMIsFoundOut(t *testing.T) {
 	d := privateDirs(t)
 	debian(t)
 	device := filepath.Join(t.TempDir(), "kvm")
-	script := `mknod -m 660 "$1" c 10 232 && chgrp 60666 "$1" && mount --make-rprivate / && mount --bind "$1" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsFoundOut$' -test.v`
+	script := `mknod -m 660 "$1" c 10 232 && { : <>"$1" || exit 77; } && chgrp 60666 "$1" && mount --make-rprivate / && mount --bind "$1" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsFoundOut$' -test.v`
 	helper := exec.Command("unshare", "-m", "sh", "-c", script, "sh", device, os.Args[0])
 	helper.Env = append(os.Environ(), verdictHelper+"="+d.Cache)
 	out, err := helper.CombinedOutput()
 	t.Logf("%s", out)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
+		t.Skip("no device works below the folder of temporary files")
+	}
 	if err != nil {
 		t.Error(err)
 	}
