@@ -5,8 +5,8 @@ package qemu
 import (
 	"bytes"
 	"context"
-	"errors"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
