@@ -45,8 +45,6 @@ const (
 
 // Server is the agent.
 type Server struct {
-	agentv1connect.UnimplementedAgentServiceHandler
-
 	place   Place
 	version string
 	began   time.Time

@@ -27,9 +27,6 @@ var floors = []struct {
 // exceptions are imports across rooms of one floor, or out of a rule, each with its reason.
 var exceptions = map[[2]string]string{
 	{"internal/environment", "internal/disk"}:  "images are files of disk's kind",
-	{"bench", "internal/machine/qemu"}:         "the floor of a start is what the driver is measured against",
-	{"bench", "internal/agent"}:                "the floor asks the agent by itself",
-	{"cmd/pyro-guest", "internal/agent"}:       "it is the agent's program",
 	{"internal/doctor", "internal/supervisor"}: "it reports what dead owners left",
 }
 
