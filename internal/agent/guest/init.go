@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -80,6 +81,10 @@ func bootAndReap() error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &openFiles); err != nil {
 		return os.NewSyscallError("setrlimit", err)
 	}
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, agentSlack, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
 	agent, err := syscall.ForkExec(program, []string{AgentName}, &syscall.ProcAttr{
 		Env: []string{"GOGC=400", "GOMEMLIMIT=64MiB"}, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -89,6 +94,14 @@ func bootAndReap() error {
 	status := reapUntil(agent)
 	return fmt.Errorf("the agent ended: %v", status)
 }
+
+// How much later than asked for the kernel may wake a thread, in nanoseconds. Go's runtime looks after itself every 20 µs while there is something to do,
+// which takes an emulated processor half of the time that it has for the agent: the agent is given slack, and what it starts is given back what the kernel
+// gives by default.
+const (
+	agentSlack = 5_000_000
+	userSlack  = 50_000
+)
 
 // reapUntil reaps orphans until a child of this process ends, and gives its status. Nothing else in this process waits for children.
 func reapUntil(child int) syscall.WaitStatus {

@@ -148,6 +148,9 @@ func startKeeper() (pid int, gone chan struct{}, err error) {
 
 // enter moves the calling thread to where the keeper is. Processes that it starts are in the keeper's PID namespace.
 func enter(keeper int) error {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, userSlack, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
 	// A thread that shares its root with others can't have another mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return os.NewSyscallError("unshare", err)
