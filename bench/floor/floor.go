@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/agent/window"
 	"github.com/pyro-mcp/pyro/internal/disk"
 )
 
@@ -74,6 +76,7 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 		conns, far = append(conns, conn), append(far, os.NewFile(uintptr(fds[1]), "far"))
 	}
 	all := append([]string{
+		"-blockdev", "driver=null-co,node-name=window,read-zeroes=on,size=" + strconv.Itoa(window.Size),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", "-chardev", "socket,id=agent,fd=4", "-chardev", "socket,id=console,fd=5",
 	}, args...)
 	cmd := exec.Command("qemu-system-x86_64", all...)

@@ -15,6 +15,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,19 @@ type Server struct {
 	version string
 	began   time.Time
 	execs   execs
+
+	window      Window // nil: there is none
+	windowInUse sync.Mutex
 }
+
+// Window is memory that the machine and its owner share (internal/agent/window).
+type Window interface {
+	io.ReaderAt
+	io.WriterAt
+}
+
+// Share has the content of files go through a window, where a caller asks for that. It must be called before Serve.
+func (s *Server) Share(w Window) { s.window = w }
 
 // New makes an agent that works in a place.
 func New(place Place, version string) *Server {

@@ -157,6 +157,7 @@ func (p *pump) drain() {
 
 // watch reaps the process, has its output finished, and tells the end. forget is called then, where that was asked for.
 func (p *process) watch(pumps []*pump, forget func()) {
+	awaitEnd(p.command)
 	state, err := p.command.Wait()
 	took := time.Since(p.began)
 	p.mu.Lock()

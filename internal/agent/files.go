@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
-	"net/http"
 	"os"
-	"path"
-	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -110,8 +106,8 @@ func openRegular(root int, name string) (*os.File, error) {
 	return f, nil
 }
 
-// openAt opens a regular file of the place for reading from an offset on, at most limit bytes of it where that is not 0.
-func (s *Server) openAt(name string, offset, limit uint64) (io.ReadCloser, error) {
+// openAt opens a regular file of the place for reading from an offset on.
+func (s *Server) openAt(name string, offset uint64) (*os.File, error) {
 	root, err := s.place.Root()
 	if err != nil {
 		return nil, err
@@ -124,111 +120,5 @@ func (s *Server) openAt(name string, offset, limit uint64) (io.ReadCloser, error
 		f.Close()
 		return nil, err
 	}
-	if limit == 0 {
-		return f, nil
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(f, int64(min(limit, math.MaxInt64))), f}, nil
-}
-
-// filePath is where the content of files is read and written, as plain HTTP bodies.
-const filePath = "/file"
-
-// files serves filePath.
-func (s *Server) files(w http.ResponseWriter, r *http.Request) {
-	if !sessionOf(r.Context()).renewed.Load() {
-		http.Error(w, errNotRenewed.Error(), http.StatusPreconditionFailed)
-		return
-	}
-	var err error
-	switch r.Method {
-	case http.MethodGet:
-		err = s.readFile(w, r)
-	case http.MethodPut:
-		err = s.writeFile(r)
-	default:
-		err = invalid("method must be GET or PUT")
-	}
-	if err != nil {
-		http.Error(w, err.Error(), statusOf(err))
-	}
-}
-
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	name := q.Get("path")
-	offset, err1 := strconv.ParseUint(q.Get("offset"), 10, 63)
-	limit, err2 := strconv.ParseUint(q.Get("limit"), 10, 63)
-	if err := errors.Join(checkPath(name), err1, err2); err != nil {
-		return invalid(err.Error())
-	}
-	f, err := s.openAt(name, offset, limit)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{f}, make([]byte, maxFileChunk)); err != nil {
-		panic(http.ErrAbortHandler) // the stream is reset: what arrived is not the whole
-	}
-	return nil
-}
-
-func (s *Server) writeFile(r *http.Request) error {
-	q := r.URL.Query()
-	spec := fileSpec{path: q.Get("path"), makeParents: q.Get("parents") == "true"}
-	mode, err1 := strconv.ParseUint(q.Get("mode"), 10, 32)
-	size, err2 := strconv.ParseUint(q.Get("size"), 10, 63)
-	spec.mode, spec.size = uint32(mode), size
-	if err := errors.Join(checkPath(spec.path), err1, err2); err != nil {
-		return invalid(err.Error())
-	}
-	if !namesFile(spec.path) || mode&^0o7777 != 0 {
-		return invalid("path must name a file, mode be at most 07777")
-	}
-	root, err := s.place.Root()
-	if err != nil {
-		return err
-	}
-	w, err := newReplacement(root, spec)
-	if err != nil {
-		return err
-	}
-	defer w.discard()
-	_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r.Body}, make([]byte, maxFileChunk))
-	if err == errTooLong || err == nil && w.written != size {
-		return invalid("the content is not as long as it was said to be")
-	}
-	if err != nil {
-		return err
-	}
-	return w.commit()
-}
-
-// statusOf gives the HTTP status for one of the kernel's errors.
-func statusOf(err error) int {
-	if e := (*connect.Error)(nil); !errors.As(err, &e) {
-		err = pathError(err)
-	}
-	switch connect.CodeOf(err) {
-	case connect.CodeNotFound:
-		return http.StatusNotFound
-	case connect.CodePermissionDenied:
-		return http.StatusForbidden
-	case connect.CodeFailedPrecondition:
-		return http.StatusConflict
-	case connect.CodeInvalidArgument:
-		return http.StatusBadRequest
-	case connect.CodeResourceExhausted:
-		return http.StatusInsufficientStorage
-	default:
-		return http.StatusInternalServerError
-	}
-}
-
-// namesFile tells whether a path ends in a name.
-func namesFile(name string) bool {
-	_, last := path.Split(name)
-	return last != "" && last != "." && last != ".."
+	return f, nil
 }

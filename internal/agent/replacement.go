@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/window"
 )
 
 // fileSpec says what file to make.
@@ -102,6 +104,17 @@ func (w *replacement) Write(p []byte) (int, error) {
 }
 
 var errTooLong = errors.New("the content is longer than it was said to be")
+
+// finish commits what was written without an error, where it is the whole.
+func (w *replacement) finish(err error) error {
+	if err == errTooLong || err == window.ErrBroken || err == nil && w.written != w.size {
+		return invalid("the content is not as long as it was said to be")
+	}
+	if err != nil {
+		return err
+	}
+	return w.commit()
+}
 
 // commit gives the file its name, once its content is on the disk.
 func (w *replacement) commit() error {

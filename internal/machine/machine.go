@@ -8,6 +8,7 @@ package machine
 import (
 	"context"
 	"net"
+	"os"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -78,6 +79,9 @@ type Machine interface {
 	// Link is the byte stream to the agent. It has no end of its own and no session: see internal/agent/link. One user at a time, and the machine
 	// closes it, not its user.
 	Link() net.Conn
+	// Window is memory that the machine shares with its owner, for the content of files (internal/agent/window), or nil. One user at a time, and the
+	// machine closes it. It keeps its size whatever the machine does.
+	Window() *os.File
 	// Phases are the steps of its start.
 	Phases() []Phase
 	// PID is the process on the host that runs the machine, 0 where there is none.

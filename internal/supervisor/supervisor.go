@@ -109,6 +109,7 @@ func (m *Machine) reach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.Share(m.machine.Window())
 	reached := time.Now()
 	if err := c.Renew(ctx, client.NewIdentity(m.ID)); err != nil {
 		c.Close()

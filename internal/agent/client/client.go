@@ -43,6 +43,8 @@ type Client struct {
 	session  *session
 	identity *Identity // of the last Renew
 	ended    ended
+
+	window shared
 }
 
 // session is one session of the link.

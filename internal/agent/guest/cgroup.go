@@ -22,6 +22,9 @@ const (
 	userGroup = "user"
 	// maxProcesses bounds the processes and threads of a machine: far above what work needs, far below what stops the kernel.
 	maxProcesses = 8192
+	// leastProcess is less than a process takes, the kernel's part of it included. There may not be more processes than have room: where they run out
+	// of memory first, the kernel looks for a victim among thousands, again and again, and nothing else goes on.
+	leastProcess = 320 << 10
 	// reserve is the memory that processes can't have: the agent's, and the kernel's own.
 	reserve = 48 << 20
 )
@@ -65,7 +68,7 @@ func newGroups(root string) (*groups, error) {
 	if err := put(filepath.Join(g.path, "memory.max"), strconv.FormatInt(limit, 10)); err != nil {
 		return nil, err
 	}
-	if err := put(filepath.Join(g.path, "pids.max"), strconv.Itoa(maxProcesses)); err != nil {
+	if err := put(filepath.Join(g.path, "pids.max"), strconv.FormatInt(min(maxProcesses, limit/leastProcess), 10)); err != nil {
 		return nil, err
 	}
 	if g.kills, err = os.Open(filepath.Join(g.path, "memory.events")); err != nil {

@@ -122,6 +122,9 @@ func (p *process) start() error {
 // Link is the socket to the agent.
 func (p *process) Link() net.Conn { return p.link }
 
+// Window is nil: the link is a socket, which is fast enough.
+func (p *process) Window() *os.File { return nil }
+
 // Phases are those of the start.
 func (p *process) Phases() []machine.Phase { return p.phases }
 

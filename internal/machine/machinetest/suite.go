@@ -46,6 +46,7 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 			check func(*testing.T)
 		}{
 			{"Life", s.life}, {"Killed", s.killed}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
+			{"Files", s.files}, {"Timers", s.timers},
 			{"Identity", s.identity}, {"Disk", s.disk}, {"Limits", s.limits}, {"OutOfMemory", s.outOfMemory}, {"ForkBomb", s.forkBomb},
 			{"KillEverything", s.killEverything}, {"DeleteEverything", s.deleteEverything},
 		} {
@@ -99,6 +100,7 @@ func (s suite) start(t *testing.T, sh shape) *guest {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.agent.Close() })
+	g.agent.Share(m.Window())
 	return g
 }
 

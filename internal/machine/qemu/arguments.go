@@ -51,6 +51,7 @@ func shape(accel machine.Isolation, vcpus, memMiB int) []string {
 		"-device", "virtio-serial-device",
 		"-device", "virtserialport,chardev=agent,name=agent",
 		"-device", "virtio-blk-device,drive=root",
+		"-device", "virtio-blk-device,drive=window,serial=window",
 		"-serial", "chardev:console",
 	}
 }
@@ -86,6 +87,15 @@ func disks(imageFD, overlayFD int) []string {
 		"-blockdev", "driver=raw,node-name=image,file=image-file,read-only=on",
 		"-blockdev", "driver=file,node-name=overlay-file,filename=/dev/fdset/2,cache.no-flush=on,locking=off",
 		"-blockdev", "driver=qcow2,node-name=root,file=overlay-file,backing=image,cache.no-flush=on",
+	}
+}
+
+// shared gives the window, which the machine sees as a disk without a cache.
+func shared(windowFD int) []string {
+	return []string{
+		"-add-fd", fmt.Sprintf("fd=%d,set=3", windowFD),
+		"-blockdev", "driver=file,node-name=window-file,filename=/dev/fdset/3,cache.no-flush=on,locking=off",
+		"-blockdev", "driver=raw,node-name=window,file=window-file,cache.no-flush=on",
 	}
 }
 

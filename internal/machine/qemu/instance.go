@@ -6,11 +6,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/window"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
@@ -20,6 +24,7 @@ type instance struct {
 	process *process
 	monitor *monitor
 	link    net.Conn
+	window  *os.File
 	console *tail
 	phases  []machine.Phase
 	running chan struct{} // closed when the guest runs, after a restore too
@@ -55,17 +60,23 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 		args = append(args, stream(name, w.add(far))...)
 	}
 	args = append(args, "-mon", "chardev=qmp,mode=control")
+	shareable, err := newWindow()
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, shared(w.add(shareable))...)
 	args = append(args, filter...)
 	args = append(args, arrange(&w)...)
 
 	p, err := launch(accel, binary, args, w.files, id, dir)
 	if err != nil {
+		shareable.Close()
 		for _, c := range conns {
 			c.Close()
 		}
 		return nil, err
 	}
-	in.process, in.link = p, conns["agent"]
+	in.process, in.link, in.window = p, conns["agent"], shareable
 	var once sync.Once
 	in.monitor = newMonitor(conns["qmp"], func(name string, data json.RawMessage) {
 		switch name {
@@ -119,6 +130,7 @@ func (in *instance) watch(console net.Conn) {
 	console.Close()
 	in.monitor.close()
 	in.link.Close()
+	in.window.Close()
 	in.end(in.died())
 	in.mu.Lock()
 	for _, f := range in.atEnd {
@@ -198,6 +210,26 @@ func (in *instance) giveUp(err error) error {
 
 // Link is the virtio-serial port's stream.
 func (in *instance) Link() net.Conn { return in.link }
+
+// Window is the file behind a disk of the machine's.
+func (in *instance) Window() *os.File { return in.window }
+
+// newWindow makes the memory of a window. QEMU can't change its size.
+func newWindow() (*os.File, error) {
+	fd, err := unix.MemfdCreate("window", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "window")
+	if err = f.Truncate(window.Size); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
 
 // Phases are those of the start.
 func (in *instance) Phases() []machine.Phase { return in.phases }

@@ -3,13 +3,17 @@
 // It is served as Connect over HTTP/2 on one byte stream (see internal/agent/link). Both ends are always built from the same tree, so there is
 // no compatibility promise between versions: a template that holds another agent is rebuilt.
 //
-// The content of files travels beside this service, as plain HTTP/2 bodies on the same stream, which spares an emulated processor a copy of every byte:
+// The content of files travels beside this service, as plain HTTP/2 bodies on the same stream, or through memory that both ends share:
 //
 //   GET /file?path=P&offset=N&limit=N             the content of a regular file; limit 0: to its end
 //   PUT /file?path=P&mode=M&parents=B&size=N      replaces a file: it is written beside its place, flushed, and renamed when the body was whole.
 //                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders
 //
 // Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed, 507 no space.
+//
+// With window=1 the content goes through the window (internal/agent/window), one call at a time, where the answer has the header Window. A GET whose answer
+// has not is answered as without. A PUT is refused then with 423, before it has taken anything; its end is told in the trailers Status and, if that is not
+// 200, Error (query-escaped).
 //
 // Everything the agent sends is hostile to the supervisor: every field has a bound, stated here and enforced by the client.
 

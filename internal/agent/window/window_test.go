@@ -1,0 +1,139 @@
+package window
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"math/rand"
+	"os"
+	"testing"
+	"testing/iotest"
+)
+
+func newWindow(t testing.TB) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := f.Truncate(Size); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// move sends through a window and receives, and gives what both ends say.
+func move(t testing.TB, from io.Reader, to io.Writer, limit int64) (sent, received int64, sendErr, receiveErr error) {
+	t.Helper()
+	w := newWindow(t)
+	recordsOut, recordsIn, err1 := os.Pipe()
+	creditsOut, creditsIn, err2 := os.Pipe()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sent, sendErr = Send(w, from, recordsIn, creditsOut)
+		recordsIn.Close()
+		creditsOut.Close()
+	}()
+	received, receiveErr = Receive(w, to, limit, recordsOut, creditsIn)
+	recordsOut.Close()
+	creditsIn.Close()
+	<-done
+	return
+}
+
+func TestMove(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	for _, size := range []int{0, 1, page - 1, page, SlotSize - 1, SlotSize, SlotSize + 1, Size, Size + 1, 3*Size + 12345} {
+		data := make([]byte, size)
+		random.Read(data)
+		// Readers that give little at a time are read on, until a slot is full.
+		for name, from := range map[string]io.Reader{"whole": bytes.NewReader(data), "halves": iotest.HalfReader(bytes.NewReader(data)), "end with data": iotest.DataErrReader(bytes.NewReader(data))} {
+			var got bytes.Buffer
+			sent, received, err1, err2 := move(t, from, &got, int64(size))
+			if err1 != nil || err2 != nil || sent != int64(size) || received != int64(size) || !bytes.Equal(got.Bytes(), data) {
+				t.Errorf("%d bytes, %s: sent %d, %v; received %d, %v", size, name, sent, err1, received, err2)
+			}
+		}
+	}
+}
+
+func TestNothingShortIsWhole(t *testing.T) {
+	data := make([]byte, 2*SlotSize)
+	broken := errors.New("broken")
+	for name, c := range map[string]struct {
+		from        io.Reader
+		to          io.Writer
+		limit       int64
+		sends, gets error
+	}{
+		"reader fails":               {from: io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken)), sends: broken, gets: io.ErrUnexpectedEOF},
+		"reader ends early, it says": {from: io.MultiReader(bytes.NewReader(data), iotest.ErrReader(io.ErrUnexpectedEOF)), sends: io.ErrUnexpectedEOF, gets: io.ErrUnexpectedEOF},
+		"more than was agreed":       {from: bytes.NewReader(data), limit: SlotSize + 1, gets: ErrBroken},
+		"writer fails":               {from: bytes.NewReader(data), to: failing{broken}, gets: broken},
+	} {
+		if c.to == nil {
+			c.to = io.Discard
+		}
+		if c.limit == 0 {
+			c.limit = math.MaxInt64
+		}
+		_, _, err1, err2 := move(t, c.from, c.to, c.limit)
+		if c.sends != nil && err1 != c.sends || err2 != c.gets {
+			t.Errorf("%s: %v, %v", name, err1, err2)
+		}
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// TestASlotIsFilledOnceItIsFree: no slot is written to before it was given back.
+func TestASlotIsFilledOnceItIsFree(t *testing.T) {
+	w := newWindow(t)
+	var records bytes.Buffer
+	_, err := Send(w, bytes.NewReader(make([]byte, 10*SlotSize)), &records, bytes.NewReader([]byte{1, 1}))
+	if err != io.EOF || records.Len() != 4*(Slots+2) {
+		t.Errorf("with two credits it announced %d slots: %v", records.Len()/4, err)
+	}
+}
+
+// FuzzReceive: whatever the records say, no more is taken than was agreed, and only from the window.
+func FuzzReceive(f *testing.F) {
+	record := func(lengths ...uint32) (b []byte) {
+		for _, n := range lengths {
+			b = binary.LittleEndian.AppendUint32(b, n)
+		}
+		return b
+	}
+	f.Add(record(5, 0), int64(5))
+	f.Add(record(SlotSize, SlotSize, SlotSize, SlotSize, SlotSize, 1, 0), int64(math.MaxInt64))
+	f.Add(record(SlotSize+1), int64(math.MaxInt64))
+	f.Add(record(math.MaxUint32, 0), int64(math.MaxInt64))
+	f.Add(record(7)[:3], int64(9))
+	w := bytes.NewReader(make([]byte, Size))
+	f.Fuzz(func(t *testing.T, records []byte, limit int64) {
+		var to counter
+		n, err := Receive(w, &to, limit, bytes.NewReader(records), io.Discard)
+		if n != int64(to) || n > max(limit, 0) {
+			t.Errorf("%d bytes of %d, it says %d", to, limit, n)
+		}
+		if err == nil && !bytes.Contains(records, record(0)) {
+			t.Error("it was whole without an end")
+		}
+	})
+}
+
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
