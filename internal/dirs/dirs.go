@@ -51,3 +51,6 @@ func (d Dirs) Templates() string { return filepath.Join(d.Cache, "templates") }
 
 // Machines is where each running machine has its folder.
 func (d Dirs) Machines() string { return filepath.Join(d.State, "machines") }
+
+// Turns is where machines that are being started have their locks.
+func (d Dirs) Turns() string { return filepath.Join(d.State, "turns") }

@@ -46,6 +46,7 @@ type Machine struct {
 	folder  *folder
 	phases  []machine.Phase
 	ttl     *time.Timer
+	turn    *time.Timer // ends its turn
 	done    chan struct{}
 
 	mu     sync.Mutex
@@ -68,13 +69,21 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{ID: id, folder: f, done: make(chan struct{})}
+	began := time.Now()
+	turn := takeTurn(ctx, cfg.Dirs.Turns())
+	defer func() { // what failed is gone; what did not goes on as busily for a moment
+		if m.turn == nil {
+			turn.Release()
+		}
+	}()
+	m.phases = []machine.Phase{{Name: "turn", Duration: time.Since(began)}}
 	if m.machine, err = cfg.Driver.Start(ctx, machine.Spec{
 		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Progress: cfg.Progress,
 	}); err != nil {
 		f.remove()
 		return nil, err
 	}
-	m.phases = m.machine.Phases()
+	m.phases = append(m.phases, m.machine.Phases()...)
 	if err := m.reach(ctx); err != nil {
 		err = m.because(err)
 		m.machine.Close()
@@ -86,7 +95,8 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 			m.end(fault.New(fault.Timeout, "run machine", id, "its time to live of %s is over", cfg.TTL).WithHint("--ttl-seconds gives it longer"))
 		})
 	}
-	go m.watch()
+	m.turn = time.AfterFunc(turnGrace, turn.Release)
+	go m.watch(turn)
 	return m, nil
 }
 
@@ -132,8 +142,10 @@ func (m *Machine) because(err error) error {
 	return err
 }
 
-func (m *Machine) watch() {
+func (m *Machine) watch(turn *flock.Lock) {
 	<-m.machine.Done()
+	m.turn.Stop()
+	turn.Release()
 	m.mu.Lock()
 	if m.reason == nil && !m.closed {
 		m.reason = m.machine.Err()
