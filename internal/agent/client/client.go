@@ -34,7 +34,7 @@ const (
 
 // Client is a machine's agent. It is safe for concurrent use.
 type Client struct {
-	stream  net.Conn
+	stream  *link.Stream
 	life    context.Context // until Close
 	end     context.CancelFunc
 	opening chan struct{} // holds a token while a session is opened or the client closed
@@ -89,7 +89,7 @@ func (c *connection) Close() (err error) {
 // Dial opens a session with the agent at the other end of a stream. It waits for the agent as long as ctx lets it. The stream stays the caller's, who must
 // not use it before Close.
 func Dial(ctx context.Context, stream net.Conn) (*Client, error) {
-	c := &Client{stream: stream, opening: make(chan struct{}, 1)}
+	c := &Client{stream: link.NewStream(stream), opening: make(chan struct{}, 1)}
 	s, err := c.open(ctx)
 	if err != nil {
 		return nil, fault.Wrap(unavailable(ctx, err), "reach the agent", "")

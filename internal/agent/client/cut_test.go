@@ -18,6 +18,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/agent/link"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
@@ -299,7 +300,7 @@ func TestSilentLink(t *testing.T) {
 	defer silent.Close()
 	go io.Copy(io.Discard, far)
 	defer far.Close()
-	c.stream = silent
+	c.stream = link.NewStream(silent)
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := c.Status(within(t, time.Minute))

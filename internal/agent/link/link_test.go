@@ -58,7 +58,7 @@ func open(t testing.TB, host net.Conn) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	s, err := Open(ctx, host)
+	s, err := Open(ctx, NewStream(host))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	go io.Copy(io.Discard, guest)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := Open(ctx, host); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Open(ctx, NewStream(host)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 func TestOpenFailsWhenTheStreamEnds(t *testing.T) {
 	host, guest := stream(t)
 	guest.Close()
-	if _, err := Open(context.Background(), host); err == nil {
+	if _, err := Open(context.Background(), NewStream(host)); err == nil {
 		t.Fatal("no error")
 	}
 }
@@ -192,7 +192,7 @@ func FuzzHost(f *testing.F) {
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		s, err := Open(ctx, host)
+		s, err := Open(ctx, NewStream(host))
 		if err != nil {
 			return
 		}

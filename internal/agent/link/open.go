@@ -7,12 +7,32 @@ import (
 	"time"
 )
 
-// Open opens a session from the host's side. It returns when the guest has answered, or with ctx. The stream must have no other reader, and know deadlines.
-// The session's Close ends the session and leaves the stream open.
-func Open(ctx context.Context, stream net.Conn) (net.Conn, error) {
+// Stream is the host's side of a stream, on which sessions are opened one after the other. It keeps what a session that was cut within a record owes of it: made
+// up from what comes next, the rest would be taken for data.
+type Stream struct {
+	net.Conn
+	owed []byte
+}
+
+// NewStream makes a Stream. The connection must have no other reader, and know deadlines.
+func NewStream(conn net.Conn) *Stream { return &Stream{Conn: conn} }
+
+// pay sends what is owed.
+func (s *Stream) pay() error {
+	if len(s.owed) == 0 {
+		return nil
+	}
+	n, err := s.Write(s.owed)
+	s.owed = s.owed[n:]
+	return err
+}
+
+// Open opens a session from the host's side. It returns when the guest has answered, or with ctx. The session's Close ends the session and leaves the stream
+// open.
+func Open(ctx context.Context, stream *Stream) (net.Conn, error) {
 	var n nonce
 	rand.Read(n[:])
-	s := &session{stream: stream, r: newReader(stream), nonce: n}
+	s := &session{stream: stream, host: stream, r: newReader(stream), nonce: n}
 	if err := stream.SetDeadline(time.Time{}); err != nil {
 		return nil, err // without deadlines nothing could be interrupted
 	}
@@ -42,6 +62,10 @@ func (s *session) open() error {
 	heard := make(chan struct{})
 	sent := make(chan error, 1)
 	go func() {
+		if err := s.host.pay(); err != nil {
+			sent <- err
+			return
+		}
 		for i := 1; ; i++ {
 			message := control(hello, s.nonce)
 			if i%fillEvery == 0 {

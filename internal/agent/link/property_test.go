@@ -119,7 +119,7 @@ func TestOpenLeavesNothing(t *testing.T) {
 	}()
 	defer func() { guest.Close(); <-done }()
 	watched := &watch{Conn: host}
-	if _, err := Open(context.Background(), watched); !errors.Is(err, ErrLost) {
+	if _, err := Open(context.Background(), NewStream(watched)); !errors.Is(err, ErrLost) {
 		t.Fatalf("got %v", err)
 	}
 	if n := watched.writing.Load(); n != 0 {
@@ -155,7 +155,7 @@ func TestOpenIsNotStruckLate(t *testing.T) {
 	echo(t, guest)
 	for i := range 200 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*2*time.Microsecond)
-		s, err := Open(ctx, host)
+		s, err := Open(ctx, NewStream(host))
 		cancel()
 		if err == nil {
 			say(t, s, []byte("through"))
@@ -173,7 +173,7 @@ func TestOpenOnAFullStream(t *testing.T) {
 	fill(host)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := Open(ctx, host); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Open(ctx, NewStream(host)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -195,7 +195,7 @@ func TestEndlessJunkIsGivenUp(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if _, err := Open(ctx, host); !errors.Is(err, ErrLost) {
+	if _, err := Open(ctx, NewStream(host)); !errors.Is(err, ErrLost) {
 		t.Fatalf("got %v", err)
 	}
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 4<<20 {
@@ -205,7 +205,7 @@ func TestEndlessJunkIsGivenUp(t *testing.T) {
 
 // TestWithoutDeadlines: a stream whose reads can't be interrupted is refused rather than waited for.
 func TestWithoutDeadlines(t *testing.T) {
-	if _, err := Open(context.Background(), stubborn{}); !errors.Is(err, os.ErrNoDeadline) {
+	if _, err := Open(context.Background(), NewStream(stubborn{})); !errors.Is(err, os.ErrNoDeadline) {
 		t.Fatalf("got %v", err)
 	}
 }

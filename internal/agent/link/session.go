@@ -14,6 +14,7 @@ import (
 // session is one end of a session.
 type session struct {
 	stream net.Conn
+	host   *Stream // the same, on the host's side
 	r      *bufio.Reader
 	nonce  nonce
 	over   chan *session // told when it is closed, on the guest's side
@@ -93,12 +94,17 @@ func (s *session) Write(p []byte) (sent int, err error) {
 		n := min(len(p), MaxRecord)
 		first := copy(s.buffer[lengthSize:], p[:n])
 		binary.LittleEndian.PutUint32(s.buffer[:], uint32(n))
-		_, err := s.stream.Write(s.buffer[:lengthSize+first])
+		out, err := s.stream.Write(s.buffer[:lengthSize+first])
 		if err == nil && first < n {
-			_, err = s.stream.Write(p[first:n]) // not copied: records of this size are the content of files
+			out, err = s.stream.Write(p[first:n]) // not copied: records of this size are the content of files
+			out += lengthSize + first
 		}
 		if err != nil {
 			s.gone = err // a record may have been cut: nothing may follow it
+			if s.host != nil && out > 0 {
+				record := append(s.buffer[:lengthSize+first:lengthSize+first], p[first:n]...)
+				s.host.owed = record[out:]
+			}
 			return sent, err
 		}
 		p = p[n:]
