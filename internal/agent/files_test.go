@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -13,8 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -313,160 +310,6 @@ func TestStat(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-}
-
-func TestReplace(t *testing.T) {
-	w := newWorld(t)
-	old := syscall.Umask(0o077)
-	defer syscall.Umask(old)
-	mode := func(path string) fs.FileMode {
-		t.Helper()
-		info, err := os.Lstat(w.dir + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.Mode()
-	}
-	os.Chmod(w.dir+"/file", 0o751)
-	hard := w.dir + "/hard"
-	if err := os.Link(w.dir+"/file", hard); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		path    string
-		mode    int
-		parents bool
-		want    fs.FileMode
-	}{
-		{"/file", 0, false, 0o751},
-		{"/file", 0o600, false, 0o600},
-		{"/file", 0o4755, false, 0o755 | fs.ModeSetuid},
-		{"/file", 0, false, 0o755 | fs.ModeSetuid},
-		{"/new", 0, false, 0o644},
-		{"/new2", 0o1777, false, 0o777 | fs.ModeSticky},
-		{"/a/b/../c/new", 0o640, true, 0o640},
-		{"/deep/x/y/new", 0, true, 0o644},
-		{"/sub//new", 0, true, 0o644},
-	} {
-		content := c.path + strings.Repeat("x", 1<<20)
-		if status, got := w.write(t, c.path, c.mode, c.parents, len(content), strings.NewReader(content)); status != 200 {
-			t.Errorf("%+v: %d %q", c, status, got)
-			continue
-		}
-		b, err := os.ReadFile(w.dir + c.path)
-		if string(b) != content || err != nil || mode(c.path) != c.want {
-			t.Errorf("%+v: %d bytes, %v, %v", c, len(b), mode(c.path), err)
-		}
-	}
-	// Whoever has the old file open keeps the old file.
-	if b, _ := os.ReadFile(hard); string(b) != "inside" {
-		t.Errorf("the old file holds %.20q", b)
-	}
-	if m := mode("/a"); m != fs.ModeDir|0o700 {
-		t.Errorf("a folder that was made is %v", m) // 0755, less the umask
-	}
-	if status, _ := w.write(t, "/no/such/folder/file", 0, false, 0, nil); status != 404 {
-		t.Errorf("without parents: %d", status)
-	}
-	if status, _ := w.write(t, "/dangling/file", 0, true, 0, nil); status != 404 {
-		t.Errorf("below a dangling link: %d", status)
-	}
-	if os.Getuid() == 0 {
-		if err := os.Chown(w.dir+"/new", 12, 34); err != nil {
-			t.Fatal(err)
-		}
-		os.Chmod(w.dir+"/new", 0o755|fs.ModeSetuid|fs.ModeSetgid)
-		w.write(t, "/new", 0, false, 1, strings.NewReader("x"))
-		if got, err := w.stat("/new"); err != nil || got.Uid != 12 || got.Gid != 34 || got.Mode != 0o6755 {
-			t.Errorf("another's file: %v, %v", got, err)
-		}
-	}
-}
-
-// TestReplaceThatFails: the old file stands, whole, and nothing is beside it.
-func TestReplaceThatFails(t *testing.T) {
-	w := newWorld(t)
-	broken := errors.New("the link broke")
-	text := func(s string) func() io.Reader { return func() io.Reader { return strings.NewReader(s) } }
-	for name, c := range map[string]struct {
-		size    int
-		content func() io.Reader
-		status  int
-	}{
-		"too short": {100, text("short"), 400},
-		"empty":     {100, text(""), 400},
-		"too long":  {3, text("long"), 400},
-		"none":      {0, text("x"), 400},
-		"cut":       {100, func() io.Reader { return io.MultiReader(strings.NewReader("cut"), failingReader{broken}) }, 500},
-	} {
-		for _, path := range []string{"/file", "/fresh", "/made/fresh"} {
-			if status, got := w.write(t, path, 0, true, c.size, c.content()); status != c.status {
-				t.Errorf("%s: %s: %d %q", name, path, status, got)
-			}
-		}
-		if b, err := os.ReadFile(w.dir + "/file"); string(b) != "inside" || err != nil {
-			t.Errorf("%s: the old file holds %q, %v", name, b, err)
-		}
-		for _, path := range []string{"/fresh", "/made/fresh"} {
-			if _, err := os.Lstat(w.dir + path); !os.IsNotExist(err) {
-				t.Errorf("%s: %s is there: %v", name, path, err)
-			}
-		}
-	}
-}
-
-type failingReader struct{ err error }
-
-func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
-
-// TestReplaceIsAtomic: a file that is replaced again and again is always one of what was written.
-func TestReplaceIsAtomic(t *testing.T) {
-	w := newWorld(t)
-	whole := func(b byte) string { return strings.Repeat(string(b), 100_000) }
-	w.put(t, w.dir+"/file", whole('a'))
-	stop := make(chan struct{})
-	var writers sync.WaitGroup
-	for i := range 3 {
-		writers.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-					content := whole(byte('a' + (n+i)%26))
-					if status, got := w.write(t, "/file", 0, false, len(content), strings.NewReader(content)); status != 200 {
-						t.Errorf("%d %q", status, got)
-						return
-					}
-				}
-			}
-		})
-	}
-	for range 500 {
-		b, err := os.ReadFile(w.dir + "/file")
-		if err != nil || len(b) != 100_000 || len(bytes.Trim(b, string(b[:1]))) != 0 {
-			t.Errorf("%d bytes, %v", len(b), err)
-			break
-		}
-	}
-	close(stop)
-	writers.Wait()
-}
-
-// TestReadThatFails: a file whose end can't be read is no shorter file.
-func TestReadThatFails(t *testing.T) {
-	w := &world{Server: New(folder{openRoot(t, "/")}, "test")}
-	renewed := &session{}
-	renewed.renewed.Store(true)
-	// The first page of a process is never mapped: reading its memory there fails.
-	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), sessionKey{}, renewed), http.MethodGet,
-		filePath+"?path=/proc/thread-self/mem&offset=0&limit=0", nil)
-	defer func() {
-		if recover() != http.ErrAbortHandler {
-			t.Error("the stream was not aborted")
-		}
-	}()
-	w.files(httptest.NewRecorder(), r)
 }
 
 func TestUnrenewedFiles(t *testing.T) {

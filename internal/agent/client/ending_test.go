@@ -1,0 +1,253 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// tree starts what is hard to kill: children in the same group, in sessions of their own, and without a parent.
+const tree = "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; (sh -c 'sleep 600 &' &); echo up; sleep 600"
+
+func TestTimeLimitKillsTheTree(t *testing.T) {
+	c := dial(t, startAgent(t))
+	command := sh(tree)
+	command.Timeout = 300 * time.Millisecond
+	began := time.Now()
+	got := run(t, c, command, nil)
+	if !got.TimedOut || got.Code != 137 || got.Signal != 9 || got.out != "up\n" {
+		t.Errorf("%+v", got)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	gone(t, mark)
+	command = sh("true")
+	command.Timeout = time.Nanosecond // of which nothing is left in milliseconds
+	command.Argv = []string{"sleep", "5"}
+	if got := run(t, c, command, nil); !got.TimedOut {
+		t.Errorf("a tiny limit: %+v", got)
+	}
+}
+
+func TestContextKillsTheTree(t *testing.T) {
+	c := dial(t, startAgent(t))
+	for name, script := range map[string]string{"tree": tree, "output that nobody takes": "echo up; exec yes"} {
+		ctx, cancel := context.WithCancelCause(within(t, 20*time.Second))
+		command := sh(script)
+		command.Env = []string{mark}
+		errWhy := errors.New("the caller had enough")
+		blocked := make(chan struct{})
+		_, err := c.Exec(ctx, command, nil, writerFunc(func(p []byte) (int, error) {
+			if name != "tree" {
+				time.Sleep(200 * time.Millisecond) // the ring fills
+			}
+			time.AfterFunc(50*time.Millisecond, func() { cancel(errWhy); close(blocked) })
+			<-blocked
+			return len(p), nil
+		}), nil)
+		if !errors.Is(err, errWhy) {
+			t.Errorf("%s: %v", name, err)
+		}
+		gone(t, mark)
+		cancel(nil)
+	}
+}
+
+// TestCancelledEarly: a command whose caller goes while it is being started does not run on.
+func TestCancelledEarly(t *testing.T) {
+	c := dial(t, startAgent(t))
+	for i := range 60 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*100*time.Microsecond)
+		command := Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}
+		if _, err := c.Exec(ctx, command, nil, nil, nil); fault.KindOf(err) != fault.Timeout {
+			t.Errorf("%v", err)
+		}
+		cancel()
+	}
+	gone(t, mark)
+}
+
+func TestWriterThatFails(t *testing.T) {
+	c := dial(t, startAgent(t))
+	_, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"yes"}, Env: []string{mark}}, nil, writerFunc(func([]byte) (int, error) { return 0, errBroken }), nil)
+	if !errors.Is(err, errBroken) {
+		t.Errorf("got %v", err)
+	}
+	gone(t, mark)
+}
+
+// eventually makes a call until it succeeds: what it is about is on its way.
+func eventually(t testing.TB, call func() error) {
+	t.Helper()
+	var err error
+	for range 500 {
+		if err = call(); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error(err)
+}
+
+func TestSignal(t *testing.T) {
+	c := dial(t, startAgent(t))
+	command := sh("trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 0.02; done")
+	command.ID = "signalled"
+	ready := make(chan struct{})
+	go func() {
+		<-ready
+		c.Signal(context.Background(), "signalled", syscall.SIGUSR1)
+	}()
+	var out bytes.Buffer
+	var once sync.Once
+	exit, err := c.Exec(within(t, 10*time.Second), command, nil, writerFunc(func(p []byte) (int, error) {
+		once.Do(func() { close(ready) })
+		return out.Write(p)
+	}), nil)
+	if err != nil || exit.Code != 3 || out.String() != "ready\ngot it\n" {
+		t.Errorf("%+v, %q, %v", exit, out.String(), err)
+	}
+	command = sh(tree)
+	command.ID = "killed"
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		eventually(t, func() error { return c.Kill(context.Background(), "killed") })
+	}()
+	if got := run(t, c, command, nil); got.Signal != 9 {
+		t.Errorf("%+v", got)
+	}
+	<-killed
+	gone(t, mark)
+	if err := c.Signal(within(t, time.Second), "nobody", syscall.SIGTERM); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("an unknown command: %v", err)
+	}
+	if err := c.Signal(within(t, time.Second), "nobody", 0); err == nil {
+		t.Errorf("signal 0 was sent")
+	}
+}
+
+// background runs a command in the background, with an id, and gives what waits for its end.
+func background(t *testing.T, c *Client, command Command) (wait func() (Exit, error)) {
+	t.Helper()
+	var exit Exit
+	var err error
+	done := make(chan struct{})
+	command.Env = append(command.Env, mark)
+	go func() {
+		defer close(done)
+		exit, err = c.Exec(context.Background(), command, nil, nil, nil)
+	}()
+	return func() (Exit, error) { <-done; return exit, err }
+}
+
+func TestKnownID(t *testing.T) {
+	c := dial(t, startAgent(t))
+	wait := background(t, c, Command{ID: "mine", Argv: []string{"sleep", "0.5"}})
+	eventually(t, func() error { return c.Signal(context.Background(), "mine", syscall.SIGCONT) })
+	if _, err := c.Exec(within(t, 5*time.Second), Command{ID: "mine", Argv: []string{"true"}}, nil, nil, nil); fault.KindOf(err) != fault.Exists {
+		t.Errorf("the same id again: %v", err)
+	}
+	if exit, err := wait(); err != nil || exit.Code != 0 {
+		t.Errorf("the other one was harmed: %+v, %v", exit, err)
+	}
+	if _, err := c.Exec(within(t, 5*time.Second), Command{ID: "mine", Argv: []string{"true"}}, nil, nil, nil); fault.KindOf(err) != fault.Exists {
+		t.Errorf("an id that was used: %v", err)
+	}
+}
+
+func TestTooManyCommands(t *testing.T) {
+	c := dial(t, startAgent(t))
+	const most = 256
+	var waits []func() (Exit, error)
+	for i := range most {
+		waits = append(waits, background(t, c, Command{ID: strconv.Itoa(i), Argv: []string{"sleep", "600"}}))
+	}
+	for i := range most {
+		eventually(t, func() error { return c.Signal(context.Background(), strconv.Itoa(i), syscall.SIGCONT) })
+	}
+	if _, err := c.Exec(within(t, 5*time.Second), Command{Argv: []string{"true"}}, nil, nil, nil); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("one more: %v", err)
+	}
+	for i := range most {
+		if err := c.Signal(within(t, 10*time.Second), strconv.Itoa(i), syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, wait := range waits {
+		if exit, err := wait(); err != nil || exit.Code != 143 {
+			t.Errorf("%+v, %v", exit, err)
+		}
+	}
+	run(t, c, sh("true"), nil) // all of them are forgotten
+}
+
+func TestRelease(t *testing.T) {
+	c := dial(t, startAgent(t))
+	ctx := within(t, 20*time.Second)
+	rpc := c.current().rpc
+	follow := func(id string) error {
+		stream, err := rpc.Follow(ctx, connect.NewRequest(&agentv1.FollowRequest{ExecId: id}))
+		if err != nil {
+			return err
+		}
+		defer stream.Close()
+		for stream.Receive() {
+		}
+		return stream.Err()
+	}
+	release := func(id string) {
+		t.Helper()
+		if _, err := rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: id})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(id string, argv ...string) {
+		t.Helper()
+		stream, err := rpc.Exec(ctx, connect.NewRequest(&agentv1.ExecRequest{ExecId: id, Argv: argv, Env: []string{mark}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !stream.Receive() {
+			t.Fatal(stream.Err())
+		}
+		stream.Close()
+	}
+	start("ended", "echo", "x")
+	if err := follow("ended"); err != nil {
+		t.Error(err)
+	}
+	release("ended")
+	release("ended")
+	release("never heard of")
+	if err := follow("ended"); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("a forgotten command: %v", err)
+	}
+	// One that runs, and waits for a reader that will not come, goes on to its end and is forgotten then.
+	file := filepath.Join(t.TempDir(), "whole")
+	start("running", "sh", "-c", "head -c 3000000 /dev/zero; echo whole > "+file)
+	release("running")
+	eventually(t, func() error {
+		if err := follow("running"); connect.CodeOf(err) != connect.CodeNotFound {
+			return fmt.Errorf("a released command: %v", err)
+		}
+		return nil
+	})
+	if b, _ := os.ReadFile(file); string(b) != "whole\n" {
+		t.Errorf("it left %q", b)
+	}
+}

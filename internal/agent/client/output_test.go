@@ -1,0 +1,136 @@
+package client
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOutput(t *testing.T) {
+	c := dial(t, startAgent(t))
+	if got := run(t, c, sh("echo a; echo b >&2; echo c; echo d >&2"), nil); got.out != "a\nc\n" || got.errs != "b\nd\n" {
+		t.Errorf("%+v", got)
+	}
+	data := make([]byte, 1<<20)
+	rand.New(rand.NewSource(2)).Read(data)
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, c, Command{Argv: []string{"cat", file}}, nil); got.out != string(data) {
+		t.Errorf("binary output: %d bytes, not those that were written", len(got.out))
+	}
+	var first time.Duration
+	began := time.Now()
+	_, err := c.Exec(within(t, 10*time.Second), sh("echo now; sleep 0.5"), nil, writerFunc(func(p []byte) (int, error) {
+		first = time.Since(began)
+		return len(p), nil
+	}), nil)
+	if err != nil || first > 300*time.Millisecond || first == 0 {
+		t.Errorf("the first output came after %v: %v", first, err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// slow is a writer that takes its time, and hashes.
+type slow struct {
+	hash.Hash
+	n    int
+	each time.Duration
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	time.Sleep(s.each)
+	s.n += len(p)
+	return s.Hash.Write(p)
+}
+
+// peakOf gives the largest resident set that the agent's processes have had, in KiB.
+func peakOf(t *testing.T, c *Client) (kib int) {
+	t.Helper()
+	got := run(t, c, sh("cat /proc/$PPID/status"), nil)
+	_, after, ok := strings.Cut(got.out, "VmHWM:")
+	if !ok {
+		t.Fatalf("no VmHWM in %q", got.out)
+	}
+	kib, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+func TestMuchOutputToASlowReader(t *testing.T) {
+	c := dial(t, startAgent(t))
+	before := peakOf(t, c)
+	const size = 64 << 20
+	script := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; printf end; head -c 300000 /dev/zero >&2", size)
+	out, errs := &slow{Hash: sha256.New(), each: time.Millisecond}, &slow{Hash: sha256.New()}
+	exit, err := c.Exec(within(t, 60*time.Second), sh(script), nil, out, errs)
+	if err != nil || exit.Code != 0 || exit.OutputHeld {
+		t.Fatalf("%+v, %v", exit, err)
+	}
+	want := sha256.New()
+	block := bytes.Repeat([]byte("x"), 1<<20)
+	for range size / len(block) {
+		want.Write(block)
+	}
+	want.Write([]byte("end"))
+	if out.n != size+3 || errs.n != 300_000 || !bytes.Equal(out.Sum(nil), want.Sum(nil)) {
+		t.Errorf("%d bytes of output, %d of errors arrived", out.n, errs.n)
+	}
+	if grown := peakOf(t, c) - before; grown > 40<<10 {
+		t.Errorf("the agent grew by %d KiB", grown)
+	}
+}
+
+// TestOutputAfterExit: what was written before the process ended arrives, however long after that it is read, and nobody is said to hold it.
+func TestOutputAfterExit(t *testing.T) {
+	c := dial(t, startAgent(t))
+	const size = 1<<20 + 1<<16 + 3<<10 // more than a ring and a pipe
+	total := 0
+	out := writerFunc(func(p []byte) (int, error) {
+		if total == 0 {
+			time.Sleep(500 * time.Millisecond) // the ring is full for longer than the agent's patience
+		}
+		total += len(p)
+		return len(p), nil
+	})
+	exit, err := c.Exec(within(t, 30*time.Second), sh(fmt.Sprintf("head -c %d /dev/zero", size)), nil, out, nil)
+	if err != nil || total != size || exit.OutputHeld {
+		t.Errorf("%d of %d bytes, %+v, %v", total, size, exit, err)
+	}
+}
+
+func TestHeldOutput(t *testing.T) {
+	c := dial(t, startAgent(t))
+	for name, tty := range map[string]*Terminal{"pipe": nil, "terminal": {Cols: 80, Rows: 24}} {
+		file := filepath.Join(t.TempDir(), "alive")
+		// The child writes after the command is over, more than a pipe holds, and lives.
+		command := sh("trap '' HUP; (sleep 0.4; head -c 200000 /dev/zero | tr '\\0' 'x'; echo fine > " + file + ") & echo started")
+		command.TTY = tty
+		began := time.Now()
+		got := run(t, c, command, nil)
+		if took := time.Since(began); took > 350*time.Millisecond {
+			t.Errorf("%s: it took %v", name, took)
+		}
+		if !got.OutputHeld || got.Code != 0 || strings.TrimSpace(got.out) != "started" {
+			t.Errorf("%s: %+v", name, got)
+		}
+		gone(t, mark)
+		if b, _ := os.ReadFile(file); string(b) != "fine\n" {
+			t.Errorf("%s: the child left %q", name, b)
+		}
+	}
+}
