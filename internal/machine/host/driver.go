@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
@@ -82,17 +80,11 @@ func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 	if err != nil {
 		return nil, err
 	}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, fault.Wrap(os.NewSyscallError("socketpair", err), "start machine", spec.ID)
-	}
-	near, far := os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far")
-	defer far.Close()
-	defer near.Close()
-	link, err := net.FileConn(near)
+	link, far, err := machine.NewStream()
 	if err != nil {
 		return nil, fault.Wrap(err, "start machine", spec.ID)
 	}
+	defer far.Close()
 	p := &process{cmd: exec.Command(program, "host", "3"), link: link, done: make(chan struct{})}
 	p.cmd.ExtraFiles = []*os.File{far}
 	p.cmd.Stderr = &p.stderr

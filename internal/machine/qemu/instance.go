@@ -45,17 +45,19 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 	var w wiring
 	var args []string
 	conns := map[string]net.Conn{}
+	defer func() {
+		if in.process == nil {
+			for _, c := range conns {
+				c.Close()
+			}
+		}
+	}()
 	for _, name := range []string{"qmp", "agent", "console"} {
-		near, far, err := pipe()
+		conn, far, err := machine.NewStream()
 		if err != nil {
 			return nil, err
 		}
 		defer far.Close()
-		conn, err := net.FileConn(near)
-		near.Close()
-		if err != nil {
-			return nil, err
-		}
 		conns[name] = conn
 		args = append(args, stream(name, w.add(far))...)
 	}
@@ -71,9 +73,6 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 	p, err := launch(accel, binary, args, w.files, id, dir)
 	if err != nil {
 		shareable.Close()
-		for _, c := range conns {
-			c.Close()
-		}
 		return nil, err
 	}
 	in.process, in.link, in.window = p, conns["agent"], shareable

@@ -101,15 +101,6 @@ func (p *process) ended() error {
 	return errors.New(how)
 }
 
-// pipe is a connected pair of sockets: near for pyro, far for QEMU. QEMU sees a stream without a name that nobody else can reach.
-func pipe() (near, far *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	return os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far"), nil
-}
-
 // tail keeps the last bytes written to it.
 type tail struct {
 	kept chan []byte // holds the one slice: a lock that carries its data
