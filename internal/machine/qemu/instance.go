@@ -159,6 +159,9 @@ func (in *instance) died() error {
 	case at >= 0:
 		line, _, _ := strings.Cut(console[at:], "\n")
 		e.Err = errors.New("the guest's kernel panicked: " + strings.TrimSpace(fault.Printable(line)))
+	case in.process.signal() == syscall.SIGBUS:
+		// Its memory is a file. What can't be stored of it, while a template is made, is told so.
+		e.Kind, e.Err, e.Hint = fault.Exhausted, errors.New("no space left on the host for the machine's memory"), "pyro env prune"
 	case in.process.state.Success():
 		e.Err = errors.New("the guest shut itself down" + lastLine(console))
 	default:
@@ -193,7 +196,7 @@ func (in *instance) await(ctx context.Context, ready <-chan struct{}) error {
 
 // giveUp ends a machine with which something failed, and tells the cause of it: err, unless the machine had ended by itself.
 func (in *instance) giveUp(err error) error {
-	if errors.Is(err, errMonitorClosed) || errors.Is(err, syscall.EPIPE) {
+	if errors.Is(err, errMonitorClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
 		// QEMU is on its way out and can tell why.
 		select {
 		case <-in.done:

@@ -87,6 +87,14 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// signal is what QEMU was killed by, 0 where it exited. It may be called once done is closed.
+func (p *process) signal() syscall.Signal {
+	if status, ok := p.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return status.Signal()
+	}
+	return 0
+}
+
 // ended says in words how QEMU ended. It may be called once done is closed.
 func (p *process) ended() error {
 	text := strings.TrimSpace(p.stderr.String())
