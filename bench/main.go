@@ -84,7 +84,7 @@ func main() {
 	if *child {
 		return
 	}
-	defer os.RemoveAll(b.dir)
+	defer func() { os.RemoveAll(b.dir) }() // it is made by build
 	if err := b.build(); err != nil {
 		log.Fatal(err)
 	}
