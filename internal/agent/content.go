@@ -99,28 +99,18 @@ func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) error {
 	status := http.StatusOK
 	if err = f.finish(err); err != nil {
 		status = statusOf(err)
-		w.Header().Set(http.TrailerPrefix+trailerError, url.QueryEscape(err.Error()))
+		w.Header().Set(http.TrailerPrefix+window.TrailerError, url.QueryEscape(err.Error()))
 	}
-	w.Header().Set(http.TrailerPrefix+trailerStatus, strconv.Itoa(status))
+	w.Header().Set(http.TrailerPrefix+window.TrailerStatus, strconv.Itoa(status))
 	return nil
 }
 
-// With the parameter window=1 the content goes through the window, where a header of that name in the answer grants it. Records and credits are the bodies
-// then, and what went wrong after the header is in the trailers.
-const (
-	headerWindow  = "Window"
-	trailerStatus = "Status"
-	trailerError  = "Error"
-)
-
 var errWindowInUse = connect.NewError(connect.CodeUnavailable, errors.New("the window is in use"))
 
-// windowWorth is how much of a file has to be left for its content to go through the window.
-const windowWorth = 256 << 10
-
+// worthWindow tells whether enough of a file is left for the window.
 func worthWindow(f *os.File, offset uint64) bool {
 	info, err := f.Stat()
-	return err == nil && uint64(info.Size()) >= offset+windowWorth
+	return err == nil && uint64(info.Size()) >= offset+window.Worth
 }
 
 // grant lets a call that asks for it have the window, unless it is in use, and tells the caller so. Who was granted it has to unlock windowInUse.
@@ -128,7 +118,7 @@ func (s *Server) grant(w http.ResponseWriter, q url.Values) bool {
 	if q.Get("window") != "1" || s.window == nil || !s.windowInUse.TryLock() {
 		return false
 	}
-	w.Header().Set(headerWindow, "1")
+	w.Header().Set(window.Header, "1")
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w).Flush()
 	return true

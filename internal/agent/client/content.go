@@ -22,9 +22,6 @@ import (
 // fileChunk is how much of a file is moved at once where that does not go through the window.
 const fileChunk = 1 << 20
 
-// windowWorth is from what size on a file goes through the window.
-const windowWorth = 256 << 10
-
 // shared is the window, with the right to use it.
 type shared struct {
 	file  *os.File // nil: there is none
@@ -75,7 +72,7 @@ func (c *Client) readContent(ctx context.Context, s *session, q url.Values, to i
 	defer cancel()
 	var body io.Reader
 	var credits *io.PipeWriter
-	if limit >= windowWorth && c.window.take() {
+	if limit >= window.Worth && c.window.take() {
 		defer c.window.inUse.Unlock()
 		body, credits = io.Pipe()
 		defer credits.Close()
@@ -94,7 +91,7 @@ func (c *Client) readContent(ctx context.Context, s *session, q url.Values, to i
 		return 0, err
 	}
 	var n int64
-	switch granted := resp.Header.Get("Window") != ""; {
+	switch granted := resp.Header.Get(window.Header) != ""; {
 	case granted && credits == nil:
 		return 0, window.ErrBroken
 	case granted:
@@ -162,7 +159,7 @@ func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) e
 	}
 	body := &reader{from: from, left: spec.Size}
 	err = errWindowInUse
-	if spec.Size >= windowWorth && c.window.take() {
+	if spec.Size >= window.Worth && c.window.take() {
 		err = c.writeByWindow(ctx, s, q, body)
 		c.window.inUse.Unlock()
 	}
@@ -221,7 +218,7 @@ func (c *Client) writeByWindow(ctx context.Context, s *session, q url.Values, bo
 	if err := answered(resp.StatusCode, resp.Body); err != nil {
 		return err
 	}
-	if resp.Header.Get("Window") == "" {
+	if resp.Header.Get(window.Header) == "" {
 		return corrupt("it took the content without the window")
 	}
 	_, sent := window.Send(c.window.file, body, records, resp.Body)
@@ -232,11 +229,11 @@ func (c *Client) writeByWindow(ctx context.Context, s *session, q url.Values, bo
 	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, window.Slots+1)); err != nil {
 		return err
 	}
-	status, err := strconv.Atoi(resp.Trailer.Get("Status"))
+	status, err := strconv.Atoi(resp.Trailer.Get(window.TrailerStatus))
 	if err != nil {
 		return errors.Join(sent, corrupt("it did not tell how the writing ended"))
 	}
-	said, _ := url.QueryUnescape(resp.Trailer.Get("Error"))
+	said, _ := url.QueryUnescape(resp.Trailer.Get(window.TrailerError))
 	return answered(status, strings.NewReader(said))
 }
 

@@ -22,6 +22,15 @@ const (
 	Slots    = 4
 	// Size is that of a window.
 	Size = Slots * SlotSize
+	// Worth is from what size on content is moved faster by a window than over the link.
+	Worth = 256 << 10
+)
+
+// How the calls for content (proto/agent/v1) speak of a window: the header of an answer that grants it, and the trailers that tell how a PUT ended.
+const (
+	Header        = "Window"
+	TrailerStatus = "Status"
+	TrailerError  = "Error"
 )
 
 // page is what lengths are rounded up to, and where buffers begin: a machine reads and writes its window as a disk, without a cache.

@@ -21,10 +21,11 @@ const diskSize = 16 << 30
 // write a file; and there is no speculation to mitigate. None of them is a part of the wall between the machine and the host.
 func kernelLine(accel machine.Isolation, tscKHz int) string {
 	line := "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on"
-	if accel == machine.TCG {
-		line += " norandmaps init_on_alloc=0 mitigations=off"
+	if accel != machine.TCG {
+		return line
 	}
-	if accel == machine.TCG && tscKHz > 0 {
+	line += " norandmaps init_on_alloc=0 mitigations=off"
+	if tscKHz > 0 {
 		line += fmt.Sprintf(" no_timer_check tsc=reliable tsc_early_khz=%d", tscKHz)
 	}
 	return line
