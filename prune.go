@@ -9,7 +9,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
@@ -79,7 +79,7 @@ func (p *Pyro) pruneTemplates(ctx context.Context, all bool, result *PruneResult
 
 // newest names the template that was made last for each machine.
 func (p *Pyro) newest(templates []template.Info) map[string]bool {
-	type machine struct{ root, arguments, host string }
+	type machine struct{ form, root, arguments, host string }
 	type made struct {
 		name string
 		at   time.Time
@@ -90,7 +90,7 @@ func (p *Pyro) newest(templates []template.Info) map[string]bool {
 		if err != nil {
 			continue // it is gone already
 		}
-		m := machine{t.Key.Root, t.Key.Arguments, t.Key.Host}
+		m := machine{t.Key.Form, t.Key.Root, t.Key.Arguments, t.Key.Host}
 		if info.ModTime().After(last[m].at) {
 			last[m] = made{t.Name, info.ModTime()}
 		}

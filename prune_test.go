@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
 func TestPruneRemovesWhatNothingStartsFrom(t *testing.T) {
@@ -18,7 +18,7 @@ func TestPruneRemovesWhatNothingStartsFrom(t *testing.T) {
 	store := template.Store{Dir: p.dirs.Templates()}
 	build := func(key template.Key) *template.Template {
 		built, err := store.Build(t.Context(), key, nil, func(_ context.Context, dir string) error {
-			for _, file := range []string{template.RAM, template.State, template.Overlay} {
+			for _, file := range []string{"ram", "state"} {
 				if err := os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600); err != nil {
 					return err
 				}

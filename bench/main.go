@@ -26,7 +26,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/qemu"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
 const (

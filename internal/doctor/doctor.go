@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )

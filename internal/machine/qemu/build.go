@@ -14,8 +14,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
 )
+
+// The files of a template: the machine's memory, which every machine restored from it maps copy on write; what QEMU knows of its devices; and what the
+// machine had written to its root disk by then.
+const (
+	templateRAM     = "ram"
+	templateState   = "state"
+	templateOverlay = "overlay.qcow2"
+)
+
+// templateForm is changed when what a template holds is.
+const templateForm = "qemu-1"
 
 // bootPatience bounds a boot, a slow host and emulation considered.
 const bootPatience = 2 * time.Minute
@@ -27,15 +37,15 @@ const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -
 func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootPatience, errors.New("the machine did not get ready in time"))
 	defer cancel()
-	if err := blankOverlay(ctx, filepath.Join(dir, template.Overlay)); err != nil {
+	if err := blankOverlay(ctx, filepath.Join(dir, templateOverlay)); err != nil {
 		return err
 	}
 	var f opener
 	defer f.close()
 	image := f.open(spec.Root.Image, os.O_RDONLY)
-	overlay := f.open(filepath.Join(dir, template.Overlay), os.O_RDWR)
-	ram := f.create(filepath.Join(dir, template.RAM), int64(spec.MemMiB)<<20)
-	state := f.create(filepath.Join(dir, template.State), 0)
+	overlay := f.open(filepath.Join(dir, templateOverlay), os.O_RDWR)
+	ram := f.create(filepath.Join(dir, templateRAM), int64(spec.MemMiB)<<20)
+	state := f.create(filepath.Join(dir, templateState), 0)
 	kernel := f.open(p.kernel.Path, os.O_RDONLY)
 	initramfs := f.open(p.initramfs.Path, os.O_RDONLY)
 	if f.err != nil {

@@ -1,7 +1,7 @@
 // Package qemu starts machines under QEMU, on its microvm machine type, with hardware virtualisation (kvm) or emulation (tcg).
 //
 // A machine is restored from a template: a machine with the same shape and environment that was booted once, whose agent is ready
-// (internal/machine/qemu/template, build.go). Its memory is mapped copy on write and its disk is a layer of its own, so a start costs what differs. QEMU
+// (internal/machine/template, build.go). Its memory is mapped copy on write and its disk is a layer of its own, so a start costs what differs. QEMU
 // is confined (confine.go), is reached through sockets that have no name, and dies with pyro.
 package qemu
 
@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -132,6 +132,7 @@ func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
 		host = hostProcessor()
 	}
 	return template.Key{
+		Form:      templateForm,
 		QEMU:      p.binary.ID,
 		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + "\n" + kernelLine(d.cfg.Isolation, v.TSCKHz),
 		Host:      host,
@@ -163,9 +164,9 @@ func restore(ctx context.Context, p parts, v verdict, t *template.Template, acce
 	var f opener
 	defer f.close()
 	image := f.open(spec.Root.Image, os.O_RDONLY)
-	state := f.open(t.Path(template.State), os.O_RDONLY)
-	saved := f.open(t.Path(template.Overlay), os.O_RDONLY)
-	ram := f.open(t.Path(template.RAM), os.O_RDONLY)
+	state := f.open(t.Path(templateState), os.O_RDONLY)
+	saved := f.open(t.Path(templateOverlay), os.O_RDONLY)
+	ram := f.open(t.Path(templateRAM), os.O_RDONLY)
 	overlay := f.unnamed(spec.Dir)
 	if f.err == nil {
 		f.err = disk.Copy(overlay, saved)

@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/template"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -127,9 +127,9 @@ func TestTemplateFaults(t *testing.T) {
 		damage func(*testing.T)
 		said   string
 	}{
-		{"FlippedByte", func(t *testing.T) { flip(t, filepath.Join(dir, template.RAM)) }, "template is damaged"},
+		{"FlippedByte", func(t *testing.T) { flip(t, filepath.Join(dir, templateRAM)) }, "template is damaged"},
 		{"Truncated", func(t *testing.T) {
-			if err := os.Truncate(filepath.Join(dir, template.Overlay), 4096); err != nil {
+			if err := os.Truncate(filepath.Join(dir, templateOverlay), 4096); err != nil {
 				t.Fatal(err)
 			}
 		}, "template is damaged"},
@@ -170,7 +170,7 @@ func TestTemplateFaults(t *testing.T) {
 
 func onlyTemplate(t *testing.T, d dirs.Dirs) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(d.Templates(), "*", template.RAM))
+	found, err := filepath.Glob(filepath.Join(d.Templates(), "*", templateRAM))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%q, %v", found, err)
 	}
@@ -202,7 +202,7 @@ func flip(t *testing.T, path string) {
 // forge gives a template a state that QEMU does not accept, and a record by which all is well.
 func forge(t *testing.T, dir string) {
 	t.Helper()
-	state, record := filepath.Join(dir, template.State), filepath.Join(dir, "template.json")
+	state, record := filepath.Join(dir, templateState), filepath.Join(dir, "template.json")
 	if err := os.Remove(state); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func forge(t *testing.T, dir string) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		t.Fatal(err)
 	}
-	r["files"].(map[string]any)[template.State] = map[string]any{"digest": digest, "stamp": stamp}
+	r["files"].(map[string]any)[templateState] = map[string]any{"digest": digest, "stamp": stamp}
 	if b, err = json.Marshal(r); err != nil {
 		t.Fatal(err)
 	}

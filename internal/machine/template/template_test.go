@@ -13,6 +13,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
+// contents are the files of the templates here.
+var contents = []string{"ram", "state", "overlay"}
+
 func fill(_ context.Context, dir string) error {
 	for _, file := range contents {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte("content of "+file), 0o644); err != nil {
@@ -33,11 +36,11 @@ func build(t *testing.T, s Store, key Key) *Template {
 }
 
 func TestEveryFieldOfTheKeyCounts(t *testing.T) {
-	base := Key{"qemu", "args", "host", "kernel", "initramfs", "root"}
+	base := Key{"form", "qemu", "args", "host", "kernel", "initramfs", "root"}
 	seen := map[string]bool{base.Hash(): true}
-	for i := range 6 {
+	for i := range 7 {
 		k := base
-		*[]*string{&k.QEMU, &k.Arguments, &k.Host, &k.Kernel, &k.Initramfs, &k.Root}[i] = "other"
+		*[]*string{&k.Form, &k.QEMU, &k.Arguments, &k.Host, &k.Kernel, &k.Initramfs, &k.Root}[i] = "other"
 		if seen[k.Hash()] {
 			t.Errorf("field %d does not change the hash", i)
 		}
@@ -57,7 +60,7 @@ func TestBuildOnceThenOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer got.Close()
-	if b, _ := os.ReadFile(got.Path(RAM)); string(b) != "content of ram" {
+	if b, _ := os.ReadFile(got.Path("ram")); string(b) != "content of ram" {
 		t.Errorf("got %q", b)
 	}
 }
@@ -90,7 +93,7 @@ func TestAFailedBuildLeavesNothing(t *testing.T) {
 	s := Store{t.TempDir()}
 	cause := errors.New("no room")
 	if _, err := s.Build(context.Background(), Key{}, nil, func(_ context.Context, dir string) error {
-		os.WriteFile(filepath.Join(dir, RAM), []byte("x"), 0o600)
+		os.WriteFile(filepath.Join(dir, "ram"), []byte("x"), 0o600)
 		return cause
 	}); !errors.Is(err, cause) {
 		t.Fatalf("got %v", err)
@@ -103,10 +106,10 @@ func TestAFailedBuildLeavesNothing(t *testing.T) {
 func TestDamageIsFoundAndMended(t *testing.T) {
 	damages := map[string]func(dir string) error{
 		"flipped bit": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, RAM), []byte("Content of ram"), 0o644)
+			return os.WriteFile(filepath.Join(dir, "ram"), []byte("Content of ram"), 0o644)
 		},
-		"truncated":   func(dir string) error { return os.Truncate(filepath.Join(dir, State), 3) },
-		"missing":     func(dir string) error { return os.Remove(filepath.Join(dir, Overlay)) },
+		"truncated":   func(dir string) error { return os.Truncate(filepath.Join(dir, "state"), 3) },
+		"missing":     func(dir string) error { return os.Remove(filepath.Join(dir, "overlay")) },
 		"no manifest": func(dir string) error { return os.Remove(filepath.Join(dir, manifest)) },
 		"bad manifest": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, manifest), []byte("{"), 0o600)
@@ -137,7 +140,7 @@ func TestSameContentWithAnotherStampIsKept(t *testing.T) {
 	s := Store{t.TempDir()}
 	key := Key{Root: "a"}
 	dir := build(t, s, key).Dir
-	path := filepath.Join(dir, RAM)
+	path := filepath.Join(dir, "ram")
 	b, _ := os.ReadFile(path)
 	os.Remove(path)
 	os.WriteFile(path, b, 0o644)

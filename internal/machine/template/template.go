@@ -1,9 +1,9 @@
-// Package template keeps started machines that others are restored from.
+// Package template keeps what a driver makes once so that its machines start fast: for QEMU a started machine that others are restored from, for gVisor the
+// environment's root file system in the form that it reads.
 //
-// A template is a folder of three files: ram, the machine's memory, which every machine restored from it maps copy on write; state, what QEMU
-// knows of its devices; and overlay.qcow2, what the machine had written to its root disk by then. It is found by a [Key], a hash of all that it depends
-// on, so a template of anything else is never found. It is made once, under a lock, in a folder beside its place, and renamed into it; from then on it is
-// only read. A machine that uses it holds a shared lock on it.
+// A template is a folder of files, whichever its driver has put there. It is found by a [Key], a hash of all that it depends on, so a template of anything
+// else is never found. It is made once, under a lock, in a folder beside its place, and renamed into it; from then on it is only read. A machine that uses it
+// holds a shared lock on it.
 package template
 
 import (
@@ -24,6 +24,7 @@ import (
 
 // Key is all that a template depends on. Any difference makes another template.
 type Key struct {
+	Form      string `json:"form"`      // what it holds, and in which version: the driver's word
 	QEMU      string `json:"qemu"`      // version and identity of the program
 	Arguments string `json:"arguments"` // of its command line that shape the machine, separated by spaces, and in a second line the kernel's
 	Host      string `json:"host"`      // the processor, where the machine sees it; empty under emulation
@@ -42,15 +43,8 @@ func (k Key) Hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// The files of a template.
-const (
-	RAM      = "ram"
-	State    = "state"
-	Overlay  = "overlay.qcow2"
-	manifest = "template.json"
-)
-
-var contents = []string{RAM, State, Overlay}
+// manifest is the file that describes the others.
+const manifest = "template.json"
 
 type record struct {
 	Key   Key                   `json:"key"`
@@ -109,10 +103,12 @@ func verify(dir string, key Key) error {
 	if r.Key != key {
 		return errors.New("it was made for something else")
 	}
+	if len(r.Files) == 0 {
+		return errors.New("it names no files")
+	}
 	restamp := false
-	for _, file := range contents {
-		path := filepath.Join(dir, file)
-		want := r.Files[file]
+	for file, want := range r.Files {
+		path := filepath.Join(dir, filepath.Base(file))
 		stamp, err := disk.StampOf(path)
 		if err != nil {
 			return err
@@ -178,26 +174,35 @@ func (s Store) Build(ctx context.Context, key Key, waiting func(), fill func(ctx
 	if err := fill(ctx, staging); err != nil {
 		return nil, fault.Wrap(err, "build template", name)
 	}
-	r := record{Key: key, Files: map[string]fileRecord{}}
-	for _, file := range contents {
-		path := filepath.Join(staging, file)
-		digest, err := disk.Hash(path, nil)
-		if err != nil {
-			return nil, fault.Wrap(err, "build template", name)
-		}
-		stamp, err := disk.StampOf(path)
-		if err != nil {
-			return nil, fault.Wrap(err, "build template", name)
-		}
-		r.Files[file] = fileRecord{digest, stamp}
-	}
-	if err := write(staging, r); err != nil {
+	if err := seal(staging, key); err != nil {
 		return nil, fault.Wrap(err, "build template", name)
 	}
 	if err := os.Rename(staging, filepath.Join(s.Dir, name)); err != nil {
 		return nil, fault.Wrap(err, "build template", name)
 	}
 	return s.Open(key)
+}
+
+// seal describes the files in dir.
+func seal(dir string, key Key) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	r := record{Key: key, Files: map[string]fileRecord{}}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		digest, err := disk.Hash(path, nil)
+		if err != nil {
+			return err
+		}
+		stamp, err := disk.StampOf(path)
+		if err != nil {
+			return err
+		}
+		r.Files[e.Name()] = fileRecord{digest, stamp}
+	}
+	return write(dir, r)
 }
 
 // Reject removes a template that proved useless. Machines that use it keep their files open.
@@ -236,14 +241,14 @@ func (s Store) List() ([]Info, error) {
 		if err != nil || json.Unmarshal(b, &r) != nil {
 			continue
 		}
-		infos = append(infos, Info{e.Name(), r.Key, size(filepath.Join(s.Dir, e.Name()))})
+		infos = append(infos, Info{e.Name(), r.Key, r.size(filepath.Join(s.Dir, e.Name()))})
 	}
 	return infos, nil
 }
 
-func size(dir string) (total int64) {
-	for _, file := range contents {
-		n, _ := disk.Allocated(filepath.Join(dir, file))
+func (r record) size(dir string) (total int64) {
+	for file := range r.Files {
+		n, _ := disk.Allocated(filepath.Join(dir, filepath.Base(file)))
 		total += n
 	}
 	return total
