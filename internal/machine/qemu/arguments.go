@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
 // diskSize is the virtual size of every disk: images are sparse, and a template keeps its idea of the size.
@@ -36,7 +37,7 @@ type wiring struct{ files []*os.File }
 
 func (w *wiring) add(f *os.File) int {
 	w.files = append(w.files, f)
-	return firstFD + len(w.files) - 1
+	return process.FirstFD + len(w.files) - 1
 }
 
 // shape is the part of the command line that makes the machine what it is. A template fits exactly the shape that it was made with.

@@ -1,7 +1,6 @@
 package qemu
 
 import (
-	"hash/fnv"
 	"os"
 	"strconv"
 	"syscall"
@@ -9,14 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// firstUID is the first of the user ids that machines run under when pyro is root: a range that neither distributions, nor systemd, nor the default
-// subordinate ids use, so that a QEMU that was broken out of is nobody on the host, and nobody to another machine's QEMU.
 const (
-	firstUID = 0x7079_0000
-	uidRange = 0x1_0000
-	nobody   = 65534
+	nobody = 65534
 	// inside is who QEMU is in its own namespace: not root, who would have every capability there. With CAP_SYS_ADMIN, for one, it could mount a folder and
 	// leave by it the one that it is locked into.
 	inside = 1
@@ -38,9 +34,7 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 	const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	users := [][2]int{{os.Getuid(), os.Getgid()}}
 	if os.Getuid() == 0 {
-		h := fnv.New32a()
-		h.Write([]byte(id))
-		own := firstUID + int(h.Sum32()%uidRange)
+		own := process.User(id)
 		users = [][2]int{{own, own}, {nobody, nobody}}
 		if group, err := kvmGroup(); accel == machine.KVM && err == nil && group != 0 {
 			users = [][2]int{{own, group}, {nobody, group}}
@@ -58,13 +52,12 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 				AmbientCaps:                []uintptr{unix.CAP_SYS_CHROOT},
 				GidMappingsEnableSetgroups: os.Getuid() == 0,
 				Setsid:                     true,
-				Pdeathsig:                  syscall.SIGKILL,
 			},
 			args: []string{"-chroot", inherited(rootFD)},
 		}
 		ways = append(ways, way)
 	}
-	plain := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	plain := &syscall.SysProcAttr{Setsid: true}
 	if os.Getuid() == 0 {
 		plain.Credential = &syscall.Credential{Uid: uint32(users[0][0]), Gid: uint32(users[0][1])}
 	}

@@ -17,15 +17,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/window"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
 // instance is one running QEMU: a machine, one that becomes a template, or one that only proves an accelerator.
 type instance struct {
-	process *process
+	process *process.Process
 	monitor *monitor
 	link    net.Conn
 	window  *os.File
-	console *tail
+	console *process.Tail
 	phases  []machine.Phase
 	running chan struct{} // closed when the guest runs, after a restore too
 	done    chan struct{}
@@ -41,7 +42,7 @@ var _ machine.Machine = (*instance)(nil)
 // start runs a QEMU for an accelerator, whose arguments arrange makes, given the wiring to add inherited files to. Those files may be closed once start has
 // returned.
 func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring) []string) (*instance, error) {
-	in := &instance{console: newTail(16 << 10), running: make(chan struct{}), done: make(chan struct{})}
+	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{})}
 	var w wiring
 	var args []string
 	conns := map[string]net.Conn{}
@@ -103,7 +104,7 @@ func (in *instance) diskFailed(data json.RawMessage) {
 		reason = fault.New(fault.Exhausted, "write to the machine's disk", "", "no space left on the host").WithHint("pyro env prune")
 	}
 	in.end(reason)
-	in.process.cmd.Process.Kill()
+	in.process.Strike()
 }
 
 // end notes why the machine ends, unless something came before.
@@ -122,7 +123,7 @@ func (in *instance) watch(console net.Conn) {
 		defer close(read)
 		io.Copy(in.console, console)
 	}()
-	<-in.process.done
+	<-in.process.Done()
 	// What the guest said last is already in the socket; a process that inherited it would keep it open, but QEMU may not start any.
 	console.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	<-read
@@ -159,13 +160,13 @@ func (in *instance) died() error {
 	case at >= 0:
 		line, _, _ := strings.Cut(console[at:], "\n")
 		e.Err = errors.New("the guest's kernel panicked: " + strings.TrimSpace(fault.Printable(line)))
-	case in.process.signal() == syscall.SIGBUS:
+	case in.process.Signal() == syscall.SIGBUS:
 		// Its memory is a file. What can't be stored of it, while a template is made, is told so.
 		e.Kind, e.Err, e.Hint = fault.Exhausted, errors.New("no space left on the host for the machine's memory"), "pyro env prune"
-	case in.process.state.Success():
+	case in.process.Success():
 		e.Err = errors.New("the guest shut itself down" + lastLine(console))
 	default:
-		e.Err = in.process.ended()
+		e.Err = in.process.Ended()
 		e.Hint = "pyro doctor"
 	}
 	return e
@@ -237,7 +238,7 @@ func newWindow() (*os.File, error) {
 func (in *instance) Phases() []machine.Phase { return in.phases }
 
 // PID is QEMU's.
-func (in *instance) PID() int { return in.process.cmd.Process.Pid }
+func (in *instance) PID() int { return in.process.PID() }
 
 // Done is closed when QEMU has been reaped.
 func (in *instance) Done() <-chan struct{} { return in.done }
@@ -264,7 +265,7 @@ func (in *instance) Close() error {
 		in.closing = true
 	}
 	in.mu.Unlock()
-	in.process.kill()
+	in.process.Kill()
 	<-in.done
 	return nil
 }
