@@ -1,0 +1,67 @@
+package ext4
+
+import (
+	"bytes"
+	"io"
+)
+
+// content is the bytes of a file.
+type content struct {
+	fsys *FS
+	file *inode
+}
+
+// content opens the bytes of a file that has any: a regular file, a directory, or a symbolic link that is not short.
+func (fsys *FS) content(file *inode) (*io.SectionReader, error) {
+	switch {
+	case file.flags&flagInline != 0:
+		return nil, unsupported("inline_data")
+	case file.flags&flagEncrypted != 0:
+		return nil, unsupported("encrypt")
+	case file.size > 0 && file.flags&flagExtents == 0:
+		return nil, unsupported("the old block map")
+	}
+	return io.NewSectionReader(content{fsys, file}, 0, file.size), nil
+}
+
+// ReadAt fills p, which the SectionReader keeps within the file. Holes are zeros.
+func (c content) ReadAt(p []byte, offset int64) (n int, err error) {
+	size := c.fsys.blockSize
+	for n < len(p) {
+		block, within := (offset+int64(n))/size, (offset+int64(n))%size
+		r, err := c.fsys.find(c.file, block)
+		if err != nil {
+			return n, err
+		}
+		part := p[n:][:min(r.count*size-within, int64(len(p)-n))]
+		if r.start == 0 {
+			clear(part)
+		} else if err := c.fsys.read(part, r.start*size+within); err != nil {
+			return n, err
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// maxTarget is one more than the bytes that Linux lets a symbolic link have.
+const maxTarget = 4096
+
+// target is where a symbolic link leads to. A short one is in the inode.
+func (fsys *FS) target(link *inode) (string, error) {
+	if link.size == 0 || link.size >= maxTarget {
+		return "", corrupt("a symbolic link of %d bytes", link.size)
+	}
+	target := make([]byte, link.size)
+	if int(link.size) < len(link.root) && link.flags&(flagExtents|flagInline|flagEncrypted) == 0 {
+		copy(target, link.root[:])
+	} else if content, err := fsys.content(link); err != nil {
+		return "", err
+	} else if _, err := io.ReadFull(content, target); err != nil {
+		return "", err
+	}
+	if bytes.IndexByte(target, 0) >= 0 {
+		return "", corrupt("a symbolic link with a zero byte")
+	}
+	return string(target), nil
+}

@@ -1,0 +1,66 @@
+package ext4
+
+import (
+	"io"
+	"io/fs"
+	"syscall"
+)
+
+// file is an open file that is no directory.
+type file struct {
+	*io.SectionReader
+	info info
+	path string
+}
+
+func (f *file) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *file) Close() error               { return nil }
+
+func (f *file) Read(p []byte) (int, error) {
+	n, err := f.SectionReader.Read(p)
+	return n, f.failure(err)
+}
+
+func (f *file) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := f.SectionReader.ReadAt(p, offset)
+	return n, f.failure(err)
+}
+
+func (f *file) failure(err error) error {
+	if err == io.EOF {
+		return err
+	}
+	return pathError("read", f.path, err)
+}
+
+// folder is an open directory. It is listed at the first call of ReadDir.
+type folder struct {
+	info   info
+	fsys   *FS
+	path   string
+	listed bool
+	left   []fs.DirEntry
+}
+
+func (f *folder) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *folder) Close() error               { return nil }
+func (f *folder) Read([]byte) (int, error)   { return 0, pathError("read", f.path, syscall.EISDIR) }
+
+func (f *folder) ReadDir(n int) ([]fs.DirEntry, error) {
+	if !f.listed {
+		entries, err := f.fsys.ReadDir(f.path)
+		if err != nil {
+			return nil, err
+		}
+		f.listed, f.left = true, entries
+	}
+	if n <= 0 {
+		n = len(f.left)
+	} else if len(f.left) == 0 {
+		return nil, io.EOF
+	}
+	n = min(n, len(f.left))
+	part := f.left[:n:n]
+	f.left = f.left[n:]
+	return part, nil
+}

@@ -1,0 +1,111 @@
+package ext4
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"testing"
+)
+
+// explore walks a file system and reads something of every file. It fails for what no image may bring about: a walk that does not end, lists that aren't
+// sorted, and errors or kinds that contradict each other.
+func explore(t testing.TB, fsys *FS) {
+	t.Helper()
+	count := 0
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		var in *fs.PathError
+		if err != nil {
+			if !errors.As(err, &in) {
+				t.Errorf("%q: an error without a path: %v", name, err)
+			}
+			return nil
+		}
+		if count++; count > 10_000 {
+			return errors.New("there is no end")
+		}
+		info, err := entry.Info()
+		if err != nil {
+			if name != "." && entry.Type() != fs.ModeIrregular || !errors.As(err, &in) {
+				t.Errorf("%q: is %v and %v", name, entry, err)
+			}
+			return nil
+		}
+		if again, err := fsys.Lstat(name); err != nil || fs.FormatFileInfo(again) != fs.FormatFileInfo(info) || info.Mode().Type() != entry.Type() {
+			t.Errorf("%q: is %v and %v, %v", name, info, again, err)
+		}
+		if info.Name() != path.Base(name) || info.Size() < 0 {
+			t.Errorf("%q: %v", name, info)
+		}
+		info.Sys()
+		sample(t, fsys, name, info)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// sample reads a piece at the beginning and one at the end.
+func sample(t testing.TB, fsys *FS, name string, info fs.FileInfo) {
+	t.Helper()
+	if target, err := fsys.ReadLink(name); (err == nil) != (target != "") || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("%q: leads to %q, %v", name, target, err)
+	}
+	if info.IsDir() {
+		entries, _ := fsys.ReadDir(name)
+		for i := range entries {
+			if i > 0 && entries[i-1].Name() >= entries[i].Name() {
+				t.Errorf("%q: not sorted", name)
+			}
+		}
+		return
+	}
+	opened, err := fsys.Open(name)
+	if err != nil {
+		return
+	}
+	piece := make([]byte, 32<<10)
+	for _, offset := range []int64{0, max(0, info.Size()-int64(len(piece)))} {
+		n, err := opened.(io.ReaderAt).ReadAt(piece, offset)
+		if want := int(min(info.Size()-offset, int64(len(piece)))); n > want || n < want && (err == nil || err == io.EOF) {
+			t.Errorf("%q: %d bytes at %d of %d: %v", name, n, offset, info.Size(), err)
+		}
+	}
+}
+
+// FuzzOpen changes bytes of small images. The input is a choice of an image, and for each change which of the bytes that are not zero, or near one, and its
+// new value.
+func FuzzOpen(f *testing.F) {
+	images := [][]byte{smallBytes(f), smallBytes(f, "-O", "^64bit,^metadata_csum", "-I", "128"), smallBytes(f, "-b", "4096", "-O", "^resize_inode")}
+	places := make([][]int, len(images))
+	for i, raw := range images {
+		for at := 0; at < len(raw); at += 32 {
+			if bytes.Trim(raw[at:at+32], "\x00") != nil {
+				for j := range 32 {
+					places[i] = append(places[i], at+j)
+				}
+			}
+		}
+	}
+	for i := range images {
+		f.Add([]byte{byte(i)})
+		f.Add([]byte{byte(i), 0x60, 0, 0, 0x40, 0x80, 1, 2, 3})
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		if len(input) == 0 {
+			return
+		}
+		i := int(input[0]) % len(images)
+		raw := slices.Clone(images[i])
+		for changes := input[1:]; len(changes) >= 4; changes = changes[4:] {
+			which := int(changes[0]) | int(changes[1])<<8 | int(changes[2])<<16
+			raw[places[i][which%len(places[i])]] = changes[3]
+		}
+		if fsys, err := openBytes(raw); err == nil {
+			explore(t, fsys)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package ext4
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// locate also looks where Debian keeps these tools, which is not on the PATH of an ordinary user.
+func locate(t testing.TB, tool string) string {
+	t.Helper()
+	for _, name := range []string{tool, "/usr/sbin/" + tool, "/sbin/" + tool} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip(tool + " is not installed")
+	return ""
+}
+
+// must runs a tool of e2fsprogs. Its clock stands still, so that the same tree gives the same image.
+func must(t testing.TB, tool string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(locate(t, tool), args...)
+	cmd.Env = append(os.Environ(), "E2FSPROGS_FAKE_TIME=1700000000", "LC_ALL=C")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if _, failure, _ := strings.Cut(said.String(), "\n"); err != nil || tool == "debugfs" && failure != "" { // its first line is its version
+		t.Fatalf("%s %q: %v\n%s%s", tool, args, err, out, &said)
+	}
+	return string(out)
+}
+
+const fixed = "7079726f-0000-4000-8000-000000000000"
+
+// makeImage makes an image of a tree, of a size as mkfs.ext4 takes it.
+func makeImage(t testing.TB, tree, size string, options ...string) string {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	args := append([]string{"-q", "-F", "-U", fixed, "-E", "hash_seed=" + fixed, "-d", tree}, options...)
+	must(t, "mkfs.ext4", append(args, image, size)...)
+	return image
+}
+
+// change runs commands of debugfs that write.
+func change(t testing.TB, image string, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
+		must(t, "debugfs", "-w", "-R", command, image)
+	}
+}
+
+func openImage(t testing.TB, path string) *FS {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys, err := Open(file, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fsys
+}
+
+// fullTree makes a tree that has one of everything that needs no root.
+func fullTree(t testing.TB) string {
+	t.Helper()
+	top := t.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
+	content := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(random.Uint32())
+		}
+		return b
+	}
+	in := func(name string) string { return filepath.Join(top, name) }
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := func(name string, mode os.FileMode, b []byte) {
+		t.Helper()
+		check(os.WriteFile(in(name), b, 0o600))
+		check(os.Chmod(in(name), mode))
+	}
+	for _, dir := range []string{"many", "deep/er/and/deeper", "deep/empty", "sticky"} {
+		check(os.MkdirAll(in(dir), 0o755))
+	}
+	check(os.Chmod(in("sticky"), os.ModeSticky|0o777))
+	check(os.Chmod(in("deep/er"), os.ModeSetgid|0o750))
+	for i := range 4000 {
+		file(fmt.Sprintf("many/file-%04d", i), 0o644, fmt.Appendf(nil, "%d", i))
+	}
+	file("empty", 0o600, nil)
+	file("random", 0o644, content(20<<20+123))
+	file("suid", os.ModeSetuid|0o4711&0o777, content(5000))
+	file("deep/er/and/deeper/file", 0o444, content(3))
+	file(strings.Repeat("n", 255), 0o644, content(1024))
+	file("smörgåsbord-日本", 0o644, content(4096))
+	file("not\xffutf8\xfe", 0o644, content(10))
+	sparse(t, in("sparse"), 3<<20+5, []int64{1 << 20, 1<<20 + 4096, 2<<20 + 8192}, content(4096))
+	var comb []int64
+	for i := range int64(1500) {
+		comb = append(comb, i*8192)
+	}
+	sparse(t, in("comb"), 1500*8192, comb, content(4096))
+	sparse(t, in("hole"), 1<<30, nil, nil)
+	check(os.Symlink("empty", in("short")))
+	for _, n := range []int{59, 60, 61, 900} {
+		check(os.Symlink(strings.Repeat("t", n), in(fmt.Sprintf("link%d", n))))
+	}
+	check(os.Symlink("deep/er", in("over")))
+	check(os.Symlink("\xff\xfe", in("oddlink")))
+	check(os.Link(in("suid"), in("deep/suid-too")))
+	check(os.Link(in("suid"), in("deep/er/suid-three")))
+	check(syscall.Mkfifo(in("fifo"), 0o620))
+	check(os.Chmod(in("fifo"), 0o620))
+	check(os.Chtimes(in("empty"), time.Time{}, time.Unix(123456789, 0)))
+	check(os.Chtimes(in("random"), time.Time{}, time.Unix(-1000, 0)))
+	check(os.Chtimes(in("deep/empty"), time.Time{}, time.Unix(1<<31-1, 0)))
+	return top
+}
+
+// sparse writes a block at each of some places of a file that is a hole elsewhere.
+func sparse(t testing.TB, path string, size int64, at []int64, block []byte) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = file.Truncate(size)
+	for _, offset := range at {
+		_, e := file.WriteAt(block, offset)
+		err = errors.Join(err, e)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

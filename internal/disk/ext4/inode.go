@@ -1,0 +1,161 @@
+package ext4
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const rootInode = 2
+
+// inode is a file, after https://docs.kernel.org/filesystems/ext4/inodes.html.
+type inode struct {
+	number   uint32
+	mode     uint32 // kind and permissions as in stat(2)
+	uid, gid uint32
+	links    uint16
+	size     int64 // bytes; 0 for devices, pipes and sockets
+	modified time.Time
+	flags    uint32
+	root     [60]byte // of the extent tree, or a symbolic link's short target, or a device's number
+}
+
+const (
+	flagEncrypted = 0x800
+	flagExtents   = 0x80000
+	flagInline    = 0x10000000
+)
+
+// maxFileBlocks is what an extent tree can number.
+const maxFileBlocks = 1 << 32
+
+func (fsys *FS) inode(number uint32) (*inode, error) {
+	node, err := fsys.readInode(number)
+	if err != nil {
+		return nil, fmt.Errorf("inode %d: %w", number, err)
+	}
+	return node, nil
+}
+
+func (fsys *FS) readInode(number uint32) (*inode, error) {
+	if number != rootInode && number < fsys.firstInode || number > fsys.inodes {
+		return nil, corrupt("no inode of a file has this number")
+	}
+	group, index := int64((number-1)/fsys.inodesPerGroup), int64((number-1)%fsys.inodesPerGroup)
+	table, err := fsys.inodeTable(group)
+	if err != nil {
+		return nil, err
+	}
+	raw := make([]byte, min(fsys.inodeSize, 256)) // nothing is known beyond
+	if err := fsys.read(raw, table*fsys.blockSize+index*fsys.inodeSize); err != nil {
+		return nil, err
+	}
+	return fsys.parseInode(number, raw)
+}
+
+// inodeTable is the block where a group's inodes begin. The groups' descriptors lie together behind the superblock's block.
+func (fsys *FS) inodeTable(group int64) (int64, error) {
+	raw := make([]byte, min(fsys.descriptorSize, wideDescriptor))
+	if err := fsys.read(raw, (superblockAt/fsys.blockSize+1)*fsys.blockSize+group*fsys.descriptorSize); err != nil {
+		return 0, err
+	}
+	table := uint64(binary.LittleEndian.Uint32(raw[0x8:]))
+	if len(raw) == wideDescriptor {
+		table |= uint64(binary.LittleEndian.Uint32(raw[0x28:])) << 32
+	}
+	if table == 0 || table >= uint64(fsys.blocks) {
+		return 0, corrupt("the inodes of group %d are at block %d", group, table)
+	}
+	return int64(table), nil
+}
+
+func (fsys *FS) parseInode(number uint32, raw []byte) (*inode, error) {
+	le := binary.LittleEndian
+	node := &inode{
+		number: number,
+		mode:   uint32(le.Uint16(raw[0x0:])),
+		uid:    uint32(le.Uint16(raw[0x2:])) | uint32(le.Uint16(raw[0x78:]))<<16,
+		gid:    uint32(le.Uint16(raw[0x18:])) | uint32(le.Uint16(raw[0x7a:]))<<16,
+		links:  le.Uint16(raw[0x1a:]),
+		flags:  le.Uint32(raw[0x20:]),
+		root:   [60]byte(raw[0x28:]),
+	}
+	if node.links == 0 {
+		return nil, corrupt("it is not in use")
+	}
+	size := uint64(le.Uint32(raw[0x4:]))
+	switch node.mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		size |= uint64(le.Uint32(raw[0x6c:])) << 32
+	case unix.S_IFDIR, unix.S_IFLNK:
+	case unix.S_IFCHR, unix.S_IFBLK, unix.S_IFIFO, unix.S_IFSOCK:
+		size = 0
+	default:
+		return nil, corrupt("a file of unknown kind, mode %#o", node.mode)
+	}
+	if size > uint64(maxFileBlocks*fsys.blockSize) {
+		return nil, corrupt("a file of %d bytes", size)
+	}
+	node.size = int64(size)
+	node.modified = modified(raw)
+	return node, nil
+}
+
+// modified is the time of the last write. Seconds are signed 32 bits; inodes of more than 128 bytes have 2 more bits for what comes after 2038, and
+// nanoseconds, if they say that they reach so far.
+func modified(raw []byte) time.Time {
+	le := binary.LittleEndian
+	seconds, nanoseconds := int64(int32(le.Uint32(raw[0x10:]))), int64(0)
+	if len(raw) > oldInodeSize && oldInodeSize+int(le.Uint16(raw[0x80:])) >= 0x8c {
+		extra := le.Uint32(raw[0x88:])
+		seconds += int64(extra&3) << 32
+		if ns := extra >> 2; ns < uint32(time.Second) {
+			nanoseconds = int64(ns)
+		}
+	}
+	return time.Unix(seconds, nanoseconds)
+}
+
+// device is the number of a device as stat(2) has it, stored in the first of two places if it fits into 16 bits.
+func (n *inode) device() uint64 {
+	if kind := n.mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
+		return 0
+	}
+	le := binary.LittleEndian
+	if old := le.Uint32(n.root[0:]); old != 0 {
+		return unix.Mkdev(old>>8&0xff, old&0xff)
+	}
+	long := le.Uint32(n.root[4:])
+	return unix.Mkdev(long>>8&0xfff, long&0xff|long>>12&0xfff00)
+}
+
+func (n *inode) fileMode() fs.FileMode {
+	mode := fs.FileMode(n.mode & 0o777)
+	switch n.mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		mode |= fs.ModeDir
+	case unix.S_IFLNK:
+		mode |= fs.ModeSymlink
+	case unix.S_IFCHR:
+		mode |= fs.ModeDevice | fs.ModeCharDevice
+	case unix.S_IFBLK:
+		mode |= fs.ModeDevice
+	case unix.S_IFIFO:
+		mode |= fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		mode |= fs.ModeSocket
+	}
+	if n.mode&unix.S_ISUID != 0 {
+		mode |= fs.ModeSetuid
+	}
+	if n.mode&unix.S_ISGID != 0 {
+		mode |= fs.ModeSetgid
+	}
+	if n.mode&unix.S_ISVTX != 0 {
+		mode |= fs.ModeSticky
+	}
+	return mode
+}
