@@ -1,5 +1,5 @@
-// Command pyro-guest is what runs inside a machine: its init, its agent, and the keeper of its processes; and, as a process of the host, the agent for
-// host_compat. Which of them it is, its name tells, or its first argument.
+// Command pyro-guest is what runs inside a machine: its init and its agent; and, as a process of the host, the agent for host_compat. Which of them it
+// is, its name tells, or its first argument.
 package main
 
 import (
@@ -17,10 +17,10 @@ const version = "1"
 func main() {
 	var err error
 	switch {
-	case os.Getpid() == 1 && os.Args[0] != guest.KeeperName:
+	case len(os.Args) == 2 && os.Args[1] == guest.SandboxArgument:
+		err = guest.Sandbox(version)
+	case os.Getpid() == 1:
 		guest.Init()
-	case os.Args[0] == guest.KeeperName:
-		guest.Keeper()
 	case os.Args[0] == guest.AgentName:
 		err = guest.Serve(version)
 	case len(os.Args) == 3 && (os.Args[1] == "host" || os.Args[1] == "host-agent"):

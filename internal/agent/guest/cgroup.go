@@ -23,8 +23,10 @@ const (
 	// maxProcesses bounds the processes and threads of a machine: far above what work needs, far below what stops the kernel.
 	maxProcesses = 8192
 	// leastProcess is less than a process takes, the kernel's part of it included. There may not be more processes than have room: where they run out
-	// of memory first, the kernel looks for a victim among thousands, again and again, and nothing else goes on.
-	leastProcess = 320 << 10
+	// of memory first, the kernel looks for a victim among thousands, again and again, and nothing else goes on. In a sandbox each is a process of the
+	// host's too, and where they run out of memory the sandbox ends.
+	leastProcess        = 320 << 10
+	leastSandboxProcess = 768 << 10
 	// reserve is the memory that processes can't have: the agent's, and the kernel's own.
 	reserve = 48 << 20
 )
@@ -51,7 +53,7 @@ type cgroup struct {
 	holder *group // of whom it is now
 }
 
-func newGroups(root string) (*groups, error) {
+func newGroups(root string, leastProcess int64) (*groups, error) {
 	g := &groups{path: filepath.Join(root, userGroup)}
 	// With cpu, all of the user's processes together weigh as much as one thread of the agent's, so that a thousand of them don't starve it.
 	if err := put(filepath.Join(root, "cgroup.subtree_control"), "+cpu +memory +pids"); err != nil {

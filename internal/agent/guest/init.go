@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names by which the program is called for each of its parts.
-const (
-	AgentName  = "pyro-agent"
-	KeeperName = "pyro-keeper"
-)
+// AgentName is what the program is called where it is the agent.
+const AgentName = "pyro-agent"
+
+// SandboxArgument is what the program's first argument is where it is the agent of a sandbox.
+const SandboxArgument = "sandbox"
 
 // Where things are, seen from the initramfs.
 const (

@@ -3,11 +3,8 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +13,9 @@ import (
 
 // place is the namespace of the user's processes. When its keeper has died it is made again: the processes are gone, the files are not.
 type place struct {
-	groups *groups
-	score  *os.File // the agent's own /proc/self/oom_score_adj
+	ownKernel bool // which keeps the clock and the random pool
+	groups    *groups
+	score     *os.File // the agent's own /proc/self/oom_score_adj
 
 	mu     sync.Mutex
 	room   *room
@@ -33,8 +31,13 @@ type room struct {
 
 var _ agent.Place = (*place)(nil)
 
-func newPlace() (*place, error) {
-	g, err := newGroups(cgroups)
+// newPlace makes the place, but for its room, which is made by the first call of now.
+func newPlace(ownKernel bool) (*place, error) {
+	least := int64(leastProcess)
+	if !ownKernel {
+		least = leastSandboxProcess
+	}
+	g, err := newGroups(cgroups, least)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +45,8 @@ func newPlace() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{groups: g, score: score}
-	if err := p.protect(); err != nil {
-		return nil, err
-	}
-	_, err = p.now()
-	return p, err
+	p := &place{ownKernel: ownKernel, groups: g, score: score}
+	return p, p.protect()
 }
 
 // The kernel's ratings of what to kill first when memory is short. They are inherited.
@@ -89,87 +88,36 @@ func (p *place) now() (*room, error) {
 }
 
 func newRoom() (*room, error) {
-	keeper, gone, err := startKeeper()
-	if err != nil {
+	r := &room{gone: make(chan struct{})}
+	var err error
+	if r.thread, err = agent.NewThread(enter); err != nil {
 		return nil, err
 	}
-	r := &room{gone: gone}
-	r.thread, err = agent.NewThread(func() error { return enter(keeper) })
-	if err == nil {
-		err = r.thread.Do(func() (err error) {
-			r.root, err = os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
+	err = r.thread.Do(func() error {
+		keeper, err := startKeeper()
+		if err != nil {
 			return err
-		})
-	}
-	if err != nil {
-		if r.thread != nil {
-			r.thread.Stop()
 		}
-		syscall.Kill(keeper, syscall.SIGKILL)
+		go func() {
+			keeper.Wait()
+			close(r.gone)
+		}()
+		r.root, err = os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
+		return err
+	})
+	if err != nil {
+		r.thread.Stop()
 		return nil, err
 	}
 	return r, nil
 }
 
-// keeperPatience bounds how long the keeper makes the namespace ready.
-const keeperPatience = 10 * time.Second
-
-// startKeeper starts the PID 1 of a new namespace and waits until that is ready.
-func startKeeper() (pid int, gone chan struct{}, err error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return 0, nil, err
-	}
-	defer r.Close()
-	proc, err := os.StartProcess(program, []string{KeeperName}, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, w},
-		Env:   []string{"GOGC=off", "GOMEMLIMIT=8MiB"},
-		Sys:   &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Setsid: true},
-	})
-	w.Close()
-	if err != nil {
-		return 0, nil, err
-	}
-	gone = make(chan struct{})
-	go func() {
-		proc.Wait()
-		close(gone)
-	}()
-	r.SetReadDeadline(time.Now().Add(keeperPatience))
-	said, err := io.ReadAll(io.LimitReader(r, 1024))
-	if err == nil && string(said) != "ok" {
-		err = fmt.Errorf("%s", said)
-	}
-	if err != nil {
-		proc.Kill()
-	}
-	return proc.Pid, gone, err
-}
-
-// enter moves the calling thread to where the keeper is. Processes that it starts are in the keeper's PID namespace.
-func enter(keeper int) error {
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, userSlack, 0, 0, 0); err != nil {
+// enter makes the calling thread the one from which the user's processes are started: their file system is its own.
+func enter() error {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, userSlack, 0, 0, 0); err != nil && err != unix.EINVAL { // gVisor has none
 		return os.NewSyscallError("prctl", err)
 	}
-	// A thread that shares its root with others can't have another mount namespace.
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return os.NewSyscallError("unshare", err)
-	}
-	for _, ns := range []struct {
-		name string
-		kind int
-	}{{"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS}} {
-		fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/%s", keeper, ns.name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return os.NewSyscallError("open namespace", err)
-		}
-		err = unix.Setns(fd, ns.kind)
-		unix.Close(fd)
-		if err != nil {
-			return os.NewSyscallError("setns", err)
-		}
-	}
-	return nil
+	return enterEnvironment()
 }
 
 // Root is the environment's root folder, with what is mounted over it.

@@ -16,12 +16,14 @@ import (
 
 // Renew gives the machine its own clock, random pool, machine-id and host name. Each of them must succeed.
 func (p *place) Renew(m *agentv1.RenewRequest) error {
-	if err := stir(m.Entropy); err != nil {
-		return fmt.Errorf("renew the random pool: %w", err)
-	}
-	now := unix.NsecToTimespec(m.UnixNanos)
-	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &now); err != nil {
-		return fmt.Errorf("set the clock: %w", err)
+	if p.ownKernel {
+		if err := stir(m.Entropy); err != nil {
+			return fmt.Errorf("renew the random pool: %w", err)
+		}
+		now := unix.NsecToTimespec(m.UnixNanos)
+		if err := unix.ClockSettime(unix.CLOCK_REALTIME, &now); err != nil {
+			return fmt.Errorf("set the clock: %w", err)
+		}
 	}
 	if err := unix.Sethostname([]byte(m.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)

@@ -23,8 +23,11 @@ func Serve(version string) error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	place, err := newPlace()
+	place, err := newPlace(true)
 	if err != nil {
+		return err
+	}
+	if _, err := place.now(); err != nil {
 		return err
 	}
 	port, err := openPort()
