@@ -11,10 +11,13 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 TOOL := go tool -modfile=tools/go.mod
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
-.PHONY: build guest demo test unit machines bench lint generate arm64 clean
+.PHONY: build runsc guest demo test unit machines bench lint generate arm64 clean
 
-build: guest ## bin/pyro, one file with the guest agent in it
+build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc
 	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.release=$(VERSION)' -o bin/pyro ./cmd/pyro
+
+runsc: ## gVisor, as the program that pyro's machines are under it
+	@cd runsc && go build -ldflags '-s -w -X gvisor.dev/gvisor/runsc/version.version=pyro-$(VERSION)' -o ../bin/pyro-runsc .
 
 guest: ## the guest agent, packed for bin/pyro
 	@scripts/guest.sh $(GOARCH)
@@ -30,6 +33,7 @@ test: ## install what is missing and run all tests
 
 unit: guest ## tests that boot nothing, under the race detector
 	CGO_ENABLED=1 go test -race ./...
+	cd runsc && go test ./...
 
 machines: build ## tests on real machines
 	@scripts/machines.sh
@@ -40,11 +44,13 @@ bench: build ## the figures, each against its floor of the same run
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'make lint: run gofmt -w on these' >&2; exit 1; }
-	@go vet ./... && go vet -tags machine ./...
+	@go vet ./... && go vet -tags machine ./... && cd runsc && go vet ./...
 	@$(TOOL) staticcheck -tags machine ./...
+	@cd runsc && go tool -modfile=../tools/go.mod staticcheck ./...
 
 arm64: ## builds, though nothing here can run it
 	@GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest
+	@cd runsc && GOARCH=arm64 go build -o /dev/null .
 
 generate: ## generated code and docs; CI fails when they differ
 	@PATH="$$(go env GOROOT)/bin:$$PATH" $(TOOL) buf generate

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/control/client"
+	"gvisor.dev/gvisor/pkg/control/server"
+	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/fd"
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/pkg/metric"
+	"gvisor.dev/gvisor/pkg/ring0"
+	"gvisor.dev/gvisor/pkg/sentry/control"
+	"gvisor.dev/gvisor/pkg/urpc"
+	"gvisor.dev/gvisor/runsc/boot"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/flag"
+	"gvisor.dev/gvisor/runsc/specutils"
+	"gvisor.dev/gvisor/runsc/starttime"
+
+	"github.com/pyro-mcp/pyro/runsc/filter"
+)
+
+// controlName is the address at which the sentry takes commands: a socket without a name in the file system, in this process's own network namespace.
+const controlName = "\x00control"
+
+// machine is the sentry of one machine, in one process: what gVisor's run makes of three, its client, its boot and, after giving up its user, its boot
+// again. The owner has started it as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with CAP_SYS_ADMIN in them, which it gives up before it
+// looks at anything of the machine. Nothing of a machine needs the host's file system, so there is no gofer.
+//
+// It ends with the machine, or with its owner.
+func machine() error {
+	debug.SetGCPercent(-1)  // a start is short, and memory that it leaves is collected afterwards
+	_ = time.Local.String() // reads a file, which later is forbidden
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
+	log.SetLevel(log.Warning)
+	owner, o, err := meet()
+	if err == nil {
+		err = run(owner, o)
+	}
+	if err != nil && owner != nil {
+		owner.tell("", err)
+	}
+	return err
+}
+
+func run(owner *owner, o order) error {
+	conf, err := configure()
+	if err != nil {
+		return err
+	}
+	unix.Close(programFD)
+	cpuid.Initialize()
+	ring0.InitDefault()
+	if err := leaveHost(); err != nil {
+		return err
+	}
+	if err := dropPrivileges(); err != nil {
+		return err
+	}
+	filter.Register()
+	l, err := load(conf, o)
+	if err != nil {
+		return err
+	}
+	// The loader gives the sentry as many threads as the machine has processors. One is too few for it: what serves the machine waits for what it does.
+	runtime.GOMAXPROCS(max(2, o.VCPUs))
+	metric.Initialize()
+	sentry, err := client.ConnectTo(controlName)
+	if err != nil {
+		return err
+	}
+	go func() {
+		err := start(sentry, o)
+		owner.tell("started", err)
+		if err == nil {
+			owner.obey(func() error { return save(sentry, o) })
+		}
+		os.Exit(0) // the owner is gone, or there is nothing to own
+	}()
+	l.WaitForStartSignal()
+	if err := l.Run(); err != nil {
+		return err
+	}
+	debug.SetGCPercent(50)
+	if status := l.WaitExit(); status.Signaled() {
+		return fmt.Errorf("the agent was killed by signal %d", status.TerminationSignal())
+	} else {
+		return fmt.Errorf("the agent exited with code %d", status.ExitStatus())
+	}
+}
+
+// configure gives gVisor's settings, where they are other than by default.
+func configure() (*config.Config, error) {
+	flags := flag.NewFlagSet("machine", flag.ContinueOnError)
+	config.RegisterFlags(flags)
+	for name, value := range map[string]string{
+		"root":              newRoot,
+		"network":           "none",
+		"ignore-cgroups":    "true", // they are the owner's business
+		"directfs":          "false",
+		"host-settings":     "ignore",
+		"in-sandbox-cgroup": "v2",
+	} {
+		if err := flags.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return config.NewFromFlags(flags)
+}
+
+// load makes the sentry.
+func load(conf *config.Config, o order) (*boot.Loader, error) {
+	controller, err := server.CreateSocket(controlName)
+	if err != nil {
+		return nil, err
+	}
+	stdio, err := duplicates(0, 1, 2)
+	if err != nil {
+		return nil, err
+	}
+	return boot.New(boot.Args{
+		ID: o.ID, Spec: specOf(o), Conf: conf, ControllerFD: controller,
+		GoferFDs: []int{agentFD, envFD}, GoferFilestoreFDs: []int{layerFD},
+		GoferMountConfs: []specutils.GoferMountConf{
+			{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
+			{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(o.LayerBytes, 10)},
+		},
+		StdioFDs: stdio, PassFDs: []boot.FDMapping{{Guest: agentLinkIn, Host: linkInFD}, {Guest: agentLinkOut, Host: linkOutFD}},
+		NumCPU: o.VCPUs, TotalMem: o.MemBytes, TotalHostMem: o.MemBytes,
+		Device: fd.New(-1), PinRingFD: -1, DevGoferFD: -1, ExecFD: -1, UserLogFD: -1, PodInitConfigFD: -1, RootfsUpperTarFD: -1,
+		StartupTimer: starttime.Timer("machine"),
+	})
+}
+
+// duplicates gives copies of descriptors. The loader closes what it is given, and the numbers of the standard ones must not become something else's.
+func duplicates(fds ...int) (copies []int, err error) {
+	for _, n := range fds {
+		c, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, os.NewSyscallError("fcntl", err)
+		}
+		copies = append(copies, c)
+	}
+	return copies, nil
+}
+
+// start starts the machine, by the sentry's own interface.
+func start(sentry *urpc.Client, o order) error {
+	links := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}, IsRestore: o.Restore}
+	if err := sentry.Call(boot.ContMgrSetNetworkArgs, &links, nil); err != nil {
+		return err
+	}
+	if !o.Restore {
+		return sentry.Call(boot.ContMgrRootContainerStart, &o.ID, nil)
+	}
+	state := boot.RestoreOpts{FilePayload: stateFiles(), HavePagesFile: true}
+	return sentry.Call(boot.ContMgrRestore, &state, nil)
+}
+
+// save writes the machine to its state files. It goes on.
+func save(sentry *urpc.Client, o order) error {
+	if !o.State {
+		return errors.New("there are no files to save to")
+	}
+	return sentry.Call(boot.ContMgrCheckpoint, &control.SaveOpts{
+		FilePayload: stateFiles(), HavePagesFile: true, Metadata: map[string]string{"compression": "none"}, Resume: true,
+	}, nil)
+}
+
+func stateFiles() urpc.FilePayload {
+	var p urpc.FilePayload
+	for i, name := range []string{"state", "pages metadata", "pages"} {
+		p.Files = append(p.Files, os.NewFile(uintptr(stateFD+i), name))
+	}
+	return p
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/version"
+)
+
+// protocol is the version of what a machine and its owner say to each other. The owner (internal/machine/gvisor in pyro) has the same constant.
+const protocol = 1
+
+// The files that a machine inherits from its owner, by number.
+const (
+	controlFD = 3 + iota // a stream socket to the owner: the order, then events and commands, one JSON object a line
+	agentFD              // an EROFS image: the machine's root, with the agent
+	envFD                // an EROFS image: the environment
+	layerFD              // an empty file: what the machine changes of the environment
+	linkInFD             // a pipe: the link, towards the agent
+	linkOutFD            // a pipe: the link, from the agent
+	programFD            // this program, by which it was started
+	stateFD              // and the two after it, where the order says so: the saved state, the list of its memory's pages, the pages
+)
+
+// order says what machine to be.
+type order struct {
+	Protocol   int      `json:"protocol"`
+	ID         string   `json:"id"`
+	VCPUs      int      `json:"vcpus"`       // that the machine sees
+	MemBytes   uint64   `json:"mem_bytes"`   // that the machine sees
+	LayerBytes int64    `json:"layer_bytes"` // that the layer may grow to
+	Args       []string `json:"args"`        // the agent's
+	Env        []string `json:"env"`         // the agent's
+	State      bool     `json:"state"`       // there are files for the saved state
+	Restore    bool     `json:"restore"`     // go on from the saved state instead of starting the agent
+}
+
+// event is what a machine tells its owner.
+type event struct {
+	Event   string `json:"event"` // started, failed, saved
+	Error   string `json:"error,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// command is what an owner has a started machine do.
+type command struct {
+	Do string `json:"do"` // save
+}
+
+// owner is the connection to a machine's owner.
+type owner struct {
+	io.ReadWriter
+	lines *json.Decoder
+}
+
+// meet reads the order.
+func meet() (*owner, order, error) {
+	if err := unix.SetNonblock(controlFD, true); err != nil { // so that Go's poller waits, and a read takes no thread
+		return nil, order{}, fmt.Errorf("descriptor %d is not a socket to an owner: %w", controlFD, err)
+	}
+	f := os.NewFile(controlFD, "control")
+	c := &owner{f, json.NewDecoder(f)}
+	var o order
+	if err := c.lines.Decode(&o); err != nil {
+		return nil, o, fmt.Errorf("read the order: %w", err)
+	}
+	if o.Protocol != protocol {
+		return c, o, fmt.Errorf("this pyro-runsc speaks protocol %d, and is asked for %d", protocol, o.Protocol)
+	}
+	return c, o, nil
+}
+
+// tell tells the owner what has happened.
+func (c *owner) tell(name string, err error) {
+	e := event{Event: name, Version: version.Version()}
+	if err != nil {
+		e.Event, e.Error = "failed", err.Error()
+	}
+	b, _ := json.Marshal(e)
+	c.Write(append(b, '\n'))
+}
+
+// obey does what the owner asks for, until the owner is gone.
+func (c *owner) obey(save func() error) {
+	for {
+		var do command
+		if err := c.lines.Decode(&do); err != nil {
+			return
+		}
+		switch do.Do {
+		case "save":
+			c.tell("saved", save())
+		default:
+			c.tell("", fmt.Errorf("unknown command %s", strconv.Quote(do.Do)))
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// What the agent finds (internal/agent/guest in pyro).
+const (
+	agentLinkIn  = 3 // its descriptor for the link, to read from
+	agentLinkOut = 4 // to write to
+	environment  = "/env"
+)
+
+// openFiles are the limits of every process on its open files, the same as in pyro's other machines.
+var openFiles = specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1 << 10, Hard: 1 << 20}
+
+// specOf describes the machine as gVisor wants it: one container, whose root is the agent's image and whose one process is the agent. It has all
+// capabilities: they are those of the machine's own kernel, the sentry.
+func specOf(o order) *specs.Spec {
+	return &specs.Spec{
+		Version: "1.0.0",
+		Process: &specs.Process{
+			Args: o.Args, Env: o.Env, Cwd: "/", Rlimits: []specs.POSIXRlimit{openFiles},
+			Capabilities: &specs.LinuxCapabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities},
+		},
+		Root: &specs.Root{Path: newRoot, Readonly: true},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: environment, Type: "erofs", Source: "environment"},
+		},
+		Linux: &specs.Linux{},
+		Annotations: map[string]string{
+			"dev.gvisor.spec.rootfs.source":  newRoot + "/agent", // a name to tell it by: it is inherited open
+			"dev.gvisor.spec.rootfs.type":    "erofs",
+			"dev.gvisor.spec.rootfs.overlay": "memory", // it must be one that gVisor knows, and has no say: see load
+		},
+	}
+}
+
+var capabilities = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP",
+	"CAP_LINUX_IMMUTABLE", "CAP_NET_BIND_SERVICE", "CAP_NET_BROADCAST", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_IPC_LOCK", "CAP_IPC_OWNER",
+	"CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_PACCT", "CAP_SYS_ADMIN", "CAP_SYS_BOOT", "CAP_SYS_NICE",
+	"CAP_SYS_RESOURCE", "CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_MKNOD", "CAP_LEASE", "CAP_AUDIT_WRITE", "CAP_AUDIT_CONTROL", "CAP_SETFCAP",
+	"CAP_MAC_OVERRIDE", "CAP_MAC_ADMIN", "CAP_SYSLOG", "CAP_WAKE_ALARM", "CAP_BLOCK_SUSPEND", "CAP_AUDIT_READ",
+}
