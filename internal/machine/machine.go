@@ -7,6 +7,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"time"
@@ -28,12 +29,18 @@ const (
 // Features say what the machines of a driver can do. The conformance suite checks that they are true.
 type Features struct {
 	Isolated       bool // what runs inside can't reach the host's files and processes
-	OwnKernel      bool // the machine runs a Linux kernel of its own
+	OwnKernel      bool // the machine runs a Linux kernel of its own, with all that belongs to one
 	BlockDisks     bool // storage is block images, else directory trees
 	MemorySnapshot bool // machines start from a saved running machine
 	Limits         bool // VCPUs and MemMiB bind, and processes are bounded
+	OOMKiller      bool // where memory is short a process inside is killed; else the whole machine ends, with ErrOutOfMemory
 	Namespaces     bool // killing every process and deleting every file inside leaves the agent working
+	SetUID         bool // a program with the setuid bit runs as its owner
+	Containers     bool // containers can be made inside: user, PID and mount namespaces, another root
 }
+
+// ErrOutOfMemory is why a machine ended that took more memory than it was given, see [Features].OOMKiller. It is wrapped.
+var ErrOutOfMemory = errors.New("the machine took more memory than it has, and the host's kernel ended it")
 
 // Root is the root file system that a machine starts on. The driver never changes it.
 type Root struct {
@@ -84,6 +91,8 @@ type Machine interface {
 	Window() *os.File
 	// Phases are the steps of its start.
 	Phases() []Phase
+	// Limits is nil where VCPUs and MemMiB bind; else it says why they don't.
+	Limits() error
 	// PID is the process on the host that runs the machine, 0 where there is none.
 	PID() int
 	// Done is closed when the machine has ended, for whatever reason.

@@ -120,6 +120,9 @@ func (p *process) Window() *os.File { return nil }
 // Phases are those of the start.
 func (p *process) Phases() []machine.Phase { return p.phases }
 
+// Limits don't bind.
+func (p *process) Limits() error { return errors.New("a process of the host has none") }
+
 // PID is the agent's.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 

@@ -2,14 +2,21 @@ package machinetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
 // isolated checks whether the host's files and processes can be seen from inside.
@@ -49,15 +56,25 @@ func (s suite) kernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := s.driver.Features()
-	inside := s.renewed(t, usual).shell(t, "cat "+bootID)
-	if (inside != strings.TrimSpace(string(b))) != f.OwnKernel {
-		t.Errorf("OwnKernel is %t; boot id inside %s, of the host %s", f.OwnKernel, inside, b)
+	g := s.renewed(t, usual)
+	inside := g.shell(t, "cat "+bootID)
+	if (inside != strings.TrimSpace(string(b))) != f.Isolated {
+		t.Errorf("Isolated is %t; boot id inside %s, of the host %s", f.Isolated, inside, b)
 	}
-	// When and where the first process inside was started: two machines have that in common only when they are copies of one that ran already.
-	const origin = "cut -d' ' -f 22,26-28 /proc/1/stat"
-	first, second := s.renewed(t, usual).shell(t, origin), s.renewed(t, usual).shell(t, origin)
-	if f.OwnKernel && (first == second) != f.MemorySnapshot {
-		t.Errorf("MemorySnapshot is %t; process 1 of two machines: %s and %s", f.MemorySnapshot, first, second)
+	// Only a Linux kernel has a table of its symbols. The host's is another's.
+	if linux := g.shell(t, "test -e /proc/kallsyms && echo linux; :") == "linux"; (linux && f.Isolated) != f.OwnKernel {
+		t.Errorf("OwnKernel is %t, and inside is a Linux kernel: %t", f.OwnKernel, linux)
+	}
+	// What runs inside is older than its machine only where that is a copy of one that ran already.
+	began := time.Now()
+	older := s.renewed(t, usual).shell(t, "cut -d' ' -f 1 /proc/uptime; cut -d' ' -f 22 /proc/1/stat")
+	elapsed := time.Since(began).Seconds()
+	var uptime, started float64
+	if _, err := fmt.Sscan(older, &uptime, &started); err != nil {
+		t.Fatalf("%q: %v", older, err)
+	}
+	if age := uptime - started/100; f.Isolated && (age > elapsed) != f.MemorySnapshot {
+		t.Errorf("MemorySnapshot is %t; process 1 is %.2f s old, its machine at most %.2f s", f.MemorySnapshot, age, elapsed)
 	}
 }
 
@@ -77,7 +94,7 @@ func (s suite) identity(t *testing.T) {
 		}
 		random = append(random, g.shell(t, "head -c 32 /dev/urandom | od -An -tx1"))
 		id, name := g.shell(t, "cat /etc/machine-id || test ! -e /etc/machine-id"), g.shell(t, "uname -n") // a minimal host has no machine-id
-		if s.driver.Features().OwnKernel && (id != g.identity.MachineID || name != g.identity.Hostname || g.shell(t, "cat /etc/hostname") != name) {
+		if s.driver.Features().Isolated && (id != g.identity.MachineID || name != g.identity.Hostname || g.shell(t, "cat /etc/hostname") != name) {
 			t.Errorf("machine-id %s, host name %s; it was given %+v", id, name, g.identity)
 		}
 		names, ids = append(names, name), append(ids, id)
@@ -107,13 +124,19 @@ func (s suite) disk(t *testing.T) {
 	}
 }
 
-// limits checks that a machine has what it was given, and no more.
+// limits checks that a machine has what it was given, and no more, or says why not.
 func (s suite) limits(t *testing.T) {
 	if !s.driver.Features().Limits {
+		if err := s.renewed(t, usual).Limits(); err == nil || err.Error() == "" {
+			t.Error("its machines have no bounds, and do not say why")
+		}
 		t.Skip("its machines have no bounds")
 	}
 	for _, sh := range []shape{usual, other} {
 		g := s.renewed(t, sh)
+		if err := g.Limits(); err != nil {
+			t.Errorf("Limits is true, but %v", err)
+		}
 		if n := g.shell(t, "nproc"); n != strconv.Itoa(sh.vcpus) {
 			t.Errorf("%d processors were asked for, %s are seen", sh.vcpus, n)
 		}
@@ -124,13 +147,20 @@ func (s suite) limits(t *testing.T) {
 	}
 }
 
-// outOfMemory checks that a process that takes all memory ends, and not the machine.
+// outOfMemory checks that a process that takes all memory ends, and not the machine; or the machine, which says so.
 func (s suite) outOfMemory(t *testing.T) {
 	if !s.driver.Features().Limits {
 		t.Skip("its machines have no bounds")
 	}
 	g := s.renewed(t, other)
 	_, end, err := g.exec(0, "/bin/sh", "-c", "tail /dev/zero")
+	if !s.driver.Features().OOMKiller {
+		g.ended(t)
+		if reason := g.Err(); err == nil || !errors.Is(reason, machine.ErrOutOfMemory) || fault.KindOf(reason) != fault.Exhausted {
+			t.Errorf("%+v, %v; the machine: %v", end, err, reason)
+		}
+		return
+	}
 	if err != nil {
 		g.until(t, func() bool { return g.Err() != nil })
 		t.Fatal(err, g.Err())
@@ -161,6 +191,88 @@ func (s suite) forkBomb(t *testing.T) {
 	}
 	// All have been killed by now; on a busy host it takes a while until all have died of it.
 	g.until(t, func() bool { return len(g.shell(t, "set -- /proc/[0-9]*; echo $#")) < 3 })
+}
+
+// processor checks that a machine takes no more of the host's processors than it was given.
+func (s suite) processor(t *testing.T) {
+	if !s.driver.Features().Limits || runtime.NumCPU() < 2 {
+		t.Skip("its machines have no bounds, or the host has none to take")
+	}
+	g := s.renewed(t, usual)
+	time.Sleep(time.Second) // a start may take more
+	// Two loops of a second each, at once, on one processor. Each counts what it was given.
+	const loops = `for i in 1 2; do (timeout 2 sh -c 'while :; do :; done'; :) & done; wait; cat /proc/self/stat >/dev/null; times`
+	began := time.Now()
+	before := usage(t, g.PID())
+	g.shell(t, loops)
+	if used, took := usage(t, g.PID())-before, time.Since(began); used > took*3/2 {
+		t.Errorf("a machine with one processor used %v in %v", used, took)
+	}
+}
+
+// usage is the time that a process of the host and its descendants have had of processors.
+func usage(t *testing.T, pid int) (total time.Duration) {
+	t.Helper()
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	parents, own := map[int]int{}, map[int]time.Duration{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		id, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		parents[id], _ = strconv.Atoi(f[1])
+		for _, ticks := range f[11:15] { // its own, and those of children that have ended
+			n, _ := strconv.Atoi(ticks)
+			own[id] += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	for id, used := range own {
+		for at := id; at > 1; at = parents[at] {
+			if at == pid {
+				total += used
+				break
+			}
+		}
+	}
+	return total
+}
+
+// setUID checks whether a program with the setuid bit runs as its owner.
+func (s suite) setUID(t *testing.T) {
+	f := s.driver.Features()
+	if !f.Isolated {
+		t.Skip("this would make a setuid program on the host")
+	}
+	g := s.renewed(t, usual)
+	g.shell(t, "cp /usr/bin/id /usr/local/bin/whose && chmod u+s /usr/local/bin/whose")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out strings.Builder
+	end, err := g.agent.Exec(ctx, client.Command{Argv: []string{"/usr/local/bin/whose", "-u"}, User: "nobody", Cwd: "/"}, nil, &out, io.Discard)
+	if err != nil || end.Code != 0 || (strings.TrimSpace(out.String()) == "0") != f.SetUID {
+		t.Errorf("SetUID is %t; the program of root's says %q, %+v, %v", f.SetUID, out.String(), end, err)
+	}
+}
+
+// containers checks whether containers can be run inside, by what makes one up.
+func (s suite) containers(t *testing.T) {
+	f := s.driver.Features()
+	if !f.Isolated {
+		t.Skip("this would make mounts on the host")
+	}
+	g := s.renewed(t, usual)
+	const container = `set -e; cd "$(mktemp -d)"; mount -t tmpfs tmpfs "$PWD"; cd "$PWD"; mkdir usr proc old etc; ln -s usr/bin usr/lib usr/lib64 .
+mount --rbind /usr usr; mount -t proc proc proc; pivot_root . old; umount -l /old
+echo inside >/etc/container; test $$ = 1; test ! -e /root; cat /etc/container`
+	out, end, err := g.exec(0, "unshare", "-Umpf", "--map-root-user", "/bin/sh", "-c", container)
+	if works := strings.TrimSpace(out) == "inside"; err != nil || works != f.Containers {
+		t.Errorf("Containers is %t; one says %q, %+v, %v", f.Containers, out, end, err)
+	}
+	if out := g.shell(t, "ls /etc/container 2>/dev/null || echo gone"); out != "gone" {
+		t.Errorf("a container wrote to the machine's root: %s", out)
+	}
 }
 
 // killEverything checks that killing every process inside leaves the agent working.

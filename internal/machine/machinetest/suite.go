@@ -47,7 +47,8 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 		}{
 			{"Life", s.life}, {"Killed", s.killed}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
 			{"Files", s.files}, {"Timers", s.timers},
-			{"Identity", s.identity}, {"Disk", s.disk}, {"Limits", s.limits}, {"OutOfMemory", s.outOfMemory}, {"ForkBomb", s.forkBomb},
+			{"Identity", s.identity}, {"Disk", s.disk}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
+			{"ForkBomb", s.forkBomb}, {"SetUID", s.setUID}, {"Containers", s.containers},
 			{"KillEverything", s.killEverything}, {"DeleteEverything", s.deleteEverything},
 		} {
 			t.Run(c.name, func(t *testing.T) {

@@ -53,7 +53,9 @@ func (d *Driver) Isolation() machine.Isolation { return d.cfg.Isolation }
 
 // Features are those of a virtual machine.
 func (d *Driver) Features() machine.Features {
-	return machine.Features{Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, Namespaces: true}
+	return machine.Features{
+		Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true, SetUID: true, Containers: true,
+	}
 }
 
 // parts is what every machine is made of, found once.

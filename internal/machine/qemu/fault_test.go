@@ -20,7 +20,6 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 

@@ -237,6 +237,9 @@ func newWindow() (*os.File, error) {
 // Phases are those of the start.
 func (in *instance) Phases() []machine.Phase { return in.phases }
 
+// Limits bind: they are the machine's hardware.
+func (in *instance) Limits() error { return nil }
+
 // PID is QEMU's.
 func (in *instance) PID() int { return in.process.PID() }
 

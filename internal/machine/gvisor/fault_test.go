@@ -1,0 +1,264 @@
+//go:build machine
+
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
+)
+
+// patience bounds every single step. It only ends what hangs.
+const patience = time.Minute
+
+// started is a machine with its agent.
+type started struct {
+	machine.Machine
+	agent *client.Client
+}
+
+func specOf(t *testing.T, root machine.Root) machine.Spec {
+	t.Helper()
+	return machine.Spec{ID: "test-" + client.NewIdentity("").MachineID[:16], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256}
+}
+
+// start starts a machine and renews it.
+func start(t *testing.T, d *Driver, spec machine.Spec) *started {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	m, err := d.Start(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	c, err := client.Dial(ctx, m.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.Renew(ctx, client.NewIdentity(spec.ID)); err != nil {
+		t.Fatal(err)
+	}
+	return &started{m, c}
+}
+
+func (s *started) shell(t *testing.T, line string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out bytes.Buffer
+	end, err := s.agent.Exec(ctx, client.Command{Argv: []string{"/bin/sh", "-c", line}}, nil, &out, &out)
+	if err != nil || end.Code != 0 {
+		t.Fatalf("%s: %+v, %v: %s", line, end, err, out.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// TestIDAndFolderOfACrashedMachine: what a machine that was killed left, and what lies in its folder, is in nobody's way.
+func TestIDAndFolderOfACrashedMachine(t *testing.T) {
+	d, spec := driverIn(t, sharedDirs(t)), specOf(t, debian(t))
+	for range 2 {
+		s := start(t, d, spec)
+		s.shell(t, "test ! -e /etc/mine && echo mine >/etc/mine")
+		if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+		stale := filepath.Join(spec.Dir, ".gvisor.filestore."+spec.ID)
+		if err := os.WriteFile(stale, []byte("stale"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, _ := os.ReadDir(spec.Dir); len(left) != 1 {
+		t.Errorf("the machines left %v in their folder", left)
+	}
+}
+
+// TestNothingBesideTheSentry: a machine is its sentry and the processes that this forks. There is no gofer whose death would have to be dealt with.
+func TestNothingBesideTheSentry(t *testing.T) {
+	spec := specOf(t, debian(t))
+	s := start(t, driverIn(t, sharedDirs(t)), spec)
+	s.shell(t, "true")
+	programs := map[string]int{}
+	files, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, file := range files {
+		status, _ := os.ReadFile(file)
+		b, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", os.Getpid())) && len(b) > 0 {
+			programs[strings.ReplaceAll(strings.TrimRight(string(b), "\x00"), "\x00", " ")]++
+		}
+	}
+	if len(programs) != 1 || programs[HelperName+" machine"] == 0 {
+		t.Errorf("its processes: %v", programs)
+	}
+}
+
+func TestWithoutTheHelper(t *testing.T) {
+	t.Setenv("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
+	err := driverIn(t, sharedDirs(t)).Prove(t.Context(), nil)
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it is not there") || !strings.Contains(fault.HintOf(err), "PYRO_RUNSC") {
+		t.Errorf("%v, hint %q", err, fault.HintOf(err))
+	}
+}
+
+// TestAHelperOfAnotherVersion: one that says that it speaks another protocol, one that knows no machines, one that says nothing, and what is no helper at all.
+func TestAHelperOfAnotherVersion(t *testing.T) {
+	for name, c := range map[string]struct{ script, want string }{
+		"another protocol": {`read -r order <&3; echo '{"event":"failed","error":"this pyro-runsc speaks protocol 2"}' >&3; exit 1`, "speaks protocol 2"},
+		"no machines":      {`echo 'runsc: unknown command' >&2; exit 128`, "unknown command"},
+		"nothing":          {`exit 0`, "exited with code 0"},
+		"garbage":          {`printf '\0\0\0\0' >&3; sleep 600`, "does not speak"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), HelperName)
+			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PYRO_RUNSC", path)
+			dir := t.TempDir()
+			began := time.Now()
+			err := driverIn(t, dirs.Dirs{Cache: dir, State: dir}).Prove(t.Context(), nil)
+			if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v", err)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %v to find out", took)
+			}
+		})
+	}
+}
+
+// TestWithoutCgroups: a machine starts all the same, and says that it is not bounded.
+func TestWithoutCgroups(t *testing.T) {
+	d := driverIn(t, sharedDirs(t))
+	d.groups = func() (*cgroup.Parent, error) { return nil, errors.New("there are none") }
+	if d.Features().Limits {
+		t.Error("Limits is true")
+	}
+	s := start(t, d, specOf(t, debian(t)))
+	if err := s.Limits(); err == nil || err.Error() != "there are none" {
+		t.Errorf("got %v", err)
+	}
+	s.shell(t, "true")
+}
+
+// again runs one of these tests in a process of its own that has been given fewer rights, and passes on what it said.
+func again(t *testing.T, test string, attr *syscall.SysProcAttr, env ...string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+test)) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestForbiddenUserNamespaces: where the host allows none, the reason is told at once, with what mends it.
+func TestForbiddenUserNamespaces(t *testing.T) {
+	const inside = "PYRO_TEST_FORBIDDEN"
+	if os.Getenv(inside) == "" {
+		again(t, t.Name(), &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}, inside+"=1")
+		return
+	}
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	err := driverIn(t, dirs.Dirs{Cache: dir, State: dir}).Prove(t.Context(), nil)
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "user namespaces") || !strings.Contains(fault.HintOf(err), "sysctl") {
+		t.Errorf("%v, hint %q", err, fault.HintOf(err))
+	}
+}
+
+// TestOrdinaryUser: a machine needs no privilege.
+func TestOrdinaryUser(t *testing.T) {
+	const inside, nobody = "PYRO_TEST_ORDINARY", 65534
+	if folder := os.Getenv(inside); folder != "" {
+		d := driverIn(t, dirs.Dirs{Cache: filepath.Join(folder, "cache"), State: folder})
+		if err := d.Prove(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		spec := specOf(t, machine.Root{Digest: "sha256:test", Image: filepath.Join(folder, "image")})
+		s := start(t, d, spec)
+		if got := s.shell(t, "id -u; cat /etc/debian_version >/dev/null && touch /etc/mine && echo mine"); got != "0\nmine" {
+			t.Errorf("got %q", got)
+		}
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can become an ordinary user")
+	}
+	folder, err := os.MkdirTemp("", "pyro-ordinary-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	program, err := guest.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := program.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyTo := func(name string, from io.Reader, mode os.FileMode) string {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
+		if err == nil {
+			_, err = io.Copy(f, from)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	open := func(path string) *os.File {
+		t.Helper()
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	image, err := os.Create(filepath.Join(folder, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	if err := disk.Copy(image, open(debian(t).Image)); err != nil { // with its holes
+		t.Fatal(err)
+	}
+	helper := copyTo(HelperName, open(os.Getenv("PYRO_RUNSC")), 0o755)
+	guestProgram := copyTo("pyro-guest", bytes.NewReader(agent), 0o755)
+	if err := errors.Join(os.Chmod(folder, 0o755), os.Chown(folder, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	again(t, t.Name(), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}},
+		inside+"="+folder, "TMPDIR="+folder, "PYRO_RUNSC="+helper, "PYRO_GUEST="+guestProgram, "HOME="+folder)
+}

@@ -1,0 +1,132 @@
+package gvisor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pyro-mcp/pyro/internal/disk/erofs"
+	"github.com/pyro-mcp/pyro/internal/disk/ext4"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// gVisor reads one kind of image, EROFS, and only where it is neither compressed nor has data among its inodes: files are mapped from it, so that all machines
+// of an environment share the host's cache of it. Each environment is written as one when it is first used, and the agent as another, which is every
+// machine's root; they are templates, found by what they were made of. There is nothing in them that a machine could write.
+
+// The forms of the templates, to be changed when what is written is.
+const (
+	environmentForm = "erofs-environment-1"
+	agentForm       = "erofs-agent-1"
+	imageFile       = "image.erofs"
+)
+
+// images are what a machine reads. They are in use until close.
+type images struct {
+	agent, environment *template.Template
+}
+
+func (i *images) close() {
+	for _, t := range []*template.Template{i.agent, i.environment} {
+		if t != nil {
+			t.Close()
+		}
+	}
+}
+
+// images finds the images for a machine, or makes them.
+func (d *Driver) images(ctx context.Context, spec machine.Spec) (*images, error) {
+	var i images
+	var err error
+	if i.agent, err = d.agentImage(ctx, spec.Progress); err != nil {
+		return nil, err
+	}
+	if i.environment, err = d.environmentImage(ctx, spec); err != nil {
+		i.close()
+		return nil, err
+	}
+	return &i, nil
+}
+
+func (d *Driver) environmentImage(ctx context.Context, spec machine.Spec) (*template.Template, error) {
+	key := template.Key{Form: environmentForm, Root: spec.Root.Digest}
+	return d.image(ctx, key, spec.Root.Image, spec.Progress, func(dir string, to *os.File) error {
+		f, err := os.Open(spec.Root.Image)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		tree, err := ext4.Open(f, info.Size())
+		if err != nil {
+			return err
+		}
+		return erofs.Write(to, tree)
+	})
+}
+
+// agentProgram is where the agent is in its image.
+const agentProgram = "/init"
+
+// agentFolders are the folders in the agent's image: what is mounted needs a place. There is /etc because the image is an environment too, when the driver is proved.
+var agentFolders = []string{"proc", "sys", "dev", "env", "etc", "run", "tmp"}
+
+func (d *Driver) agentImage(ctx context.Context, report progress.Func) (*template.Template, error) {
+	key := template.Key{Form: agentForm, Initramfs: d.cfg.Guest.Digest()}
+	return d.image(ctx, key, "agent", report, func(dir string, to *os.File) error {
+		tree, err := os.MkdirTemp(dir, "tree-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tree)
+		if err := os.Chmod(tree, 0o755); err != nil {
+			return err
+		}
+		for _, folder := range agentFolders {
+			if err := os.Mkdir(filepath.Join(tree, folder), 0o755); err != nil {
+				return err
+			}
+		}
+		program, err := d.cfg.Guest.Bytes()
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tree, agentProgram), program, 0o555); err != nil {
+			return err
+		}
+		return erofs.Write(to, os.DirFS(tree))
+	})
+}
+
+// image opens the image for a key, or has it written into a file of a folder in which nothing else stays.
+func (d *Driver) image(ctx context.Context, key template.Key, subject string, report progress.Func, write func(dir string, to *os.File) error) (*template.Template, error) {
+	t, err := d.templates.Open(key)
+	if err == nil {
+		return t, nil
+	}
+	if fault.KindOf(err) == fault.Corrupt {
+		report.Phase("image for gVisor is damaged, making it again", subject)
+	}
+	waiting := func() { report.Phase("waiting for another pyro that makes the same image", subject) }
+	return d.templates.Build(ctx, key, waiting, func(_ context.Context, dir string) error {
+		if key.Root != "" {
+			report.Phase("making the image for gVisor", subject)
+		}
+		f, err := os.OpenFile(filepath.Join(dir, imageFile), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o444)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := write(dir, f); err != nil {
+			return fmt.Errorf("write the image for gVisor: %w", err)
+		}
+		return f.Sync()
+	})
+}

@@ -1,0 +1,103 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
+	"github.com/pyro-mcp/pyro/internal/progress"
+)
+
+// provePatience bounds a proof, which takes a tenth of a second.
+const provePatience = 30 * time.Second
+
+// Prove starts a sandbox and has its agent answer. That it did is kept, for this helper, agent, kernel and user; that it did not is tried again each time: it
+// takes no time, and what was missing may be there by now.
+func (d *Driver) Prove(ctx context.Context, report progress.Func) error {
+	return fault.Wrap(d.prove(ctx, report), "prove isolation", string(machine.GVisor))
+}
+
+func (d *Driver) prove(ctx context.Context, report progress.Func) error {
+	h, err := FindHelper()
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	proof := d.proof(h)
+	if d.proved = d.proved || exists(proof); d.proved {
+		return nil
+	}
+	if err := d.try(ctx, h, report); err != nil {
+		return err
+	}
+	d.proved = true
+	// Where this fails, in a cache that can't be written, it is proved again by the next pyro.
+	if os.MkdirAll(filepath.Dir(proof), 0o700) == nil {
+		os.WriteFile(proof, nil, 0o600)
+	}
+	return nil
+}
+
+// proof is the path of the file that says that it is proved.
+func (d *Driver) proof(h Helper) string {
+	var kernel unix.Utsname
+	unix.Uname(&kernel)
+	sum := sha256.New()
+	for _, part := range []string{
+		h.ID, d.cfg.Guest.Digest(), unix.ByteSliceToString(kernel.Release[:]), unix.ByteSliceToString(kernel.Version[:]), strconv.Itoa(os.Geteuid()),
+	} {
+		sum.Write([]byte(part + "\x00"))
+	}
+	return filepath.Join(d.cfg.Dirs.Cache, "proofs", "gvisor-"+hex.EncodeToString(sum.Sum(nil)[:16]))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// try starts a sandbox with nothing but the agent in it, and has it do what it does first in every machine.
+func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, provePatience, errors.New("the sandbox did not get ready in time"))
+	defer cancel()
+	agent, err := d.agentImage(ctx, report)
+	if err != nil {
+		return err
+	}
+	defer agent.Close()
+	dir, err := os.MkdirTemp("", "pyro-proof-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	id := "proof-" + strconv.Itoa(os.Getpid())
+	s, err := d.launch(h, &images{agent, &template.Template{Dir: agent.Dir}}, machine.Spec{ID: id, Dir: dir, VCPUs: 1, MemMiB: 128})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.started(ctx); err != nil {
+		return s.giveUp(err)
+	}
+	c, err := client.Dial(ctx, s.link)
+	if err == nil {
+		defer c.Close()
+		err = c.Renew(ctx, client.NewIdentity(id))
+	}
+	if err != nil {
+		return s.giveUp(err)
+	}
+	return nil
+}

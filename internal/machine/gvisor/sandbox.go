@@ -1,0 +1,139 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
+	"github.com/pyro-mcp/pyro/internal/machine/process"
+)
+
+// sandbox is one running machine.
+type sandbox struct {
+	process   *process.Process
+	control   *control
+	link      net.Conn
+	group     *cgroup.Group // nil where the host allows none
+	unlimited error         // why not
+	phases    []machine.Phase
+	done      chan struct{}
+
+	mu      sync.Mutex
+	reason  error
+	closing bool
+}
+
+var _ machine.Machine = (*sandbox)(nil)
+
+// started waits until the agent has been started.
+func (s *sandbox) started(ctx context.Context) error {
+	err := s.control.await(ctx, "started")
+	var r *refusal
+	if errors.As(err, &r) {
+		return &fault.Error{Kind: fault.Unavailable, Err: r, Hint: "make build, so that " + HelperName + " is of the same version as pyro"}
+	}
+	return err
+}
+
+// watch waits for the end of the process, tells why it came, and gives back what the machine had.
+func (s *sandbox) watch() {
+	<-s.process.Done()
+	s.mu.Lock()
+	if s.reason == nil {
+		s.reason = s.ended()
+	}
+	s.mu.Unlock()
+	s.link.Close()
+	if s.group != nil {
+		s.group.Close()
+	}
+	close(s.done)
+}
+
+func (s *sandbox) closeConnections() {
+	s.control.Close()
+	s.link.Close()
+}
+
+// ended says why the process ended, where nothing knew before it did.
+func (s *sandbox) ended() error {
+	e := &fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: s.process.Ended()}
+	if s.group != nil && s.group.OutOfMemory() {
+		e.Kind, e.Err, e.Hint = fault.Exhausted, machine.ErrOutOfMemory, "--mem-mib gives it more"
+	}
+	return e
+}
+
+// giveUp ends a machine that did not start, and gives the reason that tells most.
+func (s *sandbox) giveUp(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		select { // its own end tells more than that a connection to it has broken
+		case <-s.done:
+			err = s.Err()
+		case <-time.After(endPatience):
+		}
+	}
+	s.Close()
+	return err
+}
+
+// endPatience is how long a machine that failed may take to end by itself.
+const endPatience = 100 * time.Millisecond
+
+// Link is the two pipes to the agent.
+func (s *sandbox) Link() net.Conn { return s.link }
+
+// Window is nil: pipes are fast enough.
+func (s *sandbox) Window() *os.File { return nil }
+
+// Phases are the steps of its start.
+func (s *sandbox) Phases() []machine.Phase { return s.phases }
+
+// PID is the sentry's.
+func (s *sandbox) PID() int { return s.process.PID() }
+
+// Limits tells why the machine is not bounded, where it is not.
+func (s *sandbox) Limits() error { return s.unlimited }
+
+// Done is closed when the machine has ended.
+func (s *sandbox) Done() <-chan struct{} { return s.done }
+
+// Err says why the machine ended.
+func (s *sandbox) Err() error {
+	select {
+	case <-s.done:
+	default:
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil
+	}
+	return s.reason
+}
+
+// Close ends the sentry, and with it its PID namespace.
+func (s *sandbox) Close() error {
+	s.mu.Lock()
+	select {
+	case <-s.done:
+	default:
+		if s.reason == nil {
+			s.closing = true
+		}
+	}
+	s.mu.Unlock()
+	s.process.Kill()
+	<-s.done
+	s.control.Close() // not before: what the process said last may not have been read yet
+	return nil
+}
