@@ -10,6 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor"
 	"github.com/pyro-mcp/pyro/internal/machine/host"
 	"github.com/pyro-mcp/pyro/internal/machine/qemu"
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -25,6 +26,12 @@ const (
 	IsolationTCG    = Isolation(machine.TCG)    // a virtual machine on an emulated processor
 	IsolationNone   = Isolation(machine.None)   // a process of the host: nothing isolates it
 )
+
+// IsolationAuto asks for the first of kvm, gvisor and tcg that has proved itself on the host. A result never has it.
+const IsolationAuto Isolation = "auto"
+
+// Isolations are those that can be asked for.
+var Isolations = []Isolation{IsolationAuto, IsolationKVM, IsolationGVisor, IsolationTCG}
 
 // ExecutionMode says where a command ran.
 type ExecutionMode string
@@ -47,11 +54,13 @@ func newDrivers(d dirs.Dirs, store *environment.Store) (drivers, error) {
 	if err != nil {
 		return drivers{}, err
 	}
-	all := drivers{host: host.New(host.Config{Dirs: d, Guest: program})}
-	for _, isolation := range []machine.Isolation{machine.KVM, machine.TCG} {
-		all.guests = append(all.guests, qemu.New(qemu.Config{Isolation: isolation, Dirs: d, Store: store, Guest: program}))
+	emulator := func(isolation machine.Isolation) machine.Driver {
+		return qemu.New(qemu.Config{Isolation: isolation, Dirs: d, Store: store, Guest: program})
 	}
-	return all, nil
+	return drivers{
+		guests: []machine.Driver{emulator(machine.KVM), gvisor.New(gvisor.Config{Dirs: d, Guest: program}), emulator(machine.TCG)},
+		host:   host.New(host.Config{Dirs: d, Guest: program}),
+	}, nil
 }
 
 // choose gives the first driver that proves itself on this host. Where none does, the error tells the reason of each. A full disk is no such reason: it would
@@ -89,10 +98,7 @@ type reason struct {
 
 // note adds the reason of one kind, which may be that of the one before.
 func note(reasons []reason, isolation string, err error) []reason {
-	var f *fault.Error
-	if errors.As(err, &f) && f.Subject == isolation {
-		err = f.Err // what was to be proved is told already
-	}
+	err = unproved(err, isolation)
 	if last := len(reasons) - 1; last >= 0 && reasons[last].text == err.Error() {
 		reasons[last].isolations = append(reasons[last].isolations, isolation)
 		return reasons
@@ -100,11 +106,43 @@ func note(reasons []reason, isolation string, err error) []reason {
 	return append(reasons, reason{[]string{isolation}, err.Error()})
 }
 
-// driverFor picks the driver for a run. reason is set where it is host_compat, for want of a guest.
-func (p *Pyro) driverFor(ctx context.Context, allowHostCompat bool, report progress.Func) (d machine.Driver, reason, err error) {
+// unproved gives why a level could not be proved, without its name, which is told already.
+func unproved(err error, isolation string) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Subject == isolation {
+		return f.Err
+	}
+	return err
+}
+
+// only gives the one driver of a level, proved on this host.
+func only(ctx context.Context, drivers []machine.Driver, wanted Isolation, report progress.Func) (machine.Driver, error) {
+	for _, d := range drivers {
+		if Isolation(d.Isolation()) != wanted {
+			continue
+		}
+		if err := d.Prove(ctx, report); err != nil {
+			hint := fault.HintOf(err)
+			if hint == "" {
+				hint = "pyro doctor"
+			}
+			return nil, &fault.Error{Op: "start a machine", Subject: string(wanted), Kind: fault.KindOf(err), Hint: hint, Err: unproved(err, string(wanted))}
+		}
+		return d, nil
+	}
+	return nil, fault.New(Unsupported, "start a machine", string(wanted), "this build has no such isolation")
+}
+
+// driverFor picks the driver for a run: of the isolation that is wanted, which is never replaced by another, or the first for auto. reason is set where it is
+// host_compat, for want of a guest.
+func (p *Pyro) driverFor(ctx context.Context, wanted Isolation, allowHostCompat bool, report progress.Func) (d machine.Driver, reason, err error) {
 	drivers, err := p.drivers()
 	if err != nil {
 		return nil, nil, err
+	}
+	if wanted != IsolationAuto {
+		d, err = only(ctx, drivers.guests, wanted, report)
+		return d, nil, err
 	}
 	d, err = choose(ctx, drivers.guests, report)
 	if err != nil && allowHostCompat && ctx.Err() == nil {

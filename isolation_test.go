@@ -45,7 +45,7 @@ func TestNoIsolationTellsEveryReason(t *testing.T) {
 	host := &unprovenDriver{isolation: machine.None}
 	p := &Pyro{drivers: func() (drivers, error) { return drivers{[]machine.Driver{kvm, tcg}, host}, nil }}
 
-	_, _, err := p.driverFor(t.Context(), false, nil)
+	_, _, err := p.driverFor(t.Context(), IsolationAuto, false, nil)
 	if KindOf(err) != Unavailable || HintOf(err) != "pyro doctor" {
 		t.Errorf("%s, hint %q", KindOf(err), HintOf(err))
 	}
@@ -57,19 +57,49 @@ func TestNoIsolationTellsEveryReason(t *testing.T) {
 	}
 
 	tcg.reason = fault.Wrap(kvm.reason, "prove accelerator", "tcg")
-	if _, _, err := p.driverFor(t.Context(), false, nil); !strings.HasSuffix(err.Error(), ": kvm and tcg: no /dev/kvm") {
+	if _, _, err := p.driverFor(t.Context(), IsolationAuto, false, nil); !strings.HasSuffix(err.Error(), ": kvm and tcg: no /dev/kvm") {
 		t.Errorf("one reason for both: %v", err)
 	}
 
-	d, reason, err := p.driverFor(t.Context(), true, nil)
+	d, reason, err := p.driverFor(t.Context(), IsolationAuto, true, nil)
 	if err != nil || d.Isolation() != machine.None || !strings.Contains(reason.Error(), "no /dev/kvm") {
 		t.Errorf("with leave: %v, %v, %v", d, reason, err)
 	}
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
-	if d, _, err := p.driverFor(ctx, true, nil); err == nil {
+	if d, _, err := p.driverFor(ctx, IsolationAuto, true, nil); err == nil {
 		t.Errorf("a cancelled choice must not end on the host: %v", d)
+	}
+}
+
+// TestWhatIsAskedForIsNeverReplaced: neither by another isolation nor by the host, where it can't be had.
+func TestWhatIsAskedForIsNeverReplaced(t *testing.T) {
+	kvm := &unprovenDriver{isolation: machine.KVM, reason: fault.Wrap(errors.New("no /dev/kvm"), "prove accelerator", "kvm")}
+	gvisor, tcg, host := &unprovenDriver{isolation: machine.GVisor}, &unprovenDriver{isolation: machine.TCG}, &unprovenDriver{isolation: machine.None}
+	p := &Pyro{drivers: func() (drivers, error) { return drivers{[]machine.Driver{kvm, gvisor, tcg}, host}, nil }}
+	_, _, err := p.driverFor(t.Context(), IsolationKVM, true, nil)
+	if err == nil || !strings.Contains(err.Error(), `"kvm": no /dev/kvm`) || HintOf(err) == "" || gvisor.asked+tcg.asked+host.asked > 0 {
+		t.Errorf("%v, hint %q; %d others were asked", err, HintOf(err), gvisor.asked+tcg.asked+host.asked)
+	}
+	if d, _, err := p.driverFor(t.Context(), IsolationTCG, false, nil); err != nil || d.Isolation() != machine.TCG || gvisor.asked > 0 {
+		t.Errorf("%v, %v; gvisor was asked %d times", d, err, gvisor.asked)
+	}
+	if d, _, err := p.driverFor(t.Context(), IsolationAuto, false, nil); err != nil || d.Isolation() != machine.GVisor {
+		t.Errorf("auto: %v, %v", d, err)
+	}
+}
+
+func TestIsolationOfARequest(t *testing.T) {
+	for _, c := range []struct {
+		asked, environment, want Isolation
+	}{{"", "", "auto"}, {"", "tcg", "tcg"}, {"gvisor", "tcg", "gvisor"}, {"auto", "tcg", "auto"}, {"none", "", ""}, {"", "xen", ""}, {"KVM", "", ""}} {
+		t.Setenv("PYRO_ISOLATION", string(c.environment))
+		r := RunInVMRequest{Environment: "debian:12", Argv: []string{"true"}, Isolation: c.asked}
+		err := r.complete()
+		if c.want == "" && KindOf(err) != Invalid || c.want != "" && (err != nil || r.Isolation != c.want) {
+			t.Errorf("%+v: %q, %v", c, r.Isolation, err)
+		}
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *Pyro) pruneTemplates(ctx context.Context, all bool, result *PruneResult
 		return err
 	}
 	newest := p.newest(templates)
-	removed, err := store.Prune(func(t template.Info) bool { return installed[t.Key.Root] && newest[t.Name] })
+	removed, err := store.Prune(func(t template.Info) bool { return (t.Key.Root == "" || installed[t.Key.Root]) && newest[t.Name] })
 	for _, t := range removed {
 		result.add(Removed{Kind: "template", Name: t.Name, FreedBytes: t.SizeBytes})
 	}

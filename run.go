@@ -77,6 +77,9 @@ func (r *run) do(ctx context.Context, signals *signalPasser) error {
 	}
 	defer m.Close()
 	r.phases(m.Phases())
+	if err := m.Limits(); err != nil && r.result.ExecutionMode == Guest {
+		r.result.UnlimitedReason = err.Error()
+	}
 	swept := r.pyro.sweep()
 	defer func() { <-swept }()
 
@@ -90,7 +93,7 @@ func (r *run) do(ctx context.Context, signals *signalPasser) error {
 // choose picks the driver, and notes what it stands for.
 func (r *run) choose(ctx context.Context) (machine.Driver, error) {
 	began := time.Now()
-	driver, reason, err := r.pyro.driverFor(ctx, r.req.AllowHostCompat, r.req.Progress.adapt())
+	driver, reason, err := r.pyro.driverFor(ctx, r.req.Isolation, r.req.AllowHostCompat, r.req.Progress.adapt())
 	if err != nil {
 		return nil, err
 	}
@@ -225,6 +228,10 @@ func (r *run) cutShort(ctx context.Context, m *supervisor.Machine, err error) er
 	}
 	if ended := m.Err(); fault.KindOf(ended) == fault.Timeout {
 		r.timedOut("ttl_seconds")
+		return nil
+	} else if errors.Is(ended, machine.ErrOutOfMemory) {
+		r.result.OutOfMemory = true
+		r.result.Signal, r.result.ExitCode = int(syscall.SIGKILL), 128+int(syscall.SIGKILL)
 		return nil
 	} else if ended != nil {
 		return ended

@@ -1,7 +1,10 @@
 package pyro
 
 import (
+	"cmp"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -39,6 +42,8 @@ type RunInVMRequest struct {
 	MemMiB         int `json:"mem_mib,omitempty"`         // MinMemMiB to the host's memory; default DefaultMemMiB
 	TimeoutSeconds int `json:"timeout_seconds,omitempty"` // of the command, which is killed with all it started; default DefaultTimeoutSeconds
 	TTLSeconds     int `json:"ttl_seconds,omitempty"`     // of the machine, which is gone by then whatever happens; default DefaultTTLSeconds
+
+	Isolation Isolation `json:"isolation,omitempty"` // one of Isolations; default PYRO_ISOLATION, else IsolationAuto
 
 	Network         bool `json:"network,omitempty"`           // not yet: kind Unsupported
 	AllowHostCompat bool `json:"allow_host_compat,omitempty"` // where no machine can be started, run on the host, isolated by nothing
@@ -101,6 +106,12 @@ func (r *RunInVMRequest) complete() error {
 			return invalid("%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
 		}
 	}
+	if r.Isolation == "" {
+		r.Isolation = cmp.Or(Isolation(os.Getenv("PYRO_ISOLATION")), IsolationAuto)
+	}
+	if !slices.Contains(Isolations, r.Isolation) {
+		return invalid("isolation is %q: it must be one of %s", r.Isolation, listed(Isolations)).WithHint("pyro doctor")
+	}
 	if r.Network {
 		return fault.New(Unsupported, "", "", "this release gives machines no network").WithHint("run without --network")
 	}
@@ -140,6 +151,15 @@ func (r *RunInVMRequest) checkStrings() error {
 
 func (s WindowSize) valid() bool {
 	return s.Cols >= 1 && s.Cols <= 1000 && s.Rows >= 1 && s.Rows <= 1000
+}
+
+// listed gives words as a sentence has them.
+func listed(words []Isolation) string {
+	var text []string
+	for _, w := range words {
+		text = append(text, string(w))
+	}
+	return strings.Join(text, ", ")
 }
 
 func invalid(format string, args ...any) *Error { return fault.New(Invalid, "", "", format, args...) }

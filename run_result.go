@@ -11,6 +11,7 @@ type RunStart struct {
 	ExecutionMode    ExecutionMode `json:"execution_mode"`
 	Isolation        Isolation     `json:"isolation"`
 	HostCompatReason string        `json:"host_compat_reason,omitempty"` // why no machine could be started, where host_compat was allowed and taken
+	UnlimitedReason  string        `json:"unlimited_reason,omitempty"`   // why the machine can take more processors and memory than it was given, where it can
 }
 
 // RunResult is what became of a command.
@@ -24,7 +25,7 @@ type RunResult struct {
 	TimeLimit string `json:"time_limit,omitempty"` // which: timeout_seconds or ttl_seconds
 	NotRun    string `json:"not_run,omitempty"`    // why the program never ran: it was not found, for one
 
-	OutOfMemory bool `json:"out_of_memory,omitempty"` // the machine ran out of memory and killed something of it
+	OutOfMemory bool `json:"out_of_memory,omitempty"` // the machine ran out of memory: something of it was killed, or under gvisor all of it
 	OutputHeld  bool `json:"output_held,omitempty"`   // a process in the background still held the output open when the command had ended
 
 	// The output, where the request named no writers for it. What is not UTF-8 is in base64, and the encoding says so: see Output.

@@ -20,6 +20,7 @@ type runOptions struct {
 	memMiB          int
 	timeoutSeconds  int
 	ttlSeconds      int
+	isolation       string
 	network         bool
 	allowHostCompat bool
 	json            bool
@@ -67,12 +68,20 @@ Exit code: that of the command;
 	f.Var(positive(&o.memMiB, pyro.DefaultMemMiB), "mem-mib", "memory in MiB")
 	f.Var(positive(&o.timeoutSeconds, pyro.DefaultTimeoutSeconds), "timeout-seconds", "kill the command, with all it started, after so many seconds")
 	f.Var(positive(&o.ttlSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "remove the machine after so many seconds, whatever happens")
+	f.StringVar(&o.isolation, "isolation", "", "what stands between the machine and the host: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
 	f.BoolVar(&o.network, "network", false, "give the machine a network")
 	f.BoolVar(&o.allowHostCompat, "allow-host-compat", false, "where no machine can be started, run on the host, isolated by nothing")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end, with the output in it")
 	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on stderr but the command's own and errors")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
+	cmd.RegisterFlagCompletionFunc("isolation", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var levels []string
+		for _, level := range pyro.Isolations {
+			levels = append(levels, string(level))
+		}
+		return levels, cobra.ShellCompDirectiveNoFileComp
+	})
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fault.New(fault.Invalid, "", "", "%w", err).WithHint(rightForm)
 	})
@@ -116,7 +125,7 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 	req := pyro.RunInVMRequest{
 		Environment: environment, Argv: argv, Env: env,
 		VCPUCount: o.vcpuCount, MemMiB: o.memMiB, TimeoutSeconds: o.timeoutSeconds, TTLSeconds: o.ttlSeconds,
-		Network: o.network, AllowHostCompat: o.allowHostCompat,
+		Isolation: pyro.Isolation(o.isolation), Network: o.network, AllowHostCompat: o.allowHostCompat,
 		Stdin: standardInput(), Signals: signals.forwarded, Progress: progress.report,
 	}
 	stderr := &lineStart{Writer: os.Stderr, at: true}
@@ -133,6 +142,9 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 		progress.stop()
 		if start.Isolation == pyro.IsolationNone && !o.quiet {
 			fmt.Fprintln(os.Stderr, "pyro: warning: host_compat: nothing isolates this command from the host:", start.HostCompatReason)
+		}
+		if start.UnlimitedReason != "" && !o.quiet {
+			fmt.Fprintln(os.Stderr, "pyro: note: --vcpu-count and --mem-mib do not bind:", start.UnlimitedReason)
 		}
 		if terminal != nil {
 			terminal.raw()

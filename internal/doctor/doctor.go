@@ -45,7 +45,7 @@ type Config struct {
 
 // Examine makes all checks, in a fixed order. `pyro run` can work when none of them failed. It tidies what owners of machines that died left behind.
 func Examine(ctx context.Context, cfg Config) []Check {
-	checks := []Check{platform(), folder("cache_folder", cfg.Dirs.Cache), folder("state_folder", cfg.Dirs.State), agent(), qemuProgram(ctx)}
+	checks := []Check{platform(), folder("cache_folder", cfg.Dirs.Cache), folder("state_folder", cfg.Dirs.State), agent(), qemuProgram(ctx), gvisorProgram(ctx), cgroups()}
 	checks = append(checks, isolation(ctx, cfg)...)
 	return append(checks, environments(ctx, cfg.Store), templates(cfg.Dirs), builders(), userNamespaces(), leftovers(cfg.Dirs))
 }

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
 	"github.com/pyro-mcp/pyro/internal/machine/qemu"
 )
 
@@ -61,11 +63,37 @@ func have(program string) bool {
 func qemuProgram(ctx context.Context) Check {
 	binary, err := qemu.FindBinary()
 	if err != nil {
-		return failed("qemu", Fail, err)
+		return failed("qemu", Warn, err)
 	}
 	version, err := binary.Version(ctx)
 	if err != nil {
-		return failed("qemu", Fail, err)
+		return failed("qemu", Warn, err)
 	}
 	return Check{Name: "qemu", Status: OK, Detail: fmt.Sprintf("%s, version %s", binary.Path, version)}
+}
+
+func gvisorProgram(ctx context.Context) Check {
+	const name = "pyro_runsc"
+	helper, err := gvisor.FindHelper()
+	if err != nil {
+		return failed(name, Warn, err)
+	}
+	version, err := helper.Version(ctx)
+	if err != nil {
+		return failed(name, Warn, err)
+	}
+	return Check{Name: name, Status: OK, Detail: fmt.Sprintf("%s, version %s", helper.Path, version)}
+}
+
+// cgroups tells whether machines under gvisor can be bounded. Those of QEMU need none.
+func cgroups() Check {
+	const name = "cgroups"
+	parent, err := cgroup.Find()
+	if err != nil {
+		return failed(name, Warn, fmt.Errorf("machines under gvisor can't be bounded: %w", err))
+	}
+	if missing := parent.Missing(); len(missing) > 0 {
+		return Check{Name: name, Status: Warn, Detail: "machines under gvisor are bounded, but not by " + strings.Join(missing, " and ")}
+	}
+	return Check{Name: name, Status: OK, Detail: "machines under gvisor can be bounded"}
 }

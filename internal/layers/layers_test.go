@@ -16,8 +16,8 @@ var floors = []struct {
 }{
 	{[]string{"internal/gen", "internal/fault", "internal/dirs", "internal/progress", "internal/flock", "internal/guest"}, "the ground: imports nothing of pyro but the ground"},
 	{[]string{"internal/disk", "internal/agent", "internal/environment", "internal/machine"}, "what machines are made of: knows no driver"},
-	{[]string{"internal/machine/machinetest", "internal/machine/template"}, "what drivers share: the suite that they pass, what they make once"},
-	{[]string{"internal/machine/qemu", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},
+	{[]string{"internal/machine/machinetest", "internal/machine/template", "internal/machine/process"}, "what drivers share: the suite that they pass, what they make once"},
+	{[]string{"internal/machine/qemu", "internal/machine/gvisor", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},
 	{[]string{"internal/supervisor", "internal/doctor"}, "own machines and look at hosts through the contracts"},
 	{[]string{""}, "package pyro, the one facade"},
 	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},

@@ -170,6 +170,9 @@ func (m *Machine) Phases() []machine.Phase { return m.phases }
 // PID is the process on the host that runs the machine, 0 where there is none.
 func (m *Machine) PID() int { return m.machine.PID() }
 
+// Limits is nil where the machine can have no more processors and memory than it was given; else it says why it can.
+func (m *Machine) Limits() error { return m.machine.Limits() }
+
 // Done is closed when the machine has ended.
 func (m *Machine) Done() <-chan struct{} { return m.done }
 
