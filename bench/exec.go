@@ -9,12 +9,15 @@ import (
 
 	"github.com/pyro-mcp/pyro/bench/floor"
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
 // machine starts a machine as pyro does.
-func (b *bench) machine() (*supervisor.Machine, error) {
-	return supervisor.Start(b.ctx, supervisor.Config{Dirs: b.dirs, Driver: b.driver, Root: b.root, VCPUs: vcpus, MemMiB: memMiB})
+func (b *bench) machine() (*supervisor.Machine, error) { return b.machineOf(b.driver) }
+
+func (b *bench) machineOf(d machine.Driver) (*supervisor.Machine, error) {
+	return supervisor.Start(b.ctx, supervisor.Config{Dirs: b.dirs, Driver: d, Root: b.root, VCPUs: vcpus, MemMiB: memMiB})
 }
 
 // put puts a program into a machine.
@@ -38,6 +41,10 @@ func (b *bench) exec() error {
 		return err
 	}
 	defer m.Close()
+	return b.execIn(m, "exec /bin/true on a running machine", 4)
+}
+
+func (b *bench) execIn(m *supervisor.Machine, name string, limit float64) error {
 	if err := b.put(m.Agent, "spawn"); err != nil {
 		return err
 	}
@@ -75,7 +82,7 @@ func (b *bench) exec() error {
 	if err := own(); err != nil {
 		return err
 	}
-	b.figures = append(b.figures, figure("exec /bin/true on a running machine", "ms", outside).over(inside, 4))
+	b.figures = append(b.figures, figure(name, "ms", outside).over(inside, limit))
 	return nil
 }
 

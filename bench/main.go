@@ -25,6 +25,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor"
 	"github.com/pyro-mcp/pyro/internal/machine/qemu"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
@@ -36,18 +37,20 @@ const (
 
 // bench is what the measurements share.
 type bench struct {
-	ctx      context.Context
-	n        int
-	dir      string // for programs and temporary files
-	dirs     dirs.Dirs
-	store    *environment.Store
-	guest    *guest.Program
-	driver   machine.Driver
-	image    string
-	root     machine.Root
-	template floor.Template
-	sdk      *pyro.Pyro
-	figures  []Figure
+	ctx       context.Context
+	n         int
+	dir       string // for programs and temporary files
+	dirs      dirs.Dirs
+	store     *environment.Store
+	guest     *guest.Program
+	driver    machine.Driver // QEMU, with the best accelerator of this host
+	sandbox   machine.Driver // gVisor
+	image     string
+	root      machine.Root
+	template  floor.Template
+	sdk       *pyro.Pyro
+	isolation pyro.Isolation // of driver
+	figures   []Figure
 }
 
 // sections are the measurements by name, in their order.
@@ -63,11 +66,12 @@ var sections = []struct {
 	{"together", (*bench).together},
 	{"memory", (*bench).memory},
 	{"first", (*bench).first},
+	{"gvisor", (*bench).gvisor},
 }
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	out := flag.String("json", "", "write the figures to this file as well")
 	flag.Parse()
@@ -113,7 +117,12 @@ func main() {
 // prepare has the environment and its template made.
 func prepare(ctx context.Context, n int) (*bench, error) {
 	b := &bench{ctx: ctx, n: n}
-	var err error
+	// What is measured is what was built, this program's own machines included.
+	helper, err := filepath.Abs("bin/" + gvisor.HelperName)
+	if err != nil {
+		return nil, err
+	}
+	os.Setenv("PYRO_RUNSC", helper)
 	if b.dirs, err = dirs.Default(); err != nil {
 		return nil, err
 	}
@@ -123,7 +132,11 @@ func prepare(ctx context.Context, n int) (*bench, error) {
 	if b.sdk, err = pyro.New(pyro.Options{}); err != nil {
 		return nil, err
 	}
-	result, err := b.sdk.RunInVM(ctx, pyro.RunInVMRequest{Environment: environmentName, Argv: []string{"true"}})
+	for _, b.isolation = range []pyro.Isolation{pyro.IsolationKVM, pyro.IsolationTCG} {
+		if _, err = b.sdk.RunInVM(ctx, pyro.RunInVMRequest{Environment: environmentName, Argv: []string{"true"}, Isolation: b.isolation}); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +147,8 @@ func prepare(ctx context.Context, n int) (*bench, error) {
 	}
 	lease.Close()
 	b.image, b.root = lease.Image, machine.Root{Digest: lease.Environment.Digest, Image: lease.Image}
-	b.driver = qemu.New(qemu.Config{Isolation: machine.Isolation(result.Isolation), Dirs: b.dirs, Store: b.store, Guest: b.guest})
+	b.driver = qemu.New(qemu.Config{Isolation: machine.Isolation(b.isolation), Dirs: b.dirs, Store: b.store, Guest: b.guest})
+	b.sandbox = gvisor.New(gvisor.Config{Dirs: b.dirs, Guest: b.guest})
 	return b, b.findTemplate()
 }
 

@@ -28,7 +28,7 @@ func (b *bench) memory() error {
 
 	var own []float64
 	for range b.n {
-		cmd := exec.Command("bin/pyro", "run", "-q", environmentName, "--", "sleep", "1")
+		cmd := exec.Command("bin/pyro", "run", "-q", "--isolation", string(b.isolation), environmentName, "--", "sleep", "1")
 		if err := cmd.Start(); err != nil {
 			return err
 		}

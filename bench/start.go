@@ -20,14 +20,16 @@ func quiet(name string, args ...string) error {
 	return cmd.Run()
 }
 
-func (b *bench) runTrue() error { return quiet("bin/pyro", "run", environmentName, "--", "true") }
+func (b *bench) runTrue() error {
+	return quiet("bin/pyro", "run", "--isolation", string(b.isolation), environmentName, "--", "true")
+}
 
 func (b *bench) floorTrue() error {
 	return quiet(b.program("floorrun"), b.template.Dir, b.image, "true")
 }
 
 func (b *bench) apiTrue() error {
-	_, err := b.sdk.RunInVM(b.ctx, pyro.RunInVMRequest{Environment: environmentName, Argv: []string{"true"}})
+	_, err := b.sdk.RunInVM(b.ctx, pyro.RunInVMRequest{Environment: environmentName, Argv: []string{"true"}, Isolation: b.isolation})
 	return err
 }
 
@@ -132,7 +134,7 @@ func (b *bench) first() error {
 	if err != nil {
 		return err
 	}
-	one, err := run("run", environmentName, "--", "true")
+	one, err := run("run", "--isolation", string(b.isolation), environmentName, "--", "true")
 	if err != nil {
 		return err
 	}
