@@ -31,8 +31,6 @@ const keeperSize = 512
 const (
 	// keeperFile is where it is while it is started, on the namespace's own /dev.
 	keeperFile = "/dev/.pyro-keeper"
-	// keeperReady is the descriptor on which it says what came of its mount.
-	keeperReady = 3
 	// keeperPatience bounds how long it may take to.
 	keeperPatience = 10 * time.Second
 )
@@ -73,7 +71,7 @@ func startKeeper() (*os.Process, error) {
 		return nil, err
 	}
 	defer r.Close()
-	files := []*os.File{null, null, null, w} // the last is keeperReady
+	files := []*os.File{null, null, null, w} // on the last, 3, it says what came of its mount
 	pidfd := -1
 	keeper, err := os.StartProcess(keeperFile, []string{KeeperName}, &os.ProcAttr{
 		Dir: "/", Files: files, Env: []string{}, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true, PidFD: &pidfd},

@@ -14,7 +14,7 @@
 // Checksums are not verified: they find accidents, which e2fsck does better, and whoever writes bad metadata can sign it as well. Access control lists and
 // other extended attributes are not read.
 //
-// The facts are those of https://docs.kernel.org/filesystems/ext4/, and where that is silent those of fs/ext4 in Linux 6.12.
+// The facts are those of https://docs.kernel.org/filesystems/ext4/, and where that is silent those of fs/ext4 in Linux.
 package ext4
 
 import (

@@ -111,7 +111,7 @@ func fullTree(t testing.TB) string {
 	}
 	file("empty", 0o600, nil)
 	file("random", 0o644, content(20<<20+123))
-	file("suid", os.ModeSetuid|0o4711&0o777, content(5000))
+	file("suid", os.ModeSetuid|0o711, content(5000))
 	file("deep/er/and/deeper/file", 0o444, content(3))
 	file(strings.Repeat("n", 255), 0o644, content(1024))
 	file("smörgåsbord-日本", 0o644, content(4096))
