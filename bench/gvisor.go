@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,7 +53,7 @@ func (b *bench) sandboxStart() error {
 	return nil
 }
 
-// bareSandbox prepares a call of gVisor's own run command, on the environment's image.
+// bareSandbox prepares a call of gVisor's own run command, on the environment's image and with the limits that pyro sets, where the host allows any.
 func (b *bench) bareSandbox(argv ...string) (func() error, error) {
 	store := template.Store{Dir: b.dirs.Templates()}
 	all, err := store.List()
@@ -73,11 +74,21 @@ func (b *bench) bareSandbox(argv ...string) (func() error, error) {
 		return nil, err
 	}
 	type object = map[string]any
+	limits, flags := object{}, []string{"--root=" + filepath.Join(b.dir, "runsc"), "--network=none"}
+	if b.sandbox.Features().Limits {
+		limits["cgroupsPath"] = "/pyro-bench"
+		limits["resources"] = object{
+			"memory": object{"limit": memMiB << 20}, "cpu": object{"quota": vcpus * 100_000, "period": 100_000}, "pids": object{"limit": 32 << 10},
+		}
+	} else {
+		flags = append(flags, "--ignore-cgroups")
+	}
 	config, err := json.Marshal(object{
 		"ociVersion": "1.0.0",
 		"process":    object{"args": argv, "cwd": "/", "env": []string{"PATH=/usr/bin:/bin"}},
 		"root":       object{"path": "rootfs"},
 		"mounts":     []object{{"destination": "/proc", "type": "proc"}},
+		"linux":      limits,
 		"annotations": object{
 			"dev.gvisor.spec.rootfs.source": image, "dev.gvisor.spec.rootfs.type": "erofs", "dev.gvisor.spec.rootfs.overlay": "memory",
 		},
@@ -91,8 +102,7 @@ func (b *bench) bareSandbox(argv ...string) (func() error, error) {
 	n := 0
 	return func() error {
 		n++
-		cmd := exec.Command("bin/pyro-runsc", "--root="+filepath.Join(b.dir, "runsc"), "--ignore-cgroups", "--network=none", "run", "-bundle", bundle, fmt.Sprintf("bare-%04d", n))
-		out, err := cmd.CombinedOutput()
+		out, err := exec.Command("bin/pyro-runsc", append(slices.Clone(flags), "run", "-bundle", bundle, fmt.Sprintf("bare-%04d", n))...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("pyro-runsc run: %w: %s", err, out)
 		}

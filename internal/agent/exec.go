@@ -22,7 +22,7 @@ type process struct {
 	input  *input
 
 	terminal *os.File // the controlling end of the PTY, or nil
-	command  *os.Process
+	command  Process
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when there is something new
@@ -157,8 +157,7 @@ func (p *pump) drain() {
 
 // watch reaps the process, has its output finished, and tells the end. forget is called then, where that was asked for.
 func (p *process) watch(pumps []*pump, forget func()) {
-	awaitEnd(p.command)
-	state, err := p.command.Wait()
+	status, err := p.command.Wait()
 	took := time.Since(p.began)
 	p.mu.Lock()
 	p.reaped = true
@@ -171,7 +170,7 @@ func (p *process) watch(pumps []*pump, forget func()) {
 	exit := &agentv1.Exit{DurationMs: took.Milliseconds(), TimedOut: late}
 	if err != nil {
 		exit.Code, exit.Message = 125, err.Error()
-	} else if status := state.Sys().(syscall.WaitStatus); status.Signaled() {
+	} else if status.Signaled() {
 		exit.Signal = uint32(status.Signal())
 		exit.Code = 128 + int32(status.Signal())
 	} else {
@@ -223,7 +222,7 @@ func (p *process) limit(timeout time.Duration) {
 		late := p.late
 		p.mu.Unlock()
 		if late {
-			p.group.Kill(p.command.Pid)
+			p.group.Kill(p.command.PID())
 		}
 	})
 }
@@ -235,7 +234,7 @@ func (p *process) signal(sig syscall.Signal) error {
 	if p.reaped {
 		return os.ErrProcessDone
 	}
-	group := p.command.Pid
+	group := p.command.PID()
 	if p.terminal != nil {
 		if fg := foreground(p.terminal); fg > 0 {
 			group = fg

@@ -24,9 +24,13 @@ import (
 // folder is a place of files alone.
 type folder struct{ root int }
 
-func (f folder) Root() (int, error)                { return f.root, nil }
-func (folder) Do(f func() error) error             { return f() }
-func (folder) Group() (Group, error)               { return nil, errors.ErrUnsupported }
+func (f folder) Root() (int, error)    { return f.root, nil }
+func (folder) Do(f func() error) error { return f() }
+func (folder) Group() (Group, error)   { return nil, errors.ErrUnsupported }
+
+func (folder) Start(string, []string, *os.ProcAttr) (Process, error) {
+	return nil, errors.ErrUnsupported
+}
 func (folder) Renew(_ *agentv1.RenewRequest) error { return nil }
 
 // world is a root folder, with what lies beside it and must never be reached.

@@ -19,10 +19,20 @@ type Place interface {
 	// Do calls f where paths mean what they mean to the processes, on a thread from which a process that is started becomes one of them.
 	// f must not start goroutines that rely on it.
 	Do(f func() error) error
+	// Start starts a program, which path, argv and attr are of as for os.StartProcess. It is called in Do, with an attr that a group has prepared.
+	Start(path string, argv []string, attr *os.ProcAttr) (Process, error)
 	// Group makes room for what one exec starts.
 	Group() (Group, error)
 	// Renew gives the machine its clock, random pool, machine-id and host name. Where the machine is the host it changes nothing.
 	Renew(*agentv1.RenewRequest) error
+}
+
+// Process is a process that has been started. It must be waited for, once.
+type Process interface {
+	// PID is its number in the agent's own PID namespace.
+	PID() int
+	// Wait waits for its end and reaps it.
+	Wait() (syscall.WaitStatus, error)
 }
 
 // Group is all that one exec has started, however far it has removed itself from its parent.

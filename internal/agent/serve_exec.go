@@ -91,7 +91,7 @@ func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duratio
 		if !told {
 			event.Started = &agentv1.Started{}
 			if p.command != nil {
-				event.Started.Pid = uint32(p.group.PID(p.command.Pid))
+				event.Started.Pid = uint32(p.group.PID(p.command.PID()))
 			}
 			told = true
 		}
@@ -147,7 +147,7 @@ func (s *Server) Signal(ctx context.Context, req *connect.Request[agentv1.Signal
 		return nil, invalid("no such signal")
 	}
 	if req.Msg.Scope == agentv1.Scope_SCOPE_TREE {
-		err = p.group.Kill(p.command.Pid)
+		err = p.group.Kill(p.command.PID())
 	} else {
 		err = p.signal(sig)
 	}

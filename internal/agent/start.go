@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -94,12 +95,13 @@ func failed(id string, f *failure) *process {
 type ends struct {
 	stdin, stdout, stderr *os.File
 	theirs                [3]*os.File
+	null                  *os.File // among theirs, and not theirs alone
 	terminal              bool
 }
 
 func (e *ends) closeTheirs() {
 	for i, f := range e.theirs {
-		if f != nil && (i == 0 || f != e.theirs[0]) {
+		if f != nil && f != e.null && (i == 0 || f != e.theirs[0]) {
 			f.Close()
 		}
 	}
@@ -117,18 +119,47 @@ func (e *ends) closeOurs() {
 // whose opening never ends among it.
 func (e *ends) openPipes(stdin bool) (err error) {
 	if stdin {
-		e.theirs[0], e.stdin, err = os.Pipe()
+		e.theirs[0], e.stdin, err = pipe(true)
 	} else {
-		e.theirs[0], err = os.Open(os.DevNull)
+		e.null, err = null()
+		e.theirs[0] = e.null
 	}
 	if err != nil {
 		return err
 	}
-	if e.stdout, e.theirs[1], err = os.Pipe(); err != nil {
+	if e.stdout, e.theirs[1], err = pipe(false); err != nil {
 		return err
 	}
-	e.stderr, e.theirs[2], err = os.Pipe()
+	e.stderr, e.theirs[2], err = pipe(false)
 	return err
+}
+
+// null is the agent's own /dev/null, opened once.
+var null = sync.OnceValues(func() (*os.File, error) {
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	return os.NewFile(uintptr(fd), os.DevNull), nil
+})
+
+// pipe makes a pipe of which the agent keeps one end, the one to write to where writing is true. It is os.Pipe, but for what that does to the other end too, so
+// that Go's poller may wait for it: an emulated machine and a sandbox feel every system call.
+func pipe(writing bool) (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	own := fds[0]
+	if writing {
+		own = fds[1]
+	}
+	if _, err := unix.FcntlInt(uintptr(own), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return nil, nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }
 
 // openTerminal makes the streams of a process on a terminal, which becomes its user's. It must be called in the place.
@@ -211,7 +242,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		}}
 		group.Prepare(attr)
 		p.began = time.Now()
-		p.command, err = os.StartProcess(path, req.Argv, attr)
+		p.command, err = s.place.Start(path, req.Argv, attr)
 		return err
 	})
 	if err != nil {

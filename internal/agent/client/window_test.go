@@ -22,9 +22,12 @@ import (
 // files is a place of files alone.
 type files struct{ root *os.File }
 
-func (f files) Root() (int, error)              { return int(f.root.Fd()), nil }
-func (files) Do(f func() error) error           { return f() }
-func (files) Group() (agent.Group, error)       { return nil, errors.ErrUnsupported }
+func (f files) Root() (int, error)        { return int(f.root.Fd()), nil }
+func (files) Do(f func() error) error     { return f() }
+func (files) Group() (agent.Group, error) { return nil, errors.ErrUnsupported }
+func (files) Start(string, []string, *os.ProcAttr) (agent.Process, error) {
+	return nil, errors.ErrUnsupported
+}
 func (files) Renew(*agentv1.RenewRequest) error { return nil }
 
 // counted counts what goes through a window.

@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,8 +115,8 @@ func (g *groups) make() (*cgroup, error) {
 // empty tells whether nothing runs in it any more.
 func (c *cgroup) empty() bool {
 	b := make([]byte, 128)
-	n, err := c.events.ReadAt(b, 0)
-	return (err == nil || err == io.EOF) && strings.Contains(string(b[:n]), "populated 0")
+	n, err := unix.Pread(int(c.events.Fd()), b, 0) // the kernel gives all of it at once
+	return err == nil && strings.Contains(string(b[:n]), "populated 0")
 }
 
 func (c *cgroup) remove() {
@@ -147,8 +146,8 @@ func (g *groups) release(c *cgroup) {
 // oomKills is how many processes the kernel has killed for want of memory.
 func (g *groups) oomKills() (int, error) {
 	b := make([]byte, 512) // more than it ever is
-	n, err := g.kills.ReadAt(b, 0)
-	if err != nil && err != io.EOF {
+	n, err := unix.Pread(int(g.kills.Fd()), b, 0)
+	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b[:n])) {

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/spawn"
 )
 
 // The keeper is PID 1 of the namespace in which the user's processes run. It mounts that namespace's /proc, which only a process inside it can, says what came
@@ -56,7 +58,7 @@ func keeperProgram() []byte {
 }
 
 // startKeeper starts the keeper in a new PID namespace, which the calling thread's further children are in too, and returns when that is ready.
-func startKeeper() (*os.Process, error) {
+func startKeeper() (*spawn.Process, error) {
 	if err := os.WriteFile(keeperFile, keeperProgram(), 0o500); err != nil {
 		return nil, err
 	}
@@ -72,15 +74,13 @@ func startKeeper() (*os.Process, error) {
 	}
 	defer r.Close()
 	files := []*os.File{null, null, null, w} // on the last, 3, it says what came of its mount
-	pidfd := -1
-	keeper, err := os.StartProcess(keeperFile, []string{KeeperName}, &os.ProcAttr{
-		Dir: "/", Files: files, Env: []string{}, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true, PidFD: &pidfd},
-	})
+	keeper, err := spawn.Start(keeperFile, []string{KeeperName}, &os.ProcAttr{
+		Dir: "/", Files: files, Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true},
+	}, openFiles)
 	w.Close()
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(pidfd)
 	r.SetReadDeadline(time.Now().Add(keeperPatience))
 	var said [8]byte
 	_, err = io.ReadFull(r, said[:])
@@ -90,10 +90,10 @@ func startKeeper() (*os.Process, error) {
 		}
 	}
 	if err == nil {
-		err = os.NewSyscallError("setns", unix.Setns(pidfd, unix.CLONE_NEWPID))
+		err = keeper.Join(unix.CLONE_NEWPID)
 	}
 	if err != nil {
-		keeper.Kill()
+		syscall.Kill(keeper.PID(), syscall.SIGKILL)
 		keeper.Wait()
 		return nil, err
 	}

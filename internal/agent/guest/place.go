@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/spawn"
 )
 
 // place is the namespace of the user's processes. When its keeper has died it is made again: the processes are gone, the files are not.
 type place struct {
 	ownKernel bool // which keeps the clock and the random pool
 	groups    *groups
-	score     *os.File // the agent's own /proc/self/oom_score_adj
+	score     *os.File // the agent's own /proc/self/oom_score_adj, where a kernel looks at it
 
 	mu     sync.Mutex
 	room   *room
@@ -41,11 +42,13 @@ func newPlace(ownKernel bool) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	score, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
-	if err != nil {
+	p := &place{ownKernel: ownKernel, groups: g}
+	if !ownKernel {
+		return p, nil // nothing inside is killed for want of memory
+	}
+	if p.score, err = os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0); err != nil {
 		return nil, err
 	}
-	p := &place{ownKernel: ownKernel, groups: g, score: score}
 	return p, p.protect()
 }
 
@@ -135,6 +138,9 @@ func (p *place) Do(f func() error) error {
 	if err != nil {
 		return err
 	}
+	if p.score == nil {
+		return r.thread.Do(f)
+	}
 	return r.thread.Do(func() error {
 		if err := p.rate(killed); err != nil {
 			return err
@@ -142,6 +148,15 @@ func (p *place) Do(f func() error) error {
 		err := f()
 		return errors.Join(err, p.protect())
 	})
+}
+
+// Start starts a process.
+func (p *place) Start(path string, argv []string, attr *os.ProcAttr) (agent.Process, error) {
+	started, err := spawn.Start(path, argv, attr, openFiles)
+	if err != nil {
+		return nil, err
+	}
+	return started, nil
 }
 
 // Group makes a group.

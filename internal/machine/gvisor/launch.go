@@ -32,7 +32,7 @@ const (
 var sentryEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 
 // agentEnv has the agent collect its garbage seldom.
-var agentEnv = []string{"GOGC=400", "GOMEMLIMIT=64MiB"}
+var agentEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=400", "GOMEMLIMIT=64MiB"}
 
 // launch starts the process that becomes the machine, and gives it its order. It is started
 //   - in user, PID, mount, network, IPC and UTS namespaces of its own: nothing of the host is seen from it, and what it forks dies with it;

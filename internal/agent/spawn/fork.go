@@ -1,0 +1,152 @@
+package spawn
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// clone3 is the system call, for a child that shares this process's memory until it is another program.
+func clone3(args unsafe.Pointer, size uintptr) (pid, errno uintptr)
+
+// The runtime blocks signals around a fork, and lets nothing move the stack.
+//
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+// fork is all that the child needs, made before there is one: it may not allocate.
+type fork struct {
+	args cloneArgs
+
+	path        *byte
+	argv, env   []*byte
+	dir         *byte
+	fds         []uintptr
+	setsid      bool
+	terminal    bool
+	credential  *syscall.Credential
+	groups      *uint32
+	limits      OpenFiles
+	noSignals   uint64 // the mask that blocks none
+	pidfd       int32
+	childsErrno uintptr
+}
+
+// cloneArgs is struct clone_args of linux/sched.h.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+func newFork(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*fork, error) {
+	if attr.Sys == nil {
+		return nil, errors.New("spawn: nothing is said of the process")
+	}
+	f := &fork{limits: limits, setsid: attr.Sys.Setsid, terminal: attr.Sys.Setctty, credential: attr.Sys.Credential}
+	var err error
+	if f.path, err = syscall.BytePtrFromString(path); err != nil {
+		return nil, err
+	}
+	if f.argv, err = syscall.SlicePtrFromStrings(argv); err != nil {
+		return nil, err
+	}
+	if f.env, err = syscall.SlicePtrFromStrings(attr.Env); err != nil {
+		return nil, err
+	}
+	if attr.Dir != "" {
+		if f.dir, err = syscall.BytePtrFromString(attr.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if c := f.credential; c != nil && len(c.Groups) > 0 {
+		f.groups = &c.Groups[0]
+	}
+	for _, file := range attr.Files {
+		fd := file.Fd()
+		if fd < uintptr(len(attr.Files)) { // it would be overwritten before it is used
+			return nil, errors.New("spawn: a file's number is one that the process is to have another under")
+		}
+		f.fds = append(f.fds, fd)
+	}
+	f.args = cloneArgs{
+		flags:      unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND | uint64(attr.Sys.Cloneflags),
+		exitSignal: uint64(unix.SIGCHLD),
+	}
+	if attr.Sys.UseCgroupFD {
+		f.args.flags |= unix.CLONE_INTO_CGROUP
+		f.args.cgroup = uint64(attr.Sys.CgroupFD)
+	}
+	return f, nil
+}
+
+// run forks. It returns in the parent, when the child has become the program or has failed to: then there is an errno, and a pid where there was a child.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func (f *fork) run() (pid, pidfd int, errno syscall.Errno) {
+	f.args.pidfd = uint64(uintptr(unsafe.Pointer(&f.pidfd)))
+	beforeFork()
+	child, failed := clone3(unsafe.Pointer(&f.args), unsafe.Sizeof(f.args))
+	if failed != 0 || child != 0 {
+		afterFork()
+		if failed != 0 {
+			return 0, -1, syscall.Errno(failed)
+		}
+		return int(child), int(f.pidfd), syscall.Errno(f.childsErrno)
+	}
+
+	// The child, from here on. It may call nothing but raw system calls.
+	var e syscall.Errno
+	if f.setsid {
+		if _, _, e = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0); e != 0 {
+			goto fail
+		}
+	}
+	if c := f.credential; c != nil {
+		if !c.NoSetGroups {
+			if _, _, e = syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(c.Groups)), uintptr(unsafe.Pointer(f.groups)), 0); e != 0 {
+				goto fail
+			}
+		}
+		if _, _, e = syscall.RawSyscall(syscall.SYS_SETGID, uintptr(c.Gid), 0, 0); e != 0 {
+			goto fail
+		}
+		if _, _, e = syscall.RawSyscall(syscall.SYS_SETUID, uintptr(c.Uid), 0, 0); e != 0 {
+			goto fail
+		}
+	}
+	if f.dir != nil {
+		if _, _, e = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(f.dir)), 0, 0); e != 0 {
+			goto fail
+		}
+	}
+	for to, from := range f.fds {
+		if _, _, e = syscall.RawSyscall(syscall.SYS_DUP3, from, uintptr(to), 0); e != 0 {
+			goto fail
+		}
+	}
+	if f.terminal {
+		if _, _, e = syscall.RawSyscall(syscall.SYS_IOCTL, 0, uintptr(syscall.TIOCSCTTY), 1); e != 0 {
+			goto fail
+		}
+	}
+	if _, _, e = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&f.limits)), 0, 0, 0); e != 0 {
+		goto fail
+	}
+	if _, _, e = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&f.noSignals)), 0, 8, 0, 0); e != 0 {
+		goto fail
+	}
+	_, _, e = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(f.path)), uintptr(unsafe.Pointer(&f.argv[0])), uintptr(unsafe.Pointer(&f.env[0])))
+
+fail:
+	f.childsErrno = uintptr(e)
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT, 253, 0, 0)
+	}
+}
