@@ -6,7 +6,7 @@ own=$(mktemp -d)
 trap 'rm -rf "$own"' EXIT
 mkdir "$own/tmp"
 # Everything that the tests and pyro put somewhere, the shared cache apart, is below one folder: by that it is known whose it is.
-export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp
+export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp PYRO_RUNSC=$PWD/bin/pyro-runsc
 
 processes() { pgrep -f 'qemu-system|pyro' | sort || true; }
 
@@ -32,6 +32,8 @@ before=$(processes)
 packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u)
 # shellcheck disable=SC2086
 go test -tags machine -count 1 -p 1 -timeout 20m $packages
+# The built program once more on emulated machines, which are what it falls back to.
+PYRO_ISOLATION=tcg go test -tags machine -count 1 -timeout 20m ./test
 found=$(left)
 if [ -n "$found" ]; then
 	printf 'left behind by the tests:\n%s\n' "$found" >&2

@@ -52,8 +52,8 @@ func TestSignals(t *testing.T) {
 		if end.code != 128+int(sig) {
 			t.Errorf("%s after %s: %+v", sig, after, end)
 		}
-		for _, pid := range qemus(r.Process.Pid) {
-			t.Errorf("%s after %s: QEMU %d is left", sig, after, pid)
+		for _, pid := range machines(r.Process.Pid) {
+			t.Errorf("%s after %s: machine %d is left", sig, after, pid)
 		}
 		p.leftNothing()
 	}
@@ -103,7 +103,7 @@ func kill(t *testing.T, r *running, after time.Duration) {
 		_, state, _ := strings.Cut(string(b), ") ")
 		stopped = strings.HasPrefix(state, "T") || strings.HasPrefix(state, "Z")
 	}
-	pids := qemus(r.Process.Pid)
+	pids := machines(r.Process.Pid)
 	r.Process.Kill()
 	r.Wait()
 	t.Logf("killed after %s, with QEMU %v", after, pids)

@@ -28,6 +28,7 @@ type program struct {
 	state string
 	temp  string
 	cache string // empty: the user's
+	env   []string
 }
 
 func newProgram(t *testing.T) *program {
@@ -55,6 +56,25 @@ func (p *program) withCache() *program {
 	return p
 }
 
+// with sets a variable in its environment.
+func (p *program) with(name, value string) *program {
+	p.env = append(p.env, name+"="+value)
+	return p
+}
+
+// emulated has it start machines on QEMU, whatever else the host can do.
+func (p *program) emulated() *program { return p.with("PYRO_ISOLATION", "tcg") }
+
+// sandboxed has it start machines under gVisor. The test is skipped where the host can't.
+func (p *program) sandboxed() *program {
+	p.t.Helper()
+	p.with("PYRO_ISOLATION", "gvisor")
+	if r := p.in("true"); r.code != 0 {
+		p.t.Skip(r.stderr)
+	}
+	return p
+}
+
 func (p *program) command(args ...string) *exec.Cmd {
 	p.t.Helper()
 	path, err := filepath.Abs("../bin/pyro")
@@ -69,6 +89,7 @@ func (p *program) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+p.state, "TMPDIR="+p.temp)
+	cmd.Env = append(cmd.Env, p.env...)
 	if p.cache != "" {
 		cmd.Env = append(cmd.Env, "PYRO_CACHE_DIR="+p.cache)
 	}
@@ -158,8 +179,8 @@ func (r *running) end() result {
 	return result{string(rest), r.stderr.String(), r.ProcessState.ExitCode()}
 }
 
-// qemus are the QEMU processes that a process has started.
-func qemus(owner int) (pids []int) {
+// machines are the machines that a process has started: QEMU's, and gVisor's sentries.
+func machines(owner int) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
 		b, err := os.ReadFile(file)
@@ -167,7 +188,7 @@ func qemus(owner int) (pids []int) {
 			continue
 		}
 		name, rest, _ := strings.Cut(string(b), ") ")
-		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(owner) && strings.Contains(name, "(qemu") {
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(owner) && (strings.Contains(name, "(qemu") || strings.Contains(name, "(pyro-runsc")) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			pids = append(pids, pid)
 		}

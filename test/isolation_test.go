@@ -1,0 +1,73 @@
+//go:build machine
+
+package test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pyro-mcp/pyro"
+)
+
+// TestWhatWasDeliveredIsNamed: in JSON and in the footer, for each level that this host can give.
+func TestWhatWasDeliveredIsNamed(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]*program{"tcg": newProgram(t).emulated(), "gvisor": newProgram(t).sandboxed()} {
+		var r pyro.RunResult
+		out := p.run(nil, "run", environment, "--json", "--", "uname", "-r")
+		if err := json.Unmarshal([]byte(out.stdout), &r); err != nil || string(r.Isolation) != want || r.ExecutionMode != pyro.Guest {
+			t.Errorf("%s: %+v, %v", want, out, err)
+		}
+		if (want == "gvisor") != strings.Contains(r.Stdout, "gvisor") {
+			t.Errorf("%s, and the kernel calls itself %q", want, r.Stdout)
+		}
+		if out := p.in("true"); !strings.Contains(out.stderr, " isolation="+want+" ") {
+			t.Errorf("%s: %+v", want, out)
+		}
+		// The flag is stronger than the environment.
+		if out := p.with("PYRO_ISOLATION", "kvm").run(nil, "run", "--isolation", want, environment, "--", "true"); !strings.Contains(out.stderr, " isolation="+want+" ") {
+			t.Errorf("%s by the flag: %+v", want, out)
+		}
+	}
+}
+
+// TestIsolationThatCannotBeHad is an error with the reason; only auto takes the next.
+func TestIsolationThatCannotBeHad(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t).with("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
+	for _, flags := range [][]string{nil, {"--allow-host-compat"}} {
+		r := p.run(nil, append(append([]string{"run", "--isolation", "gvisor"}, flags...), environment, "--", "true")...)
+		if r.code != 125 || !strings.Contains(r.stderr, `"gvisor": find pyro-runsc`) || !strings.Contains(r.stderr, "pyro: hint: make build") {
+			t.Errorf("%q: %+v", flags, r)
+		}
+	}
+	if r := p.run(nil, "run", "--isolation", "auto", environment, "--", "true"); r.code != 0 || strings.Contains(r.stderr, "isolation=gvisor") {
+		t.Errorf("auto: %+v", r)
+	}
+	if r := p.run(nil, "run", "--isolation", "xen", environment, "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "auto, kvm, gvisor, tcg") {
+		t.Errorf("xen: %+v", r)
+	}
+}
+
+// TestASandboxOutOfMemory: the result says so, and the machine is gone.
+func TestASandboxOutOfMemory(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t).sandboxed()
+	var r pyro.RunResult
+	out := p.run(nil, "run", environment, "--mem-mib=128", "--json", "--", "tail", "/dev/zero")
+	if err := json.Unmarshal([]byte(out.stdout), &r); err != nil {
+		t.Fatalf("%v: %+v", err, out)
+	}
+	if r.UnlimitedReason != "" {
+		t.Skip("this host can't bound a sandbox: ", r.UnlimitedReason)
+	}
+	if out.code != 137 || !r.OutOfMemory || r.Signal != 9 || r.ExitCode != 137 {
+		t.Errorf("%d, %+v", out.code, r)
+	}
+	out = p.run(nil, "run", environment, "--mem-mib=128", "--", "tail", "/dev/zero")
+	if out.code != 137 || !strings.Contains(out.stderr, "ran out of its 128 MiB of memory") || !strings.Contains(out.stderr, "--mem-mib gives it more") {
+		t.Errorf("%+v", out)
+	}
+}
