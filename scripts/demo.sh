@@ -1,5 +1,5 @@
 #!/bin/bash
-# demo.sh: real work in a real machine, as a new user would type it.
+# demo.sh: real work in real machines, as a new user would type it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # say shows a command as it would be typed, and runs it.
@@ -14,3 +14,7 @@ say "bin/pyro run debian:12 -- sh -c 'cd /tmp && git init -q demo && cd demo && 
 say "echo 'from the host' | bin/pyro run debian:12 -- tr a-z A-Z"
 say 'bin/pyro run debian:12 --timeout-seconds 60 -- rm -rf --no-preserve-root /bin /usr /etc'
 say 'bin/pyro run debian:12 -- cat /etc/debian_version'
+say "bin/pyro run debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)))'"
+# The same behind a whole emulated computer, kernel and all: once to make it ready, and once to see.
+say 'bin/pyro run --isolation tcg debian:12 -- uname -srm'
+say "bin/pyro run --isolation tcg debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)))'"

@@ -14,7 +14,7 @@ declare -A package=(
 	[gpgv]=gpgv
 )
 [ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # an ordinary user builds environments in a user namespace
-[ "$1" = test ] && package+=([gcc]=gcc)
+[ "$1" = test ] && package+=([gcc]=gcc [fsck.erofs]=erofs-utils)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
