@@ -15,8 +15,8 @@
 //	}
 //	fmt.Print(result.Stdout)
 //
-// The first run on a host pulls the environment, makes a guest kernel ready and saves a started machine as a template, which takes a minute or two and is
-// told to [RunInVMRequest].Progress. From the second run on a machine is restored from that template.
+// The first run on a host pulls the environment and makes ready what machines start from: a guest kernel and a saved machine, or an image for gVisor. That takes
+// a minute or two and is told to [RunInVMRequest].Progress. From the second run on a machine starts in a fraction of a second.
 //
 // # Environments
 //
@@ -25,8 +25,9 @@
 //
 // # Isolation
 //
-// What stands between a machine and the host depends on the host: kvm where it is proved to work, else tcg, an emulated processor. Every result names what it
-// was. There is never a silent downgrade: a host that can start no machine gives an error of kind [Unavailable], unless the request allows host_compat.
+// What stands between a machine and the host depends on the host: kvm where it is proved to work, else gvisor, a kernel in user space, else tcg, an emulated
+// processor. [RunInVMRequest].Isolation asks for one of them. Every result names what it was. There is never a silent downgrade: a host that can't start what
+// is asked for gives an error of kind [Unavailable], unless the request asks for no level and allows host_compat.
 // [Pyro.Doctor] tells what a host can do and what mends what it can't.
 //
 // # Errors
