@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 
@@ -43,6 +45,7 @@ type order struct {
 type event struct {
 	Event   string `json:"event"` // started, failed, saved
 	Error   string `json:"error,omitempty"`
+	Hint    string `json:"hint,omitempty"` // what may mend it
 	Version string `json:"version,omitempty"`
 }
 
@@ -69,7 +72,7 @@ func meet() (*owner, order, error) {
 		return nil, o, fmt.Errorf("read the order: %w", err)
 	}
 	if o.Protocol != protocol {
-		return c, o, fmt.Errorf("this pyro-runsc speaks protocol %d, and is asked for %d", protocol, o.Protocol)
+		return c, o, fmt.Errorf("%w: it speaks %d, and is asked for %d", errProtocol, protocol, o.Protocol)
 	}
 	return c, o, nil
 }
@@ -78,10 +81,24 @@ func meet() (*owner, order, error) {
 func (c *owner) tell(name string, err error) {
 	e := event{Event: name, Version: version.Version()}
 	if err != nil {
-		e.Event, e.Error = "failed", err.Error()
+		e.Event, e.Error, e.Hint = "failed", err.Error(), hint(err)
 	}
 	b, _ := json.Marshal(e)
 	c.Write(append(b, '\n'))
+}
+
+var errProtocol = errors.New("another protocol")
+
+// hint gives what may mend an error, where that is known.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, errProtocol):
+		return "make build, so that pyro-runsc is of the same version as pyro"
+	case errors.Is(err, fs.ErrPermission):
+		return "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; a container needs to be run with " +
+			"--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+	}
+	return ""
 }
 
 // obey does what the owner asks for, until the owner is gone.

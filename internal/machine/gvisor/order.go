@@ -29,6 +29,7 @@ type order struct {
 type event struct {
 	Event   string `json:"event"`
 	Error   string `json:"error"`
+	Hint    string `json:"hint"`
 	Version string `json:"version"`
 }
 
@@ -66,16 +67,16 @@ func (c *control) await(ctx context.Context, name string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.As(err, &garbled):
-		return &refusal{"it does not speak as this pyro does"}
+		return &refusal{text: "it does not speak as this pyro does", hint: "make build, so that " + HelperName + " is of the same version as pyro"}
 	case err != nil:
 		return err
 	case e.Event != name:
-		return &refusal{e.Error}
+		return &refusal{e.Error, e.Hint}
 	}
 	return nil
 }
 
 // refusal is what a helper says that does not do what it was asked to.
-type refusal struct{ text string }
+type refusal struct{ text, hint string }
 
 func (r *refusal) Error() string { return HelperName + ": " + r.text }

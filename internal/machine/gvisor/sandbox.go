@@ -38,7 +38,7 @@ func (s *sandbox) started(ctx context.Context) error {
 	err := s.control.await(ctx, "started")
 	var r *refusal
 	if errors.As(err, &r) {
-		return &fault.Error{Kind: fault.Unavailable, Err: r, Hint: "make build, so that " + HelperName + " is of the same version as pyro"}
+		return &fault.Error{Kind: fault.Unavailable, Err: r, Hint: r.hint}
 	}
 	return err
 }

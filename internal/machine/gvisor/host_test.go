@@ -1,0 +1,144 @@
+//go:build machine
+
+package gvisor
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
+)
+
+// again runs one of these tests in a process of its own that has been given fewer rights, and passes on what it said.
+func again(t *testing.T, test string, attr *syscall.SysProcAttr, env ...string) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+test+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+test)) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestForbiddenUserNamespaces: where the host allows none, the reason is told at once, with what mends it.
+func TestForbiddenUserNamespaces(t *testing.T) {
+	const inside = "PYRO_TEST_FORBIDDEN"
+	if os.Getenv(inside) == "" {
+		again(t, t.Name(), &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		}, inside+"=1")
+		return
+	}
+	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	err := driverIn(t, dirs.Dirs{Cache: dir, State: dir}).Prove(t.Context(), nil)
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "user namespaces") || !strings.Contains(fault.HintOf(err), "sysctl") {
+		t.Errorf("%v, hint %q", err, fault.HintOf(err))
+	}
+}
+
+// TestCoveredProc: where parts of /proc are covered, as they are in containers, the kernel lets nobody mount another one.
+func TestCoveredProc(t *testing.T) {
+	const inside = "PYRO_TEST_COVERED"
+	if os.Getuid() != 0 {
+		t.Skip("only root can cover a part of /proc")
+	}
+	if os.Getenv(inside) == "" {
+		again(t, t.Name(), &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}, inside+"=1")
+		return
+	}
+	if err := syscall.Mount("/proc/sys", "/proc/sys", "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	anotherProc := exec.Command("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true")
+	if out, err := anotherProc.CombinedOutput(); err == nil {
+		t.Fatalf("another /proc can be mounted here: %s", out)
+	}
+	start(t, driverIn(t, sharedDirs(t)), specOf(t, debian(t))).shell(t, "true")
+}
+
+// TestOrdinaryUser: a machine needs no privilege.
+func TestOrdinaryUser(t *testing.T) {
+	const inside, nobody = "PYRO_TEST_ORDINARY", 65534
+	if folder := os.Getenv(inside); folder != "" {
+		d := driverIn(t, dirs.Dirs{Cache: filepath.Join(folder, "cache"), State: folder})
+		if err := d.Prove(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		spec := specOf(t, machine.Root{Digest: "sha256:test", Image: filepath.Join(folder, "image")})
+		s := start(t, d, spec)
+		if got := s.shell(t, "id -u; cat /etc/debian_version >/dev/null && touch /etc/mine && echo mine"); got != "0\nmine" {
+			t.Errorf("got %q", got)
+		}
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can become an ordinary user")
+	}
+	folder, err := os.MkdirTemp("", "pyro-ordinary-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	program, err := guest.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := program.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyTo := func(name string, from io.Reader, mode os.FileMode) string {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
+		if err == nil {
+			_, err = io.Copy(f, from)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	open := func(path string) *os.File {
+		t.Helper()
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	image, err := os.Create(filepath.Join(folder, "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	if err := disk.Copy(image, open(debian(t).Image)); err != nil { // with its holes
+		t.Fatal(err)
+	}
+	helper := copyTo(HelperName, open(os.Getenv("PYRO_RUNSC")), 0o755)
+	guestProgram := copyTo("pyro-guest", bytes.NewReader(agent), 0o755)
+	if err := errors.Join(os.Chmod(folder, 0o755), os.Chown(folder, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	again(t, t.Name(), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}},
+		inside+"="+folder, "TMPDIR="+folder, "PYRO_RUNSC="+helper, "PYRO_GUEST="+guestProgram, "HOME="+folder)
+}
