@@ -64,27 +64,27 @@ func newDrivers(d dirs.Dirs, store *environment.Store) (drivers, error) {
 }
 
 // choose gives the first driver that proves itself on this host. Where none does, the error tells the reason of each. A full disk is no such reason: it would
-// keep the next from proving itself too.
-func choose(ctx context.Context, drivers []machine.Driver, report progress.Func) (machine.Driver, error) {
+// keep the next from proving itself too. emulated says why it had to be an emulated processor, the last resort, where it had.
+func choose(ctx context.Context, drivers []machine.Driver, report progress.Func) (d machine.Driver, emulated, err error) {
 	var reasons []reason
 	for _, d := range drivers {
 		err := d.Prove(ctx, report)
 		if err == nil {
-			return d, nil
+			if last := len(reasons) - 1; last >= 0 && d.Isolation() == machine.TCG {
+				emulated = reasons[last].err()
+			}
+			return d, emulated, nil
 		}
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		if fault.KindOf(err) == fault.Exhausted {
-			return nil, err
+		if ctx.Err() != nil || fault.KindOf(err) == fault.Exhausted {
+			return nil, nil, err
 		}
 		reasons = note(reasons, string(d.Isolation()), err)
 	}
 	var text []string
 	for _, r := range reasons {
-		text = append(text, strings.Join(r.isolations, " and ")+": "+r.text)
+		text = append(text, r.err().Error())
 	}
-	return nil, &fault.Error{
+	return nil, nil, &fault.Error{
 		Kind: fault.Unavailable, Hint: "pyro doctor",
 		Err: errors.New("no machine can be started on this host: " + strings.Join(text, "; ")),
 	}
@@ -94,6 +94,10 @@ func choose(ctx context.Context, drivers []machine.Driver, report progress.Func)
 type reason struct {
 	isolations []string
 	text       string
+}
+
+func (r reason) err() error {
+	return errors.New(strings.Join(r.isolations, " and ") + ": " + r.text)
 }
 
 // note adds the reason of one kind, which may be that of the one before.
@@ -133,8 +137,8 @@ func only(ctx context.Context, drivers []machine.Driver, wanted Isolation, repor
 	return nil, fault.New(Unsupported, "start a machine", string(wanted), "this build has no such isolation")
 }
 
-// driverFor picks the driver for a run: of the isolation that is wanted, which is never replaced by another, or the first for auto. reason is set where it is
-// host_compat, for want of a guest.
+// driverFor picks the driver for a run: of the isolation that is wanted, which is never replaced by another, or the first for auto. reason is set where auto
+// came down to an emulated processor or, where that is allowed, to the host.
 func (p *Pyro) driverFor(ctx context.Context, wanted Isolation, allowHostCompat bool, report progress.Func) (d machine.Driver, reason, err error) {
 	drivers, err := p.drivers()
 	if err != nil {
@@ -144,9 +148,9 @@ func (p *Pyro) driverFor(ctx context.Context, wanted Isolation, allowHostCompat 
 		d, err = only(ctx, drivers.guests, wanted, report)
 		return d, nil, err
 	}
-	d, err = choose(ctx, drivers.guests, report)
+	d, reason, err = choose(ctx, drivers.guests, report)
 	if err != nil && allowHostCompat && ctx.Err() == nil {
 		return drivers.host, err, drivers.host.Prove(ctx, report)
 	}
-	return d, nil, err
+	return d, reason, err
 }

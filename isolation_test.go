@@ -30,12 +30,13 @@ func TestTheStrongestProvenIsolationIsChosen(t *testing.T) {
 	kvm := &unprovenDriver{isolation: machine.KVM, reason: errors.New("no /dev/kvm")}
 	tcg := &unprovenDriver{isolation: machine.TCG}
 	all := []machine.Driver{kvm, tcg}
-	if d, err := choose(t.Context(), all, nil); err != nil || d.Isolation() != machine.TCG {
-		t.Errorf("%v, %v", d, err)
+	d, emulated, err := choose(t.Context(), all, nil)
+	if err != nil || d.Isolation() != machine.TCG || emulated == nil || emulated.Error() != "kvm: no /dev/kvm" {
+		t.Errorf("%v, %v, %v", d, emulated, err)
 	}
 	kvm.reason = nil
-	if d, err := choose(t.Context(), all, nil); err != nil || d.Isolation() != machine.KVM || tcg.asked != 1 {
-		t.Errorf("%v, %v; tcg was asked %d times", d, err, tcg.asked)
+	if d, emulated, err := choose(t.Context(), all, nil); err != nil || d.Isolation() != machine.KVM || emulated != nil || tcg.asked != 1 {
+		t.Errorf("%v, %v, %v; tcg was asked %d times", d, emulated, err, tcg.asked)
 	}
 }
 
@@ -106,7 +107,7 @@ func TestIsolationOfARequest(t *testing.T) {
 func TestAFullDiskIsNoReasonForAnotherIsolation(t *testing.T) {
 	kvm := &unprovenDriver{isolation: machine.KVM, reason: fault.Wrap(syscall.ENOSPC, "fetch", "guest kernel")}
 	tcg := &unprovenDriver{isolation: machine.TCG}
-	if _, err := choose(t.Context(), []machine.Driver{kvm, tcg}, nil); KindOf(err) != Exhausted || tcg.asked > 0 {
+	if _, _, err := choose(t.Context(), []machine.Driver{kvm, tcg}, nil); KindOf(err) != Exhausted || tcg.asked > 0 {
 		t.Errorf("%v; tcg was asked %d times", err, tcg.asked)
 	}
 }

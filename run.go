@@ -99,8 +99,11 @@ func (r *run) choose(ctx context.Context) (machine.Driver, error) {
 	}
 	r.result.Environment = r.req.Environment
 	r.result.Isolation, r.result.ExecutionMode = Isolation(driver.Isolation()), Guest
-	if reason != nil {
+	switch {
+	case reason != nil && r.result.Isolation == IsolationNone:
 		r.result.ExecutionMode, r.result.HostCompatReason = HostCompat, reason.Error()
+	case reason != nil:
+		r.result.EmulatedReason = reason.Error()
 	}
 	r.phases([]machine.Phase{{Name: "choose", Duration: time.Since(began)}})
 	return driver, nil

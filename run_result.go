@@ -11,6 +11,7 @@ type RunStart struct {
 	ExecutionMode    ExecutionMode `json:"execution_mode"`
 	Isolation        Isolation     `json:"isolation"`
 	HostCompatReason string        `json:"host_compat_reason,omitempty"` // why no machine could be started, where host_compat was allowed and taken
+	EmulatedReason   string        `json:"emulated_reason,omitempty"`    // why it could be no more than an emulated processor, where auto came down to one
 	UnlimitedReason  string        `json:"unlimited_reason,omitempty"`   // why the machine can take more processors and memory than it was given, where it can
 }
 

@@ -143,6 +143,9 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 		if start.Isolation == pyro.IsolationNone && !o.quiet {
 			fmt.Fprintln(os.Stderr, "pyro: warning: host_compat: nothing isolates this command from the host:", start.HostCompatReason)
 		}
+		if start.EmulatedReason != "" && !o.quiet {
+			fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated, ten times slower than it could be:", start.EmulatedReason)
+		}
 		if start.UnlimitedReason != "" && !o.quiet {
 			fmt.Fprintln(os.Stderr, "pyro: note: --vcpu-count and --mem-mib do not bind:", start.UnlimitedReason)
 		}

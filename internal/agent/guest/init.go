@@ -1,9 +1,9 @@
 // Package guest is the boot of a machine, and the place of its agent.
 //
-// Three processes of the same program run in a machine, beside the user's. init is PID 1: it makes the machine ready, starts the agent and from then on only
-// reaps; it lives in the initramfs. The agent serves the machine's link, lives there too, and outside of what its processes can see. The keeper is
-// PID 1 of the namespace in which the user's processes run, with the environment as their root, and only reaps as well. So what is killed or deleted
-// inside costs the user their processes and files, and not the machine.
+// Three processes run in a virtual machine, beside the user's. init is PID 1: it makes the machine ready, starts the agent and from then on only reaps; it
+// lives in the initramfs. The agent serves the machine's link, lives there too, and outside of what its processes can see. The keeper is PID 1 of the
+// namespace in which the user's processes run, with the environment as their root. So what is killed or deleted inside costs the user their processes and
+// files, and not the machine. In a sandbox there is nothing to boot, and the agent is PID 1 itself.
 package guest
 
 import (
