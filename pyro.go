@@ -1,5 +1,5 @@
-// Package pyro gives a program, an AI agent for one, a computer of its own: a real virtual machine on any Linux machine, with or without hardware
-// virtualisation, in a fraction of a second.
+// Package pyro gives a program, an AI agent for one, a computer of its own on any Linux machine, in a fraction of a second: a virtual machine
+// where there is hardware virtualisation, and where there is none gVisor, at the processor's own speed, or a virtual machine that is emulated.
 //
 // # Start here
 //

@@ -73,8 +73,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pyro",
 		Short: "Give an AI agent its own computer",
-		Long: `pyro gives an AI agent its own computer: a real virtual machine on any Linux machine,
-in a fraction of a second.
+		Long: `pyro gives an AI agent its own computer on any Linux machine, in a fraction of a
+second: a virtual machine where there is hardware virtualisation, and where there is none
+gVisor, at the processor's own speed, or a virtual machine that is emulated.
 
 First steps:
   pyro doctor                     what this host can do, and what mends what it can't
