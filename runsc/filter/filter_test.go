@@ -59,6 +59,7 @@ func compare(t *testing.T, ours, theirs []bpf.Instruction) {
 		values = append(values, uint64(i.K), uint64(i.K)-1, uint64(i.K)+1, uint64(i.K)<<32)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
+	value := func() uint64 { return values[random.IntN(len(values))] }
 	allowed, buffer := 0, make([]byte, 64)
 	for number := range int32(500) {
 		for range 2000 {
@@ -68,9 +69,10 @@ func compare(t *testing.T, ours, theirs []bpf.Instruction) {
 				case 0:
 					data.Args[i] = random.Uint64()
 				case 1:
-					data.Args[i] = values[random.IntN(len(values))] | values[random.IntN(len(values))]
+					one, another := value(), value()
+					data.Args[i] = one | another
 				default:
-					data.Args[i] = values[random.IntN(len(values))]
+					data.Args[i] = value()
 				}
 			}
 			input := seccomp.DataAsBPFInput(&data, buffer)
