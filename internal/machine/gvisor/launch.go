@@ -161,7 +161,8 @@ func refused(err error) error {
 		f.Hint = "sudo sysctl user.max_user_namespaces=15000"
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
 		f.Err = fmt.Errorf("the host forbids user namespaces, which gVisor needs: %w", err)
-		f.Hint = "sudo sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
+		f.Hint = "sudo sysctl kernel.unprivileged_userns_clone=1, or on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; a container needs " +
+			"--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 	}
 	return f
 }
