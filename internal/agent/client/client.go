@@ -120,7 +120,8 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 			case conn := <-once:
 				return conn, nil
 			default:
-				return nil, link.ErrLost // a session has one connection
+				conn.over.Store(true) // a session has one connection, and that takes no more calls
+				return nil, link.ErrLost
 			}
 		},
 		DisableCompression:     true,

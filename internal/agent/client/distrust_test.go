@@ -75,6 +75,52 @@ func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
 	}
 }
 
+// TestFarewell: where the agent says that it takes no further calls over a connection, the next goes over another, also before the connection has ended.
+func TestFarewell(t *testing.T) {
+	calls := make(chan string, 10)
+	stream := evil(t, func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Query().Get("path")
+		calls <- path
+		w.Header().Set("Content-Type", "application/octet-stream")
+		switch path {
+		case "/held":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case "/last":
+			w.Header().Set("Connection", "close")
+		}
+	})
+	c, err := Dial(within(t, 10*time.Second), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	before := c.current()
+	ctx := within(t, 10*time.Second)
+	for _, path := range []string{"/held", "/last"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/?path="+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := before.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		<-calls
+	}
+	time.Sleep(100 * time.Millisecond) // the farewell is read
+	if before.broken() {
+		t.Fatal("the connection ended with the farewell: this shows nothing")
+	}
+	c.Stat(ctx, "/next") // whose answer means nothing
+	select {
+	case <-calls:
+	default:
+		t.Error("the next call did not reach the agent")
+	}
+}
+
 func TestInputThatIsNotTaken(t *testing.T) {
 	for name, accepted := range map[string]uint64{"less": 2, "more": 1 << 60} {
 		handler := byPath(map[string]http.HandlerFunc{
