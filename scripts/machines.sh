@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 own=$(mktemp -d)
 trap 'rm -rf "$own"' EXIT
-mkdir "$own/tmp"
+chmod 711 "$own" # one test becomes an ordinary user
+mkdir -m 711 "$own/tmp"
 # Everything that the tests and pyro put somewhere, the shared cache apart, is below one folder: by that it is known whose it is.
 export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp PYRO_RUNSC=$PWD/bin/pyro-runsc
 
