@@ -54,3 +54,9 @@ func (d Dirs) Machines() string { return filepath.Join(d.State, "machines") }
 
 // Turns is where machines that are being started have their locks.
 func (d Dirs) Turns() string { return filepath.Join(d.State, "turns") }
+
+// Workspaces is where each workspace has its folder.
+func (d Dirs) Workspaces() string { return filepath.Join(d.State, "workspaces") }
+
+// Volumes is where the volumes are that workspaces begin with. It is with them, since they share its files.
+func (d Dirs) Volumes() string { return filepath.Join(d.State, "volumes") }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -38,6 +39,15 @@ func StampOf(path string) (Stamp, error) {
 		MTime: time.Unix(sys.Mtim.Unix()).UnixNano(),
 		CTime: time.Unix(sys.Ctim.Unix()).UnixNano(),
 	}, nil
+}
+
+// Identity is a word for the file at path that changes when the file is replaced.
+func Identity(path string) (string, error) {
+	s, err := StampOf(path)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %d %d %d", path, s.Size, s.Inode, s.MTime), nil
 }
 
 // extents calls f for each stretch of data in file; what lies between is holes.

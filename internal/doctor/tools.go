@@ -14,11 +14,7 @@ import (
 
 // tools are the programs of the host that environments and kernels are made with, and the packages of Debian that they come in.
 var tools = []struct{ program, pkg string }{
-	{"qemu-img", "qemu-utils"},
 	{"mmdebstrap", "mmdebstrap"},
-	{"e2fsck", "e2fsprogs"},
-	{"resize2fs", "e2fsprogs"},
-	{"debugfs", "e2fsprogs"},
 	{"apt-get", "apt"},
 	{"dpkg-deb", "dpkg"},
 }

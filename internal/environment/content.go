@@ -73,6 +73,9 @@ func (s *Store) verify(ctx context.Context, digest, subject string, report progr
 	} else if err != nil {
 		return err
 	}
+	if journal, err := ext4image.HasJournal(path); err == nil && !journal {
+		return damaged(subject, "its image was made by an earlier pyro, and could be lost in a crash")
+	}
 	var known image
 	if text, err := os.ReadFile(filepath.Join(dir, imageInfo)); err == nil && json.Unmarshal(text, &known) == nil && known.Digest == digest && known.Stamp == now {
 		return nil

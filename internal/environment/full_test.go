@@ -21,7 +21,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer unix.Unmount(cache, unix.MNT_DETACH)
 	s := testStore(cache)
-	for name, size := range map[string]int{"while the archive is read": 100 << 20, "while the image is grown": 47 << 20} {
+	for name, size := range map[string]int{"while the archive is read": 100 << 20, "at its end": 48<<20 - 64<<10} {
 		debianSpace["debian:12"] = 0
 		put(t, cache+"/content", "")
 		s.bootstrap = sized(size)

@@ -16,7 +16,8 @@ import (
 
 // PruneOptions say what to prune beside what nobody could use any more.
 type PruneOptions struct {
-	All bool // every installed environment that is not in use
+	All  bool            // every installed environment that is not in use
+	Keep map[string]bool // digests of images that are in use by what does not run now
 }
 
 // Pruned says what was removed. It is part of the JSON contract.
@@ -40,7 +41,7 @@ const keepFor = time.Hour
 // Prune removes images that no name stands for any more, what interrupted pulls left behind, and kernels and initramfs images that have been superseded.
 // What a lease of any process holds stays.
 func (s *Store) Prune(ctx context.Context, options PruneOptions) (Pruned, error) {
-	p := &pruning{store: s, done: Pruned{Removed: []Removed{}}}
+	p := &pruning{store: s, keep: options.Keep, done: Pruned{Removed: []Removed{}}}
 	var steps []func(context.Context) error
 	if exists(s.root) {
 		steps = append(steps, p.staging(s.root))
@@ -67,6 +68,7 @@ func exists(path string) bool {
 
 type pruning struct {
 	store *Store
+	keep  map[string]bool
 	done  Pruned
 }
 
@@ -101,6 +103,9 @@ func (p *pruning) names(ctx context.Context) error {
 
 func (p *pruning) name(ctx context.Context, record Environment) error {
 	s := p.store
+	if p.keep[record.Digest] {
+		return nil
+	}
 	pulling, err := flock.Try(filepath.Join(s.root, "locks", fileName(record.Name)), flock.Exclusive)
 	if errors.Is(err, flock.ErrHeld) {
 		return nil
@@ -152,6 +157,9 @@ func (p *pruning) content(ctx context.Context) error {
 		return err
 	}
 	for _, dir := range folders {
+		if p.keep["sha256:"+filepath.Base(dir)] {
+			continue
+		}
 		inUse, err := flock.Try(filepath.Join(dir, lockFile), flock.Exclusive)
 		if errors.Is(err, flock.ErrHeld) {
 			continue

@@ -50,6 +50,19 @@ func (s *Store) Use(ctx context.Context, name string, report progress.Func) (*Le
 	return lease, nil
 }
 
+// UseDigest gives an image by its content, which was known as name once and which Prune was asked to keep. It is never pulled: Corrupt and NotFound say that it
+// is damaged or gone. The caller MUST Close the lease.
+func (s *Store) UseDigest(ctx context.Context, digest, name string, report progress.Func) (*Lease, error) {
+	if !isDigest(digest) {
+		return nil, fault.New(fault.Corrupt, "use environment", name, "%q is no digest", digest)
+	}
+	lease, err := s.leaseContent(ctx, Environment{Name: name, Digest: digest, Installed: true}, report)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.NotFound, "use environment", name, "the image that it was is gone (%s)", digest)
+	}
+	return lease, fault.Wrap(err, "use environment", name)
+}
+
 func explain(err error, name string) error {
 	if f, ok := err.(*fault.Error); ok && f.Subject == name {
 		return err
@@ -105,12 +118,16 @@ func (s *Store) lease(ctx context.Context, name string, report progress.Func) (*
 	if err != nil {
 		return nil, err
 	}
+	return s.leaseContent(ctx, record, report)
+}
+
+func (s *Store) leaseContent(ctx context.Context, record Environment, report progress.Func) (*Lease, error) {
 	dir := s.contentDir(record.Digest)
 	lock, err := flock.Take(ctx, filepath.Join(dir, lockFile), flock.Shared, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.verify(ctx, record.Digest, name, report); err != nil {
+	if err := s.verify(ctx, record.Digest, record.Name, report); err != nil {
 		lock.Release()
 		return nil, err
 	}

@@ -3,12 +3,12 @@
 package environment
 
 import (
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
-	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -21,8 +21,8 @@ func TestRealDebian(t *testing.T) {
 	first := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", false, tell))
 	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12-base", nil))
 	defer lease.Close()
-	if err := ext4image.Check(t.Context(), lease.Image); err != nil {
-		t.Error(err)
+	if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", lease.Image).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 	if again := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", true, nil)); again.Digest != first.Digest {
 		t.Error("two builds of a day differ, unless it was midnight in between")

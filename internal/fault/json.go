@@ -1,6 +1,10 @@
 package fault
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+)
 
 // Report is the form in which an error leaves pyro in JSON: the same for the CLI's --json, MCP and HTTP.
 type Report struct {
@@ -23,4 +27,16 @@ func ReportOf(err error) Report {
 // MarshalJSON writes the error as {"error": report}.
 func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]Report{"error": ReportOf(e)})
+}
+
+// Err is the error that a report was made of, as far as it tells.
+func (r Report) Err() error {
+	e := &Error{Op: r.Op, Subject: r.Subject, Kind: r.Kind, Hint: r.Hint}
+	if said := e.Error(); r.Op != "" || r.Subject != "" {
+		r.Message = strings.TrimPrefix(strings.TrimPrefix(r.Message, said), ": ")
+	}
+	if r.Message != "" {
+		e.Err = errors.New(r.Message)
+	}
+	return e
 }

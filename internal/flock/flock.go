@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,3 +92,38 @@ func same(f *os.File, path string) bool {
 	named, err2 := os.Stat(path)
 	return err1 == nil && err2 == nil && os.SameFile(held, named)
 }
+
+// Holder gives the process that holds the exclusive lock on the file at path. It sees those of its own user and PID namespace. ErrNoHolder where there is none.
+func Holder(path string) (pid int, err error) {
+	file, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	open, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return 0, err
+	}
+	for _, fd := range open {
+		if name, err := os.Readlink(fd); err != nil || filepath.Base(name) != filepath.Base(path) {
+			continue // another file, another's process, or gone: only what may be it is looked into
+		}
+		if info, err := os.Stat(fd); err != nil || !os.SameFile(info, file) {
+			continue
+		}
+		process := filepath.Dir(filepath.Dir(fd))
+		info, err := os.ReadFile(filepath.Join(process, "fdinfo", filepath.Base(fd)))
+		if err != nil || !exclusive.Match(info) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(process)); err == nil {
+			return pid, nil
+		}
+	}
+	return 0, ErrNoHolder
+}
+
+// ErrNoHolder says that no process that can be seen holds the lock.
+var ErrNoHolder = errors.New("no process that can be seen from here holds the lock")
+
+// exclusive is in what proc(5) tells of a descriptor that an exclusive lock is held through.
+var exclusive = regexp.MustCompile(`(?m)^lock:\s+\d+: FLOCK\s+\S+\s+WRITE `)

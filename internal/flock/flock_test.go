@@ -82,3 +82,36 @@ func TestFolder(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+func TestHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if _, err := Holder(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("of nothing: %v", err)
+	}
+	shared, err := Try(path, Shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := Holder(path); !errors.Is(err, ErrNoHolder) {
+		t.Errorf("of a shared one: %d, %v", pid, err)
+	}
+	shared.Release()
+	held, err := Try(path, Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := Holder(path); pid != os.Getpid() || err != nil {
+		t.Errorf("%d, %v; it is %d", pid, err, os.Getpid())
+	}
+	other := filepath.Join(t.TempDir(), "lock")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := Holder(other); !errors.Is(err, ErrNoHolder) {
+		t.Errorf("of another of the same name: %d, %v", pid, err)
+	}
+	held.Release()
+	if pid, err := Holder(path); !errors.Is(err, ErrNoHolder) {
+		t.Errorf("of one that was released: %d, %v", pid, err)
+	}
+}

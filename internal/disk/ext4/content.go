@@ -3,12 +3,15 @@ package ext4
 import (
 	"bytes"
 	"io"
+
+	"golang.org/x/sys/unix"
 )
 
 // content is the bytes of a file.
 type content struct {
 	fsys *FS
 	file *inode
+	read func(p []byte, offset int64) error
 }
 
 // content opens the bytes of a file that has any: a regular file, a directory, or a symbolic link that is not short.
@@ -21,7 +24,11 @@ func (fsys *FS) content(file *inode) (*io.SectionReader, error) {
 	case file.size > 0 && file.flags&flagExtents == 0:
 		return nil, unsupported("the old block map")
 	}
-	return io.NewSectionReader(content{fsys, file}, 0, file.size), nil
+	read := fsys.read
+	if file.mode&unix.S_IFMT != unix.S_IFREG {
+		read = fsys.readNear
+	}
+	return io.NewSectionReader(content{fsys, file, read}, 0, file.size), nil
 }
 
 // ReadAt fills p, which the SectionReader keeps within the file. Holes are zeros.
@@ -36,7 +43,7 @@ func (c content) ReadAt(p []byte, offset int64) (n int, err error) {
 		part := p[n:][:min(r.count*size-within, int64(len(p)-n))]
 		if r.start == 0 {
 			clear(part)
-		} else if err := c.fsys.read(part, r.start*size+within); err != nil {
+		} else if err := c.read(part, r.start*size+within); err != nil {
 			return n, err
 		}
 		n += len(part)

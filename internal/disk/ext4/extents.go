@@ -105,5 +105,5 @@ func (fsys *FS) child(entry []byte) ([]byte, error) {
 		return nil, corrupt("an extent tree's node at block %d", at)
 	}
 	node := make([]byte, fsys.blockSize)
-	return node, fsys.read(node, at*fsys.blockSize)
+	return node, fsys.readNear(node, at*fsys.blockSize)
 }

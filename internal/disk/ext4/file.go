@@ -9,6 +9,7 @@ import (
 // file is an open file that is no directory.
 type file struct {
 	*io.SectionReader
+	fsys *FS
 	info info
 	path string
 }
@@ -24,6 +25,24 @@ func (f *file) Read(p []byte) (int, error) {
 func (f *file) ReadAt(p []byte, offset int64) (int, error) {
 	n, err := f.SectionReader.ReadAt(p, offset)
 	return n, f.failure(err)
+}
+
+// NextData gives the first stretch of a regular file that has blocks and ends after an offset, an empty one where there is none. What is in no such
+// stretch is zeros. A stretch may begin before the offset.
+func (f *file) NextData(offset int64) (start, end int64, err error) {
+	size := f.fsys.blockSize
+	for f.info.Mode().IsRegular() && offset >= 0 && offset < f.info.Size() {
+		r, err := f.fsys.find(f.info.node, offset/size)
+		if err != nil {
+			return 0, 0, pathError("read", f.path, err)
+		}
+		offset = offset / size * size
+		if r.start != 0 {
+			return offset, min(offset+r.count*size, f.info.Size()), nil
+		}
+		offset += r.count * size
+	}
+	return 0, 0, nil
 }
 
 func (f *file) failure(err error) error {

@@ -14,7 +14,8 @@ var (
 	_ fs.ReadLinkFS = (*FS)(nil)
 )
 
-// Open opens a file or a directory. What it gives for a regular file is an [io.ReaderAt] and [io.Seeker] too, and for a directory an [fs.ReadDirFile].
+// Open opens a file or a directory. What it gives for a regular file is an [io.ReaderAt] and [io.Seeker] too, and tells by NextData where its holes are;
+// what it gives for a directory is an [fs.ReadDirFile].
 // Devices, pipes and sockets open and are empty; a symbolic link is ErrSymlink. Closing does nothing.
 func (fsys *FS) Open(name string) (fs.File, error) {
 	file, err := fsys.open(name)
@@ -37,9 +38,9 @@ func (fsys *FS) open(name string) (fs.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &file{content, stat, name}, nil
+		return &file{content, fsys, stat, name}, nil
 	}
-	return &file{io.NewSectionReader(nil, 0, 0), stat, name}, nil
+	return &file{io.NewSectionReader(nil, 0, 0), fsys, stat, name}, nil
 }
 
 // Stat is Lstat, but for a symbolic link it is ErrSymlink.
@@ -89,7 +90,7 @@ func (fsys *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	entries := make([]fs.DirEntry, len(dir.entries))
 	for i, e := range dir.entries {
-		entries[i] = fsys.dirEntry(e)
+		entries[i] = fsys.dirEntry(e, len(entries) <= maxKept)
 	}
 	return entries, nil
 }

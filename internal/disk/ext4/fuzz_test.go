@@ -40,6 +40,9 @@ func explore(t testing.TB, fsys *FS) {
 			t.Errorf("%q: %v", name, info)
 		}
 		info.Sys()
+		if _, err := fsys.Xattrs(name); err != nil && !errors.As(err, &in) {
+			t.Errorf("%q: %v", name, err)
+		}
 		sample(t, fsys, name, info)
 		return nil
 	})
@@ -66,6 +69,19 @@ func sample(t testing.TB, fsys *FS, name string, info fs.FileInfo) {
 	opened, err := fsys.Open(name)
 	if err != nil {
 		return
+	}
+	for at, steps := int64(0), 0; ; steps++ {
+		start, end, err := opened.(interface {
+			NextData(int64) (int64, int64, error)
+		}).NextData(at)
+		if err != nil || start == end {
+			break
+		}
+		if start > end || end <= at || end > info.Size() || steps > 100_000 {
+			t.Errorf("%q: data from %d to %d behind %d", name, start, end, at)
+			break
+		}
+		at = end
 	}
 	piece := make([]byte, 32<<10)
 	for _, offset := range []int64{0, max(0, info.Size()-int64(len(piece)))} {

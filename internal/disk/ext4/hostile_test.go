@@ -101,7 +101,7 @@ func TestSuperblocks(t *testing.T) {
 		"small descriptors":      {put16(0xfe, 32), ErrCorrupt, "descriptors of 32"},
 		"odd descriptors":        {put16(0xfe, 72), ErrCorrupt, "descriptors of 72"},
 		"large descriptors":      {put16(0xfe, 2048), ErrCorrupt, "descriptors of 2048"},
-		"journal":                {feature(2), ErrJournal, "e2fsck -y -E journal_only"},
+		"no journal":             {feature(2), ErrCorrupt, "no journal"},
 		"journal device":         {feature(3), errors.ErrUnsupported, "journal_dev"},
 		"meta_bg":                {feature(4), errors.ErrUnsupported, "meta_bg"},
 		"inline_data":            {feature(15), errors.ErrUnsupported, "inline_data"},
@@ -135,25 +135,6 @@ func TestSuperblocks(t *testing.T) {
 	if _, err := short.ReadDir("."); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("shorter than told: %v", err)
 	}
-}
-
-// TestJournals makes an image with a journal that has not been replayed.
-func TestJournals(t *testing.T) {
-	image := makeImage(t, smallTree(t), "16M")
-	commands := filepath.Join(t.TempDir(), "commands")
-	if err := os.WriteFile(commands, []byte("jo\njw -b 300 "+commands+"\njc\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	must(t, "debugfs", "-w", "-f", commands, image)
-	raw, err := os.ReadFile(image)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openBytes(raw); !errors.Is(err, ErrJournal) {
-		t.Fatalf("got %v", err)
-	}
-	must(t, "e2fsck", "-y", "-E", "journal_only", image)
-	explore(t, openImage(t, image))
 }
 
 func TestOldAndOtherFiles(t *testing.T) {

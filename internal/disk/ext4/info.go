@@ -18,35 +18,47 @@ func (i info) Mode() fs.FileMode  { return i.node.fileMode() }
 func (i info) ModTime() time.Time { return i.node.modified }
 func (i info) IsDir() bool        { return i.Mode().IsDir() }
 
-// Sys is a *syscall.Stat_t as of a file of the host, which is where go-erofs takes owners, times and devices from. It has what the inode tells: number, kind
-// and permissions, links, owner, device, size, and the time of the last write.
+// Sys is a *syscall.Stat_t as of a file of the host, which is where owners, devices and hard links are taken from. It has what the inode tells: number, kind
+// and permissions, links, owner, device, size, and times.
 func (i info) Sys() any {
 	st := &syscall.Stat_t{
 		Ino: uint64(i.node.number), Mode: i.node.mode, Uid: i.node.uid, Gid: i.node.gid, Rdev: i.node.device(), Size: i.node.size,
-		Mtim: syscall.Timespec{Sec: i.node.modified.Unix(), Nsec: int64(i.node.modified.Nanosecond())},
+		Atim: timespec(i.node.accessed), Mtim: timespec(i.node.modified), Ctim: timespec(i.node.changed),
 	}
 	setLinks(&st.Nlink, i.node.links)
 	return st
 }
 
+func timespec(t time.Time) syscall.Timespec {
+	return syscall.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
+}
+
 // setLinks is for a field that has another type on each architecture.
 func setLinks[T uint32 | uint64](field *T, links uint16) { *field = T(links) }
 
-// dirEntry keeps of a file only what a listing needs: there may be a million of them.
+// dirEntry keeps of a file in a large directory only what a listing needs: there may be a million of them.
 type dirEntry struct {
 	fsys   *FS
 	name   string
 	number uint32
 	kind   fs.FileMode
+	node   *inode // nil where it is to be read again
 }
 
+// maxKept is the most entries of a directory whose inodes are all kept: they take 200 bytes each.
+const maxKept = 32 << 10
+
 // dirEntry takes the kind of a file from its inode. The directory has it too, but could say anything.
-func (fsys *FS) dirEntry(e entry) dirEntry {
-	kind := fs.ModeIrregular
-	if node, err := fsys.inode(e.inode); err == nil {
-		kind = node.fileMode().Type()
+func (fsys *FS) dirEntry(e entry, keep bool) dirEntry {
+	node, err := fsys.inode(e.inode)
+	if err != nil {
+		return dirEntry{fsys, e.name, e.inode, fs.ModeIrregular, nil}
 	}
-	return dirEntry{fsys, e.name, e.inode, kind}
+	kind := node.fileMode().Type()
+	if !keep {
+		node = nil
+	}
+	return dirEntry{fsys, e.name, e.inode, kind, node}
 }
 
 func (e dirEntry) Name() string      { return e.name }
@@ -55,6 +67,9 @@ func (e dirEntry) Type() fs.FileMode { return e.kind }
 func (e dirEntry) String() string    { return fs.FormatDirEntry(e) }
 
 func (e dirEntry) Info() (fs.FileInfo, error) {
+	if e.node != nil {
+		return info{e.name, e.node}, nil
+	}
 	node, err := e.fsys.inode(e.number)
 	if err != nil {
 		return nil, pathError("lstat", e.name, err)

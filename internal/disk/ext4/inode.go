@@ -18,6 +18,8 @@ type inode struct {
 	uid, gid uint32
 	links    uint16
 	size     int64 // bytes; 0 for devices, pipes and sockets
+	accessed time.Time
+	changed  time.Time // in its attributes or its content
 	modified time.Time
 	flags    uint32
 	root     [60]byte // of the extent tree, or a symbolic link's short target, or a device's number
@@ -41,25 +43,40 @@ func (fsys *FS) inode(number uint32) (*inode, error) {
 }
 
 func (fsys *FS) readInode(number uint32) (*inode, error) {
-	if number != rootInode && number < fsys.firstInode || number > fsys.inodes {
+	if number != rootInode && number < fsys.firstInode {
 		return nil, corrupt("no inode of a file has this number")
 	}
-	group, index := int64((number-1)/fsys.inodesPerGroup), int64((number-1)%fsys.inodesPerGroup)
-	table, err := fsys.inodeTable(group)
-	if err != nil {
-		return nil, err
-	}
-	raw := make([]byte, min(fsys.inodeSize, 256)) // nothing is known beyond
-	if err := fsys.read(raw, table*fsys.blockSize+index*fsys.inodeSize); err != nil {
+	return fsys.anyInode(number)
+}
+
+// anyInode reads an inode that may be one of the file system's own.
+func (fsys *FS) anyInode(number uint32) (*inode, error) {
+	var b [256]byte // nothing of a file is known beyond
+	raw := b[:min(fsys.inodeSize, int64(len(b)))]
+	if err := fsys.rawInode(raw, number); err != nil {
 		return nil, err
 	}
 	return fsys.parseInode(number, raw)
 }
 
+// rawInode reads the first bytes of an inode.
+func (fsys *FS) rawInode(raw []byte, number uint32) error {
+	if number == 0 || number > fsys.inodes {
+		return corrupt("no inode has this number")
+	}
+	group, index := int64((number-1)/fsys.inodesPerGroup), int64((number-1)%fsys.inodesPerGroup)
+	table, err := fsys.inodeTable(group)
+	if err != nil {
+		return err
+	}
+	return fsys.readNear(raw, table*fsys.blockSize+index*fsys.inodeSize)
+}
+
 // inodeTable is the block where a group's inodes begin. The groups' descriptors lie together behind the superblock's block.
 func (fsys *FS) inodeTable(group int64) (int64, error) {
-	raw := make([]byte, min(fsys.descriptorSize, wideDescriptor))
-	if err := fsys.read(raw, (superblockAt/fsys.blockSize+1)*fsys.blockSize+group*fsys.descriptorSize); err != nil {
+	var b [wideDescriptor]byte
+	raw := b[:min(fsys.descriptorSize, wideDescriptor)]
+	if err := fsys.readNear(raw, (superblockAt/fsys.blockSize+1)*fsys.blockSize+group*fsys.descriptorSize); err != nil {
 		return 0, err
 	}
 	table := uint64(binary.LittleEndian.Uint32(raw[0x8:]))
@@ -100,17 +117,17 @@ func (fsys *FS) parseInode(number uint32, raw []byte) (*inode, error) {
 		return nil, corrupt("a file of %d bytes", size)
 	}
 	node.size = int64(size)
-	node.modified = modified(raw)
+	node.accessed, node.changed, node.modified = timeAt(raw, 0x8, 0x8c), timeAt(raw, 0xc, 0x84), timeAt(raw, 0x10, 0x88)
 	return node, nil
 }
 
-// modified is the time of the last write. Seconds are signed 32 bits; inodes of more than 128 bytes have 2 more bits for what comes after 2038, and
+// timeAt is one of an inode's times. Seconds are signed 32 bits; inodes of more than 128 bytes have 2 more bits for what comes after 2038, and
 // nanoseconds, if they say that they reach so far.
-func modified(raw []byte) time.Time {
+func timeAt(raw []byte, at, extraAt int) time.Time {
 	le := binary.LittleEndian
-	seconds, nanoseconds := int64(int32(le.Uint32(raw[0x10:]))), int64(0)
-	if len(raw) > oldInodeSize && oldInodeSize+int(le.Uint16(raw[0x80:])) >= 0x8c {
-		extra := le.Uint32(raw[0x88:])
+	seconds, nanoseconds := int64(int32(le.Uint32(raw[at:]))), int64(0)
+	if len(raw) > oldInodeSize && oldInodeSize+int(le.Uint16(raw[0x80:])) >= extraAt+4 {
+		extra := le.Uint32(raw[extraAt:])
 		seconds += int64(extra&3) << 32
 		if ns := extra >> 2; ns < uint32(time.Second) {
 			nanoseconds = int64(ns)

@@ -18,8 +18,10 @@ type superblock struct {
 	inodes         uint32
 	firstInode     uint32 // those below are the file system's own, but for the root
 	inodesPerGroup uint32
-	inodeSize      int64 // bytes: a power of two, from 128 to blockSize
-	descriptorSize int64 // bytes: a power of two, from 32 to 1024
+	inodeSize      int64  // bytes: a power of two, from 128 to blockSize
+	descriptorSize int64  // bytes: a power of two, from 32 to 1024
+	dirty          bool   // the last changes are in the journal
+	journal        uint32 // its inode, 0 for none
 }
 
 const (
@@ -34,6 +36,7 @@ const (
 // Incompatible features: a file system can't be read by whoever does not know them all. Those that only writers must know are of no concern here.
 const (
 	needsRecovery = 0x4
+	hasJournal    = 0x4 // is a compatible one
 	bits64        = 0x80
 	known         = 0x2 /* filetype */ | 0x40 /* extents */ | bits64 | 0x200 /* flex_bg */ | 0x2000 /* csum_seed */
 )
@@ -89,6 +92,10 @@ func parseSuperblock(raw []byte, size int64) (superblock, error) {
 	if s.firstInode < oldFirstInode {
 		return s, corrupt("files begin at inode %d", s.firstInode)
 	}
+	s.dirty = incompatible&needsRecovery != 0
+	if le.Uint32(raw[0x5c:])&hasJournal != 0 {
+		s.journal = le.Uint32(raw[0xe0:])
+	}
 	return s, nil
 }
 
@@ -100,9 +107,6 @@ func checkFeatures(incompatible uint32) error {
 	}
 	if rest := incompatible &^ (known | needsRecovery); rest != 0 {
 		return unsupported(fmt.Sprintf("features of the future (%#x)", rest))
-	}
-	if incompatible&needsRecovery != 0 {
-		return ErrJournal
 	}
 	return nil
 }

@@ -1,119 +1,141 @@
-// Package ext4image makes raw ext4 images from tar archives, without root and without mounting anything.
+// Package ext4image makes raw ext4 images from tar archives, without root, without mounting anything and without other programs.
 //
-// The archive is filtered entry by entry, since whoever made it is not trusted, and written as a compact image by tar2ext4; e2fsprogs then turn that into
-// a file system that can be written and grow it. Every image has the same virtual size and is sparse: what is not used takes no space on the host.
-// Images have no journal: they are only ever the lower layer of a root that is thrown away.
+// The archive is filtered entry by entry, since whoever made it is not trusted, and written as it comes (internal/disk/mkext4). Every image has the same
+// virtual size and is sparse: what is not used takes no space on the host. The same archive gives the same image.
+//
+// There are two kinds: an environment, whose root folder is that of the archive, and a volume, which keeps what is in the archive below one folder, beside
+// another one for what is only on its way there. Both have a journal. Images of environments that were made before there was one have none ([HasJournal]).
 package ext4image
 
 import (
 	"archive/tar"
 	"context"
+	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"strings"
+	"time"
 
-	"github.com/Microsoft/hcsshim/ext4/tar2ext4"
+	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 )
 
 // VirtualSize is the size of every image, in bytes. It is the same for all so that a machine saved with one disk can be restored with another.
-const VirtualSize = 16 << 30
+const VirtualSize = mkext4.Size
 
-const blockSize = 4096
+// The folders in the root of a volume.
+const (
+	VolumeFiles   = "files"   // what is seen in the machine
+	VolumePending = "pending" // what is being prepared, and never shown; mode 0700
+)
 
-// compactSize bounds the compact image, inode table and directories included, beneath VirtualSize.
-const compactSize = 15 << 30
+// made is when every image was made, so that the same content gives the same image. It is also when what an archive tells no time of was read and changed.
+var made = time.Unix(1700000000, 0)
 
-// Build reads an archive to its end and makes an image of it at path, which must not exist. The errors are of these kinds: Corrupt for an archive that
-// can't be made into a file system, Exhausted for one that is over its limits and for a full disk, Unavailable where e2fsprogs are missing, and whatever
-// in gives. A failed Build may leave a part of the image at path.
+var (
+	environment = mkext4.Identity{Label: "pyro-root", UUID: [16]byte([]byte("pyro\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x00")), Made: made}
+	volume      = mkext4.Identity{Label: "pyro-volume", UUID: [16]byte([]byte("pyro\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x02")), Made: made}
+)
+
+// Build reads an archive to its end and makes an environment's image of it at path, which must not exist, and flushes it to the disk. The errors are of these
+// kinds: Corrupt for an archive that can't be made into a file system, Exhausted for one that is over its limits or fits no image, and for a full disk, and
+// whatever in gives. A failed Build may leave a part of the image at path.
 func Build(ctx context.Context, in io.Reader, path string, limits Limits) error {
-	if err := checkTools(); err != nil {
-		return err
-	}
-	padding, err := convert(ctx, in, path, limits)
-	if err != nil {
-		return err
-	}
-	return tune(ctx, path, padding)
+	return build(ctx, path, environment, func(w *mkext4.Writer) error { return unpack(ctx, w, ".", in, limits) })
 }
 
-func convert(ctx context.Context, in io.Reader, path string, limits Limits) (padding int, err error) {
+// BuildVolume is Build for a volume: what is in the archive comes below VolumeFiles. An archive without entries gives a blank volume.
+func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits) error {
+	return build(ctx, path, volume, func(w *mkext4.Writer) error {
+		folder := mkext4.Entry{Mode: unix.S_IFDIR | 0o755, Accessed: made, Modified: made, Changed: made}
+		if err := w.Add(VolumeFiles, folder, nil); err != nil {
+			return err
+		}
+		folder.Mode = unix.S_IFDIR | 0o700
+		if err := w.Add(VolumePending, folder, nil); err != nil {
+			return err
+		}
+		return unpack(ctx, w, VolumeFiles, in, limits)
+	})
+}
+
+func build(ctx context.Context, path string, id mkext4.Identity, fill func(*mkext4.Writer) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-
-	filtered, feed := io.Pipe()
-	type result struct {
-		padding int
-		err     error
-	}
-	done := make(chan result, 1)
-	go func() {
-		out := tar.NewWriter(feed)
-		bytes, entries, err := filter(readerWith(ctx, in), out, limits)
-		padding := paddingFor(bytes, entries)
-		if err == nil {
-			err = writePadding(out, padding)
-		}
-		if err == nil {
-			err = out.Close()
-		}
-		feed.CloseWithError(err) // nil is the end of the archive
-		done <- result{padding, err}
-	}()
-
-	sparse := &sparseFile{File: file}
-	writeErr := writeCompact(filtered, sparse)
-	filtered.CloseWithError(errStopped)
-	read := <-done
-	switch {
-	case read.err != nil && !errors.Is(read.err, errStopped):
-		return 0, read.err
-	case writeErr != nil:
-		return 0, writeErr
-	}
-	return read.padding, sparse.finish()
-}
-
-var errStopped = errors.New("the image could not be written")
-
-// writeCompact gives errors of the disk as they are and all else, the library's panics among it, as Corrupt: the filter has let nothing through that is
-// wrong on its own, so it is the archive as a whole that makes no sense, such as a file in a folder that is a file.
-func writeCompact(in io.Reader, out io.ReadWriteSeeker) (err error) {
-	disk := &diskErrors{ReadWriteSeeker: out}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-		if disk.err != nil {
-			err = disk.err
-		} else if err != nil {
-			err = &fault.Error{Op: "make file system", Kind: fault.Corrupt, Err: err}
-		}
-	}()
-	if err := tar2ext4.ConvertTarToExt4(in, disk, tar2ext4.MaximumDiskSize(compactSize)); err != nil {
 		return err
 	}
-	return nil
-}
-
-// diskErrors remembers the first failed write, which the library may wrap or hide.
-type diskErrors struct {
-	io.ReadWriteSeeker
-	err error
-}
-
-func (d *diskErrors) Write(p []byte) (int, error) {
-	n, err := d.ReadWriteSeeker.Write(p)
-	if err != nil && d.err == nil {
-		d.err = err
+	defer func() { err = errors.Join(err, file.Close()) }()
+	w, err := mkext4.New(file, id)
+	if err != nil {
+		return err
 	}
-	return n, err
+	if err := fill(w); err != nil {
+		return err
+	}
+	if err := w.Finish(); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// unpack adds what an archive holds below a folder.
+func unpack(ctx context.Context, w *mkext4.Writer, below string, in io.Reader, limits Limits) error {
+	inside := func(name string) string {
+		switch {
+		case below == ".":
+			return name
+		case name == ".":
+			return below
+		}
+		return below + "/" + name
+	}
+	return filter(readerWith(ctx, in), limits, func(header *tar.Header, content io.Reader) error {
+		if header.Typeflag == tar.TypeLink {
+			return w.Link(inside(header.Name), inside(header.Linkname))
+		}
+		return w.Add(inside(header.Name), entry(header), content)
+	})
+}
+
+// kinds are the kinds of entries that the filter lets through, but for hard links.
+var kinds = map[byte]uint32{
+	tar.TypeReg: unix.S_IFREG, tar.TypeDir: unix.S_IFDIR, tar.TypeSymlink: unix.S_IFLNK, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK,
+	tar.TypeFifo: unix.S_IFIFO,
+}
+
+func entry(h *tar.Header) mkext4.Entry {
+	e := mkext4.Entry{
+		Mode: kinds[h.Typeflag] | uint32(h.Mode)&0o7777, UID: uint32(h.Uid), GID: uint32(h.Gid), Accessed: made, Modified: h.ModTime, Changed: made,
+		Size: h.Size, Target: h.Linkname, Device: unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)), Xattrs: map[string]string{},
+	}
+	if h.Typeflag == tar.TypeSymlink {
+		e.Mode |= 0o777
+	}
+	for key, value := range h.PAXRecords {
+		e.Xattrs[strings.TrimPrefix(key, xattrPrefix)] = value
+	}
+	return e
+}
+
+// HasJournal tells whether an image has a journal, from 4 bytes of it. One that has none was made before images had one, and its file system may be damaged
+// when its last machine was killed.
+func HasJournal(path string) (bool, error) {
+	const features, hasJournal = 1024 + 0x5c, 0x4
+	file, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	var b [4]byte
+	if _, err := file.ReadAt(b[:], features); err != nil {
+		return false, err
+	}
+	return binary.LittleEndian.Uint32(b[:])&hasJournal != 0, nil
 }
 
 type contextReader struct {

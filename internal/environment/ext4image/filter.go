@@ -2,6 +2,7 @@ package ext4image
 
 import (
 	"archive/tar"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -28,42 +29,42 @@ const (
 	maxXattrs = 16
 )
 
-// filter copies an archive entry by entry and lets through only what can be put into a file system safely: names beneath the root, known kinds of entry,
-// sizes within limits, and of the extended attributes file capabilities and the user's own. It returns how much it let through.
-func filter(in io.Reader, out *tar.Writer, limits Limits) (bytes int64, entries int, err error) {
+const readAhead = 64 << 10 // bytes
+
+// filter reads an archive entry by entry and gives on only what can be put into a file system safely: names beneath the root, known kinds of entry, sizes
+// within limits, and of the extended attributes file capabilities and the user's own. The content must be read to the end of its entry's size, or not at all.
+func filter(in io.Reader, limits Limits, take func(*tar.Header, io.Reader) error) error {
 	source := &rememberingReader{in: in}
-	archive := tar.NewReader(source)
+	archive := tar.NewReader(bufio.NewReaderSize(source, readAhead)) // headers are read in small pieces
+	bytes, entries := int64(0), 0
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return bytes, entries, nil
+			return nil
 		}
 		if err != nil {
-			return bytes, entries, source.blame(err)
+			return source.blame(err)
 		}
 		if header.Typeflag == tar.TypeXGlobalHeader {
 			continue
 		}
 		clean, err := cleaned(header)
 		if err != nil {
-			return bytes, entries, err
+			return err
 		}
 		bytes, entries = bytes+clean.Size, entries+1
 		if limits.Entries > 0 && entries > limits.Entries {
-			return bytes, entries, fault.New(fault.Exhausted, "", "", "the archive holds more than %d files", limits.Entries)
+			return fault.New(fault.Exhausted, "", "", "the archive holds more than %d files", limits.Entries)
 		}
 		// The sum can't pass the limit by more than one file's size, which archive/tar keeps below 1<<63.
 		if limits.Bytes > 0 && (bytes < 0 || bytes > limits.Bytes) {
-			return bytes, entries, fault.New(fault.Exhausted, "", "", "the archive unpacks to more than %d MiB", limits.Bytes>>20)
+			return fault.New(fault.Exhausted, "", "", "the archive unpacks to more than %d MiB", limits.Bytes>>20)
 		}
 		if !limits.Newest.IsZero() && clean.ModTime.After(limits.Newest) {
 			clean.ModTime = limits.Newest
 		}
-		if err := out.WriteHeader(clean); err != nil {
-			return bytes, entries, err
-		}
-		if _, err := io.Copy(out, archive); err != nil {
-			return bytes, entries, source.blame(err)
+		if err := take(clean, blamingReader{archive, source}); err != nil {
+			return err
 		}
 	}
 }
@@ -83,13 +84,24 @@ func (r *rememberingReader) Read(p []byte) (int, error) {
 }
 
 func (r *rememberingReader) blame(err error) error {
-	switch {
-	case r.err != nil:
+	if r.err != nil {
 		return r.err
-	case errors.Is(err, errStopped):
-		return err
 	}
 	return hostile("", err)
+}
+
+// blamingReader is the content of an entry, whose errors are those of filter.
+type blamingReader struct {
+	content io.Reader
+	source  *rememberingReader
+}
+
+func (r blamingReader) Read(p []byte) (int, error) {
+	n, err := r.content.Read(p)
+	if err != nil && err != io.EOF {
+		err = r.source.blame(err)
+	}
+	return n, err
 }
 
 func cleaned(header *tar.Header) (*tar.Header, error) {
@@ -99,7 +111,7 @@ func cleaned(header *tar.Header) (*tar.Header, error) {
 	}
 	clean := &tar.Header{
 		Typeflag: header.Typeflag, Name: name, Mode: header.Mode & 0o7777, Uid: header.Uid, Gid: header.Gid, ModTime: header.ModTime,
-		Devmajor: header.Devmajor, Devminor: header.Devminor, PAXRecords: keptXattrs(header.PAXRecords), Format: tar.FormatPAX,
+		Devmajor: header.Devmajor, Devminor: header.Devminor, PAXRecords: keptXattrs(header.PAXRecords),
 	}
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:

@@ -1,0 +1,177 @@
+package archive
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// maxPath is more than the bytes that a path, or the text of a link, may have, as in Linux.
+const maxPath = 4096
+
+// folder is a source on the host's file system.
+type folder struct{ top *os.File }
+
+// Close closes the folder.
+func (f *folder) Close() error { return f.top.Close() }
+
+// WriteTar goes through the folder.
+func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
+	r := &reading{
+		ctx: ctx, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
+	}
+	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
+	if err := tree.Walk(ctx, f.top, r); err != nil {
+		return Summary{}, err
+	}
+	if err := r.out.close(); err != nil {
+		return Summary{}, err
+	}
+	return r.summary, nil
+}
+
+// reading is one walk through a folder.
+type reading struct {
+	ctx     context.Context
+	tally   tally
+	summary Summary
+	subject func(path string) string // where on the host a path in the folder is
+	out     *stream
+	first   map[inode]string // the first names of files that have several
+}
+
+type inode struct{ dev, ino uint64 }
+
+// Enter writes the folder, and all that is in it but folders.
+func (r *reading) Enter(in *tree.Folder, content []tree.Entry) error {
+	if !in.IsTop() {
+		if err := r.entry(tar.TypeDir, in.Path(""), "", in.Stat); err != nil {
+			return err
+		}
+		r.summary.Directories++
+	}
+	for _, e := range content {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		switch e.Kind {
+		case unix.S_IFDIR:
+		case unix.S_IFREG:
+			err = r.file(in, e.Name)
+		case unix.S_IFLNK:
+			err = r.symlink(in, e)
+		default:
+			r.summary.Skipped++
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Leave has nothing to do: a folder's times are set by whoever reads the stream when all is in it.
+func (r *reading) Leave(*tree.Folder) error { return nil }
+
+// entry writes a header.
+func (r *reading) entry(kind byte, path, link string, st *unix.Stat_t) error {
+	if len(path) >= maxPath {
+		return fault.New(fault.Invalid, opRead, ending(r.subject(path)), "its path has more than %d bytes", maxPath-1)
+	}
+	size := int64(0)
+	if kind == tar.TypeReg {
+		size = st.Size
+	}
+	if err := r.tally.count(size); err != nil {
+		return at(err, r.subject(path))
+	}
+	return r.out.header(kind, path, link, st.Mode, time.Unix(st.Mtim.Unix()), size)
+}
+
+func (r *reading) file(in *tree.Folder, name string) error {
+	path := in.Path(name)
+	fd, st, err := in.Open(name)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return fault.New(fault.Permission, opRead, r.subject(path), "it can't be read: %w", err).WithHint("chmod u+r %q, or remove it", r.subject(path))
+	}
+	if err != nil {
+		return at(err, r.subject(path))
+	}
+	defer unix.Close(fd)
+	if st.Nlink > 1 {
+		id := inode{uint64(st.Dev), st.Ino}
+		if first, met := r.first[id]; met {
+			r.summary.HardLinks++
+			return r.entry(tar.TypeLink, path, first, &st)
+		}
+		r.first[id] = path
+	}
+	if err := r.entry(tar.TypeReg, path, "", &st); err != nil {
+		return err
+	}
+	r.summary.Files++
+	r.summary.Bytes += st.Size
+	if err := r.content(fd, st.Size, path); err != nil {
+		return err
+	}
+	var after unix.Stat_t
+	if err := unix.Fstat(fd, &after); err != nil {
+		return at(err, r.subject(path))
+	}
+	if after.Size != st.Size || after.Mtim != st.Mtim {
+		return at(errChanged, r.subject(path))
+	}
+	return nil
+}
+
+var errChanged = &fault.Error{Kind: fault.Precondition, Err: errors.New("it changed while it was read")}
+
+func (r *reading) content(fd int, left int64, path string) error {
+	for left > 0 {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		space, err := r.out.space()
+		if err != nil {
+			return err
+		}
+		n, err := unix.Read(fd, space[:min(left, int64(len(space)))])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return at(err, r.subject(path))
+		case n == 0:
+			return at(errChanged, r.subject(path))
+		}
+		if _, err := r.out.tar.Write(space[:n]); err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	return nil
+}
+
+func (r *reading) symlink(in *tree.Folder, e tree.Entry) error {
+	path := in.Path(e.Name)
+	st, err := in.Lstat(e)
+	if err != nil {
+		return at(err, r.subject(path))
+	}
+	text, err := in.Readlink(e.Name)
+	if err != nil {
+		return at(err, r.subject(path))
+	}
+	r.summary.Symlinks++
+	return r.entry(tar.TypeSymlink, path, text, &st)
+}

@@ -1,0 +1,141 @@
+package mkext4
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// writeJournal makes a journal with nothing in it, of which only the first block is written.
+func (w *Writer) writeJournal() error {
+	e := Entry{Mode: unix.S_IFREG | 0o600, Accessed: w.id.Made, Modified: w.id.Made, Changed: w.id.Made}
+	if err := w.inodes.put(journalInode, e.inode(1, journalSize*blockSize, journalSize, flagExtents, journalExtents(), xattrs{})); err != nil {
+		return err
+	}
+	b := make([]byte, blockSize)
+	for i, v := range []uint32{0xc03b3998, 4 /* superblock */, 0, blockSize, journalSize, 1 /* first block */, 1 /* sequence */, 0 /* nothing */} {
+		binary.BigEndian.PutUint32(b[4*i:], v)
+	}
+	copy(b[0x30:], w.id.UUID[:])
+	binary.BigEndian.PutUint32(b[0x40:], 1) // file system that uses it
+	_, err := w.out.WriteAt(b, journalStart*blockSize)
+	return err
+}
+
+func journalExtents() []byte {
+	e := extents{{0, journalStart, journalSize}}
+	root, _, _ := e.tree(nil) // is so small that it is all in the inode
+	return root[:]
+}
+
+// writeGroups writes what depends on how much has been given out: bitmaps, descriptors and the superblock. Bitmaps of zeros are left out.
+func (w *Writer) writeGroups() error {
+	end, folders := w.data.next(), make([]uint16, groupCount)
+	for _, f := range w.tree.folders {
+		folders[(f.number-1)/groupInodes]++
+	}
+	var descriptors []byte
+	le := binary.LittleEndian
+	freeBlocks, freeInodes := uint32(0), uint32(0)
+	for group := range groupCount {
+		blocks, blocksLeft := blockBitmap(group, end)
+		inodes, inodesLeft := inodeBitmap(group, w.inodes.last)
+		for at, bitmap := range map[uint32][]byte{blockBitmapAt(group): blocks, inodeBitmapAt(group): inodes} {
+			if bytes.Equal(bitmap, zeroBlock[:]) {
+				continue
+			}
+			if _, err := w.out.WriteAt(bitmap, int64(at)*blockSize); err != nil {
+				return err
+			}
+		}
+		d := make([]byte, descriptorSize)
+		le.PutUint32(d[0x0:], blockBitmapAt(group))
+		le.PutUint32(d[0x4:], inodeBitmapAt(group))
+		le.PutUint32(d[0x8:], inodeTableAt(group))
+		le.PutUint16(d[0xc:], uint16(blocksLeft))
+		le.PutUint16(d[0xe:], uint16(inodesLeft))
+		le.PutUint16(d[0x10:], folders[group])
+		descriptors = append(descriptors, d...)
+		freeBlocks, freeInodes = freeBlocks+blocksLeft, freeInodes+inodesLeft
+	}
+	for _, group := range []int{copyGroup, 0} {
+		b := make([]byte, groupHead*blockSize)
+		copy(b[blockSize:], descriptors)
+		superblock := b[:1024]
+		if group == 0 {
+			superblock = b[1024:2048]
+		}
+		w.fillSuperblock(superblock, group, freeBlocks, freeInodes)
+		if _, err := w.out.WriteAt(b, int64(group)*groupSize*blockSize); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blockBitmap tells which blocks of a group are in use, and how many are not: all content lies before end.
+func blockBitmap(group int, end uint32) (bitmap []byte, left uint32) {
+	bitmap, left = make([]byte, blockSize), groupSize
+	first := uint32(group) * groupSize
+	use := func(from, to uint32) {
+		for block := max(from, first); block < min(to, first+groupSize); block++ {
+			if bit := block - first; bitmap[bit/8]&(1<<(bit%8)) == 0 {
+				bitmap[bit/8] |= 1 << (bit % 8)
+				left--
+			}
+		}
+	}
+	use(0, end)
+	use(copyStart, copyStart+groupHead)
+	flex := flexStart(group / flexGroups)
+	use(flex, flex+flexHead)
+	return bitmap, left
+}
+
+// inodeBitmap tells which inodes of a group are in use, and how many are not: all up to last are. What is beyond the group's inodes counts as used.
+func inodeBitmap(group int, last uint32) (bitmap []byte, left uint32) {
+	bitmap = make([]byte, blockSize)
+	for i := range uint32(8 * blockSize) {
+		switch {
+		case i >= groupInodes || uint32(group)*groupInodes+i < last:
+			bitmap[i/8] |= 1 << (i % 8)
+		default:
+			left++
+		}
+	}
+	return bitmap, left
+}
+
+// Features, after https://docs.kernel.org/filesystems/ext4/super.html.
+const (
+	compatible   = 0x4 /* has_journal */ | 0x8 /* ext_attr */ | 0x20 /* dir_index */ | 0x200 /* sparse_super2 */
+	incompatible = 0x2 /* filetype */ | 0x40 /* extents */ | 0x200                           /* flex_bg */
+	readOnly     = 0x2 /* large_file */ | 0x8 /* huge_file */ | 0x20 /* dir_nlink */ | 0x40  /* extra_isize */
+)
+
+func (w *Writer) fillSuperblock(b []byte, group int, freeBlocks, freeInodes uint32) {
+	le := binary.LittleEndian
+	made := uint32(w.id.Made.Unix())
+	for at, v := range map[int]uint32{
+		0x0: inodeCount, 0x4: blockCount, 0xc: freeBlocks, 0x10: freeInodes, 0x18: 2 /* 1 KiB << 2 */, 0x1c: 2, 0x20: groupSize, 0x24: groupSize,
+		0x28: groupInodes, 0x30: made /* written */, 0x40: made /* checked */, 0x4c: 1 /* revision */, 0x54: firstInode, 0x5c: compatible, 0x60: incompatible,
+		0x64: readOnly, 0xe0: journalInode, 0x108: made, 0x160: hashUnsigned, 0x24c: copyGroup, 0x268: firstInode, /* lost+found */
+	} {
+		le.PutUint32(b[at:], v)
+	}
+	for at, v := range map[int]uint16{
+		0x36: 1<<16 - 1 /* mounts before a check: no limit */, 0x38: 0xef53, 0x3a: 1 /* clean */, 0x3c: 1 /* errors: go on */, 0x58: inodeSize,
+		0x5a: uint16(group), 0x15c: extraSize, 0x15e: extraSize,
+	} {
+		le.PutUint16(b[at:], v)
+	}
+	copy(b[0x68:0x78], w.id.UUID[:])
+	copy(b[0x78:0x88], w.id.Label)
+	copy(b[0xec:0xfc], hashSeed[:])
+	b[0xfc] = hashVersion
+	b[0xfd] = 1 // there is a copy of the journal's place
+	copy(b[0x10c:], journalExtents())
+	le.PutUint32(b[0x148+4:], journalSize*blockSize)
+	b[0x174] = 4 // groups that lie together: 1 << 4
+}

@@ -1,0 +1,136 @@
+package mkext4
+
+import (
+	"encoding/binary"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	flagExtents = 0x80000
+	flagIndex   = 0x1000 // a folder that is a hash tree
+	// What an inode has beyond the 128 bytes of old, up to the project's number, as the kernel makes them. Behind it is place for attributes.
+	extraSize   = 32
+	inodeXattrs = 128 + extraSize
+)
+
+// inode gives an inode's bytes. Its content is what is in place of a block map: the root of an extent tree, a link's target, a device's number.
+func (e *Entry) inode(links uint32, size int64, blocks uint64, flags uint32, content []byte, attributes xattrs) []byte {
+	le := binary.LittleEndian
+	b := make([]byte, inodeSize)
+	le.PutUint16(b[0x0:], uint16(e.Mode))
+	le.PutUint16(b[0x2:], uint16(e.UID))
+	le.PutUint32(b[0x4:], uint32(size))
+	le.PutUint16(b[0x18:], uint16(e.GID))
+	le.PutUint16(b[0x1a:], uint16(links))
+	sectors := blocks * (blockSize / 512)
+	le.PutUint32(b[0x1c:], uint32(sectors))
+	le.PutUint32(b[0x20:], flags)
+	copy(b[0x28:0x64], content)
+	le.PutUint32(b[0x68:], attributes.block)
+	le.PutUint32(b[0x6c:], uint32(size>>32))
+	le.PutUint16(b[0x74:], uint16(sectors>>32))
+	le.PutUint16(b[0x78:], uint16(e.UID>>16))
+	le.PutUint16(b[0x7a:], uint16(e.GID>>16))
+	le.PutUint16(b[0x80:], extraSize)
+	putTime(b, 0x8, 0x8c, e.Accessed)
+	putTime(b, 0xc, 0x84, e.Changed)
+	putTime(b, 0x10, 0x88, e.Modified)
+	putTime(b, 0x90, 0x94, e.Changed) // when the file was made, which nobody tells
+	copy(b[inodeXattrs:], attributes.inode)
+	return b
+}
+
+// putTime stores seconds in 32 bits, and what goes beyond in another 32: 2 bits of seconds, and nanoseconds.
+func putTime(b []byte, at, extra int, t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	seconds, nanoseconds := t.Unix(), t.Nanosecond()
+	if seconds < -1<<31 {
+		seconds, nanoseconds = -1<<31, 0
+	} else if seconds > 1<<34-1<<31-1 {
+		seconds, nanoseconds = 1<<34-1<<31-1, 0
+	}
+	binary.LittleEndian.PutUint32(b[at:], uint32(seconds))
+	// The low half counts as signed, so what is to be added is that of the seconds without it.
+	epoch := uint32((seconds-int64(int32(seconds)))>>32) & 3
+	binary.LittleEndian.PutUint32(b[extra:], uint32(nanoseconds)<<2|epoch)
+}
+
+// deviceContent is a device's number as an inode has it: in the first of two places if it fits into 16 bits.
+func deviceContent(device uint64) []byte {
+	major, minor := unix.Major(device), unix.Minor(device)
+	b := make([]byte, 8)
+	if major < 256 && minor < 256 {
+		binary.LittleEndian.PutUint32(b[0:], major<<8|minor)
+	} else {
+		binary.LittleEndian.PutUint32(b[4:], minor&0xff|major<<8|minor&^0xff<<12)
+	}
+	return b
+}
+
+// window is how many inodes are gathered before they are written. Those of a group are a multiple of it.
+const window = 256
+
+// inodes writes inodes, whose numbers come nearly in order.
+type inodes struct {
+	out    *os.File
+	last   uint32 // the last that was given out
+	first  uint32 // the first of those in the window, counted from 0
+	recent [window * inodeSize]byte
+	dirty  bool
+}
+
+// number gives out an inode's number.
+func (t *inodes) number() (uint32, error) {
+	if t.last == inodeCount {
+		return 0, errFull
+	}
+	t.last++
+	return t.last, nil
+}
+
+// put writes an inode.
+func (t *inodes) put(number uint32, inode []byte) error {
+	return t.write(number, 0, inode)
+}
+
+// setLinks changes how many names an inode has that was put before.
+func (t *inodes) setLinks(number, links uint32) error {
+	return t.write(number, 0x1a, binary.LittleEndian.AppendUint16(nil, uint16(links)))
+}
+
+func (t *inodes) write(number uint32, offset int, b []byte) error {
+	index := number - 1
+	if first := index / window * window; first > t.first {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		t.first = first
+	}
+	if index < t.first {
+		_, err := t.out.WriteAt(b, inodeAt(index)+int64(offset))
+		return err
+	}
+	copy(t.recent[int(index-t.first)*inodeSize+offset:], b)
+	t.dirty = true
+	return nil
+}
+
+func (t *inodes) flush() error {
+	if !t.dirty {
+		return nil
+	}
+	t.dirty = false
+	_, err := t.out.WriteAt(t.recent[:], inodeAt(t.first))
+	clear(t.recent[:])
+	return err
+}
+
+// inodeAt is where an inode is, in bytes. It is counted from 0.
+func inodeAt(index uint32) int64 {
+	return int64(inodeTableAt(int(index/groupInodes)))*blockSize + int64(index%groupInodes)*inodeSize
+}

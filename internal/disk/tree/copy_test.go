@@ -1,0 +1,302 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestACopyIsWhatCpMakes(t *testing.T) {
+	src := fullTree(t)
+	dst, oracle := filepath.Join(t.TempDir(), "copy"), filepath.Join(t.TempDir(), "oracle")
+	stats, err := Copy(t.Context(), dst, src)
+	check(t, err)
+	run(t, "cp", "-a", "--reflink=auto", src, oracle)
+	same(t, describe(t, dst), describe(t, src))
+	same(t, describe(t, dst), describe(t, oracle))
+	want := Stats{Files: 309, Folders: 8, Symlinks: 3, Links: 3, Special: 2, Bytes: fullTreeBytes}
+	if isRoot {
+		want.Special = 3
+	}
+	if stats != want {
+		t.Errorf("got %+v, want %+v", stats, want)
+	}
+	var st unix.Stat_t
+	check(t, unix.Stat(filepath.Join(dst, "sparse"), &st))
+	if st.Blocks*512 > 1<<20 {
+		t.Errorf("the holes of a file take %d bytes", st.Blocks*512)
+	}
+	for _, top := range []string{src, dst} {
+		check(t, os.Chmod(filepath.Join(top, "readonly"), 0o755))
+	}
+	check(t, os.Chmod(filepath.Join(oracle, "readonly"), 0o755))
+}
+
+// TestWithoutPrivilege runs tests that are about an ordinary user as one.
+func TestWithoutPrivilege(t *testing.T) {
+	if !isRoot {
+		t.Skip("this is one")
+	}
+	program, err := os.Executable()
+	check(t, err)
+	folder, err := os.MkdirTemp("", "tree-test-")
+	check(t, err)
+	defer os.RemoveAll(folder)
+	check(t, os.Chmod(folder, 0o777))
+	b, err := os.ReadFile(program)
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(folder, "test"), b, 0o755))
+	cmd := exec.Command(filepath.Join(folder, "test"), "-test.run", "^(TestACopyIsWhatCpMakes|TestACopyOfAnothersFiles|TestRemove.*|TestWhatIsWritten.*|TestUnreadable.*)$", "-test.v")
+	cmd.Env = append(os.Environ(), "TMPDIR="+folder, "OTHERS="+others(t, folder))
+	cmd.Dir = folder
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestACopyOfAnothersFiles") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// others makes a folder of root's that an ordinary user can read.
+func others(t *testing.T, folder string) string {
+	t.Helper()
+	top := filepath.Join(folder, "others")
+	check(t, os.Mkdir(top, 0o755))
+	put(t, filepath.Join(top, "suid"), "#!", 0o755|os.ModeSetuid|os.ModeSetgid)
+	check(t, unix.Mknod(filepath.Join(top, "null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	check(t, os.Link(filepath.Join(top, "null"), filepath.Join(top, "null-too")))
+	return top
+}
+
+func TestACopyOfAnothersFiles(t *testing.T) {
+	src := os.Getenv("OTHERS")
+	if src == "" {
+		t.Skip("run by TestWithoutPrivilege")
+	}
+	dst := filepath.Join(t.TempDir(), "copy")
+	stats, err := Copy(t.Context(), dst, src)
+	check(t, err)
+	if want := (Stats{Files: 1, Skipped: 2, Bytes: 2}); stats != want {
+		t.Errorf("got %+v, want %+v", stats, want)
+	}
+	info, err := os.Stat(filepath.Join(dst, "suid"))
+	check(t, err)
+	if info.Mode() != 0o755 {
+		t.Errorf("another's set-id program is copied with mode %v", info.Mode())
+	}
+}
+
+func TestUnreadableFilesAreNamedAndNothingIsLeft(t *testing.T) {
+	if isRoot {
+		t.Skip("run by TestWithoutPrivilege")
+	}
+	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	check(t, os.Mkdir(filepath.Join(src, "a"), 0o755))
+	put(t, filepath.Join(src, "a", "secret"), "x", 0)
+	_, err := Copy(t.Context(), dst, src)
+	wantKind(t, err, fault.Permission, `a/secret"`)
+	if exists(dst) {
+		t.Error("something is left")
+	}
+}
+
+func TestCopyRefuses(t *testing.T) {
+	src := t.TempDir()
+	put(t, filepath.Join(src, "f"), "x", 0o644)
+	link := filepath.Join(t.TempDir(), "link")
+	check(t, os.Symlink(src, link))
+	fresh := filepath.Join(t.TempDir(), "new")
+	for name, c := range map[string]struct {
+		dst, src string
+		kind     fault.Kind
+	}{
+		"a destination that exists": {src, src, fault.Exists},
+		"a source that is missing":  {fresh, filepath.Join(src, "none"), fault.NotFound},
+		"a source that is a file":   {fresh, filepath.Join(src, "f"), fault.Internal},
+		"a source that is a link":   {fresh, link, fault.Internal},
+		"a copy into itself":        {filepath.Join(src, "copy"), src, fault.Invalid},
+	} {
+		if _, err := Copy(t.Context(), c.dst, c.src); fault.KindOf(err) != c.kind {
+			t.Errorf("%s: %v of kind %q", name, err, fault.KindOf(err))
+		}
+	}
+	if exists(fresh) || exists(filepath.Join(src, "copy")) {
+		t.Error("something is left")
+	}
+}
+
+func TestACopyThatIsCancelledLeavesNothing(t *testing.T) {
+	src, dst := fullTree(t), filepath.Join(t.TempDir(), "copy")
+	for _, after := range []int{0, 1, 5, 50, 200} {
+		ctx := &countdown{t.Context(), after}
+		if _, err := Copy(ctx, dst, src); !errors.Is(err, context.Canceled) {
+			t.Errorf("after %d: %v", after, err)
+		}
+		if exists(dst) {
+			t.Fatalf("after %d something is left", after)
+		}
+	}
+}
+
+// countdown is a context that ends when it has been asked a number of times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestDeepTrees(t *testing.T) {
+	const levels = 3_000 // whose path is longer than one may be
+	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	deep(t, src, levels)
+	var old unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 128, Max: old.Max}))
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
+	stats, err := Copy(t.Context(), dst, src)
+	check(t, err)
+	if stats.Folders != levels || stats.Files != 1 {
+		t.Errorf("%+v", stats)
+	}
+	_, files, err := Size(t.Context(), dst)
+	check(t, err)
+	if files != 1 {
+		t.Errorf("%d files", files)
+	}
+	for _, top := range []string{src, dst} {
+		check(t, Remove(t.Context(), top))
+		if exists(top) {
+			t.Error("it is still there")
+		}
+	}
+	check(t, os.Mkdir(src, 0o755)) // as the test's cleaning up wants
+}
+
+// TestCopyNoticesChanges changes a tree at every step of a copy: what comes of it is a whole file or an error, never a mixture, and never another's file.
+func TestCopyNoticesChanges(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	put(t, secret, "secret", 0o600)
+	change := map[string]func(top string){
+		"shorter":      func(top string) { os.Truncate(filepath.Join(top, "d/f"), 10) },
+		"longer":       func(top string) { os.Truncate(filepath.Join(top, "d/f"), 10<<20) },
+		"gone":         func(top string) { os.Remove(filepath.Join(top, "d/f")) },
+		"a link":       func(top string) { os.Remove(filepath.Join(top, "d/f")); os.Symlink(secret, filepath.Join(top, "d/f")) },
+		"a FIFO":       func(top string) { os.Remove(filepath.Join(top, "d/f")); unix.Mkfifo(filepath.Join(top, "d/f"), 0o600) },
+		"folder moved": func(top string) { os.Rename(filepath.Join(top, "d"), filepath.Join(top, "e")) },
+		"folder linked": func(top string) {
+			os.RemoveAll(filepath.Join(top, "d"))
+			os.Symlink(filepath.Dir(secret), filepath.Join(top, "d"))
+		},
+	}
+	for name, change := range change {
+		for step := range 12 {
+			src, dst := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+			check(t, os.Mkdir(filepath.Join(src, "d"), 0o755))
+			put(t, filepath.Join(src, "d/f"), strings.Repeat("f", 200<<10), 0o644)
+			_, err := Copy(&interference{t.Context(), step, func() { change(src) }}, dst, src)
+			if err != nil && (fault.KindOf(err) != fault.Precondition || exists(dst)) {
+				t.Errorf("%s at step %d: %v, left: %v", name, step, err, exists(dst))
+			}
+			if exists(filepath.Join(dst, "d/secret")) {
+				t.Errorf("%s at step %d: a link was followed", name, step)
+			}
+			if info, e := os.Lstat(filepath.Join(dst, "d/f")); e == nil && info.Mode().IsRegular() {
+				if b, e := os.ReadFile(filepath.Join(dst, "d/f")); e != nil || bytes.Count(b, []byte("f"))+bytes.Count(b, []byte{0}) != len(b) {
+					t.Errorf("%s at step %d: another's content was copied, %v", name, step, e)
+				}
+			}
+		}
+	}
+}
+
+// interference does something when its context is asked for the so many-th time.
+type interference struct {
+	context.Context
+	left int
+	do   func()
+}
+
+func (i *interference) Err() error {
+	if i.left--; i.left == -1 {
+		i.do()
+	}
+	return nil
+}
+
+func TestSizeCountsEachFileOnce(t *testing.T) {
+	top := t.TempDir()
+	put(t, filepath.Join(top, "a"), strings.Repeat("x", 1<<20), 0o644)
+	check(t, os.Link(filepath.Join(top, "a"), filepath.Join(top, "b")))
+	check(t, os.Symlink("/", filepath.Join(top, "c")))
+	f, err := os.Create(filepath.Join(top, "hole"))
+	check(t, err)
+	check(t, f.Truncate(1<<30))
+	check(t, f.Close())
+	check(t, Flush(t.Context(), top))
+	allocated, files, err := Size(t.Context(), top)
+	check(t, err)
+	if files != 3 || allocated < 1<<20 || allocated > 2<<20 {
+		t.Errorf("%d bytes, %d files", allocated, files)
+	}
+	if _, _, err := Size(t.Context(), filepath.Join(top, "none")); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+	if err := Flush(t.Context(), filepath.Join(top, "none")); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+}
+
+// TestCopySharesBlocks needs a folder on a file system that can, which PYRO_TEST_REFLINK names.
+func TestCopySharesBlocks(t *testing.T) {
+	top := os.Getenv("PYRO_TEST_REFLINK")
+	if top == "" {
+		t.Skip("PYRO_TEST_REFLINK names no folder")
+	}
+	src, err := os.MkdirTemp(top, "")
+	check(t, err)
+	defer os.RemoveAll(src)
+	content := io.LimitReader(zeroToNine{}, 256<<20)
+	f, err := os.Create(filepath.Join(src, "large"))
+	check(t, err)
+	_, err = io.Copy(f, content)
+	check(t, errors.Join(err, f.Sync(), f.Close()))
+	var before, after unix.Statfs_t
+	check(t, unix.Statfs(top, &before))
+	began := time.Now()
+	_, err = Copy(t.Context(), src+".copy", src)
+	check(t, err)
+	defer os.RemoveAll(src + ".copy")
+	t.Log(time.Since(began))
+	check(t, Flush(t.Context(), top))
+	check(t, unix.Statfs(top, &after))
+	if used := int64(before.Bfree-after.Bfree) * before.Bsize; used > 16<<20 {
+		t.Errorf("a copy of 256 MiB took %d MiB", used>>20)
+	}
+	same(t, describe(t, src+".copy"), describe(t, src))
+}
+
+type zeroToNine struct{}
+
+func (zeroToNine) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte('0' + i%10)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,182 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestRemoveTakesEverythingAndNothingElse(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	check(t, os.Mkdir(outside, 0o755))
+	put(t, filepath.Join(outside, "f"), "x", 0o644)
+	top := fullTree(t)
+	check(t, os.Symlink(outside, filepath.Join(top, "a/outside")))
+	check(t, os.Link(filepath.Join(outside, "f"), filepath.Join(top, "a/hard")))
+	before := describe(t, outside)
+	check(t, Remove(t.Context(), top))
+	if exists(top) {
+		t.Error("it is still there")
+	}
+	check(t, Remove(t.Context(), top)) // there is nothing to do
+	if after := describe(t, outside); len(after) != len(before) || !exists(filepath.Join(outside, "f")) {
+		t.Errorf("outside is now %q", after)
+	}
+}
+
+func TestRemoveOfOneThing(t *testing.T) {
+	top := t.TempDir()
+	in := func(name string) string { return filepath.Join(top, name) }
+	put(t, in("f"), "x", 0)
+	put(t, in("target"), "x", 0o644)
+	check(t, os.Symlink("target", in("link")))
+	check(t, os.Symlink("none", in("dangling")))
+	check(t, unix.Mkfifo(in("fifo"), 0o600))
+	check(t, os.Mkdir(in("empty"), 0))
+	for _, name := range []string{"f", "link", "dangling", "fifo", "empty", "none/none", "link"} {
+		if err := Remove(t.Context(), in(name)); err != nil || exists(in(name)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !exists(in("target")) {
+		t.Error("what a link led to is gone")
+	}
+	for _, name := range []string{"/", "."} {
+		wantKind(t, Remove(t.Context(), name), fault.Invalid, "name")
+	}
+}
+
+func TestRemoveCopesWithFoldersWithoutPermission(t *testing.T) {
+	for mode := range os.FileMode(8) {
+		top := filepath.Join(t.TempDir(), "top")
+		check(t, os.MkdirAll(filepath.Join(top, "a/b"), 0o755))
+		put(t, filepath.Join(top, "a/b/f"), "x", 0)
+		for _, name := range []string{"a/b", "a", "."} {
+			check(t, os.Chmod(filepath.Join(top, name), mode<<6))
+		}
+		if err := Remove(t.Context(), top); err != nil || exists(top) {
+			t.Errorf("mode %o: %v", mode<<6, err)
+		}
+	}
+}
+
+func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
+	if !isRoot {
+		t.Skip("only root can make what can't be removed")
+	}
+	top := filepath.Join(t.TempDir(), "top")
+	check(t, os.MkdirAll(filepath.Join(top, "m/a"), 0o755))
+	check(t, os.MkdirAll(filepath.Join(top, "z/a"), 0o755))
+	put(t, filepath.Join(top, "m/kept"), "x", 0o644)
+	put(t, filepath.Join(top, "m/gone"), "x", 0o644)
+	run(t, "chattr", "+i", filepath.Join(top, "m/kept"))
+	defer run(t, "chattr", "-i", filepath.Join(top, "m/kept"))
+	err := Remove(t.Context(), top)
+	wantKind(t, err, fault.Permission, `m/kept"`)
+	if hint := fault.HintOf(err); hint != fmt.Sprintf("chattr -R -ia %q", filepath.Join(top, "m/kept")) {
+		t.Errorf("hint %q", hint)
+	}
+	if exists(filepath.Join(top, "m/gone")) || exists(filepath.Join(top, "m/a")) || exists(filepath.Join(top, "z")) {
+		t.Error("more than that is left")
+	}
+}
+
+func TestRemoveGoesIntoNothingThatIsMounted(t *testing.T) {
+	if !isRoot {
+		t.Skip("only root can mount")
+	}
+	outside, top := t.TempDir(), filepath.Join(t.TempDir(), "top")
+	put(t, filepath.Join(outside, "precious"), "x", 0o644)
+	for _, name := range []string{"a/mnt", "z"} {
+		check(t, os.MkdirAll(filepath.Join(top, name), 0o755))
+	}
+	mnt := filepath.Join(top, "a/mnt")
+	if err := unix.Mount(outside, mnt, "", unix.MS_BIND, ""); err != nil {
+		t.Skip(err)
+	}
+	err := Remove(t.Context(), top)
+	check(t, unix.Unmount(mnt, unix.MNT_DETACH))
+	wantKind(t, err, fault.Precondition, `a/mnt": something is mounted there`)
+	if !exists(filepath.Join(outside, "precious")) || exists(filepath.Join(top, "z")) {
+		t.Error("what is mounted was emptied, or what is not was left")
+	}
+	check(t, Remove(t.Context(), top))
+}
+
+func TestRemoveOfFoldersLargerThanAChunk(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	check(t, os.Mkdir(top, 0o755))
+	for i := range chunk*2 + 3 {
+		check(t, os.Symlink("x", filepath.Join(top, fmt.Sprint(i))))
+	}
+	check(t, Remove(t.Context(), top))
+	if exists(top) {
+		t.Error("it is still there")
+	}
+}
+
+func TestRemoveEndsWithItsContext(t *testing.T) {
+	top := fullTree(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Remove(ctx, top); !errors.Is(err, context.Canceled) || !exists(filepath.Join(top, "a/b/c/007")) {
+		t.Error(err)
+	}
+	check(t, Remove(t.Context(), top))
+}
+
+// TestRemoveBesideAProcessThatChangesTheTree has another move folders of the tree to and fro, out of it, and put links to precious things in their places.
+func TestRemoveBesideAProcessThatChangesTheTree(t *testing.T) {
+	outside := t.TempDir()
+	in := func(name string) string { return filepath.Join(outside, name) }
+	check(t, os.Mkdir(in("precious"), 0o755))
+	for i := range 50 {
+		put(t, in(fmt.Sprintf("precious/%d", i)), "x", 0o644)
+	}
+	for range 12 {
+		top := in("top")
+		for i := range 6 {
+			for j := range 6 {
+				folder := filepath.Join(top, fmt.Sprint(i), fmt.Sprint(j), "x")
+				check(t, os.MkdirAll(folder, 0o755))
+				put(t, filepath.Join(folder, "f"), "x", 0o644)
+			}
+		}
+		stop, done := make(chan struct{}), sync.WaitGroup{}
+		done.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				from := filepath.Join(top, fmt.Sprint(n%6), fmt.Sprint(n/6%6))
+				os.Rename(from, in("aside"))
+				os.Symlink(in("precious"), from)
+				os.Remove(from)
+				os.Rename(in("aside"), from)
+				os.Rename(filepath.Join(from, "x"), filepath.Join(top, "x"))
+			}
+		})
+		err := Remove(t.Context(), top)
+		close(stop)
+		done.Wait()
+		var of *fault.Error
+		if err != nil && !errors.As(err, &of) {
+			t.Error(err)
+		}
+		check(t, Remove(t.Context(), top))
+		check(t, Remove(t.Context(), in("aside")))
+		if left, err := os.ReadDir(in("precious")); len(left) != 50 {
+			t.Fatalf("%d precious files are left, %v", len(left), err)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package view
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Export writes a view as one raw ext4 image at a path, sparse, with the volume's files in place as ordinary files of it. What there is of each file is kept:
+// owner, mode, times, hard links, extended attributes, devices and holes. What was at the path is replaced when all is written and flushed; until then, on any
+// error and when ctx is done nothing is there that was not there before. Errors name the file, and are of kind Exhausted where not all fits an image.
+func Export(ctx context.Context, v *FS, path string) error {
+	return fault.Wrap(export(ctx, v, path), "export disk to", path)
+}
+
+func export(ctx context.Context, v *FS, path string) (err error) {
+	dir := filepath.Dir(path)
+	out, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		out.Close()
+		if err != nil {
+			os.Remove(out.Name())
+		}
+	}()
+	id := mkext4.Identity{Label: "pyro-disk", Made: time.Now()}
+	rand.Read(id.UUID[:])
+	id.UUID[6], id.UUID[8] = id.UUID[6]&0x0f|0x40, id.UUID[8]&0x3f|0x80 // says that it is random
+	w, err := mkext4.New(out, id)
+	if err != nil {
+		return err
+	}
+	e := exporter{ctx, v, w, map[fileID]string{}}
+	if err := e.folder("."); err != nil {
+		return err
+	}
+	if err := w.Finish(); err != nil {
+		return err
+	}
+	if err := out.Sync(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := os.Rename(out.Name(), path); err != nil {
+		return err
+	}
+	parent, err := os.Open(dir)
+	if err != nil {
+		return nil // it is written, and its name is not known to be
+	}
+	defer parent.Close()
+	_ = parent.Sync()
+	return nil
+}
+
+// fileID tells files apart, whatever their names.
+type fileID struct{ device, inode uint64 }
+
+type exporter struct {
+	ctx   context.Context
+	view  *FS
+	out   *mkext4.Writer
+	links map[fileID]string // the first name of what has several
+}
+
+// folder writes a folder and all that is in it.
+func (e *exporter) folder(name string) error {
+	stat, err := e.view.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if err := e.add(name, stat); err != nil {
+		return err
+	}
+	entries, err := e.view.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		inside := entry.Name()
+		if name != "." {
+			inside = name + "/" + inside
+		}
+		if entry.IsDir() {
+			if err := e.folder(inside); err != nil {
+				return err
+			}
+			continue
+		}
+		stat, err := entry.Info()
+		if err != nil {
+			return pathError("export", inside, err)
+		}
+		if err := e.add(inside, stat); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add writes one file of any kind.
+func (e *exporter) add(name string, stat fs.FileInfo) error {
+	if err := e.ctx.Err(); err != nil {
+		return err
+	}
+	st, ok := stat.Sys().(*syscall.Stat_t)
+	if !ok {
+		return &fs.PathError{Op: "export", Path: name, Err: errors.ErrUnsupported}
+	}
+	if id := (fileID{st.Dev, st.Ino}); st.Nlink > 1 && !stat.IsDir() {
+		if first, written := e.links[id]; written {
+			return e.out.Link(name, first)
+		}
+		e.links[id] = name
+	}
+	attributes, err := e.view.Xattrs(name)
+	if err != nil {
+		return err
+	}
+	entry := mkext4.Entry{
+		Mode: st.Mode, UID: st.Uid, GID: st.Gid, Size: stat.Size(), Device: st.Rdev, Xattrs: attributes,
+		Accessed: time.Unix(st.Atim.Unix()), Modified: time.Unix(st.Mtim.Unix()), Changed: time.Unix(st.Ctim.Unix()),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		if entry.Target, err = e.view.ReadLink(name); err != nil {
+			return err
+		}
+	case unix.S_IFREG:
+		f, err := e.view.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return e.out.Add(name, entry, e.content(f))
+	}
+	return e.out.Add(name, entry, nil)
+}
+
+// content is what is in a file, until the context is done.
+func (e *exporter) content(f fs.File) io.Reader {
+	whole := content{e.ctx, f}
+	if s, ok := f.(mkext4.Sparse); ok {
+		return sparseContent{whole, s}
+	}
+	return whole
+}
+
+type content struct {
+	ctx context.Context
+	fs.File
+}
+
+func (c content) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.File.Read(p)
+}
+
+type sparseContent struct {
+	content
+	sparse mkext4.Sparse
+}
+
+func (c sparseContent) ReadAt(p []byte, offset int64) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.sparse.ReadAt(p, offset)
+}
+
+func (c sparseContent) NextData(offset int64) (start, end int64, err error) {
+	return c.sparse.NextData(offset)
+}
