@@ -1,0 +1,271 @@
+package patch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// check is the work of one Check: what the patch has made of the tree so far, in memory.
+type check struct {
+	tree     Tree
+	seen     map[string]*Entry // what Stat has told, nil for nothing
+	leaving  map[string]bool   // paths that the patch takes away, by deleting or renaming
+	arriving map[string]bool   // paths that it creates, by adding, renaming or copying
+	now      map[string]*node  // what it has made
+	held     int               // bytes of the content in now
+	steps    int               // see maxSteps
+}
+
+// node is a file or link as the patch makes it.
+type node struct {
+	mode   fs.FileMode // with the type
+	data   []byte      // the content of a file, the target of a link
+	unread bool        // the content is the old one, which was not read
+	source *Source
+}
+
+// claim finds the paths that leave and arrive, and refuses a patch that says two things of one.
+func (c *check) claim(sections []*section) error {
+	modified := map[string]bool{}
+	for _, s := range sections {
+		leaves, arrives := "", ""
+		switch s.status {
+		case Added, Copied:
+			arrives = s.path
+		case Renamed:
+			leaves, arrives = s.from, s.path
+		case Deleted:
+			leaves = s.path
+		case Modified:
+			modified[s.path] = !c.arriving[s.path]
+		}
+		if leaves != "" {
+			if c.leaving[leaves] {
+				return invalid(s.line, "%.200q is deleted or renamed twice", leaves)
+			}
+			c.leaving[leaves] = true
+		}
+		if arrives != "" {
+			if c.arriving[arrives] {
+				return invalid(s.line, "%.200q is created twice", arrives)
+			}
+			c.arriving[arrives] = true
+		}
+		for _, p := range []string{leaves, arrives} {
+			if modified[p] {
+				return invalid(s.line, "%.200q is changed, and then deleted, renamed or created", p)
+			}
+		}
+	}
+	for _, s := range sections {
+		if s.status == Modified && modified[s.path] && c.leaving[s.path] {
+			return invalid(s.line, "%.200q is deleted or renamed, and then changed", s.path)
+		}
+	}
+	return nil
+}
+
+// section checks one section and notes what it makes.
+func (c *check) section(ctx context.Context, s *section) (File, error) {
+	f := File{Path: s.path, OldPath: s.from, Status: s.status, LinesAdded: s.added, LinesRemoved: s.removed}
+	old, err := c.old(ctx, s)
+	if err != nil {
+		return f, err
+	}
+	if old == nil { // also where the patch did not call it new
+		f.Status = Added
+		c.arriving[s.path] = true
+	}
+	made, moved, err := c.make(s, old)
+	if err != nil {
+		return f, err
+	}
+	f.HunksMoved = moved
+	if s.status == Deleted {
+		if len(made.data) > 0 {
+			return f, conflict(s.path, "it has more content than the patch deletes")
+		}
+		return f, nil
+	}
+	if c.arriving[s.path] && c.now[s.path] == nil {
+		if err := c.arrives(ctx, s.path); err != nil {
+			return f, err
+		}
+	}
+	if before := c.now[s.path]; before != nil {
+		c.held -= len(before.data)
+	}
+	if c.held += len(made.data); c.held > MaxContent {
+		return f, fault.New(fault.Exhausted, op, "", "the patch makes more than %d MiB of content", MaxContent>>20)
+	}
+	c.now[s.path] = made
+	return f, nil
+}
+
+// old gives what a section changes, nil for what it creates.
+func (c *check) old(ctx context.Context, s *section) (*node, error) {
+	from := s.path
+	switch s.status {
+	case Added:
+		return nil, nil
+	case Renamed, Copied:
+		from = s.from
+	case Modified:
+		if n := c.now[s.path]; n != nil {
+			made := *n
+			return &made, c.content(ctx, s.path, &made)
+		}
+	}
+	e, err := c.stat(ctx, from)
+	switch {
+	case err != nil:
+		return nil, err
+	case e == nil && s.status == Modified && len(s.hunks) == 1 && s.hunks[0].old == 0:
+		return nil, nil
+	case e == nil:
+		return nil, conflict(from, "it does not exist")
+	case e.Mode&fs.ModeSymlink != 0 && !s.oldMode.link() && (len(s.hunks) > 0 || s.binary != nil):
+		return nil, conflict(from, "it is a symbolic link, and the patch is not for one")
+	case e.Mode&fs.ModeSymlink != 0:
+		return &node{mode: e.Mode, data: []byte(e.Link), source: c.source(s, *e)}, nil
+	case !e.Mode.IsRegular():
+		return nil, conflict(from, "it is neither a file nor a symbolic link")
+	case s.oldMode.link():
+		return nil, conflict(from, "it is a file, and the patch is for a symbolic link")
+	}
+	n := &node{mode: e.Mode, unread: true, source: c.source(s, *e)}
+	if s.status == Modified && len(s.hunks) == 0 && s.binary == nil {
+		return n, nil // a mode alone
+	}
+	return n, c.content(ctx, from, n)
+}
+
+func (c *check) source(s *section, e Entry) *Source {
+	if s.from == "" {
+		return nil
+	}
+	return &Source{Path: s.from, Seen: e}
+}
+
+// content reads the content of a node, unless it has been.
+func (c *check) content(ctx context.Context, from string, n *node) error {
+	if !n.unread {
+		return nil
+	}
+	tooLarge := fault.New(fault.Exhausted, op, from, "it is larger than %d MiB, the most that a patch may change", MaxFile>>20)
+	if c.seen[from].Size > MaxFile {
+		return tooLarge
+	}
+	data, err := c.tree.Read(ctx, from)
+	if err != nil {
+		return fault.Wrap(err, op, from)
+	}
+	if len(data) > MaxFile {
+		return tooLarge
+	}
+	n.data, n.unread = data, false
+	return nil
+}
+
+// make gives what a section makes of the old node, which may be nil.
+func (c *check) make(s *section, old *node) (made *node, moved int, err error) {
+	made = &node{mode: 0o644}
+	if old == nil {
+		made.mode |= s.new.typeOf()
+	} else {
+		*made = *old
+	}
+	if s.new != 0 {
+		if made.mode.Type() != s.new.typeOf() {
+			return nil, 0, conflict(s.path, "it is not of the type that the patch changes the mode of")
+		}
+		made.mode = withExecutable(made.mode, s.new.executable())
+	}
+	switch deletes := s.status == Deleted && fullHash(s.oldHash) && zeroHash(s.newHash); {
+	case s.binary != nil || s.nameless && deletes:
+		if old != nil && hash(old.data, len(s.oldHash)) != s.oldHash {
+			return nil, 0, conflict(s.path, "its content is not that which the patch was made for")
+		}
+		if made.data = nil; s.binary != nil {
+			made.data, err = s.patchBinary(oldData(old))
+		}
+	case s.nameless:
+		return nil, 0, invalid(s.line, "the patch says that %.200q differs, and not how: git diff --binary would", s.path)
+	case len(s.hunks) > 0:
+		made.data, moved, err = patchText(s.path, oldData(old), s.hunks, &c.steps)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if made.mode&fs.ModeSymlink != 0 && s.status != Deleted && (len(made.data) == 0 || len(made.data) >= maxPath || bytes.IndexByte(made.data, 0) >= 0) {
+		return nil, 0, invalid(s.line, "%.200q becomes a symbolic link to what is no path", s.path)
+	}
+	return made, moved, nil
+}
+
+func oldData(old *node) []byte {
+	if old == nil {
+		return nil
+	}
+	return old.data
+}
+
+// withExecutable is a mode that can be executed by all who can read, or by nobody. Links have no such thing.
+func withExecutable(m fs.FileMode, executable bool) fs.FileMode {
+	switch {
+	case m&fs.ModeSymlink != 0 || executable == (m&0o100 != 0):
+		return m
+	case executable:
+		return m | m&0o444>>2
+	}
+	return m &^ 0o111
+}
+
+// stat tells what is at a path, nil for nothing. It asks from the top, so that what is below a file or link is not there, whatever the tree says.
+func (c *check) stat(ctx context.Context, p string) (*Entry, error) {
+	if e, ok := c.seen[p]; ok {
+		return e, nil
+	}
+	if dir := path.Dir(p); dir != "." {
+		parent, err := c.stat(ctx, dir)
+		if err != nil || parent == nil || !parent.Mode.IsDir() {
+			return nil, err
+		}
+	}
+	e, err := c.tree.Stat(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.seen[p] = nil
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, op, p)
+	}
+	c.seen[p] = &e
+	return &e, nil
+}
+
+// arrives checks that something can be created at a path.
+func (c *check) arrives(ctx context.Context, p string) error {
+	e, err := c.stat(ctx, p)
+	if err != nil {
+		return err
+	}
+	if e != nil && !e.Mode.IsDir() && !c.leaving[p] { // a directory may be empty by then
+		return conflict(p, "it exists already")
+	}
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		e, err := c.stat(ctx, dir)
+		if err != nil {
+			return err
+		}
+		if e != nil && !e.Mode.IsDir() && !c.leaving[dir] {
+			return conflict(p, "%.200q above it is no directory", dir)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package patch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/diff"
+	"github.com/pyro-mcp/pyro/internal/diff/difftest"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// seeds is how many random trees a test goes through.
+func seeds() int {
+	if testing.Short() {
+		return 20
+	}
+	return 120
+}
+
+// TestADifferenceIsAPatch: what package diff tells is what package patch does.
+func TestADifferenceIsAPatch(t *testing.T) {
+	for seed := range 4 * seeds() {
+		r := rand.New(rand.NewPCG(uint64(seed), 2))
+		before := difftest.Random(r, 1+r.IntN(40)).Git()
+		after := difftest.Change(r, before, 1+r.IntN(15))
+		var text strings.Builder
+		result, err := diff.Compare(context.Background(), before, after, &text, diff.Options{})
+		if err != nil || text.Len() == 0 {
+			continue
+		}
+		made, plan, err := check(t, text.String(), before)
+		if err != nil {
+			t.Errorf("seed %d: %v\n%s", seed, err, text.String())
+			continue
+		}
+		if said := difftest.Unequal(made.Git(), after.Git()); said != "" {
+			t.Errorf("seed %d: %s\n%s", seed, said, text.String())
+		}
+		if plan.Summary.LinesAdded != result.Summary.LinesAdded || plan.Summary.LinesRemoved != result.Summary.LinesRemoved || plan.Summary.HunksMoved != 0 {
+			t.Errorf("seed %d: %+v, not %+v", seed, plan.Summary, result.Summary)
+		}
+	}
+}
+
+// repository has the trees before and after as git's own.
+type repository struct {
+	t   *testing.T
+	dir string
+}
+
+func (r repository) git(args ...string) string {
+	out, err := difftest.Git(r.dir, "", args...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// tree stores a tree, and gives its name.
+func (r repository) tree(files difftest.Tree) string {
+	entries, _ := os.ReadDir(r.dir)
+	for _, e := range entries {
+		if e.Name() != ".git" {
+			os.RemoveAll(filepath.Join(r.dir, e.Name()))
+		}
+	}
+	if err := files.Write(r.dir); err != nil {
+		r.t.Fatal(err)
+	}
+	r.git("add", "--all", "--force")
+	return strings.TrimSpace(r.git("write-tree"))
+}
+
+var gitOptions = [][]string{
+	{}, {"-M"}, {"-M10%", "-C", "--find-copies-harder"}, {"--no-prefix"}, {"-U1"}, {"-U20"}, {"--src-prefix=i/", "--dst-prefix=w/"}, {"-B10%/10%", "-M10%"}, {"--patience"},
+}
+
+// TestAPatchOfGit has git make patches of random trees, in many ways: the plan makes what git had.
+func TestAPatchOfGit(t *testing.T) {
+	for seed := range seeds() {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(uint64(seed), 3))
+			before := difftest.Random(r, 1+r.IntN(40)).Git()
+			after := difftest.Change(r, before, 1+r.IntN(15)).Git()
+			repo := repository{t, t.TempDir()}
+			repo.git("init", "--quiet", "--template=", "--object-format="+[]string{"sha1", "sha1", "sha1", "sha256"}[seed%4])
+			options := gitOptions[seed%len(gitOptions)]
+			args := append([]string{"diff-tree", "-r", "-p", "--binary"}, options...)
+			text := repo.git(append(args, repo.tree(before), repo.tree(after))...)
+			if text == "" {
+				t.Skip("nothing differs")
+			}
+			made, _, err := check(t, text, before)
+			if err != nil && slices.Contains(options, "-B10%/10%") { // with which git makes patches that it refuses itself
+				repo.tree(before)
+				if _, refused := difftest.Git(repo.dir, text, "apply", "--whitespace=nowarn", "-"); refused != nil {
+					t.Skip(refused)
+				}
+			}
+			if err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			if said := difftest.Unequal(made.Git(), after); said != "" {
+				t.Errorf("%s\n%s", said, text)
+			}
+		})
+	}
+}
+
+// TestADeletedBinaryFile: git needs no content to delete one, if it is told the hash.
+func TestADeletedBinaryFile(t *testing.T) {
+	repo := repository{t, t.TempDir()}
+	repo.git("init", "--quiet", "--template=")
+	before := difftest.Tree{"b": {Mode: 0o644, Data: []byte{0, 1}}}
+	text := repo.git("diff-tree", "-r", "-p", "--full-index", repo.tree(before), repo.tree(difftest.Tree{}))
+	if made, _, err := check(t, text, before); err != nil || len(made) != 0 {
+		t.Errorf("%v, %v\n%s", made, err, text)
+	}
+	if _, _, err := check(t, text, difftest.Tree{"b": {Mode: 0o644, Data: []byte{0, 2}}}); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("another content: %v", err)
+	}
+}
+
+// TestAPatchForAnotherTree applies patches to trees that they were not made for. Where both git and a plan make something of it, it is the same.
+func TestAPatchForAnotherTree(t *testing.T) {
+	var both, neither, gits, ours int
+	t.Cleanup(func() {
+		t.Logf("both applied %d, neither %d, only git %d, only the plan %d", both, neither, gits, ours)
+		if both < seeds()/5 {
+			t.Error("that proves little")
+		}
+	})
+	for seed := range seeds() {
+		r := rand.New(rand.NewPCG(uint64(seed), 4))
+		before := difftest.Random(r, 1+r.IntN(5)).Git()
+		after := difftest.Change(r, before, 1+r.IntN(3)).Git()
+		other := difftest.Change(r, before, 1+r.IntN(2)).Git()
+		var text strings.Builder
+		if _, err := diff.Compare(context.Background(), before, after, &text, diff.Options{}); err != nil || text.Len() == 0 {
+			continue
+		}
+		dir := t.TempDir()
+		if err := other.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		_, gitErr := difftest.Git(dir, text.String(), "apply", "--whitespace=nowarn", "-")
+		made, _, err := check(t, text.String(), other)
+		switch {
+		case gitErr == nil && err == nil:
+			both++
+			want, _ := difftest.Read(dir)
+			if said := difftest.Unequal(made.Git(), want.Git()); said != "" {
+				t.Errorf("seed %d: %s\n%s", seed, said, text.String())
+			}
+		case gitErr == nil:
+			gits++
+			t.Logf("seed %d, only git: %v", seed, err)
+		case err == nil:
+			ours++
+			t.Logf("seed %d, only the plan: %v", seed, gitErr)
+		default:
+			neither++
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package patch
+
+import (
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxHeader is the length of the longest line of a header, in bytes: two names, quoted.
+const maxHeader = 4*2*maxPath + 64
+
+// devNull stands for the name of what there is not.
+const devNull = "/dev/null"
+
+// mode is a mode as git writes it, 0 for none.
+type mode uint32
+
+func (m mode) link() bool       { return m&0o170000 == 0o120000 }
+func (m mode) executable() bool { return m&0o100 != 0 }
+
+// typeOf is the type of the files that have the mode.
+func (m mode) typeOf() fs.FileMode {
+	if m.link() {
+		return fs.ModeSymlink
+	}
+	return 0
+}
+
+// header is what stands before the hunks of a section.
+type header struct {
+	line             int
+	git              bool
+	common           string // the name in "diff --git", where it is one
+	old, new         string // the names after "---" and "+++"
+	created, deleted bool
+	from, to         string // of a rename or copy
+	renamed, copied  bool
+	converted        bool // its lines end in CR LF, as no program writes them
+}
+
+// headerLine gives the rest of the next line after a prefix, without a CR at its end.
+func (p *parser) headerLine(h *header, prefix string) (string, error) {
+	line := p.peek()
+	if len(line) > maxHeader {
+		return "", invalid(p.line, "longer than any header")
+	}
+	rest, converted := strings.CutSuffix(string(line[len(prefix):]), "\r")
+	h.converted = h.converted || converted
+	p.skip()
+	return rest, nil
+}
+
+// names reads the lines "---" and "+++". What follows a tab there is a time, and the beginning of time is what GNU diff -N has for a file that is not
+// there.
+func (p *parser) names(h *header) error {
+	for _, side := range []struct {
+		prefix string
+		name   *string
+		absent *bool
+	}{{"--- ", &h.old, &h.created}, {"+++ ", &h.new, &h.deleted}} {
+		rest, err := p.headerLine(h, side.prefix)
+		if err != nil {
+			return err
+		}
+		name, stamp, ok := cutName(rest)
+		if !ok || name == "" {
+			return invalid(p.line-1, "%.200q is no name", rest)
+		}
+		*side.name = name
+		if name == devNull || isEpoch(stamp) {
+			*side.absent = true
+		}
+	}
+	return nil
+}
+
+func isEpoch(stamp string) bool {
+	t, err := time.Parse("2006-01-02 15:04:05 -0700", strings.TrimSpace(stamp)) // which accepts fractions of a second
+	return err == nil && t.UnixNano() == 0
+}
+
+// gitHeader reads "diff --git" and git's extended header.
+func (p *parser) gitHeader(h *header, s *section) error {
+	rest, err := p.headerLine(h, "diff --git ")
+	if err != nil {
+		return err
+	}
+	h.common = commonName(rest)
+	for {
+		var err error
+		switch {
+		case p.has("old mode "):
+			s.oldMode, err = p.mode(h, "old mode ")
+		case p.has("new mode "):
+			s.new, err = p.mode(h, "new mode ")
+		case p.has("deleted file mode "):
+			h.deleted = true
+			s.oldMode, err = p.mode(h, "deleted file mode ")
+		case p.has("new file mode "):
+			h.created = true
+			s.new, err = p.mode(h, "new file mode ")
+		case p.has("rename from "):
+			h.renamed = true
+			h.from, err = p.name(h, "rename from ")
+		case p.has("rename to "):
+			h.renamed = true
+			h.to, err = p.name(h, "rename to ")
+		case p.has("copy from "):
+			h.copied = true
+			h.from, err = p.name(h, "copy from ")
+		case p.has("copy to "):
+			h.copied = true
+			h.to, err = p.name(h, "copy to ")
+		case p.has("index "):
+			err = p.index(h, s)
+		case p.has("similarity index "), p.has("dissimilarity index "):
+			p.skip()
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *parser) mode(h *header, prefix string) (mode, error) {
+	text, err := p.headerLine(h, prefix)
+	if err != nil {
+		return 0, err
+	}
+	return readMode(text, p.line-1)
+}
+
+// readMode reads a mode. Git's have no other types than these, and of the permission bits only the owner's x means something.
+func readMode(text string, line int) (mode, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 8, 32)
+	switch m := mode(n); {
+	case err != nil:
+		return 0, invalid(line, "%.20q is no mode", text)
+	case m&0o170000 == 0o100000, m.link():
+		return m, nil
+	case m&0o170000 == 0o160000:
+		return 0, invalid(line, "the patch changes a submodule, which has no content here")
+	}
+	return 0, invalid(line, "%.20q is the mode of neither a file nor a symbolic link", text)
+}
+
+func (p *parser) name(h *header, prefix string) (string, error) {
+	rest, err := p.headerLine(h, prefix)
+	if err != nil {
+		return "", err
+	}
+	name, ok := wholeName(rest)
+	if !ok {
+		return "", invalid(p.line-1, "%.200q is no name", rest)
+	}
+	return name, nil
+}
+
+// indexForm is the form of git's index line: the hashes of the content before and after, perhaps shortened, and the mode where it stays.
+var indexForm = regexp.MustCompile(`^([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: ([0-7]{5,7}))?$`)
+
+// index reads the line "index", which matters for binary content and symbolic links. One that a person made up is passed over.
+func (p *parser) index(h *header, s *section) (err error) {
+	line := p.line
+	rest, err := p.headerLine(h, "index ")
+	if err != nil {
+		return err
+	}
+	parts := indexForm.FindStringSubmatch(strings.TrimSpace(rest))
+	if parts == nil {
+		return nil
+	}
+	s.oldHash, s.newHash = parts[1], parts[2]
+	if parts[3] != "" {
+		s.oldMode, err = readMode(parts[3], line)
+	}
+	return err
+}
+
+// resolve decides what a section is about.
+func (h *header) resolve(s *section) error {
+	switch {
+	case h.created && h.deleted, h.renamed && h.copied, (h.created || h.deleted) && (h.renamed || h.copied):
+		return invalid(h.line, "a file can't be created, deleted, renamed and copied at once")
+	case h.renamed || h.copied:
+		s.status, s.path, s.from = Renamed, h.to, h.from
+		if h.copied {
+			s.status = Copied
+		}
+		if h.from == "" || h.to == "" {
+			return invalid(h.line, "a rename or copy needs both of its names")
+		}
+	case h.created:
+		s.status, s.path = Added, h.one(h.new, "b/")
+	case h.deleted:
+		s.status, s.path = Deleted, h.one(h.old, "a/")
+	default:
+		s.status, s.path = Modified, h.both()
+	}
+	if s.path == "" {
+		return invalid(h.line, "there is no name of a file in the header")
+	}
+	if s.from == "" && h.common != "" && s.path != h.common || s.from != "" && h.old != "" && !(names(h.old, s.from) && names(h.new, s.path)) {
+		return invalid(h.line, "the names in the header are not of one file: they end with %.200q", h.new)
+	}
+	for _, path := range []string{s.path, s.from} {
+		if path != "" && !validPath(path) {
+			return invalid(h.line, "%.200q is no path in the tree", path)
+		}
+	}
+	if s.status == Renamed && s.path == s.from {
+		return invalid(h.line, "%.200q is renamed to itself", s.path)
+	}
+	if s.oldMode != 0 && s.new != 0 && s.oldMode.link() != s.new.link() {
+		return invalid(h.line, "a file becomes a symbolic link, or the other way round, by being deleted and created")
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package patch
+
+import "fmt"
+
+// closeSteps and closeLines bound what is compared, and how many lines of a hunk, to show in a conflict what comes closest.
+const (
+	closeSteps = 8 << 20
+	closeLines = 40
+)
+
+func (p *patching) conflict(k *hunk, n int, format string, args ...any) error {
+	return (&Conflict{Path: p.path, Hunk: n, Header: printable([]byte(k.header)), Reason: fmt.Sprintf(format, args...)}).fault()
+}
+
+// mismatch is the conflict of a hunk that matches nowhere. It shows the place where most of its lines are.
+func (p *patching) mismatch(k *hunk, n, want int, old lines) error {
+	best := p.closest(max(p.done, min(want, p.lines.count())), old.between(0, closeLines))
+	differs := 0 // the first line that does
+	for differs < old.count() && best+differs < p.lines.count() && sameText(old.at(differs), p.lines.at(best+differs)) {
+		differs++
+	}
+	c := &Conflict{Path: p.path, Hunk: n, Header: printable([]byte(k.header))}
+	switch line := best + differs; {
+	case differs == old.count():
+		c.Reason = fmt.Sprintf("does not match: it ends the file at line %d, which goes on", line)
+		differs--
+	case line < p.lines.count():
+		c.Reason = fmt.Sprintf("does not match line %d: it expects %q and finds %q", line+1, brief(old.at(differs)), brief(p.lines.at(line)))
+	default:
+		c.Reason = fmt.Sprintf("does not match: it expects %q where the file ends, after line %d", brief(old.at(differs)), p.lines.count())
+	}
+	from := max(0, differs-1)
+	c.Line = best + from + 1
+	c.Expected, c.Found = shown(old.between(from, old.count())), shown(p.lines.between(best+from, best+old.count()))
+	return c.fault()
+}
+
+// closest finds where most of the old lines are, and of several such places that which is closest to where they should be.
+func (p *patching) closest(want int, old lines) int {
+	best, most, steps := want, 0, 0
+	for at := p.done; at < p.lines.count() && steps < closeSteps; at++ {
+		same := 0
+		for i := range min(old.count(), p.lines.count()-at) {
+			steps += 1 + len(old.at(i))>>6
+			if sameText(old.at(i), p.lines.at(at+i)) {
+				same++
+			}
+		}
+		if same > most || same == most && distance(at, want) < distance(best, want) {
+			best, most = at, same
+		}
+	}
+	return best
+}
+
+func distance(a, b int) int { return max(a-b, b-a) }
+
+// brief is a line for the middle of a sentence.
+func brief(line []byte) string {
+	runes := []rune(printable(bare(line)))
+	if len(runes) > 60 {
+		return string(runes[:60]) + "…"
+	}
+	return string(runes)
+}

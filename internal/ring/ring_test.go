@@ -1,0 +1,38 @@
+package ring
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestTheLastBytesAreKept holds a ring against a log that keeps everything, for pieces smaller and larger than it.
+func TestTheLastBytesAreKept(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, size := range [][2]int{{1, 1}, {1, 7}, {4, 64}, {16, 16}, {64, 10}, {3, 100}} {
+		r, all := New(size[0], size[1]), []byte{}
+		for range 500 {
+			piece := make([]byte, random.IntN(2*size[1]+2))
+			for i := range piece {
+				piece[i] = byte(random.Uint32())
+			}
+			r.Write(piece)
+			all = append(all, piece...)
+			start, end := r.Start(), r.End()
+			if end != uint64(len(all)) || start > end || end-start > uint64(size[1]) || len(all) >= size[1] && end-start != uint64(size[1]) {
+				t.Fatalf("%v: %d to %d are kept of %d", size, start, end, len(all))
+			}
+			if !bytes.Equal(r.Bytes(start, end), all[start:]) {
+				t.Fatalf("%v: what is kept is not what was written last", size)
+			}
+			from, to := uint64(random.IntN(len(all)+3)), uint64(random.IntN(len(all)+3))
+			var want []byte
+			if a, b := max(from, start), min(to, end); a < b {
+				want = all[a:b]
+			}
+			if got := r.Bytes(from, to); !bytes.Equal(got, want) {
+				t.Fatalf("%v: from %d to %d: %d bytes, want %d", size, from, to, len(got), len(want))
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package terminal
+
+import (
+	"unicode/utf8"
+)
+
+// parser takes what a program writes apart into characters, control characters and control sequences.
+type parser struct {
+	state   state
+	char    [utf8.UTFMax]byte // of which some bytes have come
+	chars   int
+	params  [maxParams]int
+	count   int  // of params
+	private byte // the character that a sequence's parameters begin with, or 0
+	ignored bool // the sequence has something in it that none of ours has
+	lines   bool // letters stand for lines and corners
+	last    rune // that was written
+}
+
+type state byte
+
+const (
+	ground state = iota
+	escape
+	charset  // the next character names a set of characters
+	skipOne  // the next character belongs to the sequence and says nothing
+	sequence // CSI
+	text     // a string up to its end: a title, a colour, an image
+	textEnd  // ESC within it
+)
+
+const (
+	maxParams = 16
+	maxParam  = 9999
+)
+
+func (s *Screen) take(c byte) {
+	if s.state == ground && (s.chars > 0 || c >= utf8.RuneSelf) {
+		s.takeUTF8(c)
+		return
+	}
+	s.rune(rune(c))
+}
+
+// takeUTF8 takes a byte of a character that has several. What is none becomes the replacement character.
+func (s *Screen) takeUTF8(c byte) {
+	if s.chars > 0 && utf8.RuneStart(c) {
+		s.chars = 0
+		s.rune(utf8.RuneError)
+		s.take(c)
+		return
+	}
+	s.char[s.chars] = c
+	s.chars++
+	if !utf8.FullRune(s.char[:s.chars]) {
+		return
+	}
+	r, size := utf8.DecodeRune(s.char[:s.chars])
+	rest := s.chars - size
+	s.chars = 0
+	s.rune(r)
+	for range rest {
+		s.rune(utf8.RuneError)
+	}
+}
+
+func (s *Screen) rune(r rune) {
+	switch {
+	case s.state == text || s.state == textEnd:
+		s.inText(r)
+	case r < ' ' || r == 0x7f:
+		s.control(r)
+	case r >= 0x80 && r <= 0x9f:
+		s.escaped(r - 0x40) // the controls that are also written as ESC and a letter
+	case s.state == ground:
+		s.write(r)
+	case s.state == escape:
+		s.escaped(r)
+	case s.state == charset:
+		s.state, s.lines = ground, r == '0'
+	case s.state == skipOne:
+		s.state = ground
+	default:
+		s.inSequence(r)
+	}
+}
+
+// inText skips a string. BEL ends it, ESC \ does, and CAN.
+func (s *Screen) inText(r rune) {
+	switch {
+	case r == 0x07 || r == 0x18 || r == 0x1a || r == 0x9c || s.state == textEnd && r == '\\':
+		s.state = ground
+	case r == 0x1b:
+		s.state = textEnd
+	case s.state == textEnd: // ESC begins something new
+		s.state = escape
+		s.rune(r)
+	}
+}
+
+func (s *Screen) control(r rune) {
+	p := s.now
+	switch r {
+	case '\b':
+		p.col = max(p.column()-1, 0)
+	case '\t':
+		p.tab(1)
+	case '\n', '\v', '\f':
+		p.at(p.row).joins = false
+		p.down()
+	case '\r':
+		p.col = 0
+	case 0x0e, 0x0f: // other sets of characters: nobody has them any more
+	case 0x18, 0x1a:
+		s.state = ground
+	case 0x1b:
+		s.state = escape
+	}
+}
+
+// tab moves the cursor to the n-th next stop, or back to one before.
+func (p *page) tab(n int) {
+	const stop = 8
+	col := p.column()/stop*stop + n*stop
+	if n < 0 && p.column()%stop != 0 {
+		col += stop
+	}
+	p.move(p.row, col)
+}
+
+// escaped does what ESC and a character stand for.
+func (s *Screen) escaped(r rune) {
+	s.state = ground
+	p := s.now
+	switch r {
+	case '[':
+		s.state, s.params, s.count, s.private, s.ignored = sequence, [maxParams]int{}, 0, 0, false
+	case ']', 'P', 'X', '^', '_':
+		s.state = text
+	case '(', ')', '*', '+':
+		s.state = charset
+	case '#', '%', ' ':
+		s.state = skipOne
+	case '7':
+		p.saved = position{p.row, p.column()}
+	case '8':
+		p.move(p.saved.row, p.saved.col)
+	case 'D':
+		p.down()
+	case 'E':
+		p.col = 0
+		p.down()
+	case 'M':
+		p.up()
+	case 'c':
+		s.reset()
+	}
+}
+
+// inSequence takes a character of a control sequence.
+func (s *Screen) inSequence(r rune) {
+	switch {
+	case r >= '0' && r <= '9':
+		if s.count == 0 {
+			s.count = 1
+		}
+		n := &s.params[s.count-1]
+		*n = min(*n*10+int(r-'0'), maxParam)
+	case r == ';' || r == ':':
+		if s.count == 0 {
+			s.count = 1
+		}
+		if s.count < maxParams {
+			s.count++
+		}
+	case r >= '<' && r <= '?':
+		s.private = byte(r)
+	case r >= ' ' && r <= '/':
+		s.ignored = true
+	case r >= '@' && r <= '~':
+		s.state = ground
+		if !s.ignored {
+			s.perform(r)
+		}
+	default:
+		s.state = ground
+	}
+}
+
+// write writes a character.
+func (s *Screen) write(r rune) {
+	if s.lines && r >= '`' && r <= '~' {
+		r = lineDrawing[r-'`']
+	}
+	s.last = r
+	s.now.put(r, Width(r))
+}
+
+// lineDrawing is DEC's special set, from ` to ~.
+var lineDrawing = []rune("◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")

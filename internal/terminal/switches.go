@@ -1,0 +1,86 @@
+package terminal
+
+import "bytes"
+
+// Switches notes when a program showed the alternate screen, by the offsets of what it wrote. It is much faster than a Screen. Of many switches it knows the last.
+type Switches struct {
+	at       int64  // of the next byte
+	sequence []byte // what has come of one that may be a switch
+	all      []shown
+}
+
+// shown is a switch: the offset of the sequence that made it.
+type shown struct {
+	at        int64
+	alternate bool
+}
+
+const (
+	maxSwitches = 256
+	maxSequence = 32 // bytes
+)
+
+// Write takes what the program wrote, in pieces cut anywhere. It never fails.
+func (s *Switches) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		if len(s.sequence) == 0 {
+			i := bytes.IndexByte(b, 0x1b)
+			if i < 0 {
+				s.at += int64(len(b))
+				break
+			}
+			s.at += int64(i)
+			b = b[i:]
+		}
+		s.take(b[0])
+		s.at++
+		b = b[1:]
+	}
+	return n, nil
+}
+
+// take takes a byte of a sequence, or of what turns out to be none of ours.
+func (s *Switches) take(c byte) {
+	s.sequence = append(s.sequence, c)
+	n := len(s.sequence)
+	switch {
+	case n > 1 && c == 0x1b:
+		s.sequence = append(s.sequence[:0], c)
+	case n == 2 && c != '[', n == 3 && c != '?', n == maxSequence:
+		s.sequence = s.sequence[:0]
+	case n > 3 && (c == 'h' || c == 'l'):
+		for mode := range bytes.SplitSeq(s.sequence[3:n-1], []byte(";")) {
+			switch string(mode) {
+			case "47", "1047", "1049":
+				s.note(shown{s.at - int64(n) + 1, c == 'h'})
+			}
+		}
+		s.sequence = s.sequence[:0]
+	case n > 3 && c != ';' && (c < '0' || c > '9'):
+		s.sequence = s.sequence[:0]
+	}
+}
+
+func (s *Switches) note(one shown) {
+	if len(s.all) == maxSwitches {
+		s.all = append(s.all[:0], s.all[1:]...)
+	}
+	s.all = append(s.all, one)
+}
+
+// Alternate gives the offset from which on the alternate screen was shown, where it was at an offset.
+func (s *Switches) Alternate(at int64) (since int64, ok bool) {
+	for _, one := range s.all {
+		if one.at >= at {
+			break
+		}
+		switch {
+		case !one.alternate:
+			ok = false
+		case !ok:
+			since, ok = one.at, true
+		}
+	}
+	return since, ok
+}

@@ -1,0 +1,142 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const limit = 1 << 20
+
+func TestWhatAPersonSees(t *testing.T) {
+	for _, c := range []struct{ name, wrote, seen string }{
+		{"text", "a\r\nb\r\n$ ", "a\nb\n$ "},
+		{"nothing", "", ""},
+		{"a line that ended", "a\r\n", "a\n"},
+		{"carriage return", "10%\r20%\r100%\r\n", "100%\n"},
+		{"shorter over longer", "longer\rab", "abnger"},
+		{"backspace", "lss\b \b -l", "ls -l"},
+		{"backspace at the beginning", "\b\b\bx", "x"},
+		{"tab", "a\tb\tc\td", "a       b       c  d"},
+		{"colours", "\x1b[1;31mred\x1b[0m \x1b[38;5;200mpink\x1b[m \x1b[38:2::1:2:3mx\x1b[0m", "red pink x"},
+		{"erase to the end", "old text\r\x1b[Knew", "new"},
+		{"erase to the beginning", "old text\x1b[4D\x1b[1Kx", "    xext"},
+		{"erase the line", "old text\x1b[2K\rnew", "new"},
+		{"erase characters", "abcdef\r\x1b[C\x1b[2Xx", "ax def"},
+		{"cursor up", "one\r\ntwo\r\n\x1b[2Aset\x1b[2B\r", "set\ntwo\n"},
+		{"cursor forward", "a\x1b[3Cb", "a   b"},
+		{"column", "abc\x1b[2Gx\x1b[1Gy", "yxc"},
+		{"position", "\x1b[2;3Hx\x1b[1;1Hy", "y\n  x"},
+		{"insert characters", "ac\x1b[D\x1b[@b", "abc"},
+		{"delete characters", "abxxc\x1b[3D\x1b[2P", "abc"},
+		{"insert lines", "a\r\nc\r\x1b[Lb", "a\nb\nc"},
+		{"delete lines", "a\r\nx\r\nb\x1b[A\x1b[M", "a\nb"},
+		{"clear", "before\r\n\x1b[H\x1b[2Jafter", "after"},
+		{"bracketed paste and title", "\x1b[?2004h\x1b]0;title\x07$ ls\x1b[?2004l\r\n", "$ ls\n"},
+		{"a title that ESC \\ ends", "\x1b]2;title\x1b\\x", "x"},
+		{"a device's string", "a\x1bPq#0;2;0;0;0#0~~\x1b\\b", "ab"},
+		{"questions", "\x1b[c\x1b[6n\x1b[>c\x1b[?1$px", "x"},
+		{"repeat", "-\x1b[4b", "-----"},
+		{"save and restore", "ab\x1b7cd\x1b8x", "abxd"},
+		{"line drawing", "\x1b(0lqk\x1b(Blqk", "┌─┐lqk"},
+		{"reset", "old\x1bcnew", "new"},
+		{"long line", strings.Repeat("x", 50), strings.Repeat("x", 50)},
+		{"long line with an end", strings.Repeat("x", 20) + "\r\ny", strings.Repeat("x", 20) + "\ny"},
+		{"many lines", strings.Repeat("line\r\n", 30) + "end", strings.Repeat("line\n", 30) + "end"},
+		{"no wrap", "\x1b[?7l" + strings.Repeat("x", 30) + "y", strings.Repeat("x", 19) + "y"},
+		{"wide", "日本\b\bx", "日x "},
+		{"half of a wide one", "日本\r\x1b[Cx", " x本"},
+		{"a wide one in the next row", strings.Repeat("x", 19) + "日", strings.Repeat("x", 19) + "日"},
+		{"combining", "e\u0301\u0302x\b\by", "yx"},
+		{"combining is kept", "e\u0301x", "e\u0301x"},
+		{"an emoji of several", "👩\u200d💻!", "👩\u200d💻!"},
+		{"alternate screen", "$ vim\r\n\x1b[?1049h\x1b[H\x1b[2Jtext\x1b[5;1Hstatus\x1b[?1049l$ ", "$ vim\n$ "},
+		{"in the alternate screen", "$ top\r\n\x1b[?1049h\x1b[Htext   \x1b[3;1Hstatus", "$ top\n\ntext\n\nstatus"},
+		{"region", "1\r\n2\r\n3\r\n4\x1b[2;3r\x1b[3;1H\nx\x1b[r", "1\n3\nx\n4"},
+		{"reverse index", "a\x1b[H\x1bMb", "b\na"},
+		{"scroll up", "a\r\nb\x1b[S", "a\nb\n"},
+		{"scroll down", "a\x1b[T\rb", "b\na"},
+		{"not UTF-8", "a\xffb\xc3", "a\ufffdb"},
+		{"cut characters", "\xe6\x97x", "\ufffdx"},
+		{"bell and nulls", "a\x07\x00b", "ab"},
+		{"C1", "a\u009b31mb\u009d0;t\u009cc", "abc"},
+		{"a sequence that a control cuts", "\x1b[3\x18m", "m"},
+		{"a sequence that another cuts", "\x1b[3\x1b[1mx", "x"},
+		{"a control in a sequence", "ab\x1b[\b1mx", "ax"},
+		{"a huge number", "\x1b[99999999999999999999;1Hx\x1b[Hy", "y" + strings.Repeat("\n", 9) + "x"},
+		{"many numbers", "\x1b[" + strings.Repeat("1;", 1000) + "mx", "x"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if seen := Plain(20, 10, limit, nil, []byte(c.wrote)); seen != c.seen {
+				t.Errorf("%q is seen as %q, want %q", c.wrote, seen, c.seen)
+			}
+		})
+	}
+}
+
+// TestAPieceOfAFullScreenProgram shows all of the screen although little of it was written last.
+func TestAPieceOfAFullScreenProgram(t *testing.T) {
+	before := "\x1b[?1049h\x1b[Hfirst row\x1b[3;1Hthird row"
+	if seen := Plain(20, 10, limit, []byte(before), []byte("\x1b[2;1Hsecond row")); seen != "first row\nsecond row\nthird row" {
+		t.Errorf("%q", seen)
+	}
+	if seen := Plain(20, 10, limit, []byte(before), []byte("\x1b[?1049l$ ")); seen != "$ " {
+		t.Errorf("after its end: %q", seen)
+	}
+}
+
+func TestCutAnywhere(t *testing.T) {
+	whole := "a\x1b[1;31mré日\x1b]0;t\x07\r\n\x1b[?1049hx\x1b[?1049l\x1bPq\x1b\\👩\u200d💻\x1b[2;2H!"
+	want := Plain(20, 10, limit, nil, []byte(whole))
+	for i := range len(whole) {
+		s := New(20, 10, limit)
+		s.Write([]byte(whole[:i]))
+		s.Write([]byte(whole[i:]))
+		if s.String() != want {
+			t.Errorf("cut at %d: %q, want %q", i, s.String(), want)
+		}
+	}
+}
+
+func TestTheLimit(t *testing.T) {
+	var wrote strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&wrote, "line %d\r\n", i)
+	}
+	seen := Plain(80, 24, 1000, nil, []byte(wrote.String()))
+	if len(seen) > 1100 || !strings.HasPrefix(seen, "[… earlier lines are left out …]\nline 99") || !strings.HasSuffix(seen, "\nline 99999\n") {
+		t.Errorf("%d bytes: %q", len(seen), seen)
+	}
+	hostile := strings.Repeat("\x1b[999Cx\x1b[999b\n", 10_000)
+	if seen := Plain(MaxSide, MaxSide, 1000, nil, []byte(hostile)); len(seen) > 1100 {
+		t.Errorf("%d bytes are seen", len(seen))
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	f.Add(uint16(20), uint16(10), []byte("\x1b[?1049h\x1b[2;5r\x1b[3M日\x1b[L\x1b[5@"), []byte("\x1b[99;99H\x1bM\n\x1b[2J\x1b[3J"))
+	f.Add(uint16(1), uint16(1), []byte("\x1b[?1049h"), []byte("日\x1b[1;1r\x1b[S\x1b[T\x1b[@\x1b[P\x1b[X\te\u0301"))
+	f.Add(uint16(3), uint16(2), []byte{}, []byte("日本\x1b[D\x1b[2P\x1b[D\x1b[1@\x1b[Dx\x1b[1K\x1b[K\x1b[5b"))
+	f.Fuzz(func(t *testing.T, cols, rows uint16, before, piece []byte) {
+		const limit = 4096
+		seen := Plain(int(cols%200), int(rows%60), limit, before, piece)
+		if !utf8.ValidString(seen) {
+			t.Errorf("%q is not UTF-8", seen)
+		}
+		if most := limit + 200*60*8 + 100; len(seen) > most {
+			t.Errorf("%d bytes are seen", len(seen))
+		}
+		if strings.ContainsAny(seen, "\x1b\r\b\a\x00") {
+			t.Errorf("a control is left in %q", seen)
+		}
+	})
+}
+
+func BenchmarkPlain(b *testing.B) {
+	piece := []byte(strings.Repeat("\x1b[32mok\x1b[0m   some/package/name\t0.123s\r\n", 1500))
+	b.SetBytes(int64(len(piece)))
+	for b.Loop() {
+		Plain(120, 30, limit, nil, piece)
+	}
+}

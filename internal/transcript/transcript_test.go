@@ -1,0 +1,188 @@
+package transcript
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func write(l *Log, text string) { l.Write([]byte(text)) }
+
+func TestAReaderLosesNothingAndSeesNothingTwice(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	l := New(1 << 16)
+	var wrote, read bytes.Buffer
+	cursor := int64(0)
+	for range 5000 {
+		piece := []byte(strings.Repeat("aé日💻\n", random.IntN(20)))
+		piece = piece[:random.IntN(len(piece)+1)]
+		wrote.Write(piece)
+		l.Write(piece)
+		p := l.Read(cursor, 1+random.IntN(300))
+		if p.From != cursor || p.Dropped != 0 {
+			t.Fatalf("%+v at %d", p, cursor)
+		}
+		read.Write(p.Data)
+		cursor = p.Next
+	}
+	l.End()
+	for p := (Piece{}); !p.Ended; {
+		p = l.Read(cursor, 1000)
+		if p.More == p.Ended {
+			t.Fatalf("more: %v, ended: %v", p.More, p.Ended)
+		}
+		read.Write(p.Data)
+		cursor = p.Next
+	}
+	if !bytes.Equal(wrote.Bytes(), read.Bytes()) {
+		t.Errorf("%d bytes were read, %d written", read.Len(), wrote.Len())
+	}
+}
+
+func TestNoCharacterIsSplit(t *testing.T) {
+	l := New(100)
+	write(l, "a日\xe6\x97")
+	p := l.Read(0, 10)
+	if string(p.Data) != "a日" || p.Next != 4 || p.More || p.Ended {
+		t.Errorf("%q, %+v", p.Data, p)
+	}
+	if p = l.Read(0, 1); string(p.Data) != "a" || !p.More {
+		t.Errorf("%q, %+v", p.Data, p)
+	}
+	if p = l.Read(0, 2); string(p.Data) != "a日" || p.More {
+		t.Errorf("%q, %+v", p.Data, p)
+	}
+	write(l, "\xa5")
+	if p = l.Read(4, 10); string(p.Data) != "日" {
+		t.Errorf("%q", p.Data)
+	}
+	write(l, "\xff\xfe\xe6")
+	if p = l.Read(7, 10); string(p.Data) != "\xff\xfe" {
+		t.Errorf("what is no text: %q", p.Data)
+	}
+	l.End()
+	if p = l.Read(9, 10); string(p.Data) != "\xe6" || !p.Ended {
+		t.Errorf("at the end: %q, %+v", p.Data, p)
+	}
+}
+
+func TestWhatIsGoneIsTold(t *testing.T) {
+	l := New(10)
+	write(l, "0123456789日本") // the ring begins within the first bytes
+	p := l.Read(0, 100)
+	if string(p.Data) != "6789日本" || p.From != 6 || p.Dropped != 6 || p.Next != 16 {
+		t.Errorf("%q, %+v", p.Data, p)
+	}
+	write(l, "xxx日") // now it begins within a character
+	if p = l.Read(6, 100); string(p.Data) != "本xxx日" || p.From != 13 || p.Dropped != 7 {
+		t.Errorf("%q, %+v", p.Data, p)
+	}
+	if p = l.Read(l.Len(), 100); len(p.Data) != 0 || p.Dropped != 0 || p.Next != l.Len() {
+		t.Errorf("%+v", p)
+	}
+	if p = l.Read(1<<40, 100); len(p.Data) != 0 || p.Dropped != 0 || p.Next != l.Len() {
+		t.Errorf("beyond the end: %+v", p)
+	}
+	if p = l.Read(-5, 1); p.From < 0 || p.Dropped != p.From {
+		t.Errorf("before the beginning: %+v", p)
+	}
+	write(l, strings.Repeat("y", 1000))
+	if p = l.Read(0, 100); string(p.Data) != "yyyyyyyyyy" || p.Next != l.Len() {
+		t.Errorf("%q, %+v", p.Data, p)
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(100)
+		began := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			write(l, "x")
+		}()
+		if err := l.Wait(t.Context(), 0); err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if err := l.Wait(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Wait(short, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			l.End()
+		}()
+		if err := l.Wait(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWaitingForIdleness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const idle = 300 * time.Millisecond
+		l := New(1000)
+		took := func(much int) time.Duration {
+			began := time.Now()
+			if err := l.WaitIdle(t.Context(), 0, idle, much); err != nil {
+				t.Error(err)
+			}
+			return time.Since(began)
+		}
+		if d := took(100); d != idle {
+			t.Errorf("where nothing comes: %v", d)
+		}
+		go func() {
+			for range 10 {
+				time.Sleep(200 * time.Millisecond)
+				write(l, "x")
+			}
+		}()
+		if d := took(100); d != 2*time.Second+idle {
+			t.Errorf("while something comes: %v", d)
+		}
+		if d := took(10); d != 0 {
+			t.Errorf("with enough: %v", d)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := l.WaitIdle(short, 10, idle, 100); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		l.End()
+		if d := took(100); d != 0 {
+			t.Errorf("at the end: %v", d)
+		}
+	})
+}
+
+func TestAFloodTakesNoMoreThanTheLimit(t *testing.T) {
+	l := New(1 << 20)
+	piece := make([]byte, 32<<10)
+	for range 1 << 15 { // 1 GiB
+		l.Write(piece)
+	}
+	if kept := l.end() - l.start(); kept != 1<<20 || l.Len() != 1<<30 {
+		t.Errorf("%d bytes are kept of %d", kept, l.Len())
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	l, piece := New(4<<20), make([]byte, 32<<10)
+	b.SetBytes(int64(len(piece)))
+	for b.Loop() {
+		l.Write(piece)
+	}
+}
