@@ -23,8 +23,8 @@ func main() {
 		guest.Init()
 	case os.Args[0] == guest.AgentName:
 		err = guest.Serve(version)
-	case len(os.Args) == 3 && (os.Args[1] == "host" || os.Args[1] == "host-agent"):
-		err = onHost(os.Args[1], os.Args[2])
+	case len(os.Args) == 4 && (os.Args[1] == "host" || os.Args[1] == "host-agent"):
+		err = onHost(os.Args[1], os.Args[2], os.Args[3])
 	default:
 		err = fmt.Errorf("it is started by pyro, in a machine or for one")
 	}
@@ -34,14 +34,14 @@ func main() {
 	}
 }
 
-// onHost is the agent of host_compat, and the process that reaps for it.
-func onHost(part, inherited string) error {
+// onHost is the agent of host_compat, and the process that reaps for it. volume is the folder of the machine's volume; empty: there is none.
+func onHost(part, inherited, volume string) error {
 	fd, err := strconv.Atoi(inherited)
 	if err != nil {
 		return err
 	}
 	if part == "host" {
-		return host.Reap(fd, []string{"host-agent", "3"})
+		return host.Reap(fd, []string{"host-agent", "3", volume})
 	}
-	return host.Serve(fd, version)
+	return host.Serve(fd, volume, version)
 }

@@ -2,9 +2,28 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"math"
 	"os"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/cli"
+	"github.com/pyro-mcp/pyro/internal/supervisor/daemon"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:])) }
+func main() {
+	// What whoever called pyro has open, and did not mark to be kept from programs that it starts, is not for those that pyro starts.
+	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	if len(os.Args) == 2 && os.Args[1] == remote.Command {
+		if err := daemon.Run(context.Background(), pyro.Version(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "pyro: error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(cli.Main(os.Args[1:]))
+}

@@ -53,6 +53,9 @@ type Server struct {
 
 	window      Window // nil: there is none
 	windowInUse sync.Mutex
+
+	freezing sync.Mutex
+	frozen   *freeze // nil: nothing is
 }
 
 // Window is memory that the machine and its owner share (internal/agent/window).
@@ -74,7 +77,37 @@ type sessionKey struct{}
 
 // session is one link session. It begins unrenewed: after a restore there is always a new session, so nothing runs in a restored machine before it has been
 // given its own clock and random pool.
-type session struct{ renewed atomic.Bool }
+type session struct {
+	renewed atomic.Bool
+	once    sync.Once
+	over    chan struct{} // closed when it is
+}
+
+func newSession() *session { return &session{over: make(chan struct{})} }
+
+func (s *session) end() { s.once.Do(func() { close(s.over) }) }
+
+// sessions gives each session of a link its state.
+type sessions struct{ net.Listener }
+
+func (l sessions) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &sessionConn{conn, newSession()}, nil
+}
+
+// sessionConn is the connection of a session, which is over when the server is done with it.
+type sessionConn struct {
+	net.Conn
+	session *session
+}
+
+func (c *sessionConn) Close() error {
+	c.session.end()
+	return c.Conn.Close()
+}
 
 // Serve serves the sessions of a stream, one after the other, until the stream fails, and gives that error. The processes go on.
 func (s *Server) Serve(stream net.Conn) error {
@@ -84,6 +117,9 @@ func (s *Server) Serve(stream net.Conn) error {
 	mux.Handle(agentv1connect.NewAgentServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(gate{})))
 	mux.HandleFunc(filePath, s.files)
+	for path, serve := range s.volumePaths() {
+		mux.HandleFunc(path, serve)
+	}
 	server := &http.Server{
 		Handler:   mux,
 		ErrorLog:  log.New(io.Discard, "", 0), // a session that breaks is not worth a line on a machine's console
@@ -92,18 +128,18 @@ func (s *Server) Serve(stream net.Conn) error {
 			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
 			MaxConcurrentStreams: maxStreams,
 		},
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
-			return context.WithValue(ctx, sessionKey{}, &session{})
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, sessionKey{}, conn.(*sessionConn).session)
 		},
 	}
 	defer server.Close()
-	return server.Serve(link.Listen(stream))
+	return server.Serve(sessions{link.Listen(stream)})
 }
 
 func sessionOf(ctx context.Context) *session {
 	s, _ := ctx.Value(sessionKey{}).(*session)
 	if s == nil {
-		return &session{}
+		return newSession()
 	}
 	return s
 }

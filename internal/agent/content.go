@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"sync"
 
 	"connectrpc.com/connect"
 
@@ -19,37 +20,86 @@ const filePath = "/file"
 
 // files serves filePath.
 func (s *Server) files(w http.ResponseWriter, r *http.Request) {
-	if !sessionOf(r.Context()).renewed.Load() {
-		http.Error(w, errNotRenewed.Error(), http.StatusPreconditionFailed)
-		return
-	}
-	var err error
-	switch r.Method {
-	case http.MethodGet:
-		err = s.readFile(w, r)
-	case http.MethodPut:
-		err = s.writeFile(w, r)
-	default:
-		err = invalid("method must be GET or PUT")
-	}
-	if err != nil {
-		http.Error(w, err.Error(), statusOf(err))
+	if admit(w, r) {
+		refuse(w, s.file(w, r))
 	}
 }
 
-func (s *Server) readFile(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
+	root, err := s.place.Root()
+	if err != nil {
+		return err
+	}
+	switch r.Method {
+	case http.MethodGet:
+		return s.readContent(w, r, checkPath, func(name string) (*os.File, error) { return openRegular(root, s.place.Path(name)) })
+	case http.MethodPut:
+		return s.writeContent(w, r, checkPath, func(spec fileSpec) (*replacement, error) {
+			spec.path = s.place.Path(spec.path)
+			return newReplacement(root, spec)
+		})
+	default:
+		return errMethod
+	}
+}
+
+var errMethod = invalid("method must be GET, or PUT where something is written")
+
+// admit refuses a call in a session in which the machine was not renewed.
+func admit(w http.ResponseWriter, r *http.Request) bool {
+	renewed := sessionOf(r.Context()).renewed.Load()
+	if !renewed {
+		http.Error(w, errNotRenewed.Error(), http.StatusPreconditionFailed)
+	}
+	return renewed
+}
+
+// refuse answers with an error, where there is one.
+func refuse(w http.ResponseWriter, err error) {
+	if err == nil {
+		return
+	}
+	path, text := named(err)
+	if path != "" {
+		w.Header().Set(pathHeader, path)
+	}
+	http.Error(w, text, statusOf(err))
+}
+
+// named gives what an error is about, as headers and trailers tell it, and what else it says.
+func named(err error) (path, text string) {
+	if r := (*refusal)(nil); errors.As(err, &r) {
+		if err == r {
+			return url.QueryEscape(r.path), r.err.Error()
+		}
+		return url.QueryEscape(r.path), err.Error()
+	}
+	return "", err.Error()
+}
+
+// How the answers of calls tell what they have to tell beside content.
+const (
+	pathHeader    = "Path"   // of an error: what it is about
+	countsTrailer = "Counts" // what was done
+)
+
+// readContent gives the content of a regular file, which open opens.
+func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(path string) error, open func(path string) (*os.File, error)) error {
 	q := r.URL.Query()
 	name := q.Get("path")
 	offset, err1 := strconv.ParseUint(q.Get("offset"), 10, 63)
 	limit, err2 := strconv.ParseUint(q.Get("limit"), 10, 63)
-	if err := errors.Join(checkPath(name), err1, err2); err != nil {
+	if err := errors.Join(check(name), err1, err2); err != nil {
 		return invalid(err.Error())
 	}
-	f, err := s.openAt(name, offset)
+	f, err := open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if _, err := f.Seek(int64(offset), io.SeekStart); err != nil {
+		return err
+	}
 	var content io.Reader = f
 	if limit > 0 {
 		content = io.LimitReader(f, int64(limit))
@@ -66,43 +116,82 @@ func (s *Server) readFile(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) writeFile(w http.ResponseWriter, r *http.Request) error {
+// writeContent replaces a file, which begin begins.
+func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func(path string) error, begin func(fileSpec) (*replacement, error)) error {
 	q := r.URL.Query()
 	spec := fileSpec{path: q.Get("path"), makeParents: q.Get("parents") == "true"}
 	mode, err1 := strconv.ParseUint(q.Get("mode"), 10, 32)
 	size, err2 := strconv.ParseUint(q.Get("size"), 10, 63)
 	spec.mode, spec.size = uint32(mode), size
-	if err := errors.Join(checkPath(spec.path), err1, err2); err != nil {
+	if err := errors.Join(check(spec.path), err1, err2); err != nil {
 		return invalid(err.Error())
 	}
 	if !namesFile(spec.path) || mode&^0o7777 != 0 {
 		return invalid("path must name a file, mode be at most 07777")
 	}
-	root, err := s.place.Root()
-	if err != nil {
-		return err
-	}
-	f, err := newReplacement(root, spec)
+	f, err := begin(spec)
 	if err != nil {
 		return err
 	}
 	defer f.discard()
-	if !s.grant(w, q) {
-		if q.Get("window") != "" {
-			return errWindowInUse // the body is not the content
-		}
-		_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r.Body}, make([]byte, maxFileChunk))
-		return f.finish(err)
+	body, err := s.receive(w, r, int64(size))
+	if err != nil {
+		return err
 	}
-	defer s.windowInUse.Unlock()
-	_, err = window.Receive(s.window, f, int64(size), r.Body, flusher{w})
+	defer body.close()
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{body}, make([]byte, maxFileChunk))
+	return body.answer(f.finish(r.Context(), err))
+}
+
+// received is the content that a call brings: its body, or what its body says of the window.
+type received struct {
+	io.Reader
+	w      http.ResponseWriter
+	window *window.Reader // nil: it does not come through the window
+	inUse  *sync.Mutex
+}
+
+// receive takes at most limit bytes of content. close has to be called.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) (*received, error) {
+	q := r.URL.Query()
+	if s.grant(w, q) {
+		from := window.NewReader(s.window, limit, r.Body, flusher{w})
+		return &received{from, w, from, &s.windowInUse}, nil
+	}
+	if q.Get("window") != "" {
+		return nil, errWindowInUse // the body is not the content
+	}
+	return &received{Reader: r.Body, w: w}, nil
+}
+
+func (c *received) close() {
+	if c.window != nil {
+		c.window.Free()
+		c.inUse.Unlock()
+	}
+}
+
+// answer tells how the call ended, in the trailers where the answer has begun. What it gives is still to be told.
+func (c *received) answer(err error) error {
+	if c.window == nil {
+		return err
+	}
+	conclude(c.w, err)
+	return nil
+}
+
+// conclude tells in the trailers how a call ended whose answer has begun.
+func conclude(w http.ResponseWriter, err error) {
 	status := http.StatusOK
-	if err = f.finish(err); err != nil {
+	if err != nil {
 		status = statusOf(err)
-		w.Header().Set(http.TrailerPrefix+window.TrailerError, url.QueryEscape(err.Error()))
+		path, text := named(err)
+		w.Header().Set(http.TrailerPrefix+window.TrailerError, url.QueryEscape(text))
+		if path != "" {
+			w.Header().Set(http.TrailerPrefix+pathHeader, path)
+		}
 	}
 	w.Header().Set(http.TrailerPrefix+window.TrailerStatus, strconv.Itoa(status))
-	return nil
 }
 
 var errWindowInUse = connect.NewError(connect.CodeUnavailable, errors.New("the window is in use"))
@@ -139,6 +228,9 @@ func (f flusher) Write(p []byte) (int, error) {
 func statusOf(err error) int {
 	if e := (*connect.Error)(nil); !errors.As(err, &e) {
 		err = pathError(err)
+	}
+	if errors.Is(err, ErrNotReady) {
+		return http.StatusPreconditionFailed
 	}
 	switch connect.CodeOf(err) {
 	case connect.CodeNotFound:

@@ -236,8 +236,14 @@ func (p *process) signal(sig syscall.Signal) error {
 	}
 	group := p.command.PID()
 	if p.terminal != nil {
-		if fg := foreground(p.terminal); fg > 0 {
+		fg, known := foreground(p.terminal)
+		switch {
+		case known && fg > 0:
 			group = fg
+		case !known && typeSignal(p.terminal, sig):
+			return nil
+		case !known:
+			group = youngest(group)
 		}
 	}
 	return syscall.Kill(-group, sig)

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"strings"
 
@@ -35,9 +34,11 @@ func checkPath(name string) error {
 func pathError(err error) error {
 	code := connect.CodeInternal
 	switch {
+	case errors.As(err, new(conflict)), errors.Is(err, ErrNotReady):
+		code = connect.CodeFailedPrecondition
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		code = connect.CodeNotFound
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS), errors.Is(err, errLeadsOut):
 		code = connect.CodePermissionDenied
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		code = connect.CodeResourceExhausted
@@ -60,7 +61,7 @@ func (s *Server) Stat(_ context.Context, req *connect.Request[agentv1.StatReques
 	if err != nil {
 		return nil, pathError(err)
 	}
-	f, err := openIn(root, req.Msg.Path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	f, err := openIn(root, s.place.Path(req.Msg.Path), unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, pathError(err)
 	}
@@ -95,28 +96,16 @@ func openRegular(root int, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &os.PathError{Op: "read", Path: name, Err: errNotRegular}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return onlyRegular(f)
 }
 
-// openAt opens a regular file of the place for reading from an offset on.
-func (s *Server) openAt(name string, offset uint64) (*os.File, error) {
-	root, err := s.place.Root()
-	if err != nil {
-		return nil, err
+// onlyRegular closes and refuses what is no regular file.
+func onlyRegular(f *os.File) (*os.File, error) {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "read", Path: f.Name(), Err: errNotRegular}
 	}
-	f, err := openRegular(root, name)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := f.Seek(int64(offset), io.SeekStart); err != nil {
 		f.Close()
 		return nil, err
 	}

@@ -22,7 +22,22 @@ import (
 )
 
 // folder is a place of files alone.
-type folder struct{ root int }
+type folder struct {
+	root int
+	none
+}
+
+// none is the storage of a place that has none.
+type none struct{}
+
+func (none) Path(name string) string            { return name }
+func (none) Env() []string                      { return nil }
+func (none) Mount(_, _ bool) (Recovered, error) { return Recovered{}, ErrNoVolume }
+func (none) Volume() (*Volume, error)           { return nil, ErrNoVolume }
+func (none) Flush(bool) error                   { return ErrNoVolume }
+func (none) Freeze(_, _ bool) (bool, error)     { return false, ErrNoVolume }
+func (none) Thaw() error                        { return nil }
+func (none) Quiesce(context.Context) error      { return nil }
 
 func (f folder) Root() (int, error)    { return f.root, nil }
 func (folder) Do(f func() error) error { return f() }
@@ -75,7 +90,7 @@ func newWorld(t testing.TB) *world {
 			t.Fatal(err)
 		}
 	}
-	w.Server = New(folder{openRoot(t, w.dir)}, "test")
+	w.Server = New(folder{root: openRoot(t, w.dir)}, "test")
 	t.Cleanup(func() {
 		if b, err := os.ReadFile(w.outside + "/secret"); string(b) != "secret" || err != nil {
 			t.Errorf("what is outside is %q, %v", b, err)
@@ -105,7 +120,7 @@ func (w *world) call(t testing.TB, method string, q url.Values, body io.Reader) 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	renewed := &session{}
+	renewed := newSession()
 	renewed.renewed.Store(true)
 	r := httptest.NewRequestWithContext(context.WithValue(ctx, sessionKey{}, renewed), method, filePath+"?"+q.Encode(), body)
 	rec := httptest.NewRecorder()
@@ -179,7 +194,7 @@ func TestNothingLeadsOut(t *testing.T) {
 		}
 	}
 	// A root that has a /proc: its links to open files and processes are not followed at all.
-	real := New(folder{openRoot(t, "/")}, "test")
+	real := New(folder{root: openRoot(t, "/")}, "test")
 	for _, path := range []string{"/proc/self/exe", "/proc/self/root/etc/passwd", "/proc/self/cwd/x", "/proc/self/fd/0"} {
 		if status, got := (&world{Server: real}).read(t, path); status != http.StatusConflict {
 			t.Errorf("%s: %d %.100q", path, status, got)
@@ -280,7 +295,7 @@ func TestSpecialFiles(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/dev/zero", "/dev/null", "/dev/tty"} {
-		if status, got := (&world{Server: New(folder{openRoot(t, "/")}, "test")}).read(t, path); status != 409 {
+		if status, got := (&world{Server: New(folder{root: openRoot(t, "/")}, "test")}).read(t, path); status != 409 {
 			t.Errorf("read %s: %d %q", path, status, got)
 		}
 	}

@@ -63,13 +63,13 @@ func TestOutputDropsTheOldest(t *testing.T) {
 			}
 			o.write(p)
 			end += uint64(len(p))
-			if o.length() != end || len(o.ring) > ringSize {
-				t.Fatalf("seed %d: %d bytes long after %d, in %d", seed, o.length(), end, len(o.ring))
+			if o.length() != end || end-o.ring.Start() > ringSize {
+				t.Fatalf("seed %d: %d bytes long after %d, of which %d are kept", seed, o.length(), end, end-o.ring.Start())
 			}
-			if kept := end - o.start(); kept < min(end, ringSize) && kept < min(end, firstRing) || end <= uint64(len(o.ring)) && kept != end {
+			if kept := end - o.ring.Start(); kept != min(end, ringSize) {
 				t.Fatalf("seed %d: %d of %d bytes are kept", seed, kept, end)
 			}
-			from := o.start()
+			from := o.ring.Start()
 			for _, r := range readers {
 				if random.Intn(3) > 0 {
 					continue
@@ -144,8 +144,8 @@ func TestOutputBlocks(t *testing.T) {
 				t.Fatalf("seed %d: it is stuck at %d of %d", seed, r.at, size)
 			}
 		}
-		if r.at != size || r.gaps != 0 || len(o.ring) > ringSize {
-			t.Fatalf("seed %d: %d of %d bytes, %d lost, in %d", seed, r.at, size, r.gaps, len(o.ring))
+		if r.at != size || r.gaps != 0 || o.ring.End()-o.ring.Start() > ringSize {
+			t.Fatalf("seed %d: %d of %d bytes, %d lost, %d kept", seed, r.at, size, r.gaps, o.ring.End()-o.ring.Start())
 		}
 	}
 }

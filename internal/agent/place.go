@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,9 +26,45 @@ type Place interface {
 	Start(path string, argv []string, attr *os.ProcAttr) (Process, error)
 	// Group makes room for what one exec starts.
 	Group() (Group, error)
+	// Path gives the path in the place for one that a caller names: where the place has no /workspace of its own, that stands for what is in the volume.
+	Path(name string) string
+	// Env is what processes get beside what all of them get.
+	Env() []string
 	// Renew gives the machine its clock, random pool, machine-id and host name. Where the machine is the host it changes nothing.
 	Renew(*agentv1.RenewRequest) error
+	Storage
 }
+
+// Storage is the file systems of a place: its root, and the volume where it has one. Errors of what is not mounted, and of everything after Quiesce, wrap
+// [ErrNotReady].
+type Storage interface {
+	// Mount mounts them. What is mounted already stays as it is. Where the place begins with its root mounted, root does nothing.
+	Mount(root, volume bool) (Recovered, error)
+	// Volume is the volume once it is mounted.
+	Volume() (*Volume, error)
+	// Flush has everything that was written to the volume, and to the root where root is set, on the disk.
+	Flush(root bool) error
+	// Freeze stops all writing to them until Thaw. Where file systems can't be frozen it only flushes the volume, and frozen is false.
+	Freeze(root, volume bool) (frozen bool, err error)
+	// Thaw lets writing go on to what is frozen.
+	Thaw() error
+	// Quiesce kills all processes, lets nothing begin any more, and sees to it that nothing is lost with the end of the machine. Idempotent.
+	Quiesce(ctx context.Context) error
+}
+
+// What must be mounted is not, or not any more.
+var (
+	ErrNotReady = errors.New("not ready")
+	ErrNoRoot   = fmt.Errorf("%w: the machine's root is not mounted", ErrNotReady)
+	ErrNoVolume = fmt.Errorf("%w: no volume is mounted", ErrNotReady)
+	ErrQuiesced = fmt.Errorf("%w: the machine is being ended", ErrNotReady)
+)
+
+// WorkspaceVariable is the environment variable that tells processes where their workspace is; Workspace is where it is in a machine.
+const (
+	WorkspaceVariable = "PYRO_WORKSPACE"
+	Workspace         = "/workspace"
+)
 
 // Process is a process that has been started. It must be waited for, once.
 type Process interface {

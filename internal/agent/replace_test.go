@@ -155,8 +155,8 @@ func TestReplaceIsAtomic(t *testing.T) {
 
 // TestReadThatFails: a file whose end can't be read is no shorter file.
 func TestReadThatFails(t *testing.T) {
-	w := &world{Server: New(folder{openRoot(t, "/")}, "test")}
-	renewed := &session{}
+	w := &world{Server: New(folder{root: openRoot(t, "/")}, "test")}
+	renewed := newSession()
 	renewed.renewed.Store(true)
 	// The first page of a process is never mapped: reading its memory there fails.
 	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), sessionKey{}, renewed), http.MethodGet,

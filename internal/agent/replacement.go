@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -21,12 +22,14 @@ type fileSpec struct {
 	size        uint64 // of the whole
 }
 
-// replacement is a file that is written beside its place.
+// replacement is a file that is written beside its place, or in a volume where changes are staged.
 type replacement struct {
 	dir       *os.File
 	name      string // in dir
-	temporary string
+	staging   *os.File
+	temporary string // in staging
 	file      *os.File
+	volume    *Volume // nil: there is none
 	mode      uint32
 	uid, gid  int // of the file that is replaced, -1 for a new one
 	size      uint64
@@ -34,17 +37,25 @@ type replacement struct {
 }
 
 func newReplacement(root int, spec fileSpec) (*replacement, error) {
+	return begin(func(name string) (*os.File, error) { return openIn(root, name, unix.O_PATH|unix.O_DIRECTORY, 0) }, nil, spec)
+}
+
+// begin begins a replacement. open opens folders; staging is where the file is written, nil: beside its place.
+func begin(open func(folder string) (*os.File, error), staging *os.File, spec fileSpec) (*replacement, error) {
 	dirname, name := path.Split(spec.path)
-	dir, err := openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := open(dirname)
 	if errors.Is(err, unix.ENOENT) && spec.makeParents {
-		if err = makeFolders(root, dirname); err == nil {
-			dir, err = openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err = makeFolders(open, dirname); err == nil {
+			dir, err = open(dirname)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	w := &replacement{dir: dir, name: name, mode: spec.mode, size: spec.size, uid: -1, gid: -1}
+	if staging == nil {
+		staging = dir
+	}
+	w := &replacement{dir: dir, staging: staging, name: name, mode: spec.mode, size: spec.size, uid: -1, gid: -1}
 	var st unix.Stat_t
 	switch err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -61,7 +72,7 @@ func newReplacement(root int, spec fileSpec) (*replacement, error) {
 	var random [8]byte
 	rand.Read(random[:])
 	w.temporary = ".pyro-" + hex.EncodeToString(random[:])
-	fd, err := unix.Openat(int(dir.Fd()), w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(int(staging.Fd()), w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		dir.Close()
 		return nil, &os.PathError{Op: "write", Path: spec.path, Err: err}
@@ -71,16 +82,16 @@ func newReplacement(root int, spec fileSpec) (*replacement, error) {
 }
 
 // makeFolders makes a folder and those above it.
-func makeFolders(root int, name string) error {
+func makeFolders(open func(folder string) (*os.File, error), name string) error {
 	name = strings.TrimRight(name, "/")
 	parent, last := path.Split(name)
 	if last == "" {
 		return nil // the root is there
 	}
-	dir, err := openIn(root, parent, unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err := open(parent)
 	if errors.Is(err, unix.ENOENT) {
-		if err = makeFolders(root, parent); err == nil {
-			dir, err = openIn(root, parent, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err = makeFolders(open, parent); err == nil {
+			dir, err = open(parent)
 		}
 	}
 	if err != nil {
@@ -106,18 +117,18 @@ func (w *replacement) Write(p []byte) (int, error) {
 var errTooLong = errors.New("the content is longer than it was said to be")
 
 // finish commits what was written without an error, where it is the whole.
-func (w *replacement) finish(err error) error {
+func (w *replacement) finish(ctx context.Context, err error) error {
 	if err == errTooLong || err == window.ErrBroken || err == nil && w.written != w.size {
 		return invalid("the content is not as long as it was said to be")
 	}
 	if err != nil {
 		return err
 	}
-	return w.commit()
+	return w.commit(ctx)
 }
 
 // commit gives the file its name, once its content is on the disk.
-func (w *replacement) commit() error {
+func (w *replacement) commit(ctx context.Context) error {
 	if err := unix.Fchown(int(w.file.Fd()), w.uid, w.gid); err != nil {
 		w.mode &= 0o777 // it is another's now: it must not run as its owner
 	}
@@ -127,19 +138,48 @@ func (w *replacement) commit() error {
 	if err := w.file.Sync(); err != nil {
 		return err
 	}
-	fd := int(w.dir.Fd())
-	if err := unix.Renameat(fd, w.temporary, fd, w.name); err != nil {
+	if w.volume != nil {
+		return w.commitInVolume(ctx)
+	}
+	return w.rename()
+}
+
+func (w *replacement) rename() error {
+	if err := unix.Renameat(int(w.staging.Fd()), w.temporary, int(w.dir.Fd()), w.name); err != nil {
 		return &os.PathError{Op: "rename", Path: w.name, Err: err}
 	}
 	w.temporary = ""
 	return nil
 }
 
+// commitInVolume keeps out of the way of changes, and has the name on the disk too.
+func (w *replacement) commitInVolume(ctx context.Context) error {
+	release, err := w.volume.Still(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := w.rename(); err != nil {
+		return err
+	}
+	return syncFolder(int(w.dir.Fd()))
+}
+
+// syncFolder has what a folder holds on the disk, given a descriptor that may only say where it is.
+func syncFolder(at int) error {
+	fd, err := unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("open", err)
+	}
+	defer unix.Close(fd)
+	return os.NewSyscallError("fsync", unix.Fsync(fd))
+}
+
 // discard removes what was not committed.
 func (w *replacement) discard() {
 	w.file.Close()
 	if w.temporary != "" {
-		unix.Unlinkat(int(w.dir.Fd()), w.temporary, 0)
+		unix.Unlinkat(int(w.staging.Fd()), w.temporary, 0)
 	}
 	w.dir.Close()
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
@@ -180,6 +181,9 @@ func (s *Server) start(req *agentv1.ExecRequest) (*process, error) {
 	if err := check(req); err != nil {
 		return nil, invalid(err.Error())
 	}
+	if _, err := s.place.Root(); errors.Is(err, ErrNotReady) {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, err)
+	}
 	if err := s.execs.reserve(req.ExecId); err != nil {
 		return nil, err
 	}
@@ -208,7 +212,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 		}
 		own = append(own, "TERM="+term)
 	}
-	env := merge(defaultEnv, own, req.Env)
+	env := merge(defaultEnv, s.place.Env(), own, req.Env)
 	var e ends
 	defer e.closeTheirs()
 	if req.Tty == nil {
@@ -224,7 +228,7 @@ func (s *Server) launch(req *agentv1.ExecRequest) (*process, error) {
 	}
 	p := &process{id: req.ExecId, group: group, changed: make(chan struct{})}
 	err = s.place.Do(func() (err error) {
-		dir, err := workingDirectory(req.Cwd, who.home)
+		dir, err := workingDirectory(s.place.Path(req.Cwd), who.home)
 		if err != nil {
 			return notExecutable(agentv1.StartFailure_START_FAILURE_BAD_CWD, err)
 		}

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"strconv"
+	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,14 +42,59 @@ func setSize(terminal *os.File, cols, rows uint32) error {
 	})
 }
 
-// foreground is the process group in the foreground of a terminal, 0 for none.
-func foreground(terminal *os.File) (group int) {
-	withDescriptor(terminal, func(fd int) (err error) {
+// foreground is the process group in the foreground of a terminal, 0 for none. gVisor's kernel tells it nobody but the terminal's own processes: it is not known then.
+func foreground(terminal *os.File) (group int, known bool) {
+	err := withDescriptor(terminal, func(fd int) (err error) {
 		// The number is that of the namespace of whoever asks; the controlling end's owner is outside of the processes' own and sees the right one.
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
-	return max(group, 0)
+	return max(group, 0), err == nil
+}
+
+// typeSignal has the terminal send a signal to its foreground as the key does that stands for it, and tells whether there is such a key.
+func typeSignal(terminal *os.File, sig syscall.Signal) bool {
+	key, ok := map[syscall.Signal]int{syscall.SIGINT: unix.VINTR, syscall.SIGQUIT: unix.VQUIT, syscall.SIGTSTP: unix.VSUSP}[sig]
+	if !ok {
+		return false
+	}
+	var char byte
+	err := withDescriptor(terminal, func(fd int) error {
+		settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err == nil && settings.Lflag&unix.ISIG != 0 {
+			char = settings.Cc[key]
+		}
+		return err
+	})
+	if err != nil || char == 0 {
+		return false
+	}
+	_, err = terminal.Write([]byte{char})
+	return err == nil
+}
+
+// youngest is the process group of a session that was started last, as far as can be seen: where the foreground is not known, that is likely it.
+func youngest(session int) (group int) {
+	entries, _ := os.ReadDir("/proc")
+	group = session
+	var latest uint64
+	for _, e := range entries {
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil || e.Name()[0] < '0' || e.Name()[0] > '9' {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
+		fields := strings.Fields(rest) // from the third on, see proc_pid_stat(5): state, ppid, pgrp, session, …, starttime
+		if len(fields) < 20 || fields[3] != strconv.Itoa(session) {
+			continue
+		}
+		of, err := strconv.Atoi(fields[2])
+		began, failed := strconv.ParseUint(fields[19], 10, 64)
+		if err == nil && failed == nil && of > 0 && began >= latest {
+			group, latest = of, began
+		}
+	}
+	return group
 }
 
 // withDescriptor calls f with the descriptor of an open file.

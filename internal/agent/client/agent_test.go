@@ -23,13 +23,13 @@ import (
 
 // TestMain is the tests, and the agent's processes too, which the tests start from their own program.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[2] == "3" {
+	if len(os.Args) == 4 && os.Args[2] == "3" {
 		var err error
 		switch os.Args[1] {
 		case "host":
-			err = host.Reap(3, []string{"host-agent", "3"})
+			err = host.Reap(3, []string{"host-agent", "3", os.Args[3]})
 		case "host-agent":
-			err = host.Serve(3, "test")
+			err = host.Serve(3, os.Args[3], "test")
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -96,10 +96,13 @@ func connOf(t testing.TB, f *os.File) net.Conn {
 }
 
 // startAgent starts an agent on the host and gives the stream to it. When the test ends, nothing of it may be left.
-func startAgent(t testing.TB) net.Conn {
+func startAgent(t testing.TB) net.Conn { return startAgentWith(t, "") }
+
+// startAgentWith starts one whose volume is in a folder.
+func startAgentWith(t testing.TB, volume string) net.Conn {
 	t.Helper()
 	near, far := pair(t)
-	cmd := osexec.Command(os.Args[0], "host", "3")
+	cmd := osexec.Command(os.Args[0], "host", "3", volume)
 	cmd.ExtraFiles = []*os.File{far}
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the race detector would have each of them wait for a second
 	cmd.Stderr = os.Stderr
@@ -159,4 +162,15 @@ func run(t testing.TB, c *Client, command Command, in io.Reader) result {
 		t.Fatalf("%q: %v", command.Argv, err)
 	}
 	return result{exit, out.String(), errs.String()}
+}
+
+// memory gives a folder where flushing costs nothing, where there is one.
+func memory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "pyro-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }

@@ -26,6 +26,8 @@ type Command struct {
 	User    string        // name or number, optionally :group; empty: root
 	TTY     *Terminal     // set: on a terminal, and all output is standard output
 	Timeout time.Duration // after which everything that it started is killed; 0: none
+	Whole   bool          // with its end that of all that it started has come: what is left is killed
+	Started func()        // called once when it runs, which it may never do. May be nil
 }
 
 // Terminal is the terminal of a command.
@@ -82,6 +84,9 @@ func (c *Client) Exec(ctx context.Context, command Command, in io.Reader, out, e
 		}
 	}
 	exit, err := e.run(ctx)
+	if err == nil && command.Whole && !exit.StartFailure {
+		err = c.Kill(ctx, command.ID)
+	}
 	e.finish(err)
 	return exit, fault.Wrap(err, "run", command.Argv[0])
 }
@@ -239,6 +244,10 @@ func (e *exec) take(ctx context.Context, s *session, event *agentv1.ExecEvent) (
 	if event.Started != nil && e.started != nil {
 		e.started()
 		e.started = nil
+	}
+	if event.Started != nil && e.command.Started != nil && event.Exit.GetStartFailure() == agentv1.StartFailure_START_FAILURE_NONE {
+		e.command.Started()
+		e.command.Started = nil
 	}
 	if len(event.Gaps) > 0 {
 		g := event.Gaps[0]

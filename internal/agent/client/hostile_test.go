@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pyro-mcp/pyro/internal/agent/link"
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
@@ -241,6 +242,9 @@ func FuzzAgent(f *testing.F) {
 		c.Stat(ctx, "/x")
 		c.ReadFile(ctx, "/x", 0, 10, io.Discard)
 		c.WriteFile(ctx, FileSpec{Path: "/x", Size: 3}, strings.NewReader("abc"))
+		c.List(ctx, "", true, func(listing.Entry) error { return nil })
+		c.ReadTree(ctx, "", io.Discard)
+		c.Change(ctx, strings.NewReader("abc"), -1)
 		if ctx.Err() != nil {
 			t.Fatal("it took too long")
 		}

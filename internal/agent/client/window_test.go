@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand"
@@ -19,8 +20,11 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// files is a place of files alone.
-type files struct{ root *os.File }
+// files is a place of files alone, with a volume or without.
+type files struct {
+	root   *os.File
+	volume *agent.Volume
+}
 
 func (f files) Root() (int, error)        { return int(f.root.Fd()), nil }
 func (files) Do(f func() error) error     { return f() }
@@ -28,7 +32,15 @@ func (files) Group() (agent.Group, error) { return nil, errors.ErrUnsupported }
 func (files) Start(string, []string, *os.ProcAttr) (agent.Process, error) {
 	return nil, errors.ErrUnsupported
 }
-func (files) Renew(*agentv1.RenewRequest) error { return nil }
+func (files) Renew(*agentv1.RenewRequest) error        { return nil }
+func (files) Path(name string) string                  { return name }
+func (files) Env() []string                            { return nil }
+func (files) Mount(_, _ bool) (agent.Recovered, error) { return agent.Recovered{}, nil }
+func (files) Flush(bool) error                         { return nil }
+func (files) Freeze(_, _ bool) (bool, error)           { return false, nil }
+func (files) Thaw() error                              { return nil }
+func (files) Quiesce(context.Context) error            { return nil }
+func (f files) Volume() (*agent.Volume, error)         { return f.volume, nil }
 
 // counted counts what goes through a window.
 type counted struct {
@@ -49,6 +61,17 @@ func (c *counted) WriteAt(p []byte, at int64) (int, error) {
 // windowed is an agent that shares a window with its client.
 func windowed(t *testing.T, share bool) (c *Client, theirs *counted) {
 	t.Helper()
+	root, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	return windowedIn(t, share, files{root: root})
+}
+
+// windowedIn is one in a place.
+func windowedIn(t *testing.T, share bool, place agent.Place) (c *Client, theirs *counted) {
+	t.Helper()
 	fd, err := unix.MemfdCreate("window", unix.MFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +81,7 @@ func windowed(t *testing.T, share bool) (c *Client, theirs *counted) {
 	if err := w.Truncate(window.Size); err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := agent.New(files{root}, "test")
+	server := agent.New(place, "test")
 	theirs = &counted{File: w}
 	if share {
 		server.Share(theirs)
@@ -88,7 +107,6 @@ func windowed(t *testing.T, share bool) (c *Client, theirs *counted) {
 		stream.Close()
 		conn.Close()
 		<-ended
-		root.Close()
 	})
 	return c, theirs
 }

@@ -7,10 +7,10 @@
 package guest
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,6 +31,13 @@ const (
 	cgroups     = "/sys/fs/cgroup"
 	modulesList = "/modules"
 	rootDevice  = "/dev/vda"
+	volumeRoot  = "/volume" // what outlives the machine
+)
+
+// The kernel parameters that init and the agent know.
+const (
+	probeParameter = "pyro.probe" // init says that it is there, and powers off
+	bareParameter  = "pyro.bare"  // no root is mounted before the agent is asked to
 )
 
 // openFiles are the limits of every process on its open files: by default few enough for select, as elsewhere, and as many as it asks for. The Go runtime
@@ -40,7 +47,7 @@ var openFiles = syscall.Rlimit{Cur: 1 << 10, Max: 1 << 20}
 // devicePatience bounds the wait for a device whose driver has been loaded.
 const devicePatience = 10 * time.Second
 
-// ProbeReady is what the kernel parameter pyro.probe has init say, before it powers off.
+// ProbeReady is what init says before it powers off, where it is only to be proved.
 const ProbeReady = "pyro-probe: ready"
 
 // Init is PID 1. It never returns: a machine without an agent is ended.
@@ -58,25 +65,21 @@ func bootAndReap() error {
 	if err := mountAll(initMounts); err != nil {
 		return err
 	}
-	line, err := os.ReadFile("/proc/cmdline")
+	parameters, err := kernelParameters()
 	if err != nil {
 		return err
 	}
-	if bytes.Contains(line, []byte("pyro.probe")) {
+	if slices.Contains(parameters, probeParameter) {
 		fmt.Println(ProbeReady)
 		return nil
 	}
 	if err := loadModules(modulesList); err != nil {
 		return err
 	}
-	if err := await(rootDevice); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(envRoot, 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount(rootDevice, envRoot, "ext4", unix.MS_NOATIME, ""); err != nil {
-		return fmt.Errorf("mount the environment: %w", err)
+	if !slices.Contains(parameters, bareParameter) {
+		if err := mountRoot(); err != nil {
+			return err
+		}
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &openFiles); err != nil {
 		return os.NewSyscallError("setrlimit", err)
@@ -93,6 +96,12 @@ func bootAndReap() error {
 	}
 	status := reapUntil(agent)
 	return fmt.Errorf("the agent ended: %v", status)
+}
+
+// kernelParameters are those that the machine was booted with.
+func kernelParameters() ([]string, error) {
+	line, err := os.ReadFile("/proc/cmdline")
+	return strings.Fields(string(line)), err
 }
 
 // How much later than asked for the kernel may wake a thread, in nanoseconds. Go's runtime looks after itself every 20 µs while there is something to do,
@@ -133,17 +142,4 @@ func loadModules(list string) error {
 		}
 	}
 	return nil
-}
-
-// await waits for a device to appear.
-func await(path string) error {
-	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		_, err := os.Stat(path)
-		if err == nil {
-			return nil
-		}
-		if time.Since(began) > devicePatience {
-			return fmt.Errorf("the device did not appear: %w", err)
-		}
-	}
 }

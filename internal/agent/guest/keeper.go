@@ -106,13 +106,19 @@ func code() []byte {
 	return unsafe.Slice((*byte)(at), keeperSize)
 }
 
-// enterEnvironment gives the calling thread a mount namespace of its own, with the environment as root and all that belongs over it but its /proc.
-func enterEnvironment() error {
+// enterEnvironment gives the calling thread a mount namespace of its own, with the environment as root and all that belongs over it but its /proc. volume: the
+// volume is mounted, and belongs there too.
+func enterEnvironment(volume bool) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if volume {
+		if err := bindWorkspace(); err != nil {
+			return err
+		}
 	}
 	if err := os.Chdir(envRoot); err != nil {
 		return err

@@ -10,30 +10,39 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent"
 	"github.com/pyro-mcp/pyro/internal/agent/spawn"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
 // place is the namespace of the user's processes. When its keeper has died it is made again: the processes are gone, the files are not.
 type place struct {
-	ownKernel bool // which keeps the clock and the random pool
+	ownKernel bool // which keeps the clock and the random pool, and mounts disks
 	groups    *groups
 	score     *os.File // the agent's own /proc/self/oom_score_adj, where a kernel looks at it
 
-	mu     sync.Mutex
-	room   *room
-	before *room // the life before, whose root a call may still be using
+	mu       sync.Mutex
+	room     *room
+	before   *room                 // the life before, whose root a call may still be using
+	rooted   bool                  // the root is mounted
+	own      bool                  // the root has the machine's identity, or gets it with Renew
+	volume   *agent.Volume         // nil: it is not mounted
+	identity *agentv1.RenewRequest // the last
+	quiesced bool
+	frozen   []string // mount points
 }
 
 // room is one life of the namespace.
 type room struct {
 	root   *os.File
 	thread *agent.Thread
+	keeper *spawn.Process
 	gone   chan struct{} // closed when the keeper has died
+	ended  sync.Once
 }
 
 var _ agent.Place = (*place)(nil)
 
-// newPlace makes the place, but for its room, which is made by the first call of now.
-func newPlace(ownKernel bool) (*place, error) {
+// newPlace makes the place, but for its room, which is made by the first call of now. rooted: its root is mounted already.
+func newPlace(ownKernel, rooted bool) (*place, error) {
 	least := int64(leastProcess)
 	if !ownKernel {
 		least = leastSandboxProcess
@@ -42,7 +51,7 @@ func newPlace(ownKernel bool) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{ownKernel: ownKernel, groups: g}
+	p := &place{ownKernel: ownKernel, groups: g, rooted: rooted, own: rooted}
 	if !ownKernel {
 		return p, nil // nothing inside is killed for want of memory
 	}
@@ -70,19 +79,31 @@ func (p *place) rate(score string) error {
 func (p *place) now() (*room, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.nowLocked()
+}
+
+func (p *place) nowLocked() (*room, error) {
+	switch {
+	case p.quiesced:
+		return nil, agent.ErrQuiesced
+	case !p.rooted:
+		return nil, agent.ErrNoRoot
+	}
 	if p.room != nil {
-		select {
-		case <-p.room.gone:
-			p.room.thread.Stop()
-			if p.before != nil {
-				p.before.root.Close()
-			}
-			p.before, p.room = p.room, nil
-		default:
+		if !p.room.over() {
 			return p.room, nil
 		}
+		p.room.ended.Do(p.room.thread.Stop)
+		if p.before != nil {
+			p.before.root.Close()
+		}
+		p.before, p.room = p.room, nil
 	}
-	r, err := newRoom()
+	volume, err := p.volumeMounted()
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRoom(volume)
 	if err != nil {
 		return nil, fmt.Errorf("make the namespace of processes: %w", err)
 	}
@@ -90,19 +111,29 @@ func (p *place) now() (*room, error) {
 	return r, nil
 }
 
-func newRoom() (*room, error) {
+// over tells whether the keeper has died.
+func (r *room) over() bool {
+	select {
+	case <-r.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// newRoom makes a room, with the volume in it where that is mounted.
+func newRoom(volume bool) (*room, error) {
 	r := &room{gone: make(chan struct{})}
 	var err error
-	if r.thread, err = agent.NewThread(enter); err != nil {
+	if r.thread, err = agent.NewThread(func() error { return enter(volume) }); err != nil {
 		return nil, err
 	}
-	err = r.thread.Do(func() error {
-		keeper, err := startKeeper()
-		if err != nil {
+	err = r.thread.Do(func() (err error) {
+		if r.keeper, err = startKeeper(); err != nil {
 			return err
 		}
 		go func() {
-			keeper.Wait()
+			r.keeper.Wait()
 			close(r.gone)
 		}()
 		r.root, err = os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -116,11 +147,11 @@ func newRoom() (*room, error) {
 }
 
 // enter makes the calling thread the one from which the user's processes are started: their file system is its own.
-func enter() error {
+func enter(volume bool) error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, userSlack, 0, 0, 0); err != nil && err != unix.EINVAL { // gVisor has none
 		return os.NewSyscallError("prctl", err)
 	}
-	return enterEnvironment()
+	return enterEnvironment(volume)
 }
 
 // Root is the environment's root folder, with what is mounted over it.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -28,10 +29,21 @@ func (p *place) Renew(m *agentv1.RenewRequest) error {
 	if err := unix.Sethostname([]byte(m.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
+	p.mu.Lock()
+	p.identity = m
+	p.mu.Unlock()
 	root, err := p.Root()
+	if errors.Is(err, agent.ErrNotReady) {
+		return nil // it is told when it is mounted
+	}
 	if err != nil {
 		return err
 	}
+	return identify(root, m)
+}
+
+// identify writes to the root what machine it is that of.
+func identify(root int, m *agentv1.RenewRequest) error {
 	hosts, err := agent.ReadSmall(root, "/etc/hosts")
 	if err != nil {
 		return err

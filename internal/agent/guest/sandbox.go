@@ -31,7 +31,7 @@ func Sandbox(version string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &openFiles); err != nil {
 		return os.NewSyscallError("setrlimit", err)
 	}
-	place, err := newPlace(false)
+	place, err := newPlace(false, true)
 	if err != nil {
 		return err
 	}

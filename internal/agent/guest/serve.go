@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,11 +24,15 @@ func Serve(version string) error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	place, err := newPlace(true)
+	parameters, err := kernelParameters()
 	if err != nil {
 		return err
 	}
-	if _, err := place.now(); err != nil {
+	place, err := newPlace(true, !slices.Contains(parameters, bareParameter))
+	if err != nil {
+		return err
+	}
+	if _, err := place.now(); err != nil && !errors.Is(err, agent.ErrNoRoot) {
 		return err
 	}
 	port, err := openPort()
@@ -43,21 +48,13 @@ func Serve(version string) error {
 	return server.Serve(port)
 }
 
-// windowSerial is what the disk that is a window is called.
-const windowSerial = "window"
-
 // openWindow opens the window that the machine shares with its owner; nil where there is none. It is read and written without a cache, as its other end is.
 func openWindow() (*os.File, error) {
-	names, err := filepath.Glob("/sys/block/vd*/serial")
-	if err != nil {
+	device, err := findDisk(windowSerial)
+	if err != nil || device == "" {
 		return nil, err
 	}
-	for _, name := range names {
-		if b, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(b)) == windowSerial {
-			return os.OpenFile("/dev/"+filepath.Base(filepath.Dir(name)), os.O_RDWR|unix.O_DIRECT, 0)
-		}
-	}
-	return nil, nil
+	return os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
 }
 
 // openPort opens the link's port.

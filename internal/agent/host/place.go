@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,12 +18,17 @@ import (
 type Place struct {
 	root   *os.File
 	thread *agent.Thread
+	folder string // of the volume; empty: there is none
+
+	mu       sync.Mutex
+	volume   *agent.Volume // nil: it is not mounted
+	quiesced bool
 }
 
 var _ agent.Place = (*Place)(nil)
 
-// newPlace makes the place.
-func newPlace() (*Place, error) {
+// newPlace makes the place, whose volume is in a folder, or nowhere.
+func newPlace(folder string) (*Place, error) {
 	root, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -32,14 +38,35 @@ func newPlace() (*Place, error) {
 		root.Close()
 		return nil, err
 	}
-	return &Place{root, thread}, nil
+	return &Place{root: root, thread: thread, folder: folder}, nil
 }
 
 // Root is the host's root folder.
-func (p *Place) Root() (int, error) { return int(p.root.Fd()), nil }
+func (p *Place) Root() (int, error) {
+	if err := p.ready(); err != nil {
+		return -1, err
+	}
+	return int(p.root.Fd()), nil
+}
+
+func (p *Place) ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quiesced {
+		return agent.ErrQuiesced
+	}
+	return nil
+}
 
 // Do calls f.
-func (p *Place) Do(f func() error) error { return p.thread.Do(f) }
+func (p *Place) Do(f func() error) error {
+	return p.thread.Do(func() error {
+		if err := p.ready(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
 
 // Renew changes nothing: the clock and the name are the host's.
 func (p *Place) Renew(*agentv1.RenewRequest) error { return nil }

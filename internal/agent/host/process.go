@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/spawn"
 )
 
 // process is a process of the host.
@@ -34,8 +35,7 @@ func (p process) Wait() (syscall.WaitStatus, error) {
 	return state.Sys().(syscall.WaitStatus), nil
 }
 
-// awaitEnd returns when a process has ended, or at once where the kernel can't tell it by a descriptor. It waits in Go's poller: a thread that waits in
-// the kernel would keep the only processor from the agent's other work until Go's runtime takes it away.
+// awaitEnd returns when a process has ended, or at once where the kernel can't tell it by a descriptor.
 func awaitEnd(p *os.Process) {
 	var ended *os.File
 	p.WithHandle(func(handle uintptr) {
@@ -50,12 +50,5 @@ func awaitEnd(p *os.Process) {
 		return
 	}
 	defer ended.Close()
-	raw, err := ended.SyscallConn()
-	if err != nil {
-		return
-	}
-	raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
+	spawn.AwaitEnd(ended)
 }

@@ -53,8 +53,8 @@ func ignoreSignals() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
 }
 
-// Serve serves an agent on an inherited socket until its other end is closed.
-func Serve(fd int, version string) error {
+// Serve serves an agent on an inherited socket until its other end is closed. volume is the folder of the machine's volume; empty: there is none.
+func Serve(fd int, volume, version string) error {
 	ignoreSignals()
 	file := os.NewFile(uintptr(fd), "link")
 	if file == nil {
@@ -66,7 +66,7 @@ func Serve(fd int, version string) error {
 		return err
 	}
 	defer stream.Close()
-	place, err := newPlace()
+	place, err := newPlace(volume)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func start(t *testing.T, credential *syscall.Credential) *started {
 	near, far := os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far")
 	defer far.Close()
 	defer near.Close()
-	a := &started{cmd: exec.Command(program, "host", "3"), mark: "PYRO_HOST_TEST=" + client.NewID()}
+	a := &started{cmd: exec.Command(program, "host", "3", ""), mark: "PYRO_HOST_TEST=" + client.NewID()}
 	a.cmd.ExtraFiles = []*os.File{far}
 	a.cmd.Stderr = &a.stderr
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: credential}

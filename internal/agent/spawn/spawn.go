@@ -60,18 +60,12 @@ func (p *Process) Join(kind int) error {
 	return errors.Join(err, failed)
 }
 
-// Wait waits for the end of the process and reaps it. It waits in Go's poller: a thread that waits in the kernel would keep the only processor from other
-// work until Go's runtime takes it away. It must be called once.
+// Wait waits for the end of the process and reaps it. It must be called once.
 func (p *Process) Wait() (syscall.WaitStatus, error) {
 	defer p.handle.Close()
-	raw, err := p.handle.SyscallConn()
-	if err != nil {
+	if err := AwaitEnd(p.handle); err != nil {
 		return 0, err
 	}
-	raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
 	var status unix.WaitStatus
 	for {
 		pid, err := unix.Wait4(p.pid, &status, 0, nil)
@@ -82,4 +76,18 @@ func (p *Process) Wait() (syscall.WaitStatus, error) {
 			return syscall.WaitStatus(status), os.NewSyscallError("wait4", err)
 		}
 	}
+}
+
+// AwaitEnd returns when a process has ended, given its pidfd, which must not be blocking. It waits in Go's poller: a thread that waits in the kernel would keep
+// the only processor from other work until Go's runtime takes it away.
+func AwaitEnd(pidfd *os.File) error {
+	raw, err := pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+	return nil
 }

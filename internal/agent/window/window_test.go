@@ -137,3 +137,50 @@ func (c *counter) Write(p []byte) (int, error) {
 	*c += counter(len(p))
 	return len(p), nil
 }
+
+// TestPiecesOfAnySize writes and reads in pieces that have nothing to do with slots.
+func TestPiecesOfAnySize(t *testing.T) {
+	for _, size := range []int{0, 1, SlotSize - 1, SlotSize, SlotSize + 1, 2*Size + 12345} {
+		data := make([]byte, size)
+		rand.New(rand.NewSource(int64(size))).Read(data)
+		shared := newWindow(t)
+		recordsOut, recordsIn, err1 := os.Pipe()
+		creditsOut, creditsIn, err2 := os.Pipe()
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 1)
+		go func() {
+			defer recordsIn.Close()
+			defer creditsOut.Close()
+			w := NewWriter(shared, recordsIn, creditsOut)
+			defer w.Free()
+			random := rand.New(rand.NewSource(1))
+			for rest := data; len(rest) > 0; {
+				n := min(len(rest), 1+random.Intn(300_000))
+				if _, err := w.Write(rest[:n]); err != nil {
+					sent <- err
+					return
+				}
+				rest = rest[n:]
+			}
+			sent <- w.Close()
+		}()
+		r := NewReader(shared, int64(size), recordsOut, creditsIn)
+		first, err1 := io.ReadAll(iotest.OneByteReader(io.LimitReader(r, 100)))
+		var rest bytes.Buffer
+		n, err2 := r.WriteTo(&rest)
+		if err := errors.Join(err1, err2); err != nil || n != int64(rest.Len()) || !bytes.Equal(append(first, rest.Bytes()...), data) {
+			t.Errorf("%d bytes: %d came, %v", size, len(first)+rest.Len(), err)
+		}
+		if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("%d bytes: after the end: %v", size, err)
+		}
+		if err := <-sent; err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		r.Free()
+		recordsOut.Close()
+		creditsIn.Close()
+	}
+}

@@ -9,11 +9,56 @@
 //   PUT /file?path=P&mode=M&parents=B&size=N      replaces a file: it is written beside its place, flushed, and renamed when the body was whole.
 //                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders
 //
-// Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed, 507 no space.
+// Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed or not mounted, 507 no space.
 //
 // With window=1 the content goes through the window (internal/agent/window), one call at a time, where the answer has the header Window. A GET whose answer
 // has not is answered as without. A PUT is refused then with 423, before it has taken anything; its end is told in the trailers Status and, if that is not
 // 200, Error (query-escaped).
+//
+// The volume is what outlives the machine (see Mount). It is reached in the same way, with the same statuses:
+//
+//   GET /volume/file?path=P&offset=N&limit=N          as /file
+//   PUT /volume/file?path=P&mode=M&parents=B&size=N   as /file. A link in the file's place is not followed and not replaced: 409
+//   GET /volume/list?path=P&recursive=B               what is in a folder
+//   GET /volume/tree?path=P                           a folder with all below it, or anything else, as a tar archive
+//   PUT /volume/change                                a tar archive of operations that are done all or not at all
+//
+// A path is relative to what is seen at /workspace, whose own path is empty. It has no empty part, no "." and no "..", is at most 4096 bytes, and may hold any
+// byte but NUL. Links on the way and, for reading, at the end of it are followed beneath /workspace; one that leads out, as every absolute one does, is 403.
+// The bodies of list and tree are made as they are sent: the trailer Status says whether they are whole, with Error (query-escaped) where they are not. A body
+// that ends without Status 200 was cut.
+//
+// A list is a record for the path itself, and one for each thing below it, or only for what is directly in it: a folder before what it holds, the names of one
+// folder in the order of their bytes. What vanishes meanwhile is left out. Numbers are varints (those of protobuf; signed ones zigzag), lengths are in bytes:
+//
+//   kind       1 file, 2 folder, 3 symbolic link, 4 anything else; 0 ends the list, and is followed by the count of records
+//   shared     how many bytes of the path are those of the record before
+//   rest       the rest of the path, relative to the path that was asked for: length, bytes
+//   mode       permission, set-id and sticky bits
+//   size
+//   mtime      nanoseconds since 1970, signed, less that of the record before
+//   ctime      the same, less this mtime
+//   inode      signed, less that of the record before
+//   uid, gid, nlink
+//   target     of a symbolic link only: length, bytes; at most 4096
+//
+// A tree is a PAX archive whose names begin with the last part of the path, or with "." for the empty one. Regular files of several names are hard links after
+// the first. Sockets, pipes and devices are left out. The trailer Counts has three numbers: entries, what was left out, and files that were written to while
+// they were read; those are padded with zeroes or cut to the size that they had.
+//
+// The entries of a change are taken in their order: files, folders, symbolic links and hard links (to another path in the volume), named by their path. PAX
+// records say more:
+//
+//   PYRO.op       absent or "put": the entry replaces what file or link is there. A folder that is there keeps what is in it. Missing parents are made, 0755
+//                 "delete": a file, link or empty folder goes. "mode": only the permission, set-id and sticky bits change
+//   PYRO.expect   absent: anything may be there. "absent": nothing. Else what must have been there before the change, as a list tells it:
+//                 inode:size:mtime:ctime:mode, decimal but for the octal mode
+//   PYRO.keep     "1": a file keeps the mode and the owner of the one it replaces; a folder that is there its mode
+//
+// What is new belongs to root. A time of 0 is that of the change. Nothing is changed unless all can be: 409 with the header or trailer Path (query-escaped) where
+// something else is there than may be, 507 where there is no space. Once it is answered it is on the disk; after a crash at any time before, Mount makes it
+// whole or undoes it. The trailer Counts has four numbers: entries that were not there before, that were, that are deleted, and bytes of content. At most
+// 1,000,000 entries.
 //
 // Everything the agent sends is hostile to the supervisor: every field has a bound, stated here and enforced by the client.
 
@@ -1704,6 +1749,559 @@ func (x *StatResponse) GetLinkTarget() string {
 	return ""
 }
 
+// ReadyRequest has one of the first three.
+type ReadyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`                                // a path as of Stat; of a link what it leads to
+	Tcp           string                 `protobuf:"bytes,2,opt,name=tcp,proto3" json:"tcp,omitempty"`                                  // host:port, at most 256 bytes: ready when a connection can be made
+	Http          string                 `protobuf:"bytes,3,opt,name=http,proto3" json:"http,omitempty"`                                // a URL, at most 4096 bytes: ready when it is answered with a status from 200 to 399
+	IntervalMs    uint32                 `protobuf:"varint,4,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"` // at most between two requests to http, 1 to 3600000. Files and ports are looked at more often
+	LimitMs       uint32                 `protobuf:"varint,5,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"`          // 1 to 3600000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadyRequest) Reset() {
+	*x = ReadyRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadyRequest) ProtoMessage() {}
+
+func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadyRequest.ProtoReflect.Descriptor instead.
+func (*ReadyRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ReadyRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *ReadyRequest) GetTcp() string {
+	if x != nil {
+		return x.Tcp
+	}
+	return ""
+}
+
+func (x *ReadyRequest) GetHttp() string {
+	if x != nil {
+		return x.Http
+	}
+	return ""
+}
+
+func (x *ReadyRequest) GetIntervalMs() uint32 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+func (x *ReadyRequest) GetLimitMs() uint32 {
+	if x != nil {
+		return x.LimitMs
+	}
+	return 0
+}
+
+type ReadyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadyResponse) Reset() {
+	*x = ReadyResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadyResponse) ProtoMessage() {}
+
+func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadyResponse.ProtoReflect.Descriptor instead.
+func (*ReadyResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+}
+
+type MountRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Root          bool                   `protobuf:"varint,1,opt,name=root,proto3" json:"root,omitempty"`
+	Volume        bool                   `protobuf:"varint,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MountRequest) Reset() {
+	*x = MountRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MountRequest) ProtoMessage() {}
+
+func (x *MountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MountRequest.ProtoReflect.Descriptor instead.
+func (*MountRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *MountRequest) GetRoot() bool {
+	if x != nil {
+		return x.Root
+	}
+	return false
+}
+
+func (x *MountRequest) GetVolume() bool {
+	if x != nil {
+		return x.Volume
+	}
+	return false
+}
+
+type MountResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Completed     uint32                 `protobuf:"varint,1,opt,name=completed,proto3" json:"completed,omitempty"` // changes that were decided on when the crash came
+	Undone        uint32                 `protobuf:"varint,2,opt,name=undone,proto3" json:"undone,omitempty"`       // changes that were not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MountResponse) Reset() {
+	*x = MountResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MountResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MountResponse) ProtoMessage() {}
+
+func (x *MountResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MountResponse.ProtoReflect.Descriptor instead.
+func (*MountResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *MountResponse) GetCompleted() uint32 {
+	if x != nil {
+		return x.Completed
+	}
+	return 0
+}
+
+func (x *MountResponse) GetUndone() uint32 {
+	if x != nil {
+		return x.Undone
+	}
+	return 0
+}
+
+type QuiesceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuiesceRequest) Reset() {
+	*x = QuiesceRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuiesceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuiesceRequest) ProtoMessage() {}
+
+func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
+func (*QuiesceRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+}
+
+type QuiesceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuiesceResponse) Reset() {
+	*x = QuiesceResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuiesceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuiesceResponse) ProtoMessage() {}
+
+func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
+func (*QuiesceResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+}
+
+type FreezeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Root          bool                   `protobuf:"varint,1,opt,name=root,proto3" json:"root,omitempty"`
+	Volume        bool                   `protobuf:"varint,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	LimitMs       uint32                 `protobuf:"varint,3,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"` // 1 to 60000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeRequest) Reset() {
+	*x = FreezeRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeRequest) ProtoMessage() {}
+
+func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
+func (*FreezeRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *FreezeRequest) GetRoot() bool {
+	if x != nil {
+		return x.Root
+	}
+	return false
+}
+
+func (x *FreezeRequest) GetVolume() bool {
+	if x != nil {
+		return x.Volume
+	}
+	return false
+}
+
+func (x *FreezeRequest) GetLimitMs() uint32 {
+	if x != nil {
+		return x.LimitMs
+	}
+	return 0
+}
+
+type FreezeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frozen        bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"` // false: file systems can't be frozen here; the volume was flushed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeResponse) Reset() {
+	*x = FreezeResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeResponse) ProtoMessage() {}
+
+func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
+func (*FreezeResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *FreezeResponse) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+type ThawRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThawRequest) Reset() {
+	*x = ThawRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThawRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThawRequest) ProtoMessage() {}
+
+func (x *ThawRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
+func (*ThawRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{32}
+}
+
+type ThawResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // they had been frozen until now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThawResponse) Reset() {
+	*x = ThawResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThawResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThawResponse) ProtoMessage() {}
+
+func (x *ThawResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
+func (*ThawResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ThawResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+type FlushRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Root          bool                   `protobuf:"varint,1,opt,name=root,proto3" json:"root,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlushRequest) Reset() {
+	*x = FlushRequest{}
+	mi := &file_agent_v1_agent_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlushRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlushRequest) ProtoMessage() {}
+
+func (x *FlushRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlushRequest.ProtoReflect.Descriptor instead.
+func (*FlushRequest) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FlushRequest) GetRoot() bool {
+	if x != nil {
+		return x.Root
+	}
+	return false
+}
+
+type FlushResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlushResponse) Reset() {
+	*x = FlushResponse{}
+	mi := &file_agent_v1_agent_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlushResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlushResponse) ProtoMessage() {}
+
+func (x *FlushResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agent_v1_agent_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlushResponse.ProtoReflect.Descriptor instead.
+func (*FlushResponse) Descriptor() ([]byte, []int) {
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{35}
+}
+
 var File_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_agent_v1_agent_proto_rawDesc = "" +
@@ -1809,7 +2407,35 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x06 \x01(\rR\x03gid\x12\x1f\n" +
 	"\vlink_target\x18\a \x01(\tR\n" +
-	"linkTarget*4\n" +
+	"linkTarget\"\x84\x01\n" +
+	"\fReadyRequest\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x12\x10\n" +
+	"\x03tcp\x18\x02 \x01(\tR\x03tcp\x12\x12\n" +
+	"\x04http\x18\x03 \x01(\tR\x04http\x12\x1f\n" +
+	"\vinterval_ms\x18\x04 \x01(\rR\n" +
+	"intervalMs\x12\x19\n" +
+	"\blimit_ms\x18\x05 \x01(\rR\alimitMs\"\x0f\n" +
+	"\rReadyResponse\":\n" +
+	"\fMountRequest\x12\x12\n" +
+	"\x04root\x18\x01 \x01(\bR\x04root\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\bR\x06volume\"E\n" +
+	"\rMountResponse\x12\x1c\n" +
+	"\tcompleted\x18\x01 \x01(\rR\tcompleted\x12\x16\n" +
+	"\x06undone\x18\x02 \x01(\rR\x06undone\"\x10\n" +
+	"\x0eQuiesceRequest\"\x11\n" +
+	"\x0fQuiesceResponse\"V\n" +
+	"\rFreezeRequest\x12\x12\n" +
+	"\x04root\x18\x01 \x01(\bR\x04root\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\bR\x06volume\x12\x19\n" +
+	"\blimit_ms\x18\x03 \x01(\rR\alimitMs\"(\n" +
+	"\x0eFreezeResponse\x12\x16\n" +
+	"\x06frozen\x18\x01 \x01(\bR\x06frozen\"\r\n" +
+	"\vThawRequest\"\"\n" +
+	"\fThawResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\"\"\n" +
+	"\fFlushRequest\x12\x12\n" +
+	"\x04root\x18\x01 \x01(\bR\x04root\"\x0f\n" +
+	"\rFlushResponse*4\n" +
 	"\x06OnFull\x12\x11\n" +
 	"\rON_FULL_BLOCK\x10\x00\x12\x17\n" +
 	"\x13ON_FULL_DROP_OLDEST\x10\x01*.\n" +
@@ -1832,7 +2458,7 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xd4\x04\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xb6\a\n" +
 	"\fAgentService\x12;\n" +
 	"\x06Status\x12\x17.agent.v1.StatusRequest\x1a\x18.agent.v1.StatusResponse\x128\n" +
 	"\x05Renew\x12\x16.agent.v1.RenewRequest\x1a\x17.agent.v1.RenewResponse\x124\n" +
@@ -1843,7 +2469,13 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x06Signal\x12\x17.agent.v1.SignalRequest\x1a\x18.agent.v1.SignalResponse\x12;\n" +
 	"\x06Resize\x12\x17.agent.v1.ResizeRequest\x1a\x18.agent.v1.ResizeResponse\x12>\n" +
 	"\aRelease\x12\x18.agent.v1.ReleaseRequest\x1a\x19.agent.v1.ReleaseResponse\x125\n" +
-	"\x04Stat\x12\x15.agent.v1.StatRequest\x1a\x16.agent.v1.StatResponseB8Z6github.com/pyro-mcp/pyro/internal/gen/agent/v1;agentv1b\x06proto3"
+	"\x04Stat\x12\x15.agent.v1.StatRequest\x1a\x16.agent.v1.StatResponse\x128\n" +
+	"\x05Ready\x12\x16.agent.v1.ReadyRequest\x1a\x17.agent.v1.ReadyResponse\x128\n" +
+	"\x05Mount\x12\x16.agent.v1.MountRequest\x1a\x17.agent.v1.MountResponse\x12>\n" +
+	"\aQuiesce\x12\x18.agent.v1.QuiesceRequest\x1a\x19.agent.v1.QuiesceResponse\x12;\n" +
+	"\x06Freeze\x12\x17.agent.v1.FreezeRequest\x1a\x18.agent.v1.FreezeResponse\x125\n" +
+	"\x04Thaw\x12\x15.agent.v1.ThawRequest\x1a\x16.agent.v1.ThawResponse\x128\n" +
+	"\x05Flush\x12\x16.agent.v1.FlushRequest\x1a\x17.agent.v1.FlushResponseB8Z6github.com/pyro-mcp/pyro/internal/gen/agent/v1;agentv1b\x06proto3"
 
 var (
 	file_agent_v1_agent_proto_rawDescOnce sync.Once
@@ -1858,7 +2490,7 @@ func file_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_agent_v1_agent_proto_goTypes = []any{
 	(OnFull)(0),             // 0: agent.v1.OnFull
 	(Stream)(0),             // 1: agent.v1.Stream
@@ -1889,6 +2521,18 @@ var file_agent_v1_agent_proto_goTypes = []any{
 	(*ReleaseResponse)(nil), // 26: agent.v1.ReleaseResponse
 	(*StatRequest)(nil),     // 27: agent.v1.StatRequest
 	(*StatResponse)(nil),    // 28: agent.v1.StatResponse
+	(*ReadyRequest)(nil),    // 29: agent.v1.ReadyRequest
+	(*ReadyResponse)(nil),   // 30: agent.v1.ReadyResponse
+	(*MountRequest)(nil),    // 31: agent.v1.MountRequest
+	(*MountResponse)(nil),   // 32: agent.v1.MountResponse
+	(*QuiesceRequest)(nil),  // 33: agent.v1.QuiesceRequest
+	(*QuiesceResponse)(nil), // 34: agent.v1.QuiesceResponse
+	(*FreezeRequest)(nil),   // 35: agent.v1.FreezeRequest
+	(*FreezeResponse)(nil),  // 36: agent.v1.FreezeResponse
+	(*ThawRequest)(nil),     // 37: agent.v1.ThawRequest
+	(*ThawResponse)(nil),    // 38: agent.v1.ThawResponse
+	(*FlushRequest)(nil),    // 39: agent.v1.FlushRequest
+	(*FlushResponse)(nil),   // 40: agent.v1.FlushResponse
 }
 var file_agent_v1_agent_proto_depIdxs = []int32{
 	10, // 0: agent.v1.ExecRequest.tty:type_name -> agent.v1.Terminal
@@ -1912,18 +2556,30 @@ var file_agent_v1_agent_proto_depIdxs = []int32{
 	23, // 18: agent.v1.AgentService.Resize:input_type -> agent.v1.ResizeRequest
 	25, // 19: agent.v1.AgentService.Release:input_type -> agent.v1.ReleaseRequest
 	27, // 20: agent.v1.AgentService.Stat:input_type -> agent.v1.StatRequest
-	6,  // 21: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
-	8,  // 22: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
-	11, // 23: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
-	11, // 24: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
-	18, // 25: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
-	20, // 26: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
-	22, // 27: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
-	24, // 28: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
-	26, // 29: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
-	28, // 30: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
-	21, // [21:31] is the sub-list for method output_type
-	11, // [11:21] is the sub-list for method input_type
+	29, // 21: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
+	31, // 22: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
+	33, // 23: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
+	35, // 24: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
+	37, // 25: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
+	39, // 26: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
+	6,  // 27: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
+	8,  // 28: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
+	11, // 29: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
+	11, // 30: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
+	18, // 31: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
+	20, // 32: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
+	22, // 33: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
+	24, // 34: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
+	26, // 35: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
+	28, // 36: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
+	30, // 37: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
+	32, // 38: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
+	34, // 39: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
+	36, // 40: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
+	38, // 41: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
+	40, // 42: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
+	27, // [27:43] is the sub-list for method output_type
+	11, // [11:27] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -1940,7 +2596,7 @@ func file_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_agent_proto_rawDesc), len(file_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   24,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,11 +9,56 @@
 //   PUT /file?path=P&mode=M&parents=B&size=N      replaces a file: it is written beside its place, flushed, and renamed when the body was whole.
 //                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders
 //
-// Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed, 507 no space.
+// Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed or not mounted, 507 no space.
 //
 // With window=1 the content goes through the window (internal/agent/window), one call at a time, where the answer has the header Window. A GET whose answer
 // has not is answered as without. A PUT is refused then with 423, before it has taken anything; its end is told in the trailers Status and, if that is not
 // 200, Error (query-escaped).
+//
+// The volume is what outlives the machine (see Mount). It is reached in the same way, with the same statuses:
+//
+//   GET /volume/file?path=P&offset=N&limit=N          as /file
+//   PUT /volume/file?path=P&mode=M&parents=B&size=N   as /file. A link in the file's place is not followed and not replaced: 409
+//   GET /volume/list?path=P&recursive=B               what is in a folder
+//   GET /volume/tree?path=P                           a folder with all below it, or anything else, as a tar archive
+//   PUT /volume/change                                a tar archive of operations that are done all or not at all
+//
+// A path is relative to what is seen at /workspace, whose own path is empty. It has no empty part, no "." and no "..", is at most 4096 bytes, and may hold any
+// byte but NUL. Links on the way and, for reading, at the end of it are followed beneath /workspace; one that leads out, as every absolute one does, is 403.
+// The bodies of list and tree are made as they are sent: the trailer Status says whether they are whole, with Error (query-escaped) where they are not. A body
+// that ends without Status 200 was cut.
+//
+// A list is a record for the path itself, and one for each thing below it, or only for what is directly in it: a folder before what it holds, the names of one
+// folder in the order of their bytes. What vanishes meanwhile is left out. Numbers are varints (those of protobuf; signed ones zigzag), lengths are in bytes:
+//
+//   kind       1 file, 2 folder, 3 symbolic link, 4 anything else; 0 ends the list, and is followed by the count of records
+//   shared     how many bytes of the path are those of the record before
+//   rest       the rest of the path, relative to the path that was asked for: length, bytes
+//   mode       permission, set-id and sticky bits
+//   size
+//   mtime      nanoseconds since 1970, signed, less that of the record before
+//   ctime      the same, less this mtime
+//   inode      signed, less that of the record before
+//   uid, gid, nlink
+//   target     of a symbolic link only: length, bytes; at most 4096
+//
+// A tree is a PAX archive whose names begin with the last part of the path, or with "." for the empty one. Regular files of several names are hard links after
+// the first. Sockets, pipes and devices are left out. The trailer Counts has three numbers: entries, what was left out, and files that were written to while
+// they were read; those are padded with zeroes or cut to the size that they had.
+//
+// The entries of a change are taken in their order: files, folders, symbolic links and hard links (to another path in the volume), named by their path. PAX
+// records say more:
+//
+//   PYRO.op       absent or "put": the entry replaces what file or link is there. A folder that is there keeps what is in it. Missing parents are made, 0755
+//                 "delete": a file, link or empty folder goes. "mode": only the permission, set-id and sticky bits change
+//   PYRO.expect   absent: anything may be there. "absent": nothing. Else what must have been there before the change, as a list tells it:
+//                 inode:size:mtime:ctime:mode, decimal but for the octal mode
+//   PYRO.keep     "1": a file keeps the mode and the owner of the one it replaces; a folder that is there its mode
+//
+// What is new belongs to root. A time of 0 is that of the change. Nothing is changed unless all can be: 409 with the header or trailer Path (query-escaped) where
+// something else is there than may be, 507 where there is no space. Once it is answered it is on the disk; after a crash at any time before, Mount makes it
+// whole or undoes it. The trailer Counts has four numbers: entries that were not there before, that were, that are deleted, and bytes of content. At most
+// 1,000,000 entries.
 //
 // Everything the agent sends is hostile to the supervisor: every field has a bound, stated here and enforced by the client.
 
@@ -72,6 +117,18 @@ const (
 	AgentServiceReleaseProcedure = "/agent.v1.AgentService/Release"
 	// AgentServiceStatProcedure is the fully-qualified name of the AgentService's Stat RPC.
 	AgentServiceStatProcedure = "/agent.v1.AgentService/Stat"
+	// AgentServiceReadyProcedure is the fully-qualified name of the AgentService's Ready RPC.
+	AgentServiceReadyProcedure = "/agent.v1.AgentService/Ready"
+	// AgentServiceMountProcedure is the fully-qualified name of the AgentService's Mount RPC.
+	AgentServiceMountProcedure = "/agent.v1.AgentService/Mount"
+	// AgentServiceQuiesceProcedure is the fully-qualified name of the AgentService's Quiesce RPC.
+	AgentServiceQuiesceProcedure = "/agent.v1.AgentService/Quiesce"
+	// AgentServiceFreezeProcedure is the fully-qualified name of the AgentService's Freeze RPC.
+	AgentServiceFreezeProcedure = "/agent.v1.AgentService/Freeze"
+	// AgentServiceThawProcedure is the fully-qualified name of the AgentService's Thaw RPC.
+	AgentServiceThawProcedure = "/agent.v1.AgentService/Thaw"
+	// AgentServiceFlushProcedure is the fully-qualified name of the AgentService's Flush RPC.
+	AgentServiceFlushProcedure = "/agent.v1.AgentService/Flush"
 )
 
 // AgentServiceClient is a client for the agent.v1.AgentService service.
@@ -100,6 +157,20 @@ type AgentServiceClient interface {
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
 	// Stat describes one path without following a final link.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	// Ready waits until something is there: a file, or whoever answers at an address. DEADLINE_EXCEEDED when the limit is over.
+	Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error)
+	// Mount mounts the volume, and with it completes or undoes the changes that a crash cut short; and the root, where the machine was started without one:
+	// until then every call that needs it fails with FAILED_PRECONDITION. What is mounted already stays as it is. FAILED_PRECONDITION: there is no such disk.
+	Mount(context.Context, *connect.Request[v1.MountRequest]) (*connect.Response[v1.MountResponse], error)
+	// Quiesce kills all processes, refuses everything that needs the root or the volume from then on, flushes both, and unmounts them or makes them read-only:
+	// nothing is lost with the end of the machine. It takes at most 20 s; DEADLINE_EXCEEDED: it could not be done. Idempotent.
+	Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error)
+	// Freeze flushes file systems and stops all writing to them, until Thaw, the end of the limit or of this session. One that is frozen already is thawed first.
+	Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error)
+	// Thaw lets writing go on. Idempotent.
+	Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error)
+	// Flush has everything that was written to the volume, and to the root where that is asked for, on the disk.
+	Flush(context.Context, *connect.Request[v1.FlushRequest]) (*connect.Response[v1.FlushResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the agent.v1.AgentService service. By default, it
@@ -173,6 +244,42 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("Stat")),
 			connect.WithClientOptions(opts...),
 		),
+		ready: connect.NewClient[v1.ReadyRequest, v1.ReadyResponse](
+			httpClient,
+			baseURL+AgentServiceReadyProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("Ready")),
+			connect.WithClientOptions(opts...),
+		),
+		mount: connect.NewClient[v1.MountRequest, v1.MountResponse](
+			httpClient,
+			baseURL+AgentServiceMountProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("Mount")),
+			connect.WithClientOptions(opts...),
+		),
+		quiesce: connect.NewClient[v1.QuiesceRequest, v1.QuiesceResponse](
+			httpClient,
+			baseURL+AgentServiceQuiesceProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("Quiesce")),
+			connect.WithClientOptions(opts...),
+		),
+		freeze: connect.NewClient[v1.FreezeRequest, v1.FreezeResponse](
+			httpClient,
+			baseURL+AgentServiceFreezeProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("Freeze")),
+			connect.WithClientOptions(opts...),
+		),
+		thaw: connect.NewClient[v1.ThawRequest, v1.ThawResponse](
+			httpClient,
+			baseURL+AgentServiceThawProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("Thaw")),
+			connect.WithClientOptions(opts...),
+		),
+		flush: connect.NewClient[v1.FlushRequest, v1.FlushResponse](
+			httpClient,
+			baseURL+AgentServiceFlushProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("Flush")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -188,6 +295,12 @@ type agentServiceClient struct {
 	resize  *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
 	release *connect.Client[v1.ReleaseRequest, v1.ReleaseResponse]
 	stat    *connect.Client[v1.StatRequest, v1.StatResponse]
+	ready   *connect.Client[v1.ReadyRequest, v1.ReadyResponse]
+	mount   *connect.Client[v1.MountRequest, v1.MountResponse]
+	quiesce *connect.Client[v1.QuiesceRequest, v1.QuiesceResponse]
+	freeze  *connect.Client[v1.FreezeRequest, v1.FreezeResponse]
+	thaw    *connect.Client[v1.ThawRequest, v1.ThawResponse]
+	flush   *connect.Client[v1.FlushRequest, v1.FlushResponse]
 }
 
 // Status calls agent.v1.AgentService.Status.
@@ -240,6 +353,36 @@ func (c *agentServiceClient) Stat(ctx context.Context, req *connect.Request[v1.S
 	return c.stat.CallUnary(ctx, req)
 }
 
+// Ready calls agent.v1.AgentService.Ready.
+func (c *agentServiceClient) Ready(ctx context.Context, req *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error) {
+	return c.ready.CallUnary(ctx, req)
+}
+
+// Mount calls agent.v1.AgentService.Mount.
+func (c *agentServiceClient) Mount(ctx context.Context, req *connect.Request[v1.MountRequest]) (*connect.Response[v1.MountResponse], error) {
+	return c.mount.CallUnary(ctx, req)
+}
+
+// Quiesce calls agent.v1.AgentService.Quiesce.
+func (c *agentServiceClient) Quiesce(ctx context.Context, req *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error) {
+	return c.quiesce.CallUnary(ctx, req)
+}
+
+// Freeze calls agent.v1.AgentService.Freeze.
+func (c *agentServiceClient) Freeze(ctx context.Context, req *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error) {
+	return c.freeze.CallUnary(ctx, req)
+}
+
+// Thaw calls agent.v1.AgentService.Thaw.
+func (c *agentServiceClient) Thaw(ctx context.Context, req *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error) {
+	return c.thaw.CallUnary(ctx, req)
+}
+
+// Flush calls agent.v1.AgentService.Flush.
+func (c *agentServiceClient) Flush(ctx context.Context, req *connect.Request[v1.FlushRequest]) (*connect.Response[v1.FlushResponse], error) {
+	return c.flush.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the agent.v1.AgentService service.
 type AgentServiceHandler interface {
 	// Status tells what the agent is. It is the only call, with Renew, that answers before the machine is renewed.
@@ -266,6 +409,20 @@ type AgentServiceHandler interface {
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
 	// Stat describes one path without following a final link.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
+	// Ready waits until something is there: a file, or whoever answers at an address. DEADLINE_EXCEEDED when the limit is over.
+	Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error)
+	// Mount mounts the volume, and with it completes or undoes the changes that a crash cut short; and the root, where the machine was started without one:
+	// until then every call that needs it fails with FAILED_PRECONDITION. What is mounted already stays as it is. FAILED_PRECONDITION: there is no such disk.
+	Mount(context.Context, *connect.Request[v1.MountRequest]) (*connect.Response[v1.MountResponse], error)
+	// Quiesce kills all processes, refuses everything that needs the root or the volume from then on, flushes both, and unmounts them or makes them read-only:
+	// nothing is lost with the end of the machine. It takes at most 20 s; DEADLINE_EXCEEDED: it could not be done. Idempotent.
+	Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error)
+	// Freeze flushes file systems and stops all writing to them, until Thaw, the end of the limit or of this session. One that is frozen already is thawed first.
+	Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error)
+	// Thaw lets writing go on. Idempotent.
+	Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error)
+	// Flush has everything that was written to the volume, and to the root where that is asked for, on the disk.
+	Flush(context.Context, *connect.Request[v1.FlushRequest]) (*connect.Response[v1.FlushResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -335,6 +492,42 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("Stat")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceReadyHandler := connect.NewUnaryHandler(
+		AgentServiceReadyProcedure,
+		svc.Ready,
+		connect.WithSchema(agentServiceMethods.ByName("Ready")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceMountHandler := connect.NewUnaryHandler(
+		AgentServiceMountProcedure,
+		svc.Mount,
+		connect.WithSchema(agentServiceMethods.ByName("Mount")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceQuiesceHandler := connect.NewUnaryHandler(
+		AgentServiceQuiesceProcedure,
+		svc.Quiesce,
+		connect.WithSchema(agentServiceMethods.ByName("Quiesce")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceFreezeHandler := connect.NewUnaryHandler(
+		AgentServiceFreezeProcedure,
+		svc.Freeze,
+		connect.WithSchema(agentServiceMethods.ByName("Freeze")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceThawHandler := connect.NewUnaryHandler(
+		AgentServiceThawProcedure,
+		svc.Thaw,
+		connect.WithSchema(agentServiceMethods.ByName("Thaw")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceFlushHandler := connect.NewUnaryHandler(
+		AgentServiceFlushProcedure,
+		svc.Flush,
+		connect.WithSchema(agentServiceMethods.ByName("Flush")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/agent.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceStatusProcedure:
@@ -357,6 +550,18 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceReleaseHandler.ServeHTTP(w, r)
 		case AgentServiceStatProcedure:
 			agentServiceStatHandler.ServeHTTP(w, r)
+		case AgentServiceReadyProcedure:
+			agentServiceReadyHandler.ServeHTTP(w, r)
+		case AgentServiceMountProcedure:
+			agentServiceMountHandler.ServeHTTP(w, r)
+		case AgentServiceQuiesceProcedure:
+			agentServiceQuiesceHandler.ServeHTTP(w, r)
+		case AgentServiceFreezeProcedure:
+			agentServiceFreezeHandler.ServeHTTP(w, r)
+		case AgentServiceThawProcedure:
+			agentServiceThawHandler.ServeHTTP(w, r)
+		case AgentServiceFlushProcedure:
+			agentServiceFlushHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -404,4 +609,28 @@ func (UnimplementedAgentServiceHandler) Release(context.Context, *connect.Reques
 
 func (UnimplementedAgentServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Stat is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Ready is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) Mount(context.Context, *connect.Request[v1.MountRequest]) (*connect.Response[v1.MountResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Mount is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Quiesce is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Freeze is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Thaw is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) Flush(context.Context, *connect.Request[v1.FlushRequest]) (*connect.Response[v1.FlushResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agent.v1.AgentService.Flush is not implemented"))
 }

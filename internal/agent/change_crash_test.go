@@ -1,0 +1,320 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// stopped is what a change that is stopped panics with: nothing more of it is done, as when the machine ends.
+type stopped struct{}
+
+var errInjected = errors.New("injected")
+
+// faults is what happens at each step of a change.
+type faults struct {
+	steps   int
+	fail    map[int]bool // fail there
+	stop    int          // end there; -1: nowhere
+	noLinks bool         // the file system has no hard links to put aside what is replaced
+	names   []string
+}
+
+func (f *faults) hook(step string) error {
+	n := f.steps
+	f.steps++
+	f.names = append(f.names, step)
+	switch {
+	case n == f.stop:
+		panic(stopped{})
+	case f.fail[n]:
+		return errInjected
+	case f.noLinks && step == "put aside":
+		return unix.EPERM
+	}
+	return nil
+}
+
+func nowhere() *faults { return &faults{stop: -1} }
+
+// trial is a volume, and a change of it, that is made again and again.
+type trial struct {
+	pristine string // the volume before
+	archive  []byte
+	old, new string // its files before and after
+	reach    Reach
+}
+
+func newTrial(t testing.TB, seed int64, reach Reach) *trial {
+	t.Helper()
+	random := rand.New(rand.NewSource(seed))
+	x := &trial{pristine: filepath.Join(inMemory(t), "volume"), reach: reach}
+	files := filepath.Join(x.pristine, FilesFolder)
+	if err := errors.Join(os.Mkdir(x.pristine, 0o755), os.Mkdir(files, 0o755), os.Mkdir(filepath.Join(x.pristine, pendingFolder), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	var edits []edit
+	for x.old == x.new {
+		if seed < 2 {
+			everyTree(t, files)
+			edits = everyEdit
+		} else {
+			someTree(t, files, random)
+			edits = someChange(t, files, random, true)
+		}
+		x.old = tree(t, files)
+		x.archive = archiveOf(t, edits...)
+		v := x.volume(t)
+		if err := v.attempt(t, x, nowhere()); err != nil {
+			t.Fatalf("seed %d: %+v: %v", seed, edits, err)
+		}
+		x.new = v.tree(t)
+	}
+	return x
+}
+
+// everyEdit takes each kind of step, some of them for a path that others are for too, in the tree that everyTree makes.
+var everyEdit = []edit{
+	{path: "new/folder/file", text: "new"}, {path: "file", text: "new", keep: true}, {op: "mode", path: "mode", mode: 0o4755},
+	{op: "folder", path: "folder-mode", mode: 0o1777}, {op: "folder", path: "closed", mode: 0o500}, {path: "closed/file", text: "x"},
+	{op: "delete", path: "dir/file"}, {op: "delete", path: "dir"}, {path: "dir", text: "a file now"}, {op: "link", path: "hard", text: "mode"},
+	{op: "mode", path: "hard", mode: 0o640}, {op: "delete", path: "empty"}, {op: "delete", path: "was-empty"}, {op: "folder", path: "was-empty", mode: 0o755},
+	{op: "symlink", path: "link", text: "mode"}, {op: "delete", path: "becomes"}, {path: "becomes/a/file", text: "y"}, {op: "link", path: "link", text: "file"},
+	{op: "link", path: "same", text: "same"}, {op: "delete", path: "same"},
+}
+
+func everyTree(t testing.TB, files string) {
+	t.Helper()
+	for _, e := range []edit{
+		{path: "file", text: "old", mode: 0o600}, {path: "dir/file", text: "old"}, {op: "folder", path: "empty", mode: 0o711}, {op: "symlink", path: "link", text: "file"},
+		{path: "mode", text: "x"}, {op: "folder", path: "folder-mode"}, {op: "folder", path: "was-empty", mode: 0o700}, {path: "becomes", text: "folder"},
+		{path: "same", text: "x"},
+	} {
+		if err := model(files, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// copied is a copy of a trial's volume.
+type copied struct {
+	dir   string
+	reach Reach
+}
+
+func (x *trial) volume(t testing.TB) *copied {
+	t.Helper()
+	c := &copied{dir: filepath.Join(inMemory(t), "volume"), reach: x.reach}
+	copyTree(t, x.pristine, c.dir)
+	return c
+}
+
+func (c *copied) tree(t testing.TB) string { return tree(t, filepath.Join(c.dir, FilesFolder)) }
+
+// with opens the volume and calls f with it, as far as the faults let it come. ended: they stopped it.
+func (c *copied) with(t testing.TB, f *faults, do func(*Volume) error) (ended bool, err error) {
+	t.Helper()
+	root, err := os.Open(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVolume(root, c.reach)
+	v.hook = f.hook
+	defer v.closeFiles()
+	defer func() {
+		if r := recover(); r != nil {
+			if r != (stopped{}) {
+				panic(r)
+			}
+			ended, err = true, nil
+		}
+	}()
+	return false, do(v)
+}
+
+// open opens the volume, which brings to its end what was cut short.
+func (c *copied) open(t testing.TB, f *faults) (r Recovered, ended bool, err error) {
+	t.Helper()
+	ended, err = c.with(t, f, func(v *Volume) (err error) {
+		r, err = v.open()
+		return err
+	})
+	return r, ended, err
+}
+
+// attempt makes the trial's change.
+func (c *copied) attempt(t testing.TB, x *trial, f *faults) error {
+	t.Helper()
+	_, err := c.with(t, f, func(v *Volume) error {
+		if _, err := v.open(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := v.change(context.Background(), bytes.NewReader(x.archive))
+		return err
+	})
+	return err
+}
+
+// whole checks that a volume that is opened has the old tree or the new one, and nothing pending.
+func (c *copied) whole(t testing.TB, x *trial, when string) (isNew bool, r Recovered) {
+	t.Helper()
+	r, ended, err := c.open(t, nowhere())
+	if ended || err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	nothingPending(t, c.dir)
+	got := c.tree(t)
+	if got != x.old && got != x.new {
+		t.Fatalf("%s: it is neither the old tree nor the new one:\n%s\nand\n%s", when, differ(got, x.old), differ(got, x.new))
+	}
+	return got == x.new, r
+}
+
+// kinds of file systems, and seeds, for the tests below.
+func eachTrial(t *testing.T, seeds int, try func(*testing.T, *trial, bool)) {
+	if testing.Short() || os.Getuid() != 0 { // some of the modes of the other trees keep an ordinary user out
+		seeds = 2
+	}
+	for seed := range seeds {
+		for _, noLinks := range []bool{false, true} {
+			reach := Reach(seed % 2)
+			t.Run(fmt.Sprintf("seed=%d/links=%t", seed, !noLinks), func(t *testing.T) {
+				t.Parallel()
+				try(t, newTrial(t, int64(seed), reach), noLinks)
+			})
+		}
+	}
+}
+
+// TestAChangeThatIsStoppedAnywhere: after every single step the tree is the old or the new one once the volume is opened again, and from some step on the new.
+func TestAChangeThatIsStoppedAnywhere(t *testing.T) {
+	eachTrial(t, 12, func(t *testing.T, x *trial, noLinks bool) {
+		news := 0
+		for k := 0; ; k++ {
+			f := &faults{stop: k, noLinks: noLinks}
+			c := x.volume(t)
+			if err := c.attempt(t, x, f); err != nil {
+				t.Fatal(err)
+			}
+			when := fmt.Sprintf("stopped at step %d, before it was to %s", k, f.names[len(f.names)-1])
+			ended := f.steps == k+1
+			isNew, r := c.whole(t, x, when)
+			switch {
+			case isNew:
+				news++
+			case news > 0 || !ended:
+				t.Fatalf("%s: the old tree", when)
+			}
+			if r.Completed+r.Undone > 1 || r.Completed == 1 && !isNew || r.Undone == 1 && isNew {
+				t.Fatalf("%s: %+v, and the tree is new: %t", when, r, isNew)
+			}
+			if !ended {
+				if news < 3 || k < 10 {
+					t.Errorf("%d steps, and after %d the new tree: this shows nothing", k, news)
+				}
+				return
+			}
+		}
+	})
+}
+
+// TestAChangeOfWhichAStepFails: with an error nothing has been changed, and without one all, now and when the volume is opened again.
+func TestAChangeOfWhichAStepFails(t *testing.T) {
+	eachTrial(t, 12, func(t *testing.T, x *trial, noLinks bool) {
+		failed := 0
+		for k := 0; ; k++ {
+			f := &faults{stop: -1, fail: map[int]bool{k: true}, noLinks: noLinks}
+			c := x.volume(t)
+			err := c.attempt(t, x, f)
+			if f.steps <= k {
+				break
+			}
+			when := fmt.Sprintf("step %d fails, to %s", k, f.names[k])
+			want := x.new
+			if err != nil {
+				want = x.old
+				failed++
+				if !errors.Is(err, errInjected) {
+					t.Fatalf("%s: %v", when, err)
+				}
+			}
+			if got := c.tree(t); got != want {
+				t.Fatalf("%s: %v: %s", when, err, differ(got, want))
+			}
+			if isNew, _ := c.whole(t, x, when); isNew != (err == nil) {
+				t.Fatalf("%s: %v, and opened again it is new: %t", when, err, isNew)
+			}
+		}
+		if failed < 10 {
+			t.Errorf("%d steps failed: this shows nothing", failed)
+		}
+	})
+}
+
+// TestAChangeThatFailsAndIsStopped, while it is undone, or of which what undoes it fails too.
+func TestAChangeThatFailsAndIsStopped(t *testing.T) {
+	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
+		random := rand.New(rand.NewSource(1))
+		total := nowhere()
+		if err := x.volume(t).attempt(t, x, total); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			first := random.Intn(total.steps)
+			second := first + 1 + random.Intn(total.steps)
+			f := &faults{stop: -1, fail: map[int]bool{first: true}, noLinks: noLinks}
+			if random.Intn(2) == 0 {
+				f.stop = second
+			} else {
+				f.fail[second] = true
+			}
+			c := x.volume(t)
+			c.attempt(t, x, f)
+			c.whole(t, x, fmt.Sprintf("step %d fails, then %d (stop: %t)", first, second, f.stop >= 0))
+		}
+	})
+}
+
+// TestARecoveryThatIsStopped, again and again, or fails.
+func TestARecoveryThatIsStopped(t *testing.T) {
+	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
+		random := rand.New(rand.NewSource(2))
+		total := nowhere()
+		if err := x.volume(t).attempt(t, x, total); err != nil {
+			t.Fatal(err)
+		}
+		stops := 0
+		for range 60 {
+			first := random.Intn(total.steps)
+			c := x.volume(t)
+			f := &faults{stop: first, noLinks: noLinks}
+			if random.Intn(3) == 0 && first > 0 { // so that there is something to undo
+				f.fail = map[int]bool{random.Intn(first): true}
+			}
+			c.attempt(t, x, f)
+			when := fmt.Sprintf("stopped at %d", first)
+			for range 1 + random.Intn(3) {
+				f := &faults{stop: random.Intn(12), noLinks: noLinks}
+				if random.Intn(4) == 0 {
+					f.stop, f.fail = -1, map[int]bool{f.stop: true}
+				}
+				_, ended, err := c.open(t, f)
+				if ended || err != nil {
+					stops++
+				}
+				when += fmt.Sprintf(", and again at %d %v", f.stop, f.fail)
+			}
+			c.whole(t, x, when)
+		}
+		if stops < 10 {
+			t.Errorf("recovery was stopped %d times: this shows nothing", stops)
+		}
+	})
+}

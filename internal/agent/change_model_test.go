@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// model does an operation of a change by the plainest means, one after the other.
+func model(dir string, e edit) error {
+	at := filepath.Join(dir, e.path)
+	if e.op != "delete" && e.op != "mode" {
+		if err := modelFolder(dir, filepath.Dir(e.path)); err != nil {
+			return err
+		}
+	} else if err := plainFolder(dir, filepath.Dir(e.path)); err != nil {
+		return err
+	}
+	there, err := os.Lstat(at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if e.mode == 0 {
+		e.mode = map[bool]int64{false: 0o644, true: 0o755}[e.op == "folder"]
+	}
+	mode := modeOf(e.mode)
+	if there != nil && there.IsDir() && e.op != "folder" && e.op != "delete" && e.op != "mode" {
+		return errors.New("it is a folder")
+	}
+	switch e.op {
+	case "":
+		if e.keep && there != nil && there.Mode().IsRegular() {
+			mode = there.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+		}
+		os.Remove(at)
+		return errors.Join(os.WriteFile(at, []byte(e.text), 0o600), os.Chmod(at, mode), os.Chtimes(at, when, when))
+	case "symlink":
+		os.Remove(at)
+		return os.Symlink(e.text, at)
+	case "link":
+		if err := plainFolder(dir, filepath.Dir(e.text)); err != nil {
+			return err
+		}
+		target := filepath.Join(dir, e.text)
+		info, err := os.Lstat(target)
+		if err != nil || info.IsDir() {
+			return errors.New("no target")
+		}
+		if there != nil && os.SameFile(info, there) {
+			return nil
+		}
+		os.Remove(at)
+		return os.Link(target, at)
+	case "folder":
+		switch {
+		case there == nil:
+			return errors.Join(os.Mkdir(at, 0o700), os.Chmod(at, mode))
+		case !there.IsDir():
+			return errors.New("no folder")
+		case e.keep:
+			return nil
+		}
+		return os.Chmod(at, mode)
+	case "mode":
+		if there == nil || !there.IsDir() && !there.Mode().IsRegular() {
+			return errors.New("no mode")
+		}
+		return os.Chmod(at, mode)
+	default:
+		return os.Remove(at)
+	}
+}
+
+func modeOf(mode int64) fs.FileMode {
+	m := fs.FileMode(mode & 0o777)
+	if mode&0o4000 != 0 {
+		m |= fs.ModeSetuid
+	}
+	if mode&0o1000 != 0 {
+		m |= fs.ModeSticky
+	}
+	return m
+}
+
+// plainFolder checks that a folder is there, with no link above it.
+func plainFolder(dir, name string) error {
+	for at := name; at != "."; at = filepath.Dir(at) {
+		if info, err := os.Lstat(filepath.Join(dir, at)); err != nil || !info.IsDir() {
+			return errors.New("no folder")
+		}
+	}
+	return nil
+}
+
+func modelFolder(dir, name string) error {
+	if name == "." {
+		return nil
+	}
+	if err := modelFolder(dir, filepath.Dir(name)); err != nil {
+		return err
+	}
+	err := os.Mkdir(filepath.Join(dir, name), 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return plainFolder(dir, name)
+	}
+	return errors.Join(err, os.Chmod(filepath.Join(dir, name), 0o755))
+}
+
+// somewhere gives one of few paths, so that operations meet.
+func somewhere(random *rand.Rand) string {
+	path := string("abc"[random.Intn(3)])
+	for random.Intn(2) == 0 {
+		path += "/" + string("abc"[random.Intn(3)])
+	}
+	return path
+}
+
+func someEdit(random *rand.Rand) edit {
+	e := edit{
+		op:   []string{"", "", "", "folder", "symlink", "link", "mode", "delete", "delete", "delete"}[random.Intn(10)],
+		path: somewhere(random), mode: []int64{0o644, 0o600, 0o755, 0o4711, 0o1777}[random.Intn(5)], keep: random.Intn(4) == 0,
+	}
+	switch e.op {
+	case "":
+		e.text = strings.Repeat("x", random.Intn(100))
+	case "link", "symlink":
+		e.text = somewhere(random)
+	}
+	return e
+}
+
+// someTree makes a tree.
+func someTree(t testing.TB, dir string, random *rand.Rand) {
+	t.Helper()
+	for range 12 {
+		if e := someEdit(random); e.op != "delete" {
+			model(dir, e)
+		}
+	}
+}
+
+// someChange gives operations that are all right one after the other, where they may be, with those that are not left out; else any.
+func someChange(t testing.TB, dir string, random *rand.Rand, right bool) []edit {
+	t.Helper()
+	var edits []edit
+	scratch := filepath.Join(inMemory(t), "scratch")
+	fresh := false
+	for n := 1 + random.Intn(12); n > 0; n-- {
+		e := someEdit(random)
+		if right && !fresh {
+			copyTree(t, dir, scratch)
+			for _, before := range edits {
+				model(scratch, before)
+			}
+		}
+		if fresh = !right || model(scratch, e) == nil; fresh {
+			edits = append(edits, e)
+		}
+	}
+	return edits
+}
+
+// copyTree has another folder be the same.
+func copyTree(t testing.TB, from, to string) {
+	t.Helper()
+	os.RemoveAll(to)
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// TestAChangeIsItsOperationsOneAfterTheOther compares changes with a model of them.
+func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("some of the modes keep an ordinary user out")
+	}
+	rounds := 400
+	if testing.Short() {
+		rounds = 50
+	}
+	done, refused := 0, 0
+	for seed := range rounds {
+		random := rand.New(rand.NewSource(int64(seed)))
+		s := storedIn(t, inMemory(t))
+		someTree(t, s.files, random)
+		edits := someChange(t, s.files, random, seed%3 > 0)
+		want := filepath.Join(inMemory(t), "want")
+		copyTree(t, s.files, want)
+		before := tree(t, s.files)
+		var wrong error
+		for _, e := range edits {
+			if wrong = model(want, e); wrong != nil {
+				break
+			}
+		}
+		status, path, said := s.change(t, archiveOf(t, edits...))
+		if (status == 200) != (wrong == nil) {
+			t.Fatalf("seed %d: %+v: %d %q %q, and the model: %v", seed, edits, status, path, said, wrong)
+		}
+		expected := before
+		if wrong == nil {
+			expected = tree(t, want)
+			done++
+		} else {
+			refused++
+		}
+		if got := tree(t, s.files); got != expected {
+			t.Fatalf("seed %d: %+v: %d\n%s\nand not\n%s\nbut before\n%s", seed, edits, status, got, expected, before)
+		}
+		if wrong == nil {
+			var counts changeCounts
+			fmt.Sscan(said, &counts.created, &counts.replaced, &counts.deleted, &counts.bytes)
+			if counts.created+counts.replaced+counts.deleted != int64(len(edits)) {
+				t.Errorf("seed %d: %d operations, counts %+v", seed, len(edits), counts)
+			}
+		}
+		nothingPending(t, s.dir)
+	}
+	if t.Logf("%d done, %d refused", done, refused); done < rounds/3 || refused < rounds/10 {
+		t.Errorf("%d done, %d refused: this shows little", done, refused)
+	}
+}

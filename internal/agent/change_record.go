@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The steps of a change are written down in a file: what they are called, their count, the steps, and a checksum of all that. Of a step there are its kind, its
+// slot, the mode that it sets and the one before, and its path; numbers are varints.
+
+const recordForm = "pyro change 1\n"
+
+// errDamaged says that the steps of a change can't be read.
+var errDamaged = errors.New("the record of a change is damaged")
+
+// write writes down the steps, in the state of being planned.
+func (c *change) write() error {
+	if err := c.does("write down the steps"); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(int(c.dir.Fd()), statePlanned, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &os.PathError{Op: "create", Path: statePlanned, Err: err}
+	}
+	c.state = statePlanned
+	f := os.NewFile(uintptr(fd), statePlanned)
+	err = writeSteps(f, c.steps)
+	if err == nil && c.volume.reach == Single {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func writeSteps(to io.Writer, steps []step) error {
+	sum := crc32.NewIEEE()
+	w := bufio.NewWriterSize(io.MultiWriter(to, sum), 64<<10)
+	w.WriteString(recordForm)
+	var b []byte
+	w.Write(binary.AppendUvarint(b, uint64(len(steps))))
+	for i := range steps {
+		s := &steps[i]
+		b = append(b[:0], byte(s.kind))
+		for _, n := range []uint64{uint64(s.slot), uint64(s.mode), uint64(s.before), uint64(len(s.path))} {
+			b = binary.AppendUvarint(b, n)
+		}
+		w.Write(append(b, s.path...))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return binary.Write(to, binary.BigEndian, sum.Sum32())
+}
+
+// readSteps reads what was written down. Anybody may have written it.
+func readSteps(from io.Reader) ([]step, error) {
+	r := &summed{from: bufio.NewReaderSize(from, 64<<10), sum: crc32.NewIEEE()}
+	form := make([]byte, len(recordForm))
+	if _, err := io.ReadFull(r, form); err != nil || string(form) != recordForm {
+		return nil, damaged(err)
+	}
+	count, err := binary.ReadUvarint(r)
+	if err != nil || count > maxSteps {
+		return nil, damaged(err)
+	}
+	var steps []step
+	for range count {
+		s, err := readStep(r)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, s)
+	}
+	want := r.sum.Sum32()
+	var sum uint32
+	if err := binary.Read(r.from, binary.BigEndian, &sum); err != nil || sum != want {
+		return nil, damaged(err)
+	}
+	if _, err := r.from.ReadByte(); err != io.EOF {
+		return nil, damaged(err)
+	}
+	return steps, nil
+}
+
+func readStep(r *summed) (step, error) {
+	var s step
+	kind, err := r.ReadByte()
+	if err != nil || kind == 0 || stepKind(kind) >= stepKinds {
+		return s, damaged(err)
+	}
+	s.kind = stepKind(kind)
+	var length uint64
+	for _, n := range []struct {
+		most uint64
+		to   func(uint64)
+	}{
+		{maxSteps, func(n uint64) { s.slot = uint32(n) }},
+		{0o7777, func(n uint64) { s.mode = uint32(n) }},
+		{0o7777, func(n uint64) { s.before = uint32(n) }},
+		{maxPath, func(n uint64) { length = n }},
+	} {
+		v, err := binary.ReadUvarint(r)
+		if err != nil || v > n.most {
+			return s, damaged(err)
+		}
+		n.to(v)
+	}
+	path := make([]byte, length)
+	if _, err := io.ReadFull(r, path); err != nil {
+		return s, damaged(err)
+	}
+	s.path = string(path)
+	if s.path == "" || checkInVolume(s.path) != nil {
+		return s, errDamaged
+	}
+	return s, nil
+}
+
+func damaged(err error) error {
+	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errDamaged
+	}
+	return fmt.Errorf("%w: %w", errDamaged, err)
+}
+
+// summed is a reader with a checksum of what was read.
+type summed struct {
+	from *bufio.Reader
+	sum  hash.Hash32
+}
+
+func (s *summed) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p)
+	s.sum.Write(p[:n])
+	return n, err
+}
+
+func (s *summed) ReadByte() (byte, error) {
+	b, err := s.from.ReadByte()
+	if err == nil {
+		s.sum.Write([]byte{b})
+	}
+	return b, err
+}

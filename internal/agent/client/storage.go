@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+// Mounts says which of a machine's file systems is meant.
+type Mounts struct {
+	Root   bool
+	Volume bool
+}
+
+// Recovered tells what became of changes of the volume that a crash had cut short. Each of them is whole, or as if it had never begun.
+type Recovered struct {
+	Completed int
+	Undone    int
+}
+
+// Mount mounts file systems. What is mounted already stays as it is. Precondition: the machine has no such disk.
+func (c *Client) Mount(ctx context.Context, m Mounts) (Recovered, error) {
+	var r Recovered
+	err := c.do(ctx, func(ctx context.Context, s *session) error {
+		answer, err := s.rpc.Mount(ctx, connect.NewRequest(&agentv1.MountRequest{Root: m.Root, Volume: m.Volume}))
+		if err == nil {
+			r = Recovered{int(answer.Msg.Completed), int(answer.Msg.Undone)}
+		}
+		return err
+	})
+	return r, fault.Wrap(err, "mount the machine's disks", "")
+}
+
+// Quiesce kills all processes in the machine and has everything on its disks: nothing is lost then with the end of the machine, which is good for nothing else
+// any more. It takes at most 20 s. Idempotent.
+func (c *Client) Quiesce(ctx context.Context) error {
+	err := c.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Quiesce(ctx, connect.NewRequest(&agentv1.QuiesceRequest{}))
+		return err
+	})
+	return fault.Wrap(err, "bring the machine's disks to rest", "")
+}
+
+// Freeze flushes file systems and stops all writing to them: until Thaw, until limit is over, at most a minute, or until the link is lost. Where they can't be
+// frozen the volume is flushed, and frozen is false.
+func (c *Client) Freeze(ctx context.Context, m Mounts, limit time.Duration) (frozen bool, err error) {
+	err = c.do(ctx, func(ctx context.Context, s *session) error {
+		answer, err := s.rpc.Freeze(ctx, connect.NewRequest(&agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume, LimitMs: uint32(min(max(limit.Milliseconds(), 0), math.MaxUint32))}))
+		if err == nil {
+			frozen = answer.Msg.Frozen
+		}
+		return err
+	})
+	return frozen, fault.Wrap(err, "freeze the machine's disks", "")
+}
+
+// Thaw lets writing go on. held: they had been frozen all the time since Freeze. Idempotent, but for that.
+func (c *Client) Thaw(ctx context.Context) (held bool, err error) {
+	err = c.do(ctx, func(ctx context.Context, s *session) error {
+		answer, err := s.rpc.Thaw(ctx, connect.NewRequest(&agentv1.ThawRequest{}))
+		if err == nil {
+			held = answer.Msg.Held
+		}
+		return err
+	})
+	return held, fault.Wrap(err, "thaw the machine's disks", "")
+}
+
+// Flush has everything that was written to the volume on the disk, and to the root where that is asked for.
+func (c *Client) Flush(ctx context.Context, root bool) error {
+	err := c.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.rpc.Flush(ctx, connect.NewRequest(&agentv1.FlushRequest{Root: root}))
+		return err
+	})
+	return fault.Wrap(err, "flush the machine's disks", "")
+}

@@ -1,0 +1,96 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent"
+)
+
+func TestPathsOfTheWorkspace(t *testing.T) {
+	with, err := newPlace("/v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer with.close()
+	without, err := newPlace("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer without.close()
+	for name, want := range map[string]string{
+		"": "", "/": "/", "/workspace": "/v/files", "/workspace/": "/v/files/", "/workspace/a/b": "/v/files/a/b", "/workspaces": "/workspaces", "/work": "/work",
+		"/home/workspace": "/home/workspace", "workspace": "workspace",
+	} {
+		if got := with.Path(name); got != want {
+			t.Errorf("%q: %q", name, got)
+		}
+		if got := without.Path(name); got != name {
+			t.Errorf("%q without a volume: %q", name, got)
+		}
+	}
+	if env := with.Env(); len(env) != 1 || env[0] != "PYRO_WORKSPACE=/v/files" || without.Env() != nil {
+		t.Errorf("%q, %q", env, without.Env())
+	}
+}
+
+func TestMountingOnTheHost(t *testing.T) {
+	dir := t.TempDir()
+	p, err := newPlace(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if _, err := p.Volume(); !errors.Is(err, agent.ErrNoVolume) {
+		t.Errorf("%v", err)
+	}
+	if _, err := p.Mount(true, false); err != nil {
+		t.Errorf("its root: %v", err)
+	}
+	for range 2 {
+		if _, err := p.Mount(true, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := p.Volume()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	for name, folder := range map[string]string{"no folder": "", "a folder that is not there": filepath.Join(dir, "none")} {
+		p, err := newPlace(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Mount(false, true); err == nil || errors.Is(err, agent.ErrNoVolume) != (folder == "") {
+			t.Errorf("%s: %v", name, err)
+		}
+		p.close()
+	}
+}
+
+// TestQuiesceKillsNothingOfOthers: an agent without its reaper has no processes of which it could tell that they are its own.
+func TestQuiesceKillsNothingOfOthers(t *testing.T) {
+	p, err := newPlace("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := p.Quiesce(ctx); err == nil || !strings.Contains(err.Error(), "reaper") {
+		t.Errorf("%v", err)
+	}
+	if err := p.Do(func() error { return nil }); !errors.Is(err, agent.ErrQuiesced) {
+		t.Errorf("%v", err)
+	}
+	if _, err := p.Root(); !errors.Is(err, agent.ErrNotReady) {
+		t.Errorf("%v", err)
+	}
+}

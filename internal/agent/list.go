@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
+)
+
+// openQuietly are the flags of everything that is opened to be read: nothing waits for a pipe's other end.
+const openQuietly = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+
+// lister lists a folder. Twenty thousand files are listed to find the few that have changed: so an entry costs one system call and no allocation, and its name
+// is never copied out of where the kernel's answer was put.
+type lister struct {
+	top       *os.File
+	recursive bool
+	to        *listing.Writer
+
+	path   []byte // of the folder that is being listed
+	names  []byte // of that folder and those above it, each ended by a zero byte
+	order  []span // of names, in their order, folder after folder
+	dirent []byte // the kernel's answer
+	target [listing.MaxPath + 1]byte
+	st     unix.Statx_t
+}
+
+// span is a name in lister.names, without its zero byte.
+type span struct{ from, to int32 }
+
+func (v *Volume) newLister(name string, recursive bool) (*lister, error) {
+	top, err := v.openBeneath(name, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &lister{top: top, recursive: recursive, dirent: make([]byte, 64<<10)}, nil
+}
+
+func (l *lister) close() { l.top.Close() }
+
+// list writes the list.
+func (l *lister) list(to io.Writer) error {
+	l.to = listing.NewWriter(to)
+	none := []byte{0}
+	fd := int(l.top.Fd())
+	if err := l.stat(fd, &none[0], unix.AT_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "stat", Path: l.top.Name(), Err: err}
+	}
+	a := l.attributes()
+	if err := l.to.Add(nil, &a, nil); err != nil {
+		return err
+	}
+	if a.Kind == listing.Folder {
+		dir, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: l.top.Name(), Err: err}
+		}
+		err = l.folder(dir)
+		unix.Close(dir)
+		if err != nil {
+			return err
+		}
+	}
+	return l.to.Close()
+}
+
+// folder lists what is in the folder whose path is l.path.
+func (l *lister) folder(dir int) error {
+	first, last := len(l.order), len(l.names)
+	if err := l.read(dir); err != nil {
+		return l.failed("read", err)
+	}
+	for i := first; i < len(l.order); i++ {
+		if err := l.entry(dir, l.order[i]); err != nil {
+			return err
+		}
+	}
+	l.order, l.names = l.order[:first], l.names[:last]
+	return nil
+}
+
+// failed says what could not be done with l.path.
+func (l *lister) failed(op string, err error) error {
+	return &os.PathError{Op: op, Path: strings.Trim(l.top.Name()+"/"+string(l.path), "/"), Err: err}
+}
+
+// read adds the names of a folder, in the order of their bytes.
+func (l *lister) read(dir int) error {
+	first := len(l.order)
+	for {
+		n, err := unix.Getdents(dir, l.dirent)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.ENOENT: // it has been removed
+			n = 0
+		case err != nil:
+			return err
+		}
+		if n <= 0 {
+			break
+		}
+		for b := l.dirent[:n]; len(b) > 0; {
+			// struct linux_dirent64: inode and offset of 8 bytes each, length of 2, type, name
+			length := int(binary.NativeEndian.Uint16(b[16:]))
+			name := b[19:length]
+			name = name[:bytes.IndexByte(name, 0)+1]
+			b = b[length:]
+			if string(name) == ".\x00" || string(name) == "..\x00" {
+				continue
+			}
+			from := len(l.names)
+			l.names = append(l.names, name...)
+			l.order = append(l.order, span{int32(from), int32(len(l.names) - 1)})
+		}
+	}
+	slices.SortFunc(l.order[first:], func(a, b span) int { return bytes.Compare(l.names[a.from:a.to], l.names[b.from:b.to]) })
+	return nil
+}
+
+// entry adds one thing in a folder, and all below it where that is asked for. What has vanished is left out.
+func (l *lister) entry(dir int, at span) error {
+	length := len(l.path)
+	defer func() { l.path = l.path[:length] }()
+	if length > 0 {
+		l.path = append(l.path, '/')
+	}
+	l.path = append(l.path, l.names[at.from:at.to]...)
+	if len(l.path) > listing.MaxPath {
+		return l.failed("list", unix.ENAMETOOLONG)
+	}
+	name := &l.names[at.from]
+	if err := l.stat(dir, name, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+		return nil
+	} else if err != nil {
+		return l.failed("stat", err)
+	}
+	a := l.attributes()
+	var target []byte
+	if a.Kind == listing.Link {
+		n, err := readlinkat(dir, name, l.target[:])
+		if err == unix.ENOENT || err == unix.EINVAL { // gone, or no link any more
+			return nil
+		}
+		if err != nil {
+			return l.failed("readlink", err)
+		}
+		if n > listing.MaxPath {
+			return l.failed("readlink", unix.ENAMETOOLONG)
+		}
+		target = l.target[:n]
+	}
+	if err := l.to.Add(l.path, &a, target); err != nil {
+		return err
+	}
+	if a.Kind != listing.Folder || !l.recursive {
+		return nil
+	}
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|openQuietly)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil
+	}
+	if err != nil {
+		return l.failed("open", err)
+	}
+	err = l.folder(fd)
+	unix.Close(fd)
+	return err
+}
+
+// attributes are those of what was looked at last.
+func (l *lister) attributes() listing.Attributes {
+	return listing.Attributes{
+		Kind: kindOf(uint32(l.st.Mode)), Mode: uint32(l.st.Mode) & 0o7777, Size: int64(l.st.Size), ModTime: nanos(l.st.Mtime), ChangeTime: nanos(l.st.Ctime),
+		Inode: l.st.Ino, UID: l.st.Uid, GID: l.st.Gid, Links: l.st.Nlink,
+	}
+}
+
+// nanos gives a time. gVisor has negative nanoseconds before 1970.
+func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(int32(t.Nsec)) }
+
+func kindOf(mode uint32) listing.Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return listing.File
+	case unix.S_IFDIR:
+		return listing.Folder
+	case unix.S_IFLNK:
+		return listing.Link
+	default:
+		return listing.Other
+	}
+}
+
+// The system calls that take a name, without a copy of it.
+
+// stat looks at what a name is, into l.st.
+func (l *lister) stat(dir int, name *byte, flags int) error {
+	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&l.st)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func readlinkat(dir int, name *byte, to []byte) (int, error) {
+	n, _, errno := unix.Syscall6(unix.SYS_READLINKAT, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&to[0])), uintptr(len(to)), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+func openat(dir int, name *byte, flags int) (int, error) {
+	for {
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), 0, 0, 0)
+		switch errno {
+		case 0:
+			return int(fd), nil
+		case unix.EINTR:
+		default:
+			return -1, errno
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
+)
+
+// strangeTree makes a tree with names, modes and times of every kind.
+func strangeTree(t testing.TB, dir string, seed int64, files int) {
+	t.Helper()
+	random := rand.New(rand.NewSource(seed))
+	names := []string{"a", "a-", "a.b", "A", "ä", "with space", "new\nline", "\xff\xfe", "-rf", ".hidden", "..not", strings.Repeat("l", 255), "%s", "tab\t", "'\"", "\x01"}
+	folders := []string{""}
+	for i := range files {
+		folder := folders[random.Intn(len(folders))]
+		name := names[random.Intn(len(names))]
+		if len(name) < 200 {
+			name += strconv.Itoa(i)
+		}
+		path := filepath.Join(folder, name)
+		at := filepath.Join(dir, path)
+		if _, err := os.Lstat(at); err == nil || len(path) > 3000 {
+			continue
+		}
+		var err error
+		switch random.Intn(8) {
+		case 0, 1:
+			folders = append(folders, path)
+			err = os.Mkdir(at, 0o755)
+		case 2:
+			err = os.Symlink(strings.Repeat("../x", 1+random.Intn(100)), at)
+		case 3:
+			err = os.Link(filepath.Join(dir, "first"), at)
+			if errors.Is(err, os.ErrNotExist) {
+				err = os.WriteFile(filepath.Join(dir, "first"), []byte("first"), 0o644)
+			}
+		case 4:
+			err = unix.Mkfifo(at, 0o600)
+		default:
+			content := make([]byte, random.Intn(3000))
+			random.Read(content)
+			err = os.WriteFile(at, content, 0o644)
+			if err == nil {
+				err = os.Chmod(at, os.FileMode(random.Intn(0o1000)|0o400)|os.ModeSetuid)
+			}
+			when := time.Unix(random.Int63n(4e9)-1e9, random.Int63n(1e9))
+			err = errors.Join(err, os.Chtimes(at, when, when))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// list lists a path by a call.
+func (s *stored) list(t testing.TB, path string, recursive bool) (entries []listing.Entry) {
+	t.Helper()
+	r := s.call(t, http.MethodGet, "/volume/list", url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}}, nil)
+	if told := r.Result().Trailer; r.Code != 200 || told.Get("Status") != "200" {
+		t.Fatalf("%d %q, %v", r.Code, r.Body, told)
+	}
+	from := listing.NewReader(r.Body)
+	for {
+		e, err := from.Next()
+		if err == io.EOF {
+			return entries
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+}
+
+// TestAListIsWhatFindFinds compares lists with those of another program.
+func TestAListIsWhatFindFinds(t *testing.T) {
+	s := newStored(t)
+	for seed := range 5 {
+		dir := filepath.Join(s.files, "top "+strconv.Itoa(seed))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		strangeTree(t, dir, int64(seed), 400)
+		for _, depth := range []int{1, 1000} {
+			const format = `%P\0%y\0%m\0%s\0%T@\0%C@\0%i\0%U\0%G\0%n\0%l\0`
+			out, err := exec.Command("find", dir, "-maxdepth", strconv.Itoa(depth), "-printf", format).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			fields := strings.Split(string(out), "\x00")
+			for ; len(fields) > 11; fields = fields[11:] {
+				want = append(want, strings.Join(fields[:11], " | "))
+			}
+			var got []string
+			seconds := func(n int64) string {
+				if n < 0 && n%1e9 != 0 { // as find writes it: the second before, and what is over
+					return fmt.Sprintf("%d.%09d0", n/1e9-1, n%1e9+1e9)
+				}
+				return fmt.Sprintf("%d.%09d0", n/1e9, n%1e9)
+			}
+			for _, e := range s.list(t, filepath.Base(dir), depth > 1) {
+				got = append(got, strings.Join([]string{
+					e.Path, map[listing.Kind]string{listing.File: "f", listing.Folder: "d", listing.Link: "l", listing.Other: "p"}[e.Kind], fmt.Sprintf("%o", e.Mode),
+					fmt.Sprint(e.Size), seconds(e.ModTime), seconds(e.ChangeTime), fmt.Sprint(e.Inode), fmt.Sprint(e.UID), fmt.Sprint(e.GID), fmt.Sprint(e.Links), e.Target,
+				}, " | "))
+			}
+			slices.Sort(want)
+			slices.Sort(got) // their order is checked where they are read
+			if len(want) < 10 {
+				t.Fatalf("find finds %d entries", len(want))
+			}
+			if !slices.Equal(got, want) {
+				for i := range min(len(got), len(want)) {
+					if got[i] != want[i] {
+						t.Fatalf("seed %d: got  %q\nwant %q", seed, got[i], want[i])
+					}
+				}
+				t.Fatalf("seed %d: %d entries, %d found", seed, len(got), len(want))
+			}
+		}
+	}
+}
+
+func TestAListOfOneThing(t *testing.T) {
+	s := newStored(t)
+	put(t, s.files+"/dir/file", "12345")
+	os.Symlink("dir", s.files+"/link")
+	for path, want := range map[string][]string{"dir/file": {""}, "dir": {"", "file"}, "link": {"", "file"}, "": {"", "dir", "dir/file", "link"}} {
+		var got []string
+		for _, e := range s.list(t, path, true) {
+			got = append(got, e.Path)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %q", path, got)
+		}
+	}
+	if e := s.list(t, "dir/file", false)[0]; e.Kind != listing.File || e.Size != 5 {
+		t.Errorf("%+v", e)
+	}
+	r := s.call(t, http.MethodGet, "/volume/list", url.Values{"path": {""}, "recursive": {"perhaps"}}, nil)
+	if r.Code != 400 {
+		t.Errorf("%d %q", r.Code, r.Body)
+	}
+}
+
+// TestAListWhileTheTreeChanges: it is still a list, of what has stayed at the least.
+func TestAListWhileTheTreeChanges(t *testing.T) {
+	s := newStored(t)
+	for i := range 200 {
+		put(t, fmt.Sprintf("%s/stays/%d/file", s.files, i), "x")
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				name := fmt.Sprintf("%s/stays/%d/", s.files, i%200)
+				os.MkdirAll(name+"come/and/go", 0o755)
+				os.WriteFile(name+"come/and/file", nil, 0o644)
+				os.Rename(name+"come", name+"went")
+				os.RemoveAll(name + "went")
+				os.Symlink("x", name+"went")
+				os.Remove(name + "went")
+			}
+		}
+	}()
+	for range 30 {
+		stays := 0
+		for _, e := range s.list(t, "", true) {
+			if strings.HasSuffix(e.Path, "/file") && strings.Count(e.Path, "/") == 2 {
+				stays++
+			}
+		}
+		if stays != 200 {
+			t.Errorf("%d of the files that stayed", stays)
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
+// TestAListThatCanNotBeMade says so, and where.
+func TestAListThatCanNotBeMade(t *testing.T) {
+	s := newStored(t)
+	deep := strings.Repeat(strings.Repeat("d", 250)+"/", 20) // longer than a path can be
+	at, err := unix.Open(s.files, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(strings.Trim(deep, "/"), "/") {
+		if err := unix.Mkdirat(at, name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		unix.Close(at)
+		if at = next; err != nil {
+			t.Fatal(err)
+		}
+	}
+	unix.Close(at)
+	r := s.call(t, http.MethodGet, "/volume/list", url.Values{"recursive": {"1"}}, nil)
+	if told := r.Result().Trailer; told.Get("Status") != "409" || !strings.Contains(told.Get("Error"), "name+too+long") {
+		t.Errorf("%d %v", r.Code, told)
+	}
+	from := listing.NewReader(bytes.NewReader(r.Body.Bytes()))
+	for err = nil; err == nil; {
+		_, err = from.Next()
+	}
+	if err != io.ErrUnexpectedEOF {
+		t.Errorf("it reads as %v", err)
+	}
+	// A tree has paths of any length.
+	r = s.call(t, http.MethodGet, "/volume/tree", nil, nil)
+	if told := r.Result().Trailer; told.Get("Status") != "200" || told.Get(countsTrailer) != "21 0 0" {
+		t.Errorf("%d %v", r.Code, told)
+	}
+}
+
+func TestListingAllocatesNothingForAnEntry(t *testing.T) {
+	s := newStored(t)
+	for i := range 2000 {
+		put(t, fmt.Sprintf("%s/%d/%d", s.files, i/100, i), "")
+	}
+	l, err := s.volume.newLister("", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if n := testing.AllocsPerRun(5, func() {
+		if err := l.list(io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 100 {
+		t.Errorf("%f allocations for 2000 files", n)
+	}
+}
+
+// manyFiles makes a tree of 20,000 files in a thousand folders, a git repository with nothing to commit.
+func manyFiles(b *testing.B, dir string) {
+	b.Helper()
+	for i := range 1000 {
+		folder := filepath.Join(dir, fmt.Sprintf("group-%d", i%20), fmt.Sprintf("package-%d", i))
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		for j := range 20 {
+			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("some_source_file_%d.go", j)), fmt.Appendf(nil, "package p%d\n", i*j), 0o644); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "t"}, {"status"}, {"status"}} {
+		if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+			b.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	if err := os.Rename(filepath.Join(dir, ".git"), dir+".git"); err != nil { // so that all list the same
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	s := newStored(b)
+	manyFiles(b, s.files)
+	run := func(name string, args ...string) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				cmd := exec.Command(args[0], args[1:]...)
+				cmd.Dir = s.files
+				if err := cmd.Run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("list", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l, err := s.volume.newLister("", true)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := l.list(io.Discard); err != nil {
+				b.Fatal(err)
+			}
+			l.close()
+		}
+	})
+	run("git-status", "git", "--git-dir", s.files+".git", "--work-tree", s.files, "status", "--porcelain")
+	run("git-status-one-thread", "git", "-c", "core.preloadIndex=false", "--git-dir", s.files+".git", "--work-tree", s.files, "status", "--porcelain")
+	run("find", "find", ".", "-printf", "%p %y %m %s %T@ %C@ %i %U %G %n %l\n")
+}

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+)
+
+const (
+	// readyPoll is between two looks at what costs next to nothing to look at.
+	readyPoll = 10 * time.Millisecond
+	// readyAnswer is how long an answer may take to come.
+	readyAnswer = 2 * time.Second
+
+	maxReady = 3_600_000 // ms
+)
+
+// Ready waits until a file is there, or somebody answers.
+func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRequest]) (*connect.Response[agentv1.ReadyResponse], error) {
+	m := req.Msg
+	look, err := s.lookFor(m)
+	if err != nil {
+		return nil, err
+	}
+	if m.LimitMs < 1 || m.LimitMs > maxReady || m.IntervalMs < 1 || m.IntervalMs > maxReady {
+		return nil, invalid("a time is out of its range")
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.LimitMs)*time.Millisecond)
+	defer cancel()
+	wait := readyPoll
+	for {
+		err := look(ctx)
+		if err == nil {
+			return connect.NewResponse(&agentv1.ReadyResponse{}), nil
+		}
+		if answered := (notReady{}); errors.As(err, &answered) { // asking is work for it
+			wait = min(2*wait, max(readyPoll, time.Duration(m.IntervalMs)*time.Millisecond))
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("not ready: %w", err))
+		}
+	}
+}
+
+// notReady says that there was an answer, but not the one that was waited for.
+type notReady struct{ status int }
+
+func (n notReady) Error() string { return "it answers with status " + strconv.Itoa(n.status) }
+
+// lookFor gives what looks once for what is waited for.
+func (s *Server) lookFor(m *agentv1.ReadyRequest) (func(context.Context) error, error) {
+	switch {
+	case m.File != "":
+		if err := checkPath(m.File); err != nil {
+			return nil, invalid(err.Error())
+		}
+		return func(context.Context) error {
+			root, err := s.place.Root()
+			if err != nil {
+				return err
+			}
+			f, err := openIn(root, s.place.Path(m.File), unix.O_PATH, 0)
+			if err == nil {
+				f.Close()
+			}
+			return err
+		}, nil
+	case m.Tcp != "":
+		if _, _, err := net.SplitHostPort(m.Tcp); err != nil || len(m.Tcp) > 256 {
+			return nil, invalid("no address of a port")
+		}
+		return func(ctx context.Context) error {
+			conn, err := dial(ctx, m.Tcp)
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		}, nil
+	case m.Http != "":
+		u, err := url.Parse(m.Http)
+		if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.User != nil || len(m.Http) > maxPath || strings.ContainsAny(m.Http, " \r\n") {
+			return nil, invalid("no URL of the form http://host:port/path")
+		}
+		return func(ctx context.Context) error { return get(ctx, u) }, nil
+	}
+	return nil, invalid("there is nothing to wait for")
+}
+
+// dial connects to an address. The agent has no names of hosts but that of its own.
+func dial(ctx context.Context, address string) (net.Conn, error) {
+	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyAnswer)
+	defer cancel()
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
+}
+
+// get asks for a URL and looks at the status of the answer, of which nothing else is read.
+func get(ctx context.Context, u *url.URL) error {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	conn, err := dial(ctx, net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(readyAnswer))
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: pyro\r\nAccept: */*\r\nConnection: close\r\n\r\n", u.RequestURI(), u.Host); err != nil {
+		return err
+	}
+	line, err := bufio.NewReaderSize(io.LimitReader(conn, 1024), 1024).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	version, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	code, _, _ := strings.Cut(rest, " ")
+	status, err := strconv.Atoi(code)
+	if err != nil || !strings.HasPrefix(version, "HTTP/") {
+		return errors.New("what answers does not speak HTTP")
+	}
+	if status < 200 || status > 399 {
+		return notReady{status}
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
+)
+
+// treeCounts tell what became of a tree.
+type treeCounts struct {
+	entries int64
+	skipped int64 // sockets, pipes and devices
+	changed int64 // files that were written to while they were read
+}
+
+// treeWriter writes a tree as a tar archive.
+type treeWriter struct {
+	to     io.Writer
+	names  map[inode]string // of files that have several
+	buffer []byte
+	blocks tarBlocks
+	counts treeCounts
+}
+
+// treeBuffer is how much of a file is read at once.
+const treeBuffer = 256 << 10
+
+// inode tells files apart.
+type inode struct{ device, number uint64 }
+
+// writeTree writes what is open, and called name, and all below it. Nobody is waited for, and no link is followed.
+func writeTree(to io.Writer, top *os.File, name string) (treeCounts, error) {
+	w := &treeWriter{to: to, names: map[inode]string{}, buffer: make([]byte, treeBuffer)}
+	as := path.Base(name)
+	if name == "" {
+		as = "."
+	}
+	var st unix.Stat_t
+	err := unix.Fstat(int(top.Fd()), &st)
+	if err == nil {
+		err = w.opened(int(top.Fd()), as, &st)
+	}
+	if err == nil {
+		_, err = to.Write(make([]byte, 2*tarBlock)) // the end of an archive
+	}
+	return w.counts, err
+}
+
+// opened writes an open file or folder.
+func (w *treeWriter) opened(fd int, name string, st *unix.Stat_t) error {
+	switch kindOf(st.Mode) {
+	case listing.File:
+		return w.file(fd, name, st)
+	case listing.Folder:
+		if err := w.header(tarEntry{kind: tarFolder, name: name + "/", st: st}); err != nil {
+			return err
+		}
+		return w.folder(fd, name)
+	default:
+		w.counts.skipped++
+		return nil
+	}
+}
+
+func (w *treeWriter) header(e tarEntry) error {
+	w.counts.entries++
+	_, err := w.to.Write(w.blocks.of(e))
+	return err
+}
+
+// folder writes what is in a folder.
+func (w *treeWriter) folder(dir int, name string) error {
+	names, err := namesIn(dir)
+	if err != nil {
+		return &os.PathError{Op: "read", Path: name, Err: err}
+	}
+	for _, n := range names {
+		if err := w.entry(dir, n, name+"/"+n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namesIn gives the names of what is in a folder, in the order of their bytes.
+func namesIn(dir int) ([]string, error) {
+	if _, err := unix.Seek(dir, 0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	var names []string
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := unix.Getdents(dir, buffer)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil && err != unix.ENOENT {
+			return nil, err
+		}
+		if n <= 0 {
+			slices.Sort(names)
+			return names, nil
+		}
+		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
+	}
+}
+
+// vanished tells whether an error says that something is no longer there, or no longer what it was.
+func vanished(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
+}
+
+// entry writes one thing in a folder, and all below it. What has vanished is left out.
+func (w *treeWriter) entry(dir int, base, name string) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case err == nil:
+	case vanished(err):
+		return nil
+	default:
+		return &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	switch kindOf(st.Mode) {
+	case listing.Link:
+		return w.link(dir, base, name, &st)
+	case listing.Other:
+		w.counts.skipped++
+		return nil
+	}
+	fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|openQuietly, 0)
+	switch {
+	case err == nil:
+	case vanished(err):
+		return nil
+	default:
+		return &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return w.opened(fd, name, &st)
+}
+
+func (w *treeWriter) link(dir int, base, name string, st *unix.Stat_t) error {
+	target := make([]byte, listing.MaxPath+1)
+	n, err := unix.Readlinkat(dir, base, target)
+	switch {
+	case err == unix.EINVAL || err != nil && vanished(err):
+		return nil
+	case err == nil && n > listing.MaxPath:
+		err = unix.ENAMETOOLONG
+	}
+	if err != nil {
+		return &os.PathError{Op: "readlink", Path: name, Err: err}
+	}
+	return w.header(tarEntry{kind: tarSymlink, name: name, target: string(target[:n]), st: st})
+}
+
+// file writes a regular file, exactly as long as its header says: the rest is zeroes where it has shrunk.
+func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
+	id := inode{uint64(st.Dev), st.Ino}
+	if first, known := w.names[id]; known && st.Nlink > 1 {
+		return w.header(tarEntry{kind: tarLink, name: name, target: first, st: st})
+	}
+	if err := w.header(tarEntry{kind: tarFile, name: name, size: st.Size, st: st}); err != nil {
+		return err
+	}
+	if st.Nlink > 1 {
+		w.names[id] = name
+	}
+	for left := st.Size; left > 0; {
+		b := w.buffer[:min(left, int64(len(w.buffer)))]
+		n, err := unix.Read(fd, b)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return &os.PathError{Op: "read", Path: name, Err: err}
+		case n == 0: // it has shrunk
+			clear(b)
+			n = len(b)
+		}
+		if _, err := w.to.Write(b[:n]); err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	if padding := -st.Size & (tarBlock - 1); padding > 0 {
+		if _, err := w.to.Write(noBytes[:padding]); err != nil {
+			return err
+		}
+	}
+	var after unix.Stat_t
+	if err := unix.Fstat(fd, &after); err != nil {
+		return &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if after.Size != st.Size || after.Mtim != st.Mtim {
+		w.counts.changed++
+	}
+	return nil
+}
