@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ const controlName = "\x00control"
 
 // machine is the sentry of one machine, in one process: what gVisor's run makes of three, its client, its boot and, after giving up its user, its boot
 // again. The owner has started it as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with CAP_SYS_ADMIN in them, which it gives up before it
-// looks at anything of the machine. Nothing of a machine needs the host's file system, so there is no gofer.
+// looks at anything of the machine. Nothing of a machine needs the host's file system but its volume, for which there is another process (gofer.go).
 //
 // It ends with the machine, or with its owner.
 func machine() error {
@@ -64,7 +65,7 @@ func run(owner *owner, o order) error {
 	if err := leaveHost(); err != nil {
 		return err
 	}
-	if err := dropPrivileges(); err != nil {
+	if err := keepPrivileges(); err != nil {
 		return err
 	}
 	filter.Register()
@@ -77,6 +78,7 @@ func run(owner *owner, o order) error {
 	if err != nil {
 		return err
 	}
+	changed := rootOf(o)
 	metric.Initialize()
 	sentry, err := client.ConnectTo(controlName)
 	if err != nil {
@@ -84,9 +86,12 @@ func run(owner *owner, o order) error {
 	}
 	go func() {
 		err := start(sentry, o)
+		if err == nil && changed != nil {
+			err = changed.wait()
+		}
 		owner.tell("started", err)
 		if err == nil {
-			owner.obey(func() error { return save(sentry, o) })
+			owner.obey(deeds(sentry, o, changed))
 		}
 		os.Exit(0) // the owner is gone, or there is nothing to own
 	}()
@@ -131,13 +136,17 @@ func load(conf *config.Config, o order) (*boot.Loader, error) {
 	if err != nil {
 		return nil, err
 	}
+	mounts, files := []specutils.GoferMountConf{
+		{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
+		{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(o.LayerBytes, 10)},
+	}, []int{agentFD, envFD}
+	if o.Storage {
+		mounts = append(mounts, specutils.GoferMountConf{Lower: specutils.Lisafs, Upper: specutils.NoOverlay})
+		files = append(files, volumeFD)
+	}
 	return boot.New(boot.Args{
 		ID: o.ID, Spec: specOf(o), Conf: conf, ControllerFD: controller,
-		GoferFDs: []int{agentFD, envFD}, GoferFilestoreFDs: []int{layerFD},
-		GoferMountConfs: []specutils.GoferMountConf{
-			{Lower: specutils.Erofs, Upper: specutils.NoOverlay},
-			{Lower: specutils.Erofs, Upper: specutils.AnonOverlay, Size: strconv.FormatInt(o.LayerBytes, 10)},
-		},
+		GoferFDs: files, GoferFilestoreFDs: []int{layerFD}, GoferMountConfs: mounts,
 		StdioFDs: stdio, PassFDs: []boot.FDMapping{{Guest: agentLinkIn, Host: linkInFD}, {Guest: agentLinkOut, Host: linkOutFD}},
 		NumCPU: o.VCPUs, TotalMem: o.MemBytes, TotalHostMem: o.MemBytes,
 		Device: fd.New(-1), PinRingFD: -1, DevGoferFD: -1, ExecFD: -1, UserLogFD: -1, PodInitConfigFD: -1, RootfsUpperTarFD: -1,
@@ -168,6 +177,67 @@ func start(sentry *urpc.Client, o order) error {
 	}
 	state := boot.RestoreOpts{FilePayload: stateFiles(), HavePagesFile: true}
 	return sentry.Call(boot.ContMgrRestore, &state, nil)
+}
+
+// rootOf gives the root of a machine that can be asked to keep it, and nil for others.
+func rootOf(o order) *root {
+	var archive *os.File
+	switch {
+	case !o.Storage:
+		return nil
+	case o.Root:
+		archive = os.NewFile(rootFD, "root")
+	}
+	return newMachineRoot(archive)
+}
+
+// deeds are what a started machine does for its owner.
+func deeds(sentry *urpc.Client, o order, changed *root) map[string]deed {
+	paused := false
+	pause := func(wanted bool, call string) func(*os.File) error {
+		return func(*os.File) error {
+			if paused == wanted {
+				return nil
+			}
+			err := sentry.Call(call, nil, nil)
+			if err == nil {
+				paused = wanted
+			}
+			return err
+		}
+	}
+	return map[string]deed{
+		"save":   {"saved", func(*os.File) error { return save(sentry, o) }},
+		"pause":  {"paused", pause(true, boot.ContMgrPause)},
+		"resume": {"resumed", pause(false, boot.ContMgrResume)},
+		"keep":   {"kept", func(to *os.File) error { return keep(changed, to) }},
+	}
+}
+
+// keep writes what the machine has changed of its environment to a socket, to its end.
+func keep(changed *root, to *os.File) error {
+	if to == nil {
+		return errors.New("there is nothing to write to")
+	}
+	defer to.Close()
+	if changed == nil {
+		return errors.New("the machine has no storage")
+	}
+	w := bufio.NewWriterSize(to, 256<<10)
+	if err := changed.keep(w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	// What has been forked meanwhile may have the socket too: closing it would not say that this was all.
+	socket, err := to.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ended error
+	err = socket.Control(func(fd uintptr) { ended = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_WR)) })
+	return errors.Join(err, ended)
 }
 
 // save writes the machine to its state files. It goes on.

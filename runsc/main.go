@@ -1,5 +1,5 @@
-// Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with the one command of pyro's, machine, and those of its own that one start by
-// hand needs, run, for comparison.
+// Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with two commands of pyro's, machine and gofer FOLDER, and those of its own that
+// one start by hand needs, run, for comparison.
 package main
 
 import (
@@ -13,15 +13,22 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == "machine" {
-		if err := machine(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "machine":
+		exit(machine())
+	case len(os.Args) == 3 && os.Args[1] == "gofer":
+		exit(gofer(os.Args[2]))
 	}
 	const internal = "internal use only"
 	cli.Run(nil, map[util.SubCommand]string{
 		new(cmd.Run): "", new(sentrycmd.Boot): internal, new(sentrycmd.Umount): internal, new(cmd.Gofer): internal,
 	}, nil)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }

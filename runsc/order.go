@@ -4,17 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/version"
 )
 
 // protocol is the version of what a machine and its owner say to each other. The owner (internal/machine/gvisor in pyro) has the same constant.
-const protocol = 1
+const protocol = 2
 
 // The files that a machine inherits from its owner, by number.
 const (
@@ -25,6 +23,8 @@ const (
 	linkInFD             // a pipe: the link, towards the agent
 	linkOutFD            // a pipe: the link, from the agent
 	programFD            // this program, by which it was started
+	volumeFD             // where the order says so, a stream socket to the gofer of the volume
+	rootFD               // where the order says so, what an earlier machine had changed of the environment (package layer)
 	stateFD              // and the two after it, where the order says so: the saved state, the list of its memory's pages, the pages
 )
 
@@ -37,36 +37,44 @@ type order struct {
 	LayerBytes int64    `json:"layer_bytes"` // that the layer may grow to
 	Args       []string `json:"args"`        // the agent's
 	Env        []string `json:"env"`         // the agent's
+	Storage    bool     `json:"storage"`     // there is a volume, and the machine can be asked to keep its root
+	Root       bool     `json:"root"`        // there is what an earlier machine had changed of the environment
 	State      bool     `json:"state"`       // there are files for the saved state
 	Restore    bool     `json:"restore"`     // go on from the saved state instead of starting the agent
 }
 
 // event is what a machine tells its owner.
 type event struct {
-	Event   string `json:"event"` // started, failed, saved
+	Event   string `json:"event"` // started, failed, or what came of a command
 	Error   string `json:"error,omitempty"`
 	Hint    string `json:"hint,omitempty"` // what may mend it
 	Version string `json:"version,omitempty"`
 }
 
-// command is what an owner has a started machine do.
+// command is what an owner has a started machine do. A file may come with it.
 type command struct {
-	Do string `json:"do"` // save
+	Do string `json:"do"`
+}
+
+// deed is how a machine does what a command says, and the event of its having been done.
+type deed struct {
+	done string
+	do   func(file *os.File) error
 }
 
 // owner is the connection to a machine's owner.
 type owner struct {
-	io.ReadWriter
+	*connection
 	lines *json.Decoder
 }
 
 // meet reads the order.
 func meet() (*owner, order, error) {
-	if err := unix.SetNonblock(controlFD, true); err != nil { // so that Go's poller waits, and a read takes no thread
+	connection, err := connect(controlFD)
+	if err != nil {
 		return nil, order{}, fmt.Errorf("descriptor %d is not a socket to an owner: %w", controlFD, err)
 	}
-	f := os.NewFile(controlFD, "control")
-	c := &owner{f, json.NewDecoder(f)}
+	c := &owner{connection, json.NewDecoder(connection)}
 	var o order
 	if err := c.lines.Decode(&o); err != nil {
 		return nil, o, fmt.Errorf("read the order: %w", err)
@@ -101,18 +109,17 @@ func hint(err error) string {
 	return ""
 }
 
-// obey does what the owner asks for, until the owner is gone.
-func (c *owner) obey(save func() error) {
+// obey does what the owner asks for, one after the other, until the owner is gone.
+func (c *owner) obey(deeds map[string]deed) {
 	for {
-		var do command
-		if err := c.lines.Decode(&do); err != nil {
+		var asked command
+		if err := c.lines.Decode(&asked); err != nil {
 			return
 		}
-		switch do.Do {
-		case "save":
-			c.tell("saved", save())
-		default:
-			c.tell("", fmt.Errorf("unknown command %s", strconv.Quote(do.Do)))
+		if d, ok := deeds[asked.Do]; ok {
+			c.tell(d.done, d.do(c.takeFile()))
+		} else {
+			c.tell("", fmt.Errorf("unknown command %s", strconv.Quote(asked.Do)))
 		}
 	}
 }

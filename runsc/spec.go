@@ -1,7 +1,10 @@
 package main
 
 import (
+	"strconv"
+
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // What the agent finds (internal/agent/guest in pyro).
@@ -9,6 +12,7 @@ const (
 	agentLinkIn  = 3 // its descriptor for the link, to read from
 	agentLinkOut = 4 // to write to
 	environment  = "/env"
+	volume       = "/volume"
 )
 
 // openFiles are the limits of every process on its open files, the same as in pyro's other machines.
@@ -17,24 +21,39 @@ var openFiles = specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1 << 10, Hard: 1 
 // specOf describes the machine as gVisor wants it: one container, whose root is the agent's image and whose one process is the agent. It has all
 // capabilities: they are those of the machine's own kernel, the sentry.
 func specOf(o order) *specs.Spec {
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+		{Destination: environment, Type: "erofs", Source: "environment"},
+	}
+	if o.Storage {
+		cached := "dcache=" + strconv.FormatUint(cachedFiles(), 10)
+		mounts = append(mounts, specs.Mount{Destination: volume, Type: "bind", Source: "volume", Options: []string{cached}})
+	}
 	return &specs.Spec{
 		Version: "1.0.0",
 		Process: &specs.Process{
 			Args: o.Args, Env: o.Env, Cwd: "/", Rlimits: []specs.POSIXRlimit{openFiles},
 			Capabilities: &specs.LinuxCapabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities},
 		},
-		Root: &specs.Root{Path: newRoot, Readonly: true},
-		Mounts: []specs.Mount{
-			{Destination: "/proc", Type: "proc", Source: "proc"},
-			{Destination: environment, Type: "erofs", Source: "environment"},
-		},
-		Linux: &specs.Linux{},
+		Root:   &specs.Root{Path: newRoot, Readonly: true},
+		Mounts: mounts,
+		Linux:  &specs.Linux{},
 		Annotations: map[string]string{
 			"dev.gvisor.spec.rootfs.source":  newRoot + "/agent", // a name to tell it by: it is inherited open
 			"dev.gvisor.spec.rootfs.type":    "erofs",
 			"dev.gvisor.spec.rootfs.overlay": "memory", // it must be one that gVisor knows, and has no say: see load
 		},
 	}
+}
+
+// cachedFiles is how many files of the volume the sentry keeps in mind. Each takes some 3 KiB of memory there, and as many as three of the files that the
+// gofer may have open, which are left to be twice as many.
+func cachedFiles() uint64 {
+	var open unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
+		return 0
+	}
+	return min(open.Cur/6, 4096)
 }
 
 var capabilities = []string{

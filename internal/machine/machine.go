@@ -56,8 +56,73 @@ type Spec struct {
 	VCPUs  int // at least 1
 	MemMiB int // at least 128
 
+	// Storage is what of the machine outlives it. nil: nothing does, and it has no volume.
+	Storage *Storage
+
 	// Progress is told what is made on first use, a template for one. It may be nil.
 	Progress progress.Func
+}
+
+// Storage is what of a machine outlives it: what it changes of its root, and its volume, a file system that the agent mounts when it is asked to (see Mount in
+// proto/agent/v1). Drivers with [Features].BlockDisks take Block, all others Tree; the other is nil. The files are the caller's, who sees to it that no two
+// machines have them.
+type Storage struct {
+	Block *BlockStorage
+	Tree  *TreeStorage
+}
+
+// BlockStorage is storage in images. Layers are qcow2 without a backing file in their header: what a layer lies on is said here alone. All but the last are
+// never written. What the machine flushes is flushed on the host.
+type BlockStorage struct {
+	Root   []string // layers over the image of the root, the lowest first; the machine writes to the last. Where that is the only one and missing, the driver makes it
+	Volume []string // the lowest is a raw ext4 image, layers over it, of which the machine writes to the last
+}
+
+// TreeStorage is storage in a folder.
+type TreeStorage struct {
+	Folder string // the volume
+	Root   string // what an earlier machine had changed of its root, as KeepRoot wrote it; empty: nothing
+}
+
+// Layerer is a running machine whose images can be given new layers. A driver with [Features].BlockDisks has it.
+type Layerer interface {
+	// AddLayers has the machine write to new, empty layers over those that it wrote to, which never change again. root or volume may be empty: then that
+	// disk stays as it is. Both change at once or, with an error, neither. What the layers below hold is consistent if the file systems were frozen.
+	AddLayers(ctx context.Context, root, volume string) error
+}
+
+// Merger is a running machine whose images can be made fewer. A driver with [Features].BlockDisks has it.
+type Merger interface {
+	// Merge has the layer that the machine writes to hold all that is in those between it and the lowest ones, of which so many are kept: then nobody needs
+	// those between any more. It takes as long as copying that, and the machine goes on meanwhile. When it is cancelled all layers are still needed.
+	Merge(ctx context.Context, disk Disk, keep int) error
+}
+
+// Disk is one of the two of a machine.
+type Disk string
+
+// The disks.
+const (
+	RootDisk   Disk = "root"
+	VolumeDisk Disk = "volume"
+)
+
+// Pauser is a running machine that can be stopped for a moment. Idempotent both. A paused machine's agent does not answer.
+type Pauser interface {
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+}
+
+// RootKeeper is a running machine that writes down what it changed of its root, for [TreeStorage].
+type RootKeeper interface {
+	// KeepRoot writes it to a file, which it replaces as a whole. Nothing should run in the machine meanwhile.
+	KeepRoot(ctx context.Context, path string) error
+}
+
+// Processes is a running machine that is several processes of the host's.
+type Processes interface {
+	// PIDs are those that write to its storage, PID's among them.
+	PIDs() []int
 }
 
 // Phase is one step of a start, with the time it took.

@@ -12,6 +12,8 @@ import (
 	_ "gvisor.dev/gvisor/pkg/sentry/platform/platforms" // systrap is one
 	"gvisor.dev/gvisor/runsc/boot/filter"
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
+	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
 // TestProgramsDecideAsGVisorsDo compiles the rules of a machine's sentry as gVisor does at each start, and has both programs decide on system calls: every
@@ -45,6 +47,30 @@ func TestProgramsDecideAsGVisorsDo(t *testing.T) {
 		}
 		compare(t, ours, theirs)
 	}
+}
+
+// TestTheGofersProgramDecidesAsGVisorsDoes is the same for the gofer.
+func TestTheGofersProgramDecidesAsGVisorsDoes(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("there are no programs for this architecture")
+	}
+	RegisterForGofer()
+	options := goferconfig.Options{LisafsNeeded: true}
+	ready, ok := gofer.GetPrecompiled(options.ConfigKey())
+	if !ok {
+		t.Fatalf("there is none for %s: go generate ./filter", options.ConfigKey())
+	}
+	ours, err := ready.RenderInstructions(options.Vars())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, denied := goferconfig.Rules(options)
+	program := &seccomp.Program{RuleSets: []seccomp.RuleSet{{Rules: denied}, {Rules: rules, Action: seccomp.Allow}}}
+	theirs, _, err := program.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, ours, theirs)
 }
 
 func compare(t *testing.T, ours, theirs []bpf.Instruction) {

@@ -4,5 +4,5 @@ package filter
 
 import "gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 
-// programs is empty where nothing could generate it: gVisor compiles the filter at each start.
-var programs []precompiledseccomp.Program
+// programs and goferPrograms are empty where nothing could generate them: gVisor compiles the filters at each start.
+var programs, goferPrograms []precompiledseccomp.Program

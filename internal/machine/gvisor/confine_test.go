@@ -10,12 +10,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
 // TestConfinement looks at a running machine's processes from outside: the sentry and those that it has forked.
 func TestConfinement(t *testing.T) {
-	root := debian(t)
-	s := start(t, driverIn(t, sharedDirs(t)), specOf(t, root))
+	root := machinetest.Debian(t)
+	s := start(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, root))
 	s.shell(t, "true")
 	pids := []int{s.PID()}
 	for _, file := range glob(t, "/proc/[0-9]*/status") {
@@ -29,36 +34,8 @@ func TestConfinement(t *testing.T) {
 		t.Error("the sentry has forked nothing")
 	}
 	for _, pid := range pids {
+		checkConfinement(t, pid, 0)
 		proc := fmt.Sprintf("/proc/%d", pid)
-		status := statusOf(proc + "/status")
-		for _, id := range []string{"Uid", "Gid"} {
-			for _, n := range strings.Fields(status[id]) {
-				if n == "0" && os.Getuid() == 0 {
-					t.Errorf("%d: %s: %s: it is root on the host", pid, id, status[id])
-				}
-			}
-		}
-		if os.Getuid() == 0 && status["Groups"] != "" {
-			t.Errorf("%d: it is in the groups %s", pid, status["Groups"])
-		}
-		for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
-			if status[set] != "0000000000000000" {
-				t.Errorf("%d: %s %s", pid, set, status[set])
-			}
-		}
-		if status["Seccomp"] != "2" || status["NoNewPrivs"] != "1" {
-			t.Errorf("%d: Seccomp %s, NoNewPrivs %s: it has no system call filter", pid, status["Seccomp"], status["NoNewPrivs"])
-		}
-		for _, namespace := range []string{"user", "mnt", "pid", "net", "ipc", "uts"} {
-			own, err1 := os.Readlink("/proc/self/ns/" + namespace)
-			its, err2 := os.Readlink(proc + "/ns/" + namespace)
-			if err1 != nil || err2 != nil || own == its {
-				t.Errorf("%d: %s: ours %q, its %q; %v %v", pid, namespace, own, its, err1, err2)
-			}
-		}
-		if limits, err := os.ReadFile(proc + "/limits"); err != nil || !strings.Contains(string(limits), "Max core file size        0                    0") {
-			t.Errorf("%d: %v: %s", pid, err, limits)
-		}
 		if found := filesIn(t, proc+"/root"); !slices.Equal(found, []string{"proc/self/maps"}) {
 			t.Errorf("%d: its root holds %v", pid, found)
 		}
@@ -70,6 +47,94 @@ func TestConfinement(t *testing.T) {
 				t.Errorf("%d: it has %s open", pid, link)
 			}
 		}
+	}
+}
+
+// TestConfinementOfTheGofer looks at the process that serves a volume: it has that, and nothing else of the host.
+func TestConfinementOfTheGofer(t *testing.T) {
+	folder := t.TempDir()
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: folder})
+	s.shell(t, "cd "+workspace+" && echo text >file && mkdir sub && cat file && tail -f file >/dev/null 2>&1 &")
+	pid := s.sandbox().gofer.PID()
+	checkConfinement(t, pid, 1<<unix.CAP_CHOWN|1<<unix.CAP_DAC_OVERRIDE|1<<unix.CAP_FOWNER|1<<unix.CAP_FSETID)
+	proc := fmt.Sprintf("/proc/%d", pid)
+	root, err1 := os.Stat(proc + "/root/.")
+	host, err2 := os.Stat(folder)
+	if err1 != nil || err2 != nil || !os.SameFile(root, host) {
+		t.Errorf("its root is not the volume: %v, %v", err1, err2)
+	}
+	mounts, err := os.ReadFile(proc + "/mountinfo")
+	if fields := strings.Fields(string(mounts)); err != nil || strings.Count(string(mounts), "\n") != 1 || !strings.Contains(fields[5], "nosuid,nodev") {
+		t.Errorf("its mounts are %s, %v", mounts, err)
+	}
+	for _, file := range glob(t, proc+"/fd/*") {
+		link, err := os.Readlink(file)
+		if err != nil || !strings.HasPrefix(link, "/") || mayHave(link) {
+			continue
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kind unix.Statfs_t
+		if err := unix.Statfs(file, &kind); err != nil {
+			t.Fatal(err)
+		}
+		if kind.Type == unix.PROC_SUPER_MAGIC { // the folder of its own files
+			above, err := os.Stat(file + "/..")
+			if err != nil || !os.SameFile(info, above) {
+				t.Errorf("a way leads out of %s: %v", link, err)
+			}
+			continue
+		}
+		if in, err := os.Stat(filepath.Join(folder, link)); err != nil || !os.SameFile(in, info) {
+			t.Errorf("it has %s open", link)
+		}
+	}
+	for _, file := range glob(t, fmt.Sprintf("/proc/%d/fd/*", s.PID())) { // of the volume the sentry has files, and no folder
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			t.Errorf("the sentry has the folder %s open", file)
+		}
+	}
+	own, err1 := os.ReadFile(proc + "/cgroup")
+	sentry, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.PID()))
+	if err1 != nil || err2 != nil || string(own) != string(sentry) {
+		t.Errorf("its cgroups are %s, the sentry's %s; %v %v", own, sentry, err1, err2)
+	}
+}
+
+// checkConfinement checks what holds for every process of a machine. capabilities are those that it has in its own user namespace.
+func checkConfinement(t *testing.T, pid int, capabilities uint64) {
+	t.Helper()
+	proc := fmt.Sprintf("/proc/%d", pid)
+	status := statusOf(proc + "/status")
+	for _, id := range []string{"Uid", "Gid"} {
+		for _, n := range strings.Fields(status[id]) {
+			if n == "0" && os.Getuid() == 0 {
+				t.Errorf("%d: %s: %s: it is root on the host", pid, id, status[id])
+			}
+		}
+	}
+	if os.Getuid() == 0 && status["Groups"] != "" {
+		t.Errorf("%d: it is in the groups %s", pid, status["Groups"])
+	}
+	for set, want := range map[string]uint64{"CapInh": 0, "CapPrm": capabilities, "CapEff": capabilities, "CapAmb": 0} {
+		if status[set] != fmt.Sprintf("%016x", want) {
+			t.Errorf("%d: %s %s", pid, set, status[set])
+		}
+	}
+	if status["Seccomp"] != "2" || status["NoNewPrivs"] != "1" {
+		t.Errorf("%d: Seccomp %s, NoNewPrivs %s: it has no system call filter", pid, status["Seccomp"], status["NoNewPrivs"])
+	}
+	for _, namespace := range []string{"user", "mnt", "pid", "net", "ipc", "uts"} {
+		own, err1 := os.Readlink("/proc/self/ns/" + namespace)
+		its, err2 := os.Readlink(proc + "/ns/" + namespace)
+		if err1 != nil || err2 != nil || own == its {
+			t.Errorf("%d: %s: ours %q, its %q; %v %v", pid, namespace, own, its, err1, err2)
+		}
+	}
+	if limits, err := os.ReadFile(proc + "/limits"); err != nil || !strings.Contains(string(limits), "Max core file size        0                    0") {
+		t.Errorf("%d: %v: %s", pid, err, limits)
 	}
 }
 

@@ -1,9 +1,10 @@
 // Package gvisor starts machines under gVisor: a kernel in user space, the sentry, that answers their system calls. It needs no hardware virtualisation and runs
 // code at the host's speed.
 //
-// A machine is one process, pyro-runsc, and what it forks: no gofer, no daemon, no name in the file system. It finds its agent and its environment in
-// images that it reads (image.go), writes to a file without a name, and is reached by two pipes. It is confined beneath gVisor's own walls (launch.go), bounded
-// by cgroups where the host allows (internal/machine/gvisor/cgroup), and dies with pyro.
+// A machine is one process, pyro-runsc, and what it forks: no daemon, no name in the file system. It finds its agent and its environment in images that it
+// reads (image.go), writes to a file without a name, and is reached by two pipes. With storage another process serves its volume (volume.go), and what it
+// changes of its root can be kept (storage.go). It is confined beneath gVisor's own walls (launch.go), bounded by cgroups where the host allows
+// (internal/machine/gvisor/cgroup), and dies with pyro.
 package gvisor
 
 import (

@@ -19,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
 // patience bounds every single step. It only ends what hangs.
@@ -70,7 +71,7 @@ func (s *started) shell(t *testing.T, line string) string {
 
 // TestIDAndFolderOfACrashedMachine: what a machine that was killed left, and what lies in its folder, is in nobody's way.
 func TestIDAndFolderOfACrashedMachine(t *testing.T) {
-	d, spec := driverIn(t, sharedDirs(t)), specOf(t, debian(t))
+	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	for range 2 {
 		s := start(t, d, spec)
 		s.shell(t, "test ! -e /etc/mine && echo mine >/etc/mine")
@@ -88,11 +89,32 @@ func TestIDAndFolderOfACrashedMachine(t *testing.T) {
 	}
 }
 
-// TestNothingBesideTheSentry: a machine is its sentry and the processes that this forks. There is no gofer whose death would have to be dealt with.
+// TestNothingBesideTheSentry: a machine is its sentry and the processes that this forks, and a gofer where it has a volume.
 func TestNothingBesideTheSentry(t *testing.T) {
-	spec := specOf(t, debian(t))
-	s := start(t, driverIn(t, sharedDirs(t)), spec)
+	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
+	plain := start(t, d, specOf(t, root))
+	plain.shell(t, "true")
+	if got := children(); len(got) != 1 || got[HelperName+" machine"] != 1 {
+		t.Errorf("its processes: %v", got)
+	}
+	plain.Close()
+	if got := children(); len(got) != 0 {
+		t.Errorf("its processes after it was closed: %v", got)
+	}
+	folder := t.TempDir()
+	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
 	s.shell(t, "true")
+	if got := children(); len(got) != 2 || got[HelperName+" machine"] != 1 || got[HelperName+" gofer "+folder] != 1 {
+		t.Errorf("its processes: %v", got)
+	}
+	s.Close()
+	if got := children(); len(got) != 0 {
+		t.Errorf("its processes after it was closed: %v", got)
+	}
+}
+
+// children counts the processes that this one has started, by their command lines.
+func children() map[string]int {
 	programs := map[string]int{}
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, file := range files {
@@ -102,14 +124,12 @@ func TestNothingBesideTheSentry(t *testing.T) {
 			programs[strings.ReplaceAll(strings.TrimRight(string(b), "\x00"), "\x00", " ")]++
 		}
 	}
-	if len(programs) != 1 || programs[HelperName+" machine"] == 0 {
-		t.Errorf("its processes: %v", programs)
-	}
+	return programs
 }
 
 func TestWithoutTheHelper(t *testing.T) {
 	t.Setenv("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
-	err := driverIn(t, sharedDirs(t)).Prove(t.Context(), nil)
+	err := driverIn(t, machinetest.SharedDirs(t)).Prove(t.Context(), nil)
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "it is not there") || !strings.Contains(fault.HintOf(err), "PYRO_RUNSC") {
 		t.Errorf("%v, hint %q", err, fault.HintOf(err))
 	}
@@ -144,12 +164,12 @@ func TestAHelperOfAnotherVersion(t *testing.T) {
 
 // TestWithoutCgroups: a machine starts all the same, and says that it is not bounded.
 func TestWithoutCgroups(t *testing.T) {
-	d := driverIn(t, sharedDirs(t))
+	d := driverIn(t, machinetest.SharedDirs(t))
 	d.groups = func() (*cgroup.Parent, error) { return nil, errors.New("there are none") }
 	if d.Features().Limits {
 		t.Error("Limits is true")
 	}
-	s := start(t, d, specOf(t, debian(t)))
+	s := start(t, d, specOf(t, machinetest.Debian(t)))
 	if err := s.Limits(); err == nil || err.Error() != "there are none" {
 		t.Errorf("got %v", err)
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"syscall"
 
+	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
 // HelperName is the program that is a machine: gVisor's runsc, built for pyro (the module in runsc/).
@@ -43,9 +43,9 @@ func FindHelper() (Helper, error) {
 		// Under root it is run by a user who is nobody on this host.
 		return Helper{}, missing("find "+HelperName, path, fmt.Errorf("it is not a program that everybody may run (%s)", info.Mode()))
 	}
-	id := fmt.Sprintf("%s %d %d", path, info.Size(), info.ModTime().UnixNano())
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		id += fmt.Sprintf(" %d", st.Ino)
+	id, err := disk.Identity(path)
+	if err != nil {
+		return Helper{}, missing("find "+HelperName, path, err)
 	}
 	return Helper{path, id}, nil
 }
@@ -55,15 +55,7 @@ var versionLine = regexp.MustCompile(`(?m)^runsc version (\S+)$`)
 
 // Version asks the program for its version, which is that of the pyro that it was built with.
 func (h Helper) Version(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, h.Path, "--version").Output()
-	if err != nil {
-		return "", fault.Wrap(err, "run "+HelperName, h.Path)
-	}
-	m := versionLine.FindSubmatch(out)
-	if m == nil {
-		return "", fault.Wrap(errors.New("it does not tell its version"), "run "+HelperName, h.Path)
-	}
-	return string(m[1]), nil
+	return process.Version(ctx, HelperName, h.Path, versionLine)
 }
 
 func missing(op, subject string, err error) error {

@@ -13,11 +13,14 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
 // again runs one of these tests in a process of its own that has been given fewer rights, and passes on what it said.
@@ -70,7 +73,9 @@ func TestCoveredProc(t *testing.T) {
 	if out, err := anotherProc.CombinedOutput(); err == nil {
 		t.Fatalf("another /proc can be mounted here: %s", out)
 	}
-	start(t, driverIn(t, sharedDirs(t)), specOf(t, debian(t))).shell(t, "true")
+	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
+	start(t, d, specOf(t, root)).shell(t, "true")
+	startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: t.TempDir()}).shell(t, "touch "+workspace+"/file")
 }
 
 // TestOrdinaryUser: a machine needs no privilege.
@@ -86,6 +91,8 @@ func TestOrdinaryUser(t *testing.T) {
 		if got := s.shell(t, "id -u; cat /etc/debian_version >/dev/null && touch /etc/mine && echo mine"); got != "0\nmine" {
 			t.Errorf("got %q", got)
 		}
+		s.Close()
+		storageOfAnOrdinaryUser(t, d, spec)
 		return
 	}
 	if os.Getuid() != 0 {
@@ -131,7 +138,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	if err := disk.Copy(image, open(debian(t).Image)); err != nil { // with its holes
+	if err := disk.Copy(image, open(machinetest.Debian(t).Image)); err != nil { // with its holes
 		t.Fatal(err)
 	}
 	helper := copyTo(HelperName, open(os.Getenv("PYRO_RUNSC")), 0o755)
@@ -141,4 +148,28 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 	again(t, t.Name(), &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}},
 		inside+"="+folder, "TMPDIR="+folder, "PYRO_RUNSC="+helper, "PYRO_GUEST="+guestProgram, "HOME="+folder)
+}
+
+// storageOfAnOrdinaryUser: all files in a volume are the user's, who is root inside, and can have no other owner. The root is kept with all owners.
+func storageOfAnOrdinaryUser(t *testing.T, d *Driver, spec machine.Spec) {
+	t.Helper()
+	folder, kept := t.TempDir(), filepath.Join(t.TempDir(), "root")
+	s := startStored(t, d, spec, machine.TreeStorage{Folder: folder})
+	got := s.shell(t, "cd "+workspace+` && echo text >file && chmod 000 file && cat file && stat -c %u:%g file && ! chown 1:1 file 2>/dev/null && mkdir a && mv file a &&
+		echo root >/etc/mine && chown 12:34 /etc/mine`)
+	if got != "text\n0:0" {
+		t.Errorf("got %q", got)
+	}
+	if info, err := os.Lstat(s.host("a/file")); err != nil || info.Mode() != 0 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Getuid()) {
+		t.Errorf("%v, %v", info, err)
+	}
+	checkConfinement(t, s.sandbox().gofer.PID(), 1<<unix.CAP_CHOWN|1<<unix.CAP_DAC_OVERRIDE|1<<unix.CAP_FOWNER|1<<unix.CAP_FSETID)
+	if err := errors.Join(s.sandbox().Pause(t.Context()), s.sandbox().KeepRoot(t.Context(), kept)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = startStored(t, d, spec, machine.TreeStorage{Folder: folder, Root: kept})
+	if got := s.shell(t, "stat -c %u:%g /etc/mine; cat /etc/mine "+workspace+"/a/file"); got != "12:34\nroot\ntext" {
+		t.Errorf("the next machine has %q", got)
+	}
 }

@@ -21,7 +21,7 @@ import (
 // The forms of the templates, to be changed when what is written is.
 const (
 	environmentForm = "erofs-environment-1"
-	agentForm       = "erofs-agent-1"
+	agentForm       = "erofs-agent-2"
 	imageFile       = "image.erofs"
 )
 
@@ -60,11 +60,7 @@ func (d *Driver) environmentImage(ctx context.Context, spec machine.Spec) (*temp
 			return err
 		}
 		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		tree, err := ext4.Open(f, info.Size())
+		tree, err := ext4.OpenFile(f)
 		if err != nil {
 			return err
 		}
@@ -75,8 +71,9 @@ func (d *Driver) environmentImage(ctx context.Context, spec machine.Spec) (*temp
 // agentProgram is where the agent is in its image.
 const agentProgram = "/init"
 
-// agentFolders are the folders in the agent's image: what is mounted needs a place. There is /etc because the image is an environment too, when the driver is proved.
-var agentFolders = []string{"proc", "sys", "dev", "env", "etc", "run", "tmp"}
+// agentFolders are the folders in the agent's image: what is mounted needs a place. There is /etc because the image is an environment too, when the driver is
+// proved.
+var agentFolders = []string{"proc", "sys", "dev", "env", "volume", "etc", "run", "tmp"}
 
 func (d *Driver) agentImage(ctx context.Context, report progress.Func) (*template.Template, error) {
 	key := template.Key{Form: agentForm, Initramfs: d.cfg.Guest.Digest()}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,11 +23,12 @@ const (
 	layerSize = 16 << 30
 	// sentryMemory is what the sentry may take beside the machine's memory.
 	sentryMemory = 96 << 20
-	// inside is who the sentry is in its own namespace: not root.
-	inside = 1
-	// programFD is the number under which the helper inherits its own program.
+	// programFD is the number under which the sentry inherits its own program.
 	programFD = process.FirstFD + 6
 )
+
+// openFiles is how many files each process may have open of a machine with a volume.
+var openFiles = unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}
 
 // sentryEnv is all that the sentry gets of an environment. It keeps Go's runtime from holding the host's cgroup files open.
 var sentryEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
@@ -34,38 +36,58 @@ var sentryEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 // agentEnv has the agent collect its garbage seldom.
 var agentEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=400", "GOMEMLIMIT=64MiB"}
 
-// launch starts the process that becomes the machine, and gives it its order. It is started
+// launch starts the process that becomes the machine, with another for its volume where it has one (volume.go), and gives it its order. It is started
 //   - in user, PID, mount, network, IPC and UTS namespaces of its own: nothing of the host is seen from it, and what it forks dies with it;
 //   - as the user of pyro, or under root as one of a range that nobody else uses;
 //   - with the one capability in its namespaces by which it leaves the host's file system, which it gives up at once (runsc/confine.go);
 //   - with no file open but those of its machine.
-func (d *Driver) launch(h Helper, i *images, spec machine.Spec) (s *sandbox, err error) {
-	var files inheritance
-	defer files.close()
+func (d *Driver) launch(h Helper, i *images, spec machine.Spec) (*sandbox, error) {
 	near, far, err := machine.NewStream()
 	if err != nil {
 		return nil, err
 	}
+	var files inheritance
+	defer files.close()
 	files.add(far)
 	files.open(i.agent.Path(imageFile))
 	files.open(i.environment.Path(imageFile))
-	layer, err := disk.Unnamed(spec.Dir)
-	if err != nil {
-		near.Close()
-		return nil, err
-	}
-	files.add(layer)
+	files.unnamed(spec.Dir)
 	to := files.pipe(false)
 	from := files.pipe(true)
 	files.open(h.Path)
-	s = &sandbox{control: newControl(near), link: link.NewPipes(from, to), done: make(chan struct{})}
-	if files.err != nil {
+	s := &sandbox{id: spec.ID, control: newControl(near), link: link.NewPipes(from, to), done: make(chan struct{})}
+	if spec.Storage != nil {
+		s.storage = spec.Storage.Tree
+	}
+	if err := s.begin(d, h, spec, &files); err != nil {
 		s.closeConnections()
-		return nil, files.err
+		if s.group != nil {
+			s.group.Close()
+		}
+		return nil, err
+	}
+	go s.watch()
+	if err := s.obey(spec); err != nil {
+		return nil, s.giveUp(err)
+	}
+	return s, nil
+}
+
+// begin starts the processes, in a cgroup where there may be one.
+func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritance) (err error) {
+	var toSentry *os.File
+	if s.storage != nil {
+		toSentry = files.volume()
+		defer toSentry.Close()
+		if s.storage.Root != "" {
+			files.open(s.storage.Root)
+		}
+	}
+	if files.err != nil {
+		return files.err
 	}
 	if s.group, s.unlimited, err = d.group(spec); err != nil {
-		s.closeConnections()
-		return nil, err
+		return err
 	}
 	s.process, err = s.run(spec.ID, files.all)
 	if errors.Is(err, syscall.ENOSYS) && s.group != nil { // a container's filter may deny clone3, which starts a process in a group
@@ -74,17 +96,16 @@ func (d *Driver) launch(h Helper, i *images, spec machine.Spec) (s *sandbox, err
 		s.process, err = s.run(spec.ID, files.all)
 	}
 	if err != nil {
-		s.closeConnections()
-		if s.group != nil {
-			s.group.Close()
-		}
-		return nil, refused(err)
+		return refused(err)
 	}
-	go s.watch()
-	if err := s.obey(spec); err != nil {
-		return nil, s.giveUp(err)
+	if s.storage == nil {
+		return nil
 	}
-	return s, nil
+	if s.gofer, err = startGofer(h, spec.ID, s.storage.Folder, toSentry, s.group); err != nil {
+		s.process.Kill()
+		return refused(err)
+	}
+	return nil
 }
 
 // run starts the process.
@@ -108,48 +129,55 @@ func (d *Driver) group(spec machine.Spec) (g *cgroup.Group, reason, err error) {
 		return nil, reason, nil
 	}
 	parent.Sweep()
-	g, err = parent.Make(spec.ID, cgroup.Limits{
-		MemoryBytes: int64(spec.MemMiB)<<20 + sentryMemory, CPUs: spec.VCPUs, Processes: maxTasks,
-	})
+	limits := cgroup.Limits{MemoryBytes: int64(spec.MemMiB)<<20 + sentryMemory, CPUs: spec.VCPUs, Processes: maxTasks}
+	if spec.Storage != nil {
+		limits.MemoryBytes += goferMemory
+	}
+	g, err = parent.Make(groupName(spec), limits)
 	return g, nil, err
+}
+
+// groupName names the cgroup of a machine. One that comes back under the same id may find that of its life before, whose owner was killed.
+func groupName(spec machine.Spec) string {
+	if spec.Storage == nil {
+		return spec.ID
+	}
+	return fmt.Sprintf("%s-%d-%d", spec.ID, os.Getpid(), time.Now().UnixNano())
 }
 
 // maxTasks bounds the threads that a sentry has on the host: each of the machine's processes is several. The machine's own limit comes first (agent/guest).
 const maxTasks = 32 << 10
 
-// obey places the process in its cgroup and sends it its order. Until then it has forked nothing. Where the process has ended by now, what it said tells more
-// than that it could not be told.
+// obey places the processes in their cgroup and sends the sentry its order. Until then it has forked nothing. Where it has ended by now, what it said tells
+// more than that it could not be told.
 func (s *sandbox) obey(spec machine.Spec) error {
-	if s.group != nil {
-		if err := s.group.Add(s.process.PID()); err != nil && !errors.Is(err, syscall.ESRCH) {
+	for _, p := range []*process.Process{s.process, s.gofer} {
+		if s.group == nil || p == nil {
+			continue
+		}
+		if err := s.group.Add(p.PID()); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}
+	if s.gofer != nil { // both have the files of the volume open that the machine has: where pyro may, it allows them as many as a machine may have
+		unix.Prlimit(s.process.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
+		unix.Prlimit(s.gofer.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
+	}
 	s.control.send(order{
 		Protocol: protocol, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: int64(spec.MemMiB) << 20, LayerBytes: layerSize,
-		Args: []string{agentProgram, "sandbox"}, Env: agentEnv,
+		Args: []string{agentProgram, "sandbox"}, Env: agentEnv, Storage: s.storage != nil, Root: s.storage != nil && s.storage.Root != "",
 	})
 	return nil
 }
 
+// confinement is the sentry's, with the capability to make itself a root.
 func confinement(id string) *syscall.SysProcAttr {
 	uid, gid := os.Getuid(), os.Getgid()
-	root := uid == 0
-	if root {
+	if uid == 0 {
 		uid = process.User(id)
 		gid = uid
 	}
-	return &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC |
-			syscall.CLONE_NEWUTS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: gid, Size: 1}},
-		// An ordinary user keeps the groups that they have; they may not set any.
-		Credential:                 &syscall.Credential{Uid: inside, Gid: inside, NoSetGroups: !root},
-		GidMappingsEnableSetgroups: root,
-		AmbientCaps:                []uintptr{unix.CAP_SYS_ADMIN},
-		Setsid:                     true,
-	}
+	return process.Confined(uid, gid, unix.CAP_SYS_ADMIN)
 }
 
 // refused explains why a process in namespaces of its own could not be started.
@@ -175,13 +203,28 @@ type inheritance struct {
 
 func (i *inheritance) add(f *os.File) { i.all = append(i.all, f) }
 
-func (i *inheritance) open(path string) {
-	f, err := os.Open(path)
+func (i *inheritance) open(path string) { i.try(os.Open(path)) }
+
+// unnamed adds an empty file without a name, in a folder's file system.
+func (i *inheritance) unnamed(folder string) { i.try(disk.Unnamed(folder)) }
+
+func (i *inheritance) try(f *os.File, err error) {
 	if err != nil {
 		i.err = errors.Join(i.err, err)
 		return
 	}
 	i.add(f)
+}
+
+// volume adds an end of a socket, and gives the other, which may be nil when there is an error.
+func (i *inheritance) volume() *os.File {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		i.err = errors.Join(i.err, os.NewSyscallError("socketpair", err))
+		return nil
+	}
+	i.add(os.NewFile(uintptr(fds[0]), "volume"))
+	return os.NewFile(uintptr(fds[1]), "sentry")
 }
 
 // pipe adds an end of a pipe, the one to write to where written is true, and gives the other.

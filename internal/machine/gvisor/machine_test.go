@@ -3,15 +3,12 @@
 package gvisor
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
-	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/guest"
-	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
@@ -25,15 +22,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func sharedDirs(t *testing.T) dirs.Dirs {
-	t.Helper()
-	d, err := dirs.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 func driverIn(t *testing.T, d dirs.Dirs) *Driver {
 	t.Helper()
 	program, err := guest.Find()
@@ -43,17 +31,6 @@ func driverIn(t *testing.T, d dirs.Dirs) *Driver {
 	return New(Config{Dirs: d, Guest: program})
 }
 
-// debian gives the environment that tests start machines from, and holds it until the test ends.
-func debian(t *testing.T) machine.Root {
-	t.Helper()
-	lease, err := environment.Open(sharedDirs(t)).Use(context.Background(), "debian:12", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lease.Close() })
-	return machine.Root{Digest: lease.Digest, Image: lease.Image}
-}
-
 func TestConformance(t *testing.T) {
-	machinetest.Run(t, driverIn(t, sharedDirs(t)), debian(t))
+	machinetest.Run(t, driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t))
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // protocol is the version of what a machine and its owner say to each other. The helper (runsc/order.go) has the same constant, and the same types: it is a
 // module of its own.
-const protocol = 1
+const protocol = 2
 
 // order says what machine to be.
 type order struct {
@@ -21,6 +24,8 @@ type order struct {
 	LayerBytes int64    `json:"layer_bytes"`
 	Args       []string `json:"args"`
 	Env        []string `json:"env"`
+	Storage    bool     `json:"storage"`
+	Root       bool     `json:"root"`
 	State      bool     `json:"state"`
 	Restore    bool     `json:"restore"`
 }
@@ -33,34 +38,49 @@ type event struct {
 	Version string `json:"version"`
 }
 
+// command is what a started machine is to do.
+type command struct {
+	Do string `json:"do"`
+}
+
 // control is the owner's end of the connection to a machine. The other end is gVisor, not what runs inside; it is trusted no further than that all the same.
 type control struct {
-	net.Conn
-	events *json.Decoder
+	*net.UnixConn
+	events  *json.Decoder
+	pending *io.LimitedReader // what the decoder reads from
+	turn    chan struct{}     // held by who awaits an event
 }
 
-// maxEvents bounds what is read of a machine's events in its life.
-const maxEvents = 1 << 20
+// maxEvent bounds what is read of a machine for one event.
+const maxEvent = 64 << 10
 
+// newControl makes one of a stream of machine.NewStream.
 func newControl(conn net.Conn) *control {
-	return &control{conn, json.NewDecoder(io.LimitReader(conn, maxEvents))}
+	pending := &io.LimitedReader{R: conn, N: maxEvent}
+	return &control{conn.(*net.UnixConn), json.NewDecoder(pending), pending, make(chan struct{}, 1)}
 }
 
-// send sends the order, or a command.
-func (c *control) send(v any) error {
+// send sends the order, or a command, for which the machine gets a file where there is one.
+func (c *control) send(v any, files ...*os.File) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	_, err = c.Write(append(b, '\n'))
+	var rights []byte
+	for _, f := range files {
+		rights = append(rights, unix.UnixRights(int(f.Fd()))...)
+	}
+	_, _, err = c.WriteMsgUnix(append(b, '\n'), rights, nil)
 	return err
 }
 
-// await waits for an event, until ctx is cancelled, the helper refuses (a refusal), or the machine has ended: why is told by its end.
+// await waits for an event, until ctx is cancelled, the helper refuses (a refusal), or the machine has ended: why is told by its end. What was cancelled can't
+// be used any more.
 func (c *control) await(ctx context.Context, name string) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	var e event
+	c.pending.N = maxEvent
 	err := c.events.Decode(&e)
 	var garbled *json.SyntaxError
 	switch {
@@ -74,6 +94,32 @@ func (c *control) await(ctx context.Context, name string) error {
 		return &refusal{e.Error, e.Hint}
 	}
 	return nil
+}
+
+// ask has a started machine do something, and returns when it tells that it is done. Askers take turns. When ctx is cancelled it may still be done: who asks
+// next waits for that.
+func (c *control) ask(ctx context.Context, what, done string, files ...*os.File) error {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	err := c.send(command{what}, files...)
+	if err != nil {
+		<-c.turn
+		return err
+	}
+	answer := make(chan error, 1)
+	go func() {
+		answer <- c.await(context.Background(), done)
+		<-c.turn
+	}()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // refusal is what a helper says that does not do what it was asked to.

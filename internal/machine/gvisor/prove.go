@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -77,10 +79,25 @@ func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error 
 		return err
 	}
 	defer agent.Close()
-	dir, err := os.MkdirTemp("", "pyro-proof-")
+	// Among the folders of machines, and locked as they are: what a pyro that was killed leaves is tidied with those.
+	if err := os.MkdirAll(d.cfg.Dirs.Machines(), 0o700); err != nil {
+		return err
+	}
+	staged, err := os.MkdirTemp(d.cfg.Dirs.Machines(), ".new-proof-")
 	if err != nil {
 		return err
 	}
+	dir := filepath.Join(d.cfg.Dirs.Machines(), strings.TrimPrefix(filepath.Base(staged), ".new-"))
+	lock, err := flock.TryFolder(staged, flock.Exclusive)
+	if err == nil {
+		err = os.Rename(staged, dir)
+	}
+	if err != nil {
+		lock.Release()
+		os.Remove(staged)
+		return err
+	}
+	defer lock.Release()
 	defer os.RemoveAll(dir)
 	id := "proof-" + strconv.Itoa(os.Getpid())
 	s, err := d.launch(h, &images{agent, &template.Template{Dir: agent.Dir}}, machine.Spec{ID: id, Dir: dir, VCPUs: 1, MemMiB: 128})

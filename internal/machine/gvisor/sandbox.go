@@ -18,7 +18,10 @@ import (
 
 // sandbox is one running machine.
 type sandbox struct {
+	id        string
 	process   *process.Process
+	storage   *machine.TreeStorage // nil where it has none
+	gofer     *process.Process     // nil likewise
 	control   *control
 	link      net.Conn
 	group     *cgroup.Group // nil where the host allows none
@@ -43,14 +46,14 @@ func (s *sandbox) started(ctx context.Context) error {
 	return err
 }
 
-// watch waits for the end of the process, tells why it came, and gives back what the machine had.
+// watch waits for the end of the processes, tells why it came, and gives back what the machine had. None of them outlives the other.
 func (s *sandbox) watch() {
-	<-s.process.Done()
-	s.mu.Lock()
-	if s.reason == nil {
-		s.reason = s.ended()
+	if s.gofer == nil {
+		<-s.process.Done()
+		s.tell(s.process)
+	} else {
+		s.watchBoth()
 	}
-	s.mu.Unlock()
 	s.link.Close()
 	if s.group != nil {
 		s.group.Close()
@@ -58,14 +61,45 @@ func (s *sandbox) watch() {
 	close(s.done)
 }
 
+// watchBoth is watch for a sentry with its gofer, which ends by itself, with success, once the sentry is gone.
+func (s *sandbox) watchBoth() {
+	select {
+	case <-s.process.Done():
+	case <-s.gofer.Done():
+		if s.gofer.Success() {
+			select {
+			case <-s.process.Done():
+			case <-time.After(endPatience):
+			}
+		}
+	}
+	select {
+	case <-s.process.Done():
+		s.tell(s.process)
+	default:
+		s.tell(s.gofer)
+	}
+	s.process.Kill()
+	s.gofer.Kill()
+}
+
+// tell keeps why the machine ends: because of a process that has ended, where nothing else is known.
+func (s *sandbox) tell(of *process.Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == nil {
+		s.reason = s.ended(of)
+	}
+}
+
 func (s *sandbox) closeConnections() {
 	s.control.Close()
 	s.link.Close()
 }
 
-// ended says why the process ended, where nothing knew before it did.
-func (s *sandbox) ended() error {
-	e := &fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: s.process.Ended()}
+// ended says why a process ended.
+func (s *sandbox) ended(of *process.Process) error {
+	e := &fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: of.Ended()}
 	if s.group != nil && s.group.OutOfMemory() {
 		e.Kind, e.Err, e.Hint = fault.Exhausted, machine.ErrOutOfMemory, "--mem-mib gives it more"
 	}
@@ -99,6 +133,14 @@ func (s *sandbox) Phases() []machine.Phase { return s.phases }
 
 // PID is the sentry's.
 func (s *sandbox) PID() int { return s.process.PID() }
+
+// PIDs are the sentry's and, where there is a volume, the gofer's.
+func (s *sandbox) PIDs() []int {
+	if s.gofer == nil {
+		return []int{s.PID()}
+	}
+	return []int{s.PID(), s.gofer.PID()}
+}
 
 // Limits tells why the machine is not bounded, where it is not.
 func (s *sandbox) Limits() error { return s.unlimited }

@@ -15,6 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/link"
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
 // launchWith starts a machine that can be saved to files, or goes on from them.
@@ -46,6 +47,7 @@ func launchWith(t *testing.T, d *Driver, spec machine.Spec, state []*os.File, re
 	to := files.pipe(false)
 	from := files.pipe(true)
 	files.open(h.Path)
+	files.all = append(files.all, nil, nil) // it has no storage
 	for _, f := range state {
 		files.open(f.Name())
 	}
@@ -77,7 +79,7 @@ func launchWith(t *testing.T, d *Driver, spec machine.Spec, state []*os.File, re
 
 // TestWhatRunsSurvivesSavingAndRestoring: processes and their terminals belong to the agent, which finds its link again by itself.
 func TestWhatRunsSurvivesSavingAndRestoring(t *testing.T) {
-	d, spec := driverIn(t, sharedDirs(t)), specOf(t, debian(t))
+	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	var state []*os.File
 	for _, name := range []string{"state", "metadata", "pages"} {
 		f, err := os.Create(filepath.Join(t.TempDir(), name))

@@ -70,7 +70,7 @@ type process struct {
 
 var _ machine.Machine = (*process)(nil)
 
-// Start starts the agent's process. Root, VCPUs and MemMiB bind nothing here.
+// Start starts the agent's process. Root, VCPUs and MemMiB bind nothing here, and of the storage there is only the volume.
 func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap(err, "start machine", spec.ID)
@@ -85,7 +85,11 @@ func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 		return nil, fault.Wrap(err, "start machine", spec.ID)
 	}
 	defer far.Close()
-	p := &process{cmd: exec.Command(program, "host", "3"), link: link, done: make(chan struct{})}
+	volume := ""
+	if spec.Storage != nil {
+		volume = spec.Storage.Tree.Folder
+	}
+	p := &process{cmd: exec.Command(program, "host", "3", volume), link: link, done: make(chan struct{})}
 	p.cmd.ExtraFiles = []*os.File{far}
 	p.cmd.Stderr = &p.stderr
 	// No parent-death signal: the end of the link is what the agent ends at, and it has to kill what it started first.

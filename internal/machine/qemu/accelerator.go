@@ -190,8 +190,8 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 	in, err := start(accel, p.binary.Path, "probe-"+string(accel), dir, func(w *wiring) []string {
 		args := shape(accel, 1, memMiB)
 		args = append(args, memory(w.add(ram), memMiB, true, false)...)
-		args = append(args, "-blockdev", "driver=null-co,node-name=root,read-zeroes=on")
-		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(accel, tscKHz)+probeLine)...)
+		args = append(append(args, noDisk(rootDisk)...), noDisk(volumeDisk)...)
+		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(accel, tscKHz, false)+probeLine)...)
 	})
 	if err != nil {
 		return err

@@ -20,8 +20,13 @@ const diskSize = 16 << 30
 // Under emulation three defences of the guest against itself are off, which cost it more than all else: where each process has other addresses
 // (norandmaps), the emulator translates its code anew, and /bin/true takes 26 ms instead of 7; zeroing what is allocated takes a fifth of the time to
 // write a file; and there is no speculation to mitigate. None of them is a part of the wall between the machine and the host.
-func kernelLine(accel machine.Isolation, tscKHz int) string {
+//
+// bare has the agent mount no root before it is told to (internal/agent/guest).
+func kernelLine(accel machine.Isolation, tscKHz int, bare bool) string {
 	line := "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on"
+	if bare {
+		line += " pyro.bare"
+	}
 	if accel != machine.TCG {
 		return line
 	}
@@ -33,7 +38,21 @@ func kernelLine(accel machine.Isolation, tscKHz int) string {
 }
 
 // wiring is what a QEMU inherits, in order; the numbers that QEMU knows the files by are given as they are added.
-type wiring struct{ files []*os.File }
+type wiring struct {
+	files []*os.File
+	sets  int
+}
+
+// set adds files that a disk is made of, as one set of descriptors: QEMU takes the one that was opened as it needs it. path is how a disk is told of it.
+func (w *wiring) set(files ...*os.File) (args []string, path string) {
+	w.sets++
+	for _, f := range files {
+		args = append(args, "-add-fd", fmt.Sprintf("fd=%d,set=%d", w.add(f), w.sets))
+	}
+	return args, setPath(w.sets)
+}
+
+func setPath(set int) string { return fmt.Sprintf("/dev/fdset/%d", set) }
 
 func (w *wiring) add(f *os.File) int {
 	w.files = append(w.files, f)
@@ -52,8 +71,9 @@ func shape(accel machine.Isolation, vcpus, memMiB int) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-device", "virtio-serial-device",
 		"-device", "virtserialport,chardev=agent,name=agent",
-		"-device", "virtio-blk-device,drive=root",
+		"-device", "virtio-blk-device,drive=root,serial=root",
 		"-device", "virtio-blk-device,drive=window,serial=window",
+		"-device", "virtio-blk-device,drive=volume,serial=volume",
 		"-serial", "chardev:console",
 	}
 }
@@ -80,25 +100,12 @@ func memory(fd, memMiB int, share, readOnlyFile bool) []string {
 	return []string{"-object", object}
 }
 
-// disks gives the root disk: a layer of the machine's own over an image that nobody changes. The layer is thrown away, so it is never flushed.
-func disks(imageFD, overlayFD int) []string {
-	return []string{
-		"-add-fd", fmt.Sprintf("fd=%d,set=1", imageFD),
-		"-add-fd", fmt.Sprintf("fd=%d,set=2", overlayFD),
-		"-blockdev", "driver=file,node-name=image-file,filename=/dev/fdset/1,read-only=on",
-		"-blockdev", "driver=raw,node-name=image,file=image-file,read-only=on",
-		"-blockdev", "driver=file,node-name=overlay-file,filename=/dev/fdset/2,cache.no-flush=on,locking=off",
-		"-blockdev", "driver=qcow2,node-name=root,file=overlay-file,backing=image,cache.no-flush=on",
-	}
-}
-
 // shared gives the window, which the machine sees as a disk without a cache.
-func shared(windowFD int) []string {
-	return []string{
-		"-add-fd", fmt.Sprintf("fd=%d,set=3", windowFD),
-		"-blockdev", "driver=file,node-name=window-file,filename=/dev/fdset/3,cache.no-flush=on,locking=off",
-		"-blockdev", "driver=raw,node-name=window,file=window-file,cache.no-flush=on",
-	}
+func shared(w *wiring, window *os.File) []string {
+	args, path := w.set(window)
+	return append(args,
+		"-blockdev", "driver=file,node-name=window-file,filename="+path+",cache.no-flush=on,locking=off",
+		"-blockdev", "driver=raw,node-name=window,file=window-file,cache.no-flush=on")
 }
 
 // boot gives the kernel to start, from inherited files.

@@ -2,8 +2,6 @@ package qemu
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
 // Binary is the QEMU of this host.
@@ -30,26 +29,18 @@ func FindBinary() (Binary, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return Binary{}, fault.New(fault.Unavailable, "find QEMU", name, "not installed").WithHint("sudo apt-get install qemu-system-x86 qemu-utils")
+		return Binary{}, fault.New(fault.Unavailable, "find QEMU", name, "not installed").WithHint("sudo apt-get install qemu-system-x86")
 	}
-	stamp, err := disk.StampOf(path)
+	id, err := disk.Identity(path)
 	if err != nil {
 		return Binary{}, fault.Wrap(err, "find QEMU", path)
 	}
-	return Binary{Path: path, ID: fmt.Sprintf("%s %d %d %d", path, stamp.Size, stamp.Inode, stamp.MTime)}, nil
+	return Binary{Path: path, ID: id}, nil
 }
 
 var versionLine = regexp.MustCompile(`version (\d+\.\d+\.\d+)`)
 
 // Version asks the program for its version, such as 7.2.22.
 func (b Binary) Version(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, b.Path, "--version").Output()
-	if err != nil {
-		return "", fault.Wrap(err, "run QEMU", b.Path)
-	}
-	m := versionLine.FindSubmatch(out)
-	if m == nil {
-		return "", fault.Wrap(errors.New("it does not tell its version"), "run QEMU", b.Path)
-	}
-	return string(m[1]), nil
+	return process.Version(ctx, "QEMU", b.Path, versionLine)
 }

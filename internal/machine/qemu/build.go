@@ -6,13 +6,11 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
-	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/disk/qcow2"
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
@@ -25,7 +23,7 @@ const (
 )
 
 // templateForm is changed when what a template holds is.
-const templateForm = "qemu-1"
+const templateForm = "qemu-2"
 
 // bootPatience bounds a boot, a slow host and emulation considered.
 const bootPatience = 2 * time.Minute
@@ -37,13 +35,16 @@ const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -
 func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, bootPatience, errors.New("the machine did not get ready in time"))
 	defer cancel()
-	if err := blankOverlay(ctx, filepath.Join(dir, templateOverlay)); err != nil {
-		return err
-	}
+	bare := bare(spec)
 	var f opener
 	defer f.close()
-	image := f.open(spec.Root.Image, os.O_RDONLY)
-	overlay := f.open(filepath.Join(dir, templateOverlay), os.O_RDWR)
+	var root []layer
+	if !bare {
+		if err := blankOverlay(filepath.Join(dir, templateOverlay)); err != nil {
+			return err
+		}
+		root = []layer{{file: f.open(spec.Root.Image, os.O_RDONLY), raw: true}, {file: f.open(filepath.Join(dir, templateOverlay), os.O_RDWR)}}
+	}
 	ram := f.create(filepath.Join(dir, templateRAM), int64(spec.MemMiB)<<20)
 	state := f.create(filepath.Join(dir, templateState), 0)
 	kernel := f.open(p.kernel.Path, os.O_RDONLY)
@@ -54,15 +55,20 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	in, err := start(d.cfg.Isolation, p.binary.Path, spec.ID, dir, func(w *wiring) []string {
 		args := shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB)
 		args = append(args, memory(w.add(ram), spec.MemMiB, true, false)...)
-		args = append(args, disks(w.add(image), w.add(overlay))...)
-		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(d.cfg.Isolation, v.TSCKHz))...)
+		if bare {
+			args = append(args, noDisk(rootDisk)...)
+		} else {
+			args = append(args, layered(w, rootDisk, root...)...)
+		}
+		args = append(args, noDisk(volumeDisk)...)
+		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(d.cfg.Isolation, v.TSCKHz, bare))...)
 	})
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	spec.Progress.Phase("booting", spec.Root.Image)
-	if err := in.warm(ctx); err != nil {
+	if err := in.warm(ctx, bare); err != nil {
 		return in.giveUp(err)
 	}
 	spec.Progress.Phase("saving the template", spec.Root.Image)
@@ -76,30 +82,35 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 		}
 	}
 	// The template must not come back from a power failure with its name but without its content.
-	return errors.Join(ram.Sync(), state.Chmod(0o444), state.Sync(), overlay.Sync())
+	err = errors.Join(ram.Sync(), state.Chmod(0o444), state.Sync())
+	for _, l := range root {
+		err = errors.Join(err, l.file.Sync())
+	}
+	return err
 }
 
 // blankOverlay makes an empty layer. Which image it lies over is said anew at each start.
-func blankOverlay(ctx context.Context, path string) error {
-	img, err := exec.LookPath("qemu-img")
+func blankOverlay(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fault.New(fault.Unavailable, "make disk", "qemu-img", "not installed").WithHint("sudo apt-get install qemu-utils")
+		return err
 	}
-	out, err := exec.CommandContext(ctx, img, "create", "-q", "-f", "qcow2", path, strconv.Itoa(diskSize)).CombinedOutput()
-	if err != nil {
-		return fault.New(fault.Internal, "make disk", path, "%w: %s", err, out)
-	}
-	return nil
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return qcow2.Create(f, diskSize)
 }
 
 // warm waits for the agent of a booted machine and has it run something, then leaves it as it was: without a session and not renewed.
-func (in *instance) warm(ctx context.Context) error {
+func (in *instance) warm(ctx context.Context, bare bool) error {
 	c, err := client.Dial(ctx, in.link)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	if err := c.Renew(ctx, client.NewIdentity("template")); err != nil {
+		return err
+	}
+	if bare {
+		_, err := c.Status(ctx)
 		return err
 	}
 	for _, argv := range [][]string{{"/bin/sh", "-c", warmUp}, {"true"}} {

@@ -11,12 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-const (
-	nobody = 65534
-	// inside is who QEMU is in its own namespace: not root, who would have every capability there. With CAP_SYS_ADMIN, for one, it could mount a folder and
-	// leave by it the one that it is locked into.
-	inside = 1
-)
+const nobody = 65534
 
 // confinement is one way to confine QEMU, beside its own system call filter.
 type confinement struct {
@@ -31,7 +26,6 @@ type confinement struct {
 // folder. What it needs it has inherited open. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
 // dies with pyro and has its system call filter.
 func confinements(accel machine.Isolation, id string, rootFD int) []confinement {
-	const namespaces = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	users := [][2]int{{os.Getuid(), os.Getgid()}}
 	if os.Getuid() == 0 {
 		own := process.User(id)
@@ -42,20 +36,10 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 	}
 	var ways []confinement
 	for _, u := range users {
-		way := confinement{
-			attr: &syscall.SysProcAttr{
-				Cloneflags:  namespaces,
-				UidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: u[0], Size: 1}},
-				GidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: u[1], Size: 1}},
-				// An ordinary user keeps the groups that he has; he may not set any.
-				Credential:                 &syscall.Credential{Uid: inside, Gid: inside, NoSetGroups: os.Getuid() != 0},
-				AmbientCaps:                []uintptr{unix.CAP_SYS_CHROOT},
-				GidMappingsEnableSetgroups: os.Getuid() == 0,
-				Setsid:                     true,
-			},
+		ways = append(ways, confinement{
+			attr: process.Confined(u[0], u[1], unix.CAP_SYS_CHROOT),
 			args: []string{"-chroot", inherited(rootFD)},
-		}
-		ways = append(ways, way)
+		})
 	}
 	plain := &syscall.SysProcAttr{Setsid: true}
 	if os.Getuid() == 0 {

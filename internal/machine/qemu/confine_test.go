@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
 // TestConfinement looks at a running machine's QEMU from outside.
 func TestConfinement(t *testing.T) {
-	root := debian(t)
-	s := startSmall(t, driverIn(t, machine.TCG, sharedDirs(t)), root)
+	root := machinetest.Debian(t)
+	s := startSmall(t, driverIn(t, machine.TCG, machinetest.SharedDirs(t)), root)
 	s.works(t)
 	proc := fmt.Sprintf("/proc/%d", s.PID())
 

@@ -7,8 +7,10 @@ package qemu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -127,20 +129,38 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 	}
 }
 
+// bare tells whether a machine starts with a root that others have written to before. It is restored from a template that has no root mounted yet, one for all
+// environments; a new root is that of a template which has the environment mounted, and commands run in it faster.
+func bare(spec machine.Spec) bool {
+	if spec.Storage == nil {
+		return false
+	}
+	root := spec.Storage.Block.Root
+	if len(root) != 1 {
+		return true
+	}
+	_, err := os.Stat(root[0])
+	return err == nil
+}
+
 // key is all that the machine's template depends on.
 func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
 	host := ""
 	if d.cfg.Isolation == machine.KVM {
 		host = hostProcessor()
 	}
+	root, bare := spec.Root.Digest, bare(spec)
+	if bare {
+		root = ""
+	}
 	return template.Key{
 		Form:      templateForm,
 		QEMU:      p.binary.ID,
-		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + "\n" + kernelLine(d.cfg.Isolation, v.TSCKHz),
+		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + "\n" + kernelLine(d.cfg.Isolation, v.TSCKHz, bare),
 		Host:      host,
 		Kernel:    p.kernel.Digest,
 		Initramfs: p.initramfs.Digest,
-		Root:      spec.Root.Digest,
+		Root:      root,
 	}
 }
 
@@ -161,17 +181,16 @@ func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.
 	})
 }
 
-// restore starts QEMU with the template's memory and disk and lets it go on where the template was saved. The instance closes t when it ends.
+// restore starts QEMU with the template's memory and the machine's disks and lets it go on where the template was saved. The instance closes t when it ends.
 func restore(ctx context.Context, p parts, v verdict, t *template.Template, accel machine.Isolation, spec machine.Spec) (*instance, error) {
 	var f opener
 	defer f.close()
-	image := f.open(spec.Root.Image, os.O_RDONLY)
 	state := f.open(t.Path(templateState), os.O_RDONLY)
-	saved := f.open(t.Path(templateOverlay), os.O_RDONLY)
 	ram := f.open(t.Path(templateRAM), os.O_RDONLY)
-	overlay := f.unnamed(spec.Dir)
-	if f.err == nil {
-		f.err = disk.Copy(overlay, saved)
+	root := f.root(t, spec)
+	var volume []layer
+	if spec.Storage != nil {
+		volume = f.layers(spec.Storage.Block.Volume, true)
 	}
 	if f.err != nil {
 		return nil, f.err
@@ -180,7 +199,12 @@ func restore(ctx context.Context, p parts, v verdict, t *template.Template, acce
 	in, err := start(accel, p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
 		args := shape(accel, spec.VCPUs, spec.MemMiB)
 		args = append(args, memory(w.add(ram), spec.MemMiB, false, v.readOnlyRAM())...)
-		args = append(args, disks(w.add(image), w.add(overlay))...)
+		args = append(args, layered(w, rootDisk, root...)...)
+		if volume == nil {
+			args = append(args, noDisk(volumeDisk)...)
+		} else {
+			args = append(args, layered(w, volumeDisk, volume...)...)
+		}
 		stateFD = w.add(state)
 		return append(args, "-incoming", "defer")
 	})
@@ -198,6 +222,49 @@ func restore(ctx context.Context, p parts, v verdict, t *template.Template, acce
 	if err != nil {
 		return nil, in.giveUp(err)
 	}
+	in.nodes[rootDisk], in.nodes[volumeDisk] = nodesOf(rootDisk, len(root)), nodesOf(volumeDisk, len(volume))
 	in.onEnd(t.Close)
 	return in, nil
+}
+
+// root opens the layers of a machine's root: the environment's image and what has been kept of it, or a copy of the template's small layer, which is kept
+// where the machine has a place for it.
+func (o *opener) root(t *template.Template, spec machine.Spec) []layer {
+	image := layer{file: o.open(spec.Root.Image, os.O_RDONLY), raw: true}
+	if bare(spec) {
+		return append([]layer{image}, o.layers(spec.Storage.Block.Root, false)...)
+	}
+	saved := o.open(t.Path(templateOverlay), os.O_RDONLY)
+	if spec.Storage == nil {
+		overlay := o.unnamed(spec.Dir)
+		if o.err == nil {
+			o.err = disk.Copy(overlay, saved)
+		}
+		return []layer{image, {file: overlay}}
+	}
+	if o.err == nil {
+		o.err = copyTo(spec.Storage.Block.Root[0], saved)
+	}
+	return append([]layer{image}, o.layers(spec.Storage.Block.Root, false)...)
+}
+
+// copyTo makes a copy of a file at path, whole and flushed or not at all.
+func copyTo(path string, from *os.File) error {
+	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	defer part.Close()
+	if err := errors.Join(disk.Copy(part, from), part.Sync()); err != nil {
+		return err
+	}
+	if err := os.Rename(part.Name(), path); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -54,11 +55,16 @@ type started struct {
 // startSmall starts a small machine and renews it.
 func startSmall(t *testing.T, d *Driver, root machine.Root) *started {
 	t.Helper()
+	return startWith(t, d, machine.Spec{ID: "small-" + client.NewIdentity("").MachineID[:8], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256})
+}
+
+// startWith starts a machine and renews it.
+func startWith(t *testing.T, d *Driver, spec machine.Spec) *started {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s := &started{heard: &phases{}}
-	id := client.NewIdentity("small")
-	spec := machine.Spec{ID: "small-" + id.MachineID[:8], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256, Progress: s.heard.report}
+	spec.Progress = s.heard.report
 	var err error
 	if s.Machine, err = d.Start(ctx, spec); err != nil {
 		t.Fatalf("%v, after %q", err, s.heard.all)
@@ -66,7 +72,7 @@ func startSmall(t *testing.T, d *Driver, root machine.Root) *started {
 	t.Cleanup(func() { s.Close() })
 	if s.agent, err = client.Dial(ctx, s.Link()); err == nil {
 		t.Cleanup(func() { s.agent.Close() })
-		err = s.agent.Renew(ctx, id)
+		err = s.agent.Renew(ctx, client.NewIdentity("small"))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +93,7 @@ func (s *started) works(t *testing.T) {
 
 // TestTemplateFaults has a template made by two processes at once, and then damaged in every way.
 func TestTemplateFaults(t *testing.T) {
-	root := debian(t)
+	root := machinetest.Debian(t)
 	d := privateDirs(t)
 	driver := func() *Driver { return driverIn(t, machine.TCG, d) }
 	if err := driver().Prove(context.Background(), nil); err != nil {
@@ -247,7 +253,7 @@ func TestBrokenKVMIsFoundOut(t *testing.T) {
 		t.Skip("this host has no /dev/kvm: ", err)
 	}
 	d := privateDirs(t)
-	debian(t)
+	machinetest.Debian(t)
 	// A file system of its own: on that of temporary files devices may not work.
 	script := `mount --make-rprivate / && mount -t tmpfs -o dev tmpfs "$1" && mknod -m 660 "$1/kvm" c 10 232 && { (: <>"$1/kvm") || exit 77; } &&
 chgrp 60666 "$1/kvm" && mount --bind "$1/kvm" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsFoundOut$' -test.v`

@@ -13,6 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
 // TestFullDiskWhileATemplateIsMade: the reason is told, nothing half is left, and with room it works.
@@ -27,7 +28,7 @@ func TestFullDiskWhileATemplateIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(d.Templates(), unix.MNT_DETACH)
-	driver, root := driverIn(t, machine.TCG, d), debian(t)
+	driver, root := driverIn(t, machine.TCG, d), machinetest.Debian(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	id := client.NewIdentity("full")

@@ -31,10 +31,15 @@ type instance struct {
 	running chan struct{} // closed when the guest runs, after a restore too
 	done    chan struct{}
 
+	layering sync.Mutex
+	nodes    map[string][]string // of each disk, QEMU's nodes, the lowest first
+	added    int                 // layers
+
 	mu      sync.Mutex
 	reason  error // why it ended, where something knew before the process did
 	closing bool
-	atEnd   []func() // gives back what the machine used
+	merged  chan error // told when layers have been merged
+	atEnd   []func()   // gives back what the machine used
 }
 
 var _ machine.Machine = (*instance)(nil)
@@ -42,7 +47,7 @@ var _ machine.Machine = (*instance)(nil)
 // start runs a QEMU for an accelerator, whose arguments arrange makes, given the wiring to add inherited files to. Those files may be closed once start has
 // returned.
 func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring) []string) (*instance, error) {
-	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{})}
+	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{}), nodes: map[string][]string{}}
 	var w wiring
 	var args []string
 	conns := map[string]net.Conn{}
@@ -67,7 +72,7 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 	if err != nil {
 		return nil, err
 	}
-	args = append(args, shared(w.add(shareable))...)
+	args = append(args, shared(&w, shareable)...)
 	args = append(args, filter...)
 	args = append(args, arrange(&w)...)
 
@@ -82,6 +87,8 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 		switch name {
 		case "RESUME":
 			once.Do(func() { close(in.running) })
+		case "BLOCK_JOB_COMPLETED", "BLOCK_JOB_CANCELLED":
+			in.jobEnded(name, data)
 		case "BLOCK_IO_ERROR":
 			in.diskFailed(data)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
-	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
 // driverIn makes a driver that works in a cache.
@@ -26,21 +25,11 @@ func driverIn(t *testing.T, isolation machine.Isolation, d dirs.Dirs) *Driver {
 	return New(Config{Isolation: isolation, Dirs: d, Store: environment.Open(d), Guest: program})
 }
 
-// sharedDirs are the user's own.
-func sharedDirs(t *testing.T) dirs.Dirs {
-	t.Helper()
-	d, err := dirs.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 // privateDirs is a cache with templates and verdicts of its own; environments and kernels are the user's.
 func privateDirs(t *testing.T) dirs.Dirs {
 	t.Helper()
 	d := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
-	shared := sharedDirs(t)
+	shared := machinetest.SharedDirs(t)
 	for _, folder := range []string{shared.Environments(), shared.Kernels()} {
 		if err := os.Symlink(folder, filepath.Join(d.Cache, filepath.Base(folder))); err != nil {
 			t.Fatal(err)
@@ -49,27 +38,11 @@ func privateDirs(t *testing.T) dirs.Dirs {
 	return d
 }
 
-// debian gives the environment that tests start machines from, and holds it until the test ends.
-func debian(t *testing.T) machine.Root {
-	t.Helper()
-	report := progress.Func(func(e progress.Event) {
-		if e.Done == 0 {
-			t.Log(e.Phase, e.Subject)
-		}
-	})
-	lease, err := environment.Open(sharedDirs(t)).Use(context.Background(), "debian:12", report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lease.Close() })
-	return machine.Root{Digest: lease.Digest, Image: lease.Image}
-}
-
 func TestConformance(t *testing.T) {
-	root := debian(t)
+	root := machinetest.Debian(t)
 	for _, isolation := range []machine.Isolation{machine.KVM, machine.TCG} {
 		t.Run(string(isolation), func(t *testing.T) {
-			d := driverIn(t, isolation, sharedDirs(t))
+			d := driverIn(t, isolation, machinetest.SharedDirs(t))
 			if err := d.Prove(context.Background(), nil); err != nil && isolation != machine.TCG {
 				t.Skip(err)
 			}

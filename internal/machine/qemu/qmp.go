@@ -100,6 +100,16 @@ type command struct {
 
 // give hands QEMU an open file under a name that later commands may use.
 func (m *monitor) give(ctx context.Context, name string, f *os.File) error {
+	return m.hand(ctx, f, command{"getfd", map[string]string{"fdname": name}})
+}
+
+// giveTo adds an open file to one of QEMU's sets of descriptors.
+func (m *monitor) giveTo(ctx context.Context, set int, f *os.File) error {
+	return m.hand(ctx, f, command{"add-fd", map[string]int{"fdset-id": set}})
+}
+
+// hand sends a command that takes an open file.
+func (m *monitor) hand(ctx context.Context, f *os.File, c command) error {
 	conn, ok := m.conn.(*net.UnixConn)
 	if !ok {
 		return errors.New("only a unix socket carries files")
@@ -107,7 +117,7 @@ func (m *monitor) give(ctx context.Context, name string, f *os.File) error {
 	wait := m.sendBy(func(b []byte) error {
 		_, _, err := conn.WriteMsgUnix(b, unix.UnixRights(int(f.Fd())), nil)
 		return err
-	}, command{"getfd", map[string]string{"fdname": name}})
+	}, c)
 	_, err := wait(ctx)
 	return err
 }

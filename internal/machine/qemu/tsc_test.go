@@ -20,10 +20,10 @@ func TestMeasureTSC(t *testing.T) {
 }
 
 func TestOnlyAnEmulatedKernelIsToldTheFrequency(t *testing.T) {
-	if line := kernelLine(machine.TCG, 2_500_000); !strings.Contains(line, "tsc_early_khz=2500000") {
+	if line := kernelLine(machine.TCG, 2_500_000, false); !strings.Contains(line, "tsc_early_khz=2500000") {
 		t.Errorf("emulated: %q", line)
 	}
-	for _, line := range []string{kernelLine(machine.KVM, 2_500_000), kernelLine(machine.TCG, 0)} {
+	for _, line := range []string{kernelLine(machine.KVM, 2_500_000, false), kernelLine(machine.TCG, 0, false)} {
 		if strings.Contains(line, "tsc") {
 			t.Errorf("it finds out by itself: %q", line)
 		}

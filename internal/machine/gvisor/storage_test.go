@@ -1,0 +1,347 @@
+//go:build machine
+
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+)
+
+// workspace is where a machine sees what is in the folder files of its volume.
+const workspace = "/workspace"
+
+// stored is a machine with a volume.
+type stored struct {
+	*started
+	files string // the folder on the host that the machine sees as its workspace
+}
+
+func (s *stored) sandbox() *sandbox { return s.Machine.(*sandbox) }
+
+// startStored starts a machine with storage, and mounts its volume.
+func startStored(t *testing.T, d *Driver, spec machine.Spec, storage machine.TreeStorage) *stored {
+	t.Helper()
+	spec.Storage = &machine.Storage{Tree: &storage}
+	s := start(t, d, spec)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := s.agent.Mount(ctx, client.Mounts{Volume: true}); err != nil {
+		t.Fatal(err)
+	}
+	return &stored{s, filepath.Join(storage.Folder, "files")}
+}
+
+func (s *stored) host(name string) string { return filepath.Join(s.files, name) }
+
+// TestAKilledMachineLosesNothingOfItsVolume: what a program had written is there when the sentry or the gofer is killed, and the machine ends with either.
+func TestAKilledMachineLosesNothingOfItsVolume(t *testing.T) {
+	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
+	for i, victim := range []string{"sentry", "gofer"} {
+		s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
+		s.shell(t, fmt.Sprintf("cd %s && echo begun >%d && mkdir d%d && seq 100000 >d%d/many && echo ended >>%d && mv %d file%d", workspace, i, i, i, i, i, i))
+		pid := map[string]int{"sentry": s.PID(), "gofer": s.sandbox().gofer.PID()}[victim]
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-s.Done():
+		case <-time.After(patience):
+			t.Fatalf("the machine goes on without its %s", victim)
+		}
+		if err := s.Err(); err == nil || !strings.Contains(err.Error(), victim+" was killed by signal 9") {
+			t.Errorf("the machine ended with %v", err)
+		}
+		for _, pid := range []int{s.PID(), s.sandbox().gofer.PID()} {
+			if !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+				t.Errorf("without its %s, %d is still there", victim, pid)
+			}
+		}
+		if b, err := os.ReadFile(s.host(fmt.Sprintf("file%d", i))); err != nil || string(b) != "begun\nended\n" {
+			t.Errorf("after the death of the %s: %q, %v", victim, b, err)
+		}
+		if b, err := os.ReadFile(s.host(fmt.Sprintf("d%d/many", i))); err != nil || !bytes.HasSuffix(b, []byte("\n100000\n")) {
+			t.Errorf("after the death of the %s: %d bytes, %v", victim, len(b), err)
+		}
+	}
+	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
+	if got := s.shell(t, "cd "+workspace+" && cat file0 file1 && tail -qn1 d*/many"); got != "begun\nended\nbegun\nended\n100000\n100000" {
+		t.Errorf("the next machine sees %q", got)
+	}
+}
+
+// TestLinksLeaveNothingOpen: git makes one for every object that it writes.
+func TestLinksLeaveNothingOpen(t *testing.T) {
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
+	open := func() int {
+		t.Helper()
+		all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.sandbox().gofer.PID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := open()
+	s.shell(t, "mkdir "+workspace+"/d && cd "+workspace+"/d && python3 -c "+`"
+import os, threading
+def work(k):
+    for i in range(300):
+        open('t%d' % k, 'w').close()
+        os.link('t%d' % k, 'o%d-%d' % (k, i))
+        os.unlink('t%d' % k)
+all = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+[t.start() for t in all]
+[t.join() for t in all]
+" && ls | wc -l | grep -qx 1200 && rm -r `+workspace+"/d")
+	if after := open(); after > before+100 { // what is cached of the folder's surroundings
+		t.Errorf("the gofer has %d files open, and had %d", after, before)
+	}
+}
+
+// TestAVolumeIsSharedWithTheHost: each side sees at once what the other does, owners and modes too.
+func TestAVolumeIsSharedWithTheHost(t *testing.T) {
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
+	inside := func(want, line string) {
+		t.Helper()
+		if got := s.shell(t, "cd "+workspace+" && "+line); got != want {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	try := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	inside("", "ls; ! test -e made")
+	try(os.WriteFile(s.host("made"), []byte("one\n"), 0o640))
+	inside("one 640", "echo $(cat made) $(stat -c %a made)")
+	try(os.WriteFile(s.host("made"), []byte("another\n"), 0))
+	inside("another", "cat made")
+	try(os.Rename(s.host("made"), s.host("moved")))
+	inside("another", "! test -e made && cat moved")
+	try(os.Mkdir(s.host("folder"), 0o700))
+	try(os.Symlink("../moved", s.host("folder/link")))
+	inside("another", "cat folder/link")
+	try(os.Remove(s.host("moved")))
+	inside("folder", "! test -e folder/link && ls")
+
+	s.shell(t, "cd "+workspace+` && echo text >mine && echo more >>mine && chown 33:44 mine && chmod 4750 mine && ln mine hard && ln -s nowhere soft &&
+		touch -d @1000000000.123456789 hard && mkdir -p a/b && chmod 1777 a && cp /bin/true a/b && a/b/true && touch "$(printf 'n\374\nm')"`)
+	info, err := os.Lstat(s.host("mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	if info.Mode() != 0o750|fs.ModeSetuid || stat.Uid != 33 || stat.Gid != 44 || stat.Nlink != 2 {
+		t.Errorf("the file is %v of %d:%d with %d names", info.Mode(), stat.Uid, stat.Gid, stat.Nlink)
+	}
+	if want := time.Unix(1000000000, 123456789); !info.ModTime().Equal(want) {
+		t.Errorf("it was changed at %v", info.ModTime())
+	}
+	if b, err := os.ReadFile(s.host("hard")); err != nil || string(b) != "text\nmore\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if target, err := os.Readlink(s.host("soft")); err != nil || target != "nowhere" {
+		t.Errorf("%q, %v", target, err)
+	}
+	if info, err := os.Stat(s.host("a")); err != nil || info.Mode() != fs.ModeDir|fs.ModeSticky|0o777 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := os.Lstat(s.host("n\xfc\nm")); err != nil {
+		t.Error(err)
+	}
+	inside("gone", "rm -r a hard mine soft && echo gone")
+	// What processes of one machine meet at is the machine's own.
+	inside("through a pipe", "mkfifo pipe && (echo through a pipe >pipe & cat pipe) && rm pipe")
+	inside("through a socket", `python3 -c 'import socket
+listener, caller = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+listener.bind("socket"); listener.listen(); caller.connect("socket"); listener.accept()[0].send(b"through a socket"); print(caller.recv(99).decode())' && rm socket`)
+	if left, err := filepath.Glob(s.host("*")); err != nil || len(left) != 2 {
+		t.Errorf("%q, %v", left, err)
+	}
+}
+
+// TestNothingLeadsOutOfAVolume: a symlink is the machine's business, who sees its own files by it, and a device in a volume is nobody's.
+func TestNothingLeadsOutOfAVolume(t *testing.T) {
+	folder := t.TempDir()
+	secret := filepath.Join(folder, "secret")
+	volume := filepath.Join(folder, "volume")
+	if err := errors.Join(os.WriteFile(secret, []byte("the host's"), 0o644), os.Mkdir(volume, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: volume})
+	s.shell(t, "echo 'the machine' >/etc/whose")
+	for name, target := range map[string]string{
+		"absolute": "/etc/whose", "relative": "../../../../../../../../../../../../etc/whose", "inside": workspace + "/../../etc/whose",
+	} {
+		if err := os.Symlink(target, s.host(name)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.shell(t, "cat "+workspace+"/"+name); got != "the machine" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for name, target := range map[string]string{"secret1": secret, "secret2": "../../secret", "folder": folder, "proc": "/proc/1/root/" + secret} {
+		if err := os.Symlink(target, s.host(name)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.shell(t, "cat "+workspace+"/"+name+"/secret "+workspace+"/"+name+" 2>/dev/null; :"); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := s.shell(t, "cd "+workspace+" && cd .. && cd .. && cat etc/whose"); got != "the machine" {
+		t.Errorf("above it is %q", got)
+	}
+	// What is made by following a link is the machine's.
+	s.shell(t, "ln -s /root/made "+workspace+"/made && echo x >"+workspace+"/made && test -s /root/made")
+
+	for _, node := range []struct {
+		name         string
+		kind         uint32
+		major, minor uint32
+		machines     string // what it is called in mknod(1)
+	}{{"mem", unix.S_IFCHR, 1, 1, "c"}, {"kmsg", unix.S_IFCHR, 1, 11, "c"}, {"tty", unix.S_IFCHR, 4, 0, "c"}, {"disk", unix.S_IFBLK, 254, 0, "b"}} {
+		line := fmt.Sprintf("mknod %s/own-%s %s %d %d 2>&1", workspace, node.name, node.machines, node.major, node.minor)
+		if got := s.shell(t, "! "+line); !strings.Contains(got, "not permitted") {
+			t.Errorf("%s: %q", line, got)
+		}
+		if err := unix.Mknod(s.host(node.name), node.kind|0o666, int(unix.Mkdev(node.major, node.minor))); err != nil {
+			t.Log("the host makes no devices:", err)
+			continue
+		}
+		if got := s.shell(t, fmt.Sprintf("! head -c 1 %s/%s 2>&1", workspace, node.name)); got == "" {
+			t.Errorf("%s can be read", node.name)
+		}
+		s.shell(t, fmt.Sprintf("! echo x 2>/dev/null >%s/%s", workspace, node.name))
+	}
+}
+
+// TestPause: nothing runs in a paused machine, and nothing is written to its volume.
+func TestPause(t *testing.T) {
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
+	s.shell(t, "cd "+workspace+" && (i=0; while :; do i=$((i+1)); echo $i >>beat; done) >/dev/null 2>&1 &")
+	size := func() int64 {
+		info, err := os.Stat(s.host("beat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(s.host("beat")); err == nil {
+			break
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	try := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	try(s.sandbox().Resume(ctx)) // which it does already
+	for range 3 {
+		try(s.sandbox().Pause(ctx))
+		try(s.sandbox().Pause(ctx))
+		before := size()
+		time.Sleep(300 * time.Millisecond)
+		if after := size(); after != before {
+			t.Errorf("a paused machine has written %d bytes", after-before)
+		}
+		try(s.sandbox().KeepRoot(ctx, filepath.Join(t.TempDir(), "root")))
+		try(s.sandbox().Resume(ctx))
+		try(s.sandbox().Resume(ctx))
+		began := time.Now()
+		for size() == before {
+			if time.Since(began) > patience {
+				t.Fatal("a resumed machine does not go on")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s.shell(t, "echo answers")
+	try(s.sandbox().Pause(ctx))
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := s.sandbox().Resume(cancelled); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	s.Close()
+	if err := s.sandbox().Pause(ctx); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("a machine that has ended: %v", err)
+	}
+}
+
+// TestAPausedMachineDiesWithItsOwner, and its gofer too.
+func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
+	const inside = "PYRO_TEST_OWNER"
+	if folder := os.Getenv(inside); folder != "" {
+		s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: folder})
+		if err := s.sandbox().Pause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pids := fmt.Sprint(s.PID(), " ", s.sandbox().gofer.PID())
+		if err := os.WriteFile(filepath.Join(folder, "pids"), []byte(pids), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	folder := t.TempDir()
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), inside+"="+folder, "TMPDIR="+t.TempDir()) // it can't tidy up
+	out, _ := cmd.CombinedOutput()
+	pids, err := os.ReadFile(filepath.Join(folder, "pids"))
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, field := range strings.Fields(string(pids)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+			if state := statusOf(fmt.Sprintf("/proc/%d/status", pid))["State"]; strings.HasPrefix(state, "Z") {
+				break // dead, and nobody here reaps it
+			}
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%d outlives its owner", pid)
+			}
+		}
+	}
+}
+
+// TestAVolumeThatIsNotThere is an error that tells so, and leaves nothing.
+func TestAVolumeThatIsNotThere(t *testing.T) {
+	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
+	spec.Storage = &machine.Storage{Tree: &machine.TreeStorage{Folder: filepath.Join(t.TempDir(), "missing")}}
+	m, err := d.Start(t.Context(), spec)
+	if err == nil {
+		m.Close()
+		t.Fatal("it has started")
+	}
+	if !strings.Contains(err.Error(), "missing: no such file or directory") {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(spec.Dir); len(left) != 0 {
+		t.Errorf("it has left %v", left)
+	}
+}

@@ -1,0 +1,214 @@
+//go:build machine
+
+package qemu
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/disk/ext4"
+	"github.com/pyro-mcp/pyro/internal/disk/qcow2"
+	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+)
+
+// kept is a machine with storage, and what it lies on.
+type kept struct {
+	*started
+	t       *testing.T
+	driver  *Driver
+	root    machine.Root
+	dir     string
+	storage machine.BlockStorage
+	layers  int
+}
+
+// newKept makes the storage of a machine, with an empty volume.
+func newKept(t *testing.T) *kept {
+	t.Helper()
+	k := &kept{t: t, driver: driverIn(t, machine.TCG, machinetest.SharedDirs(t)), root: machinetest.Debian(t), dir: t.TempDir()}
+	volume := filepath.Join(k.dir, "volume.ext4")
+	var empty bytes.Buffer
+	if err := tar.NewWriter(&empty).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4image.BuildVolume(t.Context(), &empty, volume, ext4image.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	k.storage = machine.BlockStorage{Root: []string{filepath.Join(k.dir, "root.qcow2")}, Volume: []string{volume, k.layer()}}
+	return k
+}
+
+// layer makes an empty layer.
+func (k *kept) layer() string {
+	k.t.Helper()
+	k.layers++
+	path := filepath.Join(k.dir, fmt.Sprintf("layer-%d.qcow2", k.layers))
+	f, err := os.Create(path)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := errors.Join(qcow2.Create(f, diskSize), f.Close()); err != nil {
+		k.t.Fatal(err)
+	}
+	return path
+}
+
+// start starts a machine on the storage, with everything mounted.
+func (k *kept) start() {
+	k.t.Helper()
+	id := client.NewIdentity("").MachineID[:16]
+	spec := machine.Spec{ID: "kept-" + id, Dir: k.t.TempDir(), Root: k.root, VCPUs: 1, MemMiB: 256, Storage: &machine.Storage{Block: &k.storage}}
+	k.started = startWith(k.t, k.driver, spec)
+	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
+	defer cancel()
+	if _, err := k.agent.Mount(ctx, client.Mounts{Root: true, Volume: true}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// end ends the machine, having put it in order.
+func (k *kept) end() {
+	k.t.Helper()
+	if err := errors.Join(k.agent.Quiesce(k.t.Context()), k.agent.Close(), k.Close()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// shell runs a line, which has to succeed.
+func (k *kept) shell(line string) string {
+	k.t.Helper()
+	var out bytes.Buffer
+	end, err := k.agent.Exec(k.t.Context(), client.Command{Argv: []string{"sh", "-c", line}, Cwd: "/workspace"}, nil, &out, &out)
+	if err != nil || end.Code != 0 {
+		k.t.Fatalf("%s: %+v, %v: %s", line, end, err, out.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// add gives the machine new layers, its file systems frozen meanwhile.
+func (k *kept) add() {
+	k.t.Helper()
+	ctx := k.t.Context()
+	root, volume := k.layer(), k.layer()
+	if frozen, err := k.agent.Freeze(ctx, client.Mounts{Root: true, Volume: true}, patience/4); err != nil || !frozen {
+		k.t.Fatal(frozen, err)
+	}
+	if err := k.Machine.(machine.Layerer).AddLayers(ctx, root, volume); err != nil {
+		k.t.Fatal(err)
+	}
+	if held, err := k.agent.Thaw(ctx); err != nil || !held {
+		k.t.Fatal(held, err)
+	}
+	k.storage.Root, k.storage.Volume = append(k.storage.Root, root), append(k.storage.Volume, volume)
+}
+
+// on gives the content of a file of the volume as some of its layers have it.
+func (k *kept) on(layers int, name string) (string, error) {
+	k.t.Helper()
+	disk, err := qcow2.OpenFiles(k.storage.Volume[0], k.storage.Volume[1:layers]...)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer disk.Close()
+	tree, err := ext4.Open(disk, disk.Size())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	f, err := tree.Open("files/" + name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(f)
+	return b.String(), err
+}
+
+// TestLayers gives a running machine new layers, and merges them: what was kept below stays as it was, and nothing is lost above.
+func TestLayers(t *testing.T) {
+	k := newKept(t)
+	k.start()
+	const layers = 4
+	for i := range layers {
+		k.shell(fmt.Sprintf("echo %d >now; echo %d >of-%d; echo %d >>/root/all; head -c 2000000 /dev/urandom >random-%d; sha256sum random-* >sums", i, i, i, i, i))
+		k.add()
+	}
+	k.shell("rm of-0; echo end >now")
+	// Each layer holds what there was when it was frozen, without having been unmounted.
+	for i := range layers {
+		if got, err := k.on(2+i, "now"); got != fmt.Sprintln(i) || err != nil {
+			t.Errorf("layer %d has %q, %v", i, got, err)
+		}
+	}
+	ctx := t.Context()
+	m := k.Machine.(machine.Merger)
+	for _, after := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
+		cancelled, cancel := context.WithTimeout(ctx, after)
+		err := m.Merge(cancelled, machine.VolumeDisk, 3)
+		cancel()
+		if err == nil {
+			t.Logf("merged within %s", after)
+			break
+		}
+	}
+	if err := errors.Join(m.Merge(ctx, machine.VolumeDisk, 3), m.Merge(ctx, machine.RootDisk, 1), m.Merge(ctx, machine.RootDisk, 1)); err != nil {
+		t.Fatal(err)
+	}
+	drop := func(all []string, keep int) []string {
+		for _, path := range all[keep : len(all)-1] {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return append(all[:keep:keep], all[len(all)-1])
+	}
+	k.storage.Volume, k.storage.Root = drop(k.storage.Volume, 3), drop(k.storage.Root, 1)
+	check := func() {
+		t.Helper()
+		if got := k.shell("sha256sum -c --quiet sums && cat now of-3 && ls of-* | wc -l && cat /root/all"); got != "end\n3\n3\n0\n1\n2\n3" {
+			t.Errorf("it has %q", got)
+		}
+	}
+	check()
+	k.add() // a merged disk takes new layers like any other
+	k.shell("echo after >>/root/after")
+	k.end()
+	if got, err := k.on(3, "now"); got != "1\n" || err != nil {
+		t.Errorf("the layer that was kept has %q, %v", got, err)
+	}
+	k.start()
+	check()
+	k.end()
+}
+
+// TestWhatAKilledMachineLeaves kills machines that write: what they had flushed is there, and their disks can be used at once.
+func TestWhatAKilledMachineLeaves(t *testing.T) {
+	k := newKept(t)
+	for i := range 3 {
+		k.start()
+		if i > 0 {
+			if got := k.shell(fmt.Sprintf("cat flushed-%d; cat /root/flushed-%d", i-1, i-1)); got != "yes\nyes" {
+				t.Errorf("after kill %d: %q", i, got)
+			}
+		}
+		k.shell(fmt.Sprintf("echo yes >flushed-%d; echo yes >/root/flushed-%d; sync; (while :; do head -c 100000 /dev/urandom >w$((n=n+1)); cp w$n /root/; done) >/dev/null 2>&1 &", i, i))
+		k.shell("sleep 0.5")
+		if err := syscall.Kill(k.PID(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-k.Done()
+		k.agent.Close()
+	}
+}

@@ -1,0 +1,214 @@
+package layer
+
+import (
+	"archive/tar"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Tree is what a layer is applied to: an environment with a layer of its own, empty yet. Names are those of the archive without the "/" at their end, and the
+// root's is ".". What is in a tree's way of finding a name, a symlink for one, MUST NOT lead out of it.
+type Tree interface {
+	// Remove removes what there is under a name, and all below it. Nothing there is no error.
+	Remove(name string) error
+	// Folder makes a folder where there is none. It removes what else there is.
+	Folder(name string) error
+	// File makes an empty file, where there is nothing.
+	File(name string) (File, error)
+	// Symlink makes a symlink, where there is nothing.
+	Symlink(name, target string) error
+	// Link gives what has an old name a new one, where there is nothing.
+	Link(old, name string) error
+	// Node makes a FIFO or a device, where there is nothing. kind is the archive's.
+	Node(name string, kind byte, major, minor uint32) error
+	// Set says what else is to be said of what has a name.
+	Set(name string, m Metadata) error
+}
+
+// File is a file that is being written.
+type File interface {
+	io.WriterAt
+	Truncate(size int64) error
+	Close() error
+}
+
+// Metadata is what belongs to everything that has a name.
+type Metadata struct {
+	Mode     uint32 // 12 bits; a symlink has none
+	UID, GID uint32
+	Modified time.Time
+	Xattrs   map[string]string // by name, in no order
+	Symlink  bool
+}
+
+// Apply applies a layer. After an error the tree holds a part of it.
+func Apply(to Tree, archive io.Reader) error {
+	a := applier{tree: to, buffer: make([]byte, bufferSize)}
+	for r := tar.NewReader(archive); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read what had been changed: %w", err)
+		}
+		if err := a.entry(h, r); err != nil {
+			return fmt.Errorf("%q: %w", h.Name, err)
+		}
+	}
+	// Each change in a folder changes its time.
+	for _, f := range slices.Backward(a.folders) {
+		if err := to.Set(f.name, f.metadata); err != nil {
+			return fmt.Errorf("%q: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+type applier struct {
+	tree    Tree
+	buffer  []byte
+	folders []folder
+}
+
+// folder is one of which all has been said but its metadata.
+type folder struct {
+	name     string
+	metadata Metadata
+}
+
+func (a *applier) entry(h *tar.Header, content io.Reader) error {
+	name := nameOf(h.Name)
+	if !valid(name) {
+		return errors.New("it is no name")
+	}
+	if h.Typeflag == tar.TypeDir {
+		if name != "." && h.PAXRecords[opaqueRecord] == "y" {
+			if err := a.tree.Remove(name); err != nil {
+				return err
+			}
+		}
+		a.folders = append(a.folders, folder{name, metadataOf(h)})
+		return a.tree.Folder(name)
+	}
+	if name == "." {
+		return errors.New("the root is a folder")
+	}
+	if err := a.tree.Remove(name); err != nil || isWhiteout(h) {
+		return err
+	}
+	if err := a.make(name, h, content); err != nil || h.Typeflag == tar.TypeLink {
+		return err
+	}
+	return a.tree.Set(name, metadataOf(h))
+}
+
+func (a *applier) make(name string, h *tar.Header, content io.Reader) error {
+	switch h.Typeflag {
+	case tar.TypeReg:
+		f, err := a.tree.File(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(a.fill(f, h, content), f.Close())
+	case tar.TypeSymlink:
+		return a.tree.Symlink(name, h.Linkname)
+	case tar.TypeLink:
+		if h.Linkname == "." || !valid(h.Linkname) {
+			return errors.New("it is a link to no name")
+		}
+		return a.tree.Link(h.Linkname, name)
+	case tar.TypeFifo, tar.TypeChar, tar.TypeBlock:
+		return a.tree.Node(name, h.Typeflag, uint32(h.Devmajor), uint32(h.Devminor))
+	}
+	return fmt.Errorf("an entry of the type %q", h.Typeflag)
+}
+
+// fill writes the content of a file.
+func (a *applier) fill(f File, h *tar.Header, content io.Reader) error {
+	text, holes := h.PAXRecords[sizeRecord]
+	if !holes {
+		return a.copy(f, content, piece{0, h.Size})
+	}
+	size, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || size < 0 {
+		return errors.New("its size is no size of a file")
+	}
+	pieces, err := readPieces(content, h.Size, size)
+	if err != nil {
+		return err
+	}
+	for _, p := range pieces {
+		if err := a.copy(f, content, p); err != nil {
+			return err
+		}
+	}
+	return f.Truncate(size)
+}
+
+// readPieces reads where the data of a file belong, whose size is size, and of which the archive holds so many bytes.
+func readPieces(content io.Reader, held, size int64) ([]piece, error) {
+	var n uint64
+	if err := binary.Read(content, binary.LittleEndian, &n); err != nil {
+		return nil, fmt.Errorf("read its pieces: %w", err)
+	}
+	if n > uint64(held)/pieceSize {
+		return nil, errors.New("it has more pieces than there is room for")
+	}
+	pieces := make([]piece, 0, min(n, bufferSize/pieceSize)) // what is not there is not believed
+	var last int64
+	for range n {
+		var b [pieceSize]byte
+		if _, err := io.ReadFull(content, b[:]); err != nil {
+			return nil, fmt.Errorf("read its pieces: %w", err)
+		}
+		p := piece{int64(binary.LittleEndian.Uint64(b[:])), int64(binary.LittleEndian.Uint64(b[8:]))}
+		if p.offset < last || p.length < 0 || p.length > size-p.offset {
+			return nil, errors.New("its pieces are in no order, or not in it")
+		}
+		last = p.offset + p.length
+		pieces = append(pieces, p)
+	}
+	return pieces, nil
+}
+
+// copy writes a piece of a file.
+func (a *applier) copy(to io.WriterAt, content io.Reader, p piece) error {
+	n, err := io.CopyBuffer(onlyWriter{io.NewOffsetWriter(to, p.offset)}, io.LimitReader(content, p.length), a.buffer)
+	if err == nil && n != p.length {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func metadataOf(h *tar.Header) Metadata {
+	m := Metadata{Mode: uint32(h.Mode) & 0o7777, UID: uint32(h.Uid), GID: uint32(h.Gid), Modified: h.ModTime, Symlink: h.Typeflag == tar.TypeSymlink}
+	for key, value := range h.PAXRecords {
+		if name, ok := strings.CutPrefix(key, xattrRecord); ok && !strings.HasPrefix(key, overlayRecord) {
+			if m.Xattrs == nil {
+				m.Xattrs = map[string]string{}
+			}
+			m.Xattrs[name] = value
+		}
+	}
+	return m
+}
+
+// valid tells whether a name is one of the archive's, and no way out.
+func valid(name string) bool {
+	if name == "." {
+		return true
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." {
+			return false
+		}
+	}
+	return !strings.Contains(name, "\x00")
+}

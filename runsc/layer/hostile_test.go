@@ -1,0 +1,167 @@
+package layer
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// content is an entry of a hostile archive, with what it holds.
+type content struct {
+	header tar.Header
+	holds  []byte
+}
+
+// archive writes entries as they are.
+func archive(t testing.TB, entries ...content) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		e.header.Size, e.header.Format = int64(len(e.holds)), tar.FormatPAX
+		if err := w.WriteHeader(&e.header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(e.holds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// holes is a file with holes whose content begins with these numbers.
+func holes(size string, numbers ...uint64) content {
+	var b []byte
+	for _, n := range numbers {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return content{tar.Header{Typeflag: tar.TypeReg, Name: "etc/holes", PAXRecords: map[string]string{sizeRecord: size}}, append(b, "data"...)}
+}
+
+func hostile() map[string]content {
+	named := func(kind byte, name, link string) content {
+		return content{header: tar.Header{Typeflag: kind, Name: name, Linkname: link}}
+	}
+	return map[string]content{
+		"up":                  named(tar.TypeReg, "../up", ""),
+		"up and down":         named(tar.TypeReg, "etc/../../up", ""),
+		"absolute":            named(tar.TypeReg, "/etc/passwd", ""),
+		"dots":                named(tar.TypeReg, "./etc/passwd", ""),
+		"empty part":          named(tar.TypeReg, "etc//passwd", ""),
+		"the root as a file":  named(tar.TypeReg, ".", ""),
+		"the root as a link":  named(tar.TypeSymlink, "./", "etc"),
+		"no root":             named(tar.TypeChar, ".", ""),
+		"a folder above":      named(tar.TypeDir, "../", ""),
+		"a link to above":     named(tar.TypeLink, "etc/link", "../../etc/passwd"),
+		"a link to an end":    named(tar.TypeLink, "etc/link", "/etc/passwd"),
+		"a link to the root":  named(tar.TypeLink, "etc/link", "."),
+		"another kind":        named(tar.TypeCont, "etc/kind", ""),
+		"no size":             holes("many", 0),
+		"less than none":      holes("-1", 0),
+		"no pieces":           holes("100"),
+		"too many pieces":     holes("100", 1<<62),
+		"pieces that are cut": holes("100", 2, 0, 2),
+		"more than there is":  holes("100", 1, 0, 50),
+		"behind the end":      holes("100", 1, 99, 4),
+		"before the start":    holes("100", 1, 1<<64-4, 4),
+		"less than nothing":   holes("100", 1, 4, 1<<64-4),
+		"one over another":    holes("100", 2, 8, 2, 9, 2),
+	}
+}
+
+// TestHostileLayers are errors, and touch nothing outside of the tree.
+func TestHostileLayers(t *testing.T) {
+	for name, c := range hostile() {
+		err := Apply(environment(), bytes.NewReader(archive(t, c)))
+		if err == nil || errors.Is(err, errOut) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDamagedDescriptions are errors.
+func TestDamagedDescriptions(t *testing.T) {
+	file := func(size uint64, s ...segment) entry {
+		return entry{header: tar.Header{Typeflag: tar.TypeReg, Name: "./file"}, size: size, segments: s}
+	}
+	long := entry{header: tar.Header{Typeflag: tar.TypeDir, Name: "./" + strings.Repeat("long/", maxName/5+1)}}
+	for name, e := range map[string]entry{
+		"no size":          file(1 << 63),
+		"no order":         file(4*page, segment{page, 2 * page, 0}, segment{0, page, 0}),
+		"nothing":          file(4*page, segment{2 * page, page, 0}),
+		"where no data is": file(page, segment{0, page, 1 << 40}),
+		"a long name":      long,
+	} {
+		err := Write(io.Discard, source(describe(t, []entry{e})))
+		if err == nil {
+			t.Errorf("%s is no error", name)
+		}
+	}
+}
+
+func source(description []byte) Source {
+	return Source{bytes.NewReader(description), bytes.NewReader(make([]byte, 16*page)), func(string) (time.Time, map[string]string, error) {
+		return changed, nil, nil
+	}}
+}
+
+// FuzzApply: whatever an archive says, nothing that is no name in the tree is asked for.
+func FuzzApply(f *testing.F) {
+	f.Add(written(f, everything))
+	for _, c := range hostile() {
+		f.Add(archive(f, c))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<20 {
+			t.Skip("it only takes long")
+		}
+		if err := Apply(bounded{environment()}, bytes.NewReader(b)); errors.Is(err, errOut) {
+			t.Error(err)
+		}
+	})
+}
+
+// bounded is a memory that has an end.
+type bounded struct{ memory }
+
+func (b bounded) File(name string) (File, error) {
+	f, err := b.memory.File(name)
+	return &boundedFile{File: f}, err
+}
+
+type boundedFile struct {
+	File
+	written int
+}
+
+func (f *boundedFile) WriteAt(p []byte, offset int64) (int, error) {
+	if f.written += len(p); f.written > 4<<20 {
+		return 0, errors.New("no space left")
+	}
+	return f.File.WriteAt(p, offset)
+}
+
+// FuzzWrite: what is written of any description can be applied, or is an error.
+func FuzzWrite(f *testing.F) {
+	f.Add(describe(f, everything))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<20 {
+			t.Skip("it only takes long")
+		}
+		var layer bytes.Buffer
+		if Write(&layer, source(b)) != nil {
+			return
+		}
+		if err := Apply(bounded{environment()}, &layer); errors.Is(err, errOut) {
+			t.Error(err)
+		}
+	})
+}
