@@ -7,6 +7,7 @@ package supervisor
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"os"
@@ -35,6 +36,17 @@ type Config struct {
 	MemMiB   int
 	TTL      time.Duration // the machine is ended when it is over; 0: never
 	Progress progress.Func
+
+	Keep *Kept // nil: nothing of the machine outlives it
+}
+
+// Kept is what a machine has that outlives it.
+type Kept struct {
+	ID      string           // of the machine, and its host name: always the same
+	Folder  string           // the machine's own while it runs; the caller's, who has locked it, and whatever is in it is removed
+	Storage *machine.Storage // whose volume is mounted when Start returns
+
+	Started func(machine.Machine) error // is called before anything of the storage is mounted; may be nil
 }
 
 // Machine is a started machine whose agent has been reached and renewed. It is safe for concurrent use.
@@ -63,12 +75,15 @@ func NewID() string {
 
 // Start starts a machine, reaches its agent and renews it. Cancelling ctx during Start leaves nothing behind. The caller must Close.
 func Start(ctx context.Context, cfg Config) (*Machine, error) {
-	id := NewID()
-	f, err := newFolder(cfg.Dirs.Machines(), id)
+	f, id, err := cfg.folder()
 	if err != nil {
 		return nil, err
 	}
 	m := &Machine{ID: id, folder: f, done: make(chan struct{})}
+	var storage *machine.Storage
+	if cfg.Keep != nil {
+		storage = cfg.Keep.Storage
+	}
 	began := time.Now()
 	turn := takeTurn(ctx, cfg.Dirs.Turns())
 	defer func() { // what failed is gone; what did not goes on as busily for a moment
@@ -78,13 +93,20 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	}()
 	m.phases = []machine.Phase{{Name: "turn", Duration: time.Since(began)}}
 	if m.machine, err = cfg.Driver.Start(ctx, machine.Spec{
-		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Progress: cfg.Progress,
+		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Progress: cfg.Progress,
 	}); err != nil {
 		f.remove()
 		return nil, err
 	}
 	m.phases = append(m.phases, m.machine.Phases()...)
-	if err := m.reach(ctx); err != nil {
+	if cfg.Keep != nil && cfg.Keep.Started != nil {
+		if err := cfg.Keep.Started(m.machine); err != nil {
+			m.machine.Close()
+			f.remove()
+			return nil, fault.Wrap(err, "start machine", id)
+		}
+	}
+	if err := m.reach(ctx, cfg.Keep); err != nil {
 		err = m.because(err)
 		m.machine.Close()
 		f.remove()
@@ -100,8 +122,31 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// reach dials the agent, renews the machine, and notes what it took.
-func (m *Machine) reach(ctx context.Context) error {
+// folder makes the machine's folder, and gives its id.
+func (cfg Config) folder() (*folder, string, error) {
+	if cfg.Keep == nil {
+		id := NewID()
+		f, err := newFolder(cfg.Dirs.Machines(), id)
+		return f, id, err
+	}
+	path := cfg.Keep.Folder
+	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
+		return nil, "", fault.Wrap(err, "make folder of machine", cfg.Keep.ID)
+	}
+	return &folder{path: path}, cfg.Keep.ID, nil
+}
+
+// identity is a new one for a machine that is thrown away, and always the same for one that comes back.
+func identity(id string, keep *Kept) client.Identity {
+	if keep == nil {
+		return client.NewIdentity(id)
+	}
+	sum := sha256.Sum256([]byte("machine-id of " + id))
+	return client.Identity{MachineID: hex.EncodeToString(sum[:16]), Hostname: id}
+}
+
+// reach dials the agent, renews the machine, mounts what it keeps, and notes what it took.
+func (m *Machine) reach(ctx context.Context, keep *Kept) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, agentPatience, errors.New("its agent does not answer"))
 	defer cancel()
 	// A machine that dies while it is reached must not be waited for.
@@ -121,12 +166,20 @@ func (m *Machine) reach(ctx context.Context) error {
 	}
 	c.Share(m.machine.Window())
 	reached := time.Now()
-	if err := c.Renew(ctx, client.NewIdentity(m.ID)); err != nil {
+	if err := c.Renew(ctx, identity(m.ID, keep)); err != nil {
 		c.Close()
 		return err
 	}
+	renewed := time.Now()
+	m.phases = append(m.phases, machine.Phase{Name: "reach", Duration: reached.Sub(began)}, machine.Phase{Name: "renew", Duration: renewed.Sub(reached)})
+	if keep != nil {
+		if _, err := c.Mount(ctx, client.Mounts{Root: true, Volume: true}); err != nil {
+			c.Close()
+			return err
+		}
+		m.phases = append(m.phases, machine.Phase{Name: "mount", Duration: time.Since(renewed)})
+	}
 	m.Agent = c
-	m.phases = append(m.phases, machine.Phase{Name: "reach", Duration: reached.Sub(began)}, machine.Phase{Name: "renew", Duration: time.Since(reached)})
 	return nil
 }
 
@@ -172,6 +225,9 @@ func (m *Machine) PID() int { return m.machine.PID() }
 
 // Limits is nil where the machine can have no more processors and memory than it was given; else it says why it can.
 func (m *Machine) Limits() error { return m.machine.Limits() }
+
+// Machine is what the driver gave: for what only some drivers' machines can do.
+func (m *Machine) Machine() machine.Machine { return m.machine }
 
 // Done is closed when the machine has ended.
 func (m *Machine) Done() <-chan struct{} { return m.done }

@@ -28,7 +28,7 @@ func takeTurn(ctx context.Context, dir string) *flock.Lock {
 	}
 	over := time.After(turnPatience)
 	for {
-		for i := range runtime.NumCPU() + 0 {
+		for i := range runtime.NumCPU() {
 			if l, err := flock.Try(filepath.Join(dir, fmt.Sprint(i)), flock.Exclusive); err == nil {
 				return l
 			}

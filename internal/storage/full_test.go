@@ -1,0 +1,85 @@
+package storage
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// TestFullDisks fills a real disk at each step that writes, which takes root to mount.
+func TestFullDisks(t *testing.T) {
+	both(t, func(t *testing.T, f Folder) {
+		disk := t.TempDir()
+		if err := unix.Mount("none", disk, "tmpfs", 0, "size=64m"); err != nil {
+			t.Skip("no mounts here: ", err)
+		}
+		defer unix.Unmount(disk, unix.MNT_DETACH)
+		f.Path, f.Shared = filepath.Join(disk, "one"), filepath.Join(disk, "shared")
+		text := rand.Text()
+		files := map[string]string{"large": strings.Repeat(text, 4<<20/len(text)), "small": text}
+		d, err := f.Create(t.Context(), seedOf(files))
+		check(t, err)
+		d = startRoot(t, f, d, strings.Repeat(text, 1<<20/len(text)))
+		s := snapshot(t, f, d, true)
+		kept, other := names(t, f), f.beside("other")
+		for name, do := range map[string]func() error{
+			"create":         func() error { _, err := other.Create(t.Context(), seedOf(files)); return err },
+			"create nothing": func() error { _, err := other.Create(t.Context(), nil); return err },
+			"snapshot": func() error {
+				s, err := f.Prepare(t.Context(), s.Next, true)
+				if err == nil {
+					err = f.Take(t.Context(), s)
+				}
+				return err
+			},
+			"reset": func() error { _, err := f.Reset(t.Context(), s.Kept, s.Next, true); return err },
+			"fork":  func() error { _, err := other.Fork(t.Context(), f, s.Kept, true); return err },
+		} {
+			for _, room := range []int64{0, 4 << 10, 1 << 20, 4<<20 + 64<<10} {
+				release := fill(t, disk, room)
+				err := do()
+				if fault.KindOf(err) != fault.Exhausted && !(err == nil && (room > 0 && f.Blocks && name != "create" || !f.Blocks && name == "create nothing")) {
+					t.Errorf("%s with room for %d: %s: %v", name, room, fault.KindOf(err), err)
+				}
+				check(t, f.Sweep(t.Context(), d, s.Kept, s.Next)) // also on a disk that is full
+				check(t, other.Sweep(t.Context()))
+				if left := append(names(t, other), names(t, f)...); !slices.Equal(left, kept) {
+					t.Errorf("%s with room for %d left %v", name, room, left)
+				}
+				if shared, _ := filepath.Glob(filepath.Join(f.Shared, "*.part")); shared != nil {
+					t.Errorf("%s with room for %d left %v", name, room, shared)
+				}
+				release()
+			}
+			if err := do(); err != nil {
+				t.Errorf("%s with room: %v", name, err)
+			}
+			check(t, errors.Join(f.Sweep(t.Context(), d, s.Kept, s.Next), other.Sweep(t.Context())))
+		}
+		for _, of := range []store.Disks{d, s.Kept, s.Next} {
+			wantFiles(t, f, of, files)
+		}
+	})
+}
+
+// fill leaves so many bytes of a disk free, until the function is called that it gives.
+func fill(t *testing.T, disk string, room int64) func() {
+	t.Helper()
+	path := filepath.Join(disk, "ballast")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	check(t, err)
+	defer file.Close()
+	var stat unix.Statfs_t
+	check(t, unix.Statfs(disk, &stat))
+	check(t, unix.Fallocate(int(file.Fd()), 0, 0, int64(stat.Bavail)*stat.Bsize-room))
+	return func() { check(t, os.Remove(path)) }
+}

@@ -1,0 +1,228 @@
+package storage
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// both runs a test for each kind of storage, in a folder of its own.
+func both(t *testing.T, test func(*testing.T, Folder)) {
+	for name, blocks := range map[string]bool{"blocks": true, "trees": false} {
+		t.Run(name, func(t *testing.T) {
+			top := t.TempDir()
+			test(t, Folder{Path: filepath.Join(top, "one"), Blocks: blocks, Shared: filepath.Join(top, "shared")})
+		})
+	}
+}
+
+// beside is another folder with what is shared.
+func (f Folder) beside(name string) Folder {
+	f.Path = filepath.Join(filepath.Dir(f.Path), name)
+	return f
+}
+
+// seedOf gives files as a seed: a name that ends with a slash is a folder, a content that begins with > is that of a link.
+func seedOf(files map[string]string) Seed {
+	return func(ctx context.Context, to io.Writer) error {
+		w := tar.NewWriter(to)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			h := &tar.Header{Name: name, Mode: 0o640, Typeflag: tar.TypeReg, Size: int64(len(files[name])), Format: tar.FormatPAX}
+			target, link := strings.CutPrefix(files[name], ">")
+			switch {
+			case link:
+				h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
+			case strings.HasSuffix(name, "/"):
+				h.Typeflag, h.Mode = tar.TypeDir, 0o750
+			}
+			if err := w.WriteHeader(h); err != nil {
+				return err
+			}
+			if h.Typeflag == tar.TypeReg {
+				if _, err := io.WriteString(w, files[name]); err != nil {
+					return err
+				}
+			}
+		}
+		return w.Close()
+	}
+}
+
+// contents gives what is seen of a volume, in the form that seedOf takes.
+func contents(t testing.TB, f Folder, layers []string) map[string]string {
+	t.Helper()
+	files, err := f.OpenFiles(layers)
+	check(t, err)
+	defer files.Close()
+	return read(t, files, ".")
+}
+
+func read(t testing.TB, tree fs.FS, from string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	links := tree.(interface{ ReadLink(string) (string, error) })
+	check(t, fs.WalkDir(tree, from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == from {
+			return err
+		}
+		name := strings.TrimPrefix(path, from+"/")
+		switch {
+		case d.IsDir():
+			all[name+"/"] = ""
+		case d.Type() == fs.ModeSymlink:
+			target, err := links.ReadLink(path)
+			all[name] = ">" + target
+			return err
+		default:
+			b, err := fs.ReadFile(tree, path)
+			all[name] = string(b)
+			return err
+		}
+		return nil
+	}))
+	return all
+}
+
+func wantFiles(t testing.TB, f Folder, d store.Disks, want map[string]string) {
+	t.Helper()
+	if got := contents(t, f, d.Volume); !maps.Equal(got, want) {
+		t.Errorf("in %v are %q, want %q", d.Volume, got, want)
+	}
+}
+
+// names are the disks in a folder.
+func names(t testing.TB, f Folder) []string {
+	t.Helper()
+	entries, err := os.ReadDir(f.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	all := []string{}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// tool is a program that some hosts have, or empty.
+func tool(name string) string {
+	path, _ := exec.LookPath(name)
+	return path
+}
+
+// write has a machine change a file of the volume, as far as it can be done without one: trees are written to, and images with qemu-io, at a place where the
+// file system has nothing.
+func write(t testing.TB, f Folder, d store.Disks, text string) {
+	t.Helper()
+	if !f.Blocks {
+		check(t, os.WriteFile(filepath.Join(f.Machine(d).Tree.Folder, filesFolder, "written"), []byte(text), 0o644))
+		return
+	}
+	if tool("qemu-io") == "" {
+		t.Skip("no qemu-io")
+	}
+	qemu(t, "qemu-io", "-c", "write -P "+pattern(text)+" 1G 64k", chain(f.Machine(d).Block.Volume))
+}
+
+// written checks what write has written, nothing where text is empty.
+func written(t testing.TB, f Folder, d store.Disks, text string) {
+	t.Helper()
+	if !f.Blocks {
+		if got := contents(t, f, d.Volume)["written"]; got != text {
+			t.Errorf("%v has %q, want %q", d.Volume, got, text)
+		}
+		return
+	}
+	if out := qemu(t, "qemu-io", "-r", "-c", "read -P "+pattern(text)+" 1G 64k", chain(f.Machine(d).Block.Volume)); strings.Contains(out, "failed") {
+		t.Errorf("%v has not %q: %s", d.Volume, text, out)
+	}
+}
+
+// pattern is the byte that stands for a text in images.
+func pattern(text string) string {
+	if text == "" {
+		return "0"
+	}
+	return "0x" + string("0123456789abcdef"[text[0]%15+1])
+}
+
+func qemu(t testing.TB, program string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", program, args, err, out)
+	}
+	return string(out)
+}
+
+// chain is how QEMU is told of layers.
+func chain(layers []string) string {
+	text := `{"driver":"raw","file":{"driver":"file","filename":"` + layers[0] + `"}}`
+	for _, l := range layers[1:] {
+		text = `{"driver":"qcow2","file":{"driver":"file","filename":"` + l + `"},"backing":` + text + `}`
+	}
+	return "json:" + text
+}
+
+// ctxAfter is a context that ends when it has been asked a number of times.
+type ctxAfter struct {
+	context.Context
+	left atomic.Int32
+}
+
+func newCtxAfter(ctx context.Context, times int) *ctxAfter {
+	c := &ctxAfter{Context: ctx}
+	c.left.Store(int32(times))
+	return c
+}
+
+func (c *ctxAfter) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestOldDisksAreRemovedBesideWhoSetsAside has an owner that dies still remove what the next one sets aside.
+func TestOldDisksAreRemovedBesideWhoSetsAside(t *testing.T) {
+	f := Folder{Path: t.TempDir()}
+	for range 10 {
+		for i := range 20 {
+			check(t, os.Mkdir(f.path(name("volume", "")), 0o700))
+			check(t, os.WriteFile(f.path(fmt.Sprint("disk-", i)), nil, 0o600))
+		}
+		check(t, f.SetAside(t.Context()))
+		removed := make(chan error, 1)
+		go func() { removed <- f.RemoveOld(t.Context()) }()
+		check(t, f.SetAside(t.Context()))
+		check(t, <-removed)
+	}
+	check(t, f.RemoveOld(t.Context()))
+	if left := names(t, f); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -1,0 +1,164 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// trees is storage in folders. Each is a volume as the agent knows it: files is what is seen at /workspace, pending is where changes are staged.
+type trees struct{ Folder }
+
+const (
+	filesFolder   = "files"
+	pendingFolder = "pending"
+)
+
+func (t trees) create(ctx context.Context, seed Seed) (store.Disks, error) {
+	d := store.Disks{Baseline: []string{name("volume", "")}, Volume: []string{name("volume", "")}}
+	if seed == nil {
+		seed = nothing
+	}
+	if err := t.fill(ctx, seed, d.Baseline[0], d.Volume[0]); err != nil {
+		return d, err
+	}
+	fresh, err := t.writtenBy(d.Volume[0])
+	d.FreshUntil = fresh
+	return d, err
+}
+
+// fill makes volumes with what a seed gives, flushed.
+func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
+	var all []string
+	for _, v := range volumes {
+		if err := os.Mkdir(t.path(v), 0o700); err != nil {
+			return err
+		}
+		all = append(all, filepath.Join(t.path(v), filesFolder))
+	}
+	err := seed.into(ctx, func(from io.Reader) error {
+		_, err := tree.Write(ctx, from, all...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if err := os.Mkdir(filepath.Join(t.path(v), pendingFolder), 0o700); err != nil {
+			return err
+		}
+	}
+	return tree.Flush(ctx, t.Path)
+}
+
+// copy makes a volume with the files of another. What a machine was staging is not among them.
+func (t trees) copy(ctx context.Context, to, from string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	if _, err := tree.Copy(ctx, filepath.Join(to, filesFolder), filepath.Join(from, filesFolder)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(to, pendingFolder), 0o700); err != nil {
+		return err
+	}
+	return tree.Flush(ctx, to)
+}
+
+func (t trees) prepare(_ context.Context, d store.Disks, whole bool) (s Snapshot, err error) {
+	s.Kept, s.Next = store.Disks{Volume: []string{name("volume", "")}}, d
+	if whole && len(d.Root) > 0 {
+		s.Kept.Root = []string{name("root", ".tar")}
+	}
+	return s, nil
+}
+
+func (t trees) take(ctx context.Context, s Snapshot) error {
+	if err := t.copy(ctx, t.path(top(s.Kept.Volume)), t.path(top(s.from.Volume))); err != nil {
+		return err
+	}
+	return t.copyRoot(t.path(top(s.Kept.Root)), top(s.Kept.Root), s.from)
+}
+
+// copyRoot copies what was changed of a root, where anything was.
+func (t trees) copyRoot(to, wanted string, from store.Disks) error {
+	if wanted == "" || len(from.Root) == 0 {
+		return nil
+	}
+	return copyFile(to, t.path(top(from.Root)))
+}
+
+func (t trees) reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error) {
+	next := store.Disks{Baseline: of.Baseline, Volume: []string{name("volume", "")}}
+	if err := t.copy(ctx, t.path(next.Volume[0]), t.path(top(from.Volume))); err != nil {
+		return next, err
+	}
+	if top(from.Volume) == top(of.Baseline) {
+		fresh, err := t.writtenBy(next.Volume[0])
+		if err != nil {
+			return next, err
+		}
+		next.FreshUntil = fresh
+	}
+	if whole && len(from.Root) > 0 {
+		next.Root = []string{name("root", ".tar")}
+		return next, copyFile(t.path(next.Root[0]), t.path(top(from.Root)))
+	}
+	return next, nil
+}
+
+func (t trees) adopt(ctx context.Context, source Folder, d store.Disks) error {
+	if err := t.copy(ctx, t.path(top(d.Volume)), source.path(top(d.Volume))); err != nil {
+		return err
+	}
+	if len(d.Root) > 0 {
+		return copyFile(t.path(top(d.Root)), source.path(top(d.Root)))
+	}
+	return nil
+}
+
+// writtenBy is a time by the file system's own clock, which is coarser than the host's: what the volume was made with has not been changed after it, and whatever is
+// changed from now on has this time or a later one.
+func (t trees) writtenBy(volume string) (int64, error) {
+	var st unix.Stat_t
+	pending := filepath.Join(t.path(volume), pendingFolder)
+	if err := unix.Lstat(pending, &st); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: pending, Err: err}
+	}
+	return st.Ctim.Nano(), nil
+}
+
+func (t trees) size(d, _ store.Disks) (n int64) {
+	for _, v := range d.Volume {
+		taken, _, _ := tree.Size(context.Background(), filepath.Join(t.path(v), filesFolder))
+		n += taken
+	}
+	for _, r := range d.Root {
+		taken, _ := disk.Allocated(t.path(r))
+		n += taken
+	}
+	return n
+}
+
+// copyFile makes a copy of a file, flushed.
+func copyFile(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	return errors.Join(disk.Copy(dst, src), dst.Sync())
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Snapshot is a named state of a workspace. The baseline is none: it can't be deleted.
+type Snapshot struct {
+	Name      string
+	Disks     Disks
+	Whole     bool // the root disk too
+	SizeBytes int64
+	CreatedAt time.Time
+}
+
+// AddSnapshot adds a snapshot, and in the same moment has the machine work on other disks. Exists where the name is taken.
+func (s *Store) AddSnapshot(ctx context.Context, id string, snapshot Snapshot, d Disks) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		if err := setDisks(ctx, tx, id, d); err != nil {
+			return err
+		}
+		r, err := tx.ExecContext(ctx, `INSERT INTO snapshots (workspace_id, name, disks, whole, size_bytes, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+			id, snapshot.Name, text(snapshot.Disks), snapshot.Whole, snapshot.SizeBytes, nanos(snapshot.CreatedAt))
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 1 {
+			return err
+		}
+		return fault.New(fault.Exists, "create snapshot", snapshot.Name, "the workspace has one of this name").
+			WithHint("pyro workspace snapshot delete %s %s", id, snapshot.Name)
+	})
+}
+
+const snapshotColumns = "name, disks, whole, size_bytes, created_at"
+
+func scanSnapshot(row row) (n Snapshot, err error) {
+	var disks string
+	var created int64
+	if err := row.Scan(&n.Name, &disks, &n.Whole, &n.SizeBytes, &created); err != nil {
+		return n, err
+	}
+	n.CreatedAt = at(created)
+	if err := json.Unmarshal([]byte(disks), &n.Disks); err != nil {
+		return n, fault.New(fault.Corrupt, "read snapshot", n.Name, "%w", err)
+	}
+	return n, nil
+}
+
+// Snapshots gives those of a workspace, the oldest first.
+func (s *Store) Snapshots(ctx context.Context, id string) ([]Snapshot, error) {
+	return collect(ctx, s, scanSnapshot, "SELECT "+snapshotColumns+" FROM snapshots WHERE workspace_id = $1 ORDER BY created_at, name", id)
+}
+
+// Snapshot gives one of a workspace.
+func (s *Store) Snapshot(ctx context.Context, id, name string) (Snapshot, error) {
+	db, err := s.connected(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	n, err := scanSnapshot(db.QueryRowContext(ctx, "SELECT "+snapshotColumns+" FROM snapshots WHERE workspace_id = $1 AND name = $2", id, name))
+	if errors.Is(err, sql.ErrNoRows) {
+		return n, noSnapshot(id, name)
+	}
+	return n, s.fault(err)
+}
+
+// DeleteSnapshot forgets a snapshot.
+func (s *Store) DeleteSnapshot(ctx context.Context, id, name string) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		r, err := tx.ExecContext(ctx, "DELETE FROM snapshots WHERE workspace_id = $1 AND name = $2", id, name)
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 1 {
+			return err
+		}
+		return noSnapshot(id, name)
+	})
+}
+
+func noSnapshot(id, name string) error {
+	return fault.New(fault.NotFound, "find snapshot", name, "workspace %s has none of this name", id).WithHint("pyro workspace snapshot list %s", id)
+}

@@ -1,0 +1,293 @@
+package daemon
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// TestFiles makes all calls on files in one machine.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	for name, test := range map[string]func(*testing.T, *home, *remote.Client){
+		"to and fro": testToAndFro, "refusals": testFileRefusals, "callers' own errors": testOwnErrors, "at once": testFilesAtOnce,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, h, c) })
+	}
+}
+
+func testToAndFro(t *testing.T, h *home, c *remote.Client) {
+	large := strings.Repeat("0123456789abcdef", 1<<17)
+	check(t, c.WriteFile(t.Context(), "a/b/large", 0o640, int64(len(large)), strings.NewReader(large)))
+	if info, err := os.Stat(filepath.Join(h.files(), "a/b/large")); err != nil || info.Mode() != 0o640 || info.Size() != int64(len(large)) {
+		t.Errorf("%v, %v", info, err)
+	}
+	for _, part := range []struct{ offset, limit, want int64 }{{0, 0, 2 << 20}, {5, 3, 3}, {2<<20 - 1, 10, 1}, {2 << 20, 0, 0}} {
+		var got bytes.Buffer
+		err := c.ReadFile(t.Context(), "a/b/large", part.offset, part.limit, &got)
+		if err != nil || int64(got.Len()) != part.want || got.String() != large[part.offset:part.offset+part.want] {
+			t.Errorf("%+v: %d bytes, %v", part, got.Len(), err)
+		}
+	}
+	check(t, os.Symlink("b/large", filepath.Join(h.files(), "a/link")))
+	var names []string
+	check(t, c.List(t.Context(), "a", true, func(e listing.Entry) error { names = append(names, e.Path+">"+e.Target); return nil }))
+	if got := strings.Join(names, " "); got != "> b> b/large> link>b/large" {
+		t.Errorf("listed: %s", got)
+	}
+	var archive bytes.Buffer
+	check(t, c.ReadTree(t.Context(), "a", &archive))
+	count := 0
+	for r := tar.NewReader(&archive); ; count++ {
+		if _, err := r.Next(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count != 4 {
+		t.Errorf("%d entries in the archive", count)
+	}
+	changed, err := c.Change(t.Context(), archiveOf(t, "new/one", "1", "new/two", "22"))
+	if err != nil || changed.Created != 2 || changed.Bytes != 3 {
+		t.Errorf("%+v, %v", changed, err)
+	}
+}
+
+// archiveOf makes an archive of files.
+func archiveOf(t *testing.T, files ...string) io.Reader {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for i := 0; i < len(files); i += 2 {
+		check(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}))
+		_, err := io.WriteString(w, files[i+1])
+		check(t, err)
+	}
+	check(t, w.Close())
+	return &archive
+}
+
+func testFileRefusals(t *testing.T, h *home, c *remote.Client) {
+	check(t, os.Symlink("/etc", filepath.Join(h.files(), "out")))
+	check(t, os.MkdirAll(filepath.Join(h.files(), "folder/below"), 0o755))
+	ctx := t.Context()
+	ways := map[string]func(path string) error{
+		"read":  func(p string) error { return c.ReadFile(ctx, p, 0, 0, io.Discard) },
+		"list":  func(p string) error { return c.List(ctx, p, false, func(listing.Entry) error { return nil }) },
+		"tree":  func(p string) error { return c.ReadTree(ctx, p, io.Discard) },
+		"write": func(p string) error { return c.WriteFile(ctx, p, 0, 1, strings.NewReader("x")) },
+	}
+	for _, way := range []string{"read", "list", "tree", "write"} { // which makes what is not there
+		try := ways[way]
+		for path, want := range map[string][]fault.Kind{
+			"out/passwd":                     {fault.Permission},
+			"../../../etc/passwd":            {fault.Invalid, fault.Permission},
+			"/etc/passwd":                    {fault.Invalid, fault.Permission},
+			"a//b":                           {fault.Invalid},
+			"a\x00b":                         {fault.Invalid},
+			strings.Repeat("x", 300):         {fault.Invalid, fault.Precondition, fault.NotFound},
+			strings.Repeat("x/", 4000) + "x": {fault.Invalid},
+			"none/of this":                   {fault.NotFound, ""},
+			"no\x7fne":                       {fault.NotFound, ""}, // bytes that no header of HTTP's may have
+			"no\xff\xfene":                   {fault.NotFound, ""},
+			"no\n\r\u0085ne":                 {fault.NotFound, ""},
+			strings.Repeat(strings.Repeat("<", 200)+"/", 19) + "x":    {fault.NotFound, ""}, // which JSON writes six times as long
+			strings.Repeat(strings.Repeat("\x01", 200)+"/", 19) + "x": {fault.NotFound, ""},
+		} {
+			err, ok := try(path), false
+			for _, k := range want {
+				ok = ok || fault.KindOf(err) == k && err != nil || k == "" && way == "write" && err == nil // writing makes it
+			}
+			if !ok {
+				t.Errorf("%s of %.60q: %s: %.300v", way, path, fault.KindOf(err), err)
+			}
+			if err != nil && strings.Contains(err.Error(), "supervisor is gone") {
+				t.Errorf("%s of %.60q was taken for the end: %.300v", way, path, err)
+			}
+		}
+	}
+	if err := ways["read"]("folder"); fault.KindOf(err) != fault.Precondition && fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a folder was read: %s: %v", fault.KindOf(err), err)
+	}
+	if err := ways["write"]("folder"); fault.KindOf(err) != fault.Precondition && fault.KindOf(err) != fault.Exists && fault.KindOf(err) != fault.Invalid {
+		t.Errorf("a folder was replaced: %s: %v", fault.KindOf(err), err)
+	}
+	if _, err := c.Change(ctx, strings.NewReader(strings.Repeat("no archive ", 1000))); fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.Corrupt {
+		t.Errorf("what is no archive: %s: %v", fault.KindOf(err), err)
+	}
+	if _, err := c.Change(ctx, archiveOf(t, "ok", "1", "../evil", "2")); err == nil || exists(h, "ok") {
+		t.Errorf("a half of a change: %v", err)
+	}
+}
+
+func exists(h *home, path string) bool {
+	_, err := os.Lstat(filepath.Join(h.files(), path))
+	return err == nil
+}
+
+// spoiler does something when the first bytes come, and then takes all.
+type spoiler struct {
+	do func()
+	n  int64
+}
+
+func (s *spoiler) Write(b []byte) (int, error) {
+	if s.n == 0 {
+		s.do()
+	}
+	s.n += int64(len(b))
+	return len(b), nil
+}
+
+// TestErrorsBeforeAndAfterTheContentBegan has a server fail as it is asked to, without a machine.
+func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
+	t.Parallel()
+	d := &daemon{free: make(chan struct{}), settled: make(chan struct{}), activity: newActivity(0, func(_, _ time.Time) error { return nil })}
+	close(d.free)
+	defer d.activity.close()
+	told := fault.New(fault.Precondition, "read", "x", "it \x7f \xff \u0085 <changed> \n\r").WithHint("read it again")
+	s := &server{daemon: d}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+remote.FilePath, s.operation(func(w http.ResponseWriter, r *http.Request) error {
+		size, err := number(r.URL.Query(), "limit")
+		check(t, err)
+		w.Write(make([]byte, size))
+		if r.URL.Query().Get("path") == "dies" {
+			panic(http.ErrAbortHandler)
+		}
+		if r.URL.Query().Get("path") == "fails" {
+			return told
+		}
+		return nil
+	}))
+	folder := remote.Folder(t.TempDir())
+	listener, err := remote.Listen(folder)
+	check(t, err)
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	serving := &http.Server{Handler: mux, Protocols: &protocols}
+	go serving.Serve(listener)
+	defer serving.Close()
+	c, err := remote.Dial(t.Context(), folder)
+	check(t, err)
+	defer c.Close()
+	for _, size := range []int64{0, 1, 60 << 10, 70 << 10, 8 << 20} {
+		var got bytes.Buffer
+		if err := c.ReadFile(t.Context(), "well", 0, size, &got); err != nil || int64(got.Len()) != size {
+			t.Errorf("%d of %d bytes, %v", got.Len(), size, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // far more than it takes to be told
+		err := c.ReadFile(ctx, "fails", 0, size, io.Discard)
+		cancel()
+		if fault.KindOf(err) != fault.Precondition || fault.HintOf(err) != "read it again" || !strings.Contains(err.Error(), "<changed>") {
+			t.Errorf("after %d bytes: %s, hint %q: %v", size, fault.KindOf(err), fault.HintOf(err), err)
+		}
+		if err := c.ReadFile(t.Context(), "dies", 0, size, io.Discard); fault.KindOf(err) != fault.Unavailable || fault.HintOf(err) == "" {
+			t.Errorf("cut after %d bytes: %s, %v", size, fault.KindOf(err), err)
+		}
+	}
+}
+
+// afterwards checks that a machine still does what it should.
+func (h *home) afterwards(t *testing.T, c *remote.Client) {
+	t.Helper()
+	var got bytes.Buffer
+	check(t, c.WriteFile(t.Context(), "after", 0, 2, strings.NewReader("ok")))
+	if err := c.ReadFile(t.Context(), "after", 0, 0, &got); err != nil || got.String() != "ok" {
+		t.Errorf("%q, %v", got.String(), err)
+	}
+}
+
+// testOwnErrors checks that errors of a caller's own readers and writers come back as they are, and leave nothing half.
+func testOwnErrors(t *testing.T, h *home, c *remote.Client) {
+	own := fault.New(fault.Precondition, "", "", "the caller's own").WithHint("mend it")
+	broken := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), failing{own})
+	err := c.WriteFile(t.Context(), "half", 0, 2<<20, broken)
+	if !errors.Is(err, own) || fault.KindOf(err) != fault.Precondition || fault.HintOf(err) != "mend it" {
+		t.Errorf("write: %s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
+	}
+	if _, err := c.Change(t.Context(), io.MultiReader(io.LimitReader(archiveOf(t, "half", strings.Repeat("x", 1<<20)), 1<<19), failing{own})); !errors.Is(err, own) || fault.KindOf(err) != fault.Precondition {
+		t.Errorf("change: %s: %v", fault.KindOf(err), err)
+	}
+	if exists(h, "half") {
+		t.Error("the half of a file is there")
+	}
+	if err := c.WriteFile(t.Context(), "half", 0, 5, strings.NewReader("four")); err == nil || exists(h, "half") {
+		t.Errorf("4 bytes written as 5: %v", err)
+	}
+	check(t, c.WriteFile(t.Context(), "much", 0, 8<<20, strings.NewReader(strings.Repeat("x", 8<<20))))
+	if err := c.ReadFile(t.Context(), "much", 0, 0, failing{own}); !errors.Is(err, own) {
+		t.Errorf("read: %v", err)
+	}
+	if err := c.List(t.Context(), "", true, func(listing.Entry) error { return own }); !errors.Is(err, own) {
+		t.Errorf("list: %v", err)
+	}
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if err := c.ReadFile(ctx, "much", 0, 0, &spoiler{do: func() { cancel(enough) }}); err != nil && !errors.Is(err, enough) {
+		t.Errorf("a read that was cancelled: %v", err)
+	}
+	h.afterwards(t, c)
+}
+
+func testFilesAtOnce(t *testing.T, h *home, c *remote.Client) {
+	done := make(chan error)
+	a, b := strings.Repeat("a", 300<<10), strings.Repeat("b", 300<<10)
+	for i := range 16 {
+		text := a
+		if i%2 == 1 {
+			text = b
+		}
+		go func() {
+			err := c.WriteFile(context.Background(), "fought/over", 0, int64(len(text)), strings.NewReader(text))
+			var got bytes.Buffer
+			if err == nil {
+				err = c.ReadFile(context.Background(), "fought/over", 0, 0, &got)
+			}
+			if s := got.String(); err == nil && s != a && s != b {
+				err = errors.New("a mixture of two files was read")
+			}
+			done <- err
+		}()
+	}
+	for range 16 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(h.files()), "pending", "*")); err != nil || left != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// TestAMachineThatDiesWhileAFileIsRead: what came is no whole file, and that is told.
+func TestAMachineThatDiesWhileAFileIsRead(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	path := filepath.Join(h.files(), "large")
+	check(t, os.WriteFile(path, nil, 0o600))
+	check(t, os.Truncate(path, 1<<30))
+	s, err := c.Status(t.Context())
+	check(t, err)
+	to := &spoiler{do: func() { syscall.Kill(s.MachinePID, syscall.SIGKILL) }}
+	err = c.ReadFile(t.Context(), "large", 0, 0, to)
+	if fault.KindOf(err) != fault.Unavailable || to.n == 1<<30 {
+		t.Errorf("%s after %d bytes: %v", fault.KindOf(err), to.n, err)
+	}
+	h.ended(t)
+}

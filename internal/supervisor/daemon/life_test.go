@@ -1,0 +1,436 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// otherUserEnv is set where a test runs itself again as a user who may do nothing.
+const otherUserEnv = "PYRO_DAEMON_TEST_OTHER"
+
+func TestASecondSupervisorIsRefused(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	if s, err := remote.Start(t.Context(), os.Args[0], h.order, nil); fault.KindOf(err) != fault.Precondition || s != nil {
+		t.Errorf("got %v", err)
+	}
+	if _, out := run(t, c, "echo still here"); out != "still here\n" {
+		t.Errorf("the first one says %q", out)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 600 })
+	before := time.Now()
+	c := h.live(t)
+	s, err := c.Status(t.Context())
+	check(t, err)
+	if s.Version != "test" || s.PID == os.Getpid() || syscall.Kill(s.PID, 0) != nil || syscall.Kill(s.MachinePID, 0) != nil {
+		t.Errorf("%+v", s)
+	}
+	if s.StartedAt.Before(before) || s.LastActivityAt.Before(before) || s.ExpiresAt.Sub(s.LastActivityAt) != 600*time.Second || s.UnlimitedReason == "" {
+		t.Errorf("%+v", s)
+	}
+	if again, _ := c.Status(t.Context()); !again.LastActivityAt.Equal(s.LastActivityAt) {
+		t.Error("asking for the status was activity")
+	}
+	run(t, c, "true")
+	if again, _ := c.Status(t.Context()); !again.LastActivityAt.After(s.LastActivityAt) {
+		t.Error("a command was no activity")
+	}
+	eventually(t, "activity is noted", func() bool {
+		w, err := h.store.Workspace(t.Context(), h.order.Workspace.ID)
+		return err == nil && w.LastActivityAt.After(s.LastActivityAt) && w.ExpiresAt.Sub(w.LastActivityAt).Round(time.Second) == 600*time.Second
+	})
+}
+
+// beStarter starts a supervisor by the order in a file, lets it go where the file's name says so, and waits to be killed.
+func beStarter(path string) {
+	text, err := os.ReadFile(path)
+	var o remote.Order
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	var s *remote.Starting
+	if err == nil {
+		s, err = remote.Start(context.Background(), os.Args[0], o, nil)
+	}
+	if err == nil && strings.HasSuffix(path, "released") {
+		err = s.Release()
+	}
+	if err != nil {
+		os.Stdout.WriteString(err.Error() + "\n")
+		return
+	}
+	os.Stdout.WriteString("ready\n")
+	select {}
+}
+
+func TestAStarterThatDiesTakesItAlongUnlessItWasReleased(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"held", "released"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := furnish(t, nil)
+			text, err := json.Marshal(h.order)
+			check(t, err)
+			path := filepath.Join(t.TempDir(), name)
+			check(t, os.WriteFile(path, text, 0o600))
+			starter := exec.Command(os.Args[0])
+			starter.Env = append(os.Environ(), starterEnv+"="+path)
+			out, err := starter.StdoutPipe()
+			check(t, err)
+			check(t, starter.Start())
+			said, _ := bufio.NewReader(out).ReadString('\n')
+			starter.Process.Kill()
+			starter.Wait()
+			if said != "ready\n" {
+				t.Fatalf("the starter said %q", said)
+			}
+			if name == "held" {
+				h.ended(t)
+				if reason := h.folder.LastEnd().Reason; strings.Contains(reason, "killed") || reason == "" {
+					t.Errorf("it ended because %q", reason)
+				}
+				return
+			}
+			time.Sleep(200 * time.Millisecond)
+			if _, out := run(t, h.dial(t), "echo alive"); out != "alive\n" {
+				t.Errorf("got %q", out)
+			}
+		})
+	}
+}
+
+// TestNothingIsDoneBeforeTheStarterLetsGo: what a client asks for waits, since it would end with the starter.
+func TestNothingIsDoneBeforeTheStarterLetsGo(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, nil)
+	s := h.begin(t)
+	c := h.dial(t)
+	done := make(chan error, 2)
+	go func() { _, err := c.Status(context.Background()); done <- err }()
+	go func() {
+		done <- c.WriteFile(context.Background(), "f", 0, 1, strings.NewReader("x"))
+	}()
+	select {
+	case err := <-done:
+		t.Fatal("it was done at once:", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	check(t, s.Release())
+	check(t, errors.Join(<-done, <-done))
+}
+
+// TestAbandoningIsQuickAndLeavesNothing holds the lock of whoever changes the workspace meanwhile, as whoever starts a machine does.
+func TestAbandoningIsQuickAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, nil)
+	lock, err := flock.Take(t.Context(), filepath.Join(string(h.folder), remote.LifecycleLock), flock.Exclusive, nil)
+	check(t, err)
+	defer lock.Release()
+	s := h.begin(t)
+	c := h.dial(t)
+	waiting := make(chan error, 1)
+	go func() { _, err := c.Status(context.Background()); waiting <- err }()
+	time.Sleep(50 * time.Millisecond)
+	began := time.Now()
+	s.Abandon()
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if err := <-waiting; fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("who waited for it was told %v", err)
+	}
+	h.ended(t)
+	if reason := h.folder.LastEnd().Reason; !strings.HasPrefix(reason, "it could not be started") {
+		t.Errorf("it ended because %q", reason)
+	}
+}
+
+func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, nil)
+	for after := time.Duration(0); after < 60*time.Millisecond; after += 15 * time.Millisecond {
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), after, enough)
+		s, err := remote.Start(ctx, os.Args[0], h.order, nil)
+		cancel()
+		if err == nil {
+			s.Abandon()
+		} else if !errors.Is(err, enough) {
+			t.Errorf("after %v: %v", after, err)
+		}
+		h.ended(t)
+	}
+	h.live(t)
+}
+
+func TestAStartThatFailsTellsWhy(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, func(w *store.Workspace) { w.Spec.Isolation = "kvm" })
+	s, err := remote.Start(t.Context(), os.Args[0], h.order, nil)
+	if err == nil {
+		s.Abandon()
+		t.Fatal("it started")
+	}
+	if k := fault.KindOf(err); k == fault.Internal || k == "" || !strings.Contains(err.Error(), h.order.Workspace.ID) {
+		t.Errorf("%s: %v", k, err)
+	}
+	h.ended(t)
+	if reason := h.folder.LastEnd().Reason; strings.Contains(reason, "killed") {
+		t.Errorf("a supervisor that nobody killed is told to have ended because %q", reason)
+	}
+}
+
+func TestStopEndsCommandsThatRun(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	var done []<-chan error
+	var marks []string
+	for range 3 {
+		marks = append(marks, mark())
+		done = append(done, sleeper(t, c, marks[len(marks)-1]))
+	}
+	began := time.Now()
+	check(t, h.dial(t).Stop(t.Context(), "enough", false))
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for _, d := range done {
+		if err := <-d; err != nil && fault.KindOf(err) != fault.Unavailable { // or it was seen to be killed
+			t.Errorf("a command that was ended: %s, %v", fault.KindOf(err), err)
+		}
+	}
+	h.ended(t, marks...)
+	if e := h.folder.LastEnd(); e.Reason != "enough" || e.Expired || time.Since(e.At) > time.Minute {
+		t.Errorf("%+v", e)
+	}
+	for _, row := range h.history(t) {
+		if !endedEarly(row) {
+			t.Errorf("%+v", row)
+		}
+	}
+	_, err := c.Exec(t.Context(), sh("true"), nil, nil, nil)
+	if k := fault.KindOf(err); k != fault.Precondition && k != fault.Unavailable || !strings.Contains(fault.HintOf(err), "pyro workspace start") {
+		t.Errorf("after the end: %s, hint %q: %v", k, fault.HintOf(err), err)
+	}
+	check(t, c.Stop(t.Context(), "again", false))
+	if reason := h.folder.LastEnd().Reason; reason != "enough" {
+		t.Errorf("the second reason counts: %q", reason)
+	}
+}
+
+// endedEarly tells whether a row is that of a command which was killed, or whose end nobody saw, and says so.
+func endedEarly(row store.Command) bool {
+	return !row.EndedAt.IsZero() && (row.Result.Broken != "" || row.Result.Signal == int(syscall.SIGKILL) && row.Result.ExitCode == 137)
+}
+
+func TestManyStopAtOnce(t *testing.T) {
+	t.Parallel()
+	h, _ := live(t)
+	done := make(chan error)
+	for range 8 {
+		go func() {
+			c, err := remote.Dial(context.Background(), h.folder)
+			if err == nil {
+				err = c.Stop(context.Background(), "enough", false)
+				c.Close()
+			}
+			done <- err
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil && fault.KindOf(err) != fault.Precondition {
+			t.Error(err)
+		}
+	}
+	h.ended(t)
+}
+
+func TestAClientThatSaysNothingKeepsNobodyFromStopping(t *testing.T) {
+	t.Parallel()
+	h, _ := live(t) // whose client never says anything
+	c, err := remote.Dial(t.Context(), h.folder)
+	check(t, err)
+	defer c.Close()
+	began := time.Now()
+	check(t, c.Stop(t.Context(), "enough", false))
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestASupervisorThatIsKilledTakesEverythingAlong(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	m := mark()
+	done := sleeper(t, c, m)
+	check(t, c.WriteFile(t.Context(), "kept", 0, 4, strings.NewReader("kept")))
+	eventually(t, "the history has it", func() bool { return len(h.history(t)) == 1 })
+	s, err := c.Status(t.Context())
+	check(t, err)
+	kill(t, s.PID, syscall.SIGKILL)
+	if err := <-done; fault.KindOf(err) != fault.Unavailable || fault.HintOf(err) == "" {
+		t.Errorf("its command: %s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
+	}
+	h.ended(t, m)
+	if e := h.folder.LastEnd(); !strings.Contains(e.Reason, "killed") {
+		t.Errorf("%+v", e)
+	}
+	rows := h.history(t)
+	if len(rows) != 1 || !rows[0].EndedAt.IsZero() || rows[0].Argv[1] != m {
+		t.Errorf("history: %+v", rows)
+	}
+	if b, err := os.ReadFile(filepath.Join(h.files(), "kept")); err != nil || string(b) != "kept" {
+		t.Errorf("what was written is gone: %q, %v", b, err)
+	}
+	if _, out := run(t, h.live(t), "echo again"); out != "again\n" {
+		t.Errorf("started again it says %q", out)
+	}
+}
+
+func TestAMachineThatDiesIsTold(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	m := mark()
+	done := sleeper(t, c, m)
+	s, err := c.Status(t.Context())
+	check(t, err)
+	kill(t, s.MachinePID, syscall.SIGKILL)
+	err = <-done
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "machine ended") || !strings.Contains(fault.HintOf(err), "start") {
+		t.Errorf("%s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
+	}
+	eventually(t, "the supervisor has ended", func() bool { return !h.folder.Running() })
+	if reason := h.folder.LastEnd().Reason; !strings.Contains(reason, "killed") || strings.Contains(reason, "supervisor") {
+		t.Errorf("it ended because %q", reason)
+	}
+	rows := h.history(t)
+	if len(rows) != 1 || rows[0].Result.Broken == "" || rows[0].EndedAt.IsZero() || rows[0].Result.ExitCode == 0 {
+		t.Errorf("history: %+v", rows)
+	}
+	for _, pid := range processes(t, m) {
+		syscall.Kill(pid, syscall.SIGKILL) // whose owner was killed: host_compat has no other wall
+	}
+}
+
+func TestATerminatedSupervisorLosesNothing(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	m := mark()
+	done := sleeper(t, c, m)
+	s, err := c.Status(t.Context())
+	check(t, err)
+	kill(t, s.PID, syscall.SIGTERM)
+	if err := <-done; err != nil && fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("its command: %v", err)
+	}
+	h.ended(t, m)
+	if e := h.folder.LastEnd(); !strings.Contains(e.Reason, "signal terminated") {
+		t.Errorf("%+v", e)
+	}
+	if rows := h.history(t); len(rows) != 1 || !endedEarly(rows[0]) {
+		t.Errorf("history: %+v", rows)
+	}
+	if _, err := os.Lstat(filepath.Join(string(h.folder), "socket")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its socket: %v", err)
+	}
+}
+
+func TestTimeToLive(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 1 })
+	c := h.live(t)
+	if exit, _ := run(t, c, "sleep 2.5"); exit.Code != 0 { // while something runs time is never over
+		t.Errorf("%+v", exit)
+	}
+	ran := time.Now()
+	h.ended(t)
+	if e := h.folder.LastEnd(); !e.Expired || !strings.Contains(e.Reason, "1 s") || e.At.Sub(ran) < 900*time.Millisecond {
+		t.Errorf("%+v, %v after the command", e, e.At.Sub(ran))
+	}
+	if _, err := h.store.Workspace(t.Context(), h.order.Workspace.ID); err != nil {
+		t.Error("a workspace whose time was over is gone:", err)
+	}
+	if w, _ := h.store.Workspace(t.Context(), h.order.Workspace.ID); ran.Sub(w.LastActivityAt).Abs() > time.Second {
+		t.Errorf("last active %v before the end of its command", ran.Sub(w.LastActivityAt))
+	}
+}
+
+func TestAMachineWhoseTimeIsOverIsDeleted(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, func(w *store.Workspace) { w.Kind, w.Spec.TTLSeconds = store.KindVM, 1 })
+	c := h.live(t)
+	// A program may leave a folder that it has taken its own rights to.
+	if exit, out := run(t, c, "mkdir -p "+h.files()+"/d/e && touch "+h.files()+"/d/e/f && chmod 0 "+h.files()+"/d/e && chmod 500 "+h.files()+"/d"); exit.Code != 0 {
+		t.Fatal(out)
+	}
+	eventually(t, "its record is gone", func() bool {
+		_, err := h.store.Workspace(t.Context(), h.order.Workspace.ID)
+		return fault.KindOf(err) == fault.NotFound
+	})
+	h.ended(t)
+	eventually(t, "its folder is gone", func() bool {
+		_, err := os.Lstat(string(h.folder))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// TestAnOrdinaryUsersMachineIsDeleted is the one before for a user whose programs can keep him out of folders.
+func TestAnOrdinaryUsersMachineIsDeleted(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("the tests are run by one")
+	}
+	asNobody(t, "^TestAMachineWhoseTimeIsOverIsDeleted$")
+}
+
+// asNobody runs a test again as a user who owns nothing.
+func asNobody(t *testing.T, test string) {
+	t.Helper()
+	top, err := os.MkdirTemp("", "pyro-nobody-")
+	check(t, err)
+	defer os.RemoveAll(top)
+	check(t, os.Chown(top, 65534, 65534))
+	program := filepath.Join(top, "daemon.test")
+	text, err := os.ReadFile(os.Args[0])
+	check(t, err)
+	check(t, os.WriteFile(program, text, 0o755))
+	cmd := exec.Command(program, "-test.run="+test, "-test.timeout=30s")
+	cmd.Dir = top
+	cmd.Env = append(os.Environ(), otherUserEnv+"=1", "HOME="+top, "TMPDIR="+top)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: false}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestSocketsInFoldersWithLongPaths(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	for len(state) < 300 { // a socket's may have 107
+		state = filepath.Join(state, strings.Repeat("long", 40))
+	}
+	h := furnishIn(t, dirs.Dirs{Cache: t.TempDir(), State: state}, nil)
+	if _, out := run(t, h.live(t), "echo far away"); out != "far away\n" {
+		t.Errorf("got %q", out)
+	}
+}

@@ -1,0 +1,189 @@
+package daemon
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+)
+
+const (
+	maxChars    = 1 << 20 // in one answer
+	maxBefore   = 1 << 20 // bytes of what a screen was made with
+	maxWait     = 60 * time.Second
+	maxTerminal = 1000 // columns, rows
+)
+
+// OpenShell opens a shell.
+func (s *server) OpenShell(ctx context.Context, req *connect.Request[supervisorv1.OpenShellRequest]) (*connect.Response[supervisorv1.OpenShellResponse], error) {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	start := req.Msg.Start
+	if start == nil || len(start.Argv) == 0 || !validSize(start.Tty) {
+		return nil, fault.New(fault.Invalid, "open shell", "", "there is no program, or no terminal of 1 to %d columns and rows", maxTerminal)
+	}
+	opened, err := s.daemon.shells.open(ctx, s.daemon, start)
+	if err != nil {
+		return nil, fault.Wrap(err, "open shell", "")
+	}
+	return connect.NewResponse(&supervisorv1.OpenShellResponse{Shell: opened.info()}), nil
+}
+
+func validSize(s *supervisorv1.Size) bool {
+	return s != nil && s.Cols >= 1 && s.Cols <= maxTerminal && s.Rows >= 1 && s.Rows <= maxTerminal
+}
+
+// ListShells lists the shells.
+func (s *server) ListShells(ctx context.Context, _ *connect.Request[supervisorv1.ListShellsRequest]) (*connect.Response[supervisorv1.ListShellsResponse], error) {
+	if err := s.daemon.released(ctx); err != nil {
+		return nil, err
+	}
+	r := &supervisorv1.ListShellsResponse{}
+	for _, one := range s.daemon.shells.list() {
+		r.Shells = append(r.Shells, one.info())
+	}
+	return connect.NewResponse(r), nil
+}
+
+// onShell finds a shell for an operation, which ends with done.
+func (s *server) onShell(ctx context.Context, id string) (one *shell, done func(), err error) {
+	if done, err = s.begin(ctx); err != nil {
+		return nil, nil, err
+	}
+	if one, err = s.daemon.shells.find(id); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return one, done, nil
+}
+
+// ReadShell reads what a shell has printed.
+func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv1.ReadShellRequest]) (*connect.Response[supervisorv1.ReadShellResponse], error) {
+	m := req.Msg
+	one, done, err := s.onShell(ctx, m.ShellId)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if m.Cursor < 0 || m.MaxChars < 1 || m.MaxChars > maxChars || m.IdleMs < 0 || m.WaitMs < 0 {
+		return nil, fault.New(fault.Invalid, "read shell", m.ShellId, "a cursor, a number of characters or a time is out of its range")
+	}
+	if err := s.waitFor(ctx, one, m); err != nil {
+		return nil, err
+	}
+	info := one.info() // before the data: where it says that the shell has ended, all data is there
+	piece := one.log.Read(m.Cursor, int(m.MaxChars))
+	r := &supervisorv1.ReadShellResponse{Shell: info, Data: piece.Data, From: piece.From, Next: piece.Next, Dropped: piece.Dropped, More: piece.More}
+	if m.Screen {
+		r.Before = one.before(piece.From)
+	}
+	return connect.NewResponse(r), nil
+}
+
+// waitFor waits as a request says. That it was long enough is no error.
+func (s *server) waitFor(ctx context.Context, one *shell, m *supervisorv1.ReadShellRequest) error {
+	wait := maxWait
+	if m.WaitMs > 0 {
+		wait = min(wait, time.Duration(m.WaitMs)*time.Millisecond)
+	}
+	long, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if m.WaitMs > 0 {
+		one.log.Wait(long, m.Cursor)
+	}
+	if m.IdleMs > 0 {
+		one.log.WaitIdle(long, m.Cursor, time.Duration(m.IdleMs)*time.Millisecond, int(m.MaxChars))
+	}
+	return context.Cause(ctx)
+}
+
+// before is what was printed since the alternate screen was last shown, where it is shown at an offset.
+func (s *shell) before(at int64) []byte {
+	s.mu.Lock()
+	since, alternate := s.switches.Alternate(at)
+	s.mu.Unlock()
+	if !alternate {
+		return nil
+	}
+	const show = "\x1b[?1049h"
+	if at-since <= maxBefore {
+		if b := s.log.Bytes(since, at); int64(len(b)) == at-since {
+			return b
+		}
+	}
+	return append([]byte(show), s.log.Bytes(at-maxBefore+int64(len(show)), at)...)
+}
+
+// WriteShell types into a shell.
+func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisorv1.WriteShellRequest]) (*connect.Response[supervisorv1.WriteShellResponse], error) {
+	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := one.in.put(req.Msg.Data); err != nil {
+		return nil, fault.Wrap(err, "write to shell", one.id)
+	}
+	return connect.NewResponse(&supervisorv1.WriteShellResponse{Shell: one.info()}), nil
+}
+
+// SignalShell signals the foreground group of a shell.
+func (s *server) SignalShell(ctx context.Context, req *connect.Request[supervisorv1.SignalShellRequest]) (*connect.Response[supervisorv1.SignalShellResponse], error) {
+	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	switch {
+	case req.Msg.Signal < 1 || req.Msg.Signal > 64:
+		return nil, fault.New(fault.Invalid, "signal shell", one.id, "no such signal: %d", req.Msg.Signal)
+	case one.hasEnded():
+		return nil, fault.New(fault.Precondition, "signal shell", one.id, "it has ended")
+	}
+	if err := s.daemon.machine.Agent.Signal(ctx, one.execID, syscall.Signal(req.Msg.Signal)); err != nil {
+		return nil, fault.Wrap(err, "signal shell", one.id)
+	}
+	return connect.NewResponse(&supervisorv1.SignalShellResponse{Shell: one.info()}), nil
+}
+
+// ResizeShell resizes the terminal of a shell.
+func (s *server) ResizeShell(ctx context.Context, req *connect.Request[supervisorv1.ResizeShellRequest]) (*connect.Response[supervisorv1.ResizeShellResponse], error) {
+	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	size := req.Msg.Size
+	switch {
+	case !validSize(size):
+		return nil, fault.New(fault.Invalid, "resize shell", one.id, "a terminal has 1 to %d columns and rows", maxTerminal)
+	case one.hasEnded():
+		return nil, fault.New(fault.Precondition, "resize shell", one.id, "it has ended")
+	}
+	if err := s.daemon.machine.Agent.Resize(ctx, one.execID, int(size.Cols), int(size.Rows)); err != nil {
+		return nil, fault.Wrap(err, "resize shell", one.id)
+	}
+	one.mu.Lock()
+	one.cols, one.rows = size.Cols, size.Rows
+	one.mu.Unlock()
+	return connect.NewResponse(&supervisorv1.ResizeShellResponse{Shell: one.info()}), nil
+}
+
+// CloseShell ends a shell, where it has not ended, and forgets it.
+func (s *server) CloseShell(ctx context.Context, req *connect.Request[supervisorv1.CloseShellRequest]) (*connect.Response[supervisorv1.CloseShellResponse], error) {
+	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	one.hangUp(ctx)
+	s.daemon.shells.forget(one)
+	return connect.NewResponse(&supervisorv1.CloseShellResponse{Shell: one.info()}), nil
+}

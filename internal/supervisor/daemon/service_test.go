@@ -1,0 +1,306 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/transcript"
+)
+
+// TestServices runs all that is about services alone in one machine.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	t.Run("group", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
+			"logs": testServiceLogs, "many logs": testServiceLogsAreBounded, "a file": testReadyFile, "a port": testReadyPort, "a URL": testReadyURL, "a command": testReadyCommand,
+			"not ready": testNotReady, "ends early": testEndsEarly, "ends": testServiceEnds, "stubborn": testStubbornService, "leaves children": testServiceWithChildren,
+			"once": testServiceRunsOnce, "a caller that goes": testServiceCallerGoes, "refusals": testServiceRefusals,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, h, c)
+			})
+		}
+	})
+}
+
+// service gives what is known of a service.
+func (h *home) service(t *testing.T, name string) store.Service {
+	t.Helper()
+	s, err := h.store.Service(context.Background(), h.order.Workspace.ID, name)
+	check(t, err)
+	return s
+}
+
+func (h *home) logs(t *testing.T, name string) (out, errs string) {
+	t.Helper()
+	folder := h.folder.Service(name)
+	a, _, err := transcript.ReadFile(folder.Stdout())
+	check(t, err)
+	b, _, err := transcript.ReadFile(folder.Stderr())
+	check(t, err)
+	return string(a), string(b)
+}
+
+// awaitEnd waits until a service has ended.
+func (h *home) awaitEnd(t *testing.T, name string) store.Service {
+	t.Helper()
+	eventually(t, "the service has ended", func() bool { return !h.service(t, name).EndedAt.IsZero() })
+	return h.service(t, name)
+}
+
+// begin starts a service in the workspace.
+func begin(c *remote.Client, ctx context.Context, name string, command client.Command, ready *remote.Readiness) error {
+	if command.Cwd == "" {
+		command.Cwd = "/workspace"
+	}
+	return c.StartService(ctx, name, command, ready)
+}
+
+func ready(r client.Readiness) *remote.Readiness {
+	r.Interval = 100 * time.Millisecond
+	return &remote.Readiness{Readiness: r, Timeout: 20 * time.Second}
+}
+
+func testServiceLogs(t *testing.T, h *home, c *remote.Client) {
+	check(t, begin(c, t.Context(), "logs", sh(`echo out; echo err >&2; pwd; sleep 1000`), nil))
+	eventually(t, "it has printed", func() bool { out, errs := h.logs(t, "logs"); return strings.Count(out, "\n") == 2 && errs == "err\n" })
+	if s := h.service(t, "logs"); s.ReadyAt.IsZero() || s.ReadyAt.Before(s.StartedAt) || !s.EndedAt.IsZero() || s.Spec.Argv[0] != "sh" || s.Spec.Readiness != nil {
+		t.Errorf("%+v", s)
+	}
+	check(t, c.StopService(t.Context(), "logs"))
+	if s := h.service(t, "logs"); s.EndedAt.IsZero() || !s.Result.Stopped || s.Result.ExitCode != 143 || s.Result.Signal != 15 {
+		t.Errorf("%+v", s)
+	}
+	if out, errs := h.logs(t, "logs"); !strings.HasPrefix(out, "out\n/") || errs != "err\n" {
+		t.Errorf("after its end: %q, %q", out, errs)
+	}
+	check(t, c.StopService(t.Context(), "logs"))
+	check(t, begin(c, t.Context(), "logs", sh(`echo again`), nil))
+	h.awaitEnd(t, "logs")
+	if out, errs := h.logs(t, "logs"); out != "again\n" || errs != "" {
+		t.Errorf("of the next: %q, %q", out, errs)
+	}
+}
+
+func testServiceLogsAreBounded(t *testing.T, h *home, c *remote.Client) {
+	check(t, begin(c, t.Context(), "much", sh(`seq 1 1000000; echo end`), nil))
+	s := h.awaitEnd(t, "much")
+	out, _ := h.logs(t, "much")
+	if s.Result.ExitCode != 0 || len(out) > remote.ServiceLogBytes || len(out) < remote.ServiceLogBytes/2 || !strings.HasSuffix(out, "\n999999\n1000000\nend\n") {
+		t.Errorf("%+v, %d bytes", s, len(out))
+	}
+}
+
+func testReadyFile(t *testing.T, h *home, c *remote.Client) {
+	began := time.Now()
+	check(t, begin(c, t.Context(), "file", sh(`sleep 0.3; mkdir -p a; : >a/ready; date +%s%N; sleep 1000`), ready(client.Readiness{File: "/workspace/a/ready"})))
+	if took := time.Since(began); took < 300*time.Millisecond || took > 10*time.Second {
+		t.Errorf("it was ready after %v", took)
+	}
+	if s := h.service(t, "file"); s.ReadyAt.IsZero() || s.Spec.Readiness == nil || s.Spec.Readiness.Type != "file" || s.Spec.Readiness.Target != "/workspace/a/ready" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func testReadyPort(t *testing.T, _ *home, c *remote.Client) {
+	address := freePort(t)
+	over := make(chan struct{})
+	var listens sync.WaitGroup
+	listens.Go(func() {
+		time.Sleep(300 * time.Millisecond)
+		if l, err := net.Listen("tcp", address); err == nil {
+			defer l.Close()
+			<-over
+		}
+	})
+	defer listens.Wait()
+	defer close(over)
+	began := time.Now()
+	check(t, begin(c, t.Context(), "port", sh(`sleep 1000`), ready(client.Readiness{TCP: address})))
+	if took := time.Since(began); took < 250*time.Millisecond {
+		t.Errorf("it was ready after %v", took)
+	}
+}
+
+func testReadyURL(t *testing.T, _ *home, c *remote.Client) {
+	var asked atomic.Int32
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RequestURI() != "/a?b=c" || r.Host != l.Addr().String() {
+			t.Errorf("asked for %s of %s", r.URL.RequestURI(), r.Host)
+		}
+		if asked.Add(1) < 4 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Location", "http://192.0.2.1/")
+		w.WriteHeader(http.StatusFound)
+	})}
+	go server.Serve(l)
+	defer server.Close()
+	check(t, begin(c, t.Context(), "url", sh(`sleep 1000`), ready(client.Readiness{HTTP: "http://" + l.Addr().String() + "/a?b=c"})))
+	if n := asked.Load(); n != 4 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+func testReadyCommand(t *testing.T, _ *home, c *remote.Client) {
+	command := sh(`sleep 0.3; : >by-command; sleep 1000`)
+	command.Cwd, command.Env = "/workspace", []string{"MARK=by-command"}
+	check(t, begin(c, t.Context(), "command", command, &remote.Readiness{Command: `test -e "$MARK"`, Timeout: 20 * time.Second, Readiness: client.Readiness{Interval: 20 * time.Millisecond}}))
+}
+
+func testNotReady(t *testing.T, h *home, c *remote.Client) {
+	for name, r := range map[string]remote.Readiness{
+		"never-file": {Readiness: client.Readiness{File: "/no/such/file"}}, "never-port": {Readiness: client.Readiness{TCP: freePort(t)}},
+		"never-url": {Readiness: client.Readiness{HTTP: "http://" + freePort(t) + "/"}}, "never-command": {Command: "false"},
+	} {
+		r.Interval, r.Timeout = 50*time.Millisecond, 400*time.Millisecond
+		err := begin(c, t.Context(), name, sh(`echo last words; echo more >&2; sleep 1000`), &r)
+		if fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not ready within 400ms") || !strings.Contains(err.Error(), "last words\nmore") {
+			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
+		}
+		if s := h.service(t, name); s.EndedAt.IsZero() || !strings.Contains(s.Result.Failed, "not ready") || !s.ReadyAt.IsZero() {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+func testEndsEarly(t *testing.T, h *home, c *remote.Client) {
+	never := ready(client.Readiness{File: "/no/such/file"})
+	err := begin(c, t.Context(), "early", sh(`echo why; exit 7`), never)
+	if fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), "with exit code 7") || !strings.Contains(err.Error(), "why") {
+		t.Errorf("%v", err)
+	}
+	if s := h.service(t, "early"); s.Result.ExitCode != 7 || s.Result.Failed == "" {
+		t.Errorf("%+v", s)
+	}
+	err = begin(c, t.Context(), "nothing", client.Command{Argv: []string{"/no/such/program"}}, nil)
+	if fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), "can't be started") {
+		t.Errorf("%v", err)
+	}
+}
+
+func testServiceEnds(t *testing.T, h *home, c *remote.Client) {
+	check(t, begin(c, t.Context(), "brief", sh(`sleep 0.2; exit 3`), nil))
+	if s := h.awaitEnd(t, "brief"); s.Result.ExitCode != 3 || s.Result.Stopped || s.Result.Failed != "" || s.Result.Broken != "" {
+		t.Errorf("%+v", s)
+	}
+}
+
+func testStubbornService(t *testing.T, h *home, c *remote.Client) {
+	check(t, begin(c, t.Context(), "stubborn", sh(`trap 'echo no' TERM; : >deaf; while :; do sleep 61.7; done`), ready(client.Readiness{File: "/workspace/deaf"})))
+	began := time.Now()
+	check(t, c.StopService(t.Context(), "stubborn"))
+	if took := time.Since(began); took < stopGrace || took > stopGrace+10*time.Second {
+		t.Errorf("it was stopped after %v", took)
+	}
+	if s := h.service(t, "stubborn"); s.Result.Signal != 9 || !s.Result.Stopped {
+		t.Errorf("%+v", s)
+	}
+	eventually(t, "all of it has ended", func() bool { return processes(t, "61.7") == nil })
+}
+
+// testServiceWithChildren has a service end that leaves others running, some of them in sessions of their own.
+func testServiceWithChildren(t *testing.T, h *home, c *remote.Client) {
+	check(t, begin(c, t.Context(), "forks", sh(`sleep 62.7 & setsid sleep 62.8 >/dev/null 2>&1 & sleep 0.3; exit 0`), nil))
+	if s := h.awaitEnd(t, "forks"); s.Result.ExitCode != 0 {
+		t.Errorf("%+v", s)
+	}
+	eventually(t, "its children have ended", func() bool { return processes(t, "62.7") == nil && processes(t, "62.8") == nil })
+}
+
+func testServiceRunsOnce(t *testing.T, _ *home, c *remote.Client) {
+	check(t, begin(c, t.Context(), "one", sh(`sleep 1000`), nil))
+	if err := begin(c, t.Context(), "one", sh(`sleep 1000`), nil); fault.KindOf(err) != fault.Exists {
+		t.Errorf("%v", err)
+	}
+}
+
+func testServiceCallerGoes(t *testing.T, h *home, c *remote.Client) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	if err := begin(c, ctx, "left", sh(`sleep 63.7`), ready(client.Readiness{File: "/no/such/file"})); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if s := h.awaitEnd(t, "left"); !s.Result.Stopped {
+		t.Errorf("%+v", s)
+	}
+	eventually(t, "it has ended", func() bool { return processes(t, "63.7") == nil })
+}
+
+func testServiceRefusals(t *testing.T, _ *home, c *remote.Client) {
+	ctx := t.Context()
+	for name, err := range map[string]error{
+		"no name":         begin(c, ctx, "", sh("true"), nil),
+		"a path":          begin(c, ctx, "../x", sh("true"), nil),
+		"a long name":     begin(c, ctx, strings.Repeat("x", 65), sh("true"), nil),
+		"no program":      begin(c, ctx, "x", client.Command{}, nil),
+		"no time":         begin(c, ctx, "x", sh("true"), &remote.Readiness{Readiness: client.Readiness{File: "/", Interval: time.Second}}),
+		"an odd address":  begin(c, ctx, "x", sh("sleep 1000"), ready(client.Readiness{TCP: "x"})),
+		"an odd URL":      begin(c, ctx, "y", sh("sleep 1000"), ready(client.Readiness{HTTP: "https://localhost/"})),
+		"a relative path": begin(c, ctx, "z", sh("sleep 1000"), ready(client.Readiness{File: "x"})),
+	} {
+		if fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
+		}
+	}
+}
+
+// TestServicesEndWithTheirMachine: a stop asks them to end, a crash is told.
+func TestServicesEndWithTheirMachine(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	check(t, begin(c, t.Context(), "tidy", sh(`trap 'echo tidied up; exit 0' TERM; : >tidy; while :; do sleep 0.1; done`), ready(client.Readiness{File: "/workspace/tidy"})))
+	check(t, c.Stop(t.Context(), "the test", false))
+	if s := h.service(t, "tidy"); !s.Result.Stopped || s.Result.ExitCode != 0 || s.EndedAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	if out, _ := h.logs(t, "tidy"); out != "tidied up\n" {
+		t.Errorf("%q", out)
+	}
+	check(t, h.store.Started(t.Context(), h.order.Workspace.ID, time.Now(), time.Time{}))
+	c = h.live(t)
+	check(t, begin(c, t.Context(), "crash", sh(`echo before; sleep 64.7`), nil))
+	eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "crash"); return out == "before\n" })
+	status, err := c.Status(t.Context())
+	check(t, err)
+	check(t, syscall.Kill(status.PID, syscall.SIGKILL))
+	h.ended(t, "64.7")
+	if s := h.service(t, "crash"); !s.EndedAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	if out, _ := h.logs(t, "crash"); out != "before\n" {
+		t.Errorf("what it printed before: %q", out)
+	}
+	check(t, h.store.Started(t.Context(), h.order.Workspace.ID, time.Now(), time.Time{}))
+	if s := h.service(t, "crash"); s.EndedAt.IsZero() || s.Result.Broken != store.MachineEnded {
+		t.Errorf("after the next start: %+v", s)
+	}
+	if s := h.service(t, "tidy"); s.Result.Broken != "" {
+		t.Errorf("the one that had ended: %+v", s)
+	}
+}

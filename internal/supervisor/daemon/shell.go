@@ -1,0 +1,264 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/terminal"
+	"github.com/pyro-mcp/pyro/internal/transcript"
+)
+
+const (
+	maxShells     = 32      // that are open, or have ended and were not closed
+	shellOutput   = 4 << 20 // bytes of each that are kept
+	shellInput    = 1 << 20 // bytes that it need not have read
+	hangUpGrace   = 500 * time.Millisecond
+	startPatience = 30 * time.Second
+)
+
+// shells are those of the machine.
+type shells struct {
+	mu  sync.Mutex
+	all []*shell // the oldest first
+}
+
+// shell is a program on a terminal that nobody need be watching.
+type shell struct {
+	of         *daemon
+	id, execID string
+	cwd        string
+	opened     time.Time
+	log        *transcript.Log
+	in         inbox
+	cancel     context.CancelFunc
+	done       chan struct{} // closed when the program has ended, or will not be seen to
+
+	mu         sync.Mutex
+	switches   terminal.Switches
+	cols, rows uint32
+	ended      time.Time
+	exit       client.Exit
+	err        error // why its end was not seen
+}
+
+// open starts one, and returns when its program runs.
+func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.ExecStart) (*shell, error) {
+	c, err := d.command(start)
+	if err != nil {
+		return nil, err
+	}
+	var id [6]byte
+	rand.Read(id[:])
+	s := &shell{
+		of: d, id: "sh-" + hex.EncodeToString(id[:]), execID: client.NewID(), cwd: start.Cwd, opened: time.Now(), log: transcript.New(shellOutput),
+		cols: start.Tty.Cols, rows: start.Tty.Rows, done: make(chan struct{}),
+	}
+	s.in.init()
+	var life context.Context
+	life, s.cancel = context.WithCancel(context.Background())
+	if err := all.add(s); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	started := make(chan struct{})
+	c.ID, c.Started = s.execID, func() { close(started) }
+	go s.run(life, c)
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	select {
+	case <-started:
+		return s, nil
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	s.cancel()
+	<-s.done
+	all.forget(s)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case s.err != nil:
+		return nil, s.err
+	}
+	return nil, fault.New(fault.Precondition, "", "", "it can't be started: %s", s.exit.Message)
+}
+
+// run runs the program to its end.
+func (s *shell) run(ctx context.Context, c client.Command) {
+	defer close(s.done)
+	out := s.of.secrets.Writer(s)
+	exit, err := s.of.machine.Agent.Exec(ctx, c, &s.in, out, io.Discard)
+	if err != nil && ctx.Err() == nil {
+		exit, err = s.of.broken(ctx, err)
+	}
+	out.Close()
+	s.in.close()
+	s.mu.Lock()
+	s.ended, s.exit, s.err = time.Now(), exit, err
+	s.mu.Unlock()
+	s.log.End()
+	s.cancel()
+}
+
+// Write takes what it prints.
+func (s *shell) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	s.switches.Write(b)
+	s.mu.Unlock()
+	return s.log.Write(b)
+}
+
+// info describes it.
+func (s *shell) info() *supervisorv1.Shell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &supervisorv1.Shell{
+		ShellId: s.id, Cwd: s.cwd, Size: &supervisorv1.Size{Cols: s.cols, Rows: s.rows}, OpenedUnixNanos: s.opened.UnixNano(), OutputBytes: s.log.Len(),
+	}
+	if s.ended.IsZero() {
+		return m
+	}
+	m.EndedUnixNanos = s.ended.UnixNano()
+	if s.err != nil {
+		m.Broken = s.of.secrets.Text(s.err.Error())
+	} else {
+		m.Exit = s.of.exitOf(s.exit)
+	}
+	return m
+}
+
+// add adds a shell, in the place of the oldest that has ended where there are as many as there can be.
+func (all *shells) add(s *shell) error {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if len(all.all) >= maxShells {
+		free := -1
+		for i, one := range all.all {
+			if one.hasEnded() {
+				free = i
+				break
+			}
+		}
+		if free < 0 {
+			return fault.New(fault.Exhausted, "", "", "the workspace has %d shells, which is the most that it can have", maxShells).
+				WithHint("close one")
+		}
+		all.all = append(all.all[:free:free], all.all[free+1:]...)
+	}
+	all.all = append(all.all, s)
+	return nil
+}
+
+func (s *shell) hasEnded() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (all *shells) forget(s *shell) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for i, one := range all.all {
+		if one == s {
+			all.all = append(all.all[:i:i], all.all[i+1:]...)
+			return
+		}
+	}
+}
+
+func (all *shells) list() []*shell {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return append([]*shell(nil), all.all...)
+}
+
+func (all *shells) find(id string) (*shell, error) {
+	for _, s := range all.list() {
+		if s.id == id {
+			return s, nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, "find shell", fault.Printable(id[:min(len(id), 80)]), "there is none of this id, or it was closed")
+}
+
+// hangUp ends a shell as a terminal that goes away does, and kills what does not mind.
+func (s *shell) hangUp(ctx context.Context) {
+	if !s.hasEnded() {
+		quick, cancel := context.WithTimeout(ctx, hangUpGrace)
+		defer cancel()
+		if s.of.machine.Agent.Signal(quick, s.execID, syscall.SIGHUP) == nil {
+			select {
+			case <-s.done:
+			case <-quick.Done():
+			}
+		}
+	}
+	s.cancel()
+	<-s.done
+}
+
+// end ends all of them, with their machine.
+func (all *shells) end() {
+	for _, s := range all.list() {
+		s.cancel()
+		<-s.done
+	}
+}
+
+// inbox is what was typed and not taken yet.
+type inbox struct {
+	mu     sync.Mutex
+	some   sync.Cond
+	typed  []byte
+	closed bool
+}
+
+func (b *inbox) init() { b.some.L = &b.mu }
+
+// put adds what was typed, all of it or nothing.
+func (b *inbox) put(typed []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return fault.New(fault.Precondition, "", "", "it has ended")
+	case len(b.typed)+len(typed) > shellInput:
+		return fault.New(fault.Exhausted, "", "", "%d bytes wait for the program to read them already", len(b.typed))
+	}
+	b.typed = append(b.typed, typed...)
+	b.some.Signal()
+	return nil
+}
+
+// Read waits for what is typed.
+func (b *inbox) Read(to []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.typed) == 0 && !b.closed {
+		b.some.Wait()
+	}
+	if b.closed {
+		return 0, io.EOF
+	}
+	n := copy(to, b.typed)
+	b.typed = append(b.typed[:0], b.typed[n:]...)
+	return n, nil
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.some.Broadcast()
+	b.mu.Unlock()
+}

@@ -1,0 +1,343 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// TestShells runs all that is about shells alone in one machine.
+func TestShells(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	t.Run("group", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
+			"go on between reads": testShellGoesOn, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
+			"the alternate screen": testShellScreen, "input that nobody reads": testShellInput, "refusals": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, h, c)
+			})
+		}
+	})
+	if all, err := c.Shells(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%d are left: %v", len(all), err)
+	}
+	if rows := h.history(t); len(rows) != 0 {
+		t.Errorf("%d are in the history of commands", len(rows))
+	}
+}
+
+// open opens a shell that runs a script, and closes it at the end.
+func open(t *testing.T, c *remote.Client, script string, args ...string) *shellUser {
+	t.Helper()
+	s, err := c.OpenShell(t.Context(), client.Command{Argv: append([]string{"/bin/sh", "-c", script, "-"}, args...), Cwd: "/workspace", TTY: &client.Terminal{Cols: 80, Rows: 24}})
+	check(t, err)
+	u := &shellUser{t: t, client: c, id: s.ID}
+	t.Cleanup(func() {
+		if u.id != "" {
+			u.close()
+		}
+	})
+	return u
+}
+
+// shellUser is somebody with a shell.
+type shellUser struct {
+	t      *testing.T
+	client *remote.Client
+	id     string
+	cursor int64
+	seen   bytes.Buffer
+}
+
+func (u *shellUser) close() remote.Shell {
+	u.t.Helper()
+	s, err := u.client.CloseShell(context.WithoutCancel(u.t.Context()), u.id)
+	check(u.t, err)
+	u.id = ""
+	return s
+}
+
+func (u *shellUser) write(text string) {
+	u.t.Helper()
+	_, err := u.client.WriteShell(u.t.Context(), u.id, []byte(text))
+	check(u.t, err)
+}
+
+// read goes on reading, and waits for something new.
+func (u *shellUser) read(chars int) remote.ShellOutput {
+	u.t.Helper()
+	out, err := u.client.ReadShell(u.t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: chars, Wait: 20 * time.Second})
+	check(u.t, err)
+	if out.From != u.cursor+out.Dropped {
+		u.t.Fatalf("read from %d at %d, %d were dropped", out.From, u.cursor, out.Dropped)
+	}
+	u.cursor = out.Next
+	u.seen.Write(out.Data)
+	return out
+}
+
+// await reads until a text was seen, and gives all that was seen.
+func (u *shellUser) await(text string) string {
+	u.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(u.seen.String(), text); {
+		if out := u.read(1000); time.Now().After(deadline) || !out.EndedAt.IsZero() && len(out.Data) == 0 {
+			u.t.Fatalf("%q does not come, but %q", text, u.seen.String())
+		}
+	}
+	return u.seen.String()
+}
+
+// end reads to the end.
+func (u *shellUser) end() remote.Shell {
+	u.t.Helper()
+	for {
+		if out := u.read(1 << 20); !out.EndedAt.IsZero() && !out.More {
+			return out.Shell
+		}
+	}
+}
+
+func testShellGoesOn(t *testing.T, h *home, c *remote.Client) {
+	u := open(t, c, `x=1; while read -r line; do x=$((x * 3)); echo "$line: $x $(pwd)"; done`)
+	u.write("first\n")
+	u.await("first: 3 ")
+	other, err := remote.Dial(t.Context(), h.folder)
+	check(t, err)
+	defer other.Close()
+	_, err = other.WriteShell(t.Context(), u.id, []byte("sec"))
+	check(t, err)
+	u.write("ond\n")
+	if seen := u.await("second: 9"); strings.Count(seen, "first: ") != 1 {
+		t.Errorf("%q", seen)
+	}
+	out, err := other.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1000})
+	if err != nil || !strings.Contains(string(out.Data), "first: 3") || out.From != 0 {
+		t.Errorf("another reads %q, %v", out.Data, err)
+	}
+	all, err := other.Shells(t.Context())
+	found := false
+	for _, s := range all {
+		found = found || s.ID == u.id && s.EndedAt.IsZero() && s.Exit == nil && s.Cwd == "/workspace" && s.OutputBytes > 0
+	}
+	if err != nil || !found {
+		t.Errorf("the list is %+v, %v", all, err)
+	}
+	if s := u.close(); s.EndedAt.IsZero() {
+		t.Errorf("closed: %+v", s)
+	}
+	if _, err := other.ReadShell(t.Context(), remote.ShellRead{ID: all[0].ID, Chars: 1}); err != nil && fault.KindOf(err) != fault.NotFound {
+		t.Errorf("after it was closed: %v", err)
+	}
+}
+
+func testShellOutput(t *testing.T, _ *home, c *remote.Client) {
+	const lines = 200_000
+	u := open(t, c, `stty raw -echo; seq -f "%06.0f line é" `+fmt.Sprint(lines))
+	last := u.end()
+	var want bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&want, "%06d line é\n", i+1)
+	}
+	if !bytes.Equal(u.seen.Bytes(), want.Bytes()) || last.OutputBytes != int64(want.Len()) {
+		t.Errorf("%d bytes of %d were seen, the shell tells of %d", u.seen.Len(), want.Len(), last.OutputBytes)
+	}
+	if last.Exit == nil || last.Exit.Code != 0 {
+		t.Errorf("it ended with %+v", last.Exit)
+	}
+}
+
+// testShellFlood has a shell print more than is kept while nobody reads.
+func testShellFlood(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `stty raw -echo; head -c $((24 << 20)) /dev/zero; echo end`)
+	deadline := time.Now().Add(time.Minute)
+	for {
+		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: 1 << 60, Chars: 1})
+		check(t, err)
+		if !out.EndedAt.IsZero() {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it waits for a reader")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	out := u.read(1 << 20)
+	if out.Dropped < 15<<20 || out.From != out.Dropped || !out.More {
+		t.Errorf("%+v", out)
+	}
+	if u.end(); !strings.HasSuffix(u.seen.String(), "end\n") || u.seen.Len() > shellOutput {
+		t.Errorf("%d bytes were seen", u.seen.Len())
+	}
+}
+
+func testShellSignals(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `set -m; trap 'echo the shell itself' INT TERM; for i in 1 2 3; do echo start $i; sleep 1000; echo "end $i: $?"; done`)
+	for i, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
+		u.await(fmt.Sprintf("start %d", i+1))
+		for !strings.Contains(u.seen.String(), fmt.Sprintf("end %d: %d", i+1, 128+sig)) {
+			_, err := c.SignalShell(t.Context(), u.id, sig) // until sleep is in the foreground it goes to the shell
+			check(t, err)
+			time.Sleep(50 * time.Millisecond)
+			u.read(1000)
+		}
+	}
+}
+
+func testShellEnds(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `echo last words; exit 7`)
+	if s := u.end(); s.Exit == nil || s.Exit.Code != 7 || s.Broken != "" || s.EndedAt.IsZero() || u.seen.String() != "last words\r\n" {
+		t.Errorf("%+v, %q", s, u.seen.String())
+	}
+	for name, err := range map[string]error{
+		"write":  only(c.WriteShell(t.Context(), u.id, []byte("x"))),
+		"signal": only(c.SignalShell(t.Context(), u.id, syscall.SIGINT)),
+		"resize": only(c.ResizeShell(t.Context(), u.id, 10, 10)),
+	} {
+		if fault.KindOf(err) != fault.Precondition {
+			t.Errorf("%s after its end: %v", name, err)
+		}
+	}
+	if s := u.close(); s.Exit == nil || s.Exit.Code != 7 {
+		t.Errorf("closed: %+v", s)
+	}
+	stubborn := open(t, c, `trap '' HUP TERM INT; echo deaf; sleep 1000`)
+	stubborn.await("deaf")
+	began := time.Now()
+	if s := stubborn.close(); s.EndedAt.IsZero() || time.Since(began) > 15*time.Second {
+		t.Errorf("one that does not mind: %+v after %v", s, time.Since(began))
+	}
+}
+
+func only[T any](_ T, err error) error { return err }
+
+func testShellScreen(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `printf 'before\n\033[?1049h\033[Hfirst'; read -r x; printf '\033[2;1Hsecond'; read -r x; printf '\033[?1049lafter'; read -r x`)
+	u.await("first")
+	u.write("\n")
+	from := u.cursor
+	u.await("second")
+	out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: from, Chars: 1000, Screen: true})
+	check(t, err)
+	if string(out.Before) != "\x1b[?1049h\x1b[Hfirst" || !strings.Contains(string(out.Data), "second") {
+		t.Errorf("%q before %q", out.Before, out.Data)
+	}
+	u.write("\n")
+	u.await("after")
+	if out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: 1000, Screen: true}); err != nil || len(out.Before) != 0 {
+		t.Errorf("after its end: %q, %v", out.Before, err)
+	}
+}
+
+func testShellInput(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `stty raw -echo; echo ready; sleep 1000`)
+	u.await("ready")
+	piece := make([]byte, 128<<10)
+	for i := 0; ; i++ {
+		_, err := c.WriteShell(t.Context(), u.id, piece)
+		if fault.KindOf(err) == fault.Exhausted {
+			break
+		}
+		check(t, err)
+		if i > 100 {
+			t.Fatal("it takes everything")
+		}
+	}
+	u.close()
+}
+
+func testShellRefusals(t *testing.T, _ *home, c *remote.Client) {
+	ctx := t.Context()
+	u := open(t, c, "sleep 1000")
+	tty := &client.Terminal{Cols: 80, Rows: 24}
+	for name, one := range map[string]struct {
+		err  error
+		kind fault.Kind
+	}{
+		"no program":       {only(c.OpenShell(ctx, client.Command{TTY: tty})), fault.Invalid},
+		"no terminal":      {only(c.OpenShell(ctx, client.Command{Argv: []string{"true"}})), fault.Invalid},
+		"a huge terminal":  {only(c.OpenShell(ctx, client.Command{Argv: []string{"true"}, TTY: &client.Terminal{Cols: 1001, Rows: 1}})), fault.Invalid},
+		"no such program":  {only(c.OpenShell(ctx, client.Command{Argv: []string{"/no/such"}, TTY: tty})), fault.Precondition},
+		"no such folder":   {only(c.OpenShell(ctx, client.Command{Argv: []string{"true"}, Cwd: "/no/such", TTY: tty})), fault.Precondition},
+		"no such shell":    {only(c.ReadShell(ctx, remote.ShellRead{ID: "sh-0", Chars: 1})), fault.NotFound},
+		"no characters":    {only(c.ReadShell(ctx, remote.ShellRead{ID: u.id})), fault.Invalid},
+		"a cursor below 0": {only(c.ReadShell(ctx, remote.ShellRead{ID: u.id, Cursor: -1, Chars: 1})), fault.Invalid},
+		"no signal":        {only(c.SignalShell(ctx, u.id, 0)), fault.Invalid},
+		"signal 65":        {only(c.SignalShell(ctx, u.id, 65)), fault.Invalid},
+		"no size":          {only(c.ResizeShell(ctx, u.id, 0, 10)), fault.Invalid},
+		"close none":       {only(c.CloseShell(ctx, "")), fault.NotFound},
+	} {
+		if fault.KindOf(one.err) != one.kind {
+			t.Errorf("%s: %v", name, one.err)
+		}
+	}
+}
+
+func testShellSize(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done`)
+	u.await("24 80")
+	s, err := c.ResizeShell(t.Context(), u.id, 132, 50)
+	if err != nil || s.Cols != 132 || s.Rows != 50 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	u.await("50 132")
+}
+
+func testShellWaiting(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `for i in 1 2 3 4 5; do echo $i; sleep 0.1; done; sleep 1000`)
+	out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1000, Idle: 3 * time.Second})
+	if err != nil || string(out.Data) != "1\r\n2\r\n3\r\n4\r\n5\r\n" {
+		t.Errorf("until it is quiet: %q, %v", out.Data, err)
+	}
+	began := time.Now()
+	out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: out.Next, Chars: 1000, Wait: 200 * time.Millisecond})
+	if took := time.Since(began); err != nil || len(out.Data) != 0 || took < 200*time.Millisecond || took > 10*time.Second {
+		t.Errorf("for what does not come: %q, %v after %v", out.Data, err, took)
+	}
+}
+
+// TestShellsAreBounded opens as many as there can be: one that has ended makes room.
+func TestShellsAreBounded(t *testing.T) {
+	t.Parallel()
+	_, c := live(t)
+	var users []*shellUser
+	for i := range maxShells {
+		script := "sleep 1000"
+		if i == 3 {
+			script = "exit 5"
+		}
+		users = append(users, open(t, c, script))
+	}
+	for s := (remote.Shell{}); s.EndedAt.IsZero(); {
+		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: users[3].id, Chars: 1, Wait: time.Second})
+		check(t, err)
+		s = out.Shell
+	}
+	users = append(users, open(t, c, "sleep 1000"))
+	if _, err := c.ReadShell(t.Context(), remote.ShellRead{ID: users[3].id, Chars: 1}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("the one that has ended: %v", err)
+	}
+	users[3].id = ""
+	_, err := c.OpenShell(t.Context(), client.Command{Argv: []string{"sleep", "1000"}, TTY: &client.Terminal{Cols: 1, Rows: 1}})
+	if fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("one more: %v", err)
+	}
+	var wait sync.WaitGroup
+	for _, u := range users {
+		if u.id != "" {
+			wait.Go(func() { u.close() })
+		}
+	}
+	wait.Wait()
+}

@@ -1,0 +1,137 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/storage"
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// snapshotPatience bounds a snapshot: a tree is copied.
+const snapshotPatience = 10 * time.Minute
+
+// frozenFor is how long a machine's file systems may be frozen: they thaw by themselves if their supervisor forgets them.
+const frozenFor = 20 * time.Second
+
+// Snapshot keeps the present state of the workspace.
+func (s *server) Snapshot(ctx context.Context, req *connect.Request[supervisorv1.SnapshotRequest]) (*connect.Response[supervisorv1.SnapshotResponse], error) {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	// What was begun is finished or taken back, whatever becomes of the caller.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotPatience)
+	defer cancel()
+	if err := s.daemon.snapshot(ctx, req.Msg.Name, req.Msg.Whole); err != nil {
+		return nil, fault.Wrap(err, "create snapshot", req.Msg.Name)
+	}
+	return connect.NewResponse(&supervisorv1.SnapshotResponse{}), nil
+}
+
+func (d *daemon) snapshot(ctx context.Context, name string, whole bool) error {
+	d.merging.giveUp()
+	lock, err := d.folder.TakeDisks(ctx) // who asked for this may be gone, and with them the lock that they hold
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	d.snapshots.Lock()
+	defer d.snapshots.Unlock()
+	id, disks := d.order.Workspace.ID, d.disksFolder()
+	if _, err := d.store.Snapshot(ctx, id, name); fault.KindOf(err) != fault.NotFound {
+		if err == nil {
+			err = fault.New(fault.Exists, "", "", "there is one of this name")
+		}
+		return err
+	}
+	s, err := disks.Prepare(ctx, d.disks, whole)
+	if err != nil {
+		return err
+	}
+	take := d.copyPaused
+	if layerer, ok := d.machine.Machine().(machine.Layerer); ok {
+		take = func(ctx context.Context, disks storage.Folder, s *storage.Snapshot, whole bool) error {
+			return d.addLayers(ctx, layerer, s, whole)
+		}
+	}
+	if err := take(ctx, disks, &s, whole); err != nil {
+		return err
+	}
+	return d.store.AddSnapshot(ctx, id, store.Snapshot{
+		Name: name, Disks: s.Kept, Whole: whole, SizeBytes: disks.Size(s.Kept, store.Disks{}), CreatedAt: time.Now(),
+	}, s.Next)
+}
+
+// addLayers has the machine write to new layers from now on. The database has them first: at no moment is something written to a layer that it does not have.
+func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Snapshot, whole bool) error {
+	id := d.order.Workspace.ID
+	if err := d.store.SetDisks(ctx, id, s.Next); err != nil {
+		return err
+	}
+	before := d.disks
+	d.disks = s.Next
+	frozen, err := d.machine.Agent.Freeze(ctx, client.Mounts{Root: whole, Volume: true}, frozenFor)
+	if err == nil {
+		if err = m.AddLayers(ctx, s.RootLayer, s.VolumeLayer); err == nil {
+			return d.thaw(ctx, frozen)
+		}
+		err = errors.Join(err, d.thaw(ctx, frozen))
+	}
+	select {
+	case <-d.machine.Done(): // whichever layers it wrote to last, those that the database has now hold it
+		return err
+	default:
+	}
+	// The machine writes where it did. The new layers are forgotten before they are removed.
+	if undone := d.store.SetDisks(ctx, id, before); undone != nil {
+		return errors.Join(err, undone)
+	}
+	d.disks = before
+	for _, path := range []string{s.RootLayer, s.VolumeLayer} {
+		if path != "" {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// thaw lets the machine write again. What was kept of file systems that thawed before their time need not be consistent.
+func (d *daemon) thaw(ctx context.Context, frozen bool) error {
+	held, err := d.machine.Agent.Thaw(ctx)
+	if err == nil && frozen && !held {
+		err = errors.New("the machine's disks could not be held still for long enough")
+	}
+	return err
+}
+
+// copyPaused copies the disks while nothing runs in the machine.
+func (d *daemon) copyPaused(ctx context.Context, disks storage.Folder, s *storage.Snapshot, whole bool) (err error) {
+	if keeper, ok := d.machine.Machine().(machine.RootKeeper); ok && whole {
+		path, kept := disks.NewRoot(s.Kept)
+		if err := keeper.KeepRoot(ctx, path); err != nil {
+			return err
+		}
+		s.Kept = kept
+		s.RootTaken()
+	}
+	if err := d.machine.Agent.Flush(ctx, whole); err != nil {
+		return err
+	}
+	if pauser, ok := d.machine.Machine().(machine.Pauser); ok {
+		if err := pauser.Pause(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, pauser.Resume(context.WithoutCancel(ctx))) }()
+	}
+	return disks.Take(ctx, *s)
+}

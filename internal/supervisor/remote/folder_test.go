@@ -1,0 +1,123 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestTheLockSaysWhetherItRuns(t *testing.T) {
+	f := Folder(t.TempDir())
+	if f.Running() {
+		t.Error("it runs before it ever did")
+	}
+	if entries, _ := os.ReadDir(string(f)); len(entries) != 0 {
+		t.Errorf("looking left %v", entries)
+	}
+	lock, err := f.Take()
+	check(t, err)
+	if !f.Running() {
+		t.Error("it does not run")
+	}
+	if again, err := f.Take(); fault.KindOf(err) != fault.Precondition || again != nil {
+		t.Errorf("a second one: %v", err)
+	}
+	lock.Release()
+	if f.Running() {
+		t.Error("it still runs")
+	}
+	if lock, err = f.Take(); err != nil {
+		t.Error(err)
+	}
+	lock.Release()
+	if gone := Folder(filepath.Join(string(f), "none")); gone.Running() {
+		t.Error("what is not there runs")
+	} else if _, err := gone.Take(); err == nil {
+		t.Error("the lock of what is not there was taken")
+	}
+}
+
+// TestLookingWhetherItRunsKeepsNobodyFromStarting has others ask all the time, as lists do, while supervisors start.
+func TestLookingWhetherItRunsKeepsNobodyFromStarting(t *testing.T) {
+	f := Folder(t.TempDir())
+	lock, err := f.Take()
+	check(t, err)
+	lock.Release()
+	done := make(chan struct{})
+	var asking sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					f.Running()
+				}
+			}
+		})
+	}
+	refused := 0
+	for range 100 {
+		if lock, err := f.Take(); err != nil {
+			refused++
+		} else {
+			lock.Release()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	close(done)
+	asking.Wait()
+	if refused > 0 {
+		t.Errorf("%d of 100 supervisors were told that there is one already", refused)
+	}
+}
+
+func TestTheLastEnd(t *testing.T) {
+	f := Folder(t.TempDir())
+	if e := f.LastEnd(); !strings.Contains(e.Reason, "killed") {
+		t.Errorf("%+v", e)
+	}
+	want := End{Reason: "enough", Expired: true, At: time.Now().UTC()}
+	check(t, f.WriteEnd(want))
+	if got := f.LastEnd(); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	path := filepath.Join(string(f), endFile)
+	for name, text := range map[string]string{"nothing": "", "no JSON": "{", "another JSON": `[1]`, "too much": `{"reason":"` + strings.Repeat("x", 1<<20) + `"}`} {
+		check(t, os.WriteFile(path, []byte(text), 0o600))
+		if e := f.LastEnd(); len(e.Reason) > 100 || e.Reason == "" {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	check(t, f.WriteEnd(End{Reason: "\x1b[31mred\x7f"}))
+	if e := f.LastEnd(); strings.ContainsAny(e.Reason, "\x1b\x7f") {
+		t.Errorf("%q", e.Reason)
+	}
+	check(t, errors.Join(f.Clear(), f.Clear()))
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestAwaitingTheEnd(t *testing.T) {
+	f := Folder(t.TempDir())
+	check(t, f.AwaitEnd(t.Context()))
+	lock, err := f.Take()
+	check(t, err)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, enough)
+	defer cancel()
+	if err := f.AwaitEnd(ctx); !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
+	}
+	time.AfterFunc(20*time.Millisecond, lock.Release)
+	check(t, f.AwaitEnd(t.Context()))
+}

@@ -1,0 +1,163 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// What a supervisor of these tests does is the name of its workspace. beSupervisor does it.
+func beSupervisor() int {
+	in, tell := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
+	text, err := in.ReadBytes('\n')
+	var o Order
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	time.AfterFunc(4*time.Second, func() { os.Exit(3) }) // whatever a test does
+	switch o.Workspace.Name {
+	case "fails":
+		report := fault.ReportOf(fault.Wrap(fault.New(fault.Exhausted, "make disks", "", "the disk is full").WithHint("pyro env prune"), "start machine", "x"))
+		tell.Encode(News{Failed: &report})
+		return 1
+	case "dies":
+		fmt.Fprintln(os.Stderr, "last words")
+		return 2
+	case "talks nonsense":
+		fmt.Println("nonsense")
+	case "talks without end":
+		for range 64 {
+			os.Stdout.WriteString(strings.Repeat("x", 64<<10))
+		}
+	case "reports":
+		tell.Encode(News{Progress: &progress.Event{}})
+		tell.Encode(News{Ready: true})
+	case "is ready":
+		tell.Encode(News{Ready: true})
+	case "is silent":
+	}
+	if _, err := in.ReadByte(); err != nil {
+		os.WriteFile(filepath.Join(o.Folder, "abandoned"), nil, 0o600)
+		return 1
+	}
+	os.WriteFile(filepath.Join(o.Folder, "released"), nil, 0o600)
+	io.Copy(io.Discard, in)
+	return 0
+}
+
+func order(t *testing.T, name string) Order {
+	return Order{Folder: t.TempDir(), Workspace: store.Workspace{ID: "ws-1", Name: name}}
+}
+
+func has(o Order, name string) bool {
+	_, err := os.Lstat(filepath.Join(o.Folder, name))
+	return err == nil
+}
+
+func TestASupervisorIsReleased(t *testing.T) {
+	o, reports := order(t, "reports"), 0
+	s, err := Start(t.Context(), os.Args[0], o, func(progress.Event) { reports++ })
+	check(t, err)
+	if has(o, "released") || reports != 1 {
+		t.Errorf("it went on by itself; %d reports", reports)
+	}
+	check(t, s.Release())
+	eventually(t, "it goes on", func() bool { return has(o, "released") })
+	eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
+}
+
+// alive tells whether there is a process, be it a zombie.
+func alive(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil
+}
+
+func TestASupervisorIsAbandoned(t *testing.T) {
+	o := order(t, "is ready")
+	s, err := Start(t.Context(), os.Args[0], o, nil)
+	check(t, err)
+	s.Abandon()
+	if !has(o, "abandoned") || has(o, "released") || alive(s.cmd.Process.Pid) {
+		t.Error("it did not end")
+	}
+}
+
+func TestStartsThatFail(t *testing.T) {
+	for name, want := range map[string]struct {
+		kind fault.Kind
+		hint string
+		text string
+	}{
+		"fails":             {fault.Exhausted, "pyro env prune", "disk is full"},
+		"dies":              {fault.Unavailable, "see the file log in its folder", "ended before"},
+		"talks nonsense":    {fault.Internal, "", "can't be understood"},
+		"talks without end": {"", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := order(t, name)
+			began := time.Now()
+			s, err := Start(t.Context(), os.Args[0], o, nil)
+			if err == nil || s != nil {
+				t.Fatal("it started")
+			}
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if want.kind != "" && fault.KindOf(err) != want.kind || fault.HintOf(err) != want.hint && want.kind != "" || !strings.Contains(err.Error(), want.text) || !strings.Contains(err.Error(), "ws-1") {
+				t.Errorf("%s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
+			}
+			if b, _ := os.ReadFile(filepath.Join(o.Folder, "log")); name == "dies" && string(b) != "last words\n" {
+				t.Errorf("its log: %q", b)
+			}
+		})
+	}
+	if _, err := Start(t.Context(), "/nonexistent/pyro", order(t, "is ready"), nil); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("no program: %v", err)
+	}
+	o := order(t, "is ready")
+	unread := filepath.Join(o.Folder, "unread") // a program that ends before it reads
+	text, err := os.ReadFile("/bin/true")
+	check(t, err)
+	check(t, os.WriteFile(unread, text, 0o700))
+	o.Workspace.Labels = map[string]string{"long": strings.Repeat("x", 1<<20)} // more than a pipe holds
+	if _, err := Start(t.Context(), unread, o, nil); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "ended before") {
+		t.Errorf("one that ends at once: %s: %v", fault.KindOf(err), err)
+	}
+	o.Folder += "/none"
+	if _, err := Start(t.Context(), os.Args[0], o, nil); err == nil {
+		t.Error("it started without a folder")
+	}
+}
+
+func TestAStartIsCancelled(t *testing.T) {
+	o, enough := order(t, "is silent"), errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, enough)
+	defer cancel()
+	began := time.Now()
+	if s, err := Start(ctx, os.Args[0], o, nil); !errors.Is(err, enough) || s != nil {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if has(o, "released") {
+		t.Error("it goes on")
+	}
+}

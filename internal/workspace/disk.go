@@ -1,0 +1,203 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/disk/view"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/storage"
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// offline opens the disks of a workspace that is stopped. While they are open it can't be started.
+func (m *Manager) offline(ctx context.Context, id string) (*storage.View, func(), error) {
+	lock, err := m.lock(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, release, err := m.open(ctx, id)
+	if err != nil {
+		lock.Release()
+		return nil, nil, err
+	}
+	return v, func() {
+		release()
+		lock.Release()
+	}, nil
+}
+
+func (m *Manager) open(ctx context.Context, id string) (*storage.View, func(), error) {
+	w, err := m.record(ctx, store.KindWorkspace, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	features, err := m.features(w.Spec)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !features.Isolated:
+		return nil, nil, fault.New(fault.Unsupported, "read the disk of workspace", id, "it has none: it is host_compat")
+	case m.folder(id).Running():
+		return nil, nil, fault.New(fault.Precondition, "read the disk of workspace", id, "it runs").WithHint("pyro workspace stop %s", id)
+	}
+	if w, err = m.Store.Workspace(ctx, id); err != nil { // a supervisor that has ended since it was read may have replaced disks
+		return nil, nil, err
+	}
+	lease, err := m.environmentOf(ctx, w, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	disks, err := m.disks(w)
+	if err != nil {
+		lease.Close()
+		return nil, nil, err
+	}
+	v, err := disks.OpenView(ctx, m.written(disks, w.Disks), lease.Image)
+	if err != nil {
+		lease.Close()
+		return nil, nil, fault.Wrap(err, "read the disk of workspace", id)
+	}
+	return v, func() {
+		v.Close()
+		lease.Close()
+	}, nil
+}
+
+// written is disks without a root that no machine has started on yet.
+func (m *Manager) written(f storage.Folder, d store.Disks) store.Disks {
+	if len(d.Root) == 1 {
+		if _, err := os.Lstat(f.DiskPath(d.Root[0])); errors.Is(err, fs.ErrNotExist) {
+			d.Root = nil
+		}
+	}
+	return d
+}
+
+// onDisk gives the path in a view for one that a user gave: absolute, or relative to /workspace.
+func onDisk(name string) (string, error) {
+	if strings.ContainsRune(name, 0) || len(name) > 4096 {
+		return "", fault.New(fault.Invalid, "", "", "%q is no path", name[:min(len(name), 100)])
+	}
+	clean := path.Join(Path, name)
+	if strings.HasPrefix(name, "/") {
+		clean = path.Clean(name)
+	}
+	if clean == "/" {
+		return ".", nil
+	}
+	return clean[1:], nil
+}
+
+// ListDisk gives what is at a path of the disks of a workspace that is stopped: of a folder what is in it, and with recursive all below it. Links are not followed.
+// Each gets absolute paths, the one that is asked for first.
+func (m *Manager) ListDisk(ctx context.Context, id, name string, recursive bool, each func(path string, info fs.FileInfo, target string) error) error {
+	inside, err := onDisk(name)
+	if err != nil {
+		return err
+	}
+	v, release, err := m.offline(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = fs.WalkDir(v.FS, inside, func(at string, d fs.DirEntry, err error) error {
+		if err := errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		target := ""
+		if info.Mode()&fs.ModeSymlink != 0 {
+			if target, err = v.ReadLink(at); err != nil {
+				return err
+			}
+		}
+		if err := each("/"+strings.TrimPrefix(at, "."), info, target); err != nil {
+			return err
+		}
+		if d.IsDir() && at != inside && !recursive {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return diskError(err, "list", name)
+}
+
+// ReadDisk reads the beginning of a text file of a workspace that is stopped, as ReadFile does of one that runs.
+func (m *Manager) ReadDisk(ctx context.Context, id, name string, most int) (Text, string, error) {
+	inside, err := onDisk(name)
+	if err != nil {
+		return Text{}, "", err
+	}
+	v, release, err := m.offline(ctx, id)
+	if err != nil {
+		return Text{}, "", err
+	}
+	defer release()
+	absolute := "/" + strings.TrimPrefix(inside, ".")
+	f, err := v.Open(inside)
+	if err != nil {
+		return Text{}, absolute, diskError(err, "read", absolute)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Text{}, absolute, diskError(err, "read", absolute)
+	}
+	if !info.Mode().IsRegular() {
+		return Text{}, absolute, fault.New(fault.Precondition, "read", absolute, "it is not a regular file")
+	}
+	var content bytes.Buffer
+	if _, err := io.Copy(&content, io.LimitReader(f, int64(most)+1)); err != nil {
+		return Text{}, absolute, diskError(err, "read", absolute)
+	}
+	t, err := textOf(content.Bytes(), most, info.Size())
+	if err != nil {
+		return t, absolute, fault.Wrap(err, "read", absolute).(*fault.Error).WithHint("pyro workspace disk export %s --output FILE", id)
+	}
+	return t, absolute, nil
+}
+
+// diskError gives an error of a view its kind.
+func diskError(err error, op, name string) error {
+	if err == nil {
+		return nil
+	}
+	f := &fault.Error{Op: op, Subject: name, Err: err}
+	switch {
+	case errors.Is(err, view.ErrSymlink):
+		f.Kind, f.Err = fault.Precondition, errors.New("it is, or leads through, a symbolic link, which is not followed on a disk")
+	case errors.Is(err, fs.ErrNotExist):
+		f.Kind, f.Err = fault.NotFound, fs.ErrNotExist
+	}
+	return f
+}
+
+// ExportDisk copies the disks of a workspace that is stopped to a file of the host: one raw ext4 image, with /workspace in place. What is there is replaced only
+// with force.
+func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool, report progress.Func) (absolute string, err error) {
+	if absolute, err = filepath.Abs(output); err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(absolute); err == nil && !force {
+		return "", fault.New(fault.Exists, "export disk to", absolute, "there is something already").WithHint("--force replaces it")
+	}
+	v, release, err := m.offline(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	report.Phase("writing the image", absolute)
+	return absolute, view.Export(ctx, v.FS, absolute)
+}

@@ -1,0 +1,73 @@
+package workspace
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// TestASupervisorThatEndsReplacesDisks has a supervisor, whose client is gone, replace the disks as its last act while others wait for its end, or just after
+// they have looked: they go by what it left.
+func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	w := create(t, m, "a", "alpha")
+	_, err := m.Stop(t.Context(), store.KindWorkspace, w.ID)
+	check(t, err)
+	for name, operation := range map[string]func(ctx context.Context) error{
+		"start": func(ctx context.Context) error {
+			_, err := m.Start(ctx, store.KindWorkspace, w.ID, nil)
+			return err
+		},
+		"snapshot": func(ctx context.Context) error {
+			_, err := m.CreateSnapshot(ctx, w.ID, "mine", true)
+			return err
+		},
+	} {
+		if _, err := m.Stop(t.Context(), store.KindWorkspace, w.ID); err != nil {
+			t.Fatal(err)
+		}
+		dying, err := m.folder(w.ID).Take()
+		check(t, err)
+		done := make(chan error, 1)
+		go func() { done <- operation(t.Context()) }()
+		time.Sleep(300 * time.Millisecond) // it has read the record, and waits
+		old := replace(t, m, w.ID)
+		dying.Release()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		record, err := m.Store.Workspace(t.Context(), w.ID)
+		if err != nil || record.Disks.Volume[0] == old.Volume[0] {
+			t.Errorf("%s: it works on %+v, %v", name, record.Disks, err)
+		}
+	}
+	_, err = m.Stop(t.Context(), store.KindWorkspace, w.ID)
+	check(t, err)
+	before, err := m.Store.Workspace(t.Context(), w.ID)
+	check(t, err)
+	replace(t, m, w.ID)
+	if now := m.now(t.Context(), before); now.State != Stopped {
+		t.Errorf("by a record from before it is %+v", now)
+	}
+	_, err = m.Start(t.Context(), store.KindWorkspace, w.ID, nil)
+	check(t, err)
+	wantFile(t, m, w.ID, "a", "alpha")
+}
+
+// replace gives a workspace another volume with the same files, and gives the disks that it had.
+func replace(t *testing.T, m *Manager, id string) store.Disks {
+	t.Helper()
+	w, err := m.Store.Workspace(t.Context(), id)
+	check(t, err)
+	disks, err := m.disks(w)
+	check(t, err)
+	next := w.Disks
+	next.Volume = []string{w.Disks.Volume[0] + "x"}
+	check(t, os.Rename(disks.DiskPath(w.Disks.Volume[0]), disks.DiskPath(next.Volume[0])))
+	check(t, m.Store.SetDisks(t.Context(), id, next))
+	return w.Disks
+}

@@ -1,0 +1,175 @@
+package workspace
+
+import (
+	"context"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/storage"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// Start starts a workspace that is stopped, or a machine that was created. It is no error where it runs.
+func (m *Manager) Start(ctx context.Context, kind store.Kind, id string, report progress.Func) (Workspace, error) {
+	lock, err := m.lock(ctx, id)
+	if err != nil {
+		return Workspace{}, err
+	}
+	defer lock.Release()
+	if _, err := m.record(ctx, kind, id); err != nil {
+		return Workspace{}, err
+	}
+	runs, err := m.runs(ctx, id)
+	if err == nil && !runs {
+		err = m.start(ctx, id, report)
+	}
+	if err != nil {
+		return Workspace{}, err
+	}
+	return m.Get(ctx, kind, id)
+}
+
+// runs tells whether a workspace, whose lock is held, has a supervisor that goes on by itself. It waits for the end of one whose starter died.
+func (m *Manager) runs(ctx context.Context, id string) (bool, error) {
+	c, err := remote.Dial(ctx, m.folder(id))
+	if fault.KindOf(err) == fault.Precondition {
+		return false, nil
+	}
+	if err == nil {
+		defer c.Close()
+		if _, err = c.Status(ctx); err == nil {
+			return true, nil
+		}
+	}
+	if fault.KindOf(err) != fault.Unavailable {
+		return false, err
+	}
+	return false, m.folder(id).AwaitEnd(ctx)
+}
+
+// start starts a workspace whose lock is held and that has no supervisor. A record that was read while one was ending may name disks that it has replaced since, so
+// it is read here.
+func (m *Manager) start(ctx context.Context, id string, report progress.Func) error {
+	w, err := m.Store.Workspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	if missing := m.missing(w); missing != "" {
+		return fault.New(fault.Corrupt, "start workspace", w.ID, "%s is missing", missing).WithHint("pyro workspace delete %s", w.ID)
+	}
+	features, err := m.features(w.Spec)
+	if err != nil {
+		return err
+	}
+	if err := m.keepDisks(ctx, w.ID, storage.Folder.SetAside); err != nil { // the supervisor removes it
+		return err
+	}
+	starting, err := m.launch(ctx, w, features.BlockDisks, report)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	if err := m.Store.Started(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil {
+		starting.Abandon()
+		return err
+	}
+	return starting.Release()
+}
+
+// Stop stops a workspace with nothing lost. It is no error where it is stopped.
+func (m *Manager) Stop(ctx context.Context, kind store.Kind, id string) (Workspace, error) {
+	lock, err := m.lock(ctx, id)
+	if err != nil {
+		return Workspace{}, err
+	}
+	defer lock.Release()
+	if _, err := m.record(ctx, kind, id); err != nil {
+		return Workspace{}, err
+	}
+	if err := m.stop(ctx, id, "it was stopped", false); err != nil {
+		return Workspace{}, fault.Wrap(err, "stop "+string(kind), id)
+	}
+	return m.Get(ctx, kind, id)
+}
+
+// stop ends the supervisor of a workspace whose lock is held, where it has one.
+func (m *Manager) stop(ctx context.Context, id, reason string, discard bool) error {
+	c, err := remote.Dial(ctx, m.folder(id))
+	if fault.KindOf(err) == fault.Precondition {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Stop(ctx, reason, discard)
+}
+
+// stopPatience is how long a supervisor may take to end before it is killed, where what its machine holds need not be kept.
+const stopPatience = 10 * time.Second
+
+// end ends a supervisor whatever state it is in.
+func (m *Manager) end(ctx context.Context, id string) error {
+	patient, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	if err := m.stop(patient, id, "it was deleted", true); err == nil || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := m.folder(id).Kill(); err != nil {
+		return err
+	}
+	return m.folder(id).AwaitEnd(ctx)
+}
+
+// Delete removes a workspace with all that it holds, whatever state it is in. NotFound where there is none.
+func (m *Manager) Delete(ctx context.Context, kind store.Kind, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return fault.Wrap(m.delete(ctx, kind, id), "delete "+string(kind), id)
+}
+
+func (m *Manager) delete(ctx context.Context, kind store.Kind, id string) error {
+	w, err := m.Store.Workspace(ctx, id)
+	known := err == nil
+	if err != nil && fault.KindOf(err) != fault.NotFound {
+		return err
+	}
+	if known && w.Kind != kind {
+		return fault.New(fault.NotFound, "", "", "it is a %s", w.Kind)
+	}
+	lock, locked := m.lock(ctx, id)
+	if locked != nil {
+		if fault.KindOf(locked) != fault.NotFound || !known {
+			return locked
+		}
+		return m.Store.Delete(ctx, id) // its folder is gone
+	}
+	defer lock.Release()
+	if err := m.end(ctx, id); err != nil {
+		return err
+	}
+	if err := m.Store.Delete(ctx, id); err != nil {
+		return err
+	}
+	return tree.Remove(context.WithoutCancel(ctx), string(m.folder(id)))
+}
+
+// Reap deletes the machines whose time was over at a moment and that no supervisor looks after, and gives their ids.
+func (m *Manager) Reap(ctx context.Context, now time.Time) ([]string, error) {
+	all, err := m.Store.Workspaces(ctx, store.KindVM)
+	reaped := []string{}
+	for _, w := range all {
+		if w.ExpiresAt.IsZero() || now.Before(w.ExpiresAt) || m.folder(w.ID).Running() {
+			continue
+		}
+		if err := m.Delete(ctx, store.KindVM, w.ID); err != nil && fault.KindOf(err) != fault.NotFound {
+			return reaped, err
+		}
+		reaped = append(reaped, w.ID)
+	}
+	return reaped, err
+}

@@ -1,0 +1,71 @@
+package workspace
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/pyro-mcp/pyro/internal/archive"
+	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/storage"
+	"github.com/pyro-mcp/pyro/internal/store"
+)
+
+// seed is what a workspace is first filled with.
+type seed struct {
+	source archive.Source // nil: nothing
+	path   string
+	mode   string
+	done   archive.Summary
+}
+
+// openSeed opens a folder or an archive of the host. An empty path is no seed.
+func openSeed(path string) (*seed, error) {
+	if path == "" {
+		return &seed{}, nil
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	source, err := archive.Open(absolute)
+	return &seed{source: source, path: absolute, mode: modeOf(absolute)}, err
+}
+
+// modeOf says what a source is.
+func modeOf(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return "directory"
+	}
+	return "archive"
+}
+
+func (s *seed) close() {
+	if s.source != nil {
+		s.source.Close()
+	}
+}
+
+// fill gives the function that fills a volume, nil where there is nothing to fill it with.
+func (s *seed) fill(report progress.Func) storage.Seed {
+	if s.source == nil {
+		return nil
+	}
+	return func(ctx context.Context, to io.Writer) (err error) {
+		report.Phase("filling the workspace", s.path)
+		s.done, err = s.source.WriteTar(ctx, to, archive.Policy{})
+		return err
+	}
+}
+
+// summary is what is kept of it.
+func (s *seed) summary() store.Seed {
+	if s.source == nil {
+		return store.Seed{Mode: "empty"}
+	}
+	return store.Seed{
+		Mode: s.mode, Path: s.path, Files: s.done.Files, Directories: s.done.Directories, Symlinks: s.done.Symlinks,
+		Skipped: s.done.Skipped, Bytes: s.done.Bytes,
+	}
+}

@@ -1,0 +1,33 @@
+package workspace
+
+import (
+	"context"
+
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// shellProgram is what a shell runs: bash where there is one. It is no login shell: that would forget the search path of the environment.
+const shellProgram = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"
+
+// Shells is a connection to the shells of a workspace that runs: they live in its machine until they are closed, end by themselves, or the machine ends. Close it;
+// the shells stay.
+type Shells struct {
+	*remote.Client
+	Spec store.Spec // of the workspace
+}
+
+// Shells connects to the shells of a workspace.
+func (m *Manager) Shells(ctx context.Context, id string) (*Shells, error) {
+	c, w, err := m.connect(ctx, store.KindWorkspace, id)
+	if err != nil {
+		return nil, err
+	}
+	return &Shells{c, w.Spec}, nil
+}
+
+// Open opens a shell as a command says, but for what it runs. The command has a terminal.
+func (s *Shells) Open(ctx context.Context, c Command) (remote.Shell, error) {
+	c.Argv = []string{"/bin/sh", "-c", shellProgram}
+	return s.OpenShell(ctx, c.in(s.Spec), c.Secrets...)
+}

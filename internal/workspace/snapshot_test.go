@@ -1,0 +1,138 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// stopped gives a workspace that is stopped.
+func stopped(t *testing.T, m *Manager, files ...string) Workspace {
+	t.Helper()
+	w := create(t, m, files...)
+	w, err := m.Stop(t.Context(), store.KindWorkspace, w.ID)
+	check(t, err)
+	return w
+}
+
+func TestNamesOfSnapshots(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"a": true, "v1.0_x-y": true, "9": true, strings.Repeat("x", MaxSnapshotName): true, "_a": true,
+		"": false, Baseline: false, ".": false, "..": false, ".hidden": false, "-f": false, "a b": false, "a/b": false, "ü": false, "a\n": false, "a\x00": false,
+		strings.Repeat("x", MaxSnapshotName+1): false,
+	} {
+		if err := checkSnapshotName(name); (err == nil) != ok || err != nil && fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestPassingSnapshots are those that a fork takes of the present state. One whose fork was killed is neither seen nor kept.
+func TestPassingSnapshotsAreHiddenAndSwept(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	ctx := t.Context()
+	w := stopped(t, m, "a", "alpha")
+	check(t, m.takeSnapshot(ctx, w.Workspace, ".ws-killed", true))
+	kept, err := m.Store.Snapshot(ctx, w.ID, ".ws-killed")
+	check(t, err)
+	disks, err := m.disks(w.Workspace)
+	check(t, err)
+	if all, err := m.Snapshots(ctx, w.ID); err != nil || len(all) != 1 || all[0].Name != Baseline {
+		t.Errorf("%+v, %v", all, err)
+	}
+	wantKind(t, "deleting it", m.DeleteSnapshot(ctx, w.ID, ".ws-killed"), fault.Invalid)
+	forks, err := m.Fork(ctx, w.ID, "", 2, Spec{})
+	if err != nil || len(forks) != 2 || forks[0].State != Started {
+		t.Fatalf("%+v, %v", forks, err)
+	}
+	for _, fork := range forks {
+		wantFile(t, m, fork.ID, "a", "alpha")
+	}
+	if all, err := m.Store.Snapshots(ctx, w.ID); err != nil || len(all) != 0 {
+		t.Errorf("left: %+v, %v", all, err)
+	}
+	if disks.Missing(kept.Disks) == "" {
+		t.Error("the disks of a passing snapshot are left")
+	}
+	if entries, _ := os.ReadDir(disks.Path); len(entries) != 2 { // baseline and volume
+		t.Errorf("left: %v", entries)
+	}
+	wantState(t, m, w.ID, Stopped, "it was stopped")
+}
+
+func TestTheLimitOfSnapshots(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	ctx := t.Context()
+	w := stopped(t, m)
+	_, err := m.CreateSnapshot(ctx, w.ID, "first", false)
+	check(t, err)
+	one, err := m.Store.Snapshot(ctx, w.ID, "first")
+	check(t, err)
+	for i := range MaxSnapshots - 2 {
+		one.Name = fmt.Sprintf("n%d", i)
+		now, err := m.Store.Workspace(ctx, w.ID)
+		check(t, err)
+		check(t, m.Store.AddSnapshot(ctx, w.ID, one, now.Disks))
+	}
+	// One that a fork left which was killed takes nobody's place.
+	one.Name, one.CreatedAt = ".ws-killed", time.Unix(1, 0)
+	now, err := m.Store.Workspace(ctx, w.ID)
+	check(t, err)
+	check(t, m.Store.AddSnapshot(ctx, w.ID, one, now.Disks))
+	if _, err := m.CreateSnapshot(ctx, w.ID, "last", false); err != nil {
+		t.Errorf("the last that may be, hint %q: %v", fault.HintOf(err), err)
+	}
+	_, err = m.CreateSnapshot(ctx, w.ID, "too-many", false)
+	if fault.KindOf(err) != fault.Exhausted || !strings.Contains(fault.HintOf(err), "snapshot delete "+w.ID+" first") {
+		t.Errorf("one too many: %s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
+	}
+	check(t, m.DeleteSnapshot(ctx, w.ID, "n0"))
+	if disks, err := m.disks(w.Workspace); err != nil || disks.Missing(one.Disks) != "" {
+		t.Error("disks that others name are gone")
+	}
+	wantKind(t, "again", m.DeleteSnapshot(ctx, w.ID, "n0"), fault.NotFound)
+	wantKind(t, "the baseline", m.DeleteSnapshot(ctx, w.ID, Baseline), fault.Invalid)
+}
+
+// TestAResetToWhatIsMissingChangesNothing has disks of images, which no machine need start on for that.
+func TestAResetToWhatIsMissingChangesNothing(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	ctx := t.Context()
+	w := store.Workspace{ID: "ws-1", Kind: store.KindWorkspace, Spec: store.Spec{Isolation: "tcg"}, Starts: 1}
+	folder, lock, err := m.newFolder(w.ID)
+	check(t, err)
+	defer lock.Release()
+	disks := remote.DisksOf(m.Dirs, folder, true)
+	w.Disks, err = disks.Create(ctx, nil)
+	check(t, err)
+	check(t, os.WriteFile(disks.DiskPath(w.Disks.Root[0]), nil, 0o600)) // as a machine that started has made it
+	check(t, m.Store.AddWorkspace(ctx, w))
+	check(t, m.takeSnapshot(ctx, w, "whole", true))
+	s, err := m.Store.Snapshot(ctx, w.ID, "whole")
+	check(t, err)
+	w, err = m.Store.Workspace(ctx, w.ID)
+	check(t, err)
+	for _, name := range []string{s.Disks.Volume[1], s.Disks.Root[0]} {
+		path := disks.DiskPath(name)
+		check(t, os.Rename(path, path+".away"))
+		wantKind(t, "without "+name, m.reset(ctx, w, s.Disks, s.Whole), fault.Corrupt)
+		if _, err := os.Lstat(path + ".away"); err == nil {
+			check(t, os.Rename(path+".away", path))
+		}
+		now, err := m.Store.Workspace(ctx, w.ID)
+		check(t, err)
+		if top := len(now.Disks.Volume) - 1; now.ResetCount != 0 || now.Disks.Volume[top] != w.Disks.Volume[top] {
+			t.Errorf("without %s it was reset all the same: %+v", name, now.Disks)
+		}
+	}
+	lock.Release()
+}
