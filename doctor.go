@@ -43,7 +43,10 @@ func (p *Pyro) Doctor(ctx context.Context, req DoctorRequest) (*DoctorReport, er
 		Dirs: p.dirs, Store: p.store, Progress: req.Progress.adapt(),
 		Drivers: func() ([]machine.Driver, error) {
 			all, err := p.drivers()
-			return all.guests, err
+			if err != nil {
+				return nil, err
+			}
+			return all.Guests, nil
 		},
 	})
 	if err := ctx.Err(); err != nil {

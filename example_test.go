@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// The examples start real machines, so that they are compiled and not run.
+// These examples start real machines, so that they are compiled and not run. Those of workspaces run: example_workspace_test.go.
 
 func Example() {
 	p, err := pyro.New(pyro.Options{})

@@ -26,14 +26,15 @@ type PruneResult struct {
 
 // Removed is one thing that was removed.
 type Removed struct {
-	Kind       string `json:"kind"` // machine, template, environment, content that no name stands for, kernel, initramfs, or staging of interrupted work
+	Kind       string `json:"kind"` // machine, workspace, template, environment, content that no name stands for, kernel, initramfs, or staging of interrupted work
 	Name       string `json:"name,omitempty"`
 	Digest     string `json:"digest,omitempty"`
 	FreedBytes int64  `json:"freed_bytes"`
 }
 
 // PruneEnvironments removes images that no name stands for, templates whose environment is gone, templates and kernels that have been superseded, and what
-// interrupted work left; with All every environment and template that is not in use. What a running machine uses stays in either case.
+// interrupted work left; with All every environment and template that is not in use. What a running machine uses, and what a
+// workspace began with, stays in either case.
 func (p *Pyro) PruneEnvironments(ctx context.Context, req PruneEnvironmentsRequest) (*PruneResult, error) {
 	result := &PruneResult{Removed: []Removed{}}
 	swept, err := supervisor.Sweep(p.dirs)
@@ -43,19 +44,30 @@ func (p *Pyro) PruneEnvironments(ctx context.Context, req PruneEnvironmentsReque
 	if swept > 0 {
 		result.add(Removed{Kind: "machine", Name: strconv.Itoa(swept) + " whose pyro was killed"})
 	}
-	pruned, err := p.store.Prune(ctx, environment.PruneOptions{All: req.All})
+	left, err := p.workspaces.Sweep(ctx)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	if left > 0 {
+		result.add(Removed{Kind: "workspace", Name: strconv.Itoa(left) + " whose creation or deletion was interrupted"})
+	}
+	keep, err := p.records.Digests(ctx)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	pruned, err := p.store.Prune(ctx, environment.PruneOptions{All: req.All, Keep: keep})
 	if err != nil {
 		return nil, fault.Wrap(because(ctx, err), "prune environments", "")
 	}
 	for _, r := range pruned.Removed {
 		result.add(Removed(r))
 	}
-	return result, p.pruneTemplates(ctx, req.All, result)
+	return result, p.pruneTemplates(ctx, req.All, keep, result)
 }
 
 // pruneTemplates comes after the environments: a template without its environment is never used again, and neither, mostly, is one that was made anew
 // for the same machines, with another kernel, agent or QEMU.
-func (p *Pyro) pruneTemplates(ctx context.Context, all bool, result *PruneResult) error {
+func (p *Pyro) pruneTemplates(ctx context.Context, all bool, keep map[string]bool, result *PruneResult) error {
 	installed := map[string]bool{}
 	environments, err := p.store.List(ctx)
 	if err != nil {
@@ -63,6 +75,9 @@ func (p *Pyro) pruneTemplates(ctx context.Context, all bool, result *PruneResult
 	}
 	for _, e := range environments {
 		installed[e.Digest] = e.Installed && !all
+	}
+	for digest := range keep {
+		installed[digest] = true
 	}
 	store := template.Store{Dir: p.dirs.Templates()}
 	templates, err := store.List()

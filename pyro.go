@@ -18,6 +18,13 @@
 // The first run on a host pulls the environment and makes ready what machines start from: a guest kernel and a saved machine, or an image for gVisor. That takes
 // a minute or two and is told to [RunInVMRequest].Progress. From the second run on a machine starts in a fraction of a second.
 //
+// # Workspaces
+//
+// A workspace is a machine that persists: with an identity, a folder /workspace, the state in which it was created, which is its baseline, snapshots and a
+// history. [Pyro.CreateWorkspace] makes one, of a folder or an archive of the host where that is wanted, and starts it; [Pyro.ExecWorkspace] runs commands in
+// it. Its files are read, written, patched, synced, compared with the baseline and exported; it is stopped, started, reset, forked and deleted. It goes on when
+// the program that made it ends. When its time to live is over it is stopped, and nothing of it is lost.
+//
 // # Environments
 //
 // An environment is a named, immutable image that machines start from: one of pyro's own, such as debian:12, or any OCI reference, such as alpine:3.20.
@@ -36,12 +43,18 @@
 package pyro
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/isolation"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
 // Options say how pyro works. The zero value is right for most.
@@ -50,13 +63,18 @@ type Options struct {
 	CacheDir string
 	// StateDir holds what is running. Default: PYRO_STATE_DIR, else pyro below the XDG state folder.
 	StateDir string
+	// Program is the command pyro, of which there is one process for each workspace that runs. Default: PYRO_PROGRAM, else this program where it is pyro, else
+	// pyro in the folder of this program or in PATH. RunInVM needs none.
+	Program string
 }
 
 // Pyro is the entry to everything. It is safe for concurrent use, and so are many in many processes on the same folders.
 type Pyro struct {
-	dirs    dirs.Dirs
-	store   *environment.Store
-	drivers func() (drivers, error)
+	dirs       dirs.Dirs
+	store      *environment.Store
+	drivers    func() (*isolation.Drivers, error)
+	records    *store.Store
+	workspaces *workspace.Manager
 }
 
 // New opens pyro. It starts and creates nothing.
@@ -74,8 +92,53 @@ func New(o Options) (*Pyro, error) {
 			d.State = byDefault.State
 		}
 	}
-	store := environment.Open(d)
-	return &Pyro{dirs: d, store: store, drivers: sync.OnceValues(func() (drivers, error) { return newDrivers(d, store) })}, nil
+	for _, folder := range []*string{&d.Cache, &d.State} { // a supervisor works in another folder
+		absolute, err := filepath.Abs(*folder)
+		if err != nil {
+			return nil, &Error{Op: "open pyro", Kind: fault.Precondition, Err: err}
+		}
+		*folder = absolute
+	}
+	p := &Pyro{dirs: d, store: environment.Open(d), records: store.Open(d.State)}
+	p.drivers = sync.OnceValues(func() (*isolation.Drivers, error) { return isolation.New(d, p.store) })
+	p.workspaces = &workspace.Manager{
+		Dirs: d, Store: p.records, Environments: p.store, Drivers: p.drivers,
+		Program: sync.OnceValues(func() (string, error) { return findProgram(o.Program) }),
+	}
+	return p, nil
+}
+
+// Close gives back what p holds open. Machines and workspaces go on. Idempotent.
+func (p *Pyro) Close() error { return p.records.Close() }
+
+// programName is what the command is called.
+const programName = "pyro"
+
+// findProgram finds the command pyro.
+func findProgram(given string) (string, error) {
+	if given == "" {
+		given = os.Getenv("PYRO_PROGRAM")
+	}
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	own, err := os.Executable()
+	if err == nil && filepath.Base(own) == programName {
+		return own, nil
+	}
+	if beside := filepath.Join(filepath.Dir(own), programName); err == nil && isProgram(beside) {
+		return beside, nil
+	}
+	found, err := exec.LookPath(programName)
+	if err != nil {
+		return "", fault.New(Unavailable, "find the command pyro", "", "it is not in PATH").WithHint("set PYRO_PROGRAM to its path")
+	}
+	return filepath.Abs(found)
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
 // release is set when a release is linked: -ldflags "-X github.com/pyro-mcp/pyro.release=1.2.3".

@@ -93,7 +93,11 @@ func (r *run) do(ctx context.Context, signals *signalPasser) error {
 // choose picks the driver, and notes what it stands for.
 func (r *run) choose(ctx context.Context) (machine.Driver, error) {
 	began := time.Now()
-	driver, reason, err := r.pyro.driverFor(ctx, r.req.Isolation, r.req.AllowHostCompat, r.req.Progress.adapt())
+	drivers, err := r.pyro.drivers()
+	if err != nil {
+		return nil, err
+	}
+	driver, reason, err := drivers.Choose(ctx, machine.Isolation(r.req.Isolation), r.req.AllowHostCompat, r.req.Progress.adapt())
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +150,7 @@ func (r *run) exec(ctx context.Context, m *supervisor.Machine, own environment.E
 		untilStarted(ctx, func() error { return m.Agent.Signal(ctx, command.ID, sig) })
 	})
 	if r.req.TTY != nil {
-		go followSize(ctx, m.Agent, command.ID, r.req.TTY.Resize)
+		go followSize(ctx, r.req.TTY.Resize, func(ctx context.Context, cols, rows int) error { return m.Agent.Resize(ctx, command.ID, cols, rows) })
 	}
 	var stdout, stderr capture
 	out, errs := sink{to: or(r.req.Stdout, &stdout)}, sink{to: or(r.req.Stderr, &stderr)}
@@ -190,7 +194,7 @@ func untilStarted(ctx context.Context, call func() error) {
 }
 
 // followSize hands every change of a terminal's size on.
-func followSize(ctx context.Context, agent *client.Client, id string, sizes <-chan WindowSize) {
+func followSize(ctx context.Context, sizes <-chan WindowSize, resize func(ctx context.Context, cols, rows int) error) {
 	for {
 		select {
 		case size, ok := <-sizes:
@@ -198,7 +202,7 @@ func followSize(ctx context.Context, agent *client.Client, id string, sizes <-ch
 				return
 			}
 			if size.valid() {
-				untilStarted(ctx, func() error { return agent.Resize(ctx, id, size.Cols, size.Rows) })
+				untilStarted(ctx, func() error { return resize(ctx, size.Cols, size.Rows) })
 			}
 		case <-ctx.Done():
 			return

@@ -81,63 +81,91 @@ func (r *RunInVMRequest) complete() error {
 	if r.Environment == "" {
 		return invalid("environment is missing").WithHint("pyro env list")
 	}
-	switch {
-	case len(r.Argv) == 0 && r.Command == "":
-		return invalid("nothing to run: set argv or command")
-	case len(r.Argv) > 0 && r.Command != "":
-		return invalid("argv and command exclude each other")
-	case len(r.Argv) == 0:
-		r.Argv = []string{"/bin/sh", "-lc", r.Command}
+	var err error
+	if r.Argv, err = program(r.Argv, r.Command); err != nil {
+		return err
 	}
-	for _, n := range []struct {
-		name               string
-		value              *int
-		byDefault, low, up int
-	}{
-		{"vcpu_count", &r.VCPUCount, DefaultVCPUCount, 1, MaxVCPUCount},
-		{"mem_mib", &r.MemMiB, DefaultMemMiB, MinMemMiB, hostMemMiB()},
-		{"timeout_seconds", &r.TimeoutSeconds, DefaultTimeoutSeconds, 1, MaxSeconds},
-		{"ttl_seconds", &r.TTLSeconds, DefaultTTLSeconds, 1, MaxSeconds},
-	} {
-		if *n.value == 0 {
-			*n.value = n.byDefault
-		}
-		if *n.value < n.low || *n.value > n.up {
-			return invalid("%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
-		}
+	if err := completeMachine(&r.VCPUCount, &r.MemMiB, &r.TTLSeconds, &r.Isolation); err != nil {
+		return err
 	}
-	if r.Isolation == "" {
-		r.Isolation = cmp.Or(Isolation(os.Getenv("PYRO_ISOLATION")), IsolationAuto)
-	}
-	if !slices.Contains(Isolations, r.Isolation) {
-		return invalid("isolation is %q: it must be one of %s", r.Isolation, listed(Isolations)).WithHint("pyro doctor")
+	if err := completeNumber("timeout_seconds", &r.TimeoutSeconds, DefaultTimeoutSeconds, 1, MaxSeconds); err != nil {
+		return err
 	}
 	if r.Network {
-		return fault.New(Unsupported, "", "", "this release gives machines no network").WithHint("run without --network")
+		return errNoNetwork
 	}
 	if t := r.TTY; t != nil && !t.Size.valid() {
 		return invalid("a terminal of %d x %d characters: it must be 1 to 1000 each", t.Size.Cols, t.Size.Rows)
 	}
-	return r.checkStrings()
+	return checkStrings(r.Argv, r.Env)
+}
+
+// program is what is run for an argv, as it is, or for a line of a shell: one of the two.
+func program(argv []string, command string) ([]string, error) {
+	switch {
+	case len(argv) == 0 && command == "":
+		return nil, invalid("nothing to run: set argv or command")
+	case len(argv) > 0 && command != "":
+		return nil, invalid("argv and command exclude each other")
+	case len(argv) == 0:
+		return []string{"/bin/sh", "-lc", command}, nil
+	}
+	return argv, nil
+}
+
+// completeMachine puts in the defaults of a machine and checks the bounds.
+func completeMachine(vcpus, memMiB, ttl *int, isolation *Isolation) error {
+	for _, err := range []error{
+		completeNumber("vcpu_count", vcpus, DefaultVCPUCount, 1, MaxVCPUCount),
+		completeNumber("mem_mib", memMiB, DefaultMemMiB, MinMemMiB, hostMemMiB()),
+		completeNumber("ttl_seconds", ttl, DefaultTTLSeconds, 1, MaxSeconds),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if *isolation == "" {
+		*isolation = cmp.Or(Isolation(os.Getenv("PYRO_ISOLATION")), IsolationAuto)
+	}
+	if !slices.Contains(Isolations, *isolation) {
+		return invalid("isolation is %q: it must be one of %s", *isolation, listed(Isolations)).WithHint("pyro doctor")
+	}
+	return nil
+}
+
+// completeNumber puts a default in the place of 0 and checks the bounds.
+func completeNumber(name string, value *int, byDefault, low, up int) error {
+	if *value == 0 {
+		*value = byDefault
+	}
+	if *value < low || *value > up {
+		return invalid("%s is %d: it must be %d to %d", name, *value, low, up)
+	}
+	return nil
 }
 
 // checkStrings refuses what no process can be given.
-func (r *RunInVMRequest) checkStrings() error {
+func checkStrings(argv []string, env map[string]string) error {
 	total := 0
-	for _, a := range r.Argv {
+	for _, a := range argv {
 		total += len(a) + 1
 		if strings.ContainsRune(a, 0) {
 			return invalid("an argument holds a NUL byte")
 		}
 	}
-	if r.Argv[0] == "" {
+	if argv[0] == "" {
 		return invalid("the name of the program is empty")
 	}
 	if total > MaxArguments {
 		return invalid("%d bytes of arguments: at most %d", total, MaxArguments).WithHint("pass large data on the standard input")
 	}
-	total = 0
-	for name, value := range r.Env {
+	return checkEnv(env)
+}
+
+// checkEnv refuses what can't be environment variables.
+func checkEnv(env map[string]string) error {
+	total := 0
+	for name, value := range env {
 		total += len(name) + len(value) + 2
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
 			return invalid("%q is no environment variable", name)

@@ -52,3 +52,16 @@ func TestRequestBounds(t *testing.T) {
 		})
 	}
 }
+
+func TestIsolationOfARequest(t *testing.T) {
+	for _, c := range []struct {
+		asked, environment, want Isolation
+	}{{"", "", "auto"}, {"", "tcg", "tcg"}, {"gvisor", "tcg", "gvisor"}, {"auto", "tcg", "auto"}, {"none", "", ""}, {"", "xen", ""}, {"KVM", "", ""}} {
+		t.Setenv("PYRO_ISOLATION", string(c.environment))
+		r := RunInVMRequest{Environment: "debian:12", Argv: []string{"true"}, Isolation: c.asked}
+		err := r.complete()
+		if c.want == "" && KindOf(err) != Invalid || c.want != "" && (err != nil || r.Isolation != c.want) {
+			t.Errorf("%+v: %q, %v", c, r.Isolation, err)
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// These tests run commands by host_compat: what RunInVM does is the same for every driver. Real machines are the business of the drivers' own tests.
+// These tests run commands by host_compat: what pyro does is the same for every driver. Real machines are the business of the drivers' own tests.
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "pyro-test-")
@@ -24,16 +24,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	program := filepath.Join(dir, "pyro-guest")
-	build := exec.Command("go", "build", "-o", program, "./cmd/pyro-guest")
+	build := exec.Command("go", "build", "-o", dir, "./cmd/pyro", "./cmd/pyro-guest")
 	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	if err := build.Run(); err != nil {
 		os.RemoveAll(dir)
-		fmt.Fprintln(os.Stderr, "building the guest agent:", err)
+		fmt.Fprintln(os.Stderr, "building the programs under test:", err)
 		os.Exit(1)
 	}
-	os.Setenv("PYRO_GUEST", program)
+	os.Setenv("PYRO_PROGRAM", filepath.Join(dir, "pyro"))
+	os.Setenv("PYRO_GUEST", filepath.Join(dir, "pyro-guest"))
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
+	os.Setenv("PYRO_RUNSC", "/nonexistent")
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

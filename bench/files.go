@@ -85,7 +85,7 @@ func (b *bench) files() error {
 		return err
 	}
 	defer sink.Close()
-	rates, err := b.inTurn(in, func() (float64, error) { return rawIn(sink.Link) })
+	rates, err := b.inTurn(b.n, in, func() (float64, error) { return rawIn(sink.Link) })
 	if err != nil {
 		return err
 	}
@@ -96,26 +96,26 @@ func (b *bench) files() error {
 		return err
 	}
 	defer source.Close()
-	if rates, err = b.inTurn(out, func() (float64, error) { return rawOut(source.Link) }); err != nil {
+	if rates, err = b.inTurn(b.n, out, func() (float64, error) { return rawOut(source.Link) }); err != nil {
 		return err
 	}
 	b.figures = append(b.figures, figure("file out of a machine, 64 MiB", "MB/s", rates[0]).share(rates[1], 0.7))
 	return nil
 }
 
-// inTurn takes rates in turn.
-func (b *bench) inTurn(both ...func() (float64, error)) ([][]float64, error) {
-	rates := make([][]float64, len(both))
-	for i := range b.n + 1 {
-		for j, f := range both {
+// inTurn is times for what measures itself: a rate, or a part of what is done.
+func (b *bench) inTurn(n int, all ...func() (float64, error)) ([][]float64, error) {
+	results := make([][]float64, len(all))
+	for i := range n + 1 {
+		for j, f := range all {
 			r, err := f()
 			if err != nil {
 				return nil, err
 			}
 			if i > 0 {
-				rates[j] = append(rates[j], r)
+				results[j] = append(results[j], r)
 			}
 		}
 	}
-	return rates, nil
+	return results, nil
 }

@@ -183,11 +183,7 @@ func (b *bench) unpack(to string) error {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	tree, err := ext4.Open(f, info.Size())
+	tree, err := ext4.OpenFile(f)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pyro-mcp/pyro"
@@ -67,16 +68,24 @@ var sections = []struct {
 	{"memory", (*bench).memory},
 	{"first", (*bench).first},
 	{"gvisor", (*bench).gvisor},
+	{"workspace", (*bench).workspace},
 }
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
+	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")
 	out := flag.String("json", "", "write the figures to this file as well")
 	flag.Parse()
 	log.SetFlags(0)
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if *peak != "" {
+		if err := printPeak(*peak, flag.Args()); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b, err := prepare(ctx, *n)
 	if err == nil && *child {

@@ -77,6 +77,7 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 	}
 	all := append([]string{
 		"-blockdev", "driver=null-co,node-name=window,read-zeroes=on,size=" + strconv.Itoa(window.Size),
+		"-blockdev", "driver=null-co,node-name=volume,read-zeroes=on,size=" + strconv.Itoa(diskSize),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", "-chardev", "socket,id=agent,fd=4", "-chardev", "socket,id=console,fd=5",
 	}, args...)
 	cmd := exec.Command("qemu-system-x86_64", all...)
@@ -91,6 +92,9 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 	go io.Copy(io.Discard, conns[2])
 	return &Machine{Link: conns[1], qmp: conns[0], cmd: cmd}, nil
 }
+
+// diskSize is that of every disk of pyro's machines.
+const diskSize = 16 << 30
 
 // Restore restores the template over an image.
 func Restore(t Template, image string) (*Machine, error) {

@@ -4,7 +4,8 @@
 //
 // Results go to the standard output and everything else to the standard error. An error is one line, "pyro: error: …", and one more for what mends it,
 // "pyro: hint: …". With --json the standard output carries exactly one JSON value, be it an error. Progress is told only for what takes over a second.
-// Nothing asks questions. Every command exits with a code of the table in internal/fault, but `pyro run` with that of the command it ran.
+// Nothing asks questions. Every command exits with a code of the table in internal/fault, but `pyro run` and
+// `pyro workspace exec` with that of the command they ran.
 package cli
 
 import (
@@ -36,7 +37,7 @@ func Main(args []string) int {
 		return end.code
 	}
 	report(cmd, err)
-	if cmd.Name() == "run" {
+	if path := cmd.CommandPath(); path == "pyro run" || path == "pyro workspace exec" {
 		return fault.ExitFailure
 	}
 	return fault.ExitCode(err)
@@ -52,7 +53,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // report prints an error in the form that the command's flags ask for.
 func report(cmd *cobra.Command, err error) {
-	if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+	if wantsJSON(cmd) {
 		if printJSON(os.Stdout, map[string]fault.Report{"error": fault.ReportOf(err)}) == nil {
 			return
 		}
@@ -81,6 +82,7 @@ First steps:
   pyro doctor                     what this host can do, and what mends what it can't
   pyro run debian:12 -- uname -a  run a command in a fresh machine (the first run makes
                                   things ready, which takes a minute or two)
+  pyro workspace create debian:12 make a machine that persists: see pyro workspace --help
   pyro env list                   the environments that machines start from`,
 		Example: `  pyro run debian:12 -- python3 -c 'print(6 * 7)'
   git diff | pyro run debian:12 -- wc -l
@@ -105,7 +107,7 @@ First steps:
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
 	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newEnv(), newDoctor(), newVersion())
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newDoctor(), newVersion())
 	return root
 }
 
@@ -117,7 +119,7 @@ Exit codes:
   2 bad usage, argument   7 out of space or quota   130 interrupted
   3 not found             8 not supported
   4 exists already        9 something is missing
-  pyro run exits with the code of the command it ran: see pyro run --help.
+  pyro run and pyro workspace exec exit with the code of the command: see their help.
 {{end}}`
 
 // usage is an error about how a command was called.

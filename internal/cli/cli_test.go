@@ -58,8 +58,20 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PYRO_STATE_DIR", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("PYRO_GUEST", programs.guest)
 			e.Setenv("PYRO_QEMU", "no-such-qemu") // no script starts a real machine
+			e.Setenv("PYRO_PROGRAM", programs.pyro)
 			e.Setenv("HOME", e.WorkDir)
+			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // where a script failed
 			return nil
 		},
 	})
+}
+
+// deleteWorkspaces deletes what a script left, so that no process of it goes on.
+func deleteWorkspaces(state string) {
+	folders, _ := filepath.Glob(filepath.Join(state, "workspaces", "*"))
+	for _, folder := range folders {
+		cmd := exec.Command(programs.pyro, "workspace", "delete", filepath.Base(folder))
+		cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+state, "PYRO_GUEST="+programs.guest)
+		cmd.Run()
+	}
 }

@@ -18,7 +18,7 @@ func newEnvPrune() *cobra.Command {
 		Short: "Remove what is not needed any more",
 		Long: `Remove what is not needed any more: images that no name stands for, templates and
 kernels that have been superseded, and what interrupted work left. With --all, every
-environment and template. What a running machine uses stays in either case.`,
+environment and template. What a running machine or a workspace uses stays in either case.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return envPrune(cmd.Context(), all, asJSON) },
 	}

@@ -2,55 +2,254 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestJSONReference holds docs/json.md against the structs that are printed.
+// described says where docs/json.md has the table of each struct: in which section, and below which line where it is not the first.
+var described = []struct {
+	section, below string
+	value          any
+}{
+	{"Errors", "", fault.Report{}},
+	{"pyro run", "", pyro.RunResult{}},
+	{"pyro workspace create", "", pyro.Workspace{}},
+	{"pyro workspace list", "", pyro.WorkspaceSummary{}},
+	{"pyro workspace delete", "", pyro.DeletedWorkspace{}},
+	{"pyro workspace exec", "", pyro.WorkspaceExecResult{}},
+	{"pyro workspace logs", "", pyro.WorkspaceLogs{}},
+	{"pyro workspace file list", "", pyro.WorkspaceFiles{}},
+	{"pyro workspace file read", "", pyro.FileContent{}},
+	{"pyro workspace file write", "", pyro.WrittenFile{}},
+	{"pyro workspace sync push", "", pyro.WorkspaceSync{}},
+	{"pyro workspace export", "", pyro.WorkspaceExport{}},
+	{"pyro workspace patch apply", "", pyro.AppliedPatch{}},
+	{"pyro workspace diff", "", pyro.WorkspaceDiff{}},
+	{"pyro workspace snapshot create", "", pyro.WorkspaceSnapshot{}},
+	{"pyro workspace snapshot create", "`snapshot`:", pyro.Snapshot{}},
+	{"pyro workspace snapshot list", "", pyro.WorkspaceSnapshots{}},
+	{"pyro workspace snapshot delete", "", pyro.DeletedSnapshot{}},
+	{"pyro workspace fork", "", pyro.ForkedWorkspaces{}},
+	{"pyro workspace shell open", "", pyro.Shell{}},
+	{"pyro workspace shell list", "", pyro.WorkspaceShells{}},
+	{"pyro workspace shell read", "", pyro.ShellOutput{}},
+	{"pyro workspace shell write", "", pyro.ShellInput{}},
+	{"pyro workspace shell signal", "", pyro.ShellSignal{}},
+	{"pyro workspace shell close", "", pyro.ClosedShell{}},
+	{"pyro workspace service start", "", pyro.Service{}},
+	{"pyro workspace service list", "", pyro.WorkspaceServices{}},
+	{"pyro workspace service logs", "", pyro.ServiceLogs{}},
+	{"pyro workspace disk export", "", pyro.WorkspaceDiskExport{}},
+	{"pyro env inspect", "", pyro.Environment{}},
+	{"pyro env prune", "", pyro.PruneResult{}},
+	{"pyro doctor", "", pyro.DoctorReport{}},
+	{"Machines", "`CreateVM`, `StartVM`, `StopVM`, `StatusVM`:", pyro.VM{}},
+	{"Machines", "`DeleteVM`:", pyro.DeletedVM{}},
+	{"Machines", "`NetworkInfoVM`:", pyro.VMNetworkInfo{}},
+	{"Machines", "`ReapExpired`:", pyro.ReapedVMs{}},
+}
+
+// TestJSONReference holds docs/json.md against the structs that are printed: names, types, and what may be left out or null.
 func TestJSONReference(t *testing.T) {
+	sections := readReference(t)
+	known := map[reflect.Type]bool{reflect.TypeFor[pyro.VMExecResult](): true} // a vm_id, and the fields of another
+	for _, d := range described {
+		known[reflect.TypeOf(d.value)] = true
+	}
+	for _, d := range described {
+		s := sections[d.section]
+		if s == nil {
+			t.Errorf("no section %q", d.section)
+			continue
+		}
+		s.check(t, known, reflect.TypeOf(d.value), d.below)
+	}
+	for _, kind := range fault.Kinds() {
+		if !strings.Contains(sections["Errors"].text, "| `"+string(kind)+"` |") {
+			t.Errorf("kind %q is not described", kind)
+		}
+	}
+	for m := range reflect.TypeFor[*pyro.Pyro]().Methods() {
+		result := m.Type.Out(0)
+		for result.Kind() == reflect.Pointer || result.Kind() == reflect.Slice {
+			result = result.Elem()
+		}
+		if result.Kind() == reflect.Struct && !known[result] {
+			t.Errorf("the result of %s, %s, is not described", m.Name, result)
+		}
+	}
+}
+
+func TestEveryCommandWithJSONIsDescribed(t *testing.T) {
+	sections := readReference(t)
+	commands := map[string]bool{}
+	each(newRoot(), func(cmd *cobra.Command) {
+		if cmd.Flags().Lookup("json") == nil {
+			return
+		}
+		commands[cmd.CommandPath()] = true
+		if sections[cmd.CommandPath()] == nil {
+			t.Errorf("%s --json is not described", cmd.CommandPath())
+		}
+	})
+	for title := range sections {
+		if strings.HasPrefix(title, "pyro ") && !commands[title] {
+			t.Errorf("%s --json is described, and there is no such thing", title)
+		}
+	}
+}
+
+// TestJSONExamples decodes the examples and prints them again: nothing is lost, nothing is added, and the form is that of --json.
+func TestJSONExamples(t *testing.T) {
+	values := map[string]any{
+		"Errors":              &map[string]fault.Report{},
+		"pyro workspace list": &map[string][]pyro.WorkspaceSummary{},
+	}
+	for _, d := range described {
+		if values[d.section] == nil {
+			values[d.section] = reflect.New(reflect.TypeOf(d.value)).Interface()
+		}
+	}
+	sections := readReference(t)
+	for title, value := range values {
+		if sections[title] == nil {
+			continue // TestJSONReference tells
+		}
+		example := ""
+		if _, rest, ok := strings.Cut(sections[title].text, "\n```json\n"); ok {
+			example, _, _ = strings.Cut(rest, "```\n")
+		}
+		if example == "" {
+			if strings.HasPrefix(title, "pyro workspace ") {
+				t.Errorf("%s: there is no example", title)
+			}
+			continue
+		}
+		d := json.NewDecoder(strings.NewReader(example))
+		d.DisallowUnknownFields()
+		if err := d.Decode(value); err != nil {
+			t.Errorf("%s: %v", title, err)
+			continue
+		}
+		var printed bytes.Buffer
+		if err := printJSON(&printed, value); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(example, printed.String()); diff != "" {
+			t.Errorf("%s: the example is not what is printed:\n%s", title, diff)
+		}
+	}
+}
+
+// section is one of docs/json.md: its tables are found by the line above each, "" for the first.
+type section struct {
+	title, text string
+	tables      map[string][]row
+}
+
+// row describes some fields.
+type row struct {
+	names         []string
+	kind, meaning string
+}
+
+// readReference gives the sections by each of the commands in their titles.
+func readReference(t *testing.T) map[string]*section {
+	t.Helper()
 	text, err := os.ReadFile("../../docs/json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := map[string]string{}
-	for section := range strings.SplitSeq(string(text), "\n## ") {
-		title, body, _ := strings.Cut(section, "\n")
-		sections[title] = body
-	}
-	for title, value := range map[string]any{
-		"Errors":                          fault.Report{},
-		"pyro run":                        pyro.RunResult{},
-		"pyro env inspect, pyro env pull": pyro.Environment{},
-		"pyro env prune":                  pyro.PruneResult{},
-		"pyro doctor":                     pyro.DoctorReport{},
-	} {
-		body, ok := sections[title]
-		if !ok {
-			t.Errorf("no section %q", title)
+	sections := map[string]*section{}
+	for part := range strings.SplitSeq(string(text), "\n## ") {
+		title, body, _ := strings.Cut(part, "\n")
+		s := &section{title, body, readTables(body)}
+		for name := range strings.SplitSeq(title, ", ") {
+			sections[name] = s
 		}
-		for _, f := range jsonFields(reflect.TypeOf(value)) {
-			line := ""
-			for l := range strings.Lines(body) {
-				if strings.Contains(l, "`"+f.name+"`") {
-					line = l
-					break
+	}
+	return sections
+}
+
+var fieldName = regexp.MustCompile("`([a-z0-9_]+)`")
+
+func readTables(text string) map[string][]row {
+	tables := map[string][]row{}
+	above, columns := "", 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		cells := strings.Split(strings.Trim(line, "|"), " |")
+		switch {
+		case strings.HasPrefix(line, "`") && strings.HasSuffix(line, ":"):
+			above = line
+		case strings.HasPrefix(line, "| field |"):
+			columns = len(cells)
+		case !strings.HasPrefix(line, "|"):
+			columns = 0
+		case columns > 1 && !strings.HasPrefix(line, "| ---"):
+			r := row{meaning: strings.TrimSpace(cells[columns-1])}
+			if columns == 3 {
+				r.kind = strings.TrimSpace(cells[1])
+			}
+			for _, name := range fieldName.FindAllStringSubmatch(cells[0], -1) {
+				r.names = append(r.names, name[1])
+			}
+			tables[above] = append(tables[above], r)
+		}
+	}
+	return tables
+}
+
+// check holds a table against a struct. A struct in it has a table of its own, below a line with its field's name, or is described elsewhere, or in its row.
+func (s *section) check(t *testing.T, known map[reflect.Type]bool, described reflect.Type, below string) {
+	t.Helper()
+	rows := s.tables[below]
+	fields := jsonFields(described)
+	for _, r := range rows {
+		for _, name := range r.names {
+			if !slices.ContainsFunc(fields, func(f jsonField) bool { return f.name == name }) {
+				t.Errorf("%s %s: %q is described, and %s has no such field", s.title, below, name, described)
+			}
+		}
+	}
+	for _, f := range fields {
+		i := slices.IndexFunc(rows, func(r row) bool { return slices.Contains(r.names, f.name) })
+		if i < 0 {
+			t.Errorf("%s %s: field %q is not described", s.title, below, f.name)
+			continue
+		}
+		r := rows[i]
+		if strings.HasPrefix(r.meaning, "*optional*") != f.optional {
+			t.Errorf("%s %s: field %q: optional is %v, the document says otherwise", s.title, below, f.name, f.optional)
+		}
+		if kind := f.kind(); r.kind != "" && r.kind != kind && r.kind+" of objects" != kind {
+			t.Errorf("%s %s: field %q is of the type %q, the document says %q", s.title, below, f.name, kind, r.kind)
+		}
+		inner := f.inner()
+		if inner == nil {
+			continue
+		}
+		switch own := "`" + f.name + "`:"; {
+		case s.tables[own] != nil && own != below:
+			s.check(t, known, inner, own)
+		case !known[inner]:
+			for _, part := range jsonFields(inner) {
+				if !strings.Contains(r.meaning, "`"+part.name+"`") || strings.Contains(r.meaning, "`"+part.name+"` *optional*") != part.optional {
+					t.Errorf("%s %s: field %q: its %q, optional %v, is not described so", s.title, below, f.name, part.name, part.optional)
 				}
 			}
-			if line == "" {
-				t.Errorf("%s: field %q is not described", title, f.name)
-			} else if strings.Contains(line, "| *optional*") != f.optional && strings.HasPrefix(line, "| `"+f.name) {
-				t.Errorf("%s: field %q: optional is %v, the document says otherwise", title, f.name, f.optional)
-			}
-		}
-	}
-	for _, kind := range fault.Kinds() {
-		if !strings.Contains(sections["Errors"], "| `"+string(kind)+"` |") {
-			t.Errorf("kind %q is not described", kind)
 		}
 	}
 }
@@ -58,24 +257,53 @@ func TestJSONReference(t *testing.T) {
 type jsonField struct {
 	name     string
 	optional bool
+	of       reflect.Type
 }
 
-// jsonFields gives the fields of a struct, and of the structs in it, as JSON has them.
+// jsonFields gives the fields of a struct as JSON has them, with those of structs that are embedded.
 func jsonFields(t reflect.Type) (fields []jsonField) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" {
-			fields = append(fields, jsonField{name, strings.Contains(options, "omit")})
-		}
-		inner := f.Type
-		if inner.Kind() == reflect.Slice {
-			inner = inner.Elem()
-		}
-		if inner.Kind() == reflect.Struct && inner.PkgPath() == reflect.TypeFor[pyro.RunResult]().PkgPath() {
-			fields = append(fields, jsonFields(inner)...)
+		switch {
+		case f.Anonymous && name == "":
+			fields = append(fields, jsonFields(f.Type)...)
+		case name != "" && name != "-":
+			fields = append(fields, jsonField{name, strings.Contains(options, "omit"), f.Type})
 		}
 	}
 	return fields
+}
+
+// kind is the field's type as the document calls it.
+func (f jsonField) kind() string {
+	switch f.of.Kind() {
+	case reflect.Pointer:
+		return jsonField{of: f.of.Elem()}.kind() + " or null"
+	case reflect.Slice:
+		return "array of " + jsonField{of: f.of.Elem()}.kind() + "s"
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "bool"
+	case reflect.Int, reflect.Int64, reflect.Float64:
+		return "number"
+	}
+	if f.of == reflect.TypeFor[time.Time]() {
+		return "string"
+	}
+	return "object"
+}
+
+// inner is the struct that the field is or holds, nil where there is none.
+func (f jsonField) inner() reflect.Type {
+	t := f.of
+	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || t == reflect.TypeFor[time.Time]() {
+		return nil
+	}
+	return t
 }
 
 func TestJSONIsSortedAndWhole(t *testing.T) {

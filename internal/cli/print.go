@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -29,7 +31,8 @@ func printJSON(w io.Writer, value any) error {
 
 // table prints rows in aligned columns, the first of them as the heading.
 func table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := bufio.NewWriter(w)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
 			if i > 0 {
@@ -39,7 +42,7 @@ func table(w io.Writer, rows [][]string) error {
 		}
 		fmt.Fprintln(t)
 	}
-	return t.Flush()
+	return errors.Join(t.Flush(), out.Flush())
 }
 
 // size gives bytes for people: "269 MB", in powers of ten as disks are sold.

@@ -162,29 +162,29 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 	if err != nil {
 		return signals.explain(err)
 	}
-	return o.finish(result, stderr)
-}
-
-// finish says what is left to be said and gives the command's exit code.
-func (o runOptions) finish(r *pyro.RunResult, stderr *lineStart) error {
-	for _, step := range r.Timings {
+	for _, step := range result.Timings {
 		slog.Debug("start", "step", step.Name, "ms", step.MS)
 	}
-	slog.Debug("run", "start_ms", r.StartMS, "command_ms", r.DurationMS, "total_ms", r.TotalMS)
-	if o.json {
-		if err := printJSON(os.Stdout, r); err != nil {
+	slog.Debug("run", "start_ms", result.StartMS, "command_ms", result.DurationMS, "total_ms", result.TotalMS)
+	return finish(o.json, result, result.ExitCode, stderr, func() { o.explain(result) })
+}
+
+// finish says of a command what is left to be said, as JSON or by explaining it, and gives its exit code.
+func finish(asJSON bool, result any, code int, stderr *lineStart, explain func()) error {
+	if asJSON {
+		if err := printJSON(os.Stdout, result); err != nil {
 			return err
 		}
 	} else {
 		if !stderr.at && term.IsTerminal(int(os.Stderr.Fd())) {
 			fmt.Fprintln(stderr)
 		}
-		o.explain(r)
+		explain()
 	}
-	if r.ExitCode == 0 {
+	if code == 0 {
 		return nil
 	}
-	return exit{code: r.ExitCode}
+	return exit{code: code}
 }
 
 // explain says on stderr what the exit code alone does not tell.

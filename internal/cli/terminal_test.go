@@ -28,14 +28,20 @@ type screen struct {
 
 func runOnTerminal(t *testing.T, script string) *screen {
 	t.Helper()
+	env, _ := hostEnv(t)
+	return onTerminal(t, env, "run", "-q", "-t", "--allow-host-compat", "--timeout-seconds", "20", "debian:12", "--", "sh", "-c", script)
+}
+
+func onTerminal(t *testing.T, env []string, args ...string) *screen {
+	t.Helper()
 	keys, tty, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &screen{t: t, keys: keys, tty: tty}
 	s.resize(100, 30)
-	s.cmd = exec.Command(programs.pyro, "run", "-q", "-t", "--allow-host-compat", "--timeout-seconds", "20", "debian:12", "--", "sh", "-c", script)
-	s.cmd.Env, _ = hostEnv(t)
+	s.cmd = exec.Command(programs.pyro, args...)
+	s.cmd.Env = env
 	s.before = s.modes()
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -148,5 +154,43 @@ func TestTerminalIsRestoredWhenPyroIsEnded(t *testing.T) {
 	}
 	if after := s.modes(); after != s.before {
 		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	env, _ := hostEnv(t)
+	pyro := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(programs.pyro, append([]string{"workspace"}, args...)...)
+		cmd.Env = env
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	id := pyro("create", "debian:12", "--allow-host-compat", "--id-only")
+	defer pyro("delete", id)
+	shell := pyro("shell", "open", id, "--id-only", "--env", "PS1=> ", "--env", "HOME="+t.TempDir())
+	pyro("shell", "write", id, shell, "--input", "echo before $((1+1))")
+	s := onTerminal(t, env, "workspace", "shell", "attach", id, shell, "--detach-key", "ctrl-x")
+	s.await("ctrl-x leaves it")
+	s.await("before 2")
+	s.typed("stty size; echo typed $((1+2))\r")
+	s.await("30 100")
+	s.await("typed 3")
+	pyro("shell", "write", id, shell, "--input", "echo meanwhile $((2+2))")
+	s.await("meanwhile 4")
+	s.typed("\x18")
+	s.cmd.Wait()
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d: %q", code, s.text())
+	}
+	s.await("[workspace-shell-attach]")
+	if after := s.modes(); after != s.before {
+		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+	}
+	if list := pyro("shell", "list", id); !strings.Contains(list, "running  100 x 30") {
+		t.Errorf("afterwards: %s", list)
 	}
 }

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro"
+)
+
+// shelled measures shells and services against what is as fast inside the machine.
+func (w *workspaces) shelled() error {
+	for _, k := range w.kinds {
+		id, err := w.create(k, "")
+		if err != nil {
+			return err
+		}
+		for _, measure := range []func(kind, string) error{w.echoed, w.printed, w.ready} {
+			if err := measure(k, id); err != nil {
+				return err
+			}
+		}
+		if err := w.delete(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bare is a program that does the same on a bare PTY, within the machine: it prints how long each of some echoes took, in ms, or how many bytes a second come
+// through.
+const bare = `import json, os, pty, sys, time, tty
+n = int(sys.argv[2])
+pid, fd = pty.fork()
+if pid == 0:
+    tty.setraw(0) if sys.argv[1] == "output" else None
+    os.execvp("sh", ["sh", "-c", "echo ready; exec " + ("cat >/dev/null" if sys.argv[1] == "echo" else "head -c %d /dev/zero" % n)])
+seen = b""
+while b"ready" not in seen or not seen.endswith(b"\n"): seen += os.read(fd, 65536)
+if sys.argv[1] == "echo":
+    took = []
+    for i in range(n):
+        began = time.perf_counter()
+        os.write(fd, b"x")
+        while os.read(fd, 1) != b"x": pass
+        took.append((time.perf_counter() - began) * 1000)
+    print(json.dumps(took))
+else:
+    began, left = time.perf_counter(), n
+    while left > 0: left -= len(os.read(fd, 65536))
+    print(json.dumps([n / (time.perf_counter() - began) / 1e6]))
+os.kill(pid, 9)`
+
+func (w *workspaces) bare(id string, args ...string) (values []float64, err error) {
+	text, err := w.run(id, append([]string{"python3", "-c", bare}, args...)...)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &values)
+	}
+	return values, err
+}
+
+// attached is a shell that runs a line, with a terminal that is here.
+type attached struct {
+	keys *io.PipeWriter
+	seen *io.PipeReader
+	end  func() error
+}
+
+func (w *workspaces) attach(id, line string) (*attached, error) {
+	s, err := w.sdk.OpenShell(w.ctx, pyro.OpenShellRequest{WorkspaceID: id})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.sdk.WriteShell(w.ctx, pyro.WriteShellRequest{WorkspaceID: id, ShellID: s.ShellID, Input: line}); err != nil {
+		return nil, err
+	}
+	in, keys := io.Pipe()
+	seen, out := io.Pipe()
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.sdk.AttachShell(ctx, pyro.AttachShellRequest{WorkspaceID: id, ShellID: s.ShellID, Stdin: in, Stdout: out})
+		out.CloseWithError(errors.Join(err, io.EOF))
+		done <- err
+	}()
+	return &attached{keys, seen, func() error {
+		cancel()
+		seen.Close()
+		keys.Close()
+		<-done
+		_, err := w.sdk.CloseShell(w.ctx, id, s.ShellID)
+		return err
+	}}, nil
+}
+
+// await reads until a text was printed.
+func (a *attached) await(text string) error {
+	var seen strings.Builder
+	buffer := make([]byte, 4096)
+	for !strings.Contains(seen.String(), text) {
+		n, err := a.seen.Read(buffer)
+		seen.Write(buffer[:n])
+		if err != nil {
+			return fmt.Errorf("%q: %w", seen.String(), err)
+		}
+	}
+	return nil
+}
+
+// echoed measures a key up to its echo.
+func (w *workspaces) echoed(k kind, id string) error {
+	n := max(w.n, 10) * 5
+	floor, err := w.bare(id, "echo", fmt.Sprint(n))
+	if err != nil {
+		return err
+	}
+	a, err := w.attach(id, "echo $((50 + 5)); exec cat >/dev/null")
+	if err != nil {
+		return err
+	}
+	if err := a.await("55\r\n"); err != nil {
+		return err
+	}
+	var took []float64
+	key := make([]byte, 1)
+	for range n {
+		began := time.Now()
+		if _, err := a.keys.Write([]byte("x")); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(a.seen, key); err != nil {
+			return err
+		}
+		took = append(took, float64(time.Since(began).Microseconds())/1000)
+	}
+	w.figures = append(w.figures, figure(string(k.isolation)+": a key in a shell up to its echo; floor: a bare PTY in the machine", "ms", took).over(floor, 3))
+	return a.end()
+}
+
+// printed measures how fast the output of a shell comes, to one who reads on.
+func (w *workspaces) printed(k kind, id string) error {
+	const bytes = 16 << 20
+	floor, err := w.bare(id, "output", fmt.Sprint(bytes))
+	if err != nil {
+		return err
+	}
+	a, err := w.attach(id, fmt.Sprintf("stty raw -echo; echo $((50 + 5)); read x; head -c %d /dev/zero", bytes))
+	if err != nil {
+		return err
+	}
+	if err := a.await("55\n"); err != nil {
+		return err
+	}
+	late := time.AfterFunc(time.Minute, func() { a.seen.CloseWithError(errors.New("the rest was lost: more was printed than is kept")) })
+	defer late.Stop()
+	began := time.Now()
+	if _, err := a.keys.Write([]byte("\n")); err != nil {
+		return err
+	}
+	if n, err := io.CopyN(io.Discard, a.seen, bytes); err != nil {
+		return fmt.Errorf("%d bytes came of %d: %w", n, bytes, err)
+	}
+	rate := bytes / time.Since(began).Seconds() / 1e6
+	w.figures = append(w.figures, figure(string(k.isolation)+": output of a shell; floor: a bare PTY in the machine", "MB/s", []float64{rate}).share(floor, min(20/floor[0], 0.8)))
+	return a.end()
+}
+
+// ready measures how late it is seen that a service is ready.
+func (w *workspaces) ready(k kind, id string) error {
+	for kind, what := range map[pyro.ReadinessType][2]string{
+		pyro.ReadyFile: {"ready", `open("ready", "w")`},
+		pyro.ReadyTCP:  {"8001", `s = socket.create_server(("127.0.0.1", 8001))`},
+		pyro.ReadyHTTP: {"http://127.0.0.1:8002/", `s = http.server.HTTPServer(("127.0.0.1", 8002), http.server.BaseHTTPRequestHandler); threading.Thread(target=s.serve_forever, daemon=True).start()`},
+	} {
+		script := fmt.Sprintf("import http.server, os, socket, threading, time\nhttp.server.BaseHTTPRequestHandler.do_GET = lambda r: (r.send_response(200), r.end_headers())\n"+
+			"time.sleep(1)\nprint(time.time_ns(), flush=True)\n%s\ntime.sleep(1000)", what[1])
+		var late []float64
+		for range max(w.n, 5) {
+			s, err := w.sdk.StartService(w.ctx, pyro.StartServiceRequest{
+				WorkspaceID: id, ServiceName: "bench", Argv: []string{"python3", "-c", script}, Readiness: &pyro.Readiness{Type: kind, Target: what[0]},
+			})
+			if err != nil {
+				return err
+			}
+			seen := *s.ReadyAt
+			if _, err := w.sdk.StopService(w.ctx, id, "bench"); err != nil {
+				return err
+			}
+			logs, err := w.sdk.LogsService(w.ctx, pyro.LogsServiceRequest{WorkspaceID: id, ServiceName: "bench"})
+			if err != nil {
+				return err
+			}
+			var at int64
+			if _, err := fmt.Sscan(logs.Stdout, &at); err != nil {
+				return fmt.Errorf("the service printed %q: %w", logs.Stdout, err)
+			}
+			late = append(late, float64(seen.Sub(time.Unix(0, at)).Microseconds())/1000)
+			if _, err := w.run(id, "rm", "-f", "ready"); err != nil {
+				return err
+			}
+		}
+		w.figures = append(w.figures, figure(fmt.Sprintf("%s: a service becomes ready up to its being seen: %s", k.isolation, kind), "ms", late).atMost(20))
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+)
+
+// used measures a command in a workspace: over the SDK against the machine itself, and as a command of pyro against the SDK.
+func (w *workspaces) used() error {
+	for _, k := range w.kinds {
+		if err := w.usedOf(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *workspaces) usedOf(k kind) error {
+	id, err := w.create(k, "")
+	if err != nil {
+		return err
+	}
+	m, err := w.machineOf(k.driver)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	r, err := w.times(max(w.n, 10)*2, func() error {
+		_, err := w.run(id, "/bin/true")
+		return err
+	}, func() error {
+		_, err := m.Agent.Exec(w.ctx, client.Command{Argv: []string{"/bin/true"}}, nil, io.Discard, io.Discard)
+		return err
+	}, func() error {
+		return w.pyro("exec", "-q", id, "--", "/bin/true").Run()
+	})
+	if err != nil {
+		return err
+	}
+	w.figures = append(w.figures, figure(string(k.isolation)+": workspace exec /bin/true over the SDK; floor: the machine's own", "ms", r[0]).over(r[1], 3),
+		figure(string(k.isolation)+": pyro workspace exec -q ID -- /bin/true, whole process; floor: over the SDK", "ms", r[2]).over(r[0], 40))
+	return w.delete(id)
+}
+
+const edited = 10 // files that differ from the baseline
+
+// commit has git know a tree, from outside of it. It is run on the host, since an emulated processor takes a minute for it.
+const commit = `set -e
+git init -q
+git -c core.compression=0 -c core.fsync=none add -A
+git -c gc.auto=0 -c user.name=bench -c user.email=bench@example.com commit -qm baseline
+git repack -adq --window=0`
+
+// compared measures a diff against git, whose index is warm, on the same tree in the same machine.
+func (w *workspaces) compared() error {
+	tree, err := w.tree(sources)
+	if err != nil {
+		return err
+	}
+	repository := exec.Command("sh", "-c", commit)
+	repository.Env = append(os.Environ(), "GIT_DIR="+filepath.Join(w.dir, "git"), "GIT_WORK_TREE="+tree, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
+	if out, err := repository.CombinedOutput(); err != nil {
+		return fmt.Errorf("git on the host: %w: %s", err, out)
+	}
+	for _, k := range w.kinds {
+		if err := w.comparedOf(k, tree); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.RemoveAll(tree), os.RemoveAll(filepath.Join(w.dir, "git")))
+}
+
+// bring puts a folder of w's into /root of a workspace, outside of what is compared.
+func (w *workspaces) bring(id, folder string) error {
+	packed, err := exec.Command("tar", "-C", w.dir, "-c", folder).Output()
+	if err != nil {
+		return fmt.Errorf("tar: %w", err)
+	}
+	r, err := w.sdk.ExecWorkspace(w.ctx, pyro.ExecWorkspaceRequest{
+		WorkspaceID: id, Argv: []string{"tar", "-x", "--no-same-owner", "-C", "/root"}, Stdin: bytes.NewReader(packed), TimeoutSeconds: 60,
+	})
+	if err == nil && r.ExitCode != 0 {
+		err = fmt.Errorf("tar: exit code %d: %s", r.ExitCode, r.Stderr)
+	}
+	return err
+}
+
+func (w *workspaces) comparedOf(k kind, tree string) error {
+	id, err := w.create(k, tree)
+	if err != nil {
+		return err
+	}
+	if err := w.bring(id, "git"); err != nil {
+		return err
+	}
+	if _, err := w.run(id, "sh", "-c", fmt.Sprintf("for i in $(seq %d); do echo edited >> folder-10$((i - 1))/file-050.txt; done", edited)); err != nil {
+		return err
+	}
+	git := []string{"env", "GIT_DIR=/root/git", "GIT_WORK_TREE=/workspace"}
+	r, err := w.times(min(w.n, 5), func() error {
+		d, err := w.sdk.DiffWorkspace(w.ctx, id)
+		if err == nil && len(d.Entries) != edited {
+			err = fmt.Errorf("the diff tells of %d files instead of %d", len(d.Entries), edited)
+		}
+		return err
+	}, func() error {
+		out, err := w.run(id, append(git, "git", "status", "--porcelain")...)
+		if told := strings.Count(out, "\n"); err == nil && told != edited {
+			err = fmt.Errorf("git status tells of %d files instead of %d", told, edited)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.figures = append(w.figures, figure(string(k.isolation)+": workspace diff, 20,000 files; floor: git status, warm", "ms", r[0]).times(r[0], r[1], 2))
+	return w.discard(id)
+}
+
+// listed measures a list of many workspaces, and what the supervisors of those that run take.
+func (w *workspaces) listed() error {
+	const stopped, running = 20, 6
+	k := w.kinds[len(w.kinds)-1] // whose machines take least
+	var made []string
+	for i := range stopped + running {
+		id, err := w.create(k, "")
+		if err != nil {
+			return err
+		}
+		made = append(made, id)
+		if _, err := w.run(id, "/bin/true"); err != nil {
+			return err
+		}
+		if i < stopped {
+			if _, err := w.sdk.StopWorkspace(w.ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	r, err := w.times(w.n*3, func() error {
+		all, err := w.sdk.ListWorkspaces(w.ctx)
+		if err == nil && len(all) != stopped+running {
+			err = fmt.Errorf("the list has %d workspaces instead of %d", len(all), stopped+running)
+		}
+		return err
+	}, func() error { return w.pyro("list").Run() })
+	if err != nil {
+		return err
+	}
+	of := fmt.Sprintf(", %d stopped and %d running", stopped, running)
+	w.figures = append(w.figures, figure("ListWorkspaces, Go API"+of, "ms", r[0]).atMost(30), figure("pyro workspace list, whole process"+of, "ms", r[1]).atMost(30))
+	time.Sleep(5 * time.Second)
+	memory, err := supervisors()
+	if err == nil && len(memory) != running {
+		err = fmt.Errorf("%d supervisors run instead of %d", len(memory), running)
+	}
+	if err != nil {
+		return err
+	}
+	w.figures = append(w.figures, figure(string(k.isolation)+": supervisor of a workspace, idle, PSS", "MiB", memory).atMost(20))
+	for _, id := range made {
+		err = errors.Join(err, w.delete(id))
+	}
+	return err
+}
+
+// supervisors gives the memory of each that this process has started and that lives.
+func supervisors() (memory []float64, err error) {
+	for _, pid := range family(os.Getpid())[1:] {
+		argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if !strings.Contains(string(argv), "pyro\x00supervise\x00") {
+			continue
+		}
+		pss, failed := kilobytes(pid, "smaps_rollup", "Pss")
+		memory, err = append(memory, pss), errors.Join(err, failed)
+	}
+	return memory, err
+}

@@ -1,0 +1,13 @@
+"""Roman numerals."""
+
+NUMERALS = [(1000, "M"), (900, "CM"), (500, "D"), (100, "C"), (90, "XC"), (50, "L"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")]
+
+
+def roman(number):
+    """Write a whole number above zero as the Romans did."""
+    text = ""
+    for value, numeral in NUMERALS:
+        while number >= value:
+            text += numeral
+            number -= value
+    return text

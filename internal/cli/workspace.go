@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func newWorkspace() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "workspace",
+		Short: "Work in machines that persist",
+		Long: `A workspace is a machine that persists, with a folder /workspace, the state in which it
+was created (its baseline), snapshots and a history of commands. It goes on when pyro ends.
+When nothing was done with it for --ttl-seconds it is stopped, and nothing of it is lost.
+
+  pyro workspace create debian:12 --seed-path . --id-only   make one of a folder of yours
+  pyro workspace exec ID -- make test                       run a command in /workspace
+  pyro workspace diff ID                                    what differs from the baseline
+  pyro workspace export ID /workspace/out --output ./out    take something out of it
+  pyro workspace reset ID                                   back to the baseline
+  pyro workspace delete ID`,
+		Aliases:                    []string{"ws"},
+		Args:                       subcommand,
+		SuggestionsMinimumDistance: 2,
+		RunE:                       group,
+	}
+	cmd.AddCommand(
+		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(),
+		newWorkspaceExec(), newWorkspaceLogs(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
+		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(),
+	)
+	return cmd
+}
+
+// subgroup makes a command that only groups others.
+func subgroup(name, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Args: subcommand, SuggestionsMinimumDistance: 2, RunE: group}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// completeWorkspace completes the first argument with the ids of workspaces.
+func completeWorkspace(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	p, err := pyro.New(pyro.Options{})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer p.Close()
+	all, err := p.ListWorkspaces(context.Background())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []string
+	for _, w := range all {
+		if strings.HasPrefix(w.WorkspaceID, typed) {
+			ids = append(ids, cobra.CompletionWithDesc(w.WorkspaceID, strings.TrimSpace(w.Name+" "+string(w.State))))
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// onWorkspace makes a command about the workspace that is its first argument.
+func onWorkspace(use, short, long, example string, args int, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd := command(use, short, long, example, args, run)
+	cmd.ValidArgsFunction = completeWorkspace
+	return cmd
+}
+
+// showWorkspace describes a workspace for people.
+func showWorkspace(w *pyro.Workspace) error {
+	now := time.Now()
+	var rows [][]string
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name + ":", value})
+		}
+	}
+	add("ID", w.WorkspaceID)
+	add("Name", w.Name)
+	add("Labels", labels(w.Labels))
+	add("Environment", w.Environment)
+	add("State", strings.TrimSuffix(string(w.State)+": "+w.StateReason, ": "))
+	add("Workspace", w.WorkspacePath)
+	add("Seed", seed(w.WorkspaceSeed))
+	add("Secrets", secretNames(w.Secrets))
+	add("Execution mode", string(w.ExecutionMode)+", isolation "+string(w.Isolation))
+	add("Not isolated", w.HostCompatReason)
+	add("Emulated", w.EmulatedReason)
+	add("Network", w.NetworkPolicy)
+	add("Resources", fmt.Sprintf("%d vCPU, %d MiB", w.VCPUCount, w.MemMiB))
+	add("Commands", fmt.Sprint(w.CommandCount))
+	if w.ServiceCount > 0 {
+		add("Services", fmt.Sprintf("%d, of which %d run", w.ServiceCount, w.RunningCount))
+	}
+	add("Created", ago(now, w.CreatedAt))
+	add("Last activity", ago(now, w.LastActivityAt))
+	if w.ExpiresAt != nil {
+		add("Stops", ahead(now, *w.ExpiresAt)+" if nothing is done with it")
+	}
+	if w.LastResetAt != nil {
+		add("Resets", fmt.Sprintf("%d, the last %s", w.ResetCount, ago(now, *w.LastResetAt)))
+	}
+	return table(os.Stdout, rows)
+}
+
+func labels(all map[string]string) string {
+	var text []string
+	for key, value := range all {
+		text = append(text, key+"="+value)
+	}
+	slices.Sort(text)
+	return strings.Join(text, " ")
+}
+
+func seed(s pyro.WorkspaceSeed) string {
+	if s.Mode == "empty" {
+		return strings.TrimSuffix("empty, a fork of "+s.ForkedFrom, ", a fork of ")
+	}
+	text := fmt.Sprintf("%s %s: %d files, %s", s.Mode, s.SeedPath, s.Files, size(s.Bytes))
+	if s.Skipped > 0 {
+		text += fmt.Sprintf(", %d devices, pipes and sockets left out", s.Skipped)
+	}
+	if s.ForkedFrom != "" {
+		text += ", a fork of " + s.ForkedFrom
+	}
+	return text
+}
+
+// warnIsolation says on stderr what a workspace is not protected from.
+func warnIsolation(w *pyro.Workspace) {
+	if w.ExecutionMode == pyro.HostCompat {
+		fmt.Fprintln(os.Stderr, "pyro: warning: host_compat: nothing isolates this workspace from the host:", w.HostCompatReason)
+	}
+	if w.EmulatedReason != "" {
+		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated, ten times slower than it could be:", w.EmulatedReason)
+	}
+}
+
+// parsePairs reads pairs of KEY=VALUE.
+func parsePairs(flag string, pairs []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, fault.New(fault.Invalid, "", "", "%s %q is not KEY=VALUE", flag, pair)
+		}
+		all[key] = value
+	}
+	return all, nil
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pyro-mcp/pyro"
+)
+
+func newWorkspaceList() *cobra.Command {
+	return command("list", "List all workspaces", "List all workspaces, the one that something was last done with first.", "", 0,
+		func(cmd *cobra.Command, _ []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (map[string][]pyro.WorkspaceSummary, error) {
+				all, err := p.ListWorkspaces(ctx)
+				return map[string][]pyro.WorkspaceSummary{"workspaces": all}, err
+			}, func(all map[string][]pyro.WorkspaceSummary) error { return showWorkspaces(all["workspaces"]) })
+		})
+}
+
+func showWorkspaces(all []pyro.WorkspaceSummary) error {
+	if len(all) == 0 {
+		fmt.Fprintln(os.Stderr, "there are no workspaces: pyro workspace create ENV makes one")
+		return nil
+	}
+	now := time.Now()
+	rows := [][]string{{"ID", "NAME", "ENVIRONMENT", "STATE", "COMMANDS", "SERVICES", "LAST ACTIVITY", "STOPS", "LABELS"}}
+	for _, w := range all {
+		stops := "-"
+		if w.ExpiresAt != nil {
+			stops = ahead(now, *w.ExpiresAt)
+		}
+		rows = append(rows, []string{
+			w.WorkspaceID, dash(w.Name), w.Environment, string(w.State), fmt.Sprint(w.CommandCount), services(w), ago(now, w.LastActivityAt), stops, dash(labels(w.Labels)),
+		})
+	}
+	return table(os.Stdout, rows)
+}
+
+// dash stands for nothing in a table.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func newWorkspaceStatus() *cobra.Command {
+	return onWorkspace("status ID", "Tell what a workspace is now", "", "", 1, func(cmd *cobra.Command, args []string) error {
+		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
+			return p.StatusWorkspace(ctx, args[0])
+		}, showWorkspace)
+	})
+}
+
+func newWorkspaceUpdate() *cobra.Command {
+	var req pyro.UpdateWorkspaceRequest
+	var name string
+	var set []string
+	cmd := onWorkspace("update ID", "Change a workspace's name and labels", "",
+		`  pyro workspace update ws-0123456789ab --name fix-tests --label ticket=42
+  pyro workspace update ws-0123456789ab --clear-name --clear-label ticket`,
+		1, func(cmd *cobra.Command, args []string) (err error) {
+			req.WorkspaceID = args[0]
+			if cmd.Flags().Changed("name") {
+				req.Name = &name
+			}
+			if req.Labels, err = parsePairs("--label", set); err != nil {
+				return err
+			}
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
+				return p.UpdateWorkspace(ctx, req)
+			}, showWorkspace)
+		})
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "call it so")
+	f.BoolVar(&req.ClearName, "clear-name", false, "take its name away")
+	f.StringArrayVar(&set, "label", nil, "set a label, as `KEY=VALUE` (repeatable)")
+	f.StringArrayVar(&req.ClearLabels, "clear-label", nil, "remove the label of this `KEY` (repeatable)")
+	return cmd
+}
+
+func newWorkspaceDelete() *cobra.Command {
+	return onWorkspace("delete ID", "Remove a workspace with all that it holds",
+		"Remove a workspace with all that it holds, whatever state it is in. What runs in it is killed.", "", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.DeletedWorkspace, error) {
+				return p.DeleteWorkspace(ctx, args[0])
+			}, func(d *pyro.DeletedWorkspace) error {
+				_, err := fmt.Println("deleted", d.WorkspaceID)
+				return err
+			})
+		})
+}
+
+func newWorkspaceStart() *cobra.Command {
+	return onWorkspace("start ID", "Start a workspace that is stopped",
+		"Start a workspace that is stopped, with its /workspace, its root, snapshots and history as they were.", "", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
+				return p.StartWorkspace(ctx, pyro.StartWorkspaceRequest{WorkspaceID: args[0], Progress: report})
+			}, showWorkspace)
+		})
+}
+
+func newWorkspaceStop() *cobra.Command {
+	return onWorkspace("stop ID", "Stop a workspace, with nothing lost",
+		"Stop a workspace: what runs in it is killed, its disks are flushed and unmounted. It can be started again.", "", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
+				return p.StopWorkspace(ctx, args[0])
+			}, showWorkspace)
+		})
+}
+
+// services tells how many there are, and how many of them run.
+func services(w pyro.WorkspaceSummary) string {
+	if w.ServiceCount == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", w.RunningCount, w.ServiceCount)
+}

@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func newWorkspaceSync() *cobra.Command {
+	return subgroup("sync", "Bring files into a workspace", newSyncPush())
+}
+
+func newSyncPush() *cobra.Command {
+	var req pyro.PushWorkspaceSyncRequest
+	cmd := onWorkspace("push ID SOURCE", "Bring a folder or an archive into a workspace that runs",
+		`Bring a folder of yours, or what a .tar, .tar.gz or .tgz archive holds, into a workspace: all
+of it or nothing. What is there stays, but for what has the same path.`,
+		"  pyro workspace sync push ws-0123456789ab ./src --dest src", 2,
+		func(cmd *cobra.Command, args []string) error {
+			req.WorkspaceID, req.SourcePath = args[0], args[1]
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceSync, error) {
+				req.Progress = report
+				return p.PushWorkspaceSync(ctx, req)
+			}, func(s *pyro.WorkspaceSync) error {
+				left := ""
+				if s.Skipped > 0 {
+					left = fmt.Sprintf("; %d devices, pipes and sockets left out", s.Skipped)
+				}
+				_, err := fmt.Printf("brought %d files, %s, to %s: %d new, %d replaced%s\n", s.Files, size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
+				return err
+			})
+		})
+	cmd.Flags().StringVar(&req.Dest, "dest", pyro.WorkspacePath, "where it goes, a `PATH` below /workspace")
+	return cmd
+}
+
+func newWorkspaceExport() *cobra.Command {
+	var req pyro.ExportWorkspaceRequest
+	cmd := onWorkspace("export ID PATH", "Take a file or a folder out of a workspace that runs",
+		`Take a file or a folder out of a workspace: all of it or nothing. It becomes yours, and set-id
+bits are dropped. What is at --output already is replaced only with --force.`,
+		"  pyro workspace export ws-0123456789ab dist --output ./dist", 2,
+		func(cmd *cobra.Command, args []string) error {
+			req.WorkspaceID, req.Path = args[0], args[1]
+			if req.OutputPath == "" {
+				return usage(cmd, "--output is missing")
+			}
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceExport, error) {
+				return p.ExportWorkspace(ctx, req)
+			}, func(e *pyro.WorkspaceExport) error {
+				if e.OutwardLinks > 0 {
+					fmt.Fprintf(os.Stderr, "pyro: warning: %d symbolic links lead out of what was exported: they lead to files of this host\n", e.OutwardLinks)
+				}
+				_, err := fmt.Printf("exported %s to %s: %d files, %s\n", fault.Printable(e.Path), e.OutputPath, e.Files, size(e.Bytes))
+				return err
+			})
+		})
+	cmd.Flags().StringVar(&req.OutputPath, "output", "", "what it becomes on this host, a `PATH`")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "replace what is there")
+	return cmd
+}
+
+func newWorkspacePatch() *cobra.Command {
+	return subgroup("patch", "Apply patches to a workspace", newPatchApply())
+}
+
+func newPatchApply() *cobra.Command {
+	var req pyro.ApplyWorkspacePatchRequest
+	var path string
+	cmd := onWorkspace("apply ID", "Apply a unified patch to a workspace that runs",
+		`Apply a unified patch, as of git diff or diff -u, to the files of a workspace: all of it or
+nothing. Paths are below /workspace.`,
+		`  git diff | pyro workspace patch apply ws-0123456789ab --patch-file -
+  pyro workspace patch apply ws-0123456789ab --patch-file fix.patch`,
+		1, func(cmd *cobra.Command, args []string) (err error) {
+			req.WorkspaceID = args[0]
+			if req.Patch, err = textOf(cmd, "patch", req.Patch, path); err != nil {
+				return err
+			}
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.AppliedPatch, error) {
+				return p.ApplyWorkspacePatch(ctx, req)
+			}, func(a *pyro.AppliedPatch) error {
+				for _, f := range a.Entries {
+					if _, err := fmt.Printf("%-8s  %s  +%d -%d\n", f.Status, fault.Printable(f.Path), f.LinesAdded, f.LinesRemoved); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	cmd.Flags().StringVar(&req.Patch, "patch", "", "the patch")
+	cmd.Flags().StringVar(&path, "patch-file", "", "a file of yours that has it, `PATH` (-: the standard input)")
+	return cmd
+}
+
+func newWorkspaceDiff() *cobra.Command {
+	return onWorkspace("diff ID", "Show how /workspace differs from the baseline",
+		`Show how /workspace differs from the baseline, the state in which the workspace was created: a
+patch in git's format on the standard output, and what it can't tell on the standard error.`,
+		"  pyro workspace diff ws-0123456789ab >agent.patch", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceDiff, error) {
+				return p.DiffWorkspace(ctx, args[0])
+			}, showDiff)
+		})
+}
+
+func showDiff(d *pyro.WorkspaceDiff) error {
+	for _, e := range d.Entries {
+		how := ""
+		switch {
+		case e.PatchOmitted:
+			how = "not in the patch"
+		case e.Kind == "directory" || e.Kind == "other":
+			how = string(e.Kind)
+		case e.OldMode != e.NewMode && e.OldMode != "" && e.NewMode != "":
+			how = "mode " + e.OldMode + " to " + e.NewMode
+		default:
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s  %s  (%s)\n", e.Status, fault.Printable(e.Path), how)
+	}
+	if _, err := io.WriteString(os.Stdout, d.Patch); err != nil {
+		return err
+	}
+	s := d.Summary
+	fmt.Fprintf(os.Stderr, "[workspace-diff] workspace_id=%s added=%d modified=%d deleted=%d type_changed=%d lines=+%d-%d patch_truncated=%t\n",
+		d.WorkspaceID, s.Added, s.Modified, s.Deleted, s.TypeChanged, s.LinesAdded, s.LinesRemoved, d.Truncated)
+	return nil
+}

@@ -1,0 +1,71 @@
+//go:build machine
+
+package test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestServices runs services of each kind in a machine.
+func TestServices(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create()
+	start := func(name string, flags []string, script string) {
+		t.Helper()
+		p.must(append(append([]string{"workspace", "service", "start", id, name, "--ready-timeout-seconds", "120"}, flags...), "--", "sh", "-c", script)...)
+	}
+	start("web", []string{"--ready-http", "http://127.0.0.1:8000/"}, "echo hello >index.html; exec python3 -m http.server 8000 --bind 127.0.0.1")
+	if got := p.shell(id, `python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:8000/").read())'`); !strings.Contains(got, "hello") {
+		t.Errorf("%q", got)
+	}
+	start("port", []string{"--ready-tcp", "9000"}, `exec python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", 9000)); time.sleep(1000)'`)
+	start("file", []string{"--ready-file", "sub/ready"}, "sleep 0.5; mkdir sub; : >sub/ready; sleep 1000")
+	start("command", []string{"--ready-command", "test -e by-command"}, "sleep 0.5; : >by-command; sleep 1000")
+	start("forks", nil, "setsid sh -c 'sleep 71.5; sleep 71.6' >/dev/null 2>&1 & sleep 0.5; exit 4")
+	for began := time.Now(); !strings.Contains(p.must("workspace", "service", "status", id, "forks"), "exited (exit code 4)"); time.Sleep(100 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("a service that ends does not end")
+		}
+	}
+	if left := p.shell(id, "ps -e -o args | grep -c '[s]leep 71' || true"); left != "0\n" {
+		t.Errorf("%s processes that it had started are left", left)
+	}
+	p.fails(124, "not ready within 1s", "workspace", "service", "start", id, "never", "--ready-tcp", "9", "--ready-timeout-seconds", "1", "--", "sleep", "1000")
+	w := p.object("workspace", "status", id)
+	if w["service_count"] != 6.0 || w["running_service_count"] != 4.0 {
+		t.Errorf("%v services, of which %v run", w["service_count"], w["running_service_count"])
+	}
+	p.must("workspace", "service", "stop", id, "web")
+	if r := p.run(nil, "workspace", "exec", "-q", id, "--", "python3", "-c", `import socket; socket.create_connection(("127.0.0.1", 8000), 1)`); r.code == 0 {
+		t.Error("a stopped service answers")
+	}
+	if logs := p.run(nil, "workspace", "service", "logs", id, "web"); !strings.Contains(logs.stderr, `"GET / HTTP/1.1" 200`) {
+		t.Errorf("%+v", logs)
+	}
+
+	// Its supervisor is killed: nothing runs, and that is told.
+	pid, _, _ := p.find(id)
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("it is not told that the machine has ended")
+		}
+	}
+	if list := p.object("workspace", "service", "list", id); list["running_count"] != 0.0 || list["count"] != 6.0 {
+		t.Errorf("%v", list)
+	}
+	if s := p.object("workspace", "service", "status", id, "port"); s["state"] != "stopped" || s["state_reason"] != "its machine ended" {
+		t.Errorf("%v", s)
+	}
+	p.must("workspace", "start", id)
+	if s := p.object("workspace", "service", "status", id, "port"); s["state"] != "stopped" {
+		t.Errorf("%v", s)
+	}
+	start("port", []string{"--ready-tcp", "localhost:9000"}, `exec python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", 9000)); time.sleep(1000)'`)
+}

@@ -1,0 +1,115 @@
+package pyro
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/pyro-mcp/pyro/internal/disk"
+)
+
+// ListWorkspaceDiskRequest says what to list.
+type ListWorkspaceDiskRequest struct {
+	WorkspaceID string `json:"workspace_id"`
+	Path        string `json:"path,omitempty"` // absolute, or relative to /workspace, which is the default
+	Recursive   bool   `json:"recursive,omitempty"`
+
+	Each func(list *WorkspaceFiles, e FileEntry) error `json:"-"` // as for ListWorkspaceFiles
+}
+
+// ListWorkspaceDisk tells what is at a path of the disks of a workspace that is stopped, without starting it: of its root, with its files at /workspace.
+func (p *Pyro) ListWorkspaceDisk(ctx context.Context, req ListWorkspaceDiskRequest) (*WorkspaceFiles, error) {
+	r := &WorkspaceFiles{WorkspaceID: req.WorkspaceID, Recursive: req.Recursive, Entries: []FileEntry{}}
+	err := p.workspaces.ListDisk(ctx, req.WorkspaceID, req.Path, req.Recursive, func(path string, info fs.FileInfo, target string) error {
+		entry := newDiskEntry(path, info, target)
+		if r.Path == "" {
+			r.Path, r.ArtifactType = entry.Path, entry.ArtifactType
+			if info.IsDir() {
+				return nil
+			}
+		}
+		more, err := r.add(entry, req.Each)
+		if err == nil && !more {
+			err = fs.SkipAll
+		}
+		return err
+	})
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	return r, nil
+}
+
+// newDiskEntry is an entry of a list of what is on a disk.
+func newDiskEntry(path string, info fs.FileInfo, target string) FileEntry {
+	e := FileEntry{Path: text(path), ArtifactType: OtherArtifact, ModifiedAt: info.ModTime().UTC(), LinkTarget: text(target)}
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		e.ArtifactType, e.SizeBytes = FileArtifact, info.Size()
+	case mode.IsDir():
+		e.ArtifactType = DirectoryArtifact
+	case mode&fs.ModeSymlink != 0:
+		e.ArtifactType = SymlinkArtifact
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		e.Mode, e.UID, e.GID = octal(st.Mode&0o7777), int(st.Uid), int(st.Gid)
+	}
+	return e
+}
+
+// ReadWorkspaceDiskRequest says what to read.
+type ReadWorkspaceDiskRequest struct {
+	WorkspaceID string `json:"workspace_id"`
+	Path        string `json:"path"`                // absolute, or relative to /workspace
+	MaxBytes    int    `json:"max_bytes,omitempty"` // as for ReadWorkspaceFile
+}
+
+// ReadWorkspaceDisk reads a text file of the disks of a workspace that is stopped, without starting it. Symbolic links are not followed.
+func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskRequest) (*FileContent, error) {
+	if err := required("path", req.Path); err != nil {
+		return nil, err
+	}
+	if err := completeNumber("max_bytes", &req.MaxBytes, DefaultMaxBytes, 1, MaxReadBytes); err != nil {
+		return nil, err
+	}
+	t, path, err := p.workspaces.ReadDisk(ctx, req.WorkspaceID, req.Path, req.MaxBytes)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	return &FileContent{req.WorkspaceID, text(path), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
+}
+
+// ExportWorkspaceDiskRequest says where to copy the disks of a workspace.
+type ExportWorkspaceDiskRequest struct {
+	WorkspaceID string       `json:"workspace_id"`
+	OutputPath  string       `json:"output_path"`     // on the host
+	Force       bool         `json:"force,omitempty"` // replace what is there
+	Progress    ProgressFunc `json:"-"`
+}
+
+// WorkspaceDiskExport tells what was written.
+type WorkspaceDiskExport struct {
+	WorkspaceID    string `json:"workspace_id"`
+	OutputPath     string `json:"output_path"` // absolute
+	DiskFormat     string `json:"disk_format"` // ext4: a raw image of one
+	SizeBytes      int64  `json:"size_bytes"`
+	AllocatedBytes int64  `json:"allocated_bytes"` // that it takes on the host: it is sparse
+}
+
+// ExportWorkspaceDisk copies the disks of a workspace that is stopped to one raw ext4 image, with /workspace in place.
+func (p *Pyro) ExportWorkspaceDisk(ctx context.Context, req ExportWorkspaceDiskRequest) (*WorkspaceDiskExport, error) {
+	if err := required("output_path", req.OutputPath); err != nil {
+		return nil, err
+	}
+	path, err := p.workspaces.ExportDisk(ctx, req.WorkspaceID, req.OutputPath, req.Force, req.Progress.adapt())
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	allocated, err := disk.Allocated(path)
+	return &WorkspaceDiskExport{req.WorkspaceID, path, "ext4", info.Size(), allocated}, err
+}
