@@ -5,8 +5,10 @@ cd "$(dirname "$0")/.."
 # say shows a command as it would be typed, and runs it.
 say() {
 	printf '\n\033[1m$ %s\033[0m\n' "$1"
-	bash -c "$1"
+	eval "$1"
 }
+# fails does the same with a command that is meant to fail.
+fails() { ! say "$1"; }
 say 'bin/pyro env pull debian:12'
 say 'bin/pyro run debian:12 -- uname -srm'
 say "bin/pyro run debian:12 -- sh -c 'cd /tmp && git init -q demo && cd demo && echo \"print(sum(range(10)))\" >sum.py &&
@@ -18,3 +20,20 @@ say "bin/pyro run debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)
 # The same behind a whole emulated computer, kernel and all: once to make it ready, and once to see.
 say 'bin/pyro run --isolation tcg debian:12 -- uname -srm'
 say "bin/pyro run --isolation tcg debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)))'"
+# A workspace persists: an agent's work on a folder of yours, from the first look to what is kept of it.
+pyro() { bin/pyro "$@"; }
+say 'id=$(pyro workspace create debian:12 --seed-path examples/roman --id-only)'
+fails 'pyro workspace exec $id -- python3 -Bm unittest -q'
+say 'pyro workspace snapshot create $id found'
+say 'pyro workspace patch apply $id --patch-file examples/roman.patch'
+say 'pyro workspace exec $id -- python3 -Bm unittest -q'
+say 'pyro workspace diff $id'
+say 'pyro workspace exec $id -- sh -c "rm -rf /workspace/* /usr/lib/python3*"'
+say 'pyro workspace reset $id --snapshot found'
+say 'pyro workspace patch apply $id --patch-file examples/roman.patch'
+out=$(mktemp -d)
+say 'pyro workspace export $id roman.py --output $out/roman.py'
+say 'pyro workspace stop $id && pyro workspace list'
+say 'pyro workspace disk read $id roman.py | head -3'
+say 'pyro workspace delete $id'
+rm -rf "$out"

@@ -6,15 +6,13 @@ command -v go >/dev/null || { echo "Go 1.26 or newer is needed: https://go.dev/d
 
 declare -A package=(
 	[qemu-system-x86_64]=qemu-system-x86
-	[qemu-img]=qemu-utils
 	[mmdebstrap]=mmdebstrap
-	[resize2fs]=e2fsprogs
 	[xz]=xz-utils
 	[gzip]=gzip
 	[gpgv]=gpgv
 )
 [ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # an ordinary user builds environments in a user namespace
-[ "$1" = test ] && package+=([gcc]=gcc [fsck.erofs]=erofs-utils)
+[ "$1" = test ] && package+=([gcc]=gcc [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [e2fsck]=e2fsprogs [debugfs]=e2fsprogs)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()

@@ -11,17 +11,20 @@ export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp PYRO_RUNSC=$PWD/bin/pyro-runsc
 
 processes() { pgrep -f 'qemu-system|pyro' | sort || true; }
 
-# ours tells whether a process was started by the tests: it has their folder in its environment or open, or it is a new one that has lost its parent.
+# ours tells whether a process was started by the tests: it has their folder in its environment or open, or it is a new one that has
+# lost its parent, and no other run of pyro's has given it a folder.
 ours() {
 	local pid=$1
 	grep -qF "$own" "/proc/$pid/environ" 2>/dev/null && return
 	[ -n "$(find "/proc/$pid/fd" -lname "$own*" -print -quit 2>/dev/null)" ] && return
-	[ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = 1 ] && ! grep -qx "$pid" <<<"$before"
+	! grep -q PYRO_STATE_DIR "/proc/$pid/environ" 2>/dev/null && [ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = 1 ] && ! grep -qx "$pid" <<<"$before"
 }
 
 left() {
 	local pid
 	for pid in $(processes); do
+		# The dead that have lost their parent are the first process's to reap, which not every container's does.
+		[[ "$(ps -o stat= -o ppid= -p "$pid")" =~ ^Z[^\ ]*\ +1$ ]] && continue
 		! ours "$pid" || ps -o pid=,stat=,args= -p "$pid" | cut -c 1-160
 	done
 	grep -F "$own" /proc/mounts || true
