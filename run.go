@@ -61,6 +61,9 @@ func (r *run) do(ctx context.Context, signals *signalPasser) error {
 		Dirs: r.pyro.dirs, Driver: driver, VCPUs: r.req.VCPUCount, MemMiB: r.req.MemMiB,
 		TTL: time.Duration(r.req.TTLSeconds) * time.Second, Progress: r.req.Progress.about(r.req.Environment),
 	}
+	if cfg.Network, err = networkFor(driver, &r.req); err != nil {
+		return err
+	}
 	var own environment.Environment
 	if r.result.ExecutionMode == Guest {
 		lease, err := r.open(ctx)

@@ -45,7 +45,10 @@ type RunInVMRequest struct {
 
 	Isolation Isolation `json:"isolation,omitempty"` // one of Isolations; default PYRO_ISOLATION, else IsolationAuto
 
-	Network         bool `json:"network,omitempty"`           // not yet: kind Unsupported
+	Network     bool     `json:"network,omitempty"`      // it reaches the public Internet, as with NetworkEgress
+	EgressAllow []string `json:"egress_allow,omitempty"` // as for a workspace
+	EgressDeny  []string `json:"egress_deny,omitempty"`
+
 	AllowHostCompat bool `json:"allow_host_compat,omitempty"` // where no machine can be started, run on the host, isolated by nothing
 
 	// Stdin is passed to the command up to its end. nil: the command's input is at its end from the start. RunInVM does not wait for a Read that does not
@@ -91,8 +94,12 @@ func (r *RunInVMRequest) complete() error {
 	if err := completeNumber("timeout_seconds", &r.TimeoutSeconds, DefaultTimeoutSeconds, 1, MaxSeconds); err != nil {
 		return err
 	}
+	policy := NetworkOff
 	if r.Network {
-		return errNoNetwork
+		policy = NetworkEgress
+	}
+	if err := completeNetwork(&policy, r.EgressAllow, r.EgressDeny); err != nil {
+		return err
 	}
 	if t := r.TTY; t != nil && !t.Size.valid() {
 		return invalid("a terminal of %d x %d characters: it must be 1 to 1000 each", t.Size.Cols, t.Size.Rows)

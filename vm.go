@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/workspace"
@@ -36,8 +35,11 @@ type CreateVMRequest struct {
 	TTLSeconds  int    `json:"ttl_seconds,omitempty"` // it is deleted when nothing was done with it for so long; default DefaultTTLSeconds
 
 	Isolation       Isolation `json:"isolation,omitempty"`
-	Network         bool      `json:"network,omitempty"` // not yet: kind Unsupported
 	AllowHostCompat bool      `json:"allow_host_compat,omitempty"`
+
+	Network     bool     `json:"network,omitempty"`      // it reaches the public Internet, as with NetworkEgress
+	EgressAllow []string `json:"egress_allow,omitempty"` // as for a workspace
+	EgressDeny  []string `json:"egress_deny,omitempty"`
 
 	Progress ProgressFunc `json:"-"`
 }
@@ -50,15 +52,20 @@ func (p *Pyro) CreateVM(ctx context.Context, req CreateVMRequest) (*VM, error) {
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err
 	}
+	policy := NetworkOff
 	if req.Network {
-		return nil, errNoNetwork
+		policy = NetworkEgress
+	}
+	if err := completeNetwork(&policy, req.EgressAllow, req.EgressDeny); err != nil {
+		return nil, err
 	}
 	if err := p.known(ctx, req.Environment); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindVM, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: NetworkOff, Progress: req.Progress.adapt(),
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: string(policy),
+		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, Progress: req.Progress.adapt(),
 	})
 	return vmOf(ctx, w, err)
 }
@@ -136,17 +143,19 @@ func (p *Pyro) StatusVM(ctx context.Context, id string) (*VM, error) {
 
 // VMNetworkInfo tells what network a machine has.
 type VMNetworkInfo struct {
-	VMID           string `json:"vm_id"`
-	NetworkEnabled bool   `json:"network_enabled"`
+	VMID           string        `json:"vm_id"`
+	NetworkEnabled bool          `json:"network_enabled"`
+	NetworkPolicy  NetworkPolicy `json:"network_policy"`
+	Network        *NetworkInfo  `json:"network"` // null where it has none
 }
 
-// NetworkInfoVM tells what network a machine has: none, so far.
+// NetworkInfoVM tells what network a machine has.
 func (p *Pyro) NetworkInfoVM(ctx context.Context, id string) (*VMNetworkInfo, error) {
 	w, err := p.workspaces.Get(ctx, store.KindVM, id)
 	if err != nil {
 		return nil, because(ctx, err)
 	}
-	return &VMNetworkInfo{id, w.Spec.Network != NetworkOff}, nil
+	return &VMNetworkInfo{id, w.Spec.Network != store.NetworkOff, NetworkPolicy(w.Spec.Network), networkOf(w)}, nil
 }
 
 // ReapedVMs are the machines that were deleted since their time was over.
@@ -174,6 +183,3 @@ func vmOf(ctx context.Context, w workspace.Workspace, err error) (*VM, error) {
 		full.NetworkPolicy != NetworkOff, full.VCPUCount, full.MemMiB, full.TTLSeconds, full.CreatedAt, full.ExpiresAt,
 	}, nil
 }
-
-// errNoNetwork is what asks for a network gets.
-var errNoNetwork = fault.New(Unsupported, "", "", "this release gives machines no network").WithHint("run without --network")

@@ -24,9 +24,6 @@ const (
 	StateDamaged = WorkspaceState(workspace.Damaged) // a part of it is missing: it can only be deleted
 )
 
-// NetworkOff is the network policy of a workspace without a network, the only one there is so far.
-const NetworkOff = "off"
-
 // Workspace is a workspace as it is now.
 type Workspace struct {
 	WorkspaceID string            `json:"workspace_id"`
@@ -42,7 +39,8 @@ type Workspace struct {
 	Isolation        Isolation     `json:"isolation"`
 	HostCompatReason string        `json:"host_compat_reason,omitempty"` // why no machine could be started, where host_compat was allowed and taken
 	EmulatedReason   string        `json:"emulated_reason,omitempty"`    // why it could be no more than an emulated processor
-	NetworkPolicy    string        `json:"network_policy"`
+	NetworkPolicy    NetworkPolicy `json:"network_policy"`
+	Network          *NetworkInfo  `json:"network"` // null where the policy is off
 	VCPUCount        int           `json:"vcpu_count"`
 	MemMiB           int           `json:"mem_mib"`
 	TTLSeconds       int           `json:"ttl_seconds"`
@@ -98,6 +96,10 @@ type CreateWorkspaceRequest struct {
 	MemMiB      int               `json:"mem_mib,omitempty"`     // as for RunInVM
 	TTLSeconds  int               `json:"ttl_seconds,omitempty"` // it is stopped, not deleted, when nothing was done with it for so long; default DefaultTTLSeconds
 
+	NetworkPolicy NetworkPolicy `json:"network_policy,omitempty"` // default NetworkOff
+	EgressAllow   []string      `json:"egress_allow,omitempty"`   // what alone it may reach: addresses, ranges, names and *.NAME, each with :PORT or not
+	EgressDeny    []string      `json:"egress_deny,omitempty"`    // what it may not reach, written likewise
+
 	Secrets []Secret `json:"secrets,omitempty"` // that its programs can be given, see SecretEnv of ExecWorkspace and OpenShell
 
 	Isolation       Isolation `json:"isolation,omitempty"`         // as for RunInVM; it stays the same for as long as the workspace is there
@@ -114,6 +116,9 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err
 	}
+	if err := completeNetwork(&req.NetworkPolicy, req.EgressAllow, req.EgressDeny); err != nil {
+		return nil, err
+	}
 	if err := p.known(ctx, req.Environment); err != nil {
 		return nil, err
 	}
@@ -123,8 +128,8 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	}
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindWorkspace, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: NetworkOff, Name: req.Name, Labels: req.Labels,
-		SeedPath: req.SeedPath, Secrets: secrets, Progress: req.Progress.adapt(),
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
+		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, Secrets: secrets, Progress: req.Progress.adapt(),
 	})
 	return workspaceOf(ctx, w, err)
 }
@@ -213,7 +218,7 @@ func newWorkspace(w workspace.Workspace) *Workspace {
 	s := w.Spec
 	r := &Workspace{
 		WorkspaceID: w.ID, Name: w.Name, Labels: w.Labels, State: WorkspaceState(w.State), StateReason: w.StateReason,
-		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: s.Network,
+		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: NetworkPolicy(s.Network), Network: networkOf(w),
 		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, TTLSeconds: s.TTLSeconds,
 		WorkspaceSeed: WorkspaceSeed{s.Seed.Mode, s.Seed.Path, s.Seed.Files, s.Seed.Directories, s.Seed.Symlinks, s.Seed.Skipped, s.Seed.Bytes, s.Seed.Fork},
 		Secrets:       secretInfos(s.Secrets),

@@ -63,17 +63,23 @@ type Service struct {
 	ExecutionMode ExecutionMode `json:"execution_mode"`
 	Readiness     *Readiness    `json:"readiness"`  // null: it was ready when it ran
 	SecretNames   []string      `json:"secret_env"` // the secrets that it was given
-	StartedAt     time.Time     `json:"started_at"`
-	ReadyAt       *time.Time    `json:"ready_at"`  // null: it is not, or was not
-	EndedAt       *time.Time    `json:"ended_at"`  // null while it runs, or where nobody saw its end
-	ExitCode      *int          `json:"exit_code"` // null while it runs, or where nobody saw its end
-	OutOfMemory   bool          `json:"out_of_memory,omitempty"`
+
+	PublishedPorts []PublishedPort `json:"published_ports"` // while it runs
+	StartedAt      time.Time       `json:"started_at"`
+	ReadyAt        *time.Time      `json:"ready_at"`  // null: it is not, or was not
+	EndedAt        *time.Time      `json:"ended_at"`  // null while it runs, or where nobody saw its end
+	ExitCode       *int            `json:"exit_code"` // null while it runs, or where nobody saw its end
+	OutOfMemory    bool            `json:"out_of_memory,omitempty"`
 }
 
 func newService(id string, spec store.Spec, s workspace.Service) Service {
 	r := Service{
 		WorkspaceID: id, ServiceName: s.Name, State: ServiceState(s.State), StateReason: s.Reason, Argv: s.Spec.Argv, Cwd: s.Spec.Cwd,
 		SecretNames: s.Spec.Secrets, StartedAt: s.StartedAt, ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt), OutOfMemory: s.Result.OutOfMemory,
+	}
+	r.PublishedPorts = []PublishedPort{}
+	if s.EndedAt.IsZero() && s.State != workspace.ServiceStopped {
+		r.PublishedPorts = publishedPorts(s.Spec.Ports)
 	}
 	r.ExecutionMode, _, _ = modeOf(spec)
 	if r.SecretNames == nil {
@@ -103,6 +109,8 @@ type StartServiceRequest struct {
 	Readiness           *Readiness `json:"readiness,omitempty"`             // nil: it is ready when it runs
 	ReadyTimeoutSeconds int        `json:"ready_timeout_seconds,omitempty"` // after which it is stopped where it is not ready; default DefaultReadyTimeoutSeconds
 	ReadyIntervalMS     int        `json:"ready_interval_ms,omitempty"`     // between two looks at most; default DefaultReadyIntervalMS
+
+	PublishedPorts []PublishedPort `json:"published_ports,omitempty"` // TCP ports, with NetworkPublished, as long as it runs
 }
 
 // StartService starts a program in the background in a workspace that runs, and returns when it is ready. It goes on until it is stopped, ends by itself, or the
@@ -132,9 +140,13 @@ func (p *Pyro) StartService(ctx context.Context, req StartServiceRequest) (*Serv
 	if err != nil {
 		return nil, err
 	}
+	ports, err := completePorts(req.PublishedPorts)
+	if err != nil {
+		return nil, err
+	}
 	s, spec, err := p.workspaces.StartService(ctx, req.WorkspaceID, req.ServiceName, workspace.Command{
 		Argv: argv, Cwd: inWorkspace(req.Cwd), Env: environmentOf(req.Env), Secrets: secretEnv(req.SecretEnv),
-	}, ready)
+	}, ready, ports)
 	return serviceOf(ctx, req.WorkspaceID, s, spec, err)
 }
 

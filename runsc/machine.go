@@ -55,7 +55,7 @@ func machine() error {
 }
 
 func run(owner *owner, o order) error {
-	conf, err := configure()
+	conf, err := configure(o)
 	if err != nil {
 		return err
 	}
@@ -108,17 +108,21 @@ func run(owner *owner, o order) error {
 }
 
 // configure gives gVisor's settings, where they are other than by default.
-func configure() (*config.Config, error) {
+func configure(o order) (*config.Config, error) {
 	flags := flag.NewFlagSet("machine", flag.ContinueOnError)
 	config.RegisterFlags(flags)
-	for name, value := range map[string]string{
+	settings := map[string]string{
 		"root":              newRoot,
 		"network":           "none",
 		"ignore-cgroups":    "true", // they are the owner's business
 		"directfs":          "false",
 		"host-settings":     "ignore",
 		"in-sandbox-cgroup": "v2",
-	} {
+	}
+	if o.Network != nil { // what root in a machine may send on its own link is the business of whoever serves that
+		settings["network"], settings["net-raw"], settings["allow-packet-socket-write"] = "sandbox", "true", "true"
+	}
+	for name, value := range settings {
 		if err := flags.Set(name, value); err != nil {
 			return nil, err
 		}
@@ -168,7 +172,7 @@ func duplicates(fds ...int) (copies []int, err error) {
 
 // start starts the machine, by the sentry's own interface.
 func start(sentry *urpc.Client, o order) error {
-	links := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}, IsRestore: o.Restore}
+	links := links(o)
 	if err := sentry.Call(boot.ContMgrSetNetworkArgs, &links, nil); err != nil {
 		return err
 	}

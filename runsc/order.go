@@ -12,7 +12,7 @@ import (
 )
 
 // protocol is the version of what a machine and its owner say to each other. The owner (internal/machine/gvisor in pyro) has the same constant.
-const protocol = 2
+const protocol = 3
 
 // The files that a machine inherits from its owner, by number.
 const (
@@ -41,6 +41,9 @@ type order struct {
 	Root       bool     `json:"root"`        // there is what an earlier machine had changed of the environment
 	State      bool     `json:"state"`       // there are files for the saved state
 	Restore    bool     `json:"restore"`     // go on from the saved state instead of starting the agent
+	Network    *network `json:"network"`     // the machine's link, whose socket comes with the order; nil: it has none
+
+	link *os.File // that socket
 }
 
 // event is what a machine tells its owner.
@@ -78,6 +81,9 @@ func meet() (*owner, order, error) {
 	var o order
 	if err := c.lines.Decode(&o); err != nil {
 		return nil, o, fmt.Errorf("read the order: %w", err)
+	}
+	if o.link = connection.takeFile(); o.Network != nil && o.link == nil {
+		return c, o, errors.New("the order came without the link")
 	}
 	if o.Protocol != protocol {
 		return c, o, fmt.Errorf("%w: it speaks %d, and is asked for %d", errProtocol, protocol, o.Protocol)

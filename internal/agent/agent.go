@@ -186,10 +186,19 @@ func (s *Server) Status(ctx context.Context, _ *connect.Request[agentv1.StatusRe
 func (s *Server) Renew(ctx context.Context, req *connect.Request[agentv1.RenewRequest]) (*connect.Response[agentv1.RenewResponse], error) {
 	m := req.Msg
 	if len(m.Entropy) < 32 || len(m.Entropy) > 512 || !validMachineID(m.MachineId) || !validHostname(m.Hostname) || m.UnixNanos <= 0 {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("unusable identity"))
+		return nil, invalid("unusable identity")
+	}
+	if m.Network != nil {
+		if _, err := LinkOf(m.Network); err != nil {
+			return nil, invalid("unusable network: " + err.Error())
+		}
 	}
 	if err := s.place.Renew(m); err != nil {
-		return nil, connect.NewError(connect.CodeInternal, err)
+		code := connect.CodeInternal
+		if errors.Is(err, errors.ErrUnsupported) {
+			code = connect.CodeUnimplemented
+		}
+		return nil, connect.NewError(code, err)
 	}
 	sessionOf(ctx).renewed.Store(true)
 	return connect.NewResponse(&agentv1.RenewResponse{UnixNanos: time.Now().UnixNano()}), nil

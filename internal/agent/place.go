@@ -30,7 +30,8 @@ type Place interface {
 	Path(name string) string
 	// Env is what processes get beside what all of them get.
 	Env() []string
-	// Renew gives the machine its clock, random pool, machine-id and host name. Where the machine is the host it changes nothing.
+	// Renew gives the machine its clock, random pool, machine-id, host name and network, all of which have been checked. Where the machine is the host it
+	// changes nothing, and a network is errors.ErrUnsupported.
 	Renew(*agentv1.RenewRequest) error
 	Storage
 }

@@ -197,3 +197,25 @@ func Replace(root int, name, content string) error {
 	_, err = f.WriteString(content)
 	return err
 }
+
+// Unlink removes a symbolic link in the place, and leaves anything else that has its name. Replace follows links, to nowhere too.
+func Unlink(root int, name string) error {
+	dirname, base := path.Split(name)
+	dir, err := openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	err = unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = unix.Unlinkat(int(dir.Fd()), base, 0)
+	}
+	if err != nil && err != unix.ENOENT {
+		return &os.PathError{Op: "unlink", Path: name, Err: err}
+	}
+	return nil
+}

@@ -22,6 +22,8 @@ type runOptions struct {
 	ttlSeconds      int
 	isolation       string
 	network         bool
+	egressAllow     []string
+	egressDeny      []string
 	allowHostCompat bool
 	json            bool
 	tty             bool
@@ -69,7 +71,8 @@ Exit code: that of the command;
 	f.Var(positive(&o.timeoutSeconds, pyro.DefaultTimeoutSeconds), "timeout-seconds", "kill the command, with all it started, after so many seconds")
 	f.Var(positive(&o.ttlSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "remove the machine after so many seconds, whatever happens")
 	f.StringVar(&o.isolation, "isolation", "", "what stands between the machine and the host: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
-	f.BoolVar(&o.network, "network", false, "give the machine a network")
+	f.BoolVar(&o.network, "network", false, "let the machine reach the public Internet, and nothing of this host and of private networks")
+	egressFlags(f, &o.egressAllow, &o.egressDeny)
 	f.BoolVar(&o.allowHostCompat, "allow-host-compat", false, "where no machine can be started, run on the host, isolated by nothing")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end, with the output in it")
 	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal")
@@ -125,7 +128,7 @@ func run(ctx context.Context, o runOptions, environment string, argv []string) e
 	req := pyro.RunInVMRequest{
 		Environment: environment, Argv: argv, Env: env,
 		VCPUCount: o.vcpuCount, MemMiB: o.memMiB, TimeoutSeconds: o.timeoutSeconds, TTLSeconds: o.ttlSeconds,
-		Isolation: pyro.Isolation(o.isolation), Network: o.network, AllowHostCompat: o.allowHostCompat,
+		Isolation: pyro.Isolation(o.isolation), Network: o.network, EgressAllow: o.egressAllow, EgressDeny: o.egressDeny, AllowHostCompat: o.allowHostCompat,
 		Stdin: standardInput(), Signals: signals.forwarded, Progress: progress.report,
 	}
 	stderr := &lineStart{Writer: os.Stderr, at: true}

@@ -36,7 +36,7 @@ When nothing was done with it for --ttl-seconds it is stopped, and nothing of it
 	cmd.AddCommand(
 		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(),
 		newWorkspaceExec(), newWorkspaceLogs(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
-		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(),
+		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(), newWorkspaceNetwork(),
 	)
 	return cmd
 }
@@ -98,7 +98,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	add("Execution mode", string(w.ExecutionMode)+", isolation "+string(w.Isolation))
 	add("Not isolated", w.HostCompatReason)
 	add("Emulated", w.EmulatedReason)
-	add("Network", w.NetworkPolicy)
+	add("Network", networkText(w))
 	add("Resources", fmt.Sprintf("%d vCPU, %d MiB", w.VCPUCount, w.MemMiB))
 	add("Commands", fmt.Sprint(w.CommandCount))
 	if w.ServiceCount > 0 {
@@ -113,6 +113,22 @@ func showWorkspace(w *pyro.Workspace) error {
 		add("Resets", fmt.Sprintf("%d, the last %s", w.ResetCount, ago(now, *w.LastResetAt)))
 	}
 	return table(os.Stdout, rows)
+}
+
+// networkText tells what network a workspace has.
+func networkText(w *pyro.Workspace) string {
+	text := string(w.NetworkPolicy)
+	if n := w.Network; n != nil {
+		text += ", address " + n.Address
+		for _, part := range []struct{ name, value string }{
+			{"allowed only ", strings.Join(n.EgressAllow, " ")}, {"denied ", strings.Join(n.EgressDeny, " ")}, {"published ", ports(n.PublishedPorts)},
+		} {
+			if part.value != "" {
+				text += "; " + part.name + part.value
+			}
+		}
+	}
+	return text
 }
 
 func labels(all map[string]string) string {

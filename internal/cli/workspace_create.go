@@ -13,6 +13,7 @@ func newWorkspaceCreate() *cobra.Command {
 	var req pyro.CreateWorkspaceRequest
 	var isolation string
 	var labels, secrets, secretFiles []string
+	var network string
 	var idOnly bool
 	cmd := command("create ENV", "Make a workspace and start it",
 		`Make a workspace from an environment and start it. With --seed-path its /workspace begins
@@ -21,12 +22,16 @@ links and empty folders are kept, everything belongs to root, and devices, pipes
 are left out. What it begins as is its baseline.
 
 Secrets are kept sealed on this host. A program gets one by --secret-env of exec, shell open
-or service start, in an environment variable; what programs print is shown without them.`,
+or service start, in an environment variable; what programs print is shown without them.
+
+With --network-policy off it has no network. With egress it reaches the public Internet, and
+nothing of this host and of private networks. With egress+published-ports its services can
+also be reached from this host, by --publish of service start.`,
 		`  pyro workspace create debian:12
   pyro workspace create debian:12 --seed-path . --name fix-tests --label ticket=42
   id=$(pyro workspace create debian:12 --seed-path repo.tgz --id-only)`,
 		1, func(cmd *cobra.Command, args []string) (err error) {
-			req.Environment, req.Isolation = args[0], pyro.Isolation(isolation)
+			req.Environment, req.Isolation, req.NetworkPolicy = args[0], pyro.Isolation(isolation), pyro.NetworkPolicy(network)
 			if req.Labels, err = parsePairs("--label", labels); err != nil {
 				return err
 			}
@@ -56,6 +61,15 @@ or service start, in an environment variable; what programs print is shown witho
 	f.StringVar(&req.SeedPath, "seed-path", "", "fill /workspace with this folder, .tar, .tar.gz or .tgz of yours, `PATH`")
 	f.StringVar(&req.Name, "name", "", "call it so, for people")
 	f.StringArrayVar(&labels, "label", nil, "label it, as `KEY=VALUE` (repeatable)")
+	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "what it may reach: `off`, egress or egress+published-ports")
+	egressFlags(f, &req.EgressAllow, &req.EgressDeny)
+	cmd.RegisterFlagCompletionFunc("network-policy", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var all []string
+		for _, policy := range pyro.NetworkPolicies {
+			all = append(all, string(policy))
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	})
 	f.BoolVar(&idOnly, "id-only", false, "print the id and nothing else")
 	f.StringArrayVar(&secrets, "secret", nil, "keep a secret for its programs, as `NAME=VALUE`; others on this host can see it meanwhile (repeatable)")
 	f.StringArrayVar(&secretFiles, "secret-file", nil, "keep what a file holds as a secret, as `NAME=PATH` (repeatable)")

@@ -54,14 +54,18 @@ func completeService(id, typed string) (names []string, _ cobra.ShellCompDirecti
 
 func newServiceStart() *cobra.Command {
 	var req pyro.StartServiceRequest
-	var env, secrets []string
+	var env, secrets, publish []string
 	var ready readiness
 	cmd := command("start ID NAME [flags] -- CMD [ARGS]", "Start a service and wait until it is ready",
 		`Start a service and wait until it is ready: with --ready-file until a file is there, with
 --ready-tcp until a port takes connections, with --ready-http until a URL is answered with a
 status below 400, with --ready-command until a line for the shell succeeds; all of them seen
 from the workspace. Without any of them it is ready when it runs. One that does not become
-ready in time, or ends before, is stopped, and what it printed last is shown.`,
+ready in time, or ends before, is stopped, and what it printed last is shown.
+
+With --publish, in a workspace of --network-policy egress+published-ports, a port of it is
+one of 127.0.0.1 on this host. The program has to listen on all addresses of the machine, as
+0.0.0.0, not only on its 127.0.0.1.`,
 		`  pyro workspace service start ws-0123456789ab web --ready-http http://127.0.0.1:8000/ -- python3 -m http.server 8000
   pyro workspace service start ws-0123456789ab db --ready-command 'pg_isready -q' -- postgres -D data`,
 		2, func(cmd *cobra.Command, args []string) (err error) {
@@ -75,6 +79,9 @@ ready in time, or ends before, is stopped, and what it printed last is shown.`,
 			if req.SecretEnv, err = parseSecretEnv(secrets); err != nil {
 				return err
 			}
+			if req.PublishedPorts, err = parsePorts(publish); err != nil {
+				return err
+			}
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Service, error) {
 				return p.StartService(ctx, req)
 			}, showService)
@@ -85,6 +92,7 @@ ready in time, or ends before, is stopped, and what it printed last is shown.`,
 	f.StringVar(&req.Cwd, "cwd", "", "run it in this `FOLDER` instead of /workspace")
 	f.StringArrayVarP(&env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
 	secretEnvFlag(f, &secrets)
+	f.StringArrayVar(&publish, "publish", nil, "have 127.0.0.1:HOST_PORT lead to its port while it runs, `[HOST_PORT:]GUEST_PORT`; without HOST_PORT one that is free (repeatable)")
 	f.StringVar(&ready.file, "ready-file", "", "it is ready when this `PATH` is there")
 	f.StringVar(&ready.tcp, "ready-tcp", "", "it is ready when this port takes connections, `[HOST:]PORT`")
 	f.StringVar(&ready.http, "ready-http", "", "it is ready when this `URL` is answered with a status below 400")
@@ -139,6 +147,9 @@ func showService(s *pyro.Service) error {
 	if s.StateReason != "" {
 		rows = append(rows, []string{"Reason:", fault.Printable(s.StateReason)})
 	}
+	if len(s.PublishedPorts) > 0 {
+		rows = append(rows, []string{"Published:", ports(s.PublishedPorts)})
+	}
 	if s.Readiness != nil {
 		rows = append(rows, []string{"Readiness:", string(s.Readiness.Type) + " " + fault.Printable(s.Readiness.Target)})
 	}
@@ -157,9 +168,9 @@ func newServiceList() *cobra.Command {
 			return p.ListServices(ctx, args[0])
 		}, func(all *pyro.WorkspaceServices) error {
 			now := time.Now()
-			rows := [][]string{{"SERVICE", "STATE", "STARTED", "COMMAND"}}
+			rows := [][]string{{"SERVICE", "STATE", "STARTED", "PUBLISHED", "COMMAND"}}
 			for _, s := range all.Services {
-				rows = append(rows, []string{s.ServiceName, serviceState(s), ago(now, s.StartedAt), quoted(s.Argv)})
+				rows = append(rows, []string{s.ServiceName, serviceState(s), ago(now, s.StartedAt), ports(s.PublishedPorts), quoted(s.Argv)})
 			}
 			return table(os.Stdout, rows)
 		})

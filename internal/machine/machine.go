@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -36,6 +37,7 @@ type Features struct {
 	OOMKiller      bool // where memory is short a process inside is killed; else the whole machine ends, with ErrOutOfMemory
 	Namespaces     bool // killing every process and deleting every file inside leaves the agent working
 	SetUID         bool // a program with the setuid bit runs as its owner
+	Network        bool // a machine can have a link to a network, and has none otherwise
 	Containers     bool // containers can be made inside: user, PID and mount namespaces, another root
 }
 
@@ -59,8 +61,24 @@ type Spec struct {
 	// Storage is what of the machine outlives it. nil: nothing does, and it has no volume.
 	Storage *Storage
 
+	// Network is the machine's link to others. nil: it has none but its own loopback. Only drivers with [Features].Network take one.
+	Network *Network
+
 	// Progress is told what is made on first use, a template for one. It may be nil.
 	Progress progress.Func
+}
+
+// Network is the link of a machine: one interface, eth0, alone with a gateway. Where the machine has a kernel of its own the interface is brought up, and given what
+// is said here, by Renew (internal/agent/client); else by the driver.
+type Network struct {
+	Link       *os.File         // the far end of [NewLink], which the driver passes on; the caller closes it once Start has returned
+	MAC        net.HardwareAddr // of the machine
+	GatewayMAC net.HardwareAddr
+	Address    netip.Prefix // of the machine, with the network that it is in; IPv4
+	Gateway    netip.Addr
+	Address6   netip.Prefix
+	Gateway6   netip.Addr
+	MTU        int // bytes of an IP packet
 }
 
 // Storage is what of a machine outlives it: what it changes of its root, and its volume, a file system that the agent mounts when it is asked to (see Mount in

@@ -26,6 +26,13 @@ type ServiceSpec struct {
 	Cwd       string            `json:"cwd"`
 	Readiness *ServiceReadiness `json:"readiness,omitempty"`
 	Secrets   []string          `json:"secrets,omitempty"` // names of those that it has
+	Ports     []Port            `json:"ports,omitempty"`   // that it publishes while it runs
+}
+
+// Port is one of the machine that is one of 127.0.0.1 on the host.
+type Port struct {
+	Guest int `json:"guest"`
+	Host  int `json:"host"`
 }
 
 // ServiceReadiness says what it was waited for.

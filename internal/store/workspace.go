@@ -59,10 +59,24 @@ type Spec struct {
 	VCPUCount   int      `json:"vcpu_count"`
 	MemMiB      int      `json:"mem_mib"`
 	TTLSeconds  int      `json:"ttl_seconds"` // 0: it never expires
-	Network     string   `json:"network"`
+	Network     string   `json:"network"`     // one of the policies
+	Egress      Egress   `json:"egress,omitzero"`
 	Seed        Seed     `json:"seed"`
 
 	Secrets []SecretName `json:"secrets,omitempty"` // sorted by name
+}
+
+// The policies of networks.
+const (
+	NetworkOff       = "off"
+	NetworkEgress    = "egress"
+	NetworkPublished = "egress+published-ports"
+)
+
+// Egress is the rules of a network, as internal/network/egress reads them.
+type Egress struct {
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
 }
 
 // Expiry is when a workspace that was last active at a time is over: zero where it never is.

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/network"
+	"github.com/pyro-mcp/pyro/internal/network/egress"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
@@ -37,6 +40,8 @@ type Config struct {
 	TTL      time.Duration // the machine is ended when it is over; 0: never
 	Progress progress.Func
 
+	Network *Network // nil: the machine has none
+
 	Keep *Kept // nil: nothing of the machine outlives it
 }
 
@@ -49,12 +54,19 @@ type Kept struct {
 	Started func(machine.Machine) error // is called before anything of the storage is mounted; may be nil
 }
 
+// Network is what a machine may reach. The driver must have machine.Features.Network.
+type Network struct {
+	Policy  *egress.Policy
+	Records func(network.Record) // is told what it does, from many goroutines at once; may be nil
+}
+
 // Machine is a started machine whose agent has been reached and renewed. It is safe for concurrent use.
 type Machine struct {
 	ID    string
 	Agent *client.Client
 
 	machine machine.Machine
+	network *network.Stack // nil: it has none
 	folder  *folder
 	phases  []machine.Phase
 	ttl     *time.Timer
@@ -92,9 +104,18 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		}
 	}()
 	m.phases = []machine.Phase{{Name: "turn", Duration: time.Since(began)}}
+	link, err := m.connect(cfg.Network)
+	if err != nil {
+		f.remove()
+		return nil, err
+	}
 	if m.machine, err = cfg.Driver.Start(ctx, machine.Spec{
-		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Progress: cfg.Progress,
-	}); err != nil {
+		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Network: link, Progress: cfg.Progress,
+	}); link != nil {
+		link.Link.Close()
+	}
+	if err != nil {
+		m.disconnect()
 		f.remove()
 		return nil, err
 	}
@@ -102,6 +123,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if cfg.Keep != nil && cfg.Keep.Started != nil {
 		if err := cfg.Keep.Started(m.machine); err != nil {
 			m.machine.Close()
+			m.disconnect()
 			f.remove()
 			return nil, fault.Wrap(err, "start machine", id)
 		}
@@ -109,6 +131,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := m.reach(ctx, cfg.Keep); err != nil {
 		err = m.because(err)
 		m.machine.Close()
+		m.disconnect()
 		f.remove()
 		return nil, fault.Wrap(err, "start machine", id)
 	}
@@ -134,6 +157,32 @@ func (cfg Config) folder() (*folder, string, error) {
 		return nil, "", fault.Wrap(err, "make folder of machine", cfg.Keep.ID)
 	}
 	return &folder{path: path}, cfg.Keep.ID, nil
+}
+
+// connect makes the network that a machine is to have, and gives the machine's end of it; nil where it is to have none.
+func (m *Machine) connect(cfg *Network) (*machine.Network, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	near, far, err := machine.NewLink()
+	if err != nil {
+		return nil, fault.Wrap(err, "make network of machine", m.ID)
+	}
+	plan := network.NewPlan(m.ID)
+	if m.network, err = network.Start(network.Config{Link: near, Plan: plan, Hostname: m.ID, Policy: cfg.Policy, Records: cfg.Records}); err != nil {
+		far.Close()
+		return nil, fault.Wrap(err, "make network of machine", m.ID)
+	}
+	return &machine.Network{
+		Link: far, MAC: plan.MAC, GatewayMAC: plan.GatewayMAC, Address: plan.Address, Gateway: plan.Gateway, Address6: plan.Address6, Gateway6: plan.Gateway6,
+		MTU: network.MTU,
+	}, nil
+}
+
+func (m *Machine) disconnect() {
+	if m.network != nil {
+		m.network.Close()
+	}
 }
 
 // identity is a new one for a machine that is thrown away, and always the same for one that comes back.
@@ -166,7 +215,11 @@ func (m *Machine) reach(ctx context.Context, keep *Kept) error {
 	}
 	c.Share(m.machine.Window())
 	reached := time.Now()
-	if err := c.Renew(ctx, identity(m.ID, keep)); err != nil {
+	own := identity(m.ID, keep)
+	if m.network != nil {
+		own.Network = seenFromInside(network.NewPlan(m.ID))
+	}
+	if err := c.Renew(ctx, own); err != nil {
 		c.Close()
 		return err
 	}
@@ -183,6 +236,13 @@ func (m *Machine) reach(ctx context.Context, keep *Kept) error {
 	return nil
 }
 
+// seenFromInside is a plan as the machine's own kernel is told it.
+func seenFromInside(p network.Plan) *client.Network {
+	return &client.Network{
+		MAC: p.MAC, Address: p.Address, Gateway: p.Gateway, Address6: p.Address6, Gateway6: p.Gateway6, DNS: []netip.Addr{p.Gateway}, MTU: network.MTU,
+	}
+}
+
 // because gives the reason of the machine's end where it has ended, which tells more than what failed after it.
 func (m *Machine) because(err error) error {
 	select {
@@ -197,6 +257,7 @@ func (m *Machine) because(err error) error {
 
 func (m *Machine) watch(turn *flock.Lock) {
 	<-m.machine.Done()
+	m.disconnect()
 	m.turn.Stop()
 	turn.Release()
 	m.mu.Lock()
@@ -228,6 +289,9 @@ func (m *Machine) Limits() error { return m.machine.Limits() }
 
 // Machine is what the driver gave: for what only some drivers' machines can do.
 func (m *Machine) Machine() machine.Machine { return m.machine }
+
+// Network is the machine's network; nil where it has none.
+func (m *Machine) Network() *network.Stack { return m.network }
 
 // Done is closed when the machine has ended.
 func (m *Machine) Done() <-chan struct{} { return m.done }

@@ -39,6 +39,27 @@ func CreateFile(path string, limit int64) (*File, error) {
 	return f, err
 }
 
+// OpenFile goes on with a log, or begins one where there is none. Where its last writer died in the middle of a line, that line is ended.
+func OpenFile(path string, limit int64) (*File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, limit: limit, file: file, dropped: droppedOf(path)}
+	info, err := file.Stat()
+	if err == nil && info.Size() > 0 {
+		f.size = info.Size()
+		last := make([]byte, 1)
+		if _, err = file.ReadAt(last, f.size-1); err == nil && last[0] != '\n' {
+			_, err = f.Write([]byte("\n"))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return f, nil
+}
+
 // RemoveFile removes a log, where there is one.
 func RemoveFile(path string) error {
 	for _, suffix := range []string{"", oldSuffix, droppedSuffix} {
@@ -117,8 +138,7 @@ func readOnce(path string) ([]byte, int64, error) {
 		return nil, 0, err
 	}
 	defer now.Close()
-	text, _ := os.ReadFile(path + droppedSuffix)
-	dropped, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	dropped := droppedOf(path)
 	var kept bytes.Buffer
 	old, err := os.Open(path + oldSuffix)
 	if err == nil {
@@ -144,11 +164,18 @@ func readOnce(path string) ([]byte, int64, error) {
 	if !same(now, again) {
 		return nil, 0, errTurned
 	}
-	text = kept.Bytes()
+	text := kept.Bytes()
 	for n := 0; dropped > 0 && n < utf8.UTFMax && len(text) > 0 && !utf8.RuneStart(text[0]); n++ { // of a character that is gone
 		text, dropped = text[1:], dropped+1
 	}
 	return text, dropped, nil
+}
+
+// droppedOf is how many bytes of a log are not kept any more.
+func droppedOf(path string) int64 {
+	text, _ := os.ReadFile(path + droppedSuffix)
+	dropped, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return dropped
 }
 
 func same(a, b *os.File) bool {

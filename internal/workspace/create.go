@@ -28,7 +28,8 @@ type Spec struct {
 	VCPUCount   int
 	MemMiB      int
 	TTLSeconds  int
-	Network     string
+	Network     string // one of store's policies
+	Egress      store.Egress
 	Name        string
 	Labels      map[string]string
 	SeedPath    string // empty: it begins empty
@@ -88,13 +89,18 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 		ID: newID(spec.Kind), Kind: spec.Kind, Name: spec.Name, Labels: spec.Labels, CreatedAt: time.Now().UTC(),
 		Spec: store.Spec{
 			Environment: spec.Environment, Isolation: string(driver.Isolation()), VCPUCount: spec.VCPUCount, MemMiB: spec.MemMiB,
-			TTLSeconds: spec.TTLSeconds, Network: spec.Network,
+			TTLSeconds: spec.TTLSeconds, Network: spec.Network, Egress: spec.Egress,
 		},
 	}
 	if reason != nil {
 		w.Spec.Reason = reason.Error()
 	}
 	features, release = driver.Features(), func() {}
+	if spec.Network != store.NetworkOff {
+		if err := CheckNetwork(features); err != nil {
+			return w, features, nil, err
+		}
+	}
 	if features.Isolated {
 		lease, err := m.Environments.Use(ctx, spec.Environment, spec.Progress)
 		if err != nil {

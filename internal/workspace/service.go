@@ -50,7 +50,7 @@ func serviceNow(s store.Service, runs bool) Service {
 
 // StartService starts a program in the background under a name, and gives what it is when it is ready: where ready is nil, when it runs. One of its name that has
 // ended is replaced, with its logs.
-func (m *Manager) StartService(ctx context.Context, id, name string, c Command, ready *remote.Readiness) (Service, store.Spec, error) {
+func (m *Manager) StartService(ctx context.Context, id, name string, c Command, ready *remote.Readiness, ports []store.Port) (Service, store.Spec, error) {
 	if err := remote.CheckServiceName(name); err != nil {
 		return Service{}, store.Spec{}, err
 	}
@@ -59,7 +59,7 @@ func (m *Manager) StartService(ctx context.Context, id, name string, c Command, 
 		return Service{}, store.Spec{}, err
 	}
 	defer connection.Close()
-	if err := connection.StartService(ctx, name, c.in(w.Spec), ready, c.Secrets...); err != nil {
+	if err := connection.StartService(ctx, name, c.in(w.Spec), ready, ports, c.Secrets...); err != nil {
 		return Service{}, w.Spec, err
 	}
 	s, err := m.service(ctx, id, name)

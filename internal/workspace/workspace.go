@@ -52,7 +52,8 @@ const (
 type Workspace struct {
 	store.Workspace
 	State       State
-	StateReason string // why it is stopped or damaged
+	StateReason string       // why it is stopped or damaged
+	Ports       []store.Port // that its services publish
 }
 
 // features are those of the machines of a workspace.
@@ -148,9 +149,13 @@ func (m *Manager) now(ctx context.Context, w store.Workspace) Workspace {
 	folder := m.folder(w.ID)
 	switch {
 	case folder.Running():
-		return Workspace{w, Started, ""}
+		now := Workspace{Workspace: w, State: Started}
+		if w.Spec.Network == store.NetworkPublished {
+			now.Ports = m.ports(ctx, w)
+		}
+		return now
 	case w.Starts == 0:
-		return Workspace{w, Created, ""}
+		return Workspace{Workspace: w, State: Created}
 	}
 	missing := m.missing(w)
 	if missing != "" { // or a supervisor that has ended since the record was read has replaced disks
@@ -159,9 +164,9 @@ func (m *Manager) now(ctx context.Context, w store.Workspace) Workspace {
 		}
 	}
 	if missing != "" {
-		return Workspace{w, Damaged, missing + " is missing"}
+		return Workspace{Workspace: w, State: Damaged, StateReason: missing + " is missing"}
 	}
-	return Workspace{w, Stopped, folder.LastEnd().Reason}
+	return Workspace{Workspace: w, State: Stopped, StateReason: folder.LastEnd().Reason}
 }
 
 // missing names what a workspace can't do without and has not.

@@ -6,8 +6,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -284,42 +282,6 @@ func (s *session) because(ctx context.Context, err error) error {
 // corrupt says that the agent does not keep to the protocol.
 func corrupt(format string, args ...any) error {
 	return fault.New(fault.Corrupt, "understand the agent", "", format, args...)
-}
-
-// Identity is what makes a machine its own.
-type Identity struct {
-	MachineID string // 32 lower-case hex digits
-	Hostname  string
-}
-
-// NewIdentity makes an identity with a host name and a random machine-id.
-func NewIdentity(hostname string) Identity {
-	var id [16]byte
-	rand.Read(id[:])
-	return Identity{MachineID: hex.EncodeToString(id[:]), Hostname: hostname}
-}
-
-// entropySize is what the kernel's generator takes in at once.
-const entropySize = 64
-
-// Renew gives the machine the host's clock, fresh entropy and an identity. Nothing runs in a session before it has succeeded.
-func (c *Client) Renew(ctx context.Context, id Identity) error {
-	if err := c.do(ctx, func(ctx context.Context, s *session) error { return renew(ctx, s, id) }); err != nil {
-		return fault.Wrap(err, "renew the machine", id.Hostname)
-	}
-	c.mu.Lock()
-	c.identity = &id
-	c.mu.Unlock()
-	return nil
-}
-
-func renew(ctx context.Context, s *session, id Identity) error {
-	entropy := make([]byte, entropySize)
-	rand.Read(entropy)
-	_, err := s.rpc.Renew(ctx, connect.NewRequest(&agentv1.RenewRequest{
-		UnixNanos: time.Now().UnixNano(), Entropy: entropy, MachineId: id.MachineID, Hostname: id.Hostname,
-	}))
-	return err
 }
 
 // Status is what an agent says of itself.

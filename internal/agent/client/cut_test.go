@@ -172,7 +172,7 @@ func TestUnrenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(c, "at first")
-	for name, id := range map[string]Identity{"machine-id": {"X", "host"}, "host name": {NewIdentity("").MachineID, "-"}} {
+	for name, id := range map[string]Identity{"machine-id": {MachineID: "X", Hostname: "host"}, "host name": NewIdentity("-")} {
 		if err := c.Renew(ctx, id); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("a bad %s: %v", name, err)
 		}

@@ -26,6 +26,7 @@ type place struct {
 	own      bool                  // the root has the machine's identity, or gets it with Renew
 	volume   *agent.Volume         // nil: it is not mounted
 	identity *agentv1.RenewRequest // the last
+	link     agent.Link            // as eth0 was configured last; the zero value: it was not
 	quiesced bool
 	frozen   []string // mount points
 }

@@ -15,7 +15,7 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// Renew gives the machine its own clock, random pool, machine-id and host name. Each of them must succeed.
+// Renew gives the machine its own clock, random pool, machine-id, host name and network. Each of them must succeed.
 func (p *place) Renew(m *agentv1.RenewRequest) error {
 	if p.ownKernel {
 		if err := stir(m.Entropy); err != nil {
@@ -28,6 +28,11 @@ func (p *place) Renew(m *agentv1.RenewRequest) error {
 	}
 	if err := unix.Sethostname([]byte(m.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
+	}
+	if p.ownKernel && m.Network != nil {
+		if err := p.connect(m.Network); err != nil {
+			return fmt.Errorf("configure the network: %w", err)
+		}
 	}
 	p.mu.Lock()
 	p.identity = m
@@ -57,6 +62,13 @@ func identify(root int, m *agentv1.RenewRequest) error {
 	if dbus, err := agent.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
 		files = append(files, struct{ path, content string }{dbusMachineID, m.MachineId + "\n"})
 	}
+	if m.Network != nil {
+		// It is often a link to what a resolver keeps in /run, where nothing is yet.
+		if err := agent.Unlink(root, resolvConf); err != nil {
+			return err
+		}
+		files = append(files, struct{ path, content string }{resolvConf, nameServers(m.Network.Dns)})
+	}
 	for _, f := range files {
 		if err := agent.Replace(root, f.path, f.content); err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
@@ -65,7 +77,20 @@ func identify(root int, m *agentv1.RenewRequest) error {
 	return nil
 }
 
-const dbusMachineID = "/var/lib/dbus/machine-id"
+// Files of a root that not every machine writes.
+const (
+	dbusMachineID = "/var/lib/dbus/machine-id"
+	resolvConf    = "/etc/resolv.conf"
+)
+
+// nameServers gives /etc/resolv.conf.
+func nameServers(addresses []string) string {
+	var b strings.Builder
+	for _, a := range addresses {
+		b.WriteString("nameserver " + a + "\n")
+	}
+	return b.String()
+}
 
 // ownAddress is the address of a machine's own name, as Debian has it in /etc/hosts.
 const ownAddress = "127.0.1.1"

@@ -4,6 +4,8 @@ package host
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -68,8 +70,13 @@ func (p *Place) Do(f func() error) error {
 	})
 }
 
-// Renew changes nothing: the clock and the name are the host's.
-func (p *Place) Renew(*agentv1.RenewRequest) error { return nil }
+// Renew changes nothing: the clock, the name and the network are the host's.
+func (p *Place) Renew(m *agentv1.RenewRequest) error {
+	if m.Network != nil {
+		return fmt.Errorf("%w: a network of its own, where the machine is the host", errors.ErrUnsupported)
+	}
+	return nil
+}
 
 // close gives the place back. What was started goes on: ending it is the reaper's business.
 func (p *Place) close() error {

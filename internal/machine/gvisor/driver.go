@@ -49,7 +49,7 @@ func (d *Driver) Isolation() machine.Isolation { return machine.GVisor }
 // Features are those of a sandbox. Limits depend on the host.
 func (d *Driver) Features() machine.Features {
 	_, err := d.groups()
-	return machine.Features{Isolated: true, Limits: err == nil, Namespaces: true, Containers: true}
+	return machine.Features{Isolated: true, Limits: err == nil, Namespaces: true, Network: true, Containers: true}
 }
 
 // Start starts a sandbox with the agent as its first process.

@@ -163,10 +163,16 @@ func (s *sandbox) obey(spec machine.Spec) error {
 		unix.Prlimit(s.process.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
 		unix.Prlimit(s.gofer.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
 	}
-	s.control.send(order{
+	o := order{
 		Protocol: protocol, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: int64(spec.MemMiB) << 20, LayerBytes: layerSize,
 		Args: []string{agentProgram, "sandbox"}, Env: agentEnv, Storage: s.storage != nil, Root: s.storage != nil && s.storage.Root != "",
-	})
+	}
+	if n := spec.Network; n != nil {
+		o.Network = &network{n.MAC, n.GatewayMAC, n.Address, n.Gateway, n.Address6, n.Gateway6, n.MTU}
+		s.control.send(o, n.Link)
+		return nil
+	}
+	s.control.send(o)
 	return nil
 }
 

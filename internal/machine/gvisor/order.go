@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,7 @@ import (
 
 // protocol is the version of what a machine and its owner say to each other. The helper (runsc/order.go) has the same constant, and the same types: it is a
 // module of its own.
-const protocol = 2
+const protocol = 3
 
 // order says what machine to be.
 type order struct {
@@ -28,6 +29,18 @@ type order struct {
 	Root       bool     `json:"root"`
 	State      bool     `json:"state"`
 	Restore    bool     `json:"restore"`
+	Network    *network `json:"network,omitempty"` // whose link comes with the order
+}
+
+// network is what a machine's interface is.
+type network struct {
+	MAC        []byte       `json:"mac"`
+	GatewayMAC []byte       `json:"gateway_mac"`
+	Address    netip.Prefix `json:"address"`
+	Gateway    netip.Addr   `json:"gateway"`
+	Address6   netip.Prefix `json:"address6"`
+	Gateway6   netip.Addr   `json:"gateway6"`
+	MTU        int          `json:"mtu"`
 }
 
 // event is what a machine tells its owner.

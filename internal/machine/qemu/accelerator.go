@@ -188,7 +188,7 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 		return f.err
 	}
 	in, err := start(accel, p.binary.Path, "probe-"+string(accel), dir, func(w *wiring) []string {
-		args := shape(accel, 1, memMiB)
+		args := shape(accel, 1, memMiB, false)
 		args = append(args, memory(w.add(ram), memMiB, true, false)...)
 		args = append(append(args, noDisk(rootDisk)...), noDisk(volumeDisk)...)
 		return append(args, boot(w.add(kernel), w.add(initramfs), kernelLine(accel, tscKHz, false)+probeLine)...)

@@ -60,12 +60,12 @@ func (w *wiring) add(f *os.File) int {
 }
 
 // shape is the part of the command line that makes the machine what it is. A template fits exactly the shape that it was made with.
-func shape(accel machine.Isolation, vcpus, memMiB int) []string {
+func shape(accel machine.Isolation, vcpus, memMiB int, networked bool) []string {
 	cpu, accelerator := "max,-erms,-fsrm", "tcg,thread=multi,tb-size=128"
 	if accel == machine.KVM {
 		cpu, accelerator = "host,migratable=on", "kvm"
 	}
-	return []string{
+	args := []string{
 		"-M", "microvm,acpi=on,rtc=on,x-option-roms=off,isa-serial=on,memory-backend=mem",
 		"-accel", accelerator, "-cpu", cpu, "-smp", fmt.Sprint(vcpus), "-m", fmt.Sprintf("%dM", memMiB),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
@@ -76,6 +76,15 @@ func shape(accel machine.Isolation, vcpus, memMiB int) []string {
 		"-device", "virtio-blk-device,drive=volume,serial=volume",
 		"-serial", "chardev:console",
 	}
+	if networked {
+		args = append(args, "-device", "virtio-net-device,netdev=net,rx_queue_size=512")
+	}
+	return args
+}
+
+// linked gives the machine's network, whose frames are the packets of an inherited socket.
+func linked(fd int) []string {
+	return []string{"-netdev", fmt.Sprintf("dgram,id=net,local.type=fd,local.str=%d", fd)}
 }
 
 // filter is QEMU's own system call filter.

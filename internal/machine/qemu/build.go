@@ -52,8 +52,21 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	if f.err != nil {
 		return f.err
 	}
+	var far *os.File
+	if spec.Network != nil { // a link to nobody, whose interface is down
+		near, end, err := machine.NewLink()
+		if err != nil {
+			return err
+		}
+		defer near.Close()
+		defer end.Close()
+		far = end
+	}
 	in, err := start(d.cfg.Isolation, p.binary.Path, spec.ID, dir, func(w *wiring) []string {
-		args := shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB)
+		args := shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB, far != nil)
+		if far != nil {
+			args = append(args, linked(w.add(far))...)
+		}
 		args = append(args, memory(w.add(ram), spec.MemMiB, true, false)...)
 		if bare {
 			args = append(args, noDisk(rootDisk)...)

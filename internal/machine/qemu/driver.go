@@ -56,7 +56,8 @@ func (d *Driver) Isolation() machine.Isolation { return d.cfg.Isolation }
 // Features are those of a virtual machine.
 func (d *Driver) Features() machine.Features {
 	return machine.Features{
-		Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true, SetUID: true, Containers: true,
+		Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true, SetUID: true, Network: true,
+		Containers: true,
 	}
 }
 
@@ -156,7 +157,7 @@ func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
 	return template.Key{
 		Form:      templateForm,
 		QEMU:      p.binary.ID,
-		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB), " ") + "\n" + kernelLine(d.cfg.Isolation, v.TSCKHz, bare),
+		Arguments: strings.Join(shape(d.cfg.Isolation, spec.VCPUs, spec.MemMiB, spec.Network != nil), " ") + "\n" + kernelLine(d.cfg.Isolation, v.TSCKHz, bare),
 		Host:      host,
 		Kernel:    p.kernel.Digest,
 		Initramfs: p.initramfs.Digest,
@@ -197,7 +198,10 @@ func restore(ctx context.Context, p parts, v verdict, t *template.Template, acce
 	}
 	var stateFD int
 	in, err := start(accel, p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
-		args := shape(accel, spec.VCPUs, spec.MemMiB)
+		args := shape(accel, spec.VCPUs, spec.MemMiB, spec.Network != nil)
+		if spec.Network != nil {
+			args = append(args, linked(w.add(spec.Network.Link))...)
+		}
 		args = append(args, memory(w.add(ram), spec.MemMiB, false, v.readOnlyRAM())...)
 		args = append(args, layered(w, rootDisk, root...)...)
 		if volume == nil {

@@ -127,6 +127,7 @@ type daemon struct {
 	shells   shells
 	services services
 	secrets  secrets
+	netlog   networkLog
 
 	started time.Time
 
@@ -166,10 +167,15 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	if err != nil {
 		return err
 	}
+	network, err := d.network()
+	if err != nil {
+		return err
+	}
 	spec := d.order.Workspace.Spec
 	d.machine, err = supervisor.Start(ctx, supervisor.Config{
 		Dirs: d.order.Dirs, Driver: driver, Root: root, VCPUs: spec.VCPUCount, MemMiB: spec.MemMiB, Progress: report.progress,
-		Keep: &supervisor.Kept{ID: d.order.Workspace.ID, Folder: d.folder.Machine(), Storage: d.disksFolder().Machine(d.disks), Started: d.noteProcesses},
+		Network: network,
+		Keep:    &supervisor.Kept{ID: d.order.Workspace.ID, Folder: d.folder.Machine(), Storage: d.disksFolder().Machine(d.disks), Started: d.noteProcesses},
 	})
 	if err != nil {
 		return err

@@ -63,6 +63,7 @@ func (d *daemon) end(ctx context.Context, e end) error {
 		d.shells.end()
 		errs = append(errs, d.machine.Close())
 	}
+	d.netlog.close()
 	close(d.settled)
 	if d.lock != nil {
 		errs = append(errs, d.folder.WriteEnd(remote.End{Reason: e.reason, Expired: e.expired, At: time.Now()}))

@@ -15,6 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 	"github.com/pyro-mcp/pyro/internal/transcript"
@@ -42,6 +43,7 @@ type service struct {
 	record store.Service // while it runs its maker's; then that of whoever waited for done
 	out    *transcript.File
 	errs   *transcript.File
+	ports  []*network.Port // of the host, as long as it runs
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it has ended with all that it started, and that is in the database
 
@@ -83,7 +85,7 @@ func (all *services) find(name string) *service {
 }
 
 // startService starts a service and waits until it is ready.
-func (d *daemon) startService(ctx context.Context, name string, start *supervisorv1.ExecStart, ready *supervisorv1.Readiness) error {
+func (d *daemon) startService(ctx context.Context, name string, start *supervisorv1.ExecStart, ready *supervisorv1.Readiness, ports []*supervisorv1.Port) error {
 	c, err := d.command(start)
 	if err != nil {
 		return err
@@ -97,7 +99,12 @@ func (d *daemon) startService(ctx context.Context, name string, start *superviso
 		cancel(nil)
 		return err
 	}
-	if err := v.open(ctx); err != nil {
+	err = v.publish(ports)
+	if err == nil {
+		err = v.open(ctx)
+	}
+	if err != nil {
+		v.unpublish()
 		cancel(nil)
 		d.services.remove(name)
 		close(v.done)
@@ -135,6 +142,7 @@ func (v *service) open(ctx context.Context) (err error) {
 // run runs the program to its end, with all that it started, and notes that.
 func (v *service) run(ctx context.Context, c client.Command) {
 	defer close(v.done)
+	defer v.unpublish()
 	d := v.of
 	// A log that can't be written, for want of space, is no reason to end a service.
 	out, errs := d.secrets.Writer(careless{v.out}), d.secrets.Writer(careless{v.errs})

@@ -67,7 +67,7 @@ func begin(c *remote.Client, ctx context.Context, name string, command client.Co
 	if command.Cwd == "" {
 		command.Cwd = "/workspace"
 	}
-	return c.StartService(ctx, name, command, ready)
+	return c.StartService(ctx, name, command, ready, nil)
 }
 
 func ready(r client.Readiness) *remote.Readiness {

@@ -9,6 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 // Readiness is when a service is ready: one of its texts is set.
@@ -18,12 +19,13 @@ type Readiness struct {
 	Timeout time.Duration
 }
 
-// StartService starts a program in the background, and returns when it is ready: where ready is nil, when it runs.
-func (c *Client) StartService(ctx context.Context, name string, command client.Command, ready *Readiness, secrets ...SecretEnv) error {
+// StartService starts a program in the background, and returns when it is ready: where ready is nil, when it runs. As long as it runs, ports of the machine are
+// ports of the host.
+func (c *Client) StartService(ctx context.Context, name string, command client.Command, ready *Readiness, ports []store.Port, secrets ...SecretEnv) error {
 	if err := checkCommand(command); err != nil {
 		return fault.Wrap(err, "start service", name)
 	}
-	req := &supervisorv1.StartServiceRequest{Name: name, Start: startOf(command, secrets, false)}
+	req := &supervisorv1.StartServiceRequest{Name: name, Start: startOf(command, secrets, false), Ports: portsOf(ports)}
 	if ready != nil {
 		req.Readiness = &supervisorv1.Readiness{
 			File: ready.File, Tcp: ready.TCP, Http: ready.HTTP, Command: ready.Command,

@@ -1430,6 +1430,7 @@ type StartServiceRequest struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Start         *ExecStart             `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`         // without exec_id, stdin, tty and time-out
 	Readiness     *Readiness             `protobuf:"bytes,3,opt,name=readiness,proto3" json:"readiness,omitempty"` // none: it is ready when it runs
+	Ports         []*Port                `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`         // at most 32, which are published before the program is started, as long as it runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1485,6 +1486,222 @@ func (x *StartServiceRequest) GetReadiness() *Readiness {
 	return nil
 }
 
+func (x *StartServiceRequest) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// Port is a TCP port of the machine that is one of 127.0.0.1 on the host.
+type Port struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Guest         uint32                 `protobuf:"varint,1,opt,name=guest,proto3" json:"guest,omitempty"`
+	Host          uint32                 `protobuf:"varint,2,opt,name=host,proto3" json:"host,omitempty"` // 0: one that is free
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Port) Reset() {
+	*x = Port{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Port) ProtoMessage() {}
+
+func (x *Port) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Port.ProtoReflect.Descriptor instead.
+func (*Port) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Port) GetGuest() uint32 {
+	if x != nil {
+		return x.Guest
+	}
+	return 0
+}
+
+func (x *Port) GetHost() uint32 {
+	if x != nil {
+		return x.Host
+	}
+	return 0
+}
+
+type ConnectionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsRequest) Reset() {
+	*x = ConnectionsRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsRequest) ProtoMessage() {}
+
+func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
+func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{25}
+}
+
+type ConnectionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Open          []*Connection          `protobuf:"bytes,1,rep,name=open,proto3" json:"open,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConnectionsResponse) Reset() {
+	*x = ConnectionsResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConnectionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConnectionsResponse) ProtoMessage() {}
+
+func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
+func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ConnectionsResponse) GetOpen() []*Connection {
+	if x != nil {
+		return x.Open
+	}
+	return nil
+}
+
+type Connection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	UnixNanos     int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // when it began
+	Protocol      string                 `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`                     // tcp or udp
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                             // that the machine was told the address for, where it was
+	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	Port          uint32                 `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Connection) Reset() {
+	*x = Connection{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Connection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Connection) ProtoMessage() {}
+
+func (x *Connection) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Connection.ProtoReflect.Descriptor instead.
+func (*Connection) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Connection) GetUnixNanos() int64 {
+	if x != nil {
+		return x.UnixNanos
+	}
+	return 0
+}
+
+func (x *Connection) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *Connection) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Connection) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Connection) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // Readiness has one of the first four.
 type Readiness struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1500,7 +1717,7 @@ type Readiness struct {
 
 func (x *Readiness) Reset() {
 	*x = Readiness{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1729,7 @@ func (x *Readiness) String() string {
 func (*Readiness) ProtoMessage() {}
 
 func (x *Readiness) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1742,7 @@ func (x *Readiness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Readiness.ProtoReflect.Descriptor instead.
 func (*Readiness) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{24}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Readiness) GetFile() string {
@@ -1578,7 +1795,7 @@ type StartServiceResponse struct {
 
 func (x *StartServiceResponse) Reset() {
 	*x = StartServiceResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1807,7 @@ func (x *StartServiceResponse) String() string {
 func (*StartServiceResponse) ProtoMessage() {}
 
 func (x *StartServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1820,7 @@ func (x *StartServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartServiceResponse.ProtoReflect.Descriptor instead.
 func (*StartServiceResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{25}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{29}
 }
 
 type StopServiceRequest struct {
@@ -1615,7 +1832,7 @@ type StopServiceRequest struct {
 
 func (x *StopServiceRequest) Reset() {
 	*x = StopServiceRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1844,7 @@ func (x *StopServiceRequest) String() string {
 func (*StopServiceRequest) ProtoMessage() {}
 
 func (x *StopServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1857,7 @@ func (x *StopServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopServiceRequest.ProtoReflect.Descriptor instead.
 func (*StopServiceRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{26}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StopServiceRequest) GetName() string {
@@ -1658,7 +1875,7 @@ type StopServiceResponse struct {
 
 func (x *StopServiceResponse) Reset() {
 	*x = StopServiceResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1887,7 @@ func (x *StopServiceResponse) String() string {
 func (*StopServiceResponse) ProtoMessage() {}
 
 func (x *StopServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1900,7 @@ func (x *StopServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopServiceResponse.ProtoReflect.Descriptor instead.
 func (*StopServiceResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{27}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{31}
 }
 
 type SnapshotRequest struct {
@@ -1696,7 +1913,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1925,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1938,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{28}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotRequest) GetName() string {
@@ -1746,7 +1963,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1975,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1988,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{29}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{33}
 }
 
 type SignalRequest struct {
@@ -1784,7 +2001,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2013,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2026,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{30}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -1834,7 +2051,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +2063,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +2076,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{31}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
 }
 
 type ResizeRequest struct {
@@ -1872,7 +2089,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2101,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2114,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{32}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -1922,7 +2139,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2151,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2164,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{33}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
 }
 
 type StopRequest struct {
@@ -1960,7 +2177,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2189,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2202,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{34}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StopRequest) GetReason() string {
@@ -2010,7 +2227,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2239,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2252,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
 }
 
 var File_supervisor_v1_supervisor_proto protoreflect.FileDescriptor
@@ -2141,11 +2358,26 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x11CloseShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\"@\n" +
 	"\x12CloseShellResponse\x12*\n" +
-	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"\x91\x01\n" +
+	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"\xbc\x01\n" +
 	"\x13StartServiceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x05start\x18\x02 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\x126\n" +
-	"\treadiness\x18\x03 \x01(\v2\x18.supervisor.v1.ReadinessR\treadiness\"\x9f\x01\n" +
+	"\treadiness\x18\x03 \x01(\v2\x18.supervisor.v1.ReadinessR\treadiness\x12)\n" +
+	"\x05ports\x18\x04 \x03(\v2\x13.supervisor.v1.PortR\x05ports\"0\n" +
+	"\x04Port\x12\x14\n" +
+	"\x05guest\x18\x01 \x01(\rR\x05guest\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\rR\x04host\"\x14\n" +
+	"\x12ConnectionsRequest\"D\n" +
+	"\x13ConnectionsResponse\x12-\n" +
+	"\x04open\x18\x01 \x03(\v2\x19.supervisor.v1.ConnectionR\x04open\"\x89\x01\n" +
+	"\n" +
+	"Connection\x12\x1d\n" +
+	"\n" +
+	"unix_nanos\x18\x01 \x01(\x03R\tunixNanos\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\rR\x04port\"\x9f\x01\n" +
 	"\tReadiness\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x10\n" +
 	"\x03tcp\x18\x02 \x01(\tR\x03tcp\x12\x12\n" +
@@ -2174,7 +2406,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\adiscard\x18\x02 \x01(\bR\adiscard\"\x0e\n" +
-	"\fStopResponse2\xaf\t\n" +
+	"\fStopResponse2\x85\n" +
+	"\n" +
 	"\x11SupervisorService\x12E\n" +
 	"\x06Status\x12\x1c.supervisor.v1.StatusRequest\x1a\x1d.supervisor.v1.StatusResponse\x12C\n" +
 	"\x04Exec\x12\x1a.supervisor.v1.ExecRequest\x1a\x1b.supervisor.v1.ExecResponse(\x010\x01\x12E\n" +
@@ -2191,7 +2424,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\n" +
 	"CloseShell\x12 .supervisor.v1.CloseShellRequest\x1a!.supervisor.v1.CloseShellResponse\x12W\n" +
 	"\fStartService\x12\".supervisor.v1.StartServiceRequest\x1a#.supervisor.v1.StartServiceResponse\x12T\n" +
-	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12K\n" +
+	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12T\n" +
+	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12K\n" +
 	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12?\n" +
 	"\x04Stop\x12\x1a.supervisor.v1.StopRequest\x1a\x1b.supervisor.v1.StopResponseBBZ@github.com/pyro-mcp/pyro/internal/gen/supervisor/v1;supervisorv1b\x06proto3"
 
@@ -2207,7 +2441,7 @@ func file_supervisor_v1_supervisor_proto_rawDescGZIP() []byte {
 	return file_supervisor_v1_supervisor_proto_rawDescData
 }
 
-var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*StatusRequest)(nil),        // 0: supervisor.v1.StatusRequest
 	(*StatusResponse)(nil),       // 1: supervisor.v1.StatusResponse
@@ -2233,18 +2467,22 @@ var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*CloseShellRequest)(nil),    // 21: supervisor.v1.CloseShellRequest
 	(*CloseShellResponse)(nil),   // 22: supervisor.v1.CloseShellResponse
 	(*StartServiceRequest)(nil),  // 23: supervisor.v1.StartServiceRequest
-	(*Readiness)(nil),            // 24: supervisor.v1.Readiness
-	(*StartServiceResponse)(nil), // 25: supervisor.v1.StartServiceResponse
-	(*StopServiceRequest)(nil),   // 26: supervisor.v1.StopServiceRequest
-	(*StopServiceResponse)(nil),  // 27: supervisor.v1.StopServiceResponse
-	(*SnapshotRequest)(nil),      // 28: supervisor.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),     // 29: supervisor.v1.SnapshotResponse
-	(*SignalRequest)(nil),        // 30: supervisor.v1.SignalRequest
-	(*SignalResponse)(nil),       // 31: supervisor.v1.SignalResponse
-	(*ResizeRequest)(nil),        // 32: supervisor.v1.ResizeRequest
-	(*ResizeResponse)(nil),       // 33: supervisor.v1.ResizeResponse
-	(*StopRequest)(nil),          // 34: supervisor.v1.StopRequest
-	(*StopResponse)(nil),         // 35: supervisor.v1.StopResponse
+	(*Port)(nil),                 // 24: supervisor.v1.Port
+	(*ConnectionsRequest)(nil),   // 25: supervisor.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),  // 26: supervisor.v1.ConnectionsResponse
+	(*Connection)(nil),           // 27: supervisor.v1.Connection
+	(*Readiness)(nil),            // 28: supervisor.v1.Readiness
+	(*StartServiceResponse)(nil), // 29: supervisor.v1.StartServiceResponse
+	(*StopServiceRequest)(nil),   // 30: supervisor.v1.StopServiceRequest
+	(*StopServiceResponse)(nil),  // 31: supervisor.v1.StopServiceResponse
+	(*SnapshotRequest)(nil),      // 32: supervisor.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),     // 33: supervisor.v1.SnapshotResponse
+	(*SignalRequest)(nil),        // 34: supervisor.v1.SignalRequest
+	(*SignalResponse)(nil),       // 35: supervisor.v1.SignalResponse
+	(*ResizeRequest)(nil),        // 36: supervisor.v1.ResizeRequest
+	(*ResizeResponse)(nil),       // 37: supervisor.v1.ResizeResponse
+	(*StopRequest)(nil),          // 38: supervisor.v1.StopRequest
+	(*StopResponse)(nil),         // 39: supervisor.v1.StopResponse
 }
 var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	3,  // 0: supervisor.v1.ExecRequest.start:type_name -> supervisor.v1.ExecStart
@@ -2263,43 +2501,47 @@ var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	8,  // 13: supervisor.v1.ResizeShellResponse.shell:type_name -> supervisor.v1.Shell
 	8,  // 14: supervisor.v1.CloseShellResponse.shell:type_name -> supervisor.v1.Shell
 	3,  // 15: supervisor.v1.StartServiceRequest.start:type_name -> supervisor.v1.ExecStart
-	24, // 16: supervisor.v1.StartServiceRequest.readiness:type_name -> supervisor.v1.Readiness
-	5,  // 17: supervisor.v1.ResizeRequest.size:type_name -> supervisor.v1.Size
-	0,  // 18: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
-	2,  // 19: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
-	30, // 20: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
-	32, // 21: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
-	9,  // 22: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
-	11, // 23: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
-	13, // 24: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
-	15, // 25: supervisor.v1.SupervisorService.WriteShell:input_type -> supervisor.v1.WriteShellRequest
-	17, // 26: supervisor.v1.SupervisorService.SignalShell:input_type -> supervisor.v1.SignalShellRequest
-	19, // 27: supervisor.v1.SupervisorService.ResizeShell:input_type -> supervisor.v1.ResizeShellRequest
-	21, // 28: supervisor.v1.SupervisorService.CloseShell:input_type -> supervisor.v1.CloseShellRequest
-	23, // 29: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
-	26, // 30: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
-	28, // 31: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
-	34, // 32: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
-	1,  // 33: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
-	6,  // 34: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
-	31, // 35: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
-	33, // 36: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
-	10, // 37: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
-	12, // 38: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
-	14, // 39: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
-	16, // 40: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
-	18, // 41: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
-	20, // 42: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
-	22, // 43: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
-	25, // 44: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
-	27, // 45: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
-	29, // 46: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
-	35, // 47: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
-	33, // [33:48] is the sub-list for method output_type
-	18, // [18:33] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	28, // 16: supervisor.v1.StartServiceRequest.readiness:type_name -> supervisor.v1.Readiness
+	24, // 17: supervisor.v1.StartServiceRequest.ports:type_name -> supervisor.v1.Port
+	27, // 18: supervisor.v1.ConnectionsResponse.open:type_name -> supervisor.v1.Connection
+	5,  // 19: supervisor.v1.ResizeRequest.size:type_name -> supervisor.v1.Size
+	0,  // 20: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
+	2,  // 21: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
+	34, // 22: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
+	36, // 23: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
+	9,  // 24: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
+	11, // 25: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
+	13, // 26: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
+	15, // 27: supervisor.v1.SupervisorService.WriteShell:input_type -> supervisor.v1.WriteShellRequest
+	17, // 28: supervisor.v1.SupervisorService.SignalShell:input_type -> supervisor.v1.SignalShellRequest
+	19, // 29: supervisor.v1.SupervisorService.ResizeShell:input_type -> supervisor.v1.ResizeShellRequest
+	21, // 30: supervisor.v1.SupervisorService.CloseShell:input_type -> supervisor.v1.CloseShellRequest
+	23, // 31: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
+	30, // 32: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
+	25, // 33: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
+	32, // 34: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
+	38, // 35: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
+	1,  // 36: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
+	6,  // 37: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
+	35, // 38: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
+	37, // 39: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
+	10, // 40: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
+	12, // 41: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
+	14, // 42: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
+	16, // 43: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
+	18, // 44: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
+	20, // 45: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
+	22, // 46: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
+	29, // 47: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
+	31, // 48: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
+	26, // 49: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
+	33, // 50: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
+	39, // 51: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
+	36, // [36:52] is the sub-list for method output_type
+	20, // [20:36] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_supervisor_v1_supervisor_proto_init() }
@@ -2313,7 +2555,7 @@ func file_supervisor_v1_supervisor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_supervisor_v1_supervisor_proto_rawDesc), len(file_supervisor_v1_supervisor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -135,7 +135,7 @@ const (
 type AgentServiceClient interface {
 	// Status tells what the agent is. It is the only call, with Renew, that answers before the machine is renewed.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
-	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id and host name.
+	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id, host name and network.
 	// Until it has succeeded once since the last start or restore, every call but Status fails with FAILED_PRECONDITION. Idempotent.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
 	// Exec starts a process and follows it to its end.
@@ -387,7 +387,7 @@ func (c *agentServiceClient) Flush(ctx context.Context, req *connect.Request[v1.
 type AgentServiceHandler interface {
 	// Status tells what the agent is. It is the only call, with Renew, that answers before the machine is renewed.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
-	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id and host name.
+	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id, host name and network.
 	// Until it has succeeded once since the last start or restore, every call but Status fails with FAILED_PRECONDITION. Idempotent.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
 	// Exec starts a process and follows it to its end.

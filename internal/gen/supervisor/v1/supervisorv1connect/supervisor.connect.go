@@ -86,6 +86,9 @@ const (
 	// SupervisorServiceStopServiceProcedure is the fully-qualified name of the SupervisorService's
 	// StopService RPC.
 	SupervisorServiceStopServiceProcedure = "/supervisor.v1.SupervisorService/StopService"
+	// SupervisorServiceConnectionsProcedure is the fully-qualified name of the SupervisorService's
+	// Connections RPC.
+	SupervisorServiceConnectionsProcedure = "/supervisor.v1.SupervisorService/Connections"
 	// SupervisorServiceSnapshotProcedure is the fully-qualified name of the SupervisorService's
 	// Snapshot RPC.
 	SupervisorServiceSnapshotProcedure = "/supervisor.v1.SupervisorService/Snapshot"
@@ -125,6 +128,8 @@ type SupervisorServiceClient interface {
 	StartService(context.Context, *connect.Request[v1.StartServiceRequest]) (*connect.Response[v1.StartServiceResponse], error)
 	// StopService ends a service with all that it started: it is asked to, and killed after a grace. It returns when nothing of it is left. Idempotent.
 	StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error)
+	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
+	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error)
 	// Stop ends the machine with nothing lost: processes are killed, file systems flushed and unmounted. It returns when the machine has ended. Idempotent.
@@ -220,6 +225,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(supervisorServiceMethods.ByName("StopService")),
 			connect.WithClientOptions(opts...),
 		),
+		connections: connect.NewClient[v1.ConnectionsRequest, v1.ConnectionsResponse](
+			httpClient,
+			baseURL+SupervisorServiceConnectionsProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("Connections")),
+			connect.WithClientOptions(opts...),
+		),
 		snapshot: connect.NewClient[v1.SnapshotRequest, v1.SnapshotResponse](
 			httpClient,
 			baseURL+SupervisorServiceSnapshotProcedure,
@@ -250,6 +261,7 @@ type supervisorServiceClient struct {
 	closeShell   *connect.Client[v1.CloseShellRequest, v1.CloseShellResponse]
 	startService *connect.Client[v1.StartServiceRequest, v1.StartServiceResponse]
 	stopService  *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
+	connections  *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
 	snapshot     *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
 	stop         *connect.Client[v1.StopRequest, v1.StopResponse]
 }
@@ -319,6 +331,11 @@ func (c *supervisorServiceClient) StopService(ctx context.Context, req *connect.
 	return c.stopService.CallUnary(ctx, req)
 }
 
+// Connections calls supervisor.v1.SupervisorService.Connections.
+func (c *supervisorServiceClient) Connections(ctx context.Context, req *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
+	return c.connections.CallUnary(ctx, req)
+}
+
 // Snapshot calls supervisor.v1.SupervisorService.Snapshot.
 func (c *supervisorServiceClient) Snapshot(ctx context.Context, req *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error) {
 	return c.snapshot.CallUnary(ctx, req)
@@ -361,6 +378,8 @@ type SupervisorServiceHandler interface {
 	StartService(context.Context, *connect.Request[v1.StartServiceRequest]) (*connect.Response[v1.StartServiceResponse], error)
 	// StopService ends a service with all that it started: it is asked to, and killed after a grace. It returns when nothing of it is left. Idempotent.
 	StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error)
+	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
+	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error)
 	// Stop ends the machine with nothing lost: processes are killed, file systems flushed and unmounted. It returns when the machine has ended. Idempotent.
@@ -452,6 +471,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		connect.WithSchema(supervisorServiceMethods.ByName("StopService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	supervisorServiceConnectionsHandler := connect.NewUnaryHandler(
+		SupervisorServiceConnectionsProcedure,
+		svc.Connections,
+		connect.WithSchema(supervisorServiceMethods.ByName("Connections")),
+		connect.WithHandlerOptions(opts...),
+	)
 	supervisorServiceSnapshotHandler := connect.NewUnaryHandler(
 		SupervisorServiceSnapshotProcedure,
 		svc.Snapshot,
@@ -492,6 +517,8 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceStartServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceStopServiceProcedure:
 			supervisorServiceStopServiceHandler.ServeHTTP(w, r)
+		case SupervisorServiceConnectionsProcedure:
+			supervisorServiceConnectionsHandler.ServeHTTP(w, r)
 		case SupervisorServiceSnapshotProcedure:
 			supervisorServiceSnapshotHandler.ServeHTTP(w, r)
 		case SupervisorServiceStopProcedure:
@@ -555,6 +582,10 @@ func (UnimplementedSupervisorServiceHandler) StartService(context.Context, *conn
 
 func (UnimplementedSupervisorServiceHandler) StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.StopService is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.Connections is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error) {

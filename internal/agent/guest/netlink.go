@@ -1,0 +1,100 @@
+package guest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// request is a message of rtnetlink's.
+type request struct {
+	what    string // it is for
+	message []byte
+	fine    unix.Errno // an error that is none; 0: each is one
+}
+
+// maxAnswer is more than the kernel sends at once.
+const maxAnswer = 32 << 10
+
+// ask sends requests, all at once, and gives what the kernel tells before each has had its end, and the first error. One that fails does not keep the kernel
+// from the next ones.
+func ask(fd int, requests []request) (answers []syscall.NetlinkMessage, failed error) {
+	var all []byte
+	for i, r := range requests {
+		binary.NativeEndian.PutUint32(r.message[8:], uint32(i)) // the number that its answers have
+		all = append(all, r.message...)
+	}
+	if err := unix.Sendto(fd, all, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, os.NewSyscallError("sendto", err)
+	}
+	for left := len(requests); left > 0; {
+		b := make([]byte, maxAnswer) // of which the answers are parts
+		n, _, err := unix.Recvfrom(fd, b, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, os.NewSyscallError("recvfrom", err)
+		}
+		messages, err := syscall.ParseNetlinkMessage(b[:n])
+		if err != nil {
+			return nil, fmt.Errorf("understand the kernel: %w", err)
+		}
+		for _, m := range messages {
+			switch m.Header.Type {
+			case unix.NLMSG_ERROR, unix.NLMSG_DONE:
+				left--
+				if len(m.Data) < 4 || int64(m.Header.Seq) >= int64(len(requests)) {
+					return nil, fmt.Errorf("understand the kernel: %w", unix.EBADMSG)
+				}
+				r, errno := requests[m.Header.Seq], unix.Errno(-int32(binary.NativeEndian.Uint32(m.Data)))
+				if errno != 0 && errno != r.fine && failed == nil {
+					failed = fmt.Errorf("%s: %w", r.what, errno)
+				}
+			default:
+				answers = append(answers, m)
+			}
+		}
+	}
+	return answers, failed
+}
+
+// message makes a request that is acknowledged. Its number is ask's to give.
+func message(kind, flags uint16, header []byte, attributes ...[]byte) []byte {
+	b := make([]byte, unix.SizeofNlMsghdr, 128)
+	b = append(b, header...)
+	for _, a := range attributes {
+		b = append(b, a...)
+	}
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], kind)
+	binary.NativeEndian.PutUint16(b[6:], flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	return b
+}
+
+// attribute makes an attribute, filled up to a multiple of 4.
+func attribute(kind uint16, value []byte) []byte {
+	n := unix.SizeofRtAttr + len(value)
+	b := make([]byte, (n+3)&^3)
+	binary.NativeEndian.PutUint16(b, uint16(n))
+	binary.NativeEndian.PutUint16(b[2:], kind)
+	copy(b[unix.SizeofRtAttr:], value)
+	return b
+}
+
+// linkHeader is struct ifinfomsg: family, type, index, flags, and which of them are meant.
+func linkHeader(index, flags, meant uint32) []byte {
+	b := make([]byte, 4, unix.SizeofIfInfomsg)
+	for _, v := range []uint32{index, flags, meant} {
+		b = binary.NativeEndian.AppendUint32(b, v)
+	}
+	return b
+}
+
+// addressHeader is struct ifaddrmsg: family, length of the prefix, flags, scope, index.
+func addressHeader(family, bits, flags byte, index uint32) []byte {
+	return binary.NativeEndian.AppendUint32([]byte{family, bits, flags, unix.RT_SCOPE_UNIVERSE}, index)
+}

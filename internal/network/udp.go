@@ -1,0 +1,143 @@
+package network
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+const (
+	// maxFlows bounds how many pairs of UDP addresses of a machine talk at a time, and maxAsking its questions to the name server.
+	maxFlows  = 256
+	maxAsking = 64
+	// maxAskingAtOnce bounds those of one port, and maxQuery the bytes of one.
+	maxAskingAtOnce = 8
+	maxQuery        = 1232
+	// flowPatience is how long a pair may be silent before it is forgotten.
+	flowPatience = 2 * time.Minute
+	// askPatience is how long the machine may take for another question from the same port.
+	askPatience = time.Second
+	maxDatagram = 1<<16 - 1
+)
+
+// acceptUDP decides on the first packet of a flow. Where it says no, the machine is told that nobody is there.
+func (s *Stack) acceptUDP(r *udp.ForwarderRequest) bool {
+	to := target(r.ID())
+	limit := s.flows
+	if to.Port() == dnsPort {
+		limit = s.asking
+	}
+	rec := Record{Time: time.Now(), Protocol: "udp", Address: to.Addr(), Port: to.Port()}
+	if to.Port() != dnsPort {
+		var ok bool
+		if rec, ok = s.decide("udp", to); !ok {
+			return false
+		}
+	}
+	if !limit.take() {
+		s.refuse(rec, "too many connections")
+		return false
+	}
+	var queue waiter.Queue
+	ep, err := r.CreateEndpoint(&queue)
+	if err != nil {
+		limit.give()
+		return false
+	}
+	guest := gonet.NewUDPConn(&queue, ep)
+	if !s.begin() {
+		limit.give()
+		guest.Close()
+		return true
+	}
+	go func() {
+		defer s.running.Done()
+		defer limit.give()
+		defer s.hold(func() { end(guest) })()
+		defer guest.Close()
+		if to.Port() == dnsPort {
+			s.answerNames(guest)
+		} else {
+			s.converse(guest, rec)
+		}
+	}()
+	return true
+}
+
+// answerNames answers questions from one port of the machine's: several at a time, for a program asks for both kinds of addresses at once.
+func (s *Stack) answerNames(guest *gonet.UDPConn) {
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	atOnce := newLimit(maxAskingAtOnce)
+	for {
+		query := make([]byte, maxQuery)
+		guest.SetReadDeadline(time.Now().Add(askPatience))
+		n, err := guest.Read(query)
+		if err != nil {
+			return
+		}
+		if !atOnce.take() {
+			continue // it will ask again
+		}
+		answering.Go(func() {
+			defer atOnce.give()
+			if answer := s.dns.Answer(s.ctx, query[:n], false); answer != nil {
+				guest.Write(answer)
+			}
+		})
+	}
+}
+
+// converse passes datagrams on, both ways, until nobody has said anything for a while.
+func (s *Stack) converse(guest *gonet.UDPConn, rec Record) {
+	host, err := s.cfg.Dial(s.ctx, "udp", netip.AddrPortFrom(rec.Address, rec.Port))
+	if err != nil {
+		s.fail(rec, err)
+		return
+	}
+	defer s.hold(func() { end(host) })()
+	defer host.Close()
+	open := s.openRecord(rec)
+	idle := time.AfterFunc(flowPatience, func() {
+		end(guest)
+		end(host)
+	})
+	defer idle.Stop()
+	var received atomic.Int64
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		received.Store(relay(guest, host, idle))
+		end(guest)
+	}()
+	rec.Sent = relay(host, guest, idle)
+	end(host)
+	<-back
+	open()
+	rec.Received, rec.Took = received.Load(), time.Since(rec.Time)
+	s.records.record(rec)
+}
+
+// end has whoever reads stop.
+func end(c net.Conn) { c.SetDeadline(time.Unix(1, 0)) }
+
+// relay passes datagrams on in one direction.
+func relay(to, from net.Conn, idle *time.Timer) (passed int64) {
+	datagram := make([]byte, maxDatagram)
+	for {
+		n, err := from.Read(datagram)
+		if err != nil {
+			return passed
+		}
+		idle.Reset(flowPatience)
+		if _, err := to.Write(datagram[:n]); err == nil {
+			passed += int64(n)
+		}
+	}
+}
