@@ -47,7 +47,7 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 		}{
 			{"Life", s.life}, {"Killed", s.killed}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
 			{"Files", s.files}, {"Timers", s.timers},
-			{"Identity", s.identity}, {"Disk", s.disk}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
+			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
 			{"ForkBomb", s.forkBomb}, {"SetUID", s.setUID}, {"Containers", s.containers},
 			{"KillEverything", s.killEverything}, {"DeleteEverything", s.deleteEverything},
 		} {
@@ -88,9 +88,14 @@ type guest struct {
 // start starts a machine and dials its agent. It is closed when the test ends.
 func (s suite) start(t *testing.T, sh shape) *guest {
 	t.Helper()
+	return s.startAs(t, s.spec(t, sh))
+}
+
+func (s suite) startAs(t *testing.T, spec machine.Spec) *guest {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	g := &guest{spec: s.spec(t, sh)}
+	g := &guest{spec: spec}
 	m, err := s.driver.Start(ctx, g.spec)
 	if err != nil {
 		t.Fatal(err)
