@@ -198,6 +198,28 @@ func Replace(root int, name, content string) error {
 	return err
 }
 
+// RemoveMatching removes the files of a folder whose names match a pattern of path.Match. That there is no folder is no error.
+func RemoveMatching(root int, dirname, pattern string) error {
+	dir, err := openIn(root, dirname, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		if ok, _ := path.Match(pattern, name); !ok {
+			continue
+		}
+		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && err != unix.ENOENT {
+			return &os.PathError{Op: "unlink", Path: path.Join(dirname, name), Err: err}
+		}
+	}
+	return err
+}
+
 // Unlink removes a symbolic link in the place, and leaves anything else that has its name. Replace follows links, to nowhere too.
 func Unlink(root int, name string) error {
 	dirname, base := path.Split(name)

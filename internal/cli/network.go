@@ -54,7 +54,7 @@ func showNetworkLog(l *pyro.NetworkLog) error {
 	rows := [][]string{{"TIME", "PROTOCOL", "TO", "SENT", "RECEIVED", "VERDICT"}}
 	for _, r := range l.Records {
 		rows = append(rows, []string{
-			r.Time.Local().Format(time.DateTime), r.Protocol, destination(r), size(r.Sent), size(r.Received), verdict(r),
+			r.Time.Local().Format(time.DateTime), r.Protocol, dash(destination(r)), size(r.Sent), size(r.Received), verdict(r),
 		})
 	}
 	if err := table(os.Stdout, rows); err != nil {

@@ -170,7 +170,7 @@ func newServiceList() *cobra.Command {
 			now := time.Now()
 			rows := [][]string{{"SERVICE", "STATE", "STARTED", "PUBLISHED", "COMMAND"}}
 			for _, s := range all.Services {
-				rows = append(rows, []string{s.ServiceName, serviceState(s), ago(now, s.StartedAt), ports(s.PublishedPorts), quoted(s.Argv)})
+				rows = append(rows, []string{s.ServiceName, serviceState(s), ago(now, s.StartedAt), dash(ports(s.PublishedPorts)), quoted(s.Argv)})
 			}
 			return table(os.Stdout, rows)
 		})

@@ -89,6 +89,22 @@ type Storage struct {
 	Tree  *TreeStorage
 }
 
+// FreshRoot tells whether a machine will begin on the environment as it is, which it does without storage too.
+func (s *Storage) FreshRoot() bool {
+	switch {
+	case s == nil:
+		return true
+	case s.Tree != nil:
+		return s.Tree.Root == ""
+	case len(s.Block.Root) > 1:
+		return false
+	case len(s.Block.Root) == 1:
+		_, err := os.Stat(s.Block.Root[0])
+		return err != nil
+	}
+	return true
+}
+
 // BlockStorage is storage in images. Layers are qcow2 without a backing file in their header: what a layer lies on is said here alone. All but the last are
 // never written. What the machine flushes is flushed on the host.
 type BlockStorage struct {

@@ -96,6 +96,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if cfg.Keep != nil {
 		storage = cfg.Keep.Storage
 	}
+	fresh := storage.FreshRoot() // the start makes it
 	began := time.Now()
 	turn := takeTurn(ctx, cfg.Dirs.Turns())
 	defer func() { // what failed is gone; what did not goes on as busily for a moment
@@ -128,7 +129,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 			return nil, fault.Wrap(err, "start machine", id)
 		}
 	}
-	if err := m.reach(ctx, cfg.Keep); err != nil {
+	if err := m.reach(ctx, cfg.Keep, fresh); err != nil {
 		err = m.because(err)
 		m.machine.Close()
 		m.disconnect()
@@ -195,7 +196,7 @@ func identity(id string, keep *Kept) client.Identity {
 }
 
 // reach dials the agent, renews the machine, mounts what it keeps, and notes what it took.
-func (m *Machine) reach(ctx context.Context, keep *Kept) error {
+func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, agentPatience, errors.New("its agent does not answer"))
 	defer cancel()
 	// A machine that dies while it is reached must not be waited for.
@@ -216,6 +217,7 @@ func (m *Machine) reach(ctx context.Context, keep *Kept) error {
 	c.Share(m.machine.Window())
 	reached := time.Now()
 	own := identity(m.ID, keep)
+	own.FreshRoot = fresh
 	if m.network != nil {
 		own.Network = seenFromInside(network.NewPlan(m.ID))
 	}

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
@@ -36,19 +37,29 @@ func (m *Manager) ports(ctx context.Context, w store.Workspace) (all []store.Por
 	return all
 }
 
+// connections gives those that are open, the oldest first; none where the workspace does not run.
+func (m *Manager) connections(ctx context.Context, id string) ([]network.Record, error) {
+	c, err := remote.Dial(ctx, m.folder(id))
+	var open []network.Record
+	if err == nil {
+		defer c.Close()
+		open, err = c.Connections(ctx)
+	}
+	if fault.KindOf(err) == fault.Precondition {
+		return nil, nil // it has ended, or meanwhile does
+	}
+	slices.SortFunc(open, func(a, b network.Record) int { return a.Time.Compare(b.Time) })
+	return open, err
+}
+
 // NetworkLog gives the last lines of what a workspace did on its network, or with lines 0 all that is kept, and the connections that are open. all: there is, and was,
 // no more.
 func (m *Manager) NetworkLog(ctx context.Context, id string, lines int) (w store.Workspace, records, open []network.Record, all bool, err error) {
 	if w, err = m.record(ctx, store.KindWorkspace, id); err != nil {
 		return w, nil, nil, false, err
 	}
-	c, dialled := remote.Dial(ctx, m.folder(id))
-	if dialled == nil && w.Spec.Network != store.NetworkOff {
-		if open, err = c.Connections(ctx); fault.KindOf(err) == fault.Precondition {
-			err = nil // it has ended meanwhile
-		}
-		c.Close()
-		if err != nil {
+	if w.Spec.Network != store.NetworkOff {
+		if open, err = m.connections(ctx, id); err != nil {
 			return w, nil, nil, false, err
 		}
 	}

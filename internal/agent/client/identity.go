@@ -19,6 +19,7 @@ type Identity struct {
 	MachineID string // 32 lower-case hex digits
 	Hostname  string
 	Network   *Network // nil: the machine has no link
+	FreshRoot bool     // its root is the environment as it is: host keys in it are removed
 }
 
 // Network is what a machine's one network interface is to be, and who resolves names for it.
@@ -57,7 +58,7 @@ func renew(ctx context.Context, s *session, id Identity) error {
 	entropy := make([]byte, entropySize)
 	rand.Read(entropy)
 	_, err := s.rpc.Renew(ctx, connect.NewRequest(&agentv1.RenewRequest{
-		UnixNanos: time.Now().UnixNano(), Entropy: entropy, MachineId: id.MachineID, Hostname: id.Hostname, Network: id.Network.message(),
+		UnixNanos: time.Now().UnixNano(), Entropy: entropy, MachineId: id.MachineID, Hostname: id.Hostname, Network: id.Network.message(), FreshRoot: id.FreshRoot,
 	}))
 	return err
 }

@@ -27,6 +27,7 @@ type place struct {
 	volume   *agent.Volume         // nil: it is not mounted
 	identity *agentv1.RenewRequest // the last
 	link     agent.Link            // as eth0 was configured last; the zero value: it was not
+	keyless  string                // the machine whose environment has no host keys any more
 	quiesced bool
 	frozen   []string // mount points
 }

@@ -44,7 +44,24 @@ func (p *place) Renew(m *agentv1.RenewRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := p.forgetKeys(root, m); err != nil {
+		return fmt.Errorf("remove the host keys of the environment: %w", err)
+	}
 	return identify(root, m)
+}
+
+// forgetKeys removes the host keys that came with an environment: all of its machines would have the same. Later ones, which have been made in this machine, stay.
+func (p *place) forgetKeys(root int, m *agentv1.RenewRequest) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !m.FreshRoot || p.keyless == m.MachineId {
+		return nil
+	}
+	if err := agent.RemoveMatching(root, "/etc/ssh", "ssh_host_*_key*"); err != nil {
+		return err
+	}
+	p.keyless = m.MachineId
+	return nil
 }
 
 // identify writes to the root what machine it is that of.

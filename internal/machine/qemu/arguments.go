@@ -126,3 +126,6 @@ func boot(kernelFD, initramfsFD int, line string) []string {
 var ignoreShared = command{"migrate-set-capabilities", map[string]any{
 	"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": true}, map[string]any{"capability": "events", "state": true}},
 }}
+
+// unannounced keeps QEMU from telling the link the address that the template's interface had.
+var unannounced = command{"migrate-set-parameters", map[string]any{"announce-rounds": 0}}

@@ -132,17 +132,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 
 // bare tells whether a machine starts with a root that others have written to before. It is restored from a template that has no root mounted yet, one for all
 // environments; a new root is that of a template which has the environment mounted, and commands run in it faster.
-func bare(spec machine.Spec) bool {
-	if spec.Storage == nil {
-		return false
-	}
-	root := spec.Storage.Block.Root
-	if len(root) != 1 {
-		return true
-	}
-	_, err := os.Stat(root[0])
-	return err == nil
-}
+func bare(spec machine.Spec) bool { return !spec.Storage.FreshRoot() }
 
 // key is all that the machine's template depends on.
 func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
@@ -215,11 +205,11 @@ func restore(ctx context.Context, p parts, v verdict, t *template.Template, acce
 	if err != nil {
 		return nil, err
 	}
-	answer := in.monitor.send(
-		command{name: "qmp_capabilities"},
-		ignoreShared,
-		command{"migrate-incoming", map[string]string{"uri": fmt.Sprintf("fd:%d", stateFD)}},
-	)
+	commands := []command{{name: "qmp_capabilities"}, ignoreShared}
+	if spec.Network != nil {
+		commands = append(commands, unannounced)
+	}
+	answer := in.monitor.send(append(commands, command{"migrate-incoming", map[string]string{"uri": fmt.Sprintf("fd:%d", stateFD)}})...)
 	if _, err = answer(ctx); err == nil {
 		err = in.await(ctx, in.running)
 	}

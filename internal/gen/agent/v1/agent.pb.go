@@ -441,12 +441,15 @@ func (x *StatusResponse) GetUptimeMs() int64 {
 }
 
 type RenewRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	UnixNanos     int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // the host's clock as the request is sent
-	Entropy       []byte                 `protobuf:"bytes,2,opt,name=entropy,proto3" json:"entropy,omitempty"`                       // 32 to 512 bytes from the host's random source, credited in full
-	MachineId     string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`  // 32 lower-case hex digits
-	Hostname      string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`                     // at most 63 bytes, a DNS label
-	Network       *Network               `protobuf:"bytes,5,opt,name=network,proto3" json:"network,omitempty"`                       // absent: the machine has no link, and resolv.conf stays as it is. UNIMPLEMENTED where the machine is the host
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	UnixNanos int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // the host's clock as the request is sent
+	Entropy   []byte                 `protobuf:"bytes,2,opt,name=entropy,proto3" json:"entropy,omitempty"`                       // 32 to 512 bytes from the host's random source, credited in full
+	MachineId string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`  // 32 lower-case hex digits
+	Hostname  string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`                     // at most 63 bytes, a DNS label
+	Network   *Network               `protobuf:"bytes,5,opt,name=network,proto3" json:"network,omitempty"`                       // absent: the machine has no link, and resolv.conf stays as it is. UNIMPLEMENTED where the machine is the host
+	// The root is the environment as it is, which no machine has written to before: what was in it that must be one machine's alone, the host keys of an SSH server, is
+	// removed.
+	FreshRoot     bool `protobuf:"varint,6,opt,name=fresh_root,json=freshRoot,proto3" json:"fresh_root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +517,13 @@ func (x *RenewRequest) GetNetwork() *Network {
 		return x.Network
 	}
 	return nil
+}
+
+func (x *RenewRequest) GetFreshRoot() bool {
+	if x != nil {
+		return x.FreshRoot
+	}
+	return false
 }
 
 // Network is what the machine's one interface, eth0, is to be, and who resolves names for it. The same once more leaves eth0 as it is by then.
@@ -2413,7 +2423,7 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\arenewed\x18\x02 \x01(\bR\arenewed\x12\x16\n" +
 	"\x06kernel\x18\x03 \x01(\tR\x06kernel\x12\x1b\n" +
-	"\tuptime_ms\x18\x04 \x01(\x03R\buptimeMs\"\xaf\x01\n" +
+	"\tuptime_ms\x18\x04 \x01(\x03R\buptimeMs\"\xce\x01\n" +
 	"\fRenewRequest\x12\x1d\n" +
 	"\n" +
 	"unix_nanos\x18\x01 \x01(\x03R\tunixNanos\x12\x18\n" +
@@ -2421,7 +2431,9 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"machine_id\x18\x03 \x01(\tR\tmachineId\x12\x1a\n" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x12+\n" +
-	"\anetwork\x18\x05 \x01(\v2\x11.agent.v1.NetworkR\anetwork\"\xab\x01\n" +
+	"\anetwork\x18\x05 \x01(\v2\x11.agent.v1.NetworkR\anetwork\x12\x1d\n" +
+	"\n" +
+	"fresh_root\x18\x06 \x01(\bR\tfreshRoot\"\xab\x01\n" +
 	"\aNetwork\x12\x10\n" +
 	"\x03mac\x18\x01 \x01(\fR\x03mac\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
