@@ -22,7 +22,7 @@ say 'bin/pyro run --isolation tcg debian:12 -- uname -srm'
 say "bin/pyro run --isolation tcg debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)))'"
 # A workspace persists: an agent's work on a folder of yours, from the first look to what is kept of it.
 pyro() { bin/pyro "$@"; }
-say 'id=$(pyro workspace create debian:12 --seed-path examples/roman --id-only)'
+say 'id=$(pyro workspace create debian:12 --seed-path examples/roman --network-policy egress+published-ports --id-only)'
 fails 'pyro workspace exec $id -- python3 -Bm unittest -q'
 say 'pyro workspace snapshot create $id found'
 say 'pyro workspace patch apply $id --patch-file examples/roman.patch'
@@ -31,6 +31,23 @@ say 'pyro workspace diff $id'
 say 'pyro workspace exec $id -- sh -c "rm -rf /workspace/* /usr/lib/python3*"'
 say 'pyro workspace reset $id --snapshot found'
 say 'pyro workspace patch apply $id --patch-file examples/roman.patch'
+# Its files as a web page, seen from this host; and a shell that the agent leaves to a person for a moment.
+say 'pyro workspace service start $id web --publish 8000 --ready-tcp 8000 -- python3 -m http.server 8000'
+port=$(pyro workspace service status $id web --json | sed -n 's/.*"host_port": *\([0-9]*\).*/\1/p')
+say 'curl -s http://127.0.0.1:$port/roman.py | tail -3'
+say 'pyro workspace service logs $id web'
+say 'sh=$(pyro workspace shell open $id --id-only)'
+say 'pyro workspace shell write $id $sh --input "python3 -ic \"from roman import roman\""'
+say 'pyro workspace shell write $id $sh --input "roman(1994)"'
+say 'pyro workspace shell read $id $sh --plain --wait-for-idle-ms 500'
+# A person at a terminal, who types a line and then the key that leaves the shell.
+person() { (sleep 1; printf '%s\n' "$1"; sleep 1; printf '\035') | script -qec "bin/pyro workspace shell attach $id $sh" /dev/null; }
+printf '\n\033[1m$ pyro workspace shell attach $id $sh   # and roman(2026), and ctrl-]\033[0m\n'
+person 'roman(2026)'
+say 'pyro workspace shell close $id $sh'
+# What it may not reach it does not reach, by no name.
+fails 'pyro workspace exec $id -- python3 -c "import urllib.request as u; u.urlopen(\"http://169.254.169.254/\")" 2>&1 | tail -2'
+say 'pyro workspace network log $id'
 out=$(mktemp -d)
 say 'pyro workspace export $id roman.py --output $out/roman.py'
 say 'pyro workspace stop $id && pyro workspace list'

@@ -10,9 +10,10 @@ declare -A package=(
 	[xz]=xz-utils
 	[gzip]=gzip
 	[gpgv]=gpgv
+	[curl]=curl
 )
 [ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # an ordinary user builds environments in a user namespace
-[ "$1" = test ] && package+=([gcc]=gcc [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [e2fsck]=e2fsprogs [debugfs]=e2fsprogs)
+[ "$1" = test ] && package+=([gcc]=gcc [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [e2fsck]=e2fsprogs [debugfs]=e2fsprogs [ip]=iproute2)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
