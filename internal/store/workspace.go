@@ -73,6 +73,9 @@ const (
 	NetworkPublished = "egress+published-ports"
 )
 
+// Networked tells whether the machine has a network: with these policies, and no others.
+func (s Spec) Networked() bool { return s.Network == NetworkEgress || s.Network == NetworkPublished }
+
 // Egress is the rules of a network, as internal/network/egress reads them.
 type Egress struct {
 	Allow []string `json:"allow,omitempty"`

@@ -96,7 +96,7 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 		w.Spec.Reason = reason.Error()
 	}
 	features, release = driver.Features(), func() {}
-	if spec.Network != store.NetworkOff {
+	if w.Spec.Networked() {
 		if err := CheckNetwork(features); err != nil {
 			return w, features, nil, err
 		}

@@ -58,7 +58,7 @@ func (m *Manager) NetworkLog(ctx context.Context, id string, lines int) (w store
 	if w, err = m.record(ctx, store.KindWorkspace, id); err != nil {
 		return w, nil, nil, false, err
 	}
-	if w.Spec.Network != store.NetworkOff {
+	if w.Spec.Networked() {
 		if open, err = m.connections(ctx, id); err != nil {
 			return w, nil, nil, false, err
 		}

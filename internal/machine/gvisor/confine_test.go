@@ -20,8 +20,17 @@ import (
 // TestConfinement looks at a running machine's processes from outside: the sentry and those that it has forked.
 func TestConfinement(t *testing.T) {
 	root := machinetest.Debian(t)
-	s := start(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, root))
-	s.shell(t, "true")
+	spec := specOf(t, root)
+	network := machinetest.LinkOf(1)
+	near, far, err := machine.NewLink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	defer far.Close()
+	network.Link, spec.Network = far, &network // with which it may do no more than without
+	s := start(t, driverIn(t, machinetest.SharedDirs(t)), spec)
+	s.shell(t, "grep -q eth0 /proc/net/dev")
 	pids := []int{s.PID()}
 	for _, file := range glob(t, "/proc/[0-9]*/status") {
 		var pid int

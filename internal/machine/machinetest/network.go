@@ -29,7 +29,7 @@ func (s suite) network(t *testing.T) {
 		return
 	}
 	// Two of one template, and the first of them once more under another identity.
-	one, two := linkOf(1), linkOf(2)
+	one, two := LinkOf(1), LinkOf(2)
 	g, near := s.linked(t, one)
 	g.sends(t, near, one)
 	other, far := s.linked(t, two)
@@ -45,7 +45,7 @@ func (s suite) network(t *testing.T) {
 }
 
 // linkOf makes a machine's network, each number another one.
-func linkOf(n byte) machine.Network {
+func LinkOf(n byte) machine.Network {
 	at := netip.AddrFrom4([4]byte{10, 200, n, 2})
 	at6 := netip.AddrFrom16([16]byte{0: 0xfd, 7: n, 15: 2})
 	return machine.Network{

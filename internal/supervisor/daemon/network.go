@@ -31,7 +31,7 @@ type networkLog struct {
 // network is the one that the machine is to have, nil where it is to have none. What it does is logged from then on.
 func (d *daemon) network() (*supervisor.Network, error) {
 	spec := d.order.Workspace.Spec
-	if spec.Network == store.NetworkOff {
+	if !spec.Networked() {
 		return nil, nil
 	}
 	policy, err := egress.New(spec.Egress.Allow, spec.Egress.Deny)
