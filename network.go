@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/network/egress"
@@ -49,7 +48,7 @@ type NetworkInfo struct {
 
 // networkOf tells the network of a machine; nil where it has none.
 func networkOf(w workspace.Workspace) *NetworkInfo {
-	if w.Spec.Network == store.NetworkOff {
+	if !w.Spec.Networked() {
 		return nil
 	}
 	p := network.NewPlan(w.ID)
@@ -83,6 +82,18 @@ func completeNetwork(policy *NetworkPolicy, allow, deny []string) error {
 	}
 	_, err := egress.New(allow, deny)
 	return err
+}
+
+// networkPolicy is that of a machine that has a network or has not, with its rules checked.
+func networkPolicy(network bool, allow, deny []string) (NetworkPolicy, error) {
+	if !network && len(allow)+len(deny) > 0 {
+		return NetworkOff, invalid("there are rules for a network, and there is none").WithHint("--network")
+	}
+	policy := NetworkOff
+	if network {
+		policy = NetworkEgress
+	}
+	return policy, completeNetwork(&policy, allow, deny)
 }
 
 // networkFor is the network of a machine that is run once; nil where it is to have none.
@@ -162,7 +173,7 @@ func (p *Pyro) NetworkLog(ctx context.Context, req NetworkLogRequest) (*NetworkL
 
 func newNetworkRecord(r network.Record, open bool) NetworkRecord {
 	n := NetworkRecord{
-		Time: r.Time, Protocol: r.Protocol, Name: r.Name, Port: int(r.Port), Verdict: VerdictAllowed, Reason: r.Refused, Error: r.Error, Open: open,
+		Time: r.Time.UTC(), Protocol: r.Protocol, Name: r.Name, Port: int(r.Port), Verdict: VerdictAllowed, Reason: r.Refused, Error: r.Error, Open: open,
 		DurationMS: ms(r.Took), Sent: r.Sent, Received: r.Received, Times: r.Times,
 	}
 	if r.Refused != "" {
@@ -182,8 +193,11 @@ func completePorts(ports []PublishedPort) ([]store.Port, error) {
 			return nil, invalid("%d:%d are no ports: they must be 1 to 65535", p.HostPort, p.GuestPort)
 		}
 		for _, other := range all {
-			if other.Guest == p.GuestPort || other.Host == p.HostPort && p.HostPort != 0 {
-				return nil, fault.New(Invalid, "", "", "port %d:%d is published twice", p.HostPort, p.GuestPort)
+			if other.Guest == p.GuestPort {
+				return nil, invalid("port %d is published twice", p.GuestPort)
+			}
+			if other.Host == p.HostPort && p.HostPort != 0 {
+				return nil, invalid("port %d of the host is to be two ports", p.HostPort)
 			}
 		}
 		all = append(all, store.Port{Guest: p.GuestPort, Host: p.HostPort})

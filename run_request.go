@@ -94,11 +94,7 @@ func (r *RunInVMRequest) complete() error {
 	if err := completeNumber("timeout_seconds", &r.TimeoutSeconds, DefaultTimeoutSeconds, 1, MaxSeconds); err != nil {
 		return err
 	}
-	policy := NetworkOff
-	if r.Network {
-		policy = NetworkEgress
-	}
-	if err := completeNetwork(&policy, r.EgressAllow, r.EgressDeny); err != nil {
+	if _, err := networkPolicy(r.Network, r.EgressAllow, r.EgressDeny); err != nil {
 		return err
 	}
 	if t := r.TTY; t != nil && !t.Size.valid() {

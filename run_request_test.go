@@ -37,7 +37,9 @@ func TestRequestBounds(t *testing.T) {
 		"more than there is": {func(r *RunInVMRequest) { r.MemMiB = 1 << 40 }, Invalid, "mem_mib"},
 		"time":               {func(r *RunInVMRequest) { r.TimeoutSeconds = MaxSeconds + 1 }, Invalid, "timeout_seconds"},
 		"time to live":       {func(r *RunInVMRequest) { r.TTLSeconds = -5 }, Invalid, "ttl_seconds"},
-		"network":            {func(r *RunInVMRequest) { r.Network = true }, Unsupported, "no network"},
+		"rules, no network":  {func(r *RunInVMRequest) { r.EgressDeny = []string{"x.test"} }, Invalid, "rules for a network, and there is none"},
+		"no rule":            {func(r *RunInVMRequest) { r.Network, r.EgressAllow = true, []string{"https://x.test"} }, Invalid, "rule to allow: \"https://x.test\" is no rule"},
+		"too many rules":     {func(r *RunInVMRequest) { r.Network, r.EgressDeny = true, slices.Repeat([]string{"x.test"}, 257) }, Invalid, "257 rules to deny: at most 256"},
 		"no terminal":        {func(r *RunInVMRequest) { r.TTY = &TTY{} }, Invalid, "terminal of 0 x 0"},
 		"variable":           {func(r *RunInVMRequest) { r.Env = map[string]string{"A=B": "c"} }, Invalid, "no environment variable"},
 		"huge variable":      {func(r *RunInVMRequest) { r.Env = map[string]string{"A": strings.Repeat("x", 5<<20)} }, Invalid, "bytes of environment variables"},
@@ -50,6 +52,17 @@ func TestRequestBounds(t *testing.T) {
 				t.Errorf("got %q: %v", KindOf(err), err)
 			}
 		})
+	}
+}
+
+func TestNetworkOfARequest(t *testing.T) {
+	r := RunInVMRequest{Environment: "debian:12", Argv: []string{"true"}, Network: true, EgressAllow: []string{"*.x.test:443", "10.1.0.0/16"}, EgressDeny: []string{"10.1.1.1"}}
+	if err := r.complete(); err != nil {
+		t.Error(err)
+	}
+	r.Network = false
+	if err := r.complete(); HintOf(err) != "--network" {
+		t.Errorf("%v, hint %q", err, HintOf(err))
 	}
 }
 

@@ -52,11 +52,8 @@ func (p *Pyro) CreateVM(ctx context.Context, req CreateVMRequest) (*VM, error) {
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err
 	}
-	policy := NetworkOff
-	if req.Network {
-		policy = NetworkEgress
-	}
-	if err := completeNetwork(&policy, req.EgressAllow, req.EgressDeny); err != nil {
+	policy, err := networkPolicy(req.Network, req.EgressAllow, req.EgressDeny)
+	if err != nil {
 		return nil, err
 	}
 	if err := p.known(ctx, req.Environment); err != nil {
@@ -155,7 +152,7 @@ func (p *Pyro) NetworkInfoVM(ctx context.Context, id string) (*VMNetworkInfo, er
 	if err != nil {
 		return nil, because(ctx, err)
 	}
-	return &VMNetworkInfo{id, w.Spec.Network != store.NetworkOff, NetworkPolicy(w.Spec.Network), networkOf(w)}, nil
+	return &VMNetworkInfo{id, w.Spec.Networked(), NetworkPolicy(w.Spec.Network), networkOf(w)}, nil
 }
 
 // ReapedVMs are the machines that were deleted since their time was over.

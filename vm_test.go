@@ -47,7 +47,7 @@ func TestAMachineIsGoneAfterItsCommand(t *testing.T) {
 			t.Fatalf("%+v, %v", now, err)
 		}
 	}
-	if n, err := p.NetworkInfoVM(t.Context(), id); err != nil || n.VMID != id || n.NetworkEnabled {
+	if n, err := p.NetworkInfoVM(t.Context(), id); err != nil || n.VMID != id || n.NetworkEnabled || n.NetworkPolicy != NetworkOff || n.Network != nil {
 		t.Errorf("%+v, %v", n, err)
 	}
 	r, err := p.ExecVM(t.Context(), ExecVMRequest{VMID: id, Command: `echo "$A"; exit 3`, Env: map[string]string{"A": "b"}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,6 +99,20 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 	deleteSnapshot := func(name string) func(context.Context) error {
 		return func(ctx context.Context) error { return only(p.DeleteSnapshot(ctx, id, name)) }
 	}
+	publish := func(ports ...PublishedPort) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return only(p.StartService(ctx, StartServiceRequest{WorkspaceID: id, ServiceName: "s", Argv: []string{"true"}, PublishedPorts: ports}))
+		}
+	}
+	networkLog := func(lines int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return only(p.NetworkLog(ctx, NetworkLogRequest{WorkspaceID: id, TailLines: lines}))
+		}
+	}
+	many := make([]PublishedPort, 33)
+	for i := range many {
+		many[i].GuestPort = i + 1
+	}
 	labels := map[string]string{}
 	for i := range 65 {
 		labels["k"+strconv.Itoa(i)] = ""
@@ -110,24 +125,42 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		kind Kind
 		says string
 	}{
-		"create: no environment":     {create(func(r *CreateWorkspaceRequest) { r.Environment = "" }), Invalid, "environment is missing"},
-		"create: one that is near":   {create(func(r *CreateWorkspaceRequest) { r.Environment = "debain:12" }), NotFound, "did you mean debian:12"},
-		"create: too many CPUs":      {create(func(r *CreateWorkspaceRequest) { r.VCPUCount = 33 }), Invalid, "vcpu_count is 33: it must be 1 to 32"},
-		"create: little memory":      {create(func(r *CreateWorkspaceRequest) { r.MemMiB = 127 }), Invalid, "mem_mib is 127"},
-		"create: time to live":       {create(func(r *CreateWorkspaceRequest) { r.TTLSeconds = MaxSeconds + 1 }), Invalid, "ttl_seconds"},
-		"create: isolation":          {create(func(r *CreateWorkspaceRequest) { r.Isolation = "xen" }), Invalid, "isolation is \"xen\""},
-		"create: name of two lines":  {create(func(r *CreateWorkspaceRequest) { r.Name = "a\nb" }), Invalid, "one line"},
-		"create: blank name":         {create(func(r *CreateWorkspaceRequest) { r.Name = " " }), Invalid, "one line of 1 to 128"},
-		"create: long name":          {create(func(r *CreateWorkspaceRequest) { r.Name = long }), Invalid, "1 to 128 characters"},
-		"create: many labels":        {create(func(r *CreateWorkspaceRequest) { r.Labels = labels }), Invalid, "65 labels: at most 64"},
-		"create: no seed":            {create(func(r *CreateWorkspaceRequest) { r.SeedPath = source + "/none" }), NotFound, source + "/none"},
+		"create: no environment":    {create(func(r *CreateWorkspaceRequest) { r.Environment = "" }), Invalid, "environment is missing"},
+		"create: one that is near":  {create(func(r *CreateWorkspaceRequest) { r.Environment = "debain:12" }), NotFound, "did you mean debian:12"},
+		"create: too many CPUs":     {create(func(r *CreateWorkspaceRequest) { r.VCPUCount = 33 }), Invalid, "vcpu_count is 33: it must be 1 to 32"},
+		"create: little memory":     {create(func(r *CreateWorkspaceRequest) { r.MemMiB = 127 }), Invalid, "mem_mib is 127"},
+		"create: time to live":      {create(func(r *CreateWorkspaceRequest) { r.TTLSeconds = MaxSeconds + 1 }), Invalid, "ttl_seconds"},
+		"create: isolation":         {create(func(r *CreateWorkspaceRequest) { r.Isolation = "xen" }), Invalid, "isolation is \"xen\""},
+		"create: name of two lines": {create(func(r *CreateWorkspaceRequest) { r.Name = "a\nb" }), Invalid, "one line"},
+		"create: blank name":        {create(func(r *CreateWorkspaceRequest) { r.Name = " " }), Invalid, "one line of 1 to 128"},
+		"create: long name":         {create(func(r *CreateWorkspaceRequest) { r.Name = long }), Invalid, "1 to 128 characters"},
+		"create: many labels":       {create(func(r *CreateWorkspaceRequest) { r.Labels = labels }), Invalid, "65 labels: at most 64"},
+		"create: no seed":           {create(func(r *CreateWorkspaceRequest) { r.SeedPath = source + "/none" }), NotFound, source + "/none"},
+		"create: no policy":         {create(func(r *CreateWorkspaceRequest) { r.NetworkPolicy = "on" }), Invalid, "network_policy is \"on\": it must be off, egress or"},
+		"create: rules, no network": {create(func(r *CreateWorkspaceRequest) { r.EgressAllow = []string{"x.test"} }), Invalid, "rules for a network, and there is none"},
+		"create: rules, policy off": {create(func(r *CreateWorkspaceRequest) {
+			r.NetworkPolicy, r.EgressDeny = NetworkOff, []string{"x.test"}
+		}), Invalid, "rules for a network, and there is none"},
+		"create: no rule": {create(func(r *CreateWorkspaceRequest) {
+			r.NetworkPolicy, r.EgressAllow = NetworkEgress, []string{"x.test", ""}
+		}), Invalid, "rule to allow: \"\" is no rule"},
+		"create: no range": {create(func(r *CreateWorkspaceRequest) {
+			r.NetworkPolicy, r.EgressDeny = NetworkPublished, []string{"192.0.2.0/33"}
+		}), Invalid, "rule to deny: \"192.0.2.0/33\" is no rule"},
+		"create: too many rules": {create(func(r *CreateWorkspaceRequest) {
+			r.NetworkPolicy, r.EgressAllow = NetworkEgress, slices.Repeat([]string{"x.test"}, 257)
+		}), Invalid, "257 rules to allow: at most 256"},
+		"create: host, network":      {create(func(r *CreateWorkspaceRequest) { r.NetworkPolicy = NetworkEgress }), Unsupported, "host_compat can't have a network policy"},
+		"create: host, ports":        {create(func(r *CreateWorkspaceRequest) { r.NetworkPolicy = NetworkPublished }), Unsupported, "host_compat can't have a network policy"},
 		"create: no machine":         {create(func(r *CreateWorkspaceRequest) { r.AllowHostCompat = false }), Unavailable, "no machine can be started"},
 		"create: what is asked for":  {create(func(r *CreateWorkspaceRequest) { r.Isolation = IsolationTCG }), Unavailable, "tcg"},
 		"create vm: no environment":  {createVM(func(r *CreateVMRequest) { r.Environment = "" }), Invalid, "environment is missing"},
 		"create vm: CPUs":            {createVM(func(r *CreateVMRequest) { r.VCPUCount = -1 }), Invalid, "vcpu_count"},
 		"create vm: memory":          {createVM(func(r *CreateVMRequest) { r.MemMiB = 1 << 40 }), Invalid, "mem_mib"},
 		"create vm: time to live":    {createVM(func(r *CreateVMRequest) { r.TTLSeconds = -1 }), Invalid, "ttl_seconds is -1"},
-		"create vm: network":         {createVM(func(r *CreateVMRequest) { r.Network = true }), Unsupported, "no network"},
+		"create vm: network":         {createVM(func(r *CreateVMRequest) { r.Network = true }), Unsupported, "host_compat can't have a network policy"},
+		"create vm: rules alone":     {createVM(func(r *CreateVMRequest) { r.EgressAllow = []string{"x.test"} }), Invalid, "rules for a network, and there is none"},
+		"create vm: no rule":         {createVM(func(r *CreateVMRequest) { r.Network, r.EgressDeny = true, []string{"x"} }), Invalid, "rule to deny: \"x\" is no rule"},
 		"create vm: no machine":      {createVM(func(r *CreateVMRequest) { r.AllowHostCompat = false }), Unavailable, "no machine can be started"},
 		"update: nothing":            {rename(UpdateWorkspaceRequest{}), Invalid, "nothing to update"},
 		"update: set and cleared":    {rename(UpdateWorkspaceRequest{Name: &name, ClearName: true}), Invalid, "exclude each other"},
@@ -185,6 +218,16 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"snapshot: hidden":           {snapshot(".s"), Invalid, "begins with a letter or digit"},
 		"snapshot: a path":           {snapshot("a/b"), Invalid, "letters, digits"},
 		"snapshot: long":             {snapshot(strings.Repeat("s", 65)), Invalid, "1 to 64"},
+		"publish: port 0":            {publish(PublishedPort{}), Invalid, "0:0 are no ports"},
+		"publish: large port":        {publish(PublishedPort{GuestPort: 65536}), Invalid, "0:65536 are no ports"},
+		"publish: large host port":   {publish(PublishedPort{GuestPort: 1, HostPort: 65536}), Invalid, "65536:1 are no ports"},
+		"publish: negative":          {publish(PublishedPort{GuestPort: 1, HostPort: -1}), Invalid, "-1:1 are no ports"},
+		"publish: twice":             {publish(PublishedPort{80, 0}, PublishedPort{80, 8080}), Invalid, "port 80 is published twice"},
+		"publish: two on one":        {publish(PublishedPort{80, 8080}, PublishedPort{81, 8080}), Invalid, "port 8080 of the host is to be two ports"},
+		"publish: too many":          {publish(many...), Invalid, "33 ports: a service can publish 32"},
+		"publish: policy off":        {publish(PublishedPort{GuestPort: 80}), Precondition, "the network policy of the workspace is off"},
+		"network log: negative":      {networkLog(-1), Invalid, "tail_lines is -1: it must be 1 to 1048576"},
+		"network log: too much":      {networkLog(1<<20 + 1), Invalid, "tail_lines"},
 		"delete snapshot: baseline":  {deleteSnapshot("baseline"), Invalid, "can't be deleted"},
 		"delete snapshot: none":      {deleteSnapshot("none"), NotFound, "none of this name"},
 		"reset: no snapshot": {func(ctx context.Context) error {

@@ -150,6 +150,7 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"StartService": func() error {
 				return only(p.StartService(ctx, StartServiceRequest{WorkspaceID: id, ServiceName: "s", Argv: []string{"true"}}))
 			},
+			"NetworkLog":    func() error { return only(p.NetworkLog(ctx, NetworkLogRequest{WorkspaceID: id})) },
 			"ListServices":  func() error { return only(p.ListServices(ctx, id)) },
 			"StatusService": func() error { return only(p.StatusService(ctx, id, "s")) },
 			"LogsService":   func() error { return only(p.LogsService(ctx, LogsServiceRequest{WorkspaceID: id, ServiceName: "s"})) },
@@ -233,8 +234,8 @@ func TestWhatAStoppedWorkspaceCanDo(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"StatusWorkspace", "UpdateWorkspace", "StopWorkspace", "LogsWorkspace", "CreateSnapshot", "ListSnapshots", "DeleteSnapshot", "StartWorkspace", "StartWorkspace",
-		"StopWorkspace", "DeleteWorkspace",
+		"StatusWorkspace", "UpdateWorkspace", "StopWorkspace", "LogsWorkspace", "NetworkLog", "CreateSnapshot", "ListSnapshots", "DeleteSnapshot", "StartWorkspace",
+		"StartWorkspace", "StopWorkspace", "DeleteWorkspace",
 	} {
 		if err := all[name](); err != nil {
 			t.Errorf("%s: %v", name, err)

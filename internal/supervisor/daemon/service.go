@@ -142,7 +142,6 @@ func (v *service) open(ctx context.Context) (err error) {
 // run runs the program to its end, with all that it started, and notes that.
 func (v *service) run(ctx context.Context, c client.Command) {
 	defer close(v.done)
-	defer v.unpublish()
 	d := v.of
 	// A log that can't be written, for want of space, is no reason to end a service.
 	out, errs := d.secrets.Writer(careless{v.out}), d.secrets.Writer(careless{v.errs})
@@ -150,6 +149,7 @@ func (v *service) run(ctx context.Context, c client.Command) {
 	if err != nil && ctx.Err() == nil {
 		exit, err = d.broken(ctx, err)
 	}
+	v.unpublish() // before its end is told, after which another may want the port
 	errors.Join(out.Close(), errs.Close(), v.out.Close(), v.errs.Close())
 	v.mu.Lock()
 	v.record.EndedAt = time.Now()
