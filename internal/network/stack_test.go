@@ -559,6 +559,49 @@ func TestPublish(t *testing.T) {
 	}
 }
 
+// TestAServiceThatNeverReads has a client of a published port wait, in bounded memory, and be cut when the port is closed.
+func TestAServiceThatNeverReads(t *testing.T) {
+	g := newGuest(t, nil, nil, nil)
+	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			accepted <- c
+		}
+	}()
+	p, err := g.network.Publish(0, 8080)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", p.Host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, wrote := make([]byte, 1<<20), 0
+	for wrote < 1<<30 {
+		c.SetWriteDeadline(time.Now().Add(time.Second))
+		n, err := c.Write(b)
+		wrote += n
+		if err != nil {
+			break
+		}
+	}
+	if wrote > 64<<20 {
+		t.Errorf("%d MiB were taken for a service that reads none", wrote>>20)
+	}
+	p.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Read(b); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("its port was closed: %v", err)
+	}
+	(<-accepted).Close()
+}
+
 // TestAGuestThatNeverReads has a server of the world wait, in bounded memory, and all of it end with the stack.
 func TestAGuestThatNeverReads(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
