@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/checksum"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/pyro-mcp/pyro/internal/network/dhcp"
@@ -72,6 +73,8 @@ func (p Plan) inspect4(b []byte) packet {
 		k.fate = leased
 	case from != p.Address.Addr():
 		return k.refuse("it is from an address that is not the machine's")
+	case nowhere(k.to.Addr()):
+		return k.refuse("it is for an address that is never on a link")
 	case k.to.Addr().IsMulticast(), k.to.Addr() == broadcast, k.to.Addr() == p.last():
 		return k.noise("multicast")
 	case k.protocol == "tcp", k.protocol == "udp":
@@ -83,6 +86,9 @@ func (p Plan) inspect4(b []byte) packet {
 	}
 	return k
 }
+
+// nowhere tells the addresses that mean something within a computer only. The stack would drop what is for them, and nobody knew.
+func nowhere(a netip.Addr) bool { return a.IsLoopback() || a.IsUnspecified() || a.Is4In6() }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
@@ -100,6 +106,9 @@ func (p Plan) inspectICMP(k packet, fragment, gateway bool) packet {
 	}
 	switch header.ICMPv4(k.body).Type() {
 	case header.ICMPv4Echo:
+		if checksum.Checksum(k.body, 0) != 0xffff { // the host would ask with a right one
+			return packet{}
+		}
 		k.fate = echoed
 		if gateway {
 			k.fate = taken
@@ -119,6 +128,8 @@ func (p Plan) inspect6(b []byte) packet {
 	k := packet{protocol: protocolName(ip.TransportProtocol()), ttl: ip.HopLimit(), body: b[header.IPv6MinimumSize:][:ip.PayloadLength()]}
 	k.to = netip.AddrPortFrom(to, portOf(k, true))
 	switch {
+	case nowhere(to):
+		return k.refuse("it is for an address that is never on a link")
 	case k.protocol == "icmpv6":
 		return p.inspectICMP6(k, from)
 	case from != p.Address6.Addr() && from.IsLinkLocalUnicast(), from.IsUnspecified(), to.IsMulticast():
@@ -140,6 +151,9 @@ func (p Plan) inspectICMP6(k packet, from netip.Addr) packet {
 	}
 	mine := from == p.Address6.Addr()
 	icmp := header.ICMPv6(k.body)
+	if header.ICMPv6Checksum(header.ICMPv6ChecksumParams{Header: icmp, Src: address(from), Dst: address(k.to.Addr())}) != icmp.Checksum() {
+		return packet{}
+	}
 	switch icmp.Type() {
 	case header.ICMPv6EchoRequest:
 		switch {

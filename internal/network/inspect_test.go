@@ -20,6 +20,10 @@ func frame4(protocol uint8, from, to netip.Addr, body []byte, options []byte, ch
 	ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ip)), TTL: 64, Protocol: protocol, SrcAddr: address(from), DstAddr: address(to)})
 	ip.SetHeaderLength(uint8(size))
 	copy(ip[header.IPv4MinimumSize:], options)
+	if m := header.ICMPv4(b[header.EthernetMinimumSize+size:]); protocol == uint8(header.ICMPv4ProtocolNumber) {
+		m.SetChecksum(0)
+		m.SetChecksum(header.ICMPv4Checksum(m, 0))
+	}
 	if change != nil {
 		change(ip)
 	}
@@ -35,6 +39,9 @@ func frame6(next uint8, from, to netip.Addr, body []byte) []byte {
 	ip := header.IPv6(b[header.EthernetMinimumSize:])
 	ip.Encode(&header.IPv6Fields{PayloadLength: uint16(len(body)), HopLimit: 64, SrcAddr: address(from), DstAddr: address(to)})
 	ip[6] = next
+	if m := header.ICMPv6(b[header.EthernetMinimumSize+header.IPv6MinimumSize:]); next == uint8(header.ICMPv6ProtocolNumber) {
+		m.SetChecksum(header.ICMPv6Checksum(header.ICMPv6ChecksumParams{Header: m, Src: address(from), Dst: address(to)}))
+	}
 	return b
 }
 
@@ -73,8 +80,11 @@ func TestInspect(t *testing.T) {
 	}
 	more := func(ip header.IPv4) { ip.SetFlagsFragmentOffset(header.IPv4FlagMoreFragments, 0) }
 	rest := func(ip header.IPv4) { ip.SetFlagsFragmentOffset(0, 64) }
-	wrong := frame4(6, mine, world, to(80), nil, nil)
-	wrong[header.EthernetMinimumSize+10] ^= 1
+	const nowhere = "it is for an address that is never on a link"
+	broken := func(frame []byte, at int) []byte {
+		frame[header.EthernetMinimumSize+at] ^= 1
+		return frame
+	}
 	tagged := append(append([]byte{}, make([]byte, 12)...), 0x81, 0, 0, 1, 8, 0)
 	for name, row := range map[string]struct {
 		frame  []byte
@@ -85,7 +95,15 @@ func TestInspect(t *testing.T) {
 		"UDP":                                {frame4(17, mine, world, to(80), nil, nil), taken, ""},
 		"a first fragment":                   {frame4(17, mine, world, to(80), nil, more), taken, ""},
 		"another fragment":                   {frame4(17, mine, world, to(80), nil, rest), taken, ""},
-		"a wrong checksum":                   {wrong, dropped, ""},
+		"a wrong checksum":                   {broken(frame4(6, mine, world, to(80), nil, nil), 10), dropped, ""},
+		"an echo with a wrong checksum":      {broken(frame4(1, mine, world, echo, nil, nil), 22), dropped, ""},
+		"an IPv6 echo with a wrong one":      {broken(frame6(58, mine6, world6, echo6), 42), dropped, ""},
+		"the machine's loopback":             {frame4(6, mine, netip.MustParseAddr("127.6.6.6"), to(80), nil, nil), refused, nowhere},
+		"an echo of it":                      {frame4(1, mine, netip.MustParseAddr("127.0.0.1"), echo, nil, nil), refused, nowhere},
+		"any address":                        {frame4(17, mine, zero, to(80), nil, nil), refused, nowhere},
+		"the machine's IPv6 loopback":        {frame6(17, mine6, netip.IPv6Loopback(), to(80)), refused, nowhere},
+		"any IPv6 address":                   {frame6(6, mine6, netip.IPv6Unspecified(), to(80)), refused, nowhere},
+		"IPv4 in IPv6":                       {frame6(6, mine6, netip.MustParseAddr("::ffff:10.0.0.7"), to(80)), refused, nowhere},
 		"a loose source route":               {frame4(6, mine, world, to(80), []byte{131, 7, 4, 10, 0, 0, 1, 0}, nil), refused, "it has IP options"},
 		"a strict source route":              {frame4(17, mine, world, to(80), []byte{137, 7, 4, 10, 0, 0, 1, 0}, nil), refused, "it has IP options"},
 		"options that do nothing":            {frame4(1, mine, world, echo, []byte{1, 1, 1, 0}, nil), refused, "it has IP options"},

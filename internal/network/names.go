@@ -95,7 +95,7 @@ func (n *names) of(a netip.Addr) (all []string) {
 // ownFor is how long the addresses of the host are taken to be the same.
 const ownFor = time.Second
 
-// hostAddresses knows the addresses of the host.
+// hostAddresses knows the addresses at which the host is met.
 type hostAddresses struct {
 	mu  sync.Mutex
 	at  time.Time
@@ -114,9 +114,29 @@ func (h *hostAddresses) has(a netip.Addr) bool {
 		h.all, h.at = map[netip.Addr]bool{}, time.Now()
 		for _, f := range found {
 			if n, ok := f.(*net.IPNet); ok {
-				h.all[addr(n.IP).Unmap()] = true
+				for _, a := range ownOf(n) {
+					h.all[a] = true
+				}
 			}
 		}
 	}
 	return h.all[a.WithZone("").Unmap()]
+}
+
+// ownOf gives the addresses at which a host is met that has one on a network: that one, and those that mean all who are there, or all its routers.
+func ownOf(n *net.IPNet) []netip.Addr {
+	ones, bits := n.Mask.Size()
+	own := addr(n.IP).Unmap()
+	if own.Is4() {
+		ones, bits = ones-(bits-32), 32
+	}
+	if bits-ones < 2 { // it has no such addresses
+		return []netip.Addr{own}
+	}
+	first := netip.PrefixFrom(own, ones).Masked().Addr()
+	last := first.AsSlice()
+	for i := ones; i < bits; i++ {
+		last[i/8] |= 0x80 >> (i % 8)
+	}
+	return []netip.Addr{own, first, addr(last)}
 }

@@ -19,20 +19,20 @@ type Plan struct {
 	Gateway6   netip.Addr
 }
 
-// NewPlan makes the plan for a machine by its id: always the same for one, and with another MAC and other addresses for each.
+// The addresses are the same in every machine: each is alone on its link, and one that is restored has them already. Of the private ones these are used least by
+// what may be inside a machine: containers, clusters, tunnels.
+var (
+	address4 = netip.MustParsePrefix("10.188.112.2/24")
+	gateway4 = netip.MustParseAddr("10.188.112.1")
+	address6 = netip.MustParsePrefix("fd70:7972:6f00::2/64")
+	gateway6 = netip.MustParseAddr("fd70:7972:6f00::1")
+)
+
+var gatewayMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 1}
+
+// NewPlan makes the plan for a machine by its id: always the same for one, and with another MAC for each.
 func NewPlan(id string) Plan {
 	h := sha256.Sum256([]byte("network of " + id))
-	// Of the private addresses these are used least by what may be inside a machine: containers, clusters, tunnels.
-	subnet := [4]byte{10, 160 + h[0]%64, h[1], 0}
-	at := func(last byte) netip.Addr { return netip.AddrFrom4([4]byte{subnet[0], subnet[1], subnet[2], last}) }
-	at6 := func(last byte) netip.Addr {
-		a := [16]byte{0: 0xfd, 15: last} // RFC 4193: a random network of one's own
-		copy(a[1:8], h[2:9])
-		return netip.AddrFrom16(a)
-	}
-	mac := func(b []byte) net.HardwareAddr { return append(net.HardwareAddr{b[0]&^1 | 2}, b[1:6]...) } // locally administered
-	return Plan{
-		MAC: mac(h[10:16]), GatewayMAC: mac(h[16:22]),
-		Address: netip.PrefixFrom(at(2), 24), Gateway: at(1), Address6: netip.PrefixFrom(at6(2), 64), Gateway6: at6(1),
-	}
+	mac := append(net.HardwareAddr{h[0]&^1 | 2}, h[1:6]...) // locally administered
+	return Plan{MAC: mac, GatewayMAC: gatewayMAC, Address: address4, Gateway: gateway4, Address6: address6, Gateway6: gateway6}
 }

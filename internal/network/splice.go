@@ -41,7 +41,7 @@ func (s hostStream) Abort() {
 }
 
 // buffers are for copying, one for each direction of a connection.
-var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // splice passes on what comes at either end, and that it ends: an end that is closed for writing closes the other for writing, and one that is reset resets it. It
 // returns once both directions have ended, with both closed, and how much passed from a to b and back.
@@ -59,7 +59,7 @@ func splice(a, b stream) (forth, back int64) {
 }
 
 func pass(to, from stream) int64 {
-	buffer := buffers.Get().(*[128 << 10]byte)
+	buffer := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buffer)
 	var passed int64
 	for {

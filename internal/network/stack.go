@@ -57,7 +57,7 @@ type Stack struct {
 	own     *hostAddresses
 	records recorder
 
-	connections, flows, asking, pings limit
+	connections, flows, askers, asking, pings limit
 
 	mu      sync.Mutex
 	closed  bool
@@ -85,7 +85,8 @@ func Start(cfg Config) (*Stack, error) {
 	}
 	s := &Stack{
 		cfg: cfg, own: &hostAddresses{}, held: map[int]func(){}, open: map[int]Record{},
-		connections: newLimit(maxConnections), flows: newLimit(maxFlows), asking: newLimit(maxAsking), pings: newLimit(maxPings),
+		connections: newLimit(maxConnections), flows: newLimit(maxFlows), askers: newLimit(maxAskers), asking: newLimit(maxAsking),
+		pings:   newLimit(maxPings),
 		records: recorder{to: cfg.Records, refusals: map[Record]int{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -140,11 +141,12 @@ func (s *Stack) assemble() error {
 	return nil
 }
 
-// tune fits TCP to a link that loses nothing and takes large packets.
+// tune fits TCP to a link that loses nothing, takes large packets and is short: more on its way would only be memory, of which a machine has 1,024 connections take at
+// most some 640 MiB.
 func (s *Stack) tune() tcpip.Error {
 	sack, moderate, wait := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true), tcpip.TCPTimeWaitTimeoutOption(time.Second)
-	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: 1 << 20, Max: 4 << 20}
-	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 1 << 20, Max: 4 << 20}
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: 128 << 10, Max: 256 << 10}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 128 << 10, Max: 256 << 10}
 	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &wait, &receive, &send} {
 		if err := s.stack.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			return err

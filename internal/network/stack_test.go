@@ -389,7 +389,7 @@ func TestRefused(t *testing.T) {
 	for to, reason := range map[string]string{
 		"10.0.0.1:80": "private", "169.254.169.254:80": "metadata", "1.2.3.4:80": "denied by 1.2.3.0/24", "192.0.2.1:443": "documentation",
 		"[fd00::1]:80": "private", "[64:ff9b::7f00:1]:80": "loopback", "[2001:db8::1]:1": "documentation",
-		g.plan.Gateway.String() + ":80": "gateway", "[" + g.plan.Gateway6.String() + "]:80": "gateway", "192.168.0.1:853": "private",
+		g.plan.Gateway.String() + ":80": "gateway", "[" + g.plan.Gateway6.String() + "]:80": "gateway", "93.184.216.34:853": "another name server",
 	} {
 		// What the world would say must not be what refuses.
 		g.mu.Lock()

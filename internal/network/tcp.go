@@ -107,11 +107,11 @@ const namesPatience = 10 * time.Second
 // serveNames answers questions by TCP, one after the other: each has its length in front, in two bytes.
 func (s *Stack) serveNames(guest guestStream) {
 	defer guest.Close()
-	if !s.asking.take() {
+	if !s.askers.take() {
 		guest.Abort()
 		return
 	}
-	defer s.asking.give()
+	defer s.askers.give()
 	defer s.hold(guest.Abort)()
 	for {
 		guest.SetDeadline(time.Now().Add(namesPatience))
@@ -123,7 +123,11 @@ func (s *Stack) serveNames(guest guestStream) {
 		if _, err := io.ReadFull(guest, query); err != nil {
 			return
 		}
+		if !s.asking.take() {
+			return
+		}
 		answer := s.dns.Answer(s.ctx, query, true)
+		s.asking.give()
 		if answer == nil || len(answer) > maxAnswer {
 			return
 		}

@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	// maxFlows bounds how many pairs of UDP addresses of a machine talk at a time, and maxAsking its questions to the name server.
+	// maxFlows bounds how many pairs of UDP addresses of a machine talk at a time, and maxAskers how many ports and connections it asks the name server from: most
+	// programs take another port for each question, which is kept for askPatience.
 	maxFlows  = 256
-	maxAsking = 64
-	// maxAskingAtOnce bounds those of one port, and maxQuery the bytes of one.
+	maxAskers = 1024
+	// maxAsking bounds the questions that are being answered, maxAskingAtOnce those of one port, and maxQuery the bytes of one.
+	maxAsking       = 64
 	maxAskingAtOnce = 8
 	maxQuery        = 1232
 	// flowPatience is how long a pair may be silent before it is forgotten.
@@ -31,7 +33,7 @@ func (s *Stack) acceptUDP(r *udp.ForwarderRequest) bool {
 	to := target(r.ID())
 	limit := s.flows
 	if to.Port() == dnsPort {
-		limit = s.asking
+		limit = s.askers
 	}
 	rec := Record{Time: time.Now(), Protocol: "udp", Address: to.Addr(), Port: to.Port()}
 	if to.Port() != dnsPort {
@@ -85,8 +87,13 @@ func (s *Stack) answerNames(guest *gonet.UDPConn) {
 		if !atOnce.take() {
 			continue // it will ask again
 		}
+		if !s.asking.take() {
+			atOnce.give()
+			continue
+		}
 		answering.Go(func() {
 			defer atOnce.give()
+			defer s.asking.give()
 			if answer := s.dns.Answer(s.ctx, query[:n], false); answer != nil {
 				guest.Write(answer)
 			}

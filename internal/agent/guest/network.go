@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -19,7 +20,8 @@ import (
 // interfaceName is what the kernel calls a machine's one network interface.
 const interfaceName = "eth0"
 
-// connect configures the machine's network interface. Where it was configured so before, as when a session broke, it stays what the user has made of it since.
+// connect configures the machine's network interface. Where it was configured so before, as when a session broke, it stays what the user has made of it since; and
+// where another machine's MAC is all that differs, as after a restore, that is all that is changed.
 func (p *place) connect(n *agentv1.Network) error {
 	l, err := agent.LinkOf(n)
 	if err != nil {
@@ -30,11 +32,36 @@ func (p *place) connect(n *agentv1.Network) error {
 	if l == p.link {
 		return nil
 	}
+	before := p.link
+	before.MAC = l.MAC
 	p.link = agent.Link{} // half configured it is nothing that is known
-	if err := configure(l); err != nil {
+	if l == before {
+		err = setMAC(l.MAC)
+	} else {
+		err = configure(l)
+	}
+	if err != nil {
 		return err
 	}
 	p.link = l
+	return nil
+}
+
+// setMAC changes the MAC of the interface, which stays up. It takes the way that has least of the kernel run.
+func setMAC(mac [6]byte) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	// struct ifreq of linux/if.h: the name, and a struct sockaddr with the kind of hardware and its address
+	var request [unix.IFNAMSIZ + 24]byte
+	copy(request[:], interfaceName)
+	binary.NativeEndian.PutUint16(request[unix.IFNAMSIZ:], unix.ARPHRD_ETHER)
+	copy(request[unix.IFNAMSIZ+2:], mac[:])
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFHWADDR, uintptr(unsafe.Pointer(&request[0]))); errno != 0 {
+		return os.NewSyscallError("SIOCSIFHWADDR", errno)
+	}
 	return nil
 }
 

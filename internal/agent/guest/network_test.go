@@ -205,8 +205,10 @@ func TestConfigure(t *testing.T) {
 	another.Gateway, another.MTU = netip.MustParseAddr("10.170.3.254"), 1300
 	same := four
 	same.Address, same.MAC = netip.MustParsePrefix("10.170.9.78/20"), both.MAC
+	restored := both // of which the MAC alone is another one
+	restored.MAC = [6]byte{2, 7, 7, 7, 7, 7}
 	p := &place{ownKernel: true}
-	for i, l := range []agent.Link{both, four, both, another, another, same} {
+	for i, l := range []agent.Link{both, restored, four, both, another, another, same} {
 		if !six {
 			l.Address6, l.Gateway6 = netip.Prefix{}, netip.Addr{}
 		}

@@ -79,7 +79,7 @@ func identify(root int, m *agentv1.RenewRequest) error {
 	if dbus, err := agent.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
 		files = append(files, struct{ path, content string }{dbusMachineID, m.MachineId + "\n"})
 	}
-	if m.Network != nil {
+	if text, err := agent.ReadSmall(root, resolvConf); m.Network != nil && (err != nil || text != nameServers(m.Network.Dns)) {
 		// It is often a link to what a resolver keeps in /run, where nothing is yet.
 		if err := agent.Unlink(root, resolvConf); err != nil {
 			return err

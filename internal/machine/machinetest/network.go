@@ -89,8 +89,9 @@ func (g *guest) sends(t *testing.T, near net.Conn, n machine.Network) {
 		if err != nil || k < 14 {
 			t.Fatalf("%d bytes, %v", k, err)
 		}
-		if !bytes.Equal(frame[6:12], n.MAC) {
-			t.Errorf("a frame comes from %x", frame[6:12])
+		six := frame[12] == 0x86 && frame[13] == 0xdd // of which a template's interface may say something before it is renewed
+		if !bytes.Equal(frame[6:12], n.MAC) && !six {
+			t.Errorf("a frame comes from %x: % x", frame[6:12], frame[12:k])
 		}
 		switch at := frame[14:k]; {
 		case frame[12] == 8 && frame[13] == 6 && bytes.Equal(at[14:18], n.Address.Addr().AsSlice()) && bytes.Equal(at[24:28], n.Gateway.AsSlice()):

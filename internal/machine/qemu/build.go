@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,7 +25,10 @@ const (
 )
 
 // templateForm is changed when what a template holds is.
-const templateForm = "qemu-2"
+const templateForm = "qemu-3"
+
+// templateMAC is that of a template's interface.
+var templateMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 2}
 
 // bootPatience bounds a boot, a slow host and emulation considered.
 const bootPatience = 2 * time.Minute
@@ -53,13 +58,14 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 		return f.err
 	}
 	var far *os.File
-	if spec.Network != nil { // a link to nobody, whose interface is down
+	if spec.Network != nil { // a link to nobody
 		near, end, err := machine.NewLink()
 		if err != nil {
 			return err
 		}
 		defer near.Close()
 		defer end.Close()
+		go io.Copy(io.Discard, near) // ends with it
 		far = end
 	}
 	in, err := start(d.cfg.Isolation, p.binary.Path, spec.ID, dir, func(w *wiring) []string {
@@ -81,7 +87,7 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	}
 	defer in.Close()
 	spec.Progress.Phase("booting", spec.Root.Image)
-	if err := in.warm(ctx, bare); err != nil {
+	if err := in.warm(ctx, bare, spec.Network); err != nil {
 		return in.giveUp(err)
 	}
 	spec.Progress.Phase("saving the template", spec.Root.Image)
@@ -113,13 +119,19 @@ func blankOverlay(path string) (err error) {
 }
 
 // warm waits for the agent of a booted machine and has it run something, then leaves it as it was: without a session and not renewed.
-func (in *instance) warm(ctx context.Context, bare bool) error {
+func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) error {
 	c, err := client.Dial(ctx, in.link)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.Renew(ctx, client.NewIdentity("template")); err != nil {
+	identity := client.NewIdentity("template")
+	if n != nil { // all but its MAC is that of every machine that is restored from it
+		identity.Network = &client.Network{
+			MAC: templateMAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6, DNS: []netip.Addr{n.Gateway}, MTU: n.MTU,
+		}
+	}
+	if err := c.Renew(ctx, identity); err != nil {
 		return err
 	}
 	if bare {
