@@ -39,7 +39,7 @@ machines: build ## tests on real machines
 	@scripts/machines.sh
 
 bench: build ## the figures, each against its floor of the same run
-	@scripts/install.sh run
+	@scripts/install.sh bench
 	@go run ./bench
 
 lint:

@@ -51,6 +51,7 @@ type bench struct {
 	template  floor.Template
 	sdk       *pyro.Pyro
 	isolation pyro.Isolation // of driver
+	apart     bool           // this process has a network of its own
 	figures   []Figure
 }
 
@@ -69,11 +70,14 @@ var sections = []struct {
 	{"first", (*bench).first},
 	{"gvisor", (*bench).gvisor},
 	{"workspace", (*bench).workspace},
+	{"shell", (*bench).shell},
+	{"network", (*bench).network},
 }
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace, shell, network")
+	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")
 	out := flag.String("json", "", "write the figures to this file as well")
@@ -97,6 +101,7 @@ func main() {
 	if *child {
 		return
 	}
+	b.apart = *apart
 	defer func() { os.RemoveAll(b.dir) }() // it is made by build
 	if err := b.build(); err != nil {
 		log.Fatal(err)
@@ -158,7 +163,8 @@ func prepare(ctx context.Context, n int) (*bench, error) {
 	b.image, b.root = lease.Image, machine.Root{Digest: lease.Environment.Digest, Image: lease.Image}
 	b.driver = qemu.New(qemu.Config{Isolation: machine.Isolation(b.isolation), Dirs: b.dirs, Store: b.store, Guest: b.guest})
 	b.sandbox = gvisor.New(gvisor.Config{Dirs: b.dirs, Guest: b.guest})
-	return b, b.findTemplate()
+	b.template, err = b.findTemplate(false)
+	return b, err
 }
 
 // build builds what is measured with.
@@ -166,7 +172,7 @@ func (b *bench) build() (err error) {
 	if b.dir, err = os.MkdirTemp("", "pyro-bench-"); err != nil {
 		return err
 	}
-	for _, program := range []string{"floorrun", "rawguest", "spawn"} {
+	for _, program := range []string{"floorrun", "rawguest", "spawn", "traffic"} {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(b.dir, program), "./bench/"+program)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -176,26 +182,29 @@ func (b *bench) build() (err error) {
 	return nil
 }
 
-// findTemplate finds the template that was used last for the machine that is measured.
-func (b *bench) findTemplate() error {
+// findTemplate finds the template that was used last for the machine that is measured, with or without a network.
+func (b *bench) findTemplate(network bool) (found floor.Template, err error) {
 	store := template.Store{Dir: b.dirs.Templates()}
 	infos, err := store.List()
 	if err != nil {
-		return err
+		return found, err
 	}
 	var newest time.Time
 	for _, info := range infos {
 		dir := filepath.Join(store.Dir, info.Name)
 		t, err := floor.Read(dir)
 		st, serr := os.Stat(filepath.Join(dir, "ram"))
-		if err == nil && serr == nil && info.Key.Root == b.root.Digest && t.MemMB == fmt.Sprintf("%dM", memMiB) && st.ModTime().After(newest) {
-			newest, b.template = st.ModTime(), t
+		if err != nil || serr != nil || info.Key.Root != b.root.Digest || t.MemMB != fmt.Sprintf("%dM", memMiB) || t.Network != network {
+			continue
+		}
+		if st.ModTime().After(newest) {
+			newest, found = st.ModTime(), t
 		}
 	}
-	if b.template.Dir == "" {
-		return fmt.Errorf("no template of %s was found", environmentName)
+	if found.Dir == "" {
+		return found, fmt.Errorf("no template of %s was found", environmentName)
 	}
-	return nil
+	return found, nil
 }
 
 // program is the path of a program that prepare built.

@@ -35,30 +35,50 @@ type kind struct {
 }
 
 // workspace measures workspaces: over the SDK, and where people call it, as the command.
-func (b *bench) workspace() (err error) {
+func (b *bench) workspace() error {
+	return b.onWorkspaces(func(w *workspaces) []step {
+		return []step{
+			{"list", w.listed}, {"create", w.created}, {"seeds", w.seeded}, {"snapshots", w.stored}, {"exec", w.used}, {"diff", w.compared}, {"disk list", w.diskListed},
+		}
+	})
+}
+
+// shell measures shells and services.
+func (b *bench) shell() error {
+	return b.onWorkspaces(func(w *workspaces) []step { return []step{{"shells and services", w.shelled}} })
+}
+
+// step is a part of a section.
+type step struct {
+	name string
+	run  func() error
+}
+
+// onWorkspaces takes steps with workspaces that are gone afterwards.
+func (b *bench) onWorkspaces(steps func(*workspaces) []step) (err error) {
 	w, err := b.newWorkspaces()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.remove()) }()
-	w.kinds = []kind{{b.driver, b.isolation}}
-	if err := b.sandbox.Prove(b.ctx, nil); err != nil {
-		fmt.Fprintln(os.Stderr, "workspaces under gvisor are not measured:", err)
-	} else {
-		w.kinds = append(w.kinds, kind{b.sandbox, pyro.IsolationGVisor})
-	}
-	for _, s := range []struct {
-		name string
-		run  func() error
-	}{
-		{"list", w.listed}, {"create", w.created}, {"seeds", w.seeded}, {"snapshots", w.stored}, {"exec", w.used}, {"shells and services", w.shelled}, {"diff", w.compared}, {"disk list", w.diskListed},
-	} {
+	w.findKinds()
+	for _, s := range steps(w) {
 		fmt.Fprintln(os.Stderr, "measuring workspace:", s.name)
 		if err := s.run(); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
 	return nil
+}
+
+// findKinds finds out what kinds of workspaces this host can have.
+func (w *workspaces) findKinds() {
+	w.kinds = []kind{{w.driver, w.isolation}}
+	if err := w.sandbox.Prove(w.ctx, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "workspaces under gvisor are not measured:", err)
+	} else {
+		w.kinds = append(w.kinds, kind{w.sandbox, pyro.IsolationGVisor})
+	}
 }
 
 func (b *bench) newWorkspaces() (*workspaces, error) {

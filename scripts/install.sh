@@ -1,5 +1,5 @@
 #!/bin/bash
-# install.sh run|test: installs from Debian's archive what running pyro (and testing it) needs and is not there. Quiet when all of it is.
+# install.sh run|bench|test: installs from Debian's archive what running pyro (and measuring or testing it) needs and is not there. Quiet when all of it is.
 set -euo pipefail
 
 command -v go >/dev/null || { echo "Go 1.26 or newer is needed: https://go.dev/dl/" >&2; exit 1; }
@@ -13,6 +13,7 @@ declare -A package=(
 	[curl]=curl
 )
 [ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # an ordinary user builds environments in a user namespace
+[ "$1" = bench ] && package+=([ip]=iproute2)
 [ "$1" = test ] && package+=([gcc]=gcc [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [e2fsck]=e2fsprogs [debugfs]=e2fsprogs [ip]=iproute2)
 
 PATH=$PATH:/usr/sbin:/sbin

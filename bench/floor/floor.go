@@ -30,10 +30,11 @@ type Machine struct {
 
 // Template is what a template's folder says of it.
 type Template struct {
-	Dir   string
-	Shape []string // arguments
-	Line  string   // kernel's
-	MemMB string
+	Dir     string
+	Shape   []string // arguments
+	Line    string   // kernel's
+	MemMB   string
+	Network bool // it has an interface, whose other end is to be -netdev id=net
 }
 
 // Read reads a template's folder.
@@ -54,6 +55,7 @@ func Read(dir string) (Template, error) {
 		if arg == "-m" {
 			t.MemMB = t.Shape[i+1]
 		}
+		t.Network = t.Network || strings.Contains(arg, "netdev=net")
 	}
 	return t, nil
 }
@@ -96,8 +98,8 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 // diskSize is that of every disk of pyro's machines.
 const diskSize = 16 << 30
 
-// Restore restores the template over an image.
-func Restore(t Template, image string) (*Machine, error) {
+// Restore restores the template over an image, with further arguments.
+func Restore(t Template, image string, more ...string) (*Machine, error) {
 	var files []*os.File
 	for _, path := range []string{filepath.Join(t.Dir, "ram"), filepath.Join(t.Dir, "state"), image} {
 		flags := os.O_RDONLY
@@ -124,7 +126,7 @@ func Restore(t Template, image string) (*Machine, error) {
 	if err := disk.Copy(overlay, saved); err != nil {
 		return nil, err
 	}
-	m, err := start(append(append([]string{}, t.Shape...),
+	m, err := start(append(append(append([]string{}, t.Shape...), more...),
 		"-object", "memory-backend-file,id=mem,size="+t.MemMB+",mem-path=/proc/self/fd/6,share=off",
 		"-add-fd", "fd=8,set=1", "-add-fd", "fd=9,set=2",
 		"-blockdev", "driver=file,node-name=if,filename=/dev/fdset/1,read-only=on", "-blockdev", "driver=raw,node-name=image,file=if,read-only=on",
