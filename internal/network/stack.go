@@ -291,8 +291,8 @@ func (s *Stack) Close() error {
 	for _, end := range ends {
 		end()
 	}
-	s.running.Wait()
-	s.link.Close()
+	s.link.Close() // a machine that takes nothing more keeps nobody
+	s.abort()
 	if s.stack != nil {
 		s.stack.Close()
 		s.stack.Wait()
@@ -300,6 +300,27 @@ func (s *Stack) Close() error {
 	s.link.Wait()
 	s.records.close()
 	return nil
+}
+
+// abort waits for all that runs, and ends what the machine is not going to answer any more, such as connections that are being made.
+func (s *Stack) abort() {
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	for {
+		if s.stack != nil {
+			for _, e := range s.stack.RegisteredEndpoints() {
+				e.Abort()
+			}
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 func address(a netip.Addr) tcpip.Address { return tcpip.AddrFromSlice(a.AsSlice()) }

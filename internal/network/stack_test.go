@@ -602,6 +602,38 @@ func TestAServiceThatNeverReads(t *testing.T) {
 	(<-accepted).Close()
 }
 
+// TestCloseWaitsForNobody has a machine that asks for connections, and neither goes on with them nor takes anything: the end of its network does not wait for it.
+func TestCloseWaitsForNobody(t *testing.T) {
+	near, far := packets(t)
+	defer far.Close()
+	policy, err := egress.New(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, at: map[string]string{}}
+	w.serveTCP(example+":80", func(c *net.TCPConn) { io.Copy(io.Discard, c) })
+	p := NewPlan(t.Name())
+	s, err := Start(Config{Link: near, Plan: p, Policy: policy, Resolver: zone{}, Dial: w.Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for port := range uint16(2000) {
+		syn := make([]byte, header.TCPMinimumSize)
+		header.TCP(syn).Encode(&header.TCPFields{SrcPort: 1000 + port, DstPort: 80, DataOffset: header.TCPMinimumSize, Flags: header.TCPFlagSyn, WindowSize: 1000})
+		sum := header.PseudoHeaderChecksum(header.TCPProtocolNumber, address(p.Address.Addr()), address(netip.MustParseAddr(example)), uint16(len(syn)))
+		header.TCP(syn).SetChecksum(^header.TCP(syn).CalculateChecksum(sum))
+		if _, err := far.Write(frame4(6, p.Address.Addr(), netip.MustParseAddr(example), syn, nil, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	began := time.Now()
+	s.Close()
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
 // TestAGuestThatNeverReads has a server of the world wait, in bounded memory, and all of it end with the stack.
 func TestAGuestThatNeverReads(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)

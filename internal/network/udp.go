@@ -21,8 +21,10 @@ const (
 	maxAsking       = 64
 	maxAskingAtOnce = 8
 	maxQuery        = 1232
-	// flowPatience is how long a pair may be silent before it is forgotten.
-	flowPatience = 2 * time.Minute
+	// flowPatience is how long a pair may be silent before it is forgotten, and unansweredPatience how long it is waited for a first answer: a machine that asks
+	// many who never answer keeps itself from others for no longer.
+	flowPatience       = 2 * time.Minute
+	unansweredPatience = 10 * time.Second
 	// askPatience is how long the machine may take for another question from the same port.
 	askPatience = time.Second
 	maxDatagram = 1<<16 - 1
@@ -111,19 +113,29 @@ func (s *Stack) converse(guest *gonet.UDPConn, rec Record) {
 	defer s.hold(func() { end(host) })()
 	defer host.Close()
 	open := s.openRecord(rec)
-	idle := time.AfterFunc(flowPatience, func() {
+	idle := time.AfterFunc(unansweredPatience, func() {
 		end(guest)
 		end(host)
 	})
 	defer idle.Stop()
 	var received atomic.Int64
+	var answered atomic.Bool
+	patience := func() time.Duration {
+		if answered.Load() {
+			return flowPatience
+		}
+		return unansweredPatience
+	}
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		received.Store(relay(guest, host, idle))
+		received.Store(relay(guest, host, func() {
+			answered.Store(true)
+			idle.Reset(patience())
+		}))
 		end(guest)
 	}()
-	rec.Sent = relay(host, guest, idle)
+	rec.Sent = relay(host, guest, func() { idle.Reset(patience()) })
 	end(host)
 	<-back
 	open()
@@ -134,15 +146,15 @@ func (s *Stack) converse(guest *gonet.UDPConn, rec Record) {
 // end has whoever reads stop.
 func end(c net.Conn) { c.SetDeadline(time.Unix(1, 0)) }
 
-// relay passes datagrams on in one direction.
-func relay(to, from net.Conn, idle *time.Timer) (passed int64) {
+// relay passes datagrams on in one direction, and tells of each.
+func relay(to, from net.Conn, heard func()) (passed int64) {
 	datagram := make([]byte, maxDatagram)
 	for {
 		n, err := from.Read(datagram)
 		if err != nil {
 			return passed
 		}
-		idle.Reset(flowPatience)
+		heard()
 		if _, err := to.Write(datagram[:n]); err == nil {
 			passed += int64(n)
 		}
