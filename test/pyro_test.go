@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,7 @@ type program struct {
 	temp  string
 	cache string // empty: the user's
 	env   []string
+	under []string // a command that runs it, with that one's arguments
 }
 
 func newProgram(t *testing.T) *program {
@@ -86,7 +88,8 @@ func (p *program) command(args ...string) *exec.Cmd {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, path, args...)
+	argv := slices.Concat(p.under, []string{path}, args)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+p.state, "TMPDIR="+p.temp)
 	cmd.Env = append(cmd.Env, p.env...)

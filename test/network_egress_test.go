@@ -1,0 +1,327 @@
+//go:build machine
+
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// controls are what has to work, before and after all attacks: without them nobody knew that an attack could succeed.
+var controls = []attack{
+	{Name: "TCP", Do: "tcp", To: public + ":8080", want: "connected"}, {Name: "TCP over IPv6", Do: "tcp", To: "[" + public6 + "]:8080", want: "connected"},
+	{Name: "UDP", Do: "udp", To: public + ":123", want: "answered"}, {Name: "UDP over IPv6", Do: "udp", To: "[" + public6 + "]:123", want: "answered"},
+	{Name: "HTTP", Do: "http", To: "http://public.test/", want: "answered"}, {Name: "a redirect", Do: "http", To: "http://" + public + "/?to=http://good.test/", want: "answered"},
+	{Name: "a name", Do: "name", To: "good.test:443", want: "connected"}, {Name: "a query", Do: "query", To: "GATEWAY:53", Ask: "public.test A", want: "told " + public},
+	{Name: "a query by TCP", Do: "query-tcp", To: "GATEWAY:53", Ask: "public.test AAAA", want: "told " + public6},
+	{Name: "a query to another resolver", Do: "query", To: "8.8.8.8:53", Ask: "public.test A", want: "told " + public},
+	{Name: "a ping", Do: "echo", To: public + ":0", want: "answered"}, {Name: "a ping over IPv6", Do: "echo", To: "[" + public6 + "]:0", want: "answered"},
+	{Name: "a ping to the gateway", Do: "echo", To: "GATEWAY:0", want: "answered"},
+	{Name: "a raw SYN", Do: "syn", To: good + ":80", want: "connected"}, {Name: "a raw datagram", Do: "datagram", To: other + ":80", want: "answered"},
+	{Name: "fragments", Do: "fragments", To: "93.184.216.37:123", want: "answered"}, {Name: "tiny fragments", Do: "tiny fragments", To: "93.184.216.38:80", want: "connected"},
+	{Name: "a translated address", Do: "tcp", To: "[" + publicNAT64 + "]:80", want: "connected"},
+}
+
+// the floods, one after the other. None may make the supervisor grow, or stop.
+var floods = []attack{
+	{Name: "ARP", Do: "flood", To: "10.66.0.1:0", Ask: "ARP", Times: 10000},
+	{Name: "DHCP", Do: "flood", To: "255.255.255.255:67", Ask: "DHCP", Times: 10000},
+	{Name: "NDP", Do: "flood", To: "[GATEWAY6]:0", Ask: "NDP", Times: 10000},
+	{Name: "SYN to private addresses", Do: "flood", To: "10.66.20.1:80", Ask: "SYN", Times: 5000},
+	{Name: "SYN to the world", Do: "flood", To: flooded + ":80", Ask: "SYN", Times: 5000},
+	{Name: "fragments", Do: "flood", To: flooded + ":80", Ask: "fragments", Times: 5000},
+	{Name: "pings", Do: "flood", To: flooded + ":0", Ask: "echo", Times: 2000},
+	{Name: "UDP to private ports", Do: "flood", To: "10.66.20.2:0", Ask: "UDP", Times: 5000},
+	{Name: "queries", Do: "dns-flood", To: "GATEWAY:53", Times: 4000},
+	{Name: "queries by TCP", Do: "dns-tcp-flood", To: "GATEWAY:53", Times: 320},
+	{Name: "connections", Do: "connection-flood", To: flooded + ":80", Times: 1200},
+	{Name: "what nobody reads", Do: "hoard", To: flooded + ":9", Times: 128},
+	{Name: "UDP flows", Do: "flow-flood", To: flooded, Times: 2000},
+}
+
+// besieged is a workspace with the attacker in it.
+type besieged struct {
+	*program
+	t      *testing.T
+	hosts  *hosts
+	id     string
+	places *strings.Replacer
+	args   []string
+	may    []netip.Prefix // what may be reached
+}
+
+func (h *hosts) besiege(t *testing.T, may []string, flags ...string) *besieged {
+	t.Helper()
+	seed := t.TempDir()
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", filepath.Join(seed, "attacker"), "./attacker")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b := &besieged{program: h.pyro(), t: t, hosts: h}
+	b.id = b.create(append([]string{"--network-policy", "egress", "--seed-path", seed}, flags...)...)
+	network := b.object("workspace", "status", b.id)["network"].(map[string]any)
+	text := func(name string) string { return network[name].(string) }
+	address, err := netip.ParsePrefix(text("address"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	four := address.Addr().As4()
+	b.places = strings.NewReplacer("GATEWAY6", text("gateway6"), "GATEWAY", text("gateway"),
+		"NEIGHBOUR", fmt.Sprintf("%d.%d.%d.66", four[0], four[1], four[2]), "ALL", fmt.Sprintf("%d.%d.%d.255", four[0], four[1], four[2]))
+	b.args = []string{"-address", address.Addr().String(), "-address6", netip.MustParsePrefix(text("address6")).Addr().String(), "-gateway", text("gateway"), "-gateway6", text("gateway6")}
+	for _, prefix := range may {
+		b.may = append(b.may, netip.MustParsePrefix(prefix))
+	}
+	return b
+}
+
+// outcome is what became of an attack.
+type outcome struct {
+	Name, Outcome, Detail string
+	Told                  []string
+}
+
+// try has the attacker try attacks, so many at once.
+func (b *besieged) try(all []attack, workers int) map[string]outcome {
+	b.t.Helper()
+	for i := range all {
+		for _, text := range []*string{&all[i].Name, &all[i].To, &all[i].Via, &all[i].record} {
+			*text = b.places.Replace(*text)
+		}
+	}
+	tasks, err := json.Marshal(all)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	argv := append([]string{"workspace", "exec", "-q", b.id, "--timeout-seconds=240", "--", "/workspace/attacker", "-workers", strconv.Itoa(workers)}, b.args...)
+	r := b.run(bytes.NewReader(tasks), argv...)
+	if r.code != 0 {
+		b.t.Fatalf("the attacker: %+v", r)
+	}
+	outcomes := map[string]outcome{}
+	for d := json.NewDecoder(strings.NewReader(r.stdout)); d.More(); {
+		var o outcome
+		if err := d.Decode(&o); err != nil {
+			b.t.Fatalf("%v: %.300s", err, r.stdout)
+		}
+		outcomes[o.Name] = o
+	}
+	return outcomes
+}
+
+// attack tries attacks and judges what became of them: what the attacker saw, what got out of the machine and what is recorded.
+func (b *besieged) attack(all []attack) {
+	b.t.Helper()
+	began := time.Now()
+	seen := map[string]bool{}
+	for _, a := range all {
+		if seen[a.Name] {
+			b.t.Errorf("there are two cases %q", a.Name)
+		}
+		seen[a.Name] = true
+	}
+	outcomes := b.try(all, 32)
+	for _, a := range all {
+		o, ok := outcomes[a.Name]
+		switch {
+		case !ok:
+			b.t.Errorf("%s: not tried", a.Name)
+		case o.Outcome == "failed":
+			b.t.Errorf("%s: could not be tried: %s", a.Name, o.Detail)
+		case a.want != "" && !strings.HasPrefix(strings.TrimSpace(o.Outcome+" "+strings.Join(o.Told, " ")), a.want):
+			if a.Do != "dns" && a.Do != "dns-tcp" {
+				b.t.Errorf("%s: %s, not %s: %.100s %v", a.Name, o.Outcome, a.want, o.Detail, o.Told)
+			}
+		case a.want == "" && (o.Outcome == "connected" || o.Outcome == "answered"):
+			b.t.Errorf("%s: %s: %.100s", a.Name, o.Outcome, o.Detail)
+		}
+		for _, told := range o.Told {
+			if !b.reaches(netip.MustParseAddr(told)) {
+				b.t.Errorf("%s: the machine is told %s", a.Name, told)
+			}
+		}
+	}
+	b.judge(all)
+	refused := b.refusals()
+	logged := 0
+	for _, a := range all {
+		if a.logged == "" {
+			continue
+		}
+		logged++
+		about := a.about()
+		if !slices.ContainsFunc(refused[about], func(reason string) bool { return strings.Contains(reason, a.logged) }) {
+			b.t.Errorf("%s: no record of %s says %q, but %q; it was %s %.100s", a.Name, about, a.logged, refused[about], outcomes[a.Name].Outcome, outcomes[a.Name].Detail)
+		}
+	}
+	b.t.Logf("%d cases, of which %d are recorded, in %v", len(all), logged, time.Since(began).Round(time.Millisecond))
+}
+
+// about is whom the record of an attack names.
+func (a attack) about() string {
+	if a.record != "" {
+		return a.record
+	}
+	to := netip.MustParseAddrPort(a.To)
+	protocol, port := "tcp", to.Port()
+	if a.Do == "udp" || a.Do == "datagram" || protocolOf[a.Do] != "" {
+		protocol = "udp"
+	}
+	return about(protocol, to.Addr(), port)
+}
+
+// refusals gives the reasons by whom they are about.
+func (b *besieged) refusals() map[string][]string {
+	b.t.Helper()
+	all := map[string][]string{}
+	for _, r := range b.object("workspace", "network", "log", b.id, "--all")["records"].([]any) {
+		r := r.(map[string]any)
+		if r["verdict"] != "refused" {
+			continue
+		}
+		about := fmt.Sprint(r["protocol"], " ", r["name"])
+		if r["protocol"] != "dns" {
+			port := 0.0
+			if p, ok := r["port"].(float64); ok {
+				port = p
+			}
+			about = fmt.Sprint(r["protocol"], " ", r["address"], " ", port)
+		}
+		all[about] = append(all[about], r["reason"].(string))
+	}
+	return all
+}
+
+// judge tells of all that has arrived where nothing may.
+func (b *besieged) judge(all []attack) {
+	b.t.Helper()
+	time.Sleep(200 * time.Millisecond) // what is on its way out is out by then
+	for _, a := range b.hosts.arrivals() {
+		if a.To == nameServer+":53" && a.Where == "cable" && !bytes.Contains(a.Data, []byte("pyro-attack")) && !slices.ContainsFunc(all, func(x attack) bool { return bytes.Contains(a.Data, []byte(x.Name)) }) {
+			continue // what pyro asks itself
+		}
+		to, err := netip.ParseAddrPort(a.To)
+		if err != nil {
+			to = netip.AddrPortFrom(netip.MustParseAddr(a.To), 0)
+		}
+		if a.Where == "cable" && b.reaches(to.Addr()) {
+			continue
+		}
+		var by []string
+		for _, x := range all {
+			if strings.Contains(x.To, to.Addr().String()) {
+				by = append(by, x.Name)
+			}
+		}
+		b.t.Errorf("%s %s arrived (%s) with %.60q: it may be of %.300q", a.Protocol, a.To, a.Where, a.Data, by)
+	}
+}
+
+func (b *besieged) reaches(a netip.Addr) bool {
+	return slices.ContainsFunc(b.may, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// rebinding are names that mean something else after they were looked up, step by step.
+var rebinding = [][]attack{
+	{
+		{Name: "a name that will be rebound", Do: "name", To: "rebinding.test:80", want: "connected"},
+		{Name: "a name that will be rebound to the host", Do: "name", To: "rebinding-host.test:80", want: "connected"},
+	},
+	{
+		{Name: "rebind it", Do: "query", To: "GATEWAY:53", Ask: "turn.rebinding.test A", want: "told " + public},
+		{Name: "rebind it to the host", Do: "query", To: "GATEWAY:53", Ask: "turn.rebinding-host.test A", want: "told " + public},
+	},
+	{
+		{Name: "a rebound name", Do: "name", To: "rebinding.test:80", logged: "private", record: "dns rebinding.test"},
+		{Name: "a query for a rebound name", Do: "query", To: "GATEWAY:53", Ask: "rebinding.test A", logged: "private", record: "dns rebinding.test"},
+		{Name: "a redirect to a rebound name", Do: "http", To: "http://" + public + "/?to=http://rebinding.test/", logged: "private", record: "dns rebinding.test"},
+		{Name: "what a name was rebound to", Do: "tcp", To: "10.66.0.6:80", logged: "private"},
+		{Name: "what a name was rebound to by UDP", Do: "udp", To: "10.66.0.6:123", logged: "private"},
+		{Name: "a name rebound to the host", Do: "name", To: "rebinding-host.test:80", logged: "address of the host", record: "dns rebinding-host.test"},
+		{Name: "the host, once a name was rebound to it", Do: "tcp", To: hostOwn + ":80", logged: "address of the host"},
+	},
+	{{Name: "an alternating name", Do: "query", To: "GATEWAY:53", Ask: "alternating.test A"}},
+	{{Name: "an alternating name again", Do: "query", To: "GATEWAY:53", Ask: "alternating.test A"}},
+	{{Name: "an alternating name by TCP", Do: "query-tcp", To: "GATEWAY:53", Ask: "alternating.test A", logged: "private", record: "dns alternating.test"}},
+}
+
+// memory is what a process has of it, in MiB.
+func memory(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(b))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * os.Getpagesize() >> 20
+}
+
+// maxGrowth is how many MiB a supervisor may grow by, whatever its machine sends.
+const maxGrowth = 96
+
+// flood has the machine send much of something, and looks at the supervisor meanwhile.
+func (b *besieged) flood(f attack) {
+	b.t.Helper()
+	began := time.Now()
+	supervisor, _, _ := b.find(b.id)
+	before, most := memory(b.t, supervisor), 0
+	done, looked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(looked)
+		for {
+			most = max(most, memory(b.t, supervisor))
+			select {
+			case <-done:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	o := b.try([]attack{f}, 1)[f.Name]
+	close(done)
+	<-looked
+	if o.Outcome != "sent" {
+		b.t.Errorf("flood of %s: %s: %s", f.Name, o.Outcome, o.Detail)
+	}
+	if most-before > maxGrowth {
+		b.t.Errorf("flood of %s: the supervisor grows from %d to %d MiB", f.Name, before, most)
+	}
+	b.judge(nil)
+	b.t.Logf("flood of %s: %s, %d MiB and %d before, in %v", f.Name, o.Detail, most, before, time.Since(began).Round(time.Millisecond))
+}
+
+// TestEgress attacks what keeps a machine from all but the public Internet, from inside.
+func TestEgress(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	b := h.besiege(t, []string{reachable, reachableAll, publicNAT64 + "/128"})
+	b.attack(slices.Clone(controls))
+	b.attack(slices.Concat(ranges(), forms(), names(), resolvers(), redirects(), gateways(), packets()))
+	for _, step := range rebinding {
+		b.attack(slices.Clone(step))
+	}
+	b.attack(slices.Clone(controls))
+	for _, f := range floods {
+		b.flood(f)
+	}
+	b.attack(slices.DeleteFunc(slices.Clone(controls), func(a attack) bool {
+		return strings.HasPrefix(a.Name, "UDP") || strings.Contains(a.Name, "datagram") || a.Name == "fragments"
+	}))
+	b.must("workspace", "stop", b.id)
+	b.must("workspace", "start", b.id)
+	b.attack(slices.Clone(controls))
+}
