@@ -19,7 +19,7 @@ func TestNetworkOfAWorkspace(t *testing.T) {
 	}
 	w.Spec.Network = store.NetworkPublished
 	n := networkOf(w)
-	if n.Address != "10.195.127.2/24" || n.Gateway != "10.195.127.1" || n.MTU != network.MTU {
+	if n.Address != "10.188.112.2/24" || n.Gateway != "10.188.112.1" || n.MAC != "62:7f:20:72:b0:fc" || n.MTU != network.MTU {
 		t.Errorf("%+v", n) // they stay the same for an id: machines that were made before have them
 	}
 	if b, err := json.Marshal([]any{n.EgressAllow, n.EgressDeny, n.PublishedPorts}); err != nil || string(b) != "[[],[],[]]" {

@@ -125,7 +125,7 @@ func (p Plan) inspect6(b []byte) packet {
 		return packet{}
 	}
 	from, to := addr(ip.SourceAddressSlice()), addr(ip.DestinationAddressSlice())
-	k := packet{protocol: protocolName(ip.TransportProtocol()), ttl: ip.HopLimit(), body: b[header.IPv6MinimumSize:][:ip.PayloadLength()]}
+	k := packet{protocol: protocolName(tcpip.TransportProtocolNumber(ip.NextHeader())), ttl: ip.HopLimit(), body: b[header.IPv6MinimumSize:][:ip.PayloadLength()]}
 	k.to = netip.AddrPortFrom(to, portOf(k, true))
 	switch {
 	case nowhere(to):

@@ -368,7 +368,7 @@ func TestHowConnectionsEnd(t *testing.T) {
 		_, err := c.Read(make([]byte, 1))
 		ended <- err
 	})
-	c = g.connected(example + ":2")
+	g.connected(example + ":2")
 	open := g.network.Open()
 	for began := time.Now(); (len(open) != 1 || open[0].Port != 2) && time.Since(began) < 5*time.Second; open = g.network.Open() {
 		time.Sleep(time.Millisecond)
