@@ -72,11 +72,12 @@ var sections = []struct {
 	{"workspace", (*bench).workspace},
 	{"shell", (*bench).shell},
 	{"network", (*bench).network},
+	{"mcp", (*bench).mcp},
 }
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace, shell, network")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace, shell, network, mcp")
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")

@@ -83,6 +83,8 @@ First steps:
   pyro run debian:12 -- uname -a  run a command in a fresh machine (the first run makes
                                   things ready, which takes a minute or two)
   pyro workspace create debian:12 make a machine that persists: see pyro workspace --help
+  pyro mcp serve --profile workspace-core
+                                  give an agent these as tools: see pyro mcp --help
   pyro env list                   the environments that machines start from`,
 		Example: `  pyro run debian:12 -- python3 -c 'print(6 * 7)'
   git diff | pyro run debian:12 -- wc -l
@@ -107,7 +109,7 @@ First steps:
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
 	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newWorkspace(), newEnv(), newDoctor(), newVersion())
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newDoctor(), newVersion())
 	return root
 }
 

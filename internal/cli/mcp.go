@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func newMCP() *cobra.Command {
+	cmd := subgroup("mcp", "Serve agents over the Model Context Protocol", newMCPServe())
+	cmd.Long = `An agent's host, such as Claude Code or Cursor, starts "pyro mcp serve" and gives the agent its
+tools. Begin with --profile workspace-core: it has what an agent needs to work on files.`
+	return cmd
+}
+
+func newMCPServe() *cobra.Command {
+	var profile, transport, listen, tokenFile string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve pyro's operations as tools",
+		Long: `Serve pyro's operations as tools. Most hosts do best with --profile workspace-core: an agent can
+make workspaces of your folders, read, write, patch and diff files, run commands, and start
+over. workspace-full, the default, has everything; vm-run one tool, for one command at a time.
+
+On stdio it serves whoever started it, until they go. With --transport http it serves any
+number of clients, at /mcp of an address of this host, who show a bearer token: that in
+PYRO_MCP_TOKEN or --token-file, or one that is made and printed once. Workspaces, with their
+services and shells, go on when clients go.`,
+		Example: `  pyro mcp serve --profile workspace-core
+  pyro mcp serve --profile workspace-core --transport http --listen 127.0.0.1:8931`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			server, err := pyro.CreateServer(pyro.Profile(profile))
+			if err != nil {
+				return err
+			}
+			defer server.Close()
+			ctx, signals := endOnSignals(cmd.Context())
+			defer signals.stop()
+			switch transport {
+			case "stdio":
+				if tokenFile != "" || cmd.Flags().Changed("listen") {
+					return usage(cmd, "--listen and --token-file are for --transport http")
+				}
+				return server.Run(ctx, os.Stdin, os.Stdout)
+			case "http":
+				return serveHTTP(ctx, server, listen, tokenFile)
+			}
+			return usage(cmd, "--transport %q is neither stdio nor http", transport)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&profile, "profile", string(pyro.ProfileWorkspaceFull), "which tools: vm-run, `workspace-core` or workspace-full")
+	f.StringVar(&transport, "transport", "stdio", "how: `stdio` or http")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: on this loopback address, `ADDRESS:PORT`; port 0 takes one that is free")
+	f.StringVar(&tokenFile, "token-file", "", "with http: the bearer token is what this `PATH` holds")
+	cmd.RegisterFlagCompletionFunc("profile", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var all []string
+		for _, p := range pyro.Profiles {
+			all = append(all, string(p))
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+// serveHTTP serves until ctx ends.
+func serveHTTP(ctx context.Context, server *pyro.MCPServer, listen, tokenFile string) error {
+	at, err := netip.ParseAddrPort(listen)
+	if err != nil || !at.Addr().IsLoopback() {
+		return fault.New(fault.Invalid, "", "", "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", listen).
+			WithHint("--listen 127.0.0.1:8931, and to reach it from elsewhere a proxy with TLS, or ssh -L")
+	}
+	token, made, err := bearerToken(tokenFile)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", at.String())
+	if err != nil {
+		return fault.Wrap(err, "listen on", listen)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", server.Handler(token))
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	s.BaseContext = func(net.Listener) context.Context { return ctx }
+	fmt.Fprintf(os.Stderr, "serving at http://%s/mcp\n", l.Addr())
+	if made {
+		fmt.Fprintf(os.Stderr, "bearer token, shown this once: %s\n", token.Reveal())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+	}
+	// What is served has ended with ctx; the streams that clients hold open end now.
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.Shutdown(patient) != nil {
+		s.Close()
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fault.Wrap(err, "serve on", listen)
+	}
+	return nil
+}
+
+// tokenVariable is the environment variable that the token may be in.
+const tokenVariable = "PYRO_MCP_TOKEN"
+
+// bearerToken gives the token that clients have to show, and tells whether it was made.
+func bearerToken(file string) (token pyro.SecretValue, made bool, err error) {
+	text := os.Getenv(tokenVariable)
+	if file != "" {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return token, false, fault.Wrap(err, "read the token from", file)
+		}
+		text = strings.TrimSpace(string(b))
+	}
+	if text == "" && file == "" {
+		var random [24]byte
+		rand.Read(random[:])
+		return pyro.NewSecretValue(base64.RawURLEncoding.EncodeToString(random[:])), true, nil
+	}
+	if len(text) < 16 || len(text) > 4096 || strings.ContainsAny(text, " \t\r\n") {
+		return token, false, fault.New(fault.Invalid, "", "", "the bearer token must be 16 to 4096 characters without blanks")
+	}
+	return pyro.NewSecretValue(text), false, nil
+}

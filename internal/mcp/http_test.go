@@ -1,0 +1,338 @@
+package mcp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/secret"
+)
+
+const token = "0123456789abcdef"
+
+// site is a server at an address.
+type site struct {
+	*world
+	*httptest.Server
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	w := newWorld(t)
+	s := site{w, httptest.NewServer(w.Handler(secret.New(token)))}
+	t.Cleanup(func() {
+		w.Close()
+		s.Server.Close()
+	})
+	return s
+}
+
+// ask sends a request as clients do, but for what change does to it.
+func (s site) ask(t *testing.T, method, body string, change func(*http.Request)) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.URL, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if change != nil {
+		change(r)
+	}
+	a, err := s.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Body.Close() })
+	return a
+}
+
+// answer is the message of a stream that is one.
+func answer(t *testing.T, a *http.Response) (text string) {
+	t.Helper()
+	lines := bufio.NewScanner(a.Body)
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			return data
+		}
+		text += lines.Text()
+	}
+	return text
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func TestRefused(t *testing.T) {
+	s := newSite(t)
+	for name, row := range map[string]struct {
+		method, body string
+		change       func(*http.Request)
+		status       int
+	}{
+		"right":                       {"POST", initialize, nil, 200},
+		"bearer in lower case":        {"POST", initialize, header("Authorization", "bearer "+token), 200},
+		"no token":                    {"POST", initialize, func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"another token":               {"POST", initialize, header("Authorization", "Bearer 0123456789abcdeF"), 401},
+		"a longer token":              {"POST", initialize, header("Authorization", "Bearer "+token+"0"), 401},
+		"another scheme":              {"POST", initialize, header("Authorization", "Basic "+token), 401},
+		"the token in the address":    {"POST", initialize, func(r *http.Request) { r.Header.Del("Authorization"); r.URL.RawQuery = "token=" + token }, 401},
+		"GET without a token":         {"GET", "", func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"foreign origin":              {"POST", initialize, header("Origin", "https://evil.example"), 403},
+		"foreign origin, to read":     {"GET", "", header("Origin", "https://evil.example"), 403},
+		"no origin":                   {"POST", initialize, header("Origin", "null"), 403},
+		"a page of another site":      {"POST", initialize, header("Sec-Fetch-Site", "cross-site"), 403},
+		"rebinding":                   {"POST", initialize, func(r *http.Request) { r.Host = "evil.example" }, 403},
+		"rebinding with its origin":   {"POST", initialize, func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") }, 403},
+		"localhost":                   {"POST", initialize, func(r *http.Request) { r.Host = "localhost:1" }, 200},
+		"too much":                    {"POST", `{"a": "` + strings.Repeat("x", MaxBody) + `"}`, nil, 413},
+		"too much, stateless":         {"POST", `{"a": "` + strings.Repeat("x", MaxBody) + `"}`, header("Mcp-Protocol-Version", statelessSince), 413},
+		"broken":                      {"POST", `{"jsonrpc":`, nil, 400},
+		"nothing":                     {"POST", ``, nil, 400},
+		"a batch":                     {"POST", "[" + initialize + "]", header("Mcp-Protocol-Version", "2025-06-18"), 400},
+		"a form":                      {"POST", initialize, header("Content-Type", "text/plain"), 415},
+		"a version that is none":      {"POST", initialize, header("Mcp-Protocol-Version", "2024-01-01"), 400},
+		"a version to come":           {"POST", initialize, header("Mcp-Protocol-Version", "2099-01-01"), 400},
+		"GET without a session":       {"GET", "", nil, 400},
+		"GET of a session that isn't": {"GET", "", header("Mcp-Session-Id", "x"), 404},
+		"PUT":                         {"PUT", initialize, nil, 405},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := s.ask(t, row.method, row.body, row.change)
+			text := answer(t, a)
+			if a.StatusCode != row.status || row.status != 200 && (text == "" || len(text) > 300 || strings.Contains(text, token)) {
+				t.Errorf("%s: %s", a.Status, text)
+			}
+			if (a.StatusCode == 401) != (a.Header.Get("WWW-Authenticate") != "") {
+				t.Errorf("%v", a.Header)
+			}
+		})
+	}
+}
+
+// bearer shows the token.
+type bearer struct{ http.RoundTripper }
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// TestProtocols serves the client of the SDK, which prefers the protocol without sessions, and one of the older protocol that is made to.
+func TestProtocols(t *testing.T) {
+	s := newSite(t)
+	for _, version := range []string{"2025-11-25", statelessSince} {
+		told := make(chan string, 10)
+		c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, &sdk.ClientOptions{
+			ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { told <- r.Params.Message },
+		}).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: bearer{s.Client().Transport}}},
+			&sdk.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.InitializeResult().ProtocolVersion; got != version {
+			t.Errorf("%s instead of %s", got, version)
+		}
+		if l, err := c.ListTools(t.Context(), nil); err != nil || len(l.Tools) != 5 {
+			t.Errorf("%s: %+v, %v", version, l, err)
+		}
+		r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: words{Text: strings.Repeat("x", 5<<20)}})
+		if f := failureOf(t, r, err); f.Kind != fault.Exhausted {
+			t.Errorf("5 MB: %+v", f)
+		}
+		r, err = c.CallTool(t.Context(), &sdk.CallToolParams{Name: "panic"})
+		if f := failureOf(t, r, err); f.Kind != fault.Internal {
+			t.Errorf("%+v", f)
+		}
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() {
+				r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: words{Number: i}})
+				if err != nil || r.StructuredContent.(map[string]any)["number"] != float64(i) {
+					t.Errorf("%d: %+v, %v", i, r, err)
+				}
+			})
+		}
+		calls.Wait()
+		if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "rm"}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+			t.Errorf("a tool that is none: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-s.began
+			if got := <-told; got != "one" {
+				t.Errorf("%s: progress %q", version, got)
+			}
+			cancel()
+		}()
+		p := &sdk.CallToolParams{Name: "wait"}
+		p.SetProgressToken(1)
+		if _, err := c.CallTool(ctx, p); err == nil {
+			t.Error("it was not cancelled")
+		}
+		soon(t, s.ended)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for wait := time.Now().Add(10 * time.Second); s.clients() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(wait) {
+			t.Fatalf("%d sessions are left", s.clients())
+		}
+	}
+}
+
+// session begins one of the older protocol.
+func (s site) session(t *testing.T) string {
+	t.Helper()
+	a := s.ask(t, "POST", initialize, nil)
+	answer(t, a)
+	return a.Header.Get("Mcp-Session-Id")
+}
+
+// TestClientIsCutOff has calls be cancelled when their connection is cut, in both protocols.
+func TestClientIsCutOff(t *testing.T) {
+	s := newSite(t)
+	id := s.session(t)
+	for _, row := range []struct {
+		meta   string
+		header http.Header
+	}{
+		{"", http.Header{"Mcp-Session-Id": {id}}},
+		{`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`,
+			http.Header{"Mcp-Protocol-Version": {statelessSince}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"wait"}}},
+	} {
+		ctx, cut := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "POST", s.URL, strings.NewReader(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait"`+row.meta+`}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Accept": {"*/*"}}
+		for k, v := range row.header {
+			r.Header[k] = v
+		}
+		go func() {
+			select {
+			case <-s.began:
+			case <-time.After(10 * time.Second):
+			}
+			cut()
+		}()
+		a, err := s.Client().Do(r)
+		if err == nil {
+			var text []byte
+			text, err = io.ReadAll(a.Body)
+			a.Body.Close()
+			if err == nil {
+				t.Fatalf("%v: %s: %s", row.header, a.Status, text)
+			}
+		}
+		soon(t, s.ended)
+	}
+}
+
+// TestFlood has many requests be bounded, in their number and in what they leave.
+func TestFlood(t *testing.T) {
+	s := newSite(t)
+	id := s.session(t)
+	var statuses [600]atomic.Int64
+	ctx, end := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for i := range 2 * maxRequests {
+		clients.Go(func() {
+			r, _ := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
+			r.Header = http.Header{"Authorization": {"Bearer " + token}, "Accept": {"text/event-stream"}, "Mcp-Session-Id": {id}}
+			if i%2 == 0 { // a stream that is held open
+				r.Header.Set("Mcp-Session-Id", s.session(t))
+			}
+			a, err := s.Client().Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			statuses[a.StatusCode].Add(1)
+			io.Copy(io.Discard, a.Body)
+			a.Body.Close()
+		})
+	}
+	for wait := time.Now().Add(30 * time.Second); time.Now().Before(wait); time.Sleep(10 * time.Millisecond) {
+		var answered int64
+		for i := range statuses {
+			answered += statuses[i].Load()
+		}
+		if answered == 2*maxRequests {
+			break
+		}
+	}
+	end()
+	clients.Wait()
+	if statuses[200].Load() == 0 || statuses[200].Load() > maxRequests || statuses[409].Load() == 0 {
+		t.Errorf("%d streams, %d conflicts, %d without a place", statuses[200].Load(), statuses[409].Load(), statuses[503].Load())
+	}
+	for s.clients() < maxSessions {
+		s.session(t)
+	}
+	if a := s.ask(t, "POST", initialize, nil); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" {
+		t.Errorf("one session too many: %s", a.Status)
+	}
+	if a := s.ask(t, "DELETE", "", header("Mcp-Session-Id", id)); a.StatusCode != 204 {
+		t.Errorf("%s", a.Status)
+	}
+	if s.session(t) == "" {
+		t.Error("there is no place although one has gone")
+	}
+}
+
+// FuzzHandler sends anything at all, with the token.
+func FuzzHandler(f *testing.F) {
+	w := NewServer("1", "", []Tool{
+		Bind("echo", "Give the text back.", Reads, []Arg{Text("text", "").Must(), Number("number", "", 0, 100), Pairs("pairs", ""), Objects("list", "", Text("name", "").Must())},
+			func(_ context.Context, req struct {
+				Text   string              `json:"text"`
+				Number int                 `json:"number"`
+				Pairs  map[string]string   `json:"pairs"`
+				List   []map[string]string `json:"list"`
+			}, report func(string)) (any, error) {
+				report(req.Text)
+				return req, nil
+			}),
+	})
+	handler := w.Handler(secret.New(token))
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"},"_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+	f.Add("POST", statelessSince, "", call)
+	f.Add("POST", "2025-03-26", "", "["+initialize+","+call+"]")
+	f.Add("POST", "", "", initialize)
+	f.Add("POST", "", "x", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	f.Add("GET", "2025-11-25", "x", "")
+	f.Add("DELETE", "", "", "\x00")
+	f.Fuzz(func(t *testing.T, method, version, session, body string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(body))
+		r.Method = method
+		r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Accept": {"*/*"},
+			"Mcp-Protocol-Version": {version}, "Mcp-Session-Id": {session}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"echo"}}
+		a := httptest.NewRecorder()
+		handler.ServeHTTP(a, r)
+		if ctx.Err() != nil {
+			t.Errorf("%q %q: no answer", method, body)
+		}
+		if text := a.Body.String(); a.Code >= 500 || strings.Contains(text, "goroutine ") || strings.HasPrefix(a.Header().Get("Content-Type"), "application/json") && !json.Valid([]byte(text)) {
+			t.Errorf("%d: %s", a.Code, text)
+		}
+		w.Close() // of this one's session
+	})
+}

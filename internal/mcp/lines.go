@@ -1,0 +1,79 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// lockedWriter is written to by more than one, a message at a time.
+type lockedWriter struct {
+	io.WriteCloser
+	mu sync.Mutex
+}
+
+func (w *lockedWriter) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.WriteCloser.Write(b)
+}
+
+// passOn passes a client's messages on, a line each, until it goes, and answers what is none: the SDK would hang up on it.
+func passOn(in io.Reader, to *io.PipeWriter, answers io.Writer) {
+	lines := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, fits, err := readLine(lines)
+		if fault := faultOf(line, fits); fault != nil {
+			text, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": fault})
+			_, werr := answers.Write(append(text, '\n'))
+			err = errors.Join(err, werr)
+		} else if len(line) > 0 {
+			_, werr := to.Write(append(line, '\n'))
+			err = errors.Join(err, werr)
+		}
+		if err != nil {
+			to.Close()
+			return
+		}
+	}
+}
+
+// readLine reads a line without its end and the blanks around it. Of one that is longer than MaxBody nothing is kept, and fits is false.
+func readLine(r *bufio.Reader) (line []byte, fits bool, err error) {
+	fits = true
+	for {
+		part, err := r.ReadSlice('\n')
+		if fits = fits && len(line)+len(part) <= MaxBody; fits {
+			line = append(line, part...)
+		} else {
+			line = nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSpace(line), fits, err
+		}
+	}
+}
+
+// faultOf tells why a line is no message, nil where it is one or empty.
+func faultOf(line []byte, fits bool) *jsonrpc.Error {
+	switch {
+	case !fits:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("a message may have %d bytes", MaxBody)}
+	case len(line) == 0:
+		return nil
+	case !json.Valid(line):
+		return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is no JSON"}
+	case line[0] == '[':
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "messages come one by one here, not as a batch"}
+	}
+	if _, err := jsonrpc.DecodeMessage(line); err != nil {
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("this is no JSON-RPC message: %.200v", err)}
+	}
+	return nil
+}

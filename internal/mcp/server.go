@@ -1,0 +1,54 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"syscall"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Server serves tools. It keeps nothing of its clients: what is to persist is in workspaces, which each call names.
+type Server struct {
+	tools []Tool
+	sdk   *sdk.Server
+}
+
+// NewServer makes one. instructions tell an agent how the tools belong together.
+func NewServer(version, instructions string, tools []Tool) *Server {
+	s := &Server{tools: tools, sdk: sdk.NewServer(&sdk.Implementation{Name: "pyro", Version: version}, &sdk.ServerOptions{
+		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, Logger: slog.New(slog.DiscardHandler),
+	})}
+	for _, t := range tools {
+		s.sdk.AddTool(t.Announced(), t.handle)
+	}
+	return s
+}
+
+// Tools are those that it serves, in their order.
+func (s *Server) Tools() []Tool { return s.tools }
+
+// ServeStdio serves one client on a pair of streams, and returns when it has gone or ctx ends. What a call was doing then is cancelled; workspaces stay.
+func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	messages, passedOn := io.Pipe()
+	answers := &lockedWriter{WriteCloser: out}
+	go passOn(in, passedOn, answers)
+	defer in.Close()
+	// The SDK would wait for the calls. They end when their client seems to have gone.
+	stop := context.AfterFunc(ctx, func() { passedOn.Close() })
+	defer stop()
+	err := s.sdk.Run(context.WithoutCancel(ctx), &sdk.IOTransport{Reader: messages, Writer: answers, MaxLineLength: MaxBody + 1})
+	if ctx.Err() != nil || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
+		return nil // the client went before it had its answer
+	}
+	return err
+}
+
+// Close ends the sessions of clients.
+func (s *Server) Close() {
+	for session := range s.sdk.Sessions() {
+		session.Close()
+	}
+}

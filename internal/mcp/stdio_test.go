@@ -1,0 +1,181 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestResults(t *testing.T) {
+	w := newWorld(t)
+	c := w.client(t, nil)
+	call := func(name string, args any) (*sdk.CallToolResult, error) {
+		return c.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: args})
+	}
+	r, err := call("echo", words{Text: "<a> & \u2028 ü"})
+	if err != nil || r.IsError || r.StructuredContent.(map[string]any)["text"] != "<a> & \u2028 ü" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if text := r.Content[0].(*sdk.TextContent).Text; !strings.HasPrefix(text, `{"text":"<a> & `) {
+		t.Error(text)
+	}
+	if r, err := call("echo", nil); err != nil || r.IsError {
+		t.Errorf("without arguments: %+v, %v", r, err)
+	}
+	r, err = call("fail", nil)
+	if f := failureOf(t, r, err); f.Kind != fault.NotFound || f.Hint != "look elsewhere" {
+		t.Errorf("%+v", f)
+	}
+	r, err = call("panic", nil)
+	if f := failureOf(t, r, err); f.Kind != fault.Internal || !strings.Contains(f.Error, "at the disco") {
+		t.Errorf("%+v", f)
+	}
+	r, err = call("long", nil)
+	if f := failureOf(t, r, err); f.Kind != fault.Exhausted || f.Hint != "ask for less" {
+		t.Errorf("%+v", f)
+	}
+	r, err = call("echo", map[string]any{"number": strings.Repeat("x", 20_000_000)})
+	if f := failureOf(t, r, err); f.Kind != fault.Invalid || len(f.Error) > 1000 {
+		t.Errorf("20 MB of what is wrong: %.200q, %d bytes", f.Error, len(f.Error))
+	}
+	r, err = call("echo", map[string]any{strings.Repeat("x", 1<<20): 1})
+	if f := failureOf(t, r, err); f.Kind != fault.Invalid || len(f.Error) > 1000 {
+		t.Errorf("a long name: %.200q, %d bytes", f.Error, len(f.Error))
+	}
+	if _, err := call("rm", nil); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+		t.Errorf("a tool that is none: %v", err)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	w := newWorld(t)
+	told := make(chan string, 10)
+	c := w.client(t, &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+		told <- fmt.Sprint(r.Params.ProgressToken, " ", r.Params.Progress, " ", r.Params.Message)
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-w.began
+		cancel() // sends a notification
+	}()
+	p := &sdk.CallToolParams{Name: "wait"}
+	p.SetProgressToken("p1")
+	if _, err := c.CallTool(ctx, p); err == nil {
+		t.Error("it was not cancelled")
+	}
+	<-w.ended
+	if got := []string{<-told, <-told}; !slices.Equal(got, []string{"p1 1 one", "p1 2 two"}) || len(told) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestBrokenLines has each be answered with one error, and the next be served.
+func TestBrokenLines(t *testing.T) {
+	w := newWorld(t)
+	r := w.raw(t)
+	defer r.close()
+	if a := r.says(t, initialize); a.Error != nil || a.Result["protocolVersion"] != "2025-06-18" {
+		t.Fatalf("%+v", a)
+	}
+	for line, code := range map[string]int{
+		`{"jsonrpc": `:                      -32700,
+		`{"jsonrpc":"2.0","id":2} {}`:       -32700,
+		"\x00\xff":                          -32700,
+		`7`:                                 -32600,
+		`{}`:                                -32600,
+		`{"jsonrpc":"1.0","method":"x"}`:    -32600,
+		`[]`:                                -32600,
+		"[" + initialize + "]":              -32600,
+		strings.Repeat(" ", MaxBody) + "{}": -32600,
+		strings.Repeat("[", 1<<20):          -32700,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/fly"}`:                                       -32601,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`:                                      -32600,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":[]}`:                          -32602,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":7}}`:                  -32602,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","arguments":{}}}`: -32602,
+		"\r\n \n" + `{"jsonrpc":"2.0","id":2,"method":"tasks/fly"}`:                           -32601,
+	} {
+		if a := r.says(t, line); a.Error == nil || a.Error.Code != code {
+			t.Errorf("%.100q: %+v, %+v", line, a, a.Error)
+		}
+		if a := r.says(t, `{"jsonrpc":"2.0","id":"ü","method":"ping"}`+"\r"); a.ID != "ü" || a.Error != nil {
+			t.Fatalf("after %.100q: %+v", line, a)
+		}
+	}
+}
+
+// TestGoneMidCall has what a client asked for be cancelled when it goes, and when the server is to end.
+func TestGoneMidCall(t *testing.T) {
+	w := newWorld(t)
+	const wait = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`
+	r := w.raw(t)
+	r.says(t, initialize)
+	io.WriteString(r, wait+"\n")
+	<-w.began
+	go io.Copy(io.Discard, r.answers.Buffered())
+	r.close()
+	soon(t, w.ended)
+	if err := <-r.served; err != nil {
+		t.Error(err)
+	}
+
+	in, say := io.Pipe()
+	hear, out := io.Pipe()
+	go io.Copy(io.Discard, hear)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- w.ServeStdio(ctx, in, out) }()
+	io.WriteString(say, initialize+"\n"+wait+"\n")
+	<-w.began
+	cancel()
+	soon(t, w.ended)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, err := io.WriteString(say, wait+"\n"); err == nil {
+		t.Error("it listens on")
+	}
+}
+
+func soon(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call goes on")
+	}
+}
+
+// TestTools holds the annotations of each kind, which are what a client asks its user by.
+func TestTools(t *testing.T) {
+	c := newWorld(t).client(t, nil)
+	listed, err := c.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{ // read-only, idempotent, destructive, open world
+		"echo": "true true false false", "fail": "false false true true", "panic": "false true false false", "long": "false false false false", "wait": "false true true false",
+	}
+	for _, tool := range listed.Tools {
+		a := tool.Annotations
+		if got := fmt.Sprint(a.ReadOnlyHint, a.IdempotentHint, *a.DestructiveHint, *a.OpenWorldHint); got != want[tool.Name] {
+			t.Errorf("%s: %s", tool.Name, got)
+		}
+		schema, _ := json.Marshal(tool.InputSchema)
+		if !strings.Contains(string(schema), `"default":7`) {
+			t.Errorf("%s: %s", tool.Name, schema)
+		}
+	}
+	if c.InitializeResult().Instructions != "how to" {
+		t.Errorf("%+v", c.InitializeResult())
+	}
+}

@@ -1,0 +1,217 @@
+// Package mcp serves operations to agents over the Model Context Protocol: as tools, whose arguments are checked and whose results are structured.
+//
+// It has no logic of what a tool does. The protocol is the official Go SDK's.
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Kind is what a tool does to the world, for clients that ask before some.
+type Kind int
+
+// The kinds.
+const (
+	Reads   Kind = iota // nothing
+	Adds                // what was there stays
+	Sets                // the same again changes nothing more
+	Runs                // what it likes, in a machine
+	Removes             // something is gone then; again: nothing more
+)
+
+// Tool is one operation.
+type Tool struct {
+	Name        string
+	Description string // a line that an agent understands
+	Kind        Kind
+	Args        []Arg
+	Request     reflect.Type // a struct, of whose JSON the arguments are
+	Result      reflect.Type // whose JSON is what a call gives
+
+	input *jsonschema.Schema
+	check *jsonschema.Resolved
+	call  func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
+}
+
+// Bind makes a tool of an operation whose request has the arguments as its JSON. report tells what is made meanwhile.
+func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operation func(ctx context.Context, req Req, report func(string)) (Res, error)) Tool {
+	t := Tool{Name: name, Description: description, Kind: kind, Args: args, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res](), input: objectOf(args)}
+	var err error
+	if t.check, err = t.input.Resolve(nil); err != nil {
+		panic(fmt.Sprintf("the schema of %s: %v", name, err)) // it is made of constants
+	}
+	t.call = func(ctx context.Context, text json.RawMessage, report func(string)) (any, error) {
+		var req Req
+		if err := json.Unmarshal(text, &req); err != nil {
+			return nil, fault.New(fault.Invalid, "", "", "the arguments of %s: %w", name, err)
+		}
+		return operation(ctx, req, report)
+	}
+	return t
+}
+
+// Without is the tool with fewer arguments.
+func (t Tool) Without(names ...string) Tool {
+	var args []Arg
+	for _, a := range t.Args {
+		keep := true
+		for _, n := range names {
+			keep = keep && a.Name != n
+		}
+		if keep {
+			args = append(args, a)
+		}
+	}
+	t.Args, t.input = args, objectOf(args)
+	t.check, _ = t.input.Resolve(nil) // a part of what could be resolved
+	return t
+}
+
+// Announced is the tool as clients see it.
+func (t Tool) Announced() *sdk.Tool {
+	a := &sdk.ToolAnnotations{OpenWorldHint: pointer(t.Kind == Runs)}
+	switch t.Kind {
+	case Reads:
+		a.ReadOnlyHint, a.IdempotentHint, a.DestructiveHint = true, true, pointer(false)
+	case Adds:
+		a.DestructiveHint = pointer(false)
+	case Sets:
+		a.DestructiveHint, a.IdempotentHint = pointer(false), true
+	case Runs:
+		a.DestructiveHint = pointer(true)
+	case Removes:
+		a.DestructiveHint, a.IdempotentHint = pointer(true), true
+	}
+	return &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.input, Annotations: a}
+}
+
+// MaxResult bounds the JSON of a result, in bytes. Operations cut what can be long before that, and tell how to get the rest.
+const MaxResult = 1 << 20
+
+// handle serves a call.
+func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	ctx, release := untilGone(ctx, r)
+	defer release()
+	text, err := t.answer(ctx, r.Params.Arguments, reporter(ctx, r))
+	if err != nil {
+		return failed(err), nil
+	}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: text}, nil
+}
+
+// answer is the result of a call as JSON. What panics in it is an error: it must not end the server, and with it all other calls.
+func (t Tool) answer(ctx context.Context, args json.RawMessage, report func(string)) (text json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("a call panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
+			err = fault.New(fault.Internal, t.Name, "", "a fault of pyro itself: %.200v", p).WithHint("pyro --debug mcp serve logs where")
+		}
+	}()
+	if len(args) == 0 || string(args) == "null" {
+		args = json.RawMessage("{}")
+	}
+	if err := t.accept(args); err != nil {
+		return nil, err
+	}
+	result, err := t.call(ctx, args, report)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // code is full of <, > and &
+	if err := e.Encode(result); err != nil {
+		return nil, err
+	}
+	text = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(text) > MaxResult {
+		return nil, fault.New(fault.Exhausted, t.Name, "", "the result has %d bytes, and may have %d", len(text), MaxResult).WithHint("ask for less")
+	}
+	return text, nil
+}
+
+// accept checks arguments against the tool's schema.
+func (t Tool) accept(args json.RawMessage) error {
+	var given map[string]any
+	if err := json.Unmarshal(args, &given); err != nil {
+		return fault.New(fault.Invalid, t.Name, "", "the arguments are no JSON object: %w", err)
+	}
+	for name := range given {
+		if t.input.Properties[name] == nil {
+			return fault.New(fault.Invalid, t.Name, "", "it has no argument %.80q", name)
+		}
+	}
+	for _, a := range t.Args {
+		if _, ok := given[a.Name]; a.Required && !ok {
+			return fault.New(fault.Invalid, t.Name, "", "the argument %s is missing", a.Name)
+		}
+	}
+	if err := t.check.Validate(given); err != nil {
+		return fault.New(fault.Invalid, t.Name, "", "the arguments are not right: %s", shortened(err))
+	}
+	return nil
+}
+
+// shortened is the cause of an error, in few words: an argument may be megabytes.
+func shortened(err error) string {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	text := err.Error()
+	if len(text) > 300 {
+		text = text[:300] + "…"
+	}
+	return text
+}
+
+// failure is the structured form of an error.
+type failure struct {
+	Error string     `json:"error"`
+	Kind  fault.Kind `json:"kind"`
+	Hint  string     `json:"hint,omitempty"`
+}
+
+// failed is an error as a result, which the agent can read.
+func failed(err error) *sdk.CallToolResult {
+	f := failure{err.Error(), fault.KindOf(err), fault.HintOf(err)}
+	text := f.Error
+	if f.Hint != "" {
+		text += "\nhint: " + f.Hint
+	}
+	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: f}
+}
+
+// reporter tells a client that asked for it what is made meanwhile: the same again twice a second at most.
+func reporter(ctx context.Context, r *sdk.CallToolRequest) func(string) {
+	token := r.Params.GetProgressToken()
+	if token == nil {
+		return func(string) {}
+	}
+	var mu sync.Mutex
+	var told int
+	var last string
+	var at time.Time
+	return func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if text == last && time.Since(at) < time.Second/2 {
+			return
+		}
+		told, last, at = told+1, text, time.Now()
+		r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: text, Progress: float64(told)})
+	}
+}

@@ -1,0 +1,74 @@
+package pyro
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/pyro-mcp/pyro/internal/diff"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+)
+
+func TestWhatIsLongIsCut(t *testing.T) {
+	for i := range 8 { // wherever in a character the cuts fall
+		whole := strings.Repeat("x", i) + strings.Repeat("üé€😀", 20_000)
+		text, truncated := whole, false
+		cutOutput(&text, UTF8, &truncated, agentHead, agentTail)
+		head, rest, _ := strings.Cut(text, "\n[")
+		note, tail, _ := strings.Cut(rest, "]\n")
+		var left int
+		fmt.Sscan(note, &left)
+		if !truncated || !utf8.ValidString(text) || len(head)+left+len(tail) != len(whole) || !strings.HasPrefix(whole, head) || !strings.HasSuffix(whole, tail) ||
+			len(head) < agentHead-3 || len(tail) < agentTail-3 {
+			t.Errorf("%d: %d bytes, %q, %d bytes", i, len(head), note, len(tail))
+		}
+	}
+	for n := range 5 {
+		text, truncated := base64.StdEncoding.EncodeToString(make([]byte, 100_000+n)), false
+		cutOutput(&text, Base64, &truncated, agentHead, agentTail)
+		if b, err := base64.StdEncoding.DecodeString(text); err != nil || !truncated || len(b) != (agentHead+agentTail)/4*3 {
+			t.Errorf("%d bytes, %v", len(b), err)
+		}
+	}
+	for _, encoding := range []Encoding{UTF8, Base64} {
+		text, truncated := strings.Repeat("eHg=", agentHead), false
+		if cutOutput(&text, encoding, &truncated, agentHead, agentTail); len(text) != 4*agentHead || truncated {
+			t.Errorf("%s: what is not long was cut to %d", encoding, len(text))
+		}
+	}
+}
+
+// TestListsAreCut has what is worst fit into a result.
+func TestListsAreCut(t *testing.T) {
+	bad := strings.Repeat("\x01", 4000) // six bytes each in JSON
+	l := &WorkspaceLogs{Count: 500}
+	d := &WorkspaceDiff{Patch: strings.Repeat(bad, 100)}
+	f := &WorkspaceFiles{Count: 5000}
+	for i := range 5000 {
+		if i < 500 {
+			l.Entries = append(l.Entries, CommandEntry{Sequence: i + 1, Argv: []string{strings.Repeat("x", 1<<20)}, Stdout: bad, Stderr: bad, StdoutEncoding: UTF8, StderrEncoding: UTF8})
+		}
+		d.Entries = append(d.Entries, diff.Change{Path: bad})
+		f.Entries = append(f.Entries, FileEntry{Path: fmt.Sprint(i)})
+	}
+	cutLogs(l)
+	cutDiff(d)
+	cutFiles(f)
+	if n := len(l.Entries); n == 0 || n > 100 || l.Entries[n-1].Sequence != 500 {
+		t.Errorf("%d commands", n)
+	}
+	if n := len(d.Entries); n == 0 || n > 100 || !d.Cut || !d.Truncated {
+		t.Errorf("%d changes, %t, %t", n, d.Cut, d.Truncated)
+	}
+	if n := len(f.Entries); n != agentEntries || !f.Truncated || f.Count != 5000 {
+		t.Errorf("%d files of %d, %t", n, f.Count, f.Truncated)
+	}
+	for _, v := range []any{l, d, f} {
+		if text, err := json.Marshal(v); err != nil || len(text) > mcp.MaxResult {
+			t.Errorf("%T: %d bytes, %v", v, len(text), err)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package pyro
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/pyro-mcp/pyro/internal/mcp"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/mcp.md and the golden file of the tools")
+
+const referenceHead = `# Tools for agents
+
+<!-- Generated from the tools: go test . -run TestMCPReference -update -->
+
+` + "`pyro mcp serve`" + ` gives an agent these tools, over the Model Context Protocol in its versions from 2024-11-05 to 2026-07-28. Begin with
+` + "`--profile workspace-core`" + `. How it is started: [cli.md](cli.md#pyro-mcp-serve); what it may do: [security.md](security.md#agents).
+
+- What is wrong with arguments, and what goes wrong in a call, is a result with ` + "`isError`" + ` and the fields ` + "`error`, `kind` and `hint`" + `. Kinds are those of
+  [json.md](json.md#errors). A tool that is not in the profile is an error of the protocol, -32602.
+- A result is an object, as JSON text and as structured content. Its fields are those of [json.md](json.md). What is long is cut, and says so: of what programs print an
+  agent is given the first 8 and the last 24 KiB, of bytes the first 32 KiB of base64; of lists up to 1,000 entries and 128 KiB; of the history the last commands.
+  No result has more than 1 MiB.
+- A client that sends a progress token is told what is made meanwhile. A call that is cancelled, or whose client goes, ends, and with it the command that it ran. Workspaces,
+  services and shells go on.
+- A line on stdio that is no message, and a batch, is answered with one error, and the next is served. A message has 34 MiB at most, an HTTP server 256 requests at
+  once and 1,000 sessions; a session that was silent for an hour is forgotten.
+- Each path that is "of the host" is one of the computer that pyro runs on.
+
+| profile | tools | for |
+| --- | --- | --- |
+`
+
+// TestMCPReference holds docs/mcp.md against the tools.
+func TestMCPReference(t *testing.T) {
+	p := &Pyro{}
+	var b bytes.Buffer
+	b.WriteString(referenceHead)
+	for i, use := range []string{"one command at a time", "work on files: the one to begin with", "everything, as without `--profile`"} {
+		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", Profiles[i], len(p.tools(Profiles[i])), use)
+	}
+	full, core := p.tools(ProfileWorkspaceFull), p.tools(ProfileWorkspaceCore)
+	for _, tool := range full {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s.", tool.Name, tool.Description, annotations(tool))
+		i := slices.IndexFunc(core, func(c mcp.Tool) bool { return c.Name == tool.Name })
+		switch {
+		case tool.Name == "vm_run":
+			b.WriteString(" In all profiles.\n")
+		case i >= 0:
+			b.WriteString(" In workspace-core and workspace-full.\n")
+		default:
+			b.WriteString(" In workspace-full.\n")
+		}
+		if len(tool.Args) > 0 {
+			b.WriteString("\n| argument | type | default | |\n| --- | --- | --- | --- |\n")
+		}
+		for _, a := range tool.Args {
+			s := a.Schema()
+			note := s.Description
+			if i >= 0 && !slices.ContainsFunc(core[i].Args, func(c mcp.Arg) bool { return c.Name == a.Name }) {
+				note = strings.TrimPrefix(note+"; not in workspace-core", "; ")
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", a.Name, typeOf(s), defaultOf(a), note)
+		}
+		fmt.Fprintf(&b, "\nResult: %s.\n", strings.Join(fieldsOf(tool.Result), ", "))
+	}
+	golden(t, "docs/mcp.md", b.Bytes())
+}
+
+// TestMCPContract holds what agents' prompts and programs rely on: changing a name or a default, or requiring more, is a breaking change.
+func TestMCPContract(t *testing.T) {
+	p := &Pyro{}
+	var b bytes.Buffer
+	for _, profile := range Profiles {
+		fmt.Fprintln(&b, profile)
+		for _, tool := range p.tools(profile) {
+			fmt.Fprintf(&b, "  %s\n", tool.Name)
+			for _, a := range tool.Args {
+				fmt.Fprintf(&b, "    %s %s %s\n", a.Name, typeOf(a.Schema()), defaultOf(a))
+			}
+		}
+	}
+	golden(t, "testdata/mcp.golden", b.Bytes())
+}
+
+func golden(t *testing.T, path string, want []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(have), string(want)); diff != "" {
+		t.Errorf("%s is not what the tools say; go test . -run TestMCP -update rewrites it:\n%s", path, diff)
+	}
+}
+
+func annotations(t mcp.Tool) string {
+	a := t.Announced().Annotations
+	if a.ReadOnlyHint {
+		return "Read-only"
+	}
+	text := "Adds, and changes nothing that was there"
+	if *a.DestructiveHint {
+		text = "Destructive"
+	} else if a.IdempotentHint {
+		text = "Not destructive"
+	}
+	if a.IdempotentHint {
+		text += "; idempotent"
+	}
+	if *a.OpenWorldHint {
+		text += "; open world: it runs what it is given"
+	}
+	return text
+}
+
+func typeOf(s *jsonschema.Schema) (text string) {
+	switch {
+	case len(s.Enum) > 0:
+		var options []string
+		for _, o := range s.Enum {
+			options = append(options, fmt.Sprintf("`%v`", o))
+		}
+		return strings.Join(options, ", ")
+	case s.Type == "integer" && s.Maximum != nil:
+		return fmt.Sprintf("integer, %d to %d", int(*s.Minimum), int(*s.Maximum))
+	case s.Type == "integer":
+		return fmt.Sprintf("integer, from %d", int(*s.Minimum))
+	case s.Type == "array":
+		return "array of " + typeOf(s.Items)
+	case s.Type == "object" && len(s.PropertyOrder) == 0:
+		return "object of strings"
+	case s.Type == "object":
+		var fields []string
+		for _, name := range s.PropertyOrder {
+			f := s.Properties[name]
+			text := fmt.Sprintf("`%s` (%s", name, typeOf(f))
+			if slices.Contains(s.Required, name) {
+				text += ", required"
+			}
+			if f.Description != "" {
+				text += ": " + f.Description
+			}
+			fields = append(fields, text+")")
+		}
+		return "object of " + strings.Join(fields, ", ")
+	}
+	return s.Type
+}
+
+func defaultOf(a mcp.Arg) string {
+	switch s := a.Schema(); {
+	case a.Required:
+		return "required"
+	case s.Default != nil:
+		return "`" + string(s.Default) + "`"
+	}
+	return ""
+}
+
+// fieldsOf are the fields of a result.
+func fieldsOf(of reflect.Type) (names []string) {
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		switch name, _, _ := strings.Cut(f.Tag.Get("json"), ","); {
+		case f.Anonymous && name == "":
+			names = append(names, fieldsOf(f.Type)...)
+		case name != "-" && name != "":
+			names = append(names, "`"+name+"`")
+		}
+	}
+	return names
+}

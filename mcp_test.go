@@ -1,0 +1,146 @@
+package pyro
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// contractTools are the tools of the contract.
+const contractTools = `vm_run vm_list_environments vm_create vm_start vm_exec vm_stop vm_delete vm_status vm_network_info vm_reap_expired
+	workspace_create workspace_list workspace_sync_push workspace_stop workspace_start workspace_exec workspace_file_list workspace_file_read workspace_file_write
+	workspace_export workspace_patch_apply workspace_disk_export workspace_disk_list workspace_disk_read workspace_diff snapshot_create snapshot_list snapshot_delete
+	workspace_reset service_start service_list service_status service_logs service_stop shell_open shell_read shell_write shell_signal shell_close workspace_status
+	workspace_update workspace_logs workspace_delete`
+
+const contractCore = `vm_run workspace_create workspace_list workspace_update workspace_status workspace_sync_push workspace_exec workspace_logs workspace_file_list
+	workspace_file_read workspace_file_write workspace_patch_apply workspace_diff workspace_export workspace_reset workspace_delete`
+
+// client connects the SDK's client over streams.
+func (s *MCPServer) client(t *testing.T) *sdk.ClientSession {
+	t.Helper()
+	theirs, ours := net.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.Run(context.Background(), ours, ours) }()
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.IOTransport{Reader: theirs, Writer: theirs}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// TestProfiles holds the profiles against the contract, in their names and in the size of what a model is told.
+func TestProfiles(t *testing.T) {
+	p := &Pyro{}
+	for _, row := range []struct {
+		profile Profile
+		tools   string
+		most    int // bytes of tools/list
+	}{{ProfileVMRun, "vm_run", 2 << 10}, {ProfileWorkspaceCore, contractCore, 14_000}, {ProfileWorkspaceFull, contractTools, 40_000}} {
+		s, err := p.CreateServer(row.profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.client(t)
+		listed, err := c.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range listed.Tools {
+			names = append(names, tool.Name)
+			if tool.Description == "" || strings.Contains(tool.Description, "\n") || tool.Annotations == nil {
+				t.Errorf("%s: %q, %+v", tool.Name, tool.Description, tool.Annotations)
+			}
+		}
+		want := strings.Fields(row.tools)
+		slices.Sort(names)
+		slices.Sort(want)
+		if !slices.Equal(names, want) {
+			t.Errorf("%s has %q, not %q", row.profile, names, want)
+		}
+		text, err := json.Marshal(listed)
+		t.Logf("%s: %d tools in %d bytes", row.profile, len(names), len(text))
+		if err != nil || len(text) > row.most {
+			t.Errorf("%s: %d bytes, %v", row.profile, len(text), err)
+		}
+	}
+	if _, err := p.CreateServer("core"); KindOf(err) != Invalid {
+		t.Errorf("a profile that is none: %v", err)
+	}
+}
+
+// TestToolArguments has each argument of a tool be a field of its operation's request.
+func TestToolArguments(t *testing.T) {
+	p := &Pyro{}
+	for _, tool := range p.tools(ProfileWorkspaceFull) {
+		fields := jsonFields(tool.Request)
+		for _, a := range tool.Args {
+			if !slices.Contains(fields, a.Name) {
+				t.Errorf("%s: the argument %s is no field of its request, which has %q", tool.Name, a.Name, fields)
+			}
+		}
+	}
+}
+
+func jsonFields(of reflect.Type) (names []string) {
+	for i := range of.NumField() {
+		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestWrongArguments has each be one clear error, and no operation begun.
+func TestWrongArguments(t *testing.T) {
+	p := &Pyro{} // any operation would panic
+	s, err := p.CreateServer(ProfileWorkspaceFull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.client(t)
+	for _, row := range []struct{ tool, args, says string }{
+		{"workspace_exec", `{}`, "the argument workspace_id is missing"},
+		{"workspace_exec", `{"workspace_id": "ws-1"}`, "the argument command is missing"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": 7}`, "the arguments are not right"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "timeout_seconds": 0}`, "the arguments are not right"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "timeout_seconds": 1.5}`, "the arguments are not right"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "argv": ["y"]}`, `it has no argument "argv"`},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "secret_env": {"A": 1}}`, "the arguments are not right"},
+		{"workspace_create", `{"environment": "debian:12", "network_policy": "all"}`, "the arguments are not right"},
+		{"workspace_create", `{"environment": "debian:12", "secrets": [{"value": "x"}]}`, "the arguments are not right"},
+		{"service_start", `{"workspace_id": "ws-1", "service_name": "a", "command": "x", "published_ports": [{"guest_port": 65536}]}`, "the arguments are not right"},
+		{"shell_signal", `{"workspace_id": "ws-1", "shell_id": "x", "signal_name": "SEGV"}`, "the arguments are not right"},
+		{"workspace_list", `[]`, ""},
+	} {
+		r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: row.tool, Arguments: json.RawMessage(row.args)})
+		if row.says == "" {
+			if err == nil && !r.IsError {
+				t.Errorf("%s %s: %+v", row.tool, row.args, r)
+			}
+			continue
+		}
+		if err != nil || !r.IsError || !strings.Contains(r.Content[0].(*sdk.TextContent).Text, row.says) {
+			t.Errorf("%s %s: %+v, %v", row.tool, row.args, r, err)
+			continue
+		}
+		if f := r.StructuredContent.(map[string]any); f["kind"] != string(Invalid) {
+			t.Errorf("%s %s: %v", row.tool, row.args, f)
+		}
+	}
+	if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "workspace_destroy"}); err == nil {
+		t.Error("a tool that is none was called")
+	}
+}

@@ -1,0 +1,86 @@
+// Does what an agent does, through the official client for TypeScript. Called with a folder to seed from, one to export to, and how pyro is reached:
+//   client.mjs SEED OUT stdio PYRO ARG...
+//   client.mjs SEED OUT http URL TOKEN
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const [seed, out, kind, at, ...rest] = process.argv.slice(2);
+const connect = async () => {
+  const transport =
+    kind === "stdio"
+      ? new StdioClientTransport({ command: at, args: rest, env: process.env, stderr: "inherit" })
+      : new StreamableHTTPClientTransport(new URL(at), { requestInit: { headers: { Authorization: `Bearer ${rest[0]}` } } });
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transport);
+  return client;
+};
+
+let client = await connect();
+const told = [];
+const call = async (name, args = {}) => {
+  const onprogress = (p) => told.push(p.message);
+  const result = await client.callTool({ name, arguments: args }, undefined, { timeout: 240_000, onprogress });
+  assert.ok(!result.isError, `${name}: ${JSON.stringify(result.content)}`);
+  assert.deepEqual(JSON.parse(result.content[0].text), result.structuredContent);
+  return result.structuredContent;
+};
+
+assert.equal(client.getServerVersion().name, "pyro");
+const { tools } = await client.listTools();
+assert.equal(tools.length, 43);
+
+const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript" });
+const on = { workspace_id };
+const run = async (command) => {
+  const r = await call("workspace_exec", { ...on, command, timeout_seconds: 120 });
+  assert.equal(r.exit_code, 0, JSON.stringify(r));
+  return r.stdout;
+};
+assert.equal(await run("cat hello.txt"), "hello\n");
+await call("workspace_file_write", { ...on, path: "sub/ü.txt", text: "one\ntwo\n" });
+await call("snapshot_create", { ...on, snapshot_name: "before" });
+await call("workspace_patch_apply", { ...on, patch: "--- a/sub/ü.txt\n+++ b/sub/ü.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n" });
+assert.equal((await call("workspace_file_read", { ...on, path: "sub/ü.txt" })).content, "one\nthree\n");
+const diff = await call("workspace_diff", on);
+assert.ok(diff.changed && diff.patch.includes("+three"), diff.patch);
+await call("workspace_export", { ...on, path: "sub", output_path: `${out}/sub` });
+assert.equal(readFileSync(`${out}/sub/ü.txt`, "utf8"), "one\nthree\n");
+
+const service = await call("service_start", { ...on, service_name: "web", command: "touch ready; exec sleep 1000", readiness: { type: "file", target: "ready" } });
+assert.equal(service.state, "running");
+assert.equal((await call("service_list", on)).count, 1);
+
+const { shell_id } = await call("shell_open", on);
+await call("shell_write", { ...on, shell_id, input: "echo $((40 + 2))" });
+let seen = "";
+for (let cursor = 0; !seen.includes("42"); ) {
+  const r = await call("shell_read", { ...on, shell_id, cursor, plain: true, wait_for_idle_ms: 100 });
+  [seen, cursor] = [seen + r.output, r.next_cursor];
+}
+
+// A client that goes leaves the workspace, its services and its shells as they are.
+await client.close();
+client = await connect();
+assert.equal((await call("service_status", { ...on, service_name: "web" })).state, "running");
+await call("shell_close", { ...on, shell_id });
+assert.equal((await call("service_stop", { ...on, service_name: "web" })).state, "stopped");
+
+await call("workspace_reset", { ...on, snapshot: "before" });
+assert.equal(await run("cat sub/*"), "one\ntwo\n");
+const missing = await client.callTool({ name: "workspace_file_read", arguments: { ...on, path: "none" } });
+assert.ok(missing.isError && missing.structuredContent.kind === "not_found", JSON.stringify(missing));
+await assert.rejects(client.callTool({ name: "workspace_destroy", arguments: on }), /unknown tool/);
+
+// What is cancelled ends in the machine too.
+const cancel = new AbortController();
+setTimeout(() => cancel.abort(), 500);
+await assert.rejects(client.callTool({ name: "workspace_exec", arguments: { ...on, command: "exec sleep 4321", timeout_seconds: 600 } }, undefined, { signal: cancel.signal }));
+for (let tries = 0; (await run("pgrep -fx 'sleep 4321' || true")) !== ""; ) assert.ok(++tries < 100, "the command goes on");
+
+await call("workspace_delete", on);
+assert.equal((await call("workspace_list")).count, 0);
+assert.ok(told.length > 0, "no progress was told");
+await client.close();
