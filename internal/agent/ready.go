@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -40,10 +41,14 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.LimitMs)*time.Millisecond)
 	defer cancel()
 	wait := readyPoll
+	var seen error // last, by a look that had its time
 	for {
 		err := look(ctx)
 		if err == nil {
 			return connect.NewResponse(&agentv1.ReadyResponse{}), nil
+		}
+		if seen == nil || !os.IsTimeout(err) {
+			seen = err
 		}
 		if answered := (notReady{}); errors.As(err, &answered) { // asking is work for it
 			wait = min(2*wait, max(readyPoll, time.Duration(m.IntervalMs)*time.Millisecond))
@@ -51,7 +56,7 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("not ready: %w", err))
+			return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("not ready: %w", seen))
 		}
 	}
 }
