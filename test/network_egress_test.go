@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -92,6 +93,11 @@ type outcome struct {
 	Told                  []string
 }
 
+// is tells whether an attack ended as wanted.
+func (o outcome) is(wanted string) bool {
+	return strings.HasPrefix(strings.TrimSpace(o.Outcome+" "+strings.Join(o.Told, " ")), wanted)
+}
+
 // try has the attacker try attacks, so many at once.
 func (b *besieged) try(all []attack, workers int) map[string]outcome {
 	b.t.Helper()
@@ -132,6 +138,10 @@ func (b *besieged) attack(all []attack) {
 		seen[a.Name] = true
 	}
 	outcomes := b.try(all, 32)
+	// What has to work is tried again where it did not: a packet may be lost, as on any way.
+	if lost := slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return a.want == "" || outcomes[a.Name].is(a.want) }); len(lost) > 0 {
+		maps.Copy(outcomes, b.try(lost, 4))
+	}
 	for _, a := range all {
 		o, ok := outcomes[a.Name]
 		switch {
@@ -139,7 +149,7 @@ func (b *besieged) attack(all []attack) {
 			b.t.Errorf("%s: not tried", a.Name)
 		case o.Outcome == "failed":
 			b.t.Errorf("%s: could not be tried: %s", a.Name, o.Detail)
-		case a.want != "" && !strings.HasPrefix(strings.TrimSpace(o.Outcome+" "+strings.Join(o.Told, " ")), a.want):
+		case a.want != "" && !o.is(a.want):
 			if a.Do != "dns" && a.Do != "dns-tcp" {
 				b.t.Errorf("%s: %s, not %s: %.100s %v", a.Name, o.Outcome, a.want, o.Detail, o.Told)
 			}
