@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,10 +35,8 @@ type Port struct {
 	clients  limit
 	serving  sync.WaitGroup
 	release  func()
-
-	mu     sync.Mutex
-	closed bool
-	open   map[net.Conn]bool
+	open     registry[stream]
+	closed   atomic.Bool
 }
 
 // Publish has a port of 127.0.0.1 lead to one of the machine's. host 0 takes one that is free. Exists where it is taken.
@@ -46,7 +45,7 @@ func (s *Stack) Publish(host, guest int) (*Port, error) {
 	if err != nil {
 		return nil, unpublished(host, guest, err)
 	}
-	p := &Port{Host: listener.Addr().(*net.TCPAddr).Port, Guest: guest, stack: s, listener: listener, clients: newLimit(maxClients), open: map[net.Conn]bool{}}
+	p := &Port{Host: listener.Addr().(*net.TCPAddr).Port, Guest: guest, stack: s, listener: listener, clients: newLimit(maxClients)}
 	if !s.begin() {
 		listener.Close()
 		return nil, fault.New(fault.Unavailable, "publish port", strconv.Itoa(guest), "the machine has ended")
@@ -78,7 +77,7 @@ func (p *Port) accept() {
 		conn, err := p.listener.Accept()
 		if err != nil {
 			p.clients.give()
-			if p.ended() {
+			if p.closed.Load() {
 				return
 			}
 			time.Sleep(10 * time.Millisecond) // no more files for now
@@ -91,47 +90,28 @@ func (p *Port) accept() {
 	}
 }
 
-func (p *Port) ended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
-}
-
 // serve connects a client with the machine.
 func (p *Port) serve(client hostStream) {
-	if !p.add(client) {
+	remove, ok := p.open.add(client)
+	defer remove()
+	if !ok {
 		client.Abort()
 		return
 	}
-	defer p.remove(client)
 	client.SetKeepAliveConfig(keepAlive)
 	guest, err := p.stack.dialGuest(p.Guest)
 	if err != nil {
 		client.Abort()
 		return
 	}
-	if !p.add(guest) {
+	remove, ok = p.open.add(guest)
+	defer remove()
+	if !ok {
 		guest.Abort()
 		client.Abort()
 		return
 	}
-	defer p.remove(guest)
 	splice(client, guest)
-}
-
-func (p *Port) add(c net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.closed {
-		p.open[c] = true
-	}
-	return !p.closed
-}
-
-func (p *Port) remove(c net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, c)
 }
 
 // Close closes the port and all connections to it. Idempotent.
@@ -142,14 +122,10 @@ func (p *Port) Close() {
 }
 
 func (p *Port) end() {
-	p.mu.Lock()
-	p.closed = true
-	open := p.open
-	p.open = map[net.Conn]bool{}
-	p.mu.Unlock()
+	p.closed.Store(true)
 	p.listener.Close()
-	for c := range open {
-		c.(stream).Abort()
+	for _, c := range p.open.close() {
+		c.Abort()
 	}
 }
 

@@ -62,9 +62,8 @@ type Stack struct {
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
-	held    map[int]func() // ends what is open
-	open    map[int]Record
-	next    int
+	held    registry[func()] // ends what is open
+	open    registry[Record]
 }
 
 const nic = 1
@@ -84,7 +83,7 @@ func Start(cfg Config) (*Stack, error) {
 		cfg.Records = func(Record) {}
 	}
 	s := &Stack{
-		cfg: cfg, own: &hostAddresses{}, held: map[int]func(){}, open: map[int]Record{},
+		cfg: cfg, own: &hostAddresses{},
 		connections: newLimit(maxConnections), flows: newLimit(maxFlows), askers: newLimit(maxAskers), asking: newLimit(maxAsking),
 		pings:   newLimit(maxPings),
 		records: recorder{to: cfg.Records, refusals: map[Record]int{}},
@@ -236,45 +235,15 @@ func (s *Stack) begin() bool {
 
 // hold has Close end something, until what it returns is called.
 func (s *Stack) hold(end func()) (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	release, ok := s.held.add(end)
+	if !ok {
 		end()
 	}
-	s.next++
-	key := s.next
-	s.held[key] = end
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.held, key)
-	}
-}
-
-// openRecord keeps a record of what is open, until what it returns is called.
-func (s *Stack) openRecord(rec Record) (done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next++
-	key := s.next
-	s.open[key] = rec
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.open, key)
-	}
+	return release
 }
 
 // Open gives the connections that there are now, without what they carried.
-func (s *Stack) Open() []Record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []Record
-	for _, rec := range s.open {
-		all = append(all, rec)
-	}
-	return all
-}
+func (s *Stack) Open() []Record { return s.open.list() }
 
 // Close ends all connections and published ports and returns when nothing of the stack is left. Idempotent.
 func (s *Stack) Close() error {
@@ -284,11 +253,9 @@ func (s *Stack) Close() error {
 		return nil
 	}
 	s.closed = true
-	ends := s.held
-	s.held = map[int]func(){}
 	s.mu.Unlock()
 	s.cancel()
-	for _, end := range ends {
+	for _, end := range s.held.close() {
 		end()
 	}
 	s.link.Close() // a machine that takes nothing more keeps nobody

@@ -77,9 +77,9 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		guest.Abort()
 		host.Abort()
 	})()
-	open := s.openRecord(rec)
+	done, _ := s.open.add(rec)
 	rec.Sent, rec.Received = splice(guest, host)
-	open()
+	done()
 	rec.Took = time.Since(rec.Time)
 	s.records.record(rec)
 }

@@ -112,7 +112,7 @@ func (s *Stack) converse(guest *gonet.UDPConn, rec Record) {
 	}
 	defer s.hold(func() { end(host) })()
 	defer host.Close()
-	open := s.openRecord(rec)
+	done, _ := s.open.add(rec)
 	idle := time.AfterFunc(unansweredPatience, func() {
 		end(guest)
 		end(host)
@@ -138,7 +138,7 @@ func (s *Stack) converse(guest *gonet.UDPConn, rec Record) {
 	rec.Sent = relay(host, guest, func() { idle.Reset(patience()) })
 	end(host)
 	<-back
-	open()
+	done()
 	rec.Received, rec.Took = received.Load(), time.Since(rec.Time)
 	s.records.record(rec)
 }

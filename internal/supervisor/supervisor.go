@@ -129,7 +129,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 			return nil, fault.Wrap(err, "start machine", id)
 		}
 	}
-	if err := m.reach(ctx, cfg.Keep, fresh); err != nil {
+	if err := m.reach(ctx, cfg.Keep, fresh, link); err != nil {
 		err = m.because(err)
 		m.machine.Close()
 		m.disconnect()
@@ -196,7 +196,7 @@ func identity(id string, keep *Kept) client.Identity {
 }
 
 // reach dials the agent, renews the machine, mounts what it keeps, and notes what it took.
-func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool) error {
+func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machine.Network) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, agentPatience, errors.New("its agent does not answer"))
 	defer cancel()
 	// A machine that dies while it is reached must not be waited for.
@@ -218,8 +218,8 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool) error {
 	reached := time.Now()
 	own := identity(m.ID, keep)
 	own.FreshRoot = fresh
-	if m.network != nil {
-		own.Network = seenFromInside(network.NewPlan(m.ID))
+	if link != nil {
+		own.Network = seenFromInside(link)
 	}
 	if err := c.Renew(ctx, own); err != nil {
 		c.Close()
@@ -238,10 +238,10 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool) error {
 	return nil
 }
 
-// seenFromInside is a plan as the machine's own kernel is told it.
-func seenFromInside(p network.Plan) *client.Network {
+// seenFromInside is a link as the machine's own kernel is told it.
+func seenFromInside(n *machine.Network) *client.Network {
 	return &client.Network{
-		MAC: p.MAC, Address: p.Address, Gateway: p.Gateway, Address6: p.Address6, Gateway6: p.Gateway6, DNS: []netip.Addr{p.Gateway}, MTU: network.MTU,
+		MAC: n.MAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6, DNS: []netip.Addr{n.Gateway}, MTU: n.MTU,
 	}
 }
 

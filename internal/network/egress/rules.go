@@ -51,22 +51,18 @@ func parseRule(text string) (rule, error) {
 
 // splitPort splits what is behind the last colon off, unless that belongs to an IPv6 address.
 func splitPort(text string) (host, port string, ok bool) {
-	if inside, rest, bracketed := strings.Cut(strings.TrimPrefix(text, "["), "]"); bracketed && text[0] == '[' {
-		port, ok = strings.CutPrefix(rest, ":")
-		return inside + rest[:len(rest)-len(port)-btoi(ok)], port, ok
+	if inside, bracketed := strings.CutPrefix(text, "["); bracketed {
+		if host, port, ok = strings.Cut(inside, "]:"); ok {
+			return host, port, true
+		}
+		if host, ok = strings.CutSuffix(inside, "]"); ok {
+			return host, "", false
+		}
 	}
-	i := strings.LastIndexByte(text, ':')
-	if i < 0 || strings.IndexByte(text, ':') != i {
+	if strings.Count(text, ":") != 1 {
 		return text, "", false
 	}
-	return text[:i], text[i+1:], true
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return strings.Cut(text, ":")
 }
 
 // parsePrefix reads a range or a single address, in the form of the address that is meant.
