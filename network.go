@@ -185,25 +185,10 @@ func newNetworkRecord(r network.Record, open bool) NetworkRecord {
 	return n
 }
 
-// completePorts checks the ports of a service that is to be started.
-func completePorts(ports []PublishedPort) ([]store.Port, error) {
-	var all []store.Port
+// portsOf are the ports of a service that is to be started.
+func portsOf(ports []PublishedPort) (all []store.Port) {
 	for _, p := range ports {
-		if p.GuestPort < 1 || p.GuestPort > 65535 || p.HostPort < 0 || p.HostPort > 65535 {
-			return nil, invalid("%d:%d are no ports: they must be 1 to 65535", p.HostPort, p.GuestPort)
-		}
-		for _, other := range all {
-			if other.Guest == p.GuestPort {
-				return nil, invalid("port %d is published twice", p.GuestPort)
-			}
-			if other.Host == p.HostPort && p.HostPort != 0 {
-				return nil, invalid("port %d of the host is to be two ports", p.HostPort)
-			}
-		}
 		all = append(all, store.Port{Guest: p.GuestPort, Host: p.HostPort})
 	}
-	if len(all) > workspace.MaxPorts {
-		return nil, invalid("%d ports: a service can publish %d", len(all), workspace.MaxPorts)
-	}
-	return all, nil
+	return all
 }

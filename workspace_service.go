@@ -140,13 +140,9 @@ func (p *Pyro) StartService(ctx context.Context, req StartServiceRequest) (*Serv
 	if err != nil {
 		return nil, err
 	}
-	ports, err := completePorts(req.PublishedPorts)
-	if err != nil {
-		return nil, err
-	}
 	s, spec, err := p.workspaces.StartService(ctx, req.WorkspaceID, req.ServiceName, workspace.Command{
 		Argv: argv, Cwd: inWorkspace(req.Cwd), Env: environmentOf(req.Env), Secrets: secretEnv(req.SecretEnv),
-	}, ready, ports)
+	}, ready, portsOf(req.PublishedPorts))
 	return serviceOf(ctx, req.WorkspaceID, s, spec, err)
 }
 

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Record is what the machine did, or was refused.
+// Record is what the machine did, or was refused. Logs keep it as JSON.
 type Record struct {
-	Time     time.Time     // of its begin
-	Took     time.Duration // 0 for what was refused
-	Protocol string        // tcp, udp, icmp, icmpv6, dns, or ip for anything else
-	Name     string        // that the address was told for, or that was asked for; empty: none is known
-	Address  netip.Addr    // not valid for a name that was refused
-	Port     uint16        // 0 where there are none
-	Sent     int64         // bytes of content, by the machine
-	Received int64         //
-	Refused  string        // why; empty: it was allowed
-	Error    string        // why the world could not be reached, though it was allowed
-	Times    int           // that the same was refused, the last of them now; 1 or more
+	Time     time.Time     `json:"time"`               // of its begin
+	Took     time.Duration `json:"took,omitempty"`     // 0 for what was refused
+	Protocol string        `json:"protocol"`           // tcp, udp, icmp, icmpv6, dns, or ip for anything else
+	Name     string        `json:"name,omitempty"`     // that the address was told for, or that was asked for; empty: none is known
+	Address  netip.Addr    `json:"address,omitzero"`   // not valid for a name that was refused
+	Port     uint16        `json:"port,omitempty"`     // 0 where there are none
+	Sent     int64         `json:"sent,omitempty"`     // bytes of content, by the machine
+	Received int64         `json:"received,omitempty"` //
+	Refused  string        `json:"refused,omitempty"`  // why; empty: it was allowed
+	Error    string        `json:"error,omitempty"`    // why the world could not be reached, though it was allowed
+	Times    int           `json:"times,omitempty"`    // that the same was refused, the last of them now; 1 or more
 }
 
 const (

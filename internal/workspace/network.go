@@ -12,9 +12,6 @@ import (
 	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// MaxPorts bounds how many ports a service publishes.
-const MaxPorts = 32
-
 // CheckNetwork refuses a network to what can't be kept to it.
 func CheckNetwork(f machine.Features) error {
 	if !f.Network {

@@ -54,6 +54,9 @@ func (m *Manager) StartService(ctx context.Context, id, name string, c Command, 
 	if err := remote.CheckServiceName(name); err != nil {
 		return Service{}, store.Spec{}, err
 	}
+	if err := remote.CheckPorts(ports); err != nil {
+		return Service{}, store.Spec{}, err
+	}
 	connection, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return Service{}, store.Spec{}, err

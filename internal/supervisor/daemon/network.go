@@ -48,7 +48,7 @@ func (d *daemon) network() (*supervisor.Network, error) {
 // write notes a record. Names are the machine's own words: a secret may be in one.
 func (l *networkLog) write(r network.Record) {
 	r.Name = l.of.secrets.Text(r.Name)
-	line, err := json.Marshal(remote.NetworkRecord(r))
+	line, err := json.Marshal(r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -72,28 +72,19 @@ func (l *networkLog) close() {
 	}
 }
 
-// maxPorts bounds how many ports one service publishes.
-const maxPorts = 32
-
 // publish has the service's ports be ports of the host. Those that were published when there is an error are to be taken back.
-func (v *service) publish(ports []*supervisorv1.Port) error {
+func (v *service) publish(ports []store.Port) error {
 	if len(ports) == 0 {
 		return nil
 	}
 	id := v.of.order.Workspace.ID
 	stack := v.of.machine.Network()
 	if stack == nil || v.of.order.Workspace.Spec.Network != store.NetworkPublished {
-		return fault.New(fault.Precondition, "publish port", strconv.Itoa(int(ports[0].Guest)), "the network policy of the workspace is %s", v.of.order.Workspace.Spec.Network).
+		return fault.New(fault.Precondition, "publish port", strconv.Itoa(ports[0].Guest), "the network policy of the workspace is %s", v.of.order.Workspace.Spec.Network).
 			WithHint("pyro workspace create --network-policy %s makes one that can; this one is %s", store.NetworkPublished, id)
 	}
-	if len(ports) > maxPorts {
-		return fault.New(fault.Invalid, "publish port", "", "%d ports: a service can publish %d", len(ports), maxPorts)
-	}
 	for _, p := range ports {
-		if p.Guest < 1 || p.Guest > 65535 || p.Host > 65535 {
-			return fault.New(fault.Invalid, "publish port", "", "%d:%d are no ports", p.Host, p.Guest)
-		}
-		published, err := stack.Publish(int(p.Host), int(p.Guest))
+		published, err := stack.Publish(p.Host, p.Guest)
 		if err != nil {
 			return err
 		}

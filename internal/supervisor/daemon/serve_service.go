@@ -29,7 +29,11 @@ func (s *server) StartService(ctx context.Context, req *connect.Request[supervis
 	if r := m.Readiness; r != nil && (r.TimeoutMs < 1 || r.TimeoutMs > maxReadyMS || r.IntervalMs < 1 || r.IntervalMs > maxReadyMS) {
 		return nil, fault.New(fault.Invalid, "start service", m.Name, "a time is out of its range")
 	}
-	if err := s.daemon.startService(ctx, m.Name, m.Start, m.Readiness, m.Ports); err != nil {
+	ports, err := remote.PortsFrom(m.Ports)
+	if err != nil {
+		return nil, fault.Wrap(err, "start service", m.Name)
+	}
+	if err := s.daemon.startService(ctx, m.Name, m.Start, m.Readiness, ports); err != nil {
 		return nil, fault.Wrap(err, "start service", m.Name)
 	}
 	return connect.NewResponse(&supervisorv1.StartServiceResponse{}), nil

@@ -85,7 +85,7 @@ func (all *services) find(name string) *service {
 }
 
 // startService starts a service and waits until it is ready.
-func (d *daemon) startService(ctx context.Context, name string, start *supervisorv1.ExecStart, ready *supervisorv1.Readiness, ports []*supervisorv1.Port) error {
+func (d *daemon) startService(ctx context.Context, name string, start *supervisorv1.ExecStart, ready *supervisorv1.Readiness, ports []store.Port) error {
 	c, err := d.command(start)
 	if err != nil {
 		return err

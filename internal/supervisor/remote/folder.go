@@ -163,7 +163,7 @@ func remove(path string) error {
 	return nil
 }
 
-// NetworkLog is what the machines of the workspace did on their network (internal/transcript), one [NetworkRecord] a line.
+// NetworkLog is what the machines of the workspace did on their network (internal/transcript), one [network.Record] as JSON a line.
 func (f Folder) NetworkLog() string { return f.path("network.log") }
 
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }

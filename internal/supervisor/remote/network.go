@@ -9,35 +9,46 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
+// MaxPorts bounds how many ports one service publishes.
+const MaxPorts = 32
+
+// CheckPorts refuses what a service can't publish.
+func CheckPorts(ports []store.Port) error {
+	wrong := func(format string, args ...any) error { return fault.New(fault.Invalid, "", "", format, args...) }
+	if len(ports) > MaxPorts {
+		return wrong("%d ports: a service can publish %d", len(ports), MaxPorts)
+	}
+	for i, p := range ports {
+		if p.Guest < 1 || p.Guest > 65535 || p.Host < 0 || p.Host > 65535 {
+			return wrong("%d:%d are no ports: they must be 1 to 65535", p.Host, p.Guest)
+		}
+		for _, other := range ports[:i] {
+			if other.Guest == p.Guest {
+				return wrong("port %d is published twice", p.Guest)
+			}
+			if other.Host == p.Host && p.Host != 0 {
+				return wrong("port %d of the host is to be two ports", p.Host)
+			}
+		}
+	}
+	return nil
+}
+
 // NetworkLogBytes is about how much of the log of a network is kept.
 const NetworkLogBytes = 4 << 20
-
-// NetworkRecord is a line of the log.
-type NetworkRecord struct {
-	Time     time.Time     `json:"time"`
-	Took     time.Duration `json:"took,omitempty"`
-	Protocol string        `json:"protocol"`
-	Name     string        `json:"name,omitempty"`
-	Address  netip.Addr    `json:"address,omitzero"`
-	Port     uint16        `json:"port,omitempty"`
-	Sent     int64         `json:"sent,omitempty"`
-	Received int64         `json:"received,omitempty"`
-	Refused  string        `json:"refused,omitempty"`
-	Error    string        `json:"error,omitempty"`
-	Times    int           `json:"times,omitempty"`
-}
 
 // ReadNetworkLog reads the records of a log. A line that is none, such as the last one of a writer that was killed, is left out.
 func ReadNetworkLog(text []byte) (all []network.Record) {
 	for line := range bytes.Lines(text) {
-		var r NetworkRecord
+		var r network.Record
 		if json.Unmarshal(line, &r) == nil && !r.Time.IsZero() {
-			all = append(all, network.Record(r))
+			all = append(all, r)
 		}
 	}
 	return all
@@ -63,4 +74,12 @@ func portsOf(ports []store.Port) (all []*supervisorv1.Port) {
 		all = append(all, &supervisorv1.Port{Guest: uint32(p.Guest), Host: uint32(p.Host)})
 	}
 	return all
+}
+
+// PortsFrom gives the ports that are asked for, if they can be published.
+func PortsFrom(asked []*supervisorv1.Port) (all []store.Port, err error) {
+	for _, p := range asked {
+		all = append(all, store.Port{Guest: int(p.Guest), Host: int(p.Host)})
+	}
+	return all, CheckPorts(all)
 }
