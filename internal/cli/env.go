@@ -1,13 +1,6 @@
 package cli
 
-import (
-	"context"
-	"strings"
-
-	"github.com/spf13/cobra"
-
-	"github.com/pyro-mcp/pyro"
-)
+import "github.com/spf13/cobra"
 
 func newEnv() *cobra.Command {
 	cmd := &cobra.Command{
@@ -23,26 +16,4 @@ pulls it.`,
 	}
 	cmd.AddCommand(newEnvList(), newEnvPull(), newEnvInspect(), newEnvPrune())
 	return cmd
-}
-
-// completeEnvironment completes the first argument with the names of environments.
-func completeEnvironment(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	all, err := p.ListEnvironments(context.Background())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, e := range all {
-		if strings.HasPrefix(e.Name, typed) {
-			names = append(names, cobra.CompletionWithDesc(e.Name, e.Description))
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

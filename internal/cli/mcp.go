@@ -67,13 +67,7 @@ services and shells, go on when clients go.`,
 	f.StringVar(&transport, "transport", "stdio", "how: `stdio` or http")
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: on this loopback address, `ADDRESS:PORT`; port 0 takes one that is free")
 	f.StringVar(&tokenFile, "token-file", "", "with http: the bearer token is what this `PATH` holds")
-	cmd.RegisterFlagCompletionFunc("profile", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var all []string
-		for _, p := range pyro.Profiles {
-			all = append(all, string(p))
-		}
-		return all, cobra.ShellCompDirectiveNoFileComp
-	})
+	completeFlag(cmd, "profile", pyro.Profiles)
 	return cmd
 }
 

@@ -65,26 +65,16 @@ Exit code: that of the command;
 			return run(cmd.Context(), o, args[0], args[1:])
 		},
 	}
+	machineFlags(cmd, &o.vcpuCount, &o.memMiB, &o.isolation, &o.allowHostCompat)
 	f := cmd.Flags()
-	f.Var(positive(&o.vcpuCount, pyro.DefaultVCPUCount), "vcpu-count", "virtual processors")
-	f.Var(positive(&o.memMiB, pyro.DefaultMemMiB), "mem-mib", "memory in MiB")
 	f.Var(positive(&o.timeoutSeconds, pyro.DefaultTimeoutSeconds), "timeout-seconds", "kill the command, with all it started, after so many seconds")
 	f.Var(positive(&o.ttlSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "remove the machine after so many seconds, whatever happens")
-	f.StringVar(&o.isolation, "isolation", "", "what stands between the machine and the host: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
 	f.BoolVar(&o.network, "network", false, "let the machine reach the public Internet, and nothing of this host and of private networks")
 	egressFlags(f, &o.egressAllow, &o.egressDeny)
-	f.BoolVar(&o.allowHostCompat, "allow-host-compat", false, "where no machine can be started, run on the host, isolated by nothing")
 	f.BoolVar(&o.json, "json", false, "print one JSON object at the end, with the output in it")
 	f.BoolVarP(&o.tty, "tty", "t", false, "give the command a terminal")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on stderr but the command's own and errors")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
-	cmd.RegisterFlagCompletionFunc("isolation", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var levels []string
-		for _, level := range pyro.Isolations {
-			levels = append(levels, string(level))
-		}
-		return levels, cobra.ShellCompDirectiveNoFileComp
-	})
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fault.New(fault.Invalid, "", "", "%w", err).WithHint(rightForm)
 	})

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -46,29 +45,6 @@ func subgroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: subcommand, SuggestionsMinimumDistance: 2, RunE: group}
 	cmd.AddCommand(commands...)
 	return cmd
-}
-
-// completeWorkspace completes the first argument with the ids of workspaces.
-func completeWorkspace(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer p.Close()
-	all, err := p.ListWorkspaces(context.Background())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var ids []string
-	for _, w := range all {
-		if strings.HasPrefix(w.WorkspaceID, typed) {
-			ids = append(ids, cobra.CompletionWithDesc(w.WorkspaceID, strings.TrimSpace(w.Name+" "+string(w.State))))
-		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 // onWorkspace makes a command about the workspace that is its first argument.

@@ -63,13 +63,7 @@ also be reached from this host, by --publish of service start.`,
 	f.StringArrayVar(&labels, "label", nil, "label it, as `KEY=VALUE` (repeatable)")
 	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "what it may reach: `off`, egress or egress+published-ports")
 	egressFlags(f, &req.EgressAllow, &req.EgressDeny)
-	cmd.RegisterFlagCompletionFunc("network-policy", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var all []string
-		for _, policy := range pyro.NetworkPolicies {
-			all = append(all, string(policy))
-		}
-		return all, cobra.ShellCompDirectiveNoFileComp
-	})
+	completeFlag(cmd, "network-policy", pyro.NetworkPolicies)
 	f.BoolVar(&idOnly, "id-only", false, "print the id and nothing else")
 	f.StringArrayVar(&secrets, "secret", nil, "keep a secret for its programs, as `NAME=VALUE`; others on this host can see it meanwhile (repeatable)")
 	f.StringArrayVar(&secretFiles, "secret-file", nil, "keep what a file holds as a secret, as `NAME=PATH` (repeatable)")
@@ -85,11 +79,5 @@ func machineFlags(cmd *cobra.Command, vcpus, memMiB *int, isolation *string, all
 	f.Var(positive(memMiB, pyro.DefaultMemMiB), "mem-mib", "memory in MiB")
 	f.StringVar(isolation, "isolation", "", "what stands between the machine and the host: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
 	f.BoolVar(allowHostCompat, "allow-host-compat", false, "where no machine can be started, run on the host, isolated by nothing")
-	cmd.RegisterFlagCompletionFunc("isolation", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var levels []string
-		for _, level := range pyro.Isolations {
-			levels = append(levels, string(level))
-		}
-		return levels, cobra.ShellCompDirectiveNoFileComp
-	})
+	completeFlag(cmd, "isolation", pyro.Isolations)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,36 +19,6 @@ func newWorkspaceService() *cobra.Command {
 server or a database. start returns when it is ready. It goes on until it is stopped, ends by
 itself, or the workspace is stopped or reset; it is never started again by itself.`
 	return cmd
-}
-
-// onService makes a command about the workspace and the service that are its first arguments.
-func onService(use, short, long, example string, run func(cmd *cobra.Command, id, name string) error) *cobra.Command {
-	cmd := onWorkspace(use, short, long, example, 2, func(cmd *cobra.Command, args []string) error { return run(cmd, args[0], args[1]) })
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != 1 {
-			return completeWorkspace(cmd, args, typed)
-		}
-		return completeService(args[0], typed)
-	}
-	return cmd
-}
-
-func completeService(id, typed string) (names []string, _ cobra.ShellCompDirective) {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer p.Close()
-	all, err := p.ListServices(context.Background(), id)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	for _, s := range all.Services {
-		if strings.HasPrefix(s.ServiceName, typed) {
-			names = append(names, cobra.CompletionWithDesc(s.ServiceName, string(s.State)))
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func newServiceStart() *cobra.Command {
@@ -178,7 +147,7 @@ func newServiceList() *cobra.Command {
 }
 
 func newServiceStatus() *cobra.Command {
-	return onService("status ID NAME", "Show what a service does", "", "", func(cmd *cobra.Command, id, name string) error {
+	return onPart("status ID NAME", "Show what a service does", "", "", completeService, func(cmd *cobra.Command, id, name string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Service, error) {
 			return p.StatusService(ctx, id, name)
 		}, showService)
@@ -187,10 +156,10 @@ func newServiceStatus() *cobra.Command {
 
 func newServiceLogs() *cobra.Command {
 	var req pyro.LogsServiceRequest
-	cmd := onService("logs ID NAME", "Show what a service has printed",
+	cmd := onPart("logs ID NAME", "Show what a service has printed",
 		`Show what a service has printed last: its standard output, and on stderr its standard error.
 Of each stream about the last MiB is kept. Neither the service nor the workspace need run.`, "  pyro workspace service logs ws-0123456789ab web --tail-lines 50",
-		func(cmd *cobra.Command, id, name string) error {
+		completeService, func(cmd *cobra.Command, id, name string) error {
 			if req.All && cmd.Flags().Changed("tail-lines") {
 				return usage(cmd, "--all and --tail-lines exclude each other")
 			}
@@ -226,8 +195,8 @@ func printStream(to *os.File, b []byte) error {
 }
 
 func newServiceStop() *cobra.Command {
-	return onService("stop ID NAME", "Stop a service", "Stop a service with all that it started: it is asked to end, and killed when it has not after 5 s.", "",
-		func(cmd *cobra.Command, id, name string) error {
+	return onPart("stop ID NAME", "Stop a service", "Stop a service with all that it started: it is asked to end, and killed when it has not after 5 s.", "",
+		completeService, func(cmd *cobra.Command, id, name string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Service, error) {
 				return p.StopService(ctx, id, name)
 			}, showService)

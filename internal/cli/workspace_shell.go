@@ -33,36 +33,6 @@ closed, and when the workspace is stopped, reset or deleted.
 	return cmd
 }
 
-// onShell makes a command about the workspace and the shell that are its first arguments.
-func onShell(use, short, long, example string, run func(cmd *cobra.Command, id, shell string) error) *cobra.Command {
-	cmd := onWorkspace(use, short, long, example, 2, func(cmd *cobra.Command, args []string) error { return run(cmd, args[0], args[1]) })
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != 1 {
-			return completeWorkspace(cmd, args, typed)
-		}
-		return completeShell(args[0], typed)
-	}
-	return cmd
-}
-
-func completeShell(id, typed string) (ids []string, _ cobra.ShellCompDirective) {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer p.Close()
-	all, err := p.ListShells(context.Background(), id)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	for _, s := range all.Shells {
-		if strings.HasPrefix(s.ShellID, typed) {
-			ids = append(ids, cobra.CompletionWithDesc(s.ShellID, string(s.State)))
-		}
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
-}
-
 // shellFooter says on stderr what became of a shell.
 func shellFooter(what string, s pyro.Shell, more ...string) {
 	line := fmt.Sprintf("[workspace-shell-%s] workspace_id=%s shell_id=%s state=%s cwd=%s cols=%d rows=%d execution_mode=%s",
@@ -132,14 +102,14 @@ func newShellList() *cobra.Command {
 
 func newShellRead() *cobra.Command {
 	var req pyro.ReadShellRequest
-	cmd := onShell("read ID SHELL", "Print what a shell has printed",
+	cmd := onPart("read ID SHELL", "Print what a shell has printed",
 		`Print what a shell has printed from a cursor on; the next cursor is told on stderr. Whoever
 comes back with it sees nothing twice. --plain prints the text that a person would see,
 without colours and what was overwritten. With --wait-for-idle-ms it waits until the shell
 has been quiet for so long, which is when a command is likely to be done.`,
 		`  pyro workspace shell read ws-0123456789ab sh-0123456789ab --plain --wait-for-idle-ms 300
   pyro workspace shell read ws-0123456789ab sh-0123456789ab --cursor 1200 --json`,
-		func(cmd *cobra.Command, id, shell string) error {
+		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.ShellOutput, error) {
 				return p.ReadShell(ctx, req)
@@ -165,9 +135,9 @@ has been quiet for so long, which is when a command is likely to be done.`,
 
 func newShellWrite() *cobra.Command {
 	req, noNewline := pyro.WriteShellRequest{}, false
-	cmd := onShell("write ID SHELL", "Type into a shell", "Type a text into a shell, and a newline after it. It does not wait for what comes of it.",
+	cmd := onPart("write ID SHELL", "Type into a shell", "Type a text into a shell, and a newline after it. It does not wait for what comes of it.",
 		"  pyro workspace shell write ws-0123456789ab sh-0123456789ab --input 'cd src && ls'",
-		func(cmd *cobra.Command, id, shell string) error {
+		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			if !cmd.Flags().Changed("input") {
 				return usage(cmd, "--input is missing")
 			}
@@ -188,9 +158,9 @@ func newShellWrite() *cobra.Command {
 
 func newShellSignal() *cobra.Command {
 	var req pyro.SignalShellRequest
-	cmd := onShell("signal ID SHELL", "Send a signal to what runs in a shell", "Send a signal to what runs in the foreground of a shell, as Ctrl-C does.",
+	cmd := onPart("signal ID SHELL", "Send a signal to what runs in a shell", "Send a signal to what runs in the foreground of a shell, as Ctrl-C does.",
 		"  pyro workspace shell signal ws-0123456789ab sh-0123456789ab --signal TERM",
-		func(cmd *cobra.Command, id, shell string) error {
+		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.ShellSignal, error) {
 				return p.SignalShell(ctx, req)
@@ -205,8 +175,8 @@ func newShellSignal() *cobra.Command {
 
 func newShellResize() *cobra.Command {
 	var req pyro.ResizeShellRequest
-	cmd := onShell("resize ID SHELL", "Give a shell's terminal another size", "", "  pyro workspace shell resize ws-0123456789ab sh-0123456789ab --cols 200 --rows 50",
-		func(cmd *cobra.Command, id, shell string) error {
+	cmd := onPart("resize ID SHELL", "Give a shell's terminal another size", "", "  pyro workspace shell resize ws-0123456789ab sh-0123456789ab --cols 200 --rows 50",
+		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Shell, error) {
 				return p.ResizeShell(ctx, req)
@@ -222,7 +192,7 @@ func newShellResize() *cobra.Command {
 }
 
 func newShellClose() *cobra.Command {
-	return onShell("close ID SHELL", "End a shell, and forget what it printed", "", "", func(cmd *cobra.Command, id, shell string) error {
+	return onPart("close ID SHELL", "End a shell, and forget what it printed", "", "", completeShell, func(cmd *cobra.Command, id, shell string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.ClosedShell, error) {
 			return p.CloseShell(ctx, id, shell)
 		}, func(s *pyro.ClosedShell) error {
