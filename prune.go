@@ -10,6 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
+	"github.com/pyro-mcp/pyro/internal/preparation"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
@@ -89,7 +90,10 @@ func (p *Pyro) pruneTemplates(ctx context.Context, all bool, keep map[string]boo
 	for _, t := range removed {
 		result.add(Removed{Kind: "template", Name: t.Name, FreedBytes: t.SizeBytes})
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return preparation.Prune(p.dirs, func(digest string) bool { return installed[digest] })
 }
 
 // newest names the template that was made last for each machine.

@@ -127,6 +127,11 @@ func completeMachine(vcpus, memMiB, ttl *int, isolation *Isolation) error {
 			return err
 		}
 	}
+	return completeIsolation(isolation)
+}
+
+// completeIsolation puts in the default and checks that there is such a level.
+func completeIsolation(isolation *Isolation) error {
 	if *isolation == "" {
 		*isolation = cmp.Or(Isolation(os.Getenv("PYRO_ISOLATION")), IsolationAuto)
 	}

@@ -187,7 +187,7 @@ func TestUnknownIDsAreNotFoundByEveryOperation(t *testing.T) {
 		for m := range reflect.TypeFor[*Pyro]().Methods() {
 			switch m.Name {
 			case "Close", "RunInVM", "Doctor", "CreateWorkspace", "ListWorkspaces", "CreateVM", "ReapExpired", "CreateServer",
-				"ListEnvironments", "InspectEnvironment", "PullEnvironment", "PruneEnvironments":
+				"ListEnvironments", "InspectEnvironment", "PullEnvironment", "PruneEnvironments", "PrepareEnvironment":
 				continue // these are not about one
 			}
 			call := onWorkspace[m.Name]

@@ -80,8 +80,9 @@ gVisor, at the processor's own speed, or a virtual machine that is emulated.
 
 First steps:
   pyro doctor                     what this host can do, and what mends what it can't
-  pyro run debian:12 -- uname -a  run a command in a fresh machine (the first run makes
-                                  things ready, which takes a minute or two)
+  pyro prepare                    make ready what machines start from, which takes a minute or
+                                  two; the first run does it too
+  pyro run debian:12 -- uname -a  run a command in a fresh machine
   pyro workspace create debian:12 make a machine that persists: see pyro workspace --help
   pyro mcp serve --profile workspace-core
                                   give an agent these as tools: see pyro mcp --help
@@ -109,7 +110,7 @@ First steps:
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
 	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newDoctor(), newVersion())
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newPrepare(), newDoctor(), newVersion())
 	return root
 }
 

@@ -12,22 +12,27 @@ import (
 
 func newDoctor() *cobra.Command {
 	var asJSON bool
+	var environment string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Tell what this host can do, and what mends what it can't",
 		Long: `Examine this host: QEMU, the isolation that it can give, which is proved by booting a kernel,
 environments, templates, tools, folders and disk space. What is missing is told with the
-command that mends it.
+command that mends it. With --environment it tells what the next start of a machine of that
+environment will find: warm, all that it starts from; cold, not all, so that it has to be made;
+or stale, something that was made from what has changed since, or that is damaged.
 
 The exit code is 1 if pyro run can't work.`,
 		Args: arguments(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), environment, asJSON) },
 	}
+	cmd.Flags().StringVar(&environment, "environment", "", "tell too whether this `ENV` is warm, cold or stale")
+	cmd.RegisterFlagCompletionFunc("environment", completeEnvironment)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-func examine(ctx context.Context, asJSON bool) error {
+func examine(ctx context.Context, environment string, asJSON bool) error {
 	p, err := pyro.New(pyro.Options{})
 	if err != nil {
 		return err
@@ -36,7 +41,7 @@ func examine(ctx context.Context, asJSON bool) error {
 	defer signals.stop()
 	progress := newProgress(false)
 	defer progress.stop()
-	report, err := p.Doctor(ctx, pyro.DoctorRequest{Progress: progress.report})
+	report, err := p.Doctor(ctx, pyro.DoctorRequest{Environment: environment, Progress: progress.report})
 	progress.stop()
 	if err != nil {
 		return signals.explain(err)

@@ -49,6 +49,9 @@ func (d Dirs) Kernels() string { return filepath.Join(d.Cache, "kernels") }
 // Templates is where started machines are kept that others are restored from.
 func (d Dirs) Templates() string { return filepath.Join(d.Cache, "templates") }
 
+// Prepared is where it is noted what was prepared, and from what.
+func (d Dirs) Prepared() string { return filepath.Join(d.Cache, "prepared") }
+
 // Machines is where each running machine has its folder.
 func (d Dirs) Machines() string { return filepath.Join(d.State, "machines") }
 

@@ -37,10 +37,8 @@ func (s *Store) Initramfs(ctx context.Context, k Kernel, agent Agent) (Initramfs
 	if !isDigest(k.Digest) {
 		return Initramfs{}, fault.New(fault.Internal, "make initramfs", k.Release, "it needs a kernel of the store")
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "pyro initramfs %d\n%s\n%s\n", initramfsFormat, k.Digest, agent.Digest()))
-	key := hex.EncodeToString(sum[:])
-	result := Initramfs{filepath.Join(s.kernels, initramfsPrefix+key), "sha256:" + key}
-	if s.knownInitramfs(result.Path, k.Digest) {
+	result, ok := s.KnownInitramfs(k, agent)
+	if ok {
 		return result, nil
 	}
 	lock, err := waitFor(ctx, s.kernels, ".lock", nil)
@@ -56,6 +54,14 @@ func (s *Store) Initramfs(ctx context.Context, k Kernel, agent Agent) (Initramfs
 		err = s.makeInitramfs(k, program, result.Path)
 	}
 	return result, fault.Wrap(err, "make initramfs", k.Release)
+}
+
+// KnownInitramfs gives the initramfs that Initramfs would give. ok is false where that would make it.
+func (s *Store) KnownInitramfs(k Kernel, agent Agent) (i Initramfs, ok bool) {
+	sum := sha256.Sum256(fmt.Appendf(nil, "pyro initramfs %d\n%s\n%s\n", initramfsFormat, k.Digest, agent.Digest()))
+	key := hex.EncodeToString(sum[:])
+	i = Initramfs{filepath.Join(s.kernels, initramfsPrefix+key), "sha256:" + key}
+	return i, s.knownInitramfs(i.Path, k.Digest)
 }
 
 const initramfsPrefix = "initramfs-"

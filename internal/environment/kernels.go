@@ -33,15 +33,9 @@ type Kernel struct {
 // Kernel gives the kernel that machines boot: PYRO_KERNEL where that is set, else that of Debian's package for clouds, fetched by apt and not installed, else
 // the newest of the host's own. It is fetched once and kept; the second call looks at a few files and no more. ForgetKernel makes the next call fetch again.
 func (s *Store) Kernel(ctx context.Context, report progress.Func) (Kernel, error) {
-	chosen := ""
-	if path := os.Getenv(KernelVariable); path != "" {
-		var err error
-		if chosen, err = filepath.Abs(path); err != nil {
-			return Kernel{}, err
-		}
-		if info, err := os.Stat(chosen); err != nil || !info.Mode().IsRegular() {
-			return Kernel{}, fault.New(fault.Invalid, "read kernel", chosen, "no such file").WithHint("unset %s, or set it to a kernel image", KernelVariable)
-		}
+	chosen, err := chosenKernel()
+	if err != nil {
+		return Kernel{}, err
 	}
 	if k, ok := s.knownKernel(chosen); ok {
 		return k, nil
@@ -59,6 +53,32 @@ func (s *Store) Kernel(ctx context.Context, report progress.Func) (Kernel, error
 		return k, &fault.Error{Op: "fetch", Subject: "guest kernel", Err: err, Hint: "pyro env prune"}
 	}
 	return k, fault.Wrap(err, "fetch", "guest kernel")
+}
+
+// KnownKernel gives the kernel that Kernel would give without fetching anything. ok is false where it would.
+func (s *Store) KnownKernel() (k Kernel, ok bool, err error) {
+	chosen, err := chosenKernel()
+	if err != nil {
+		return Kernel{}, false, err
+	}
+	k, ok = s.knownKernel(chosen)
+	return k, ok, nil
+}
+
+// chosenKernel is the path in PYRO_KERNEL; empty where that is not set.
+func chosenKernel() (string, error) {
+	path := os.Getenv(KernelVariable)
+	if path == "" {
+		return "", nil
+	}
+	chosen, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(chosen); err != nil || !info.Mode().IsRegular() {
+		return "", fault.New(fault.Invalid, "read kernel", chosen, "no such file").WithHint("unset %s, or set it to a kernel image", KernelVariable)
+	}
+	return chosen, nil
 }
 
 // ForgetKernel makes the next call of Kernel fetch the newest one. Nothing is removed: that is Prune's work.

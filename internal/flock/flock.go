@@ -63,8 +63,17 @@ func try(path string, mode Mode, flags int) (*Lock, error) {
 
 // Take waits for the lock. waiting, which may be nil, is called once if it has to wait.
 func Take(ctx context.Context, path string, mode Mode, waiting func()) (*Lock, error) {
+	return take(ctx, func() (*Lock, error) { return Try(path, mode) }, waiting)
+}
+
+// TakeFolder is Take on a folder, which must exist.
+func TakeFolder(ctx context.Context, path string, mode Mode) (*Lock, error) {
+	return take(ctx, func() (*Lock, error) { return TryFolder(path, mode) }, nil)
+}
+
+func take(ctx context.Context, try func() (*Lock, error), waiting func()) (*Lock, error) {
 	for {
-		l, err := Try(path, mode)
+		l, err := try()
 		if !errors.Is(err, ErrHeld) {
 			return l, err
 		}

@@ -21,7 +21,7 @@ var floors = []struct {
 	{[]string{"internal/machine/machinetest", "internal/machine/template", "internal/machine/process"}, "what drivers share: the suite that they pass, what they make once"},
 	{[]string{"internal/machine/qemu", "internal/machine/gvisor", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},
 	{[]string{"internal/isolation"}, "picks a driver"},
-	{[]string{"internal/supervisor", "internal/doctor"}, "own machines and look at hosts through the contracts"},
+	{[]string{"internal/supervisor", "internal/doctor", "internal/preparation"}, "own machines and look at hosts through the contracts"},
 	{[]string{"internal/workspace"}, "what a workspace is and does"},
 	{[]string{""}, "package pyro, the one facade"},
 	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},

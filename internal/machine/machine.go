@@ -178,6 +178,28 @@ type Driver interface {
 	// Cancelling ctx during Start leaves nothing behind; afterwards ctx has no say. The caller MUST Close the machine.
 	// A failed Start leaves nothing running, and nothing in Spec.Dir that the caller can't remove.
 	Start(ctx context.Context, spec Spec) (Machine, error)
+	// Ready tells whether the next Start of such a machine finds made what it starts from. Of the spec what shapes a machine counts: Root, VCPUs, MemMiB, Storage,
+	// and whether there is a Network. It MUST tell what is there now, whoever made it and whatever this driver has found before, and makes, boots and
+	// fetches nothing. Content that has been touched is read. The error says why no such machine can be started on this host, as far as that is known
+	// without trying.
+	Ready(ctx context.Context, spec Spec) (Readiness, error)
+	// Forget removes what Start has made for such machines once, so that the next makes it again; for others it may be the same. What was fetched stays, and
+	// so does what was proved of the host. Machines that run go on. Idempotent.
+	Forget(ctx context.Context, spec Spec) error
+}
+
+// The parts that machines of several drivers are made from.
+const (
+	PartEnvironment = "the environment's image"
+	PartAgent       = "the guest agent of this pyro"
+)
+
+// Readiness tells what a start of a machine would find.
+type Readiness struct {
+	Missing string // the first thing that a start would have to make, and why, as a sentence; empty: nothing, it is fast
+	Damaged bool   // that is there, but is not what was made any more
+	// Parts are all that the machine's template or image depends on: for each, by a name that people understand, what tells one from another.
+	Parts map[string]string
 }
 
 // Machine is one running machine. It is safe for concurrent use.

@@ -52,9 +52,17 @@ func (d *Driver) images(ctx context.Context, spec machine.Spec) (*images, error)
 	return &i, nil
 }
 
+// environmentKey and agentKey are all that the two images depend on.
+func environmentKey(spec machine.Spec) template.Key {
+	return template.Key{Form: environmentForm, Root: spec.Root.Digest}
+}
+
+func (d *Driver) agentKey() template.Key {
+	return template.Key{Form: agentForm, Initramfs: d.cfg.Guest.Digest()}
+}
+
 func (d *Driver) environmentImage(ctx context.Context, spec machine.Spec) (*template.Template, error) {
-	key := template.Key{Form: environmentForm, Root: spec.Root.Digest}
-	return d.image(ctx, key, spec.Root.Image, spec.Progress, func(dir string, to *os.File) error {
+	return d.image(ctx, environmentKey(spec), spec.Root.Image, spec.Progress, func(dir string, to *os.File) error {
 		f, err := os.Open(spec.Root.Image)
 		if err != nil {
 			return err
@@ -76,8 +84,7 @@ const agentProgram = "/init"
 var agentFolders = []string{"proc", "sys", "dev", "env", "volume", "etc", "run", "tmp"}
 
 func (d *Driver) agentImage(ctx context.Context, report progress.Func) (*template.Template, error) {
-	key := template.Key{Form: agentForm, Initramfs: d.cfg.Guest.Digest()}
-	return d.image(ctx, key, "agent", report, func(dir string, to *os.File) error {
+	return d.image(ctx, d.agentKey(), "agent", report, func(dir string, to *os.File) error {
 		tree, err := os.MkdirTemp(dir, "tree-")
 		if err != nil {
 			return err

@@ -40,6 +40,7 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 		t.Fatal("it is to be proved on this host:", err)
 	}
 	t.Run("Cancel", s.cancel) // alone: it looks for children of this process
+	t.Run("Ready", s.ready)
 	t.Run("Machines", func(t *testing.T) {
 		for _, c := range []struct {
 			name  string

@@ -205,14 +205,40 @@ func seal(dir string, key Key) error {
 	return write(dir, r)
 }
 
-// Reject removes a template that proved useless. Machines that use it keep their files open.
+// Reject removes a template that proved useless. Machines that use it keep their files open. Idempotent.
 func (s Store) Reject(key Key) error {
+	if _, err := os.Stat(filepath.Join(s.Dir, key.Hash())); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	building, err := flock.Try(filepath.Join(s.Dir, key.Hash()+".lock"), flock.Exclusive)
 	if err != nil {
 		return ignoreHeld(err) // somebody is making it again already
 	}
 	defer building.Release()
 	return fault.Wrap(os.RemoveAll(filepath.Join(s.Dir, key.Hash())), "remove template", key.Hash())
+}
+
+// Retire removes a template once nobody is opening or using it, which it waits for until ctx ends. Idempotent.
+func (s Store) Retire(ctx context.Context, key Key) error {
+	name := key.Hash()
+	dir := filepath.Join(s.Dir, name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	building, err := flock.Take(ctx, filepath.Join(s.Dir, name+".lock"), flock.Exclusive, nil)
+	if err != nil {
+		return fault.Wrap(err, "remove template", name)
+	}
+	defer building.Release()
+	using, err := flock.TakeFolder(ctx, dir, flock.Exclusive)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fault.Wrap(err, "remove template", name)
+	}
+	defer using.Release()
+	return fault.Wrap(os.RemoveAll(dir), "remove template", name)
 }
 
 // Info describes a template for those who list them.

@@ -178,3 +178,32 @@ func TestPrune(t *testing.T) {
 		t.Error("an interrupted build is still there")
 	}
 }
+
+func TestRetire(t *testing.T) {
+	s := Store{filepath.Join(t.TempDir(), "not", "there", "yet")}
+	key := Key{Root: "a"}
+	for _, remove := range []func() error{func() error { return s.Retire(t.Context(), key) }, func() error { return s.Reject(key) }} {
+		if err := remove(); err != nil {
+			t.Errorf("where there is none: %v", err)
+		}
+	}
+	used := build(t, s, key)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Retire(ctx, key); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("while it is used: %v", err)
+	}
+	if _, err := os.Stat(used.Path("ram")); err != nil {
+		t.Error(err)
+	}
+	gone := make(chan error)
+	go func() { gone <- s.Retire(t.Context(), key) }()
+	used.Close()
+	if err := <-gone; err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Open(key); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("it is still there: %v", err)
+	}
+	build(t, s, key)
+}

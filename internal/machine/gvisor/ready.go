@@ -1,0 +1,62 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
+)
+
+// Ready tells whether the images for a machine are there, and whether this host was tried.
+func (d *Driver) Ready(_ context.Context, spec machine.Spec) (machine.Readiness, error) {
+	h, err := FindHelper()
+	if err != nil {
+		return machine.Readiness{}, err
+	}
+	var kernel unix.Utsname
+	unix.Uname(&kernel)
+	r := machine.Readiness{Parts: map[string]string{
+		machine.PartEnvironment: spec.Root.Digest, machine.PartAgent: d.cfg.Guest.Digest(), HelperName: h.ID,
+		"the host's kernel": unix.ByteSliceToString(kernel.Release[:]) + " " + unix.ByteSliceToString(kernel.Version[:]), "the user": strconv.Itoa(os.Geteuid()),
+		"the form of images": environmentForm + " " + agentForm,
+	}}
+	for _, image := range []struct {
+		of  string
+		key template.Key
+	}{{"the environment", environmentKey(spec)}, {"the agent", d.agentKey()}} {
+		t, err := d.templates.Open(image.key)
+		switch fault.KindOf(err) {
+		case "":
+			t.Close()
+		case fault.NotFound:
+			r.Missing = "there is no image of " + image.of + " for gVisor"
+			return r, nil
+		case fault.Corrupt:
+			r.Missing, r.Damaged = "the image of "+image.of+" for gVisor is damaged", true
+			return r, nil
+		default:
+			return r, err
+		}
+	}
+	if !exists(d.proof(h)) {
+		r.Missing = "it has not been tried whether gVisor works here"
+	}
+	return r, nil
+}
+
+// forgetPatience is how long the starts that are under way, which open the images, may take.
+const forgetPatience = 10 * time.Second
+
+// Forget removes the images that such a machine reads. Those that run have them open.
+func (d *Driver) Forget(ctx context.Context, spec machine.Spec) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, forgetPatience, errors.New("it is always in use"))
+	defer cancel()
+	return errors.Join(d.templates.Retire(ctx, environmentKey(spec)), d.templates.Retire(ctx, d.agentKey()))
+}

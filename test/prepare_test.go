@@ -1,0 +1,170 @@
+//go:build machine
+
+package test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pyro-mcp/pyro"
+)
+
+// readiness is what doctor says of the environment.
+func (p *program) readiness() pyro.Preparation {
+	p.t.Helper()
+	r := p.run(nil, "doctor", "--environment", environment, "--json")
+	var report pyro.DoctorReport
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || report.Environment == nil {
+		p.t.Fatalf("%v: %+v", err, r)
+	}
+	last := report.Checks[len(report.Checks)-1]
+	warm := report.Environment.Status == pyro.Warm
+	if last.Name != "environment" || warm != (last.Status == pyro.CheckOK) || !warm && last.Hint != "pyro prepare "+environment {
+		p.t.Errorf("%+v, and the check says %+v", *report.Environment, last)
+	}
+	return *report.Environment
+}
+
+// prepare prepares the environment.
+func (p *program) prepare(flags ...string) (r pyro.PrepareResult) {
+	p.t.Helper()
+	out := p.must(append([]string{"prepare", environment, "--json"}, flags...)...)
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		p.t.Fatalf("%v: %s", err, out)
+	}
+	if r.Status != pyro.Warm || r.Environment != environment || r.Digest == "" || r.Made != (len(r.Steps) > 0) {
+		p.t.Errorf("%+v", r)
+	}
+	return r
+}
+
+// templates are the files of a cache's templates whose name is one of those.
+func (p *program) templates(name string) []string {
+	p.t.Helper()
+	files, err := filepath.Glob(filepath.Join(p.cache, "templates", "*", name))
+	if err != nil || len(files) == 0 {
+		p.t.Fatalf("no %s in the templates: %v", name, err)
+	}
+	return files
+}
+
+// TestPrepare: what is cold is prepared and warm then, and what has changed or is damaged since is stale and prepared again.
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{"gvisor", "tcg"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			p := workspaces(t).withCache().with("PYRO_ISOLATION", isolation)
+			expect := func(want pyro.PreparationStatus, why string) {
+				t.Helper()
+				if r := p.readiness(); r.Status != want || !strings.Contains(r.Reason, why) || string(r.Isolation) != isolation {
+					t.Errorf("%+v, not %s for %q", r, want, why)
+				}
+			}
+			expect(pyro.Cold, "there is no ")
+			if r := p.prepare(); !r.Made || r.Before != pyro.Cold || string(r.Isolation) != isolation {
+				t.Errorf("the first time: %+v", r)
+			}
+			expect(pyro.Warm, "")
+			if r := p.prepare(); r.Made || r.Before != pyro.Warm {
+				t.Errorf("again: %+v", r)
+			}
+
+			// What is damaged is seen, whatever the notes say.
+			for _, harm := range []func(string) error{
+				func(dir string) error { return os.WriteFile(filepath.Join(dir, "template.json"), []byte("{}"), 0o600) },
+				func(dir string) error {
+					file := filepath.Join(dir, "state")
+					if _, err := os.Stat(file); err != nil {
+						file = filepath.Join(dir, "image.erofs")
+					}
+					return errors.Join(os.Chmod(file, 0o600), os.Truncate(file, 100))
+				},
+			} {
+				for _, record := range p.templates("template.json") {
+					if err := harm(filepath.Dir(record)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				expect(pyro.Stale, "is damaged")
+				if r := p.prepare(); !r.Made || r.Before != pyro.Stale {
+					t.Errorf("damaged: %+v", r)
+				}
+				expect(pyro.Warm, "")
+			}
+
+			// With a network: under QEMU that is another template.
+			if r := p.prepare("--network"); !r.Network || r.Made != (isolation == "tcg") {
+				t.Errorf("with a network: %+v", r)
+			}
+			if r := p.readiness(); r.NetworkStatus != pyro.Warm {
+				t.Errorf("with a network: %+v", r)
+			}
+
+			// Another agent, as another build of pyro has it.
+			p.with("PYRO_GUEST", otherAgent(t))
+			r := p.prepare()
+			if !r.Made || r.Before != pyro.Stale || !strings.Contains(r.Reason, "the guest agent of this pyro has changed since it was prepared") {
+				t.Errorf("another agent: %+v", r)
+			}
+			expect(pyro.Warm, "")
+		})
+	}
+}
+
+// TestPrepareAgain: with --force all is made again while a workspace goes on, and a plain run finds it.
+func TestPrepareAgain(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t).withCache().with("PYRO_ISOLATION", "gvisor")
+	p.prepare()
+	id := p.create()
+	before, err := os.Stat(p.templates("image.erofs")[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.prepare("--force"); !r.Made || r.Before != pyro.Warm || r.Steps[0].Name != "forget" {
+		t.Errorf("%+v", r)
+	}
+	if after, err := os.Stat(p.templates("image.erofs")[0]); err != nil || os.SameFile(before, after) {
+		t.Errorf("it is the same image: %v", err)
+	}
+	if out := p.shell(id, "ls / && python3 -c 'print(6*7)'"); !strings.Contains(out, "42") {
+		t.Error(out)
+	}
+	if r := p.in("true"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	if list := p.list(); len(list) != 1 {
+		t.Errorf("workspaces: %v", list)
+	}
+}
+
+// otherAgent is the guest agent of this build as a program that is not the same.
+func otherAgent(t *testing.T) string {
+	t.Helper()
+	packed, err := os.Open("../internal/guest/files/pyro-guest-" + runtime.GOARCH + ".gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	r, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "pyro-guest")
+	if err := os.WriteFile(path, append(program, 0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
