@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/project"
 )
 
 // Profile is which tools an MCP server has.
@@ -45,7 +46,14 @@ type MCPServer struct {
 }
 
 // CreateServer makes a server with the tools of a profile. The empty one is ProfileWorkspaceFull.
-func (p *Pyro) CreateServer(profile Profile) (*MCPServer, error) {
+func (p *Pyro) CreateServer(profile Profile, options ...ServerOption) (*MCPServer, error) {
+	var o serverOptions
+	for _, set := range options {
+		set(&o)
+	}
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
 	if profile == "" {
 		profile = ProfileWorkspaceFull
 	}
@@ -56,16 +64,19 @@ func (p *Pyro) CreateServer(profile Profile) (*MCPServer, error) {
 	if text == "" {
 		text = instructions[ProfileWorkspaceCore] + " Services run in the background, shells are for what is interactive, snapshots keep states to go back to."
 	}
-	return &MCPServer{server: mcp.NewServer(Version(), text, p.tools(profile)), stop: func() error { return nil }}, nil
+	if o.project != "" && profile != ProfileVMRun {
+		text += " The user's project is " + project.Name(o.project) + ": workspace_create copies it where seed_path is left out."
+	}
+	return &MCPServer{server: mcp.NewServer(Version(), text, p.tools(profile, o.project)), stop: func() error { return nil }}, nil
 }
 
 // CreateServer makes a server over operations of its own, which Close ends.
-func CreateServer(profile Profile) (*MCPServer, error) {
+func CreateServer(profile Profile, options ...ServerOption) (*MCPServer, error) {
 	p, err := New(Options{})
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.CreateServer(profile)
+	s, err := p.CreateServer(profile, options...)
 	if err != nil {
 		p.Close()
 		return nil, err
@@ -89,9 +100,9 @@ func (s *MCPServer) Close() error {
 	return s.stop()
 }
 
-// tools are those of a profile, in the order of the contract.
-func (p *Pyro) tools(profile Profile) (all []mcp.Tool) {
-	for _, t := range slices.Concat(p.vmTools(), p.workspaceTools(), p.fileTools(), p.snapshotTools(), p.serviceTools(), p.shellTools()) {
+// tools are those of a profile, in the order of the contract. folder is the project, or "".
+func (p *Pyro) tools(profile Profile, folder string) (all []mcp.Tool) {
+	for _, t := range slices.Concat(p.vmTools(), p.workspaceTools(folder), p.fileTools(), p.snapshotTools(), p.serviceTools(), p.shellTools()) {
 		without, core := coreTools[t.Name]
 		switch {
 		case profile == ProfileVMRun && t.Name != "vm_run", profile == ProfileWorkspaceCore && !core:

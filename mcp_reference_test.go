@@ -35,6 +35,8 @@ const referenceHead = `# Tools for agents
 - A line on stdio that is no message, and a batch, is answered with one error, and the next is served. A message has 34 MiB at most, an HTTP server 256 requests at
   once and 1,000 sessions; a session that was silent for an hour is forgotten.
 - Each path that is "of the host" is one of the computer that pyro runs on.
+- A server that was started in a git checkout, or with ` + "`--project-path`, has a project: where `seed_path` of `workspace_create`" + ` is left out, it is a copy of the project
+  that a workspace begins with. The description of the tool names it then.
 
 | profile | tools | for |
 | --- | --- | --- |
@@ -46,9 +48,9 @@ func TestMCPReference(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(referenceHead)
 	for i, use := range []string{"one command at a time", "work on files: the one to begin with", "everything, as without `--profile`"} {
-		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", Profiles[i], len(p.tools(Profiles[i])), use)
+		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", Profiles[i], len(p.tools(Profiles[i], "")), use)
 	}
-	full, core := p.tools(ProfileWorkspaceFull), p.tools(ProfileWorkspaceCore)
+	full, core := p.tools(ProfileWorkspaceFull, ""), p.tools(ProfileWorkspaceCore, "")
 	for _, tool := range full {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s.", tool.Name, tool.Description, annotations(tool))
 		i := slices.IndexFunc(core, func(c mcp.Tool) bool { return c.Name == tool.Name })
@@ -82,7 +84,7 @@ func TestMCPContract(t *testing.T) {
 	var b bytes.Buffer
 	for _, profile := range Profiles {
 		fmt.Fprintln(&b, profile)
-		for _, tool := range p.tools(profile) {
+		for _, tool := range p.tools(profile, "") {
 			fmt.Fprintf(&b, "  %s\n", tool.Name)
 			for _, a := range tool.Args {
 				fmt.Fprintf(&b, "    %s %s %s\n", a.Name, typeOf(a.Schema()), defaultOf(a))

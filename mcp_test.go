@@ -85,7 +85,7 @@ func TestProfiles(t *testing.T) {
 // TestToolArguments has each argument of a tool be a field of its operation's request.
 func TestToolArguments(t *testing.T) {
 	p := &Pyro{}
-	for _, tool := range p.tools(ProfileWorkspaceFull) {
+	for _, tool := range p.tools(ProfileWorkspaceFull, "") {
 		fields := jsonFields(tool.Request)
 		for _, a := range tool.Args {
 			if !slices.Contains(fields, a.Name) {
@@ -97,8 +97,13 @@ func TestToolArguments(t *testing.T) {
 
 func jsonFields(of reflect.Type) (names []string) {
 	for i := range of.NumField() {
-		name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
+		f := of.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			names = append(names, jsonFields(f.Type)...)
+		} else {
+			names = append(names, name)
+		}
 	}
 	return names
 }

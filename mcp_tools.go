@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/project"
 )
 
 // simply is an operation without progress.
@@ -65,17 +66,24 @@ func (p *Pyro) vmTools() []mcp.Tool {
 	}
 }
 
-func (p *Pyro) workspaceTools() []mcp.Tool {
+// workspaceTools are those of a workspace's life. folder is the project that new ones are filled with, or "".
+func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 	id := []mcp.Arg{argWorkspace}
+	about, seed := "Make a persistent workspace: an isolated machine with files in /workspace.", "folder or .tar/.tar.gz/.tgz of the host to fill /workspace with"
+	if folder != "" {
+		about += " Without seed_path they are a copy of the project " + project.Name(folder) + "."
+		seed += `; default: the project; "": nothing`
+	}
 	create := []mcp.Arg{
-		mcp.Text("seed_path", "folder or .tar/.tar.gz/.tgz of the host to fill /workspace with"), mcp.Text("name", ""), mcp.Pairs("labels", ""),
+		mcp.Text("seed_path", seed), mcp.Text("name", ""), mcp.Pairs("labels", ""),
 		mcp.Text("network_policy", "", string(NetworkOff), string(NetworkEgress), string(NetworkPublished)).By(NetworkOff),
 	}
 	create = append(append(create, argEgress...), mcp.Objects("secrets", "kept for its programs, see secret_env",
 		mcp.Text("name", "").Must(), mcp.Text("value", ""), mcp.Text("file_path", "of the host, instead")))
 	return []mcp.Tool{
-		mcp.Bind("workspace_create", "Make a persistent workspace: an isolated machine with files in /workspace.", mcp.Adds, machineArgs(create...),
-			func(ctx context.Context, req CreateWorkspaceRequest, report func(string)) (*Workspace, error) {
+		mcp.Bind("workspace_create", about, mcp.Adds, machineArgs(create...),
+			func(ctx context.Context, asked seeded, report func(string)) (*Workspace, error) {
+				req := asked.from(folder)
 				req.Progress = progressOf(report)
 				return p.CreateWorkspace(ctx, req)
 			}),

@@ -61,6 +61,8 @@ type Workspace struct {
 type WorkspaceSeed struct {
 	Mode        string `json:"mode"`                  // empty, directory or archive
 	SeedPath    string `json:"seed_path,omitempty"`   // on the host
+	OriginKind  string `json:"origin_kind,omitempty"` // project, where it is that of an MCP server and nobody named it; path, where it was given
+	OriginRef   string `json:"origin_ref,omitempty"`  // what of git it had checked out: BRANCH@COMMIT, or COMMIT
 	Files       int    `json:"files"`                 // that it had
 	Directories int    `json:"directories"`           //
 	Symlinks    int    `json:"symlinks"`              //
@@ -106,6 +108,8 @@ type CreateWorkspaceRequest struct {
 	AllowHostCompat bool      `json:"allow_host_compat,omitempty"` // where no machine can be started, work on the host, isolated by nothing
 
 	Progress ProgressFunc `json:"-"`
+
+	fromProject bool // SeedPath is the project of an MCP server, and nobody gave it
 }
 
 // CreateWorkspace makes a workspace, fills it and starts it. When it fails or is cancelled nothing of it is left.
@@ -129,7 +133,7 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindWorkspace, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
 		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
-		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, Secrets: secrets, Progress: req.Progress.adapt(),
+		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, FromProject: req.fromProject, Secrets: secrets, Progress: req.Progress.adapt(),
 	})
 	return workspaceOf(ctx, w, err)
 }
@@ -220,9 +224,12 @@ func newWorkspace(w workspace.Workspace) *Workspace {
 		WorkspaceID: w.ID, Name: w.Name, Labels: w.Labels, State: WorkspaceState(w.State), StateReason: w.StateReason,
 		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: NetworkPolicy(s.Network), Network: networkOf(w),
 		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, TTLSeconds: s.TTLSeconds,
-		WorkspaceSeed: WorkspaceSeed{s.Seed.Mode, s.Seed.Path, s.Seed.Files, s.Seed.Directories, s.Seed.Symlinks, s.Seed.Skipped, s.Seed.Bytes, s.Seed.Fork},
-		Secrets:       secretInfos(s.Secrets),
-		CreatedAt:     w.CreatedAt, LastActivityAt: w.LastActivityAt, CommandCount: w.CommandCount, ServiceCount: w.ServiceCount, ResetCount: w.ResetCount,
+		WorkspaceSeed: WorkspaceSeed{
+			Mode: s.Seed.Mode, SeedPath: s.Seed.Path, OriginKind: s.Seed.OriginKind, OriginRef: s.Seed.OriginRef, Files: s.Seed.Files, Directories: s.Seed.Directories,
+			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Bytes: s.Seed.Bytes, ForkedFrom: s.Seed.Fork,
+		},
+		Secrets:   secretInfos(s.Secrets),
+		CreatedAt: w.CreatedAt, LastActivityAt: w.LastActivityAt, CommandCount: w.CommandCount, ServiceCount: w.ServiceCount, ResetCount: w.ResetCount,
 		LastResetAt: moment(w.LastResetAt),
 	}
 	if w.State == workspace.Started {

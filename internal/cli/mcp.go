@@ -28,6 +28,7 @@ tools. Begin with --profile workspace-core: it has what an agent needs to work o
 
 func newMCPServe() *cobra.Command {
 	var profile, transport, listen, tokenFile string
+	var source projectSource
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve pyro's operations as tools",
@@ -38,12 +39,22 @@ over. workspace-full, the default, has everything; vm-run one tool, for one comm
 On stdio it serves whoever started it, until they go. With --transport http it serves any
 number of clients, at /mcp of an address of this host, who show a bearer token: that in
 PYRO_MCP_TOKEN or --token-file, or one that is made and printed once. Workspaces, with their
-services and shells, go on when clients go.`,
+services and shells, go on when clients go.
+
+The project is the folder that workspace_create fills workspaces with when its seed_path is left
+out. On stdio that is the git checkout in which pyro was started, but not one that is your home
+folder, or has it in it. With --transport http there is none unless --project-path names it: clients
+come from any folder then, and the one in which the server was started may be none of theirs.`,
 		Example: `  pyro mcp serve --profile workspace-core
+  pyro mcp serve --profile workspace-core --project-path ~/src/calc
   pyro mcp serve --profile workspace-core --transport http --listen 127.0.0.1:8931`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			server, err := pyro.CreateServer(pyro.Profile(profile))
+			folder, err := source.find(cmd, transport == "stdio" && pyro.Profile(profile) != pyro.ProfileVMRun)
+			if err != nil {
+				return err
+			}
+			server, err := pyro.CreateServer(pyro.Profile(profile), pyro.WithProject(folder))
 			if err != nil {
 				return err
 			}
@@ -63,12 +74,18 @@ services and shells, go on when clients go.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&profile, "profile", string(pyro.ProfileWorkspaceFull), "which tools: vm-run, `workspace-core` or workspace-full")
+	profileFlag(cmd, &profile, pyro.ProfileWorkspaceFull)
 	f.StringVar(&transport, "transport", "stdio", "how: `stdio` or http")
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: on this loopback address, `ADDRESS:PORT`; port 0 takes one that is free")
 	f.StringVar(&tokenFile, "token-file", "", "with http: the bearer token is what this `PATH` holds")
-	completeFlag(cmd, "profile", pyro.Profiles)
+	source.flags(f)
 	return cmd
+}
+
+// profileFlag has a command take a profile.
+func profileFlag(cmd *cobra.Command, profile *string, byDefault pyro.Profile) {
+	cmd.Flags().StringVar(profile, "profile", string(byDefault), "which tools: vm-run, `workspace-core` or workspace-full")
+	completeFlag(cmd, "profile", pyro.Profiles)
 }
 
 // serveHTTP serves until ctx ends.

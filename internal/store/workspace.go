@@ -94,6 +94,8 @@ func (s Spec) Expiry(active time.Time) time.Time {
 type Seed struct {
 	Mode        string `json:"mode"` // empty, directory or archive
 	Path        string `json:"path,omitempty"`
+	OriginKind  string `json:"origin_kind,omitempty"` // project, path or empty
+	OriginRef   string `json:"origin_ref,omitempty"`  // of a git checkout: BRANCH@COMMIT or COMMIT
 	Files       int    `json:"files,omitempty"`
 	Directories int    `json:"directories,omitempty"`
 	Symlinks    int    `json:"symlinks,omitempty"`

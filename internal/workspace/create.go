@@ -33,6 +33,7 @@ type Spec struct {
 	Name        string
 	Labels      map[string]string
 	SeedPath    string // empty: it begins empty
+	FromProject bool   // SeedPath is the project that pyro serves, and nobody gave it
 	Secrets     []secret.Secret
 	Progress    progress.Func
 }
@@ -52,7 +53,7 @@ func (m *Manager) Create(ctx context.Context, spec Spec) (Workspace, error) {
 	if err := spec.checkDiscovery(); err != nil {
 		return Workspace{}, err
 	}
-	seed, err := openSeed(spec.SeedPath)
+	seed, err := openSeed(spec.SeedPath, spec.FromProject)
 	if err != nil {
 		return Workspace{}, err
 	}

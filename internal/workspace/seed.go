@@ -8,6 +8,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/archive"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/project"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
@@ -17,11 +18,13 @@ type seed struct {
 	source archive.Source // nil: nothing
 	path   string
 	mode   string
+	origin string
+	ref    string
 	done   archive.Summary
 }
 
 // openSeed opens a folder or an archive of the host. An empty path is no seed.
-func openSeed(path string) (*seed, error) {
+func openSeed(path string, fromProject bool) (*seed, error) {
 	if path == "" {
 		return &seed{}, nil
 	}
@@ -30,7 +33,11 @@ func openSeed(path string) (*seed, error) {
 		return nil, err
 	}
 	source, err := archive.Open(absolute)
-	return &seed{source: source, path: absolute, mode: modeOf(absolute)}, err
+	s := &seed{source: source, path: absolute, mode: modeOf(absolute), origin: "path", ref: project.Head(absolute)}
+	if fromProject {
+		s.origin = "project"
+	}
+	return s, err
 }
 
 // modeOf says what a source is.
@@ -65,7 +72,7 @@ func (s *seed) summary() store.Seed {
 		return store.Seed{Mode: "empty"}
 	}
 	return store.Seed{
-		Mode: s.mode, Path: s.path, Files: s.done.Files, Directories: s.done.Directories, Symlinks: s.done.Symlinks,
+		Mode: s.mode, Path: s.path, OriginKind: s.origin, OriginRef: s.ref, Files: s.done.Files, Directories: s.done.Directories, Symlinks: s.done.Symlinks,
 		Skipped: s.done.Skipped, Bytes: s.done.Bytes,
 	}
 }
