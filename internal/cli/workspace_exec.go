@@ -156,7 +156,7 @@ func showLogs(logs *pyro.WorkspaceLogs) error {
 		case c.ExitCode != nil:
 			how = fmt.Sprintf("exit code %d after %.2fs", *c.ExitCode, c.DurationMS/1000)
 		}
-		if _, err := fmt.Printf("%d  %s  (%s, in %s, %s)\n", c.Sequence, quoted(c.Argv), ago(now, c.StartedAt), c.Cwd, how); err != nil {
+		if _, err := fmt.Printf("%d  %s  (%s, in %s, %s)\n", c.Sequence, fault.CommandLine(c.Argv), ago(now, c.StartedAt), c.Cwd, how); err != nil {
 			return err
 		}
 		for _, stream := range []struct {
@@ -170,18 +170,6 @@ func showLogs(logs *pyro.WorkspaceLogs) error {
 	}
 	fmt.Fprintf(os.Stderr, "[workspace-logs] workspace_id=%s count=%d\n", logs.WorkspaceID, logs.Count)
 	return nil
-}
-
-// quoted gives a command as a shell would be told it.
-func quoted(argv []string) string {
-	var words []string
-	for _, a := range argv {
-		if a == "" || strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%") != "" {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		words = append(words, a)
-	}
-	return fault.Printable(strings.Join(words, " "))
 }
 
 // indented prints what a command said, safe for a terminal.

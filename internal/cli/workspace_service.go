@@ -111,7 +111,7 @@ func serviceState(s pyro.Service) string {
 func showService(s *pyro.Service) error {
 	now := time.Now()
 	rows := [][]string{
-		{"Service:", s.ServiceName}, {"State:", serviceState(*s)}, {"Command:", quoted(s.Argv)}, {"Cwd:", fault.Printable(s.Cwd)}, {"Started:", ago(now, s.StartedAt)},
+		{"Service:", s.ServiceName}, {"State:", serviceState(*s)}, {"Command:", fault.CommandLine(s.Argv)}, {"Cwd:", fault.Printable(s.Cwd)}, {"Started:", ago(now, s.StartedAt)},
 	}
 	if s.StateReason != "" {
 		rows = append(rows, []string{"Reason:", fault.Printable(s.StateReason)})
@@ -139,7 +139,7 @@ func newServiceList() *cobra.Command {
 			now := time.Now()
 			rows := [][]string{{"SERVICE", "STATE", "STARTED", "PUBLISHED", "COMMAND"}}
 			for _, s := range all.Services {
-				rows = append(rows, []string{s.ServiceName, serviceState(s), ago(now, s.StartedAt), dash(ports(s.PublishedPorts)), quoted(s.Argv)})
+				rows = append(rows, []string{s.ServiceName, serviceState(s), ago(now, s.StartedAt), dash(ports(s.PublishedPorts)), fault.CommandLine(s.Argv)})
 			}
 			return table(os.Stdout, rows)
 		})

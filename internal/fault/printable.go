@@ -11,3 +11,15 @@ func Printable(s string) string {
 		return -1
 	}, s)
 }
+
+// CommandLine gives a command as a shell would be told it, safe for a terminal.
+func CommandLine(argv []string) string {
+	var words []string
+	for _, a := range argv {
+		if a == "" || strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%") != "" {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return Printable(strings.Join(words, " "))
+}
