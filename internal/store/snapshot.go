@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -72,17 +73,22 @@ func (s *Store) Snapshot(ctx context.Context, id, name string) (Snapshot, error)
 	return n, s.fault(err)
 }
 
-// DeleteSnapshot forgets a snapshot.
-func (s *Store) DeleteSnapshot(ctx context.Context, id, name string) error {
+// DeleteSnapshot forgets a snapshot, and in the same moment notes events, such as that it did.
+func (s *Store) DeleteSnapshot(ctx context.Context, id, name string, events ...Event) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		r, err := tx.ExecContext(ctx, "DELETE FROM snapshots WHERE workspace_id = $1 AND name = $2", id, name)
 		if err != nil {
 			return err
 		}
-		if n, err := r.RowsAffected(); err != nil || n == 1 {
-			return err
+		if n, err := r.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, noSnapshot(id, name))
 		}
-		return noSnapshot(id, name)
+		for _, e := range events {
+			if err := note(ctx, tx, id, e, e.At); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -1,7 +1,8 @@
 // Package store keeps what pyro knows of workspaces and machines in one SQLite database, state.db in the state folder, which many processes use at once.
 //
-// It holds what can't be found out by looking: identity, labels, which disks belong to what, snapshots, the history of commands. Whether a machine runs is
-// not in it: that is whether its supervisor holds its lock. A transaction that was committed survives the loss of power (WAL, synchronous=FULL).
+// It holds what can't be found out by looking: identity, labels, which disks belong to what, snapshots, the history of commands and of what else was done.
+// Whether a machine runs is not in it: that is whether its supervisor holds its lock. A transaction that was committed survives the loss of power (WAL,
+// synchronous=FULL).
 //
 // Errors have the kinds NotFound, Exists, Exhausted for a full disk, Corrupt for a database that can't be read, and Unsupported for one of a later pyro.
 package store
@@ -128,7 +129,14 @@ func collect[T any](ctx context.Context, s *Store, scan func(row) (T, error), qu
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, query, args...)
+	return collectFrom(ctx, s, db, scan, query, args...)
+}
+
+// collectFrom is collect on the database or in a transaction.
+func collectFrom[T any](ctx context.Context, s *Store, from interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := from.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, s.fault(err)
 	}

@@ -243,7 +243,7 @@ func TestNamesAndLabels(t *testing.T) {
 	}
 }
 
-// write adds workspaces and commands for as long as its process lives. It is what TestManyProcesses starts, and kills.
+// write adds workspaces, commands and events for as long as its process lives. It is what TestManyProcesses starts, and kills.
 func write(dir string) {
 	s := Open(dir)
 	for n := 0; ; n++ {
@@ -253,6 +253,10 @@ func write(dir string) {
 			return
 		}
 		if _, err := s.Begin(context.Background(), id, Command{Argv: []string{"true"}, StartedAt: born}); err != nil {
+			fmt.Println("failed:", err)
+			return
+		}
+		if err := s.Note(context.Background(), id, Event{Kind: EventWrite, At: born}, born); err != nil {
 			fmt.Println("failed:", err)
 			return
 		}
@@ -288,7 +292,7 @@ func TestManyProcesses(t *testing.T) {
 			}
 			if told++; strings.HasPrefix(id, "failed") {
 				t.Error(id)
-			} else if w, err := s.Workspace(t.Context(), id); err != nil || w.CommandCount != 1 {
+			} else if w, err := s.Work(t.Context(), id); err != nil || w.CommandCount != 1 || len(w.Events) != 1 {
 				t.Errorf("%s is lost: %+v, %v", id, w, err)
 			}
 		}

@@ -273,13 +273,13 @@ func setDisks(ctx context.Context, tx *sql.Tx, id string, d Disks) error {
 	return nil
 }
 
-// Reset has the next machine work on other disks, and forgets the history and the services.
+// Reset has the next machine work on other disks, and forgets the history, the services and the events.
 func (s *Store) Reset(ctx context.Context, id string, d Disks, when time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if err := setDisks(ctx, tx, id, d); err != nil {
 			return err
 		}
-		for _, table := range []string{"commands", "services"} {
+		for _, table := range []string{"commands", "services", "events"} {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE workspace_id = $1", id); err != nil {
 				return err
 			}
