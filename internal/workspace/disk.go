@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/disk/view"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -198,6 +199,18 @@ func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool,
 		return "", err
 	}
 	defer release()
+	w, err := m.record(ctx, store.KindWorkspace, id)
+	if err != nil {
+		return "", err
+	}
 	report.Phase("writing the image", absolute)
-	return absolute, view.Export(ctx, v.FS, absolute)
+	if err := view.Export(ctx, v.FS, absolute); err != nil {
+		return absolute, err
+	}
+	done := store.Detail{Path: "/", Host: absolute, Artifact: ArtifactDisk}
+	if info, err := os.Stat(absolute); err == nil {
+		done.Bytes = info.Size()
+	}
+	m.note(ctx, w, time.Now(), store.EventExport, done)
+	return absolute, nil
 }

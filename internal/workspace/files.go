@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
@@ -139,10 +140,15 @@ func (m *Manager) WriteFile(ctx context.Context, id, name string, content []byte
 	case !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0:
 		return fault.New(fault.Invalid, "write", Outside(below), "the content is not text: %s", kindOfBytes(content)).WithHint("pyro workspace sync push %s SOURCE", id)
 	}
-	c, _, err := m.connect(ctx, store.KindWorkspace, id)
+	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return c.WriteFile(ctx, below, fs.FileMode(0), int64(len(content)), bytes.NewReader(content))
+	began := time.Now()
+	if err := c.WriteFile(ctx, below, fs.FileMode(0), int64(len(content)), bytes.NewReader(content)); err != nil {
+		return err
+	}
+	m.note(ctx, w, began, store.EventWrite, store.Detail{Path: Outside(below), Files: 1, Bytes: int64(len(content))})
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -19,11 +20,12 @@ import (
 // ApplyPatch applies a patch to a workspace that runs: all of it or nothing. It is checked whole before anything changes, and where what it was checked against
 // has changed when it is applied, nothing is.
 func (m *Manager) ApplyPatch(ctx context.Context, id string, text []byte) (*patch.Plan, error) {
-	c, _, err := m.connect(ctx, store.KindWorkspace, id)
+	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
+	began := time.Now()
 	plan, err := patch.Check(ctx, text, patched{c})
 	if err != nil {
 		return nil, err
@@ -31,8 +33,15 @@ func (m *Manager) ApplyPatch(ctx context.Context, id string, text []byte) (*patc
 	if len(plan.Operations) == 0 {
 		return plan, nil
 	}
-	_, err = c.Change(ctx, streamOf(func(to *tar.Writer) error { return writePlan(to, plan) }))
-	return plan, fault.Wrap(err, "apply patch to workspace", id)
+	if _, err = c.Change(ctx, streamOf(func(to *tar.Writer) error { return writePlan(to, plan) })); err != nil {
+		return plan, fault.Wrap(err, "apply patch to workspace", id)
+	}
+	done := store.Detail{Files: len(plan.Files), LinesAdded: plan.Summary.LinesAdded, LinesRemoved: plan.Summary.LinesRemoved}
+	for _, f := range plan.Files[:min(len(plan.Files), store.KeptPaths)] {
+		done.Paths = append(done.Paths, Outside(f.Path))
+	}
+	m.note(ctx, w, began, store.EventPatch, done)
+	return plan, nil
 }
 
 // patched is a workspace as a patch is checked against it.

@@ -37,25 +37,49 @@ func (m *Manager) seal(id string, all []secret.Secret) (sealed []store.Secret, n
 }
 
 // reseal gives the secrets of a workspace as they are kept for a fork of it.
-func (m *Manager) reseal(ctx context.Context, source store.Workspace, id string) ([]store.Secret, error) {
-	if len(source.Spec.Secrets) == 0 {
-		return nil, nil
+func (m *Manager) reseal(ctx context.Context, source store.Workspace, id string) (sealed []store.Secret, err error) {
+	opened, key, err := m.opened(ctx, source)
+	for _, one := range opened {
+		sealed = append(sealed, store.Secret{Name: one.Name, Source: string(one.Source), Sealed: key.Seal(id, one)})
 	}
-	kept, err := m.Store.Secrets(ctx, source.ID)
+	return sealed, err
+}
+
+// longestPath is what no path is longer than: neither is a secret that is part of one.
+const longestPath = 8192
+
+// redactor hides the secrets of a workspace in paths.
+func (m *Manager) redactor(ctx context.Context, w store.Workspace) (*secret.Redactor, error) {
+	opened, _, err := m.opened(ctx, w)
+	var values []secret.Value
+	for _, one := range opened {
+		if len(one.Value.Reveal()) <= longestPath {
+			values = append(values, one.Value)
+		}
+	}
+	return secret.NewRedactor(values...), err
+}
+
+// opened gives the secrets of a workspace, and the key that they are sealed by.
+func (m *Manager) opened(ctx context.Context, w store.Workspace) ([]secret.Secret, *secret.Key, error) {
+	if len(w.Spec.Secrets) == 0 {
+		return nil, nil, nil
+	}
+	kept, err := m.Store.Secrets(ctx, w.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	key, err := secret.OpenKey(m.Dirs.State)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var sealed []store.Secret
+	var all []secret.Secret
 	for _, one := range kept {
-		opened, err := key.Open(source.ID, secret.Secret{Name: one.Name, Source: secret.Source(one.Source)}, one.Sealed)
+		opened, err := key.Open(w.ID, secret.Secret{Name: one.Name, Source: secret.Source(one.Source)}, one.Sealed)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		sealed = append(sealed, store.Secret{Name: one.Name, Source: one.Source, Sealed: key.Seal(id, opened)})
+		all = append(all, opened)
 	}
-	return sealed, nil
+	return all, key, nil
 }

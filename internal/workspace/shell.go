@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
@@ -15,6 +16,10 @@ const shellProgram = "if command -v bash >/dev/null 2>&1; then exec bash; fi; ex
 type Shells struct {
 	*remote.Client
 	Spec store.Spec // of the workspace
+
+	manager   *Manager
+	workspace store.Workspace
+	began     time.Time
 }
 
 // Shells connects to the shells of a workspace.
@@ -23,11 +28,15 @@ func (m *Manager) Shells(ctx context.Context, id string) (*Shells, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Shells{c, w.Spec}, nil
+	return &Shells{c, w.Spec, m, w, time.Now()}, nil
 }
 
 // Open opens a shell as a command says, but for what it runs. The command has a terminal.
 func (s *Shells) Open(ctx context.Context, c Command) (remote.Shell, error) {
 	c.Argv = []string{"/bin/sh", "-c", shellProgram}
-	return s.OpenShell(ctx, c.in(s.Spec), c.Secrets...)
+	opened, err := s.OpenShell(ctx, c.in(s.Spec), c.Secrets...)
+	if err == nil {
+		s.manager.note(ctx, s.workspace, s.began, store.EventShell, store.Detail{Name: opened.ID, Path: opened.Cwd})
+	}
+	return opened, err
 }

@@ -156,7 +156,8 @@ func (m *Manager) DeleteSnapshot(ctx context.Context, id, name string) error {
 	if _, err := m.record(ctx, store.KindWorkspace, id); err != nil {
 		return err
 	}
-	if err := m.Store.DeleteSnapshot(ctx, id, name); err != nil {
+	deleted := store.Event{Kind: store.EventSnapshotDeleted, At: time.Now(), Detail: store.Detail{Name: name}}
+	if err := m.Store.DeleteSnapshot(ctx, id, name, deleted); err != nil {
 		return err
 	}
 	return m.sweepDisks(context.WithoutCancel(ctx), id)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/archive"
@@ -39,19 +40,20 @@ func (m *Manager) Push(ctx context.Context, id, path, dest string, report progre
 		return Pushed{}, err
 	}
 	defer source.Close()
-	c, _, err := m.connect(ctx, store.KindWorkspace, id)
+	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return Pushed{}, err
 	}
 	defer c.Close()
+	began := time.Now()
 	pushed := Pushed{Source: absolute, Mode: modeOf(absolute), Dest: Outside(into)}
 	report.Phase("bringing it into the workspace", absolute)
-	r, w := io.Pipe()
+	r, to := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
 		var err error
-		pushed.Summary, err = source.WriteTar(ctx, w, archive.Policy{Devices: archive.RefuseDevices})
-		w.CloseWithError(err)
+		pushed.Summary, err = source.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices})
+		to.CloseWithError(err)
 		written <- err
 	}()
 	stream := r
@@ -65,7 +67,11 @@ func (m *Manager) Push(ctx context.Context, id, path, dest string, report progre
 	if given := <-written; given != nil && !errors.Is(given, errPushEnded) {
 		err = given // what could not be read tells more than that not all of it arrived
 	}
-	return pushed, fault.Wrap(err, "push into workspace", id)
+	if err != nil {
+		return pushed, fault.Wrap(err, "push into workspace", id)
+	}
+	m.note(ctx, w, began, store.EventSync, store.Detail{Path: pushed.Dest, Host: absolute, Files: pushed.Summary.Files, Bytes: pushed.Summary.Bytes})
+	return pushed, nil
 }
 
 var errPushEnded = errors.New("the workspace takes no more")
@@ -112,11 +118,12 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 	if err != nil {
 		return Exported{}, err
 	}
-	c, _, err := m.connect(ctx, store.KindWorkspace, id)
+	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return Exported{}, err
 	}
 	defer c.Close()
+	began := time.Now()
 	found, err := stat(ctx, c, inside)
 	if err != nil {
 		return Exported{}, err
@@ -124,11 +131,11 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 	if found.Kind == listing.Other {
 		return Exported{}, fault.New(fault.Precondition, "export", Outside(inside), "it is a device, a pipe or a socket")
 	}
-	r, w := io.Pipe()
+	r, to := io.Pipe()
 	read := make(chan error, 1)
 	go func() {
-		err := c.ReadTree(ctx, inside, w)
-		w.CloseWithError(err)
+		err := c.ReadTree(ctx, inside, to)
+		to.CloseWithError(err)
 		read <- err
 	}()
 	done := Exported{Path: Outside(inside), Output: absolute, Kind: found.Kind}
@@ -137,7 +144,19 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 	if given := <-read; given != nil && !errors.Is(given, errExportEnded) && err != nil {
 		err = given
 	}
-	return done, fault.Wrap(err, "export", Outside(inside))
+	if err != nil {
+		return done, fault.Wrap(err, "export", Outside(inside))
+	}
+	m.note(ctx, w, began, store.EventExport, store.Detail{
+		Path: done.Path, Host: absolute, Artifact: artifacts[found.Kind], Files: done.Summary.Files, Bytes: done.Summary.Bytes,
+	})
+	return done, nil
 }
+
+// artifacts name what is exported.
+var artifacts = map[listing.Kind]string{listing.File: "file", listing.Folder: "directory", listing.Link: "symlink"}
+
+// ArtifactDisk is the export of a workspace's disks.
+const ArtifactDisk = "disk"
 
 var errExportEnded = errors.New("the export has ended")
