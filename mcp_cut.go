@@ -87,6 +87,19 @@ func cutLogs(l *WorkspaceLogs) {
 	}
 }
 
+// cutActivity leaves the first paths that differ, and the last of what was done. How much there is says what stands beside.
+func cutActivity(a *WorkspaceActivity) {
+	if n := fitting(a.Changes.Entries); n < len(a.Changes.Entries) {
+		a.Changes.Entries, a.Changes.Cut = a.Changes.Entries[:n], true
+	}
+	for fitting(a.Edits.Recent) < len(a.Edits.Recent) {
+		a.Edits.Recent = a.Edits.Recent[1:]
+	}
+	for fitting(a.Artifacts.Exports) < len(a.Artifacts.Exports) {
+		a.Artifacts.Exports = a.Artifacts.Exports[1:]
+	}
+}
+
 // fitting tells how many entries of a list an agent is given.
 func fitting[T any](entries []T) int {
 	bytes := 0

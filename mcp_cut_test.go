@@ -72,3 +72,23 @@ func TestListsAreCut(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAgentIsGivenTheEndOfASummary(t *testing.T) {
+	a := &WorkspaceActivity{}
+	long := strings.Repeat("\x01", 1000) // six times as much in JSON
+	for n := range 100 {
+		a.Edits.Recent = append(a.Edits.Recent, RecentEdit{Path: long, Files: n})
+		a.Artifacts.Exports = append(a.Artifacts.Exports, RecentExport{Path: long, Files: n})
+		a.Changes.Entries = append(a.Changes.Entries, ChangedFile{Path: long, LinesAdded: n})
+	}
+	cutActivity(a)
+	if n := len(a.Edits.Recent); n == 0 || n > 21 || a.Edits.Recent[n-1].Files != 99 {
+		t.Errorf("%d edits", n)
+	}
+	if n := len(a.Artifacts.Exports); n == 0 || n > 21 || a.Artifacts.Exports[n-1].Files != 99 {
+		t.Errorf("%d exports", n)
+	}
+	if n := len(a.Changes.Entries); n == 0 || n > 21 || a.Changes.Entries[0].LinesAdded != 0 || !a.Changes.Cut {
+		t.Errorf("%d changes", n)
+	}
+}

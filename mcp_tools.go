@@ -118,6 +118,14 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 				}
 				return l, err
 			}),
+		mcp.Bind("workspace_summary", "Tell what was done in a workspace since it was created or last reset, and what differs now.", mcp.Reads, id,
+			func(ctx context.Context, req onWorkspace, _ func(string)) (*WorkspaceActivity, error) {
+				a, err := p.SummarizeWorkspace(ctx, req.WorkspaceID)
+				if err == nil {
+					cutActivity(a)
+				}
+				return a, err
+			}),
 		mcp.Bind("workspace_reset", "Start over from the baseline or a snapshot, with a fresh machine.", mcp.Removes,
 			[]mcp.Arg{argWorkspace, mcp.Text("snapshot", "").By("baseline")},
 			func(ctx context.Context, req ResetWorkspaceRequest, report func(string)) (*Workspace, error) {

@@ -94,6 +94,10 @@ func TestAgent(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
+	if r, ok := call("workspace_summary", on(map[string]any{})); !ok || r["edits"].(map[string]any)["total"] != 1.0 || r["commands"].(map[string]any)["failed"] != 1.0 {
+		t.Errorf("%+v", r)
+	}
+
 	// The workspace outlives its client.
 	c.Close()
 	if now, err := p.StatusWorkspace(t.Context(), id.(string)); err != nil || now.State != StateStarted {

@@ -216,21 +216,26 @@ func (p *Pyro) LogsWorkspace(ctx context.Context, id string) (*WorkspaceLogs, er
 		e := CommandEntry{
 			Sequence: c.Sequence, Argv: c.Argv, Cwd: c.Cwd, StartedAt: c.StartedAt, EndedAt: moment(c.EndedAt),
 			Signal: c.Result.Signal, TimedOut: c.Result.TimedOut, NotRun: c.Result.NotRun, Broken: c.Result.Broken, OutOfMemory: c.Result.OutOfMemory,
-			DurationMS: ms(time.Duration(c.Result.DurationNS)), StdoutBytes: c.Result.StdoutBytes, StderrBytes: c.Result.StderrBytes,
+			ExitCode: exitCode(c), DurationMS: ms(time.Duration(c.Result.DurationNS)), StdoutBytes: c.Result.StdoutBytes, StderrBytes: c.Result.StderrBytes,
 			StdoutTruncated: truncated(c.Stdout, c.Result.StdoutBytes), StderrTruncated: truncated(c.Stderr, c.Result.StderrBytes),
-		}
-		if !c.EndedAt.IsZero() && c.Result.Broken == "" {
-			code := c.Result.ExitCode
-			if c.Result.TimedOut {
-				code = fault.ExitTimeout
-			}
-			e.ExitCode = &code
 		}
 		e.Stdout, e.StdoutEncoding = encode(c.Stdout)
 		e.Stderr, e.StderrEncoding = encode(c.Stderr)
 		logs.Entries = append(logs.Entries, e)
 	}
 	return logs, nil
+}
+
+// exitCode is that of a command of a history: nil where nobody saw its end.
+func exitCode(c store.Command) *int {
+	if c.EndedAt.IsZero() || c.Result.Broken != "" {
+		return nil
+	}
+	code := c.Result.ExitCode
+	if c.Result.TimedOut {
+		code = fault.ExitTimeout
+	}
+	return &code
 }
 
 // truncated tells whether less of a stream is kept than was written.

@@ -109,12 +109,13 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"UpdateWorkspace": func() error {
 				return only(p.UpdateWorkspace(ctx, UpdateWorkspaceRequest{WorkspaceID: id, Name: &name}))
 			},
-			"StartWorkspace":  func() error { return only(p.StartWorkspace(ctx, StartWorkspaceRequest{WorkspaceID: id})) },
-			"StopWorkspace":   func() error { return only(p.StopWorkspace(ctx, id)) },
-			"ResetWorkspace":  func() error { return only(p.ResetWorkspace(ctx, ResetWorkspaceRequest{WorkspaceID: id})) },
-			"ForkWorkspace":   func() error { return only(p.ForkWorkspace(ctx, ForkWorkspaceRequest{WorkspaceID: id})) },
-			"DeleteWorkspace": func() error { return only(p.DeleteWorkspace(ctx, id)) },
-			"LogsWorkspace":   func() error { return only(p.LogsWorkspace(ctx, id)) },
+			"StartWorkspace":     func() error { return only(p.StartWorkspace(ctx, StartWorkspaceRequest{WorkspaceID: id})) },
+			"StopWorkspace":      func() error { return only(p.StopWorkspace(ctx, id)) },
+			"ResetWorkspace":     func() error { return only(p.ResetWorkspace(ctx, ResetWorkspaceRequest{WorkspaceID: id})) },
+			"ForkWorkspace":      func() error { return only(p.ForkWorkspace(ctx, ForkWorkspaceRequest{WorkspaceID: id})) },
+			"DeleteWorkspace":    func() error { return only(p.DeleteWorkspace(ctx, id)) },
+			"LogsWorkspace":      func() error { return only(p.LogsWorkspace(ctx, id)) },
+			"SummarizeWorkspace": func() error { return only(p.SummarizeWorkspace(ctx, id)) },
 			"CreateSnapshot": func() error {
 				return only(p.CreateSnapshot(ctx, CreateSnapshotRequest{WorkspaceID: id, SnapshotName: "s"}))
 			},
@@ -234,8 +235,8 @@ func TestWhatAStoppedWorkspaceCanDo(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"StatusWorkspace", "UpdateWorkspace", "StopWorkspace", "LogsWorkspace", "NetworkLog", "CreateSnapshot", "ListSnapshots", "DeleteSnapshot", "StartWorkspace",
-		"StartWorkspace", "StopWorkspace", "DeleteWorkspace",
+		"StatusWorkspace", "UpdateWorkspace", "StopWorkspace", "LogsWorkspace", "SummarizeWorkspace", "NetworkLog", "CreateSnapshot", "ListSnapshots", "DeleteSnapshot",
+		"StartWorkspace", "StartWorkspace", "StopWorkspace", "DeleteWorkspace",
 	} {
 		if err := all[name](); err != nil {
 			t.Errorf("%s: %v", name, err)

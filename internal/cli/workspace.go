@@ -24,6 +24,7 @@ When nothing was done with it for --ttl-seconds it is stopped, and nothing of it
   pyro workspace create debian:12 --seed-path . --id-only   make one of a folder of yours
   pyro workspace exec ID -- make test                       run a command in /workspace
   pyro workspace diff ID                                    what differs from the baseline
+  pyro workspace summary ID                                 what was done, in short
   pyro workspace export ID /workspace/out --output ./out    take something out of it
   pyro workspace reset ID                                   back to the baseline
   pyro workspace delete ID`,
@@ -34,7 +35,7 @@ When nothing was done with it for --ttl-seconds it is stopped, and nothing of it
 	}
 	cmd.AddCommand(
 		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(),
-		newWorkspaceExec(), newWorkspaceLogs(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
+		newWorkspaceExec(), newWorkspaceLogs(), newWorkspaceSummary(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
 		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(), newWorkspaceNetwork(),
 	)
 	return cmd

@@ -30,7 +30,7 @@ const call = async (name, args = {}) => {
 
 assert.equal(client.getServerVersion().name, "pyro");
 const { tools } = await client.listTools();
-assert.equal(tools.length, 43);
+assert.equal(tools.length, 44);
 
 const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript" });
 const on = { workspace_id };
