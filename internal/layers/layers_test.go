@@ -25,7 +25,7 @@ var floors = []struct {
 	{[]string{"internal/workspace"}, "what a workspace is and does"},
 	{[]string{""}, "package pyro, the one facade"},
 	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},
-	{[]string{"cmd", "test", "internal/layers"}, "programs, and tests of the whole"},
+	{[]string{"cmd", "examples", "test", "internal/layers"}, "programs, and tests of the whole"},
 }
 
 // exceptions are imports across rooms of one floor, or out of a rule, each with its reason.

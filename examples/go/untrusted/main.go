@@ -1,0 +1,142 @@
+// Command untrusted runs code that nobody should trust, without a network, and looks at what it did: while its machine runs, and at its disk when it does not.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pyro-mcp/pyro"
+)
+
+// code is what is not trusted, seen from the top of this repository.
+const code = "examples/untrusted"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := inspect(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "untrusted: %v\nhint: %s\n", err, cmp.Or(pyro.HintOf(err), "none"))
+		os.Exit(1)
+	}
+}
+
+func inspect(ctx context.Context) (err error) {
+	// What it could reach on the host: a file, and a port that nothing should ever connect to. The code is told of both.
+	folder, err := os.MkdirTemp("", "untrusted-")
+	if err != nil {
+		return err
+	}
+	bait, content := filepath.Join(folder, "bait"), []byte("of the host")
+	if err := os.WriteFile(bait, content, 0o666); err != nil {
+		return err
+	}
+	port, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+
+	p, err := pyro.New(pyro.Options{})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	w, err := p.CreateWorkspace(ctx, pyro.CreateWorkspaceRequest{
+		Environment: "debian:12", SeedPath: code, Name: "untrusted", NetworkPolicy: pyro.NetworkOff, TTLSeconds: 300,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { // whatever happened, and also when ctx has ended
+		_, gone := p.DeleteWorkspace(context.WithoutCancel(ctx), w.WorkspaceID)
+		err = errors.Join(err, gone)
+	}()
+	fmt.Printf("running it in %s, isolated by %s, network %s\n", w.WorkspaceID, w.Isolation, w.NetworkPolicy)
+	r, err := p.ExecWorkspace(ctx, pyro.ExecWorkspaceRequest{
+		WorkspaceID: w.WorkspaceID, TimeoutSeconds: 120,
+		Argv: []string{"python3", "-uB", "suspicious.py", bait, strconv.Itoa(port.Addr().(*net.TCPAddr).Port)},
+	})
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(r.Stdout) {
+		fmt.Printf("  it says %q\n", strings.TrimSpace(line)) // quoted: what it prints must not reach the terminal as it is
+	}
+	fmt.Printf("it ended with exit code %d\n", r.ExitCode)
+
+	// What came of it in its machine.
+	if r.OutOfMemory {
+		fmt.Println("its machine ran out of memory") // and may have ended
+	} else if err := lookInside(ctx, p, w.WorkspaceID); err != nil {
+		return err
+	}
+
+	// And on the host: nothing.
+	if got, err := os.ReadFile(bait); err != nil || !bytes.Equal(got, content) {
+		return fmt.Errorf("the file on the host is not what it was: %q, %w", got, err)
+	}
+	port.(*net.TCPListener).SetDeadline(time.Now().Add(100 * time.Millisecond))
+	if c, err := port.Accept(); err == nil {
+		c.Close()
+		return errors.New("it reached the host")
+	}
+	fmt.Println("on the host: the file is as it was, and nothing has connected")
+	if _, err := p.StopWorkspace(ctx, w.WorkspaceID); err != nil {
+		return err
+	}
+	return lookAtDisk(ctx, p, w.WorkspaceID, filepath.Join(folder, "disk.ext4"))
+}
+
+// lookInside looks at what the code has left in its machine.
+func lookInside(ctx context.Context, p *pyro.Pyro, id string) error {
+	r, err := p.ExecWorkspace(ctx, pyro.ExecWorkspaceRequest{WorkspaceID: id, Command: "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c '[s]uspicious.py'"})
+	if err != nil {
+		return err
+	}
+	fmt.Println("processes it left in its machine:", strings.TrimSpace(r.Stdout))
+	diff, err := p.DiffWorkspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, e := range diff.Entries {
+		fmt.Println(e.Status, e.Path)
+	}
+	return nil
+}
+
+// lookAtDisk looks at what the code has left without running anything: what would hide itself from a running system can't there.
+func lookAtDisk(ctx context.Context, p *pyro.Pyro, id, image string) error {
+	list, err := p.ListWorkspaceDisk(ctx, pyro.ListWorkspaceDiskRequest{WorkspaceID: id})
+	if pyro.KindOf(err) == pyro.Unsupported {
+		fmt.Println("its disk can't be looked at here:", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list.Entries {
+		fmt.Printf("on its disk: %s, %d bytes\n", e.Path, e.SizeBytes)
+	}
+	loot, err := p.ReadWorkspaceDisk(ctx, pyro.ReadWorkspaceDiskRequest{WorkspaceID: id, Path: "loot.txt"})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("its loot is %q, the name of its own machine\n", strings.TrimSpace(loot.Content))
+	exported, err := p.ExportWorkspaceDisk(ctx, pyro.ExportWorkspaceDiskRequest{WorkspaceID: id, OutputPath: image})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the whole disk, for tools of your own: %s, %s\n", exported.OutputPath, exported.DiskFormat)
+	return nil
+}

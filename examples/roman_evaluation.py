@@ -1,0 +1,23 @@
+"""Evaluates roman.py beside it: writes every number as Roman numerals, and holds each against what the Romans would have written."""
+
+import json
+import sys
+
+from roman import roman
+
+DIGITS = ["", "a", "aa", "aaa", "ab", "b", "ba", "baa", "baaa", "ac"]  # one, five and ten of a place
+
+
+def expected(number):
+    text = ""
+    for place, letters in ((1000, "M"), (100, "CDM"), (10, "XLC"), (1, "IVX")):
+        digit, number = divmod(number, place)
+        text += DIGITS[digit].translate({ord(a): letter for a, letter in zip("abc", letters)})
+    return text
+
+
+wrong = [number for number in range(1, 4000) if roman(number) != expected(number)]
+report = {"cases": 3999, "right": 3999 - len(wrong), "first_wrong": wrong[0] if wrong else None}
+with open(sys.argv[1], "w") as file:
+    json.dump(report, file)
+print(json.dumps(report))
