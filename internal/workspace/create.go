@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
@@ -124,7 +123,7 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 	made := false
 	defer func() {
 		if !made {
-			tree.Remove(context.WithoutCancel(ctx), string(folder))
+			folder.Remove(context.WithoutCancel(ctx))
 		}
 	}()
 	if w.Disks, w.Spec.Seed, err = fill(ctx, remote.DisksOf(m.Dirs, folder, blocks)); err != nil {

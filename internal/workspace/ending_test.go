@@ -2,7 +2,11 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,4 +74,41 @@ func replace(t *testing.T, m *Manager, id string) store.Disks {
 	check(t, os.Rename(disks.DiskPath(w.Disks.Volume[0]), disks.DiskPath(next.Volume[0])))
 	check(t, m.Store.SetDisks(t.Context(), id, next))
 	return w.Disks
+}
+
+// TestOthersSweepWhileOneDeletes has a workspace be deleted by its owner alone, while others look for what was left behind.
+func TestOthersSweepWhileOneDeletes(t *testing.T) {
+	m := newManager(t)
+	var files []string
+	for i := range 1000 {
+		files = append(files, fmt.Sprintf("d%d/f%d", i%50, i), "x")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var sweeping sync.WaitGroup
+	defer sweeping.Wait()
+	defer cancel()
+	for range 3 {
+		other := managerOf(t, m.Dirs)
+		sweeping.Go(func() {
+			for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+				if _, err := other.Sweep(ctx); err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 5 {
+		w := create(t, m, files...)
+		check(t, m.Delete(t.Context(), store.KindWorkspace, w.ID))
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // somebody may have found the empty folder, and is removing it
+			_, err := os.Stat(string(m.folder(w.ID)))
+			if errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("its folder is still there: %v", err)
+			}
+		}
+	}
 }

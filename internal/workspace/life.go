@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/storage"
@@ -155,7 +154,7 @@ func (m *Manager) delete(ctx context.Context, kind store.Kind, id string) error 
 	if err := m.Store.Delete(ctx, id); err != nil {
 		return err
 	}
-	return tree.Remove(context.WithoutCancel(ctx), string(m.folder(id)))
+	return m.folder(id).Remove(context.WithoutCancel(ctx))
 }
 
 // Reap deletes the machines whose time was over at a moment and that no supervisor looks after, and gives their ids.

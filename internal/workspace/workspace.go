@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
@@ -256,5 +255,5 @@ func (m *Manager) sweep(ctx context.Context, e fs.DirEntry) (bool, error) {
 	if remote.Folder(path).Running() {
 		return false, nil
 	}
-	return true, tree.Remove(ctx, path)
+	return true, remote.Folder(path).Remove(ctx)
 }

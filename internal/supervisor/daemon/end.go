@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/machine"
@@ -154,5 +153,5 @@ func (d *daemon) remove(ctx context.Context) error {
 	if err := d.store.Delete(ctx, d.order.Workspace.ID); err != nil {
 		return err
 	}
-	return tree.Remove(ctx, d.order.Folder)
+	return d.folder.Remove(ctx)
 }

@@ -3,6 +3,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,11 +13,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/storage"
@@ -149,6 +152,27 @@ func (f Folder) AwaitMachine(ctx context.Context) error {
 			return fault.New(fault.Unavailable, "start workspace", filepath.Base(string(f)), "its last machine has not ended yet (process %d)", alive[0])
 		}
 	}
+}
+
+// Remove removes the folder with all that is in it. The caller has taken LifecycleLock, which goes last: who finds the folder meanwhile, and looks whether it was left
+// behind, finds an owner.
+func (f Folder) Remove(ctx context.Context) error {
+	entries, err := os.ReadDir(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != LifecycleLock {
+			err = cmp.Or(err, tree.Remove(ctx, f.path(e.Name())))
+		}
+	}
+	if err = cmp.Or(err, remove(f.path(LifecycleLock))); err != nil {
+		return err
+	}
+	if err := remove(string(f)); !errors.Is(err, syscall.ENOTEMPTY) { // else somebody has locked it anew, and finds out that it is nothing
+		return err
+	}
+	return nil
 }
 
 // Clear removes what the last supervisor left. The caller has taken the lock.
