@@ -80,6 +80,7 @@ gVisor, at the processor's own speed, or a virtual machine that is emulated.
 
 First steps:
   pyro doctor                     what this host can do, and what mends what it can't
+  pyro demo                       a tour on a real machine, in a few seconds
   pyro prepare                    make ready what machines start from, which takes a minute or
                                   two; the first run does it too
   pyro run debian:12 -- uname -a  run a command in a fresh machine
@@ -110,7 +111,7 @@ First steps:
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
 	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newPrepare(), newDoctor(), newVersion())
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newPrepare(), newDoctor(), newDemo(), newVersion())
 	return root
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/demo"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -67,6 +68,8 @@ var described = []struct {
 	{"pyro prepare", "", pyro.PrepareResult{}},
 	{"pyro doctor", "", pyro.DoctorReport{}},
 	{"pyro doctor", "`environment`:", pyro.Preparation{}},
+	{"pyro demo", "", demo.Report{}},
+	{"pyro demo", "`steps`:", demo.Step{}},
 	{"Machines", "`CreateVM`, `StartVM`, `StopVM`, `StatusVM`:", pyro.VM{}},
 	{"Machines", "`DeleteVM`:", pyro.DeletedVM{}},
 	{"Machines", "`NetworkInfoVM`:", pyro.VMNetworkInfo{}},

@@ -24,6 +24,7 @@ var floors = []struct {
 	{[]string{"internal/supervisor", "internal/doctor", "internal/preparation"}, "own machines and look at hosts through the contracts"},
 	{[]string{"internal/workspace"}, "what a workspace is and does"},
 	{[]string{""}, "package pyro, the one facade"},
+	{[]string{"internal/demo"}, "what surfaces share over package pyro: the narrated tours"},
 	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},
 	{[]string{"cmd", "examples", "test", "internal/layers"}, "programs, and tests of the whole"},
 }

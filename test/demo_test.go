@@ -1,0 +1,64 @@
+//go:build machine
+
+package test
+
+import (
+	"bufio"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestDemo has every step of the tour do what it says, and leave nothing, also where it is ended in the middle.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t).sandboxed()
+	nothingLeft := func() {
+		t.Helper()
+		p.leftNothing()
+		if left := p.list(); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+	r := p.run(nil, "demo")
+	if r.code != 0 || strings.Contains(r.stdout, "failed in") || !regexp.MustCompile(`(?m)^\[summary\] environment=debian:12 isolation=gvisor steps=14 of 14 total=[0-9.]+s: nothing is left$`).MatchString(r.stdout) {
+		t.Errorf("%+v", r)
+	}
+	for _, says := range []string{"[14/14] delete: ", "AssertionError: 7.5 != 5", "+    return sum(numbers) / len(numbers)", "the mean is 3.0", "1.1.1.1/443: not reached"} {
+		if !strings.Contains(r.stdout, says) {
+			t.Errorf("it does not say %q", says)
+		}
+	}
+	nothingLeft()
+
+	var report struct {
+		OK    bool
+		Steps []struct {
+			Name, Command, Output string
+			OK                    bool
+			MS                    float64
+		}
+	}
+	if err := json.Unmarshal([]byte(p.must("demo", "--json")), &report); err != nil || !report.OK || len(report.Steps) != 14 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	for _, s := range report.Steps {
+		if !s.OK || s.Output == "" || s.MS <= 0 || !strings.Contains(s.Command, "pyro ") {
+			t.Errorf("%+v", s)
+		}
+	}
+	nothingLeft()
+
+	for _, step := range []string{"[1/14]", "[7/14]", "[11/14]"} {
+		running := p.start("demo")
+		for lines := bufio.NewScanner(running.out); lines.Scan() && !strings.HasPrefix(lines.Text(), step); {
+		}
+		running.Process.Signal(syscall.SIGINT)
+		if r := running.end(); r.code != 130 || !strings.Contains(r.stderr, "ended by signal: interrupt") {
+			t.Errorf("interrupted at %s: %+v", step, r)
+		}
+		nothingLeft()
+	}
+}
