@@ -2,6 +2,7 @@ package pyro
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
@@ -93,6 +94,32 @@ func (s *MCPServer) Run(ctx context.Context, in io.ReadCloser, out io.WriteClose
 
 // Handler serves any number of clients over HTTP, at any path, who show the token.
 func (s *MCPServer) Handler(token SecretValue) http.Handler { return s.server.Handler(token) }
+
+// MCPTool is a tool as agents are told of it.
+type MCPTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"input_schema"` // of its arguments: a JSON schema
+}
+
+// Tools are those of the server's profile, for programs that give them to a model by another protocol.
+func (s *MCPServer) Tools() ([]MCPTool, error) {
+	var all []MCPTool
+	for _, t := range s.server.Tools() {
+		schema, err := t.Schema()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, MCPTool{t.Name, t.Description, schema})
+	}
+	return all, nil
+}
+
+// CallTool calls a tool with arguments as a client would send them, which are checked likewise, and gives its result, long output cut. report, which may be nil, hears
+// of what is made meanwhile. A command that fails is a result and no error.
+func (s *MCPServer) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(string)) (json.RawMessage, error) {
+	return s.server.Call(ctx, name, arguments, report)
+}
 
 // Close ends the sessions of clients, and what CreateServer has begun. The operations of [Pyro.CreateServer] go on.
 func (s *MCPServer) Close() error {

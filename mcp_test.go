@@ -149,3 +149,48 @@ func TestWrongArguments(t *testing.T) {
 		t.Error("a tool that is none was called")
 	}
 }
+
+// TestCallTool calls tools without a transport, as programs do that give them to a model by another protocol.
+func TestCallTool(t *testing.T) {
+	p := withWorkspaces(t)
+	s, err := p.CreateServer(ProfileWorkspaceFull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	tools, err := s.Tools()
+	if err != nil || len(tools) != len(strings.Fields(contractTools)) {
+		t.Fatalf("%d tools, %v", len(tools), err)
+	}
+	listed, err := s.client(t).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools {
+		i := slices.IndexFunc(listed.Tools, func(other *sdk.Tool) bool { return other.Name == tool.Name })
+		if i < 0 {
+			t.Fatalf("%s is not announced", tool.Name)
+		}
+		var schema any
+		if err := json.Unmarshal(tool.InputSchema, &schema); err != nil || !reflect.DeepEqual(schema, listed.Tools[i].InputSchema) || tool.Description != listed.Tools[i].Description {
+			t.Errorf("%s: clients are told %v, and this is %s, %v", tool.Name, listed.Tools[i].InputSchema, tool.InputSchema, err)
+		}
+	}
+	result, err := s.CallTool(t.Context(), "vm_list_environments", nil, nil)
+	if err != nil || !strings.Contains(string(result), `"debian:12"`) {
+		t.Errorf("%s, %v", result, err)
+	}
+	result, err = s.CallTool(t.Context(), "vm_run", json.RawMessage(`{"environment": "debian:12", "command": "echo $((6*7)); exit 3", "allow_host_compat": true}`), func(string) {})
+	var r RunResult
+	if json.Unmarshal(result, &r) != nil || err != nil || r.Stdout != "42\n" || r.ExitCode != 3 {
+		t.Errorf("%s, %v", result, err)
+	}
+	for _, row := range []struct {
+		tool, args string
+		kind       Kind
+	}{{"no_such_tool", "{}", NotFound}, {"vm_run", "{", Invalid}, {"vm_run", `{"environment": "debian:12"}`, Invalid}, {"workspace_status", `{"workspace_id": "ws-0"}`, NotFound}} {
+		if _, err := s.CallTool(t.Context(), row.tool, json.RawMessage(row.args), nil); KindOf(err) != row.kind {
+			t.Errorf("%s %s: %v", row.tool, row.args, err)
+		}
+	}
+}

@@ -28,6 +28,7 @@ The exit code is not 0 if a step did not do what it says.`,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return tour(cmd) },
 	}
 	jsonFlag(cmd)
+	cmd.AddCommand(newDemoOllama())
 	return cmd
 }
 

@@ -1,4 +1,4 @@
-// Package demo shows pyro at work on real machines.
+// Package demo shows pyro at work on real machines: [Tour] by itself, [Ollama] by a model that is given vm_run as a tool.
 package demo
 
 import (

@@ -2,12 +2,15 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"syscall"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // Server serves tools. It keeps nothing of its clients: what is to persist is in workspaces, which each call names.
@@ -29,6 +32,19 @@ func NewServer(version, instructions string, tools []Tool) *Server {
 
 // Tools are those that it serves, in their order.
 func (s *Server) Tools() []Tool { return s.tools }
+
+// Call calls a tool as a client would, but in this process. The result is JSON, of at most MaxResult bytes. report, which may be nil, hears of what is made meanwhile.
+func (s *Server) Call(ctx context.Context, name string, args json.RawMessage, report func(string)) (json.RawMessage, error) {
+	if report == nil {
+		report = func(string) {}
+	}
+	for _, t := range s.tools {
+		if t.Name == name {
+			return t.answer(ctx, args, report)
+		}
+	}
+	return nil, fault.New(fault.NotFound, "call tool", name[:min(len(name), 80)], "there is no such tool")
+}
 
 // ServeStdio serves one client on a pair of streams, and returns when it has gone or ctx ends. What a call was doing then is cancelled; workspaces stay.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {

@@ -99,6 +99,9 @@ func (t Tool) Announced() *sdk.Tool {
 	return &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.input, Annotations: a}
 }
 
+// Schema is that of the tool's arguments, as JSON.
+func (t Tool) Schema() (json.RawMessage, error) { return json.Marshal(t.input) }
+
 // MaxResult bounds the JSON of a result, in bytes. Operations cut what can be long before that, and tell how to get the rest.
 const MaxResult = 1 << 20
 
