@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/pyro-mcp/pyro"
 )
@@ -143,6 +145,25 @@ func TestPrepareAgain(t *testing.T) {
 	}
 	if list := p.list(); len(list) != 1 {
 		t.Errorf("workspaces: %v", list)
+	}
+}
+
+// TestPrepareIsInterrupted leaves no workspace.
+func TestPrepareIsInterrupted(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t).withCache().with("PYRO_ISOLATION", "gvisor")
+	running := p.start("prepare", environment)
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Millisecond) { // until its workspace is being made
+		if made, _ := os.ReadDir(filepath.Join(p.state, "workspaces")); len(made) > 0 {
+			break
+		}
+	}
+	running.Process.Signal(syscall.SIGTERM)
+	if r := running.end(); r.code != 143 || !strings.Contains(r.stderr, "ended by signal: terminated") {
+		t.Errorf("%+v", r)
+	}
+	if left := p.list(); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
