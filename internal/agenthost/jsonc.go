@@ -1,0 +1,56 @@
+package agenthost
+
+// standard makes JSON of what editors call JSONC: comments and commas before a closing bracket become blanks, so that everything else stays where it was. It
+// tells whether there were any. What is neither comes out as it is.
+func standard(text []byte) (plain []byte, changed bool) {
+	plain = append(plain, text...)
+	comma := -1 // the last that nothing has followed yet
+	for i := 0; i < len(plain); i++ {
+		switch c := plain[i]; {
+		case c == '"':
+			comma = -1
+			for i++; i < len(plain) && plain[i] != '"'; i++ {
+				if plain[i] == '\\' {
+					i++
+				}
+			}
+		case c == '/' && i+1 < len(plain) && (plain[i+1] == '/' || plain[i+1] == '*'):
+			end := commentEnd(plain, i)
+			blank(plain[i:end])
+			i, changed = end-1, true
+		case c == ',':
+			comma = i
+		case c == '}' || c == ']':
+			if comma >= 0 {
+				plain[comma], changed = ' ', true
+			}
+			comma = -1
+		case c != ' ' && c != '\t' && c != '\r' && c != '\n':
+			comma = -1
+		}
+	}
+	return plain, changed
+}
+
+// commentEnd is where the comment that begins at from ends.
+func commentEnd(text []byte, from int) int {
+	line := text[from+1] == '/'
+	for i := from + 2; i < len(text); i++ {
+		if line && text[i] == '\n' {
+			return i
+		}
+		if !line && text[i] == '/' && text[i-1] == '*' && i > from+2 {
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// blank leaves line breaks, so that errors name the right line.
+func blank(text []byte) {
+	for i, c := range text {
+		if c != '\n' {
+			text[i] = ' '
+		}
+	}
+}

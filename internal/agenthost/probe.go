@@ -1,0 +1,109 @@
+package agenthost
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// The bounds of a server that is asked.
+const (
+	probeTime   = 15 * time.Second
+	probeEnd    = 3 * time.Second // that it has to end when its input does
+	probeAnswer = 4 << 20
+)
+
+// answer is what a server said of itself.
+type answer struct {
+	name, version string
+	tools         int
+}
+
+// ask starts a server as a host does, asks what it is and what tools it has, and ends it. All that it started ends with it.
+func ask(ctx context.Context, program string, s Server, folder string) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	said := &bounded{most: 4 << 10}
+	cmd := command(ctx, program, s.Args...)
+	cmd.Dir, cmd.Stderr, cmd.Env = folder, said, append(os.Environ(), s.environment()...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return a, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return a, err
+	}
+	if err := cmd.Start(); err != nil {
+		return a, err
+	}
+	a, err = talk(ctx, in, out)
+	ended := end(cmd, in)
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("it did not answer within %.0f s", probeTime.Seconds())
+	case err == nil && ended != nil:
+		err = fmt.Errorf("it answered, and did not end well: %w", ended)
+	}
+	if text := strings.TrimSpace(fault.Printable(said.String())); err != nil && text != "" {
+		err = fmt.Errorf("%w; it said: %s", err, shortened(errors.New(text)))
+	}
+	return a, err
+}
+
+// talk is the conversation.
+func talk(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (a answer, err error) {
+	c := sdk.NewClient(&sdk.Implementation{Name: "pyro host doctor", Version: "1"}, nil)
+	session, err := c.Connect(ctx, &sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: probeAnswer}, nil)
+	if err != nil {
+		return a, fmt.Errorf("initialize: %w", err)
+	}
+	defer session.Close()
+	if info := session.InitializeResult().ServerInfo; info != nil {
+		a.name, a.version = info.Name, info.Version
+	}
+	listed, err := session.ListTools(ctx, nil)
+	if err != nil {
+		return a, fmt.Errorf("tools/list: %w", err)
+	}
+	a.tools = len(listed.Tools)
+	return a, nil
+}
+
+// end ends a program: by the end of its input, and if that is not enough by force.
+func end(cmd *exec.Cmd, in io.Closer) error {
+	in.Close()
+	group := func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	kill := time.AfterFunc(probeEnd, group)
+	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	kill.Stop()
+	group() // what it left; it is not reaped yet, so that nobody else has its number
+	return cmd.Wait()
+}
+
+// versionOf asks a program for its version: the first line that it prints.
+func versionOf(ctx context.Context, program string, args []string) string {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	said := &bounded{most: 4 << 10}
+	cmd := command(ctx, program, args...)
+	cmd.Stdout = said
+	if cmd.Run() != nil {
+		return ""
+	}
+	line, _, _ := bytes.Cut(bytes.TrimSpace(said.Bytes()), []byte("\n"))
+	return shortened(errors.New(string(line)))
+}

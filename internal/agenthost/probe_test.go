@@ -1,0 +1,112 @@
+package agenthost
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// program writes a script that is a server.
+func program(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "server")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answers is a server that answers what it knows, until it was asked for its tools.
+const answers = `say() { echo "{\"jsonrpc\":\"2.0\",\"id\":$1,$2}"; }
+while read -r line; do
+	id=$(echo "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+	case $line in
+	*'"initialize"'*) say $id '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"pyro","version":"7"}}' ;;
+	*'"tools/list"'*) say $id '"result":{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}'; break ;;
+	*'"id"'*) say $id '"error":{"code":-32601,"message":"no such method"}' ;;
+	esac
+done
+`
+
+// TestAsk has every server end, whatever it is, with all that it started.
+func TestAsk(t *testing.T) {
+	pid := filepath.Join(t.TempDir(), "pid")
+	for _, c := range []struct {
+		name, text, says string
+		within           time.Duration
+	}{
+		{"answers", answers + "cat >/dev/null", "", 5 * time.Second},
+		{"does not end", answers + "trap '' TERM\nwhile :; do sleep 1; done", "it answered, and did not end well: signal: killed", 2*probeEnd + time.Second},
+		{"leaves another", answers + "sleep 1000 >/dev/null 2>&1 &\necho $! >" + pid + "\ncat >/dev/null", "", 5 * time.Second},
+		{"ends", "echo 'no such \033[31mthing' >&2; exit 3", "it said: no such [31mthing", 5 * time.Second},
+		{"says what is no message", "echo hello; cat >/dev/null", "initialize: ", 5 * time.Second},
+		{"floods", "tr '\\0' x </dev/zero", "initialize: ", 10 * time.Second},
+		{"floods the error", "tr '\\0' x </dev/zero >&2 & sleep 1", "it said: xxx", 10 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			a, err := ask(t.Context(), program(t, c.text), Server{}, t.TempDir())
+			if took := time.Since(began); took > c.within+5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if c.says == "" && (err != nil || a != (answer{"pyro", "7", 1})) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%+v, %v", a, err)
+			}
+			if err != nil && len(err.Error()) > 1000 {
+				t.Errorf("%d bytes of error", len(err.Error()))
+			}
+		})
+	}
+	t.Cleanup(func() {
+		text, err := os.ReadFile(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		fmt.Sscan(string(text), &left)
+		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", left)); err == nil && !strings.Contains(string(state), ") Z ") {
+			t.Errorf("what it started is left: %s", state)
+			syscall.Kill(left, syscall.SIGKILL)
+		}
+	})
+}
+
+// TestAskIsCancelled has what a server was asked end with its context.
+func TestAskIsCancelled(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := ask(ctx, program(t, "sleep 1000"), Server{}, t.TempDir()); err == nil || time.Since(began) > 10*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}
+
+// TestRun has what a host's own command says be passed on, and its end waited for with a bound.
+func TestRun(t *testing.T) {
+	h := Host{Name: "x", Title: "X", Program: "x"}
+	home := Home{Work: t.TempDir()}
+	err := h.run(t.Context(), home, program(t, "echo 'no \033[1mway' >&2; exit 1"), []string{"mcp", "add", "a b"})
+	if fault.KindOf(err) != fault.Unavailable || err.Error() != `run "x mcp add 'a b'": no [1mway` {
+		t.Errorf("%v", err)
+	}
+	if err := h.run(t.Context(), home, program(t, "yes | head -c 10000000; exit 1"), nil); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("much output: %.100v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := h.run(ctx, home, program(t, "sleep 1000 & wait"), nil); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("%v", err)
+	}
+}
