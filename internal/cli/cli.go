@@ -87,6 +87,7 @@ First steps:
   pyro workspace create debian:12 make a machine that persists: see pyro workspace --help
   pyro mcp serve --profile workspace-core
                                   give an agent these as tools: see pyro mcp --help
+  pyro host connect claude-code   have Claude Code start it: see pyro host --help
   pyro env list                   the environments that machines start from`,
 		Example: `  pyro run debian:12 -- python3 -c 'print(6 * 7)'
   git diff | pyro run debian:12 -- wc -l
@@ -111,7 +112,7 @@ First steps:
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
 	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newPrepare(), newDoctor(), newDemo(), newVersion())
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newHost(), newPrepare(), newDoctor(), newDemo(), newVersion())
 	return root
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/agenthost"
 	"github.com/pyro-mcp/pyro/internal/demo"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
@@ -70,6 +71,7 @@ var described = []struct {
 	{"pyro doctor", "`environment`:", pyro.Preparation{}},
 	{"pyro demo", "", demo.Report{}},
 	{"pyro demo", "`steps`:", demo.Step{}},
+	{"pyro host doctor", "", agenthost.Report{}},
 	{"Machines", "`CreateVM`, `StartVM`, `StopVM`, `StatusVM`:", pyro.VM{}},
 	{"Machines", "`DeleteVM`:", pyro.DeletedVM{}},
 	{"Machines", "`NetworkInfoVM`:", pyro.VMNetworkInfo{}},

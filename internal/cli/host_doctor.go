@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/agenthost"
+)
+
+func newHostDoctor() *cobra.Command {
+	var asJSON bool
+	var name string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell which hosts there are, and whether what they have of pyro works",
+		Long: `Look at the programs that agents run in: whether each is installed, what its configuration has of
+pyro, for you and for the project in the present folder, and whether that works: the server is
+started as the host starts it, asked for its tools, and ended. A server that a file of the project
+names is started only if it is this pyro.
+
+The exit code is 1 if something that is configured is broken.`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return examineHosts(cmd.Context(), name, asJSON) },
+	}
+	cmd.Flags().StringVar(&name, "name", "pyro", "what hosts call it, `NAME`; what starts pyro is found under any name")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func examineHosts(ctx context.Context, name string, asJSON bool) error {
+	self, err := ownPath()
+	if err != nil {
+		return err
+	}
+	home, err := presentHome()
+	if err != nil {
+		return err
+	}
+	ctx, signals := endOnSignals(ctx)
+	defer signals.stop()
+	report, err := agenthost.Examination{Home: home, Name: name, Self: self, Accepts: servedProfile}.Run(ctx)
+	if err != nil {
+		return signals.explain(err)
+	}
+	if asJSON {
+		err = printJSON(os.Stdout, report)
+	} else {
+		err = printHosts(report)
+	}
+	if err == nil && !report.OK {
+		return exit{code: 1}
+	}
+	return err
+}
+
+func printHosts(report *agenthost.Report) error {
+	var rows [][]string
+	for _, h := range report.Hosts {
+		title := h.Title
+		if h.Version != "" {
+			title += ", " + h.Version
+		}
+		switch {
+		case !h.Installed && !h.Configured:
+			rows = append(rows, []string{"-", title, "is not installed"})
+		case !h.Configured:
+			rows = append(rows, []string{"-", title, "does not have pyro"}, []string{"", "", "to connect it: " + h.Hint})
+		case !h.Installed:
+			title += ", not installed"
+		}
+		for _, s := range h.Servers {
+			text := fmt.Sprintf("%s, %s: %q", s.File, s.Scope, s.Name)
+			if s.Profile != "" {
+				text += ", " + s.Profile
+			}
+			if s.Tools > 0 {
+				text += fmt.Sprintf(", answers with %d tools", s.Tools)
+			}
+			rows = append(rows, []string{string(s.Status), title, text})
+			if s.Detail != "" {
+				rows = append(rows, []string{"", "", s.Detail})
+			}
+			if s.Hint != "" {
+				rows = append(rows, []string{"", "", "to mend it: " + s.Hint})
+			}
+		}
+		for _, p := range h.Problems {
+			rows = append(rows, []string{"warn", title, p})
+		}
+	}
+	if err := table(os.Stdout, rows); err != nil {
+		return err
+	}
+	verdict := "what is configured works"
+	switch {
+	case !report.OK:
+		verdict = "something that is configured does not work"
+	case !slices.ContainsFunc(report.Hosts, func(h agenthost.State) bool { return h.Configured }):
+		verdict = "nothing is configured"
+	}
+	_, err := fmt.Println("\n" + verdict)
+	return err
+}
+
+// servedProfile tells which profile arguments of pyro's serve on stdio, and refuses all others.
+func servedProfile(args []string) (string, error) {
+	cmd, rest, err := newRoot().Find(args)
+	if err != nil {
+		return "", err
+	}
+	if cmd.CommandPath() != "pyro mcp serve" {
+		return "", usage(cmd, "it is %q, not %q", cmd.CommandPath(), "pyro mcp serve")
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return "", err
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return "", err
+	}
+	value := func(flag string) string { return cmd.Flags().Lookup(flag).Value.String() }
+	switch profile := value("profile"); {
+	case !slices.Contains(pyro.Profiles, pyro.Profile(profile)):
+		return "", usage(cmd, "the profile is %q", profile)
+	case value("transport") != "stdio":
+		return "", usage(cmd, "it serves %s, and the host listens to its standard output", value("transport"))
+	default:
+		return profile, nil
+	}
+}
