@@ -125,10 +125,8 @@ func (x Examination) server(ctx context.Context, h Host, file File, e entry) (f 
 	}
 	defer func() {
 		f.Detail = strings.Join(details, "; ")
-		if f.Status != OK && h.Repairable() && file.Scope != ScopeLocal {
-			f.Hint = "pyro host repair " + h.Name
-		} else if f.Status != OK {
-			f.Hint = "pyro host print-config " + h.Name
+		if f.Status != OK {
+			f.Hint = h.mends(f)
 		}
 	}()
 	if e.Remote {
@@ -171,6 +169,26 @@ func (x Examination) server(ctx context.Context, h Host, file File, e entry) (f 
 		tell(Warn, "it calls itself "+Quote(a.name))
 	}
 	return f
+}
+
+// mends is what puts a server right.
+func (h Host) mends(f Finding) string {
+	flags := ""
+	if f.Name != DefaultName {
+		flags += " --name " + Quote(f.Name)
+	}
+	if f.Profile != "" && f.Profile != DefaultProfile {
+		flags += " --profile " + Quote(f.Profile)
+	}
+	switch {
+	case f.Scope == ScopeLocal && h.remove != nil: // which is over that of the user, and of no use beside it
+		return Server{Command: h.Program, Args: h.remove(f.Name, f.Scope)}.String()
+	case !slices.Contains(h.scopes, f.Scope):
+		return "pyro host print-config " + h.Name + flags
+	case f.Scope != h.scopes[0]:
+		flags += " --scope " + f.Scope
+	}
+	return "pyro host repair " + h.Name + flags
 }
 
 // same tells that two paths are one program.

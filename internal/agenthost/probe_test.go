@@ -110,3 +110,28 @@ func TestRun(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestMends has each hint be a command that puts that very server right.
+func TestMends(t *testing.T) {
+	for _, c := range []struct {
+		host string
+		f    Finding
+		want string
+	}{
+		{"claude-code", Finding{Name: "pyro", Scope: ScopeUser}, "pyro host repair claude-code"},
+		{"claude-code", Finding{Name: "p", Scope: ScopeProject, Profile: "vm-run"}, "pyro host repair claude-code --name p --profile vm-run --scope project"},
+		{"claude-code", Finding{Name: "pyro", Scope: ScopeLocal, Profile: "workspace-core"}, "claude mcp remove --scope local pyro"},
+		{"codex", Finding{Name: "a b", Scope: ScopeUser}, "pyro host repair codex --name 'a b'"},
+		{"cursor", Finding{Name: "pyro", Scope: ScopeUser}, "pyro host print-config cursor"},
+		{"opencode", Finding{Name: "pyro", Scope: ScopeUser}, "pyro host repair opencode"},
+		{"opencode", Finding{Name: "pyro", Scope: ScopeProject}, "pyro host print-config opencode"},
+	} {
+		h, err := Find(c.host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.mends(c.f); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}

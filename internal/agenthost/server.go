@@ -11,6 +11,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
+// What a host is given of pyro unless it is told otherwise.
+const (
+	DefaultName    = "pyro"
+	DefaultProfile = "workspace-core"
+)
+
 // Server is an MCP server that a host starts as a program, and talks to over its standard input and output.
 type Server struct {
 	Name    string // that the host knows it by

@@ -31,8 +31,8 @@ type hostServer struct {
 }
 
 func (s *hostServer) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.name, "name", "pyro", "what the host calls it, `NAME`")
-	profileFlag(cmd, &s.profile, pyro.ProfileWorkspaceCore)
+	cmd.Flags().StringVar(&s.name, "name", agenthost.DefaultName, "what the host calls it, `NAME`")
+	profileFlag(cmd, &s.profile, agenthost.DefaultProfile)
 	s.project.flags(cmd.Flags())
 }
 

@@ -27,7 +27,7 @@ The exit code is 1 if something that is configured is broken.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return examineHosts(cmd.Context(), name, asJSON) },
 	}
-	cmd.Flags().StringVar(&name, "name", "pyro", "what hosts call it, `NAME`; what starts pyro is found under any name")
+	cmd.Flags().StringVar(&name, "name", agenthost.DefaultName, "what hosts call it, `NAME`; what starts pyro is found under any name")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -78,7 +78,10 @@ func printHosts(report *agenthost.Report) error {
 			if s.Profile != "" {
 				text += ", " + s.Profile
 			}
-			if s.Tools > 0 {
+			switch {
+			case s.Tools == 1:
+				text += ", answers with one tool"
+			case s.Tools > 1:
 				text += fmt.Sprintf(", answers with %d tools", s.Tools)
 			}
 			rows = append(rows, []string{string(s.Status), title, text})
