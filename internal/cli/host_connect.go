@@ -14,10 +14,10 @@ import (
 func newHostConnect() *cobra.Command {
 	names := hostsThat(agenthost.Host.Connectable)
 	return hostChange("connect", "Have a host start pyro, by the host's own command", `Have HOST start pyro, by the host's own command: one of `+strings.Join(names, ", ")+`. It is
-given the absolute path of this pyro and those of PYRO_STATE_DIR, PYRO_CACHE_DIR,
-PYRO_ISOLATION and PYRO_RUNSC that are set. A host that has it so already is left as it is; one
-that has it in another way is an error, and "pyro host repair" puts it right. For other hosts
-there is "pyro host print-config".`, `  pyro host connect claude-code
+given the absolute path of this pyro, and what is set of PYRO_STATE_DIR, PYRO_CACHE_DIR,
+PYRO_ISOLATION, PYRO_RUNSC, XDG_STATE_HOME and XDG_CACHE_HOME. A host that has it so already is
+left as it is; one that has it in another way is an error, and "pyro host repair" puts it right.
+For other hosts there is "pyro host print-config".`, `  pyro host connect claude-code
   pyro host connect codex --profile workspace-full`, names, agenthost.Host.Connect)
 }
 
