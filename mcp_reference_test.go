@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/mcp.md and the golden file of the tools")
+var update = flag.Bool("update", false, "rewrite docs/mcp.md, docs/rpc.md and the golden files of tools and methods")
 
 const referenceHead = `# Tools for agents
 
@@ -108,7 +108,7 @@ func golden(t *testing.T, path string, want []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(have), string(want)); diff != "" {
-		t.Errorf("%s is not what the tools say; go test . -run TestMCP -update rewrites it:\n%s", path, diff)
+		t.Errorf("%s is not what the tools say; go test . -run 'TestMCP|TestRPC' -update rewrites it:\n%s", path, diff)
 	}
 }
 

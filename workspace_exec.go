@@ -116,10 +116,17 @@ func (p *Pyro) exec(ctx context.Context, kind store.Kind, req ExecWorkspaceReque
 	r.Stdout, r.StdoutEncoding = stdout.text()
 	r.Stderr, r.StderrEncoding = stderr.text()
 	r.StdoutTruncated, r.StderrTruncated = stdout.truncated, stderr.truncated
-	if r.TimedOut && req.Stderr == nil && r.StderrEncoding == UTF8 {
-		r.Stderr += fmt.Sprintf("the command timed out after %d s\n", req.TimeoutSeconds)
+	if req.Stderr == nil {
+		r.tellTimeout(req.TimeoutSeconds)
 	}
 	return r, nil
+}
+
+// tellTimeout has the output say which time limit ended the command.
+func (r *WorkspaceExecResult) tellTimeout(seconds int) {
+	if r.TimedOut && r.StderrEncoding == UTF8 {
+		r.Stderr += fmt.Sprintf("the command timed out after %d s\n", seconds)
+	}
 }
 
 // inWorkspace gives the absolute path of a folder that commands run in.

@@ -1,8 +1,6 @@
 package mcp
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/pyro-mcp/pyro/internal/lines"
 )
 
 // lockedWriter is written to by more than one, a message at a time.
@@ -26,9 +26,9 @@ func (w *lockedWriter) Write(b []byte) (int, error) {
 
 // passOn passes a client's messages on, a line each, until it goes, and answers what is none: the SDK would hang up on it.
 func passOn(in io.Reader, to *io.PipeWriter, answers io.Writer) {
-	lines := bufio.NewReaderSize(in, 64<<10)
+	read := lines.NewReader(in, MaxBody)
 	for {
-		line, fits, err := readLine(lines)
+		line, fits, err := read.Next()
 		if fault := faultOf(line, fits); fault != nil {
 			text, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": fault})
 			_, werr := answers.Write(append(text, '\n'))
@@ -40,22 +40,6 @@ func passOn(in io.Reader, to *io.PipeWriter, answers io.Writer) {
 		if err != nil {
 			to.Close()
 			return
-		}
-	}
-}
-
-// readLine reads a line without its end and the blanks around it. Of one that is longer than MaxBody nothing is kept, and fits is false.
-func readLine(r *bufio.Reader) (line []byte, fits bool, err error) {
-	fits = true
-	for {
-		part, err := r.ReadSlice('\n')
-		if fits = fits && len(line)+len(part) <= MaxBody; fits {
-			line = append(line, part...)
-		} else {
-			line = nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return bytes.TrimSpace(line), fits, err
 		}
 	}
 }

@@ -1,0 +1,321 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+func TestAnswers(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	p.call(1, "echo", `{"text":"<a> & \u2028 ü","list":[{"name":"n"}]}`)
+	if h := p.hears(); h.ID != 1.0 || h.Error != nil || h.Result.(map[string]any)["text"] != "<a> & \u2028 ü" {
+		t.Errorf("%+v", h)
+	}
+	p.says(`{"jsonrpc":"2.0","id":"ü","method":"echo"}` + "\r")
+	if h := p.hears(); h.ID != "ü" || h.Error != nil {
+		t.Errorf("%+v", h)
+	}
+	p.call(2, "fail", "null")
+	if h := p.hears(); *h.Error != (failure{codeFailed, `look "ws-1": it is not there`, details{fault.NotFound, "look", "ws-1", "look elsewhere"}}) {
+		t.Errorf("%+v", h.Error)
+	}
+	p.call(3, "panic", "{}")
+	if h := p.hears(); h.Error.Code != codeInternal || h.Error.Data.Kind != fault.Internal || !strings.Contains(h.Error.Message, "at the disco") {
+		t.Errorf("%+v", h.Error)
+	}
+	p.call(4, "odd", "{}")
+	if h := p.hears(); h.ID != 4.0 || h.Error == nil || h.Error.Data.Kind != fault.Internal {
+		t.Errorf("%+v", h)
+	}
+}
+
+// TestBrokenLines has each be answered with one error, and the next be served.
+func TestBrokenLines(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	for line, code := range map[string]int{
+		`{"jsonrpc": `:                codeParse,
+		`{"jsonrpc":"2.0","id":2} {}`: codeParse,
+		"\x00\xff":                    codeParse,
+		"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"echo\",\"params\":{\"text\":\"\xff\"}}": codeParse,
+		`7`:    codeRequest,
+		`{}`:   codeRequest,
+		`null`: codeRequest,
+		`{"jsonrpc":"1.0","id":2,"method":"echo"}`:                                    codeRequest,
+		`{"jsonrpc":"2.0","id":2,"method":7}`:                                         codeRequest,
+		`{"jsonrpc":"2.0","id":2,"result":{}}`:                                        codeRequest,
+		`{"jsonrpc":"2.0","id":null,"method":"echo"}`:                                 codeRequest,
+		`{"jsonrpc":"2.0","id":{},"method":"echo"}`:                                   codeRequest,
+		`{"jsonrpc":"2.0","id":true,"method":"echo"}`:                                 codeRequest,
+		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID) + `","method":"echo"}`: codeRequest,
+		`[]`: codeRequest,
+		`[{"jsonrpc":"2.0","id":1,"method":"echo"}]`:                               codeRequest,
+		strings.Repeat(" ", MaxMessage) + "{}":                                     codeRequest,
+		strings.Repeat("[", 1<<20):                                                 codeParse,
+		`{"jsonrpc":"2.0","id":2,"method":"fly"}`:                                  codeMethod,
+		`{"jsonrpc":"2.0","id":2,"method":"cancel"}`:                               codeMethod,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":[]}`:                     codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":"x"}`:                    codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"Text":"x"}}`:           codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"Hidden":1}}`:           codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"number":"x"}}`:         codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"number":1.5}}`:         codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"number":1e99}}`:        codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"list":[{"nam":"x"}]}}`: codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"stream":1}}`:           codeParams,
+		`{"jsonrpc":"2.0","id":2,"method":"echo","params":{"window":-1}}`:          codeParams,
+	} {
+		p.says(line)
+		if h := p.hears(); h.Error == nil || h.Error.Code != code || h.Error.Data.Kind == "" || len(h.Error.Message) > 500 {
+			t.Errorf("%.100q: %+v, %+v", line, h, h.Error)
+		}
+		p.says("\n \n" + `{"jsonrpc":"2.0","method":"fly"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}`) // to which there is no answer
+		p.call(3, "echo", "{}")
+		if h := p.hears(); h.ID != 3.0 || h.Error != nil {
+			t.Fatalf("after %.100q: %+v", line, h)
+		}
+	}
+}
+
+// TestErrorsTellNoValues has what is wrong with params be named, and not be told: it may be a secret.
+func TestErrorsTellNoValues(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	for params, says := range map[string]string{
+		`{"text":7777777}`:                 "echo: text must be a string",
+		`{"number":"hunter2"}`:             "echo: number must be a whole number",
+		`{"list":["hunter2"]}`:             "echo: list must be an object",
+		`{"list":[{"name":7777777}]}`:      "echo: list.name must be a string",
+		`{"pairs":{"A":7777777}}`:          "must be a string",
+		`{"pairs":"hunter2"}`:              "echo: pairs must be an object",
+		`{"list":[{"nome":"hunter2"}]}`:    `echo: there is no parameter "nome"`,
+		`{"texts":"hunter2"}`:              `echo: it has no parameter "texts"`,
+		`{"text":"hunter2","stream":"no"}`: "echo: stream must be true or false",
+	} {
+		p.call(1, "echo", params)
+		h := p.hears()
+		if h.Error == nil || !strings.Contains(h.Error.Message, says) || strings.Contains(h.Error.Message, "hunter2") || strings.Contains(h.Error.Message, "777") {
+			t.Errorf("%s: %+v", params, h.Error)
+		}
+	}
+}
+
+// TestManyAtOnce has as many calls run at once as may, and one more be refused.
+func TestManyAtOnce(t *testing.T) {
+	w := newWorld(t)
+	p := w.connect(t.Context(), t)
+	for i := range MaxCalls {
+		p.call(i, "wait", "{}")
+	}
+	for range MaxCalls {
+		soon(t, w.began)
+	}
+	p.call(MaxCalls, "echo", "{}")
+	if h := p.hears(); h.Error == nil || h.Error.Data.Kind != fault.Exhausted || h.Error.Data.Hint == "" {
+		t.Errorf("%+v", h)
+	}
+	p.call(7, "echo", "{}")
+	if h := p.hears(); h.Error == nil || h.Error.Code != codeRequest {
+		t.Errorf("an id that is in use: %+v", h)
+	}
+	for _, id := range []int{7, 8} {
+		p.says(fmt.Sprintf(`{"jsonrpc":"2.0","method":"cancel","params":{"id":%d}}`, id))
+		if h := p.hears(); h.ID != float64(id) || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
+			t.Errorf("%+v", h)
+		}
+		if err := soon(t, w.ended); err != errCanceled {
+			t.Error(err)
+		}
+	}
+	p.call(7, "echo", `{"text":"again"}`)
+	if h := p.hears(); h.ID != 7.0 || h.Error != nil {
+		t.Errorf("an id that was used: %+v", h)
+	}
+}
+
+// TestLeaving has calls end when the client ends its input, reads no more, or the server is to end.
+func TestLeaving(t *testing.T) {
+	for name, leave := range map[string]func(p *peer, cancel func()){
+		"no more input": func(p *peer, _ func()) { p.say.Close() },
+		"no reader":     func(p *peer, _ func()) { p.hear.Close(); p.call(2, "echo", "{}") },
+		"ended":         func(_ *peer, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			p := w.connect(ctx, t)
+			p.call(1, "wait", "{}")
+			soon(t, w.began)
+			leave(p, cancel)
+			if err := soon(t, w.ended); fault.KindOf(err) != fault.Canceled {
+				t.Error(err)
+			}
+			if name == "no more input" { // who still reads is told
+				if h := p.hears(); h.ID != 1.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
+					t.Errorf("%+v", h)
+				}
+			}
+			p.served <- soon(t, p.served)
+		})
+	}
+}
+
+// TestNobodyReads has the server end although its client neither reads nor goes.
+func TestNobodyReads(t *testing.T) {
+	w := newWorld(t)
+	p := w.connect(t.Context(), t)
+	p.call(1, "print", `{"text":"x","number":1000000,"stream":true}`)
+	soon(t, w.began)
+	p.say.Close()
+	if err := soon(t, w.ended); err == nil {
+		t.Error("it was all taken")
+	}
+	p.served <- soon(t, p.served)
+}
+
+func TestProgress(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	p.call(1, "tell", `{"stream":true}`)
+	told := map[string]int{}
+	for {
+		h := p.hears()
+		if h.Result != nil || h.Error != nil {
+			break
+		}
+		if h.Method != "progress" || h.Params.ID != 1.0 || h.Params.Phase == "one" && h.Params.Total != 999 {
+			t.Fatalf("%+v", h)
+		}
+		told[h.Params.Phase] = told[h.Params.Phase]*1000 + int(h.Params.Done) + 1
+	}
+	// The first of them, and the last, of those that came within a moment.
+	if !slices.Equal(slices.Sorted(maps.Keys(told)), []string{"one", "two"}) || told["one"] < 2000 || told["two"] != 1 {
+		t.Errorf("%v", told)
+	}
+	p.call(2, "tell", `{}`)
+	if h := p.hears(); h.ID != 2.0 || h.Result == nil {
+		t.Errorf("nobody asked for %+v", h)
+	}
+}
+
+// TestOutput has what is printed arrive as it was, in whole characters.
+func TestOutput(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	p.call(1, "print", `{"text":"ü€😀","number":20000,"stream":true}`)
+	var out strings.Builder
+	for {
+		h := p.hears()
+		if h.Result != nil || h.Error != nil {
+			if h.Result != "printed" {
+				t.Error(h.Result)
+			}
+			break
+		}
+		if h.Params.Stream == "stderr" {
+			if h.Params.Data != "4oI=" || h.Params.Encoding != "base64" {
+				t.Errorf("%+v", h.Params)
+			}
+			continue
+		}
+		if h.Method != "output" || h.Params.Encoding != "utf-8" {
+			t.Fatalf("%+v", h)
+		}
+		out.WriteString(h.Params.Data)
+	}
+	if out.String() != strings.Repeat("ü€😀", 20000) {
+		t.Errorf("%d bytes came, and not those that were sent", out.Len())
+	}
+	p.call(2, "print", `{"text":"x","number":1}`)
+	if h := p.hears(); h.Result != "it is not asked for" {
+		t.Errorf("%+v", h)
+	}
+}
+
+// TestCharactersAreNotSplit cuts texts everywhere.
+func TestCharactersAreNotSplit(t *testing.T) {
+	w := newWorld(t)
+	type cuts struct {
+		Text   []byte `json:"text"`
+		First  int    `json:"first"`
+		Second int    `json:"second"`
+	}
+	w.methods["cut"] = Bind("cut", "", func(_ context.Context, c cuts, to *Call) (string, error) {
+		for _, part := range [][]byte{c.Text[:c.First], c.Text[c.First:c.Second], c.Text[c.Second:]} {
+			to.Stdout.Write(part)
+		}
+		return "done", nil
+	})
+	p := w.connect(t.Context(), t)
+	for _, text := range []string{"aü€😀b", "\xff\xc3(€\xf0\x9f"} {
+		for first := range len(text) + 1 {
+			for second := first; second <= len(text); second++ {
+				params, _ := json.Marshal(cuts{[]byte(text), first, second})
+				p.call(1, "cut", strings.Replace(string(params), "{", `{"stream":true,`, 1))
+				var all []byte
+				for h := p.hears(); h.Result == nil && h.Error == nil; h = p.hears() {
+					data := decode(t, h)
+					if utf8.Valid(data) != (h.Params.Encoding == "utf-8") {
+						t.Errorf("%q is %s", data, h.Params.Encoding)
+					}
+					if utf8.ValidString(text) && !utf8.Valid(data) {
+						t.Errorf("cut at %d and %d: %q", first, second, data)
+					}
+					all = append(all, data...)
+				}
+				if string(all) != text {
+					t.Errorf("cut at %d and %d: %q", first, second, all)
+				}
+			}
+		}
+	}
+}
+
+// TestWindow has a command wait for a client that does not consume, while others go on, and then go on itself.
+func TestWindow(t *testing.T) {
+	w := newWorld(t)
+	p := w.connect(t.Context(), t)
+	p.call(1, "print", `{"text":"0123456789","number":100,"stream":true,"window":25}`)
+	for range 2 {
+		if h := p.hears(); h.Params.Data != "0123456789" {
+			t.Fatalf("%+v", h)
+		}
+	}
+	p.call(2, "echo", "{}")
+	if h := p.hears(); h.ID != 2.0 {
+		t.Fatalf("there is more than fits: %+v", h)
+	}
+	came := 2
+	for came < 100 {
+		p.says(`{"jsonrpc":"2.0","method":"consumed","params":{"id":1,"bytes":10}}`)
+		if h := p.hears(); h.Params.Data != "0123456789" {
+			t.Fatalf("%+v", h)
+		}
+		came++
+	}
+	p.call(3, "print", `{"text":"0123456789","number":100,"stream":true,"window":1}`) // less than one write
+	p.says(`{"jsonrpc":"2.0","method":"consumed","params":{"id":1,"bytes":99}}`)
+	for range 3 {
+		p.hears() // the end of the first, its result, and the one that fits
+	}
+	p.says(`{"jsonrpc":"2.0","method":"cancel","params":{"id":3}}`)
+	if h := p.hears(); h.ID != 3.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestFields(t *testing.T) {
+	got := Bind("x", "", func(context.Context, words, *Call) (any, error) { return nil, nil }).Fields()
+	want := []Field{
+		{"text", reflect.TypeFor[string]()}, {"number", reflect.TypeFor[int]()}, {"pairs", reflect.TypeFor[map[string]string]()}, {"list", reflect.TypeFor[[]inner]()},
+	}
+	if !slices.Equal(got, want) {
+		t.Error(got)
+	}
+}
