@@ -1,0 +1,105 @@
+"""Stands in for the command pyro where a test needs one that misbehaves: `fake.py rpc` and `fake.py mcp serve …`.
+
+What it does is what the test asks for by workspace_id, of status_workspace and exec_workspace.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+lock = threading.Lock()
+cancelled = {}
+consumed = {}
+
+
+def say(**message):
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def output(id, data, stream="stdout", encoding="utf-8"):
+    say(method="output", params={"id": id, "stream": stream, "data": data, "encoding": encoding})
+
+
+def serve(id, method, params):
+    what = params.get("workspace_id", "")
+    if what == "die":
+        os._exit(3)
+    elif what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "garbage":
+        sys.stdout.write("panic: this is no answer\n")
+        sys.stdout.flush()
+    elif what == "half":
+        sys.stdout.write('{"jsonrpc": "2.0", "id"')
+        sys.stdout.flush()
+        os._exit(0)
+    elif what == "null":
+        say(id=None, error={"code": -32600, "message": "it is too long"})
+    elif what == "wait":
+        cancelled[id].wait()
+        say(id=id, error={"code": -32000, "message": "the client cancelled the call", "data": {"kind": "canceled"}})
+        note(f"cancelled {method}")
+    elif what == "deaf":
+        time.sleep(1000)
+    elif what == "error":
+        data = {"kind": "not_found", "op": "find workspace", "subject": "ws-1", "hint": "pyro workspace list"}
+        say(id=id, error={"code": -32000, "message": "there is none", "data": data})
+    elif what == "prints":
+        output(id, "ü\n")
+        output(id, "/wA=", stream="stderr", encoding="base64")
+        say(method="progress", params={"id": id, "phase": "pulling", "subject": "debian:12", "done": 1, "total": 2})
+        say(id=id, result={"stream": params.get("stream", False)})
+    elif what == "flood":
+        for i in range(50):
+            output(id, "0123456789")
+        while consumed.get(id, 0) < 500 and not cancelled[id].is_set():
+            time.sleep(0.01)
+        say(id=id, result={"consumed": consumed.get(id, 0)})
+    elif what == "slow":
+        time.sleep(0.1)
+        say(id=id, result={"said": params})
+    else:
+        say(id=id, result={"method": method, "params": params, "pid": os.getpid(), "state": os.environ.get("PYRO_STATE_DIR")})
+
+
+def note(text):
+    with open(os.environ["FAKE_NOTES"], "a") as notes:
+        notes.write(text + "\n")
+
+
+def rpc():
+    note(f"started {os.getpid()}")
+    for line in sys.stdin:
+        message = json.loads(line)
+        params = message.get("params", {})
+        if message["method"] == "cancel":
+            cancelled[params["id"]].set()
+        elif message["method"] == "consumed":
+            consumed[params["id"]] = consumed.get(params["id"], 0) + params["bytes"]
+        else:
+            cancelled[message["id"]] = threading.Event()
+            threading.Thread(target=serve, args=(message["id"], message["method"], params), daemon=True).start()
+    note("ended")
+    os._exit(0)
+
+
+def mcp():
+    token = os.environ.get("PYRO_MCP_TOKEN", "")
+    if "http" in sys.argv:
+        signal.signal(signal.SIGTERM, lambda *_: (note("terminated"), os._exit(0)))
+        signal.signal(signal.SIGHUP, lambda *_: (note("hung up"), os._exit(0)))
+        note(f"serving {os.getpid()} {' '.join(sys.argv[1:])} {token}")
+        while True:
+            time.sleep(10)
+    if "vm-run" in sys.argv:
+        sys.exit(9)
+    for line in sys.stdin:
+        print("served", line.strip(), flush=True)
+
+
+{"rpc": rpc, "mcp": mcp}[sys.argv[1]]()
