@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +26,28 @@ func TestRPCHasTheContract(t *testing.T) {
 	for name := range strings.FieldsSeq(contractMethods) {
 		if !slices.Contains(have, name) {
 			t.Errorf("there is no method %s", name)
+		}
+	}
+}
+
+// TestRPCHasAllOperations fails for an operation of package pyro that SDKs have not.
+func TestRPCHasAllOperations(t *testing.T) {
+	named := map[string]string{
+		"NetworkLog": "network_log_workspace",
+		"Close":      "", "CreateServer": "", "ServeRPC": "", "AttachShell": "", // which are no calls with a result, or need a terminal
+	}
+	have := map[string]bool{"": true}
+	for _, m := range (&Pyro{}).methods() {
+		have[m.Name] = true
+	}
+	word := regexp.MustCompile(`[A-Z]+[a-z]*`)
+	for m := range reflect.TypeFor[*Pyro]().Methods() {
+		name, ok := named[m.Name]
+		if !ok {
+			name = strings.ToLower(strings.Join(word.FindAllString(m.Name, -1), "_"))
+		}
+		if !have[name] {
+			t.Errorf("%s is no method: there is no %s", m.Name, name)
 		}
 	}
 }

@@ -81,6 +81,7 @@ func newWorld(t testing.TB) *world {
 			return "printed", nil
 		}).Telling(Output),
 	})
+	w.patience = time.Second
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	return w
 }

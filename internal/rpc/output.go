@@ -15,11 +15,15 @@ const maxChunk = 32 << 10
 type stream struct {
 	call *Call
 	name string
+
+	mu   sync.Mutex
 	held []byte
 }
 
 // Write waits until the client has read, or has consumed enough of what it got before.
 func (s *stream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	text := append(s.held, b...)
 	s.held = nil
 	for len(text) > 0 {
@@ -39,6 +43,8 @@ func (s *stream) Write(b []byte) (int, error) {
 
 // flush sends what is held: the rest of the character did not come.
 func (s *stream) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.held) > 0 {
 		s.send(s.held)
 	}

@@ -20,12 +20,13 @@ const (
 
 // Server serves methods. It keeps nothing of its clients.
 type Server struct {
-	methods map[string]Method
+	methods  map[string]Method
+	patience time.Duration // with a client that has ended its input, to read what it is still told
 }
 
 // NewServer makes one.
 func NewServer(methods []Method) *Server {
-	s := &Server{map[string]Method{}}
+	s := &Server{map[string]Method{}, leavePatience}
 	for _, m := range methods {
 		s.methods[m.Name] = m
 	}
@@ -66,7 +67,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	}()
 	<-ctx.Done()
 	in.Close()
-	impatient := time.AfterFunc(leavePatience, c.to.leave)
+	impatient := time.AfterFunc(s.patience, c.to.leave)
 	defer impatient.Stop()
 	c.await()
 	close(c.to.last)

@@ -34,6 +34,13 @@ def serve(id, method, params):
     elif what == "garbage":
         sys.stdout.write("panic: this is no answer\n")
         sys.stdout.flush()
+    elif what == "both":
+        say(id=id, result={}, error={})
+    elif what == "odd":
+        say(id=id, error="it is not well")
+    elif what == "deep":
+        sys.stdout.write("[" * 1_000_000 + "\n")
+        sys.stdout.flush()
     elif what == "half":
         sys.stdout.write('{"jsonrpc": "2.0", "id"')
         sys.stdout.flush()

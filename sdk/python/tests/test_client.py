@@ -97,7 +97,7 @@ class Client(WithFake):
             pyro.list_workspaces()
 
     def test_a_child_that_dies(self):
-        for how in ("die", "killed", "garbage", "half", "null"):
+        for how in ("die", "killed", "garbage", "half", "null", "both", "odd", "deep"):
             with self.subTest(how), ThreadPoolExecutor(4) as threads:
                 before = self.pyro.list_workspaces()["pid"]
                 waiting = [threads.submit(self.pyro.status_workspace, "deaf") for _ in range(3)]

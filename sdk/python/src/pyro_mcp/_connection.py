@@ -120,23 +120,23 @@ class Connection:
     def _read(self) -> None:
         stdout = self._process.stdout
         assert stdout
-        with stdout:
-            for line in _lines_of(stdout):
-                try:
+        try:
+            with stdout:
+                for line in _lines_of(stdout):
                     self._hear(json.loads(line))
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    self._broken = "what it said is no answer"
-                    self._process.kill()
-                    break
-        self._lines.put(None)
-        self._end(self._reap())
+        except Exception:
+            self._broken = "what it said is no answer"
+            self._process.kill()
+        finally:
+            self._lines.put(None)
+            self._end(self._reap())
 
     def _hear(self, message: dict[str, Any]) -> None:
         if "method" in message:
             with self._lock:
                 call = self._calls.get(message["params"]["id"])
         else:
-            if ("result" in message) == ("error" in message) or message["id"] is None:
+            if ("result" in message) == ("error" in message) or not isinstance(message.get("error", {}), dict) or message["id"] is None:
                 raise ValueError("no answer to a call")
             with self._lock:
                 call = self._calls.pop(message["id"], None)
