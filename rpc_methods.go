@@ -16,6 +16,8 @@ func (p *Pyro) environmentMethods() []rpc.Method {
 	return []rpc.Method{
 		rpc.Bind("doctor", "pyro doctor",
 			told(p.Doctor, func(r *DoctorRequest, f ProgressFunc) { r.Progress = f })).Telling(rpc.Progress),
+		rpc.Bind("prepare_environment", "pyro prepare",
+			told(p.PrepareEnvironment, func(r *PrepareEnvironmentRequest, f ProgressFunc) { r.Progress = f })).Telling(rpc.Progress),
 		rpc.Bind("list_environments", "pyro env list", bare(func(ctx context.Context) (*environments, error) {
 			all, err := p.ListEnvironments(ctx)
 			return &environments{all}, err
@@ -53,6 +55,7 @@ func (p *Pyro) workspaceMethods() []rpc.Method {
 			return &workspaceList{all}, err
 		})),
 		rpc.Bind("status_workspace", "pyro workspace status", ofWorkspace(p.StatusWorkspace)),
+		rpc.Bind("summarize_workspace", "pyro workspace summary", ofWorkspace(p.SummarizeWorkspace)),
 		rpc.Bind("update_workspace", "pyro workspace update", plain(p.UpdateWorkspace)),
 		rpc.Bind("start_workspace", "pyro workspace start",
 			told(p.StartWorkspace, func(r *StartWorkspaceRequest, f ProgressFunc) { r.Progress = f })).Telling(rpc.Progress),

@@ -65,7 +65,7 @@ type Field struct {
 // Fields are a method's params, in the order of its request.
 func (m Method) Fields() (all []Field) {
 	for f := range m.Request.Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" && f.IsExported() {
 			all = append(all, Field{name, f.Type})
 		}
 	}

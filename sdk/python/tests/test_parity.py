@@ -63,6 +63,8 @@ create_workspace(*, environment, vcpu_count=1, mem_mib=1024, ttl_seconds=600, al
 # What the package has beyond the contract.
 BEYOND = """
 doctor()
+prepare_environment(environment="debian:12", *, network=False, force=False)
+summarize_workspace(workspace_id)
 resize_shell(workspace_id, shell_id, *, cols, rows)
 list_shells(workspace_id)
 fork_workspace(workspace_id, *, snapshot=None, count=1, name=None, labels=None)

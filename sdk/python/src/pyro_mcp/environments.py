@@ -9,9 +9,22 @@ from ._client import Client, Result
 class Environments(Client):
     """What can be done with environments, and with the host."""
 
-    def doctor(self, *, on_progress: OnProgress | None = None) -> Result:
-        """Tell what this host can do, and what mends what it can't."""
-        return self._call("doctor", {}, on_progress=on_progress)
+    def doctor(self, *, environment: str | None = None, on_progress: OnProgress | None = None) -> Result:
+        """Tell what this host can do, and what mends what it can't; of an environment, how fast its next machine will start."""
+        return self._call("doctor", {"environment": environment}, on_progress=on_progress)
+
+    def prepare_environment(
+        self,
+        environment: str = "debian:12",
+        *,
+        network: bool = False,
+        force: bool = False,
+        isolation: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """Make ready all that the first start of a machine would make, and prove it; force makes it again."""
+        fields = {"environment": environment, "network": network, "force": force, "isolation": isolation}
+        return self._call("prepare_environment", fields, on_progress=on_progress)
 
     def list_environments(self) -> Result:
         """The catalogue and all that is installed, as `environments`."""

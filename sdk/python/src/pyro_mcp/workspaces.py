@@ -49,6 +49,10 @@ class Workspaces(Client):
         """Tell what a workspace is now."""
         return self._call("status_workspace", {"workspace_id": workspace_id})
 
+    def summarize_workspace(self, workspace_id: str) -> Result:
+        """Tell what was done in a workspace since it was created or last reset, and how its files differ from the baseline."""
+        return self._call("summarize_workspace", {"workspace_id": workspace_id})
+
     def update_workspace(
         self,
         workspace_id: str,
