@@ -51,7 +51,7 @@ func (p *Pyro) Doctor(ctx context.Context, req DoctorRequest) (*DoctorReport, er
 		}
 	}
 	checks := doctor.Examine(ctx, doctor.Config{
-		Dirs: p.dirs, Store: p.store, Progress: req.Progress.adapt(),
+		Dirs: p.dirs, Store: p.store, Program: p.program(), Progress: req.Progress.adapt(),
 		Drivers: func() ([]machine.Driver, error) {
 			all, err := p.drivers()
 			if err != nil {

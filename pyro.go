@@ -72,6 +72,7 @@ type Options struct {
 type Pyro struct {
 	dirs       dirs.Dirs
 	store      *environment.Store
+	program    func() string // the command pyro, or ""
 	drivers    func() (*isolation.Drivers, error)
 	records    *store.Store
 	workspaces *workspace.Manager
@@ -100,10 +101,15 @@ func New(o Options) (*Pyro, error) {
 		*folder = absolute
 	}
 	p := &Pyro{dirs: d, store: environment.Open(d), records: store.Open(d.State)}
-	p.drivers = sync.OnceValues(func() (*isolation.Drivers, error) { return isolation.New(d, p.store) })
+	program := sync.OnceValues(func() (string, error) { return findProgram(o.Program) })
+	p.program = func() string { // that it is not there is told where it is needed
+		path, _ := program()
+		return path
+	}
+	p.drivers = sync.OnceValues(func() (*isolation.Drivers, error) { return isolation.New(d, p.store, p.program()) })
 	p.workspaces = &workspace.Manager{
 		Dirs: d, Store: p.records, Environments: p.store, Drivers: p.drivers,
-		Program: sync.OnceValues(func() (string, error) { return findProgram(o.Program) }),
+		Program: program,
 	}
 	return p, nil
 }
@@ -120,7 +126,11 @@ func findProgram(given string) (string, error) {
 		given = os.Getenv("PYRO_PROGRAM")
 	}
 	if given != "" {
-		return filepath.Abs(given)
+		path, err := filepath.Abs(given)
+		if err == nil && !isProgram(path) {
+			err = fault.New(Unavailable, "find the command pyro", path, "it is no program").WithHint("set PYRO_PROGRAM to the path of pyro")
+		}
+		return path, err
 	}
 	own, err := os.Executable()
 	if err == nil && filepath.Base(own) == programName {

@@ -31,7 +31,7 @@ func TestServices(t *testing.T) {
 			t.Fatal("a service that ends does not end")
 		}
 	}
-	if left := p.shell(id, "ps -e -o args | grep -c '[s]leep 71' || true"); left != "0\n" {
+	if left := p.shell(id, "grep -lz '^71[.]' /proc/[0-9]*/cmdline | wc -l"); left != "0\n" {
 		t.Errorf("%s processes that it had started are left", left)
 	}
 	p.fails(124, "not ready within 1s", "workspace", "service", "start", id, "never", "--ready-tcp", "9", "--ready-timeout-seconds", "1", "--", "sleep", "1000")

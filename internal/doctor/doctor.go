@@ -39,13 +39,14 @@ type Check struct {
 type Config struct {
 	Dirs     dirs.Dirs
 	Store    *environment.Store
+	Program  string                           // pyro's, see gvisor.FindHelper
 	Drivers  func() ([]machine.Driver, error) // whose machines are isolated, strongest first
 	Progress progress.Func
 }
 
 // Examine makes all checks, in a fixed order. `pyro run` can work when none of them failed. It tidies what owners of machines that died left behind.
 func Examine(ctx context.Context, cfg Config) []Check {
-	checks := []Check{platform(), folder("cache_folder", cfg.Dirs.Cache), folder("state_folder", cfg.Dirs.State), agent(), qemuProgram(ctx), gvisorProgram(ctx), cgroups()}
+	checks := []Check{platform(), folder("cache_folder", cfg.Dirs.Cache), folder("state_folder", cfg.Dirs.State), agent(), qemuProgram(ctx), gvisorProgram(ctx, cfg.Program), cgroups()}
 	checks = append(checks, isolation(ctx, cfg)...)
 	return append(checks, environments(ctx, cfg.Store), templates(cfg.Dirs), builders(), userNamespaces(), leftovers(cfg.Dirs))
 }

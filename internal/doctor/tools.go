@@ -68,9 +68,9 @@ func qemuProgram(ctx context.Context) Check {
 	return Check{Name: "qemu", Status: OK, Detail: fmt.Sprintf("%s, version %s", binary.Path, version)}
 }
 
-func gvisorProgram(ctx context.Context) Check {
+func gvisorProgram(ctx context.Context, program string) Check {
 	const name = "pyro_runsc"
-	helper, err := gvisor.FindHelper()
+	helper, err := gvisor.FindHelper(program)
 	if err != nil {
 		return failed(name, Warn, err)
 	}

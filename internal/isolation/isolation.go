@@ -27,7 +27,7 @@ type Drivers struct {
 }
 
 // New makes them. It looks at nothing of the host yet.
-func New(d dirs.Dirs, store *environment.Store) (*Drivers, error) {
+func New(d dirs.Dirs, store *environment.Store, pyro string) (*Drivers, error) {
 	program, err := guest.Find()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func New(d dirs.Dirs, store *environment.Store) (*Drivers, error) {
 		return qemu.New(qemu.Config{Isolation: isolation, Dirs: d, Store: store, Guest: program})
 	}
 	return &Drivers{
-		Guests: []machine.Driver{emulator(machine.KVM), gvisor.New(gvisor.Config{Dirs: d, Guest: program}), emulator(machine.TCG)},
+		Guests: []machine.Driver{emulator(machine.KVM), gvisor.New(gvisor.Config{Dirs: d, Guest: program, Program: pyro}), emulator(machine.TCG)},
 		Host:   host.New(host.Config{Dirs: d, Guest: program}),
 	}, nil
 }

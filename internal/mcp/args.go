@@ -27,9 +27,9 @@ func Text(name, description string, options ...string) Arg {
 
 // Number is a whole number from least to most; most 0: however large.
 func Number(name, description string, least, most int) Arg {
-	s := &jsonschema.Schema{Type: "integer", Description: description, Minimum: pointer(float64(least))}
+	s := &jsonschema.Schema{Type: "integer", Description: description, Minimum: new(float64(least))}
 	if most > 0 {
-		s.Maximum = pointer(float64(most))
+		s.Maximum = new(float64(most))
 	}
 	return Arg{Name: name, schema: s}
 }
@@ -87,5 +87,3 @@ func objectOf(args []Arg) *jsonschema.Schema {
 	}
 	return s
 }
-
-func pointer[T any](v T) *T { return &v }

@@ -83,18 +83,18 @@ func (t Tool) Without(names ...string) Tool {
 
 // Announced is the tool as clients see it.
 func (t Tool) Announced() *sdk.Tool {
-	a := &sdk.ToolAnnotations{OpenWorldHint: pointer(t.Kind == Runs)}
+	a := &sdk.ToolAnnotations{OpenWorldHint: new(t.Kind == Runs)}
 	switch t.Kind {
 	case Reads:
-		a.ReadOnlyHint, a.IdempotentHint, a.DestructiveHint = true, true, pointer(false)
+		a.ReadOnlyHint, a.IdempotentHint, a.DestructiveHint = true, true, new(false)
 	case Adds:
-		a.DestructiveHint = pointer(false)
+		a.DestructiveHint = new(false)
 	case Sets:
-		a.DestructiveHint, a.IdempotentHint = pointer(false), true
+		a.DestructiveHint, a.IdempotentHint = new(false), true
 	case Runs:
-		a.DestructiveHint = pointer(true)
+		a.DestructiveHint = new(true)
 	case Removes:
-		a.DestructiveHint, a.IdempotentHint = pointer(true), true
+		a.DestructiveHint, a.IdempotentHint = new(true), true
 	}
 	return &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.input, Annotations: a}
 }
@@ -191,7 +191,7 @@ type failure struct {
 // failed is an error as a result, which the agent can read.
 func failed(err error) *sdk.CallToolResult {
 	f := failure{err.Error(), fault.KindOf(err), fault.HintOf(err)}
-	text := f.Error
+	text := fmt.Sprintf("%s (%s)", f.Error, f.Kind)
 	if f.Hint != "" {
 		text += "\nhint: " + f.Hint
 	}

@@ -103,7 +103,7 @@ func newManager(t testing.TB) *Manager {
 func managerOf(t testing.TB, d dirs.Dirs) *Manager {
 	t.Helper()
 	m := &Manager{Dirs: d, Store: store.Open(d.State), Environments: environment.Open(d)}
-	m.Drivers = sync.OnceValues(func() (*isolation.Drivers, error) { return isolation.New(d, m.Environments) })
+	m.Drivers = sync.OnceValues(func() (*isolation.Drivers, error) { return isolation.New(d, m.Environments, "") })
 	m.Program = func() (string, error) { return os.Args[0], nil }
 	t.Cleanup(func() { m.Store.Close() })
 	return m

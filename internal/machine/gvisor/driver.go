@@ -22,8 +22,9 @@ import (
 
 // Config says what a driver works with.
 type Config struct {
-	Dirs  dirs.Dirs
-	Guest *guest.Program
+	Dirs    dirs.Dirs
+	Guest   *guest.Program
+	Program string // pyro's, beside which the helper may be; may be empty
 }
 
 // Driver starts machines under gVisor.
@@ -66,7 +67,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*sandbox, error)
 		return nil, context.Cause(ctx)
 	}
 	began := time.Now()
-	helper, err := FindHelper()
+	helper, err := FindHelper(d.cfg.Program)
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ type Helper struct {
 	ID   string // changes when the program is replaced
 }
 
-// FindHelper finds the program where PYRO_RUNSC says, else beside the running executable.
-func FindHelper() (Helper, error) {
+// FindHelper finds the program where PYRO_RUNSC says, else beside the running executable, else beside pyro's program, where that is another one; it may be empty.
+func FindHelper(program string) (Helper, error) {
 	path := os.Getenv("PYRO_RUNSC")
 	if path == "" {
 		exe, err := os.Executable()
@@ -32,6 +32,9 @@ func FindHelper() (Helper, error) {
 			return Helper{}, err
 		}
 		path = filepath.Join(filepath.Dir(exe), HelperName)
+		if !exists(path) && program != "" {
+			path = filepath.Join(filepath.Dir(program), HelperName)
+		}
 	}
 	info, err := os.Stat(path)
 	switch {

@@ -31,7 +31,7 @@ func (d *Driver) Prove(ctx context.Context, report progress.Func) error {
 }
 
 func (d *Driver) prove(ctx context.Context, report progress.Func) error {
-	h, err := FindHelper()
+	h, err := FindHelper(d.cfg.Program)
 	if err != nil {
 		return err
 	}

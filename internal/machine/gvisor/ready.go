@@ -16,7 +16,7 @@ import (
 
 // Ready tells whether the images for a machine are there, and whether this host was tried.
 func (d *Driver) Ready(_ context.Context, spec machine.Spec) (machine.Readiness, error) {
-	h, err := FindHelper()
+	h, err := FindHelper(d.cfg.Program)
 	if err != nil {
 		return machine.Readiness{}, err
 	}

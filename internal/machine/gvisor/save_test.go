@@ -21,7 +21,7 @@ import (
 // launchWith starts a machine that can be saved to files, or goes on from them.
 func launchWith(t *testing.T, d *Driver, spec machine.Spec, state []*os.File, restore bool) *sandbox {
 	t.Helper()
-	h, err := FindHelper()
+	h, err := FindHelper("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -211,7 +211,7 @@ func (d *daemon) noteProcesses(m machine.Machine) error {
 func (d *daemon) prepare(ctx context.Context, report progress.Func) (machine.Driver, machine.Root, error) {
 	spec := d.order.Workspace.Spec
 	environments := environment.Open(d.order.Dirs)
-	drivers, err := isolation.New(d.order.Dirs, environments)
+	drivers, err := isolation.New(d.order.Dirs, environments, "")
 	if err != nil {
 		return nil, machine.Root{}, err
 	}
