@@ -40,7 +40,7 @@ var recipes = map[string]struct {
 		},
 	},
 	"review-eval": {
-		`^ws-\w+ has the change, kept as "?to-review"?\n(?:check: [\w ]+\n){5}[^\n]*3999[^\n]* (\S+)\nafter the review differs from the baseline: roman\.py\n$`,
+		`^ws-\w+ has the change, kept as "?to-review"?\n(?:check: [\w ]+\n){5}[^\n]*3999[^\n]* (\S+)\ndone: 1 commands, 2 edits, 1 shells, 1 exports\nafter the review differs from the baseline: roman\.py\n$`,
 		func(t *testing.T, found []string) {
 			var report struct{ Cases, Right int }
 			if text, err := os.ReadFile(found[1]); err != nil || json.Unmarshal(text, &report) != nil || report.Cases != 3999 || report.Right != 3999 {

@@ -40,6 +40,8 @@ def review(pyro):
         exported = pyro.export_workspace(id, "report.json", output_path=str(output))
         report = json.loads(output.read_text())
         print(f"{report['right']} of {report['cases']} cases are right: {exported['output_path']}")
+        done = pyro.summarize_workspace(id)["outcome"]
+        print("done: {command_count} commands, {edit_count} edits, {shell_count} shells, {export_count} exports".format(**done))
 
         # What the review left, the shell too, goes: the change stays.
         pyro.reset_workspace(id, snapshot="to-review")

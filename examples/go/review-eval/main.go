@@ -96,6 +96,11 @@ func review(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Printf("the evaluation says %q, its report is %s\n", strings.TrimSpace(r.Stdout), exported.OutputPath)
+	done, err := p.SummarizeWorkspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("done: %d commands, %d edits, %d shells, %d exports\n", done.Commands.Total, done.Edits.Total, done.Shells.Total, done.Artifacts.Total)
 
 	// What the review left, the shell too, goes: the change stays.
 	if _, err := p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: id, Snapshot: "to-review"}); err != nil {
