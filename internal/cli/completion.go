@@ -9,9 +9,6 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// completion gives what a word may become, for the user's shell.
-type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
-
 // suggest offers those of a list that begin with what was typed, each by its name with a description.
 func suggest[T any](typed string, list func(context.Context, *pyro.Pyro) ([]T, error), describe func(T) (name, description string)) ([]string, cobra.ShellCompDirective) {
 	p, err := pyro.New(pyro.Options{})
