@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -16,88 +15,25 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/socket"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// address gives the address of the socket in a folder, however long the folder's path is, as long as the folder stays open.
-func address(folder *os.File) *net.UnixAddr {
-	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), socketName)}
-}
-
 // Listen opens the socket of a workspace. Only processes of the same user, and of root, get through to it.
-func Listen(f Folder) (net.Listener, error) {
-	folder, err := os.Open(string(f))
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
-	l, err := net.ListenUnix("unix", address(folder))
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // its name is that of a descriptor
-	if err := os.Chmod(f.path(socketName), 0o600); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return &listener{l, f.path(socketName)}, nil
-}
-
-// listener accepts those who may.
-type listener struct {
-	*net.UnixListener
-	path string
-}
-
-// Accept gives the next connection of a process that may connect. Others are closed.
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.AcceptUnix()
-		if err != nil {
-			return nil, err
-		}
-		if allowed(conn) {
-			return conn, nil
-		}
-		conn.Close()
-	}
-}
-
-// Close removes the socket too.
-func (l *listener) Close() error {
-	return errors.Join(l.UnixListener.Close(), remove(l.path))
-}
-
-// allowed tells whether the other end is a process of this user or of root.
-func allowed(conn *net.UnixConn) bool {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var peer *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return err == nil && failed == nil && (int(peer.Uid) == os.Getuid() || peer.Uid == 0)
-}
+func Listen(f Folder) (net.Listener, error) { return socket.Listen(string(f), socketName) }
 
 // connectPatience is how long a supervisor that lives may take to open its socket: it has started a machine by then, which may take long the first time.
 const connectPatience = 3 * time.Minute
 
 // reach connects to the supervisor of a workspace. Precondition where there is none.
 func reach(ctx context.Context, f Folder) (net.Conn, error) {
-	folder, err := os.Open(string(f))
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(string(f)); errors.Is(err, fs.ErrNotExist) {
 		return nil, stopped(f)
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
 	for began := time.Now(); ; {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "unix", address(folder).Name)
+		conn, err := socket.Dial(string(f), socketName)
 		if err == nil {
-			if !allowed(conn.(*net.UnixConn)) {
+			if !socket.Allowed(conn) {
 				conn.Close()
 				return nil, fault.New(fault.Permission, "use workspace", filepath.Base(string(f)), "its socket is another user's")
 			}
