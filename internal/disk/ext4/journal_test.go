@@ -218,7 +218,7 @@ func TestRecoversWhatAKernelLeft(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(len(name)), 1))
 			kept := 0
 			for round := range 3 {
-				churn(t, folder, random, 300)
+				churn(t, folder, random, 150)
 				last, err := os.Create(filepath.Join(folder, fmt.Sprint("flushed-", round)))
 				if err != nil {
 					t.Fatal(err)
