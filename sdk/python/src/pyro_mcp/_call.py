@@ -42,7 +42,7 @@ class Call:
     def result(self) -> Any:
         """Wait for the result. What is told meanwhile is handed on."""
         while True:
-            message = self._heard.get()
+            message = self._next()
             if isinstance(message, PyroError):
                 raise message
             if "method" not in message:
@@ -50,6 +50,14 @@ class Call:
                     raise PyroError.of(message["error"])
                 return message["result"]
             self._tell(message["method"], message["params"])
+
+    def _next(self) -> dict[str, Any] | PyroError:
+        # Not for ever at once: a signal that comes just before the wait begins is dealt with only after it.
+        while True:
+            try:
+                return self._heard.get(timeout=0.5)
+            except queue.Empty:
+                pass
 
     def drain(self, patience: float) -> None:
         """Wait until the call has ended, and drop all that is heard of it."""
