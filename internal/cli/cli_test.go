@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PYRO_QEMU", "no-such-qemu") // no script starts a real machine
 			e.Setenv("PYRO_PROGRAM", programs.pyro)
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector would have each command wait for a second
+			e.Setenv("GORACE", "atexit_sleep_ms=0")                                 // the race detector would have each command wait for a second
 			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // where a script failed
 			return nil
 		},
