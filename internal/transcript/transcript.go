@@ -74,20 +74,25 @@ func (l *Log) Read(cursor int64, chars int) Piece {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from := min(max(cursor, l.start(), 0), l.end())
+	data := l.ring.Bytes(uint64(from), uint64(from+int64(chars)*utf8.UTFMax))
+	return pieceOf(data, cursor, from, l.end(), chars, l.ended)
+}
+
+// pieceOf is what a reader gets of the bytes at from, which is its cursor or what is kept first.
+func pieceOf(data []byte, cursor, from, end int64, chars int, ended bool) Piece {
 	p := Piece{From: from, Dropped: max(0, from-max(cursor, 0))}
-	if cursor > l.end() {
+	if cursor > end {
 		p.Dropped = 0
 	}
-	data := l.ring.Bytes(uint64(from), uint64(from+int64(chars)*utf8.UTFMax))
 	if p.Dropped > 0 {
 		for len(data) > 0 && from > 0 && !utf8.RuneStart(data[0]) && p.From-from < utf8.UTFMax { // of a character that is gone
 			data, p.From, p.Dropped = data[1:], p.From+1, p.Dropped+1
 		}
 	}
-	p.Data = first(data, chars, l.ended && p.From+int64(len(data)) == l.end())
+	p.Data = first(data, chars, ended && p.From+int64(len(data)) == end)
 	p.Next = p.From + int64(len(p.Data))
-	p.More = len(p.Data) < len(data) && !unfinished(data[len(p.Data):]) || p.From+int64(len(data)) < l.end()
-	p.Ended = l.ended && p.Next == l.end()
+	p.More = len(p.Data) < len(data) && !unfinished(data[len(p.Data):]) || p.From+int64(len(data)) < end
+	p.Ended = ended && p.Next == end
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(sharedEnv); path != "" {
+		writeForEver(path)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func write(l *Log, text string) { l.Write([]byte(text)) }
 
