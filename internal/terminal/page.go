@@ -279,10 +279,14 @@ func (p *page) print(b *strings.Builder) {
 
 // printScreen writes what the screen shows. Blanks at the end of lines and below the last one say nothing.
 func (p *page) printScreen(b *strings.Builder) {
-	var rows []string
+	b.WriteString(strings.TrimRight(strings.Join(p.texts(), "\n"), "\n"))
+}
+
+// texts are the rows that were written to, without blanks at their ends.
+func (p *page) texts() (rows []string) {
 	for _, l := range p.lines {
 		l.joins = true
 		rows = append(rows, strings.TrimRight(string(l.appendTo(nil)), " "))
 	}
-	b.WriteString(strings.TrimRight(strings.Join(rows, "\n"), "\n"))
+	return rows
 }

@@ -59,6 +59,12 @@ func (s *Screen) String() string {
 	return b.String()
 }
 
+// Rows are what the screen shows, row by row, without blanks at their ends. Rows that were not written to are left out at the end.
+func (s *Screen) Rows() []string { return s.now.texts() }
+
+// Cursor is where the next character goes, from 0 on.
+func (s *Screen) Cursor() (row, col int) { return s.now.row, s.now.column() }
+
 // Plain renders one piece of what a program wrote to a terminal of so many characters, in some limit bytes at most: where there is more, the first lines are left
 // out. before is what it wrote since it last showed the alternate screen, where it showed that when the piece begins: then all of that screen is rendered.
 func Plain(cols, rows, limit int, before, piece []byte) string {

@@ -1,0 +1,135 @@
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/transcript"
+)
+
+// Folder is that of a session.
+type Folder string
+
+// SocketName is that of the keeper's socket in it.
+const SocketName = "socket"
+
+// Stream is one of the logs of a session.
+type Stream string
+
+// The streams. Output is all that the program printed, as a person would have seen it come.
+const (
+	Output Stream = "output"
+	Stdout Stream = "stdout"
+	Stderr Stream = "stderr"
+)
+
+func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
+
+// Make makes the folder of a new session, with what was asked for and its empty logs. What fails leaves nothing.
+func Make(root string, s Spec) (f Folder, err error) {
+	f = Folder(filepath.Join(root, s.ID))
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(string(f), 0o700); err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			f.Remove()
+		}
+	}()
+	if err := f.write("spec.json", s); err != nil {
+		return "", err
+	}
+	streams := []Stream{Output}
+	if s.Separate {
+		streams = append(streams, Stdout, Stderr)
+	}
+	for _, stream := range streams {
+		l, err := transcript.CreateShared(f.path(string(stream)), s.OutputBytes)
+		if err != nil {
+			return "", err
+		}
+		l.Mark().Store(s.CreatedAt.UnixNano())
+		l.Close()
+	}
+	return f, nil
+}
+
+// Log opens one of the logs. The caller must Close it.
+func (f Folder) Log(s Stream) (*transcript.Shared, error) {
+	return transcript.OpenShared(f.path(string(s)))
+}
+
+// Spec is what was asked for. NotFound where there is no such session.
+func (f Folder) Spec() (s Spec, err error) {
+	err = f.read("spec.json", &s)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fault.New(fault.NotFound, "find session", filepath.Base(string(f)), "unknown session_id")
+	}
+	return s, err
+}
+
+// State is what became of it, as far as its keeper said. ok is false where that has said nothing yet.
+func (f Folder) State() (s State, ok bool, err error) {
+	err = f.read("state.json", &s)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, nil
+	}
+	return s, err == nil, err
+}
+
+// SetState writes what became of it.
+func (f Folder) SetState(s State) error { return f.write("state.json", s) }
+
+// Keep takes the lock that a keeper has as long as it lives. flock.ErrHeld where there is one.
+func (f Folder) Keep() (*flock.Lock, error) { return flock.Try(f.path("keeper.lock"), flock.Exclusive) }
+
+// Kept tells whether there is a keeper.
+func (f Folder) Kept() bool {
+	l, err := flock.Try(f.path("keeper.lock"), flock.Shared)
+	if err == nil {
+		l.Release()
+	}
+	return errors.Is(err, flock.ErrHeld)
+}
+
+// Remove removes the session.
+func (f Folder) Remove() error { return os.RemoveAll(string(f)) }
+
+func (f Folder) read(name string, v any) error {
+	b, err := os.ReadFile(f.path(name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fault.New(fault.Corrupt, "read session", filepath.Base(string(f)), "%s: %w", name, err)
+	}
+	return nil
+}
+
+// write replaces a file as a whole: who reads it, or is killed, sees the old one or the new.
+func (f Folder) write(name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(string(f), name+".*")
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(b)
+	if err = errors.Join(err, part.Close()); err == nil {
+		err = os.Rename(part.Name(), f.path(name))
+	}
+	if err != nil {
+		os.Remove(part.Name())
+	}
+	return err
+}

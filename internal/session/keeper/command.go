@@ -1,0 +1,38 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os/signal"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// Main is a keeper as a process: of the session in a folder, until that ends or it is told to by a signal. It tells on out how it began.
+func Main(folder string, out io.WriteCloser) error {
+	debug.SetGCPercent(40)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
+	tell := json.NewEncoder(out)
+	begun := false
+	err := Run(ctx, session.Folder(folder), func() {
+		begun = true
+		tell.Encode(session.Begun{})
+		out.Close()
+	})
+	if err != nil && !begun {
+		report := fault.ReportOf(err)
+		tell.Encode(session.Begun{Failed: &report})
+	}
+	if err != nil {
+		slog.Error("keep session", "folder", folder, "error", err)
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// maxConns is how many connections there are at once. Who comes then waits.
+const maxConns = 64
+
+// serve serves who connects, until the listener is closed.
+func (k *keeper) serve(l net.Listener) *sync.WaitGroup {
+	var serving sync.WaitGroup
+	room := make(chan struct{}, maxConns)
+	serving.Go(func() {
+		for {
+			room <- struct{}{}
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil { // no more files for now
+				<-room
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			serving.Go(func() {
+				defer func() { <-room }()
+				k.converse(session.NewConn(conn))
+			})
+		}
+	})
+	return &serving
+}
+
+// lastWords is how long those who are connected have, once the session has ended, to ask their last question.
+const lastWords = 50 * time.Millisecond
+
+// converse answers one who is connected, until they go or the session has ended.
+func (k *keeper) converse(c *session.Conn) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer c.Close()
+	go func() {
+		select {
+		case <-k.ended:
+			c.SetReadDeadline(time.Now().Add(lastWords))
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		var req session.Request
+		if err := c.Receive(&req); err != nil {
+			return
+		}
+		k.output.used()
+		answer, err := k.answer(ctx, req)
+		if err != nil {
+			report := fault.ReportOf(err)
+			answer.Error = &report
+		}
+		select {
+		case <-k.ended:
+			answer.Ended = true
+		default:
+		}
+		if c.Send(answer) != nil {
+			return
+		}
+	}
+}
+
+// answer does what is asked.
+func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Answer, err error) {
+	switch req.Op {
+	case session.OpInput:
+		err = k.in.put(req.Data)
+	case session.OpResize:
+		err = k.resize(req.Cols, req.Rows)
+	case session.OpSignal:
+		err = k.signal(req.Signal)
+	case session.OpWait:
+		k.output.wait(ctx, req)
+	case session.OpLook:
+		a.Look, err = k.look()
+	case session.OpEnd:
+		k.stop(session.Killed)
+		<-k.ended
+	default:
+		err = fault.New(fault.Unsupported, "", "", "this keeper does not know %.40q", req.Op)
+	}
+	return a, err
+}
+
+// signal sends a signal to the process group in the foreground of the terminal, or else to the program's.
+func (k *keeper) signal(name string) error {
+	sig, ok := session.Signals[name]
+	if !ok {
+		return fault.New(fault.Invalid, "", "", "unsupported signal %.40q", name)
+	}
+	group := k.program.pid()
+	withDescriptor(k.program.terminal(), func(fd int) {
+		if n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && n > 0 {
+			group = n
+		}
+	})
+	if err := unix.Kill(-group, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("kill", err)
+	}
+	return nil
+}
+
+// withDescriptor calls f with the descriptor of a file, which stays with Go's poller.
+func withDescriptor(file *os.File, f func(fd int)) {
+	if raw, err := file.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { f(int(fd)) })
+	}
+}
+
+// look tells what a person would see.
+func (k *keeper) look() (*session.Look, error) {
+	k.output.mu.Lock()
+	defer k.output.mu.Unlock()
+	drawn, err := k.output.screen.draw(k.output.logs[session.Output])
+	if err != nil {
+		return nil, err
+	}
+	l := &session.Look{Screen: drawn.Rows(), Alternate: drawn.Alternate()}
+	l.Row, l.Col = drawn.Cursor()
+	l.Hint = k.hint(l.Alternate)
+	return l, nil
+}
+
+// hint guesses from the terminal's settings, and from who is in its foreground, what the session waits for.
+func (k *keeper) hint(fullScreen bool) session.Hint {
+	select {
+	case <-k.ended:
+		return session.Ended
+	default:
+	}
+	var settings *unix.Termios
+	var group int
+	withDescriptor(k.program.terminal(), func(fd int) {
+		settings, _ = unix.IoctlGetTermios(fd, unix.TCGETS)
+		group, _ = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	})
+	if settings == nil {
+		return session.Busy
+	}
+	switch canonical, echo := settings.Lflag&unix.ICANON != 0, settings.Lflag&unix.ECHO != 0; {
+	case canonical && !echo:
+		return session.Asking
+	case fullScreen:
+		return session.Pager
+	case !canonical && isShell(group) && waits(group):
+		return session.AtPrompt // line editors of shells read keys
+	case canonical && isShell(group) && waits(group):
+		return session.AtPrompt
+	case waits(group):
+		return session.Reading
+	}
+	return session.Busy
+}
+
+// isShell tells whether a process is a shell, by its name.
+func isShell(pid int) bool {
+	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	switch string(name) {
+	case "bash\n", "sh\n", "dash\n", "zsh\n", "ksh\n", "fish\n", "ash\n", "python3\n", "python\n", "node\n", "irb\n", "psql\n", "sqlite3\n", "mysql\n", "gdb\n":
+		return true
+	}
+	return false
+}
+
+// waits tells whether a process waits to read from a terminal, as far as the kernel tells.
+func waits(pid int) bool {
+	where, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/wchan")
+	if err != nil {
+		return false
+	}
+	switch string(where) {
+	case "n_tty_read", "wait_woken", "do_select", "poll_schedule_timeout", "do_poll", "do_sys_poll", "poll_schedule_timeout.constprop.0", "ep_poll", "do_epoll_wait":
+		return true
+	}
+	return false
+}

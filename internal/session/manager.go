@@ -1,0 +1,248 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+)
+
+// Command is what pyro is called with, and the folder of a session, where it is to be its keeper. It tells on its standard output how that began: a line of JSON.
+const Command = "keep-session"
+
+// Begun is what a keeper tells.
+type Begun struct {
+	Failed *fault.Report `json:"failed,omitempty"`
+}
+
+// Manager keeps all sessions of a folder. Many in many processes may use it at once. The zero value but for its fields is ready.
+type Manager struct {
+	Root    string                 // a folder for each
+	Program func() (string, error) // that can be a keeper
+	Grace   time.Duration          // how long what has ended is kept, with what it printed
+}
+
+// Info is a session as it is now.
+type Info struct {
+	Spec
+	State
+	Folder Folder
+}
+
+// Spawn starts a session, whose spec must have been checked. At most `most` run at once; one of the same owner and name must not run.
+func (m *Manager) Spawn(ctx context.Context, s Spec, most int) (Info, error) {
+	info, err := m.spawn(ctx, s, most)
+	return info, fault.Wrap(err, "spawn session", s.Name)
+}
+
+func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
+	if err := s.Check(); err != nil {
+		return Info{}, err
+	}
+	if err := os.MkdirAll(m.Root, 0o700); err != nil {
+		return Info{}, err
+	}
+	lock, err := flock.Take(ctx, filepath.Join(m.Root, ".lock"), flock.Exclusive, nil)
+	if err != nil {
+		return Info{}, err
+	}
+	defer lock.Release()
+	all, err := m.List()
+	if err != nil {
+		return Info{}, err
+	}
+	running := 0
+	for _, other := range all {
+		if !other.Running() {
+			continue
+		}
+		if running++; s.Name != "" && other.Name == s.Name && other.Owner == s.Owner {
+			return Info{}, fault.New(fault.Exists, "", "", "a session of this name runs: %s", other.ID).WithHint("pty_resume gives it, pty_close ends it")
+		}
+	}
+	if running >= most {
+		return Info{}, fault.New(fault.Exhausted, "", "", "too many sessions (max %d)", most).WithHint("pty_close one, or set PTY_MCP_MAX_SESSIONS")
+	}
+	f, err := Make(m.Root, s)
+	if err != nil {
+		return Info{}, err
+	}
+	if err := m.keep(ctx, f); err != nil {
+		f.Remove()
+		return Info{}, err
+	}
+	return m.Get(s.ID)
+}
+
+// keep starts a keeper, and returns when its program runs.
+func (m *Manager) keep(ctx context.Context, f Folder) error {
+	program, err := m.Program()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(f.path("keeper.log"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, Command, string(f))
+	cmd.Dir, cmd.Stderr = "/", log
+	cmd.Env = append(os.Environ(), "GOGC=40", "GOMEMLIMIT=16MiB")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := cmd.Start(); err != nil {
+		return fault.New(fault.Unavailable, "", "", "its keeper can't be started: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if !stop() {
+		cmd.Wait()
+		m.tidy(f)
+		return context.Cause(ctx)
+	}
+	go cmd.Wait() // so that it is no zombie where the caller lives on
+	var begun Begun
+	if err != nil || json.Unmarshal(line, &begun) != nil {
+		return fault.New(fault.Unavailable, "", "", "its keeper ended before the program ran").WithHint("see the file keeper.log in %s", f)
+	}
+	if begun.Failed != nil {
+		return begun.Failed.Err()
+	}
+	return nil
+}
+
+// idForm is that of ids, which are names of folders.
+var idForm = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,10}-[0-9a-f]{8}$`)
+
+// Get gives a session. NotFound where there is none.
+func (m *Manager) Get(id string) (Info, error) {
+	if !idForm.MatchString(id) {
+		return Info{}, fault.New(fault.NotFound, "find session", fault.Printable(id[:min(len(id), 80)]), "unknown session_id").WithHint("pty_list")
+	}
+	f := Folder(filepath.Join(m.Root, id))
+	s, err := f.Spec()
+	if err != nil {
+		return Info{}, err
+	}
+	state, err := m.state(f)
+	return Info{s, state, f}, err
+}
+
+// state tells what became of a session: also of one whose keeper was killed.
+func (m *Manager) state(f Folder) (State, error) {
+	kept := f.Kept() // before the state, which a keeper writes before it goes
+	state, began, err := f.State()
+	if err != nil || !state.Running() && began || kept {
+		return state, err
+	}
+	if err := m.tidy(f); err != nil {
+		return state, err
+	}
+	state, _, err = f.State()
+	return state, err
+}
+
+// tidy ends what is left of a session whose keeper was killed.
+func (m *Manager) tidy(f Folder) error {
+	lock, err := f.Keep()
+	if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody else does, or it is gone
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	state, _, err := f.State()
+	if err != nil || !state.Running() {
+		return err
+	}
+	killMarked(filepath.Base(string(f)))
+	os.Remove(f.path(SocketName))
+	for _, s := range []Stream{Output, Stdout, Stderr} {
+		if l, err := f.Log(s); err == nil {
+			l.End()
+			l.Close()
+		}
+	}
+	state.EndedAt, state.Reason = time.Now().UTC(), Lost
+	return f.SetState(state)
+}
+
+// List gives all sessions, the one that was used last first.
+func (m *Manager) List() ([]Info, error) {
+	entries, err := os.ReadDir(m.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Info
+	used := map[string]int64{}
+	for _, e := range entries {
+		if !idForm.MatchString(e.Name()) {
+			continue
+		}
+		info, err := m.Get(e.Name())
+		if fault.KindOf(err) == fault.NotFound {
+			continue // it was closed meanwhile, or is being made
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, info)
+		used[info.ID] = info.LastActive().UnixNano()
+	}
+	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
+	return all, nil
+}
+
+// LastActive is when something was last done with a session.
+func (i Info) LastActive() time.Time {
+	l, err := i.Folder.Log(Output)
+	if err != nil {
+		return i.CreatedAt
+	}
+	defer l.Close()
+	return time.Unix(0, l.Mark().Load())
+}
+
+// Close ends a session and removes all that is kept of it.
+func (m *Manager) Close(ctx context.Context, id string) error {
+	info, err := m.Get(id)
+	if err != nil {
+		return err
+	}
+	if info.Running() {
+		if err := info.End(ctx); err != nil {
+			return fault.Wrap(err, "close session", id)
+		}
+	}
+	return fault.Wrap(info.Folder.Remove(), "close session", id)
+}
+
+// Collect removes what ended longer than Grace ago, and tidies after keepers that were killed.
+func (m *Manager) Collect(now time.Time) error {
+	all, err := m.List()
+	for _, info := range all {
+		if !info.Running() && now.Sub(info.EndedAt) > m.Grace {
+			err = errors.Join(err, info.Folder.Remove())
+		}
+	}
+	return err
+}
