@@ -11,6 +11,8 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/cli"
+	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/session/keeper"
 	"github.com/pyro-mcp/pyro/internal/supervisor/daemon"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
@@ -21,6 +23,12 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == remote.Command {
 		if err := daemon.Run(context.Background(), pyro.Version(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "pyro: error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == session.Command {
+		if keeper.Main(os.Args[2], os.Stdout) != nil {
 			os.Exit(1)
 		}
 		return

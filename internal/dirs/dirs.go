@@ -61,5 +61,8 @@ func (d Dirs) Turns() string { return filepath.Join(d.State, "turns") }
 // Workspaces is where each workspace has its folder.
 func (d Dirs) Workspaces() string { return filepath.Join(d.State, "workspaces") }
 
+// Sessions is where each session on a terminal of the host has its folder.
+func (d Dirs) Sessions() string { return filepath.Join(d.State, "sessions") }
+
 // Volumes is where the volumes are that workspaces begin with. It is with them, since they share its files.
 func (d Dirs) Volumes() string { return filepath.Join(d.State, "volumes") }

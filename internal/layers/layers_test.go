@@ -22,7 +22,7 @@ var floors = []struct {
 	{[]string{"internal/machine/qemu", "internal/machine/gvisor", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},
 	{[]string{"internal/isolation"}, "picks a driver"},
 	{[]string{"internal/supervisor", "internal/doctor", "internal/preparation"}, "own machines and look at hosts through the contracts"},
-	{[]string{"internal/workspace"}, "what a workspace is and does"},
+	{[]string{"internal/workspace", "internal/session"}, "what a workspace is and does, and a session on a terminal of the host"},
 	{[]string{""}, "package pyro, the one facade"},
 	{[]string{"internal/demo"}, "what surfaces share over package pyro: the narrated tours"},
 	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},

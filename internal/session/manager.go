@@ -212,6 +212,24 @@ func (m *Manager) List() ([]Info, error) {
 	return all, nil
 }
 
+// Find gives the session of a name and an owner, of several the one that runs, else that which was used last. NotFound where there is none.
+func (m *Manager) Find(name, owner string) (Info, error) {
+	all, err := m.List()
+	if err != nil {
+		return Info{}, err
+	}
+	found := -1
+	for i, info := range all {
+		if info.Name == name && info.Owner == owner && (found < 0 || info.Running() && !all[found].Running()) {
+			found = i
+		}
+	}
+	if found < 0 || name == "" {
+		return Info{}, fault.New(fault.NotFound, "find session", name, "there is none of this name and owner").WithHint("pty_list")
+	}
+	return all[found], nil
+}
+
 // LastActive is when something was last done with a session.
 func (i Info) LastActive() time.Time {
 	l, err := i.Folder.Log(Output)

@@ -1,15 +1,13 @@
 package session
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/lines"
 )
 
 // What a keeper is asked on its socket, and answers: one JSON object a line each, in turn.
@@ -76,11 +74,11 @@ const MaxMessage = 4 << 20
 // Conn is a connection to a keeper, or from one.
 type Conn struct {
 	net.Conn
-	lines *bufio.Reader
+	lines *lines.Reader
 }
 
 // NewConn takes a connection over.
-func NewConn(c net.Conn) *Conn { return &Conn{c, bufio.NewReaderSize(c, 4<<10)} }
+func NewConn(c net.Conn) *Conn { return &Conn{c, lines.NewReader(c, MaxMessage)} }
 
 // Send sends a message.
 func (c *Conn) Send(v any) error {
@@ -97,17 +95,12 @@ func (c *Conn) Send(v any) error {
 
 // Receive receives one.
 func (c *Conn) Receive(v any) error {
-	var line []byte
-	for {
-		part, err := c.lines.ReadSlice('\n')
-		if line = append(line, part...); len(line) > MaxMessage {
-			return fmt.Errorf("a message of more than %d bytes", MaxMessage)
-		}
-		if err == nil {
-			return json.Unmarshal(bytes.TrimSuffix(line, []byte("\n")), v)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return err
-		}
+	line, fits, err := c.lines.Next()
+	switch {
+	case !fits:
+		return fmt.Errorf("a message of more than %d bytes", MaxMessage)
+	case err != nil:
+		return err
 	}
+	return json.Unmarshal(line, v)
 }

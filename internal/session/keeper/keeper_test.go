@@ -23,7 +23,14 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	os.Exit(m.Run())
+	home, err := os.MkdirTemp("", "pyro-keeper-test-") // login shells read what is in the user's own
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("HOME", home)
+	code := m.Run()
+	os.RemoveAll(home)
+	os.Exit(code)
 }
 
 func manager(t *testing.T) *session.Manager {
@@ -252,18 +259,7 @@ func TestLimits(t *testing.T) {
 	s.OutputRate = 1000
 	began := time.Now()
 	info = spawn(t, m, s)
-	for {
-		l, err := info.Folder.Log(session.Output)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := l.Len()
-		l.Close()
-		if n == 3000 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	until(t, info, strings.Repeat("x", 3000))
 	if took := time.Since(began); took < 1500*time.Millisecond {
 		t.Errorf("3,000 bytes at 1,000 a second came in %s", took)
 	}
