@@ -90,6 +90,7 @@ func (k *keeper) live(ctx context.Context) error {
 	go func() { exited <- k.program.wait() }()
 	go k.in.pump()
 	defer k.in.close()
+	var notice string
 	expire := k.expiry()
 	defer expire.Stop()
 	idle := time.NewTicker(idleTick)
@@ -103,7 +104,7 @@ func (k *keeper) live(ctx context.Context) error {
 		case <-ctx.Done():
 			k.stop(session.Killed)
 		case <-expire.C:
-			k.output.say(fmt.Sprintf("session timed out (limit %g s)", k.spec.RuntimeLimit.Seconds()))
+			notice = fmt.Sprintf("session timed out (limit %g s)", k.spec.RuntimeLimit.Seconds())
 			k.stop(session.TimedOut)
 		case <-idle.C:
 			if k.spec.IdleTimeout > 0 && time.Since(k.output.lastUse()) > k.spec.IdleTimeout {
@@ -113,6 +114,9 @@ func (k *keeper) live(ctx context.Context) error {
 			k.program.kill(endGrace)
 			status := <-exited
 			k.output.drain(reading)
+			if notice != "" { // behind all that the program printed
+				k.output.say(notice)
+			}
 			return k.end(status)
 		}
 	}
