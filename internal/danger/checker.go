@@ -18,6 +18,7 @@ const (
 	maxShells = 8              // sh -c in sh -c, functions in functions
 	maxParsed = 3 * MaxCommand // bytes, with what is parsed again
 	maxNested = 48             // brackets in brackets
+	maxTicks  = 2000           // backquotes, of which the parser reads all that follow again and again
 )
 
 // checker works out one command.
@@ -36,10 +37,12 @@ type checker struct {
 	argsKnown  bool
 	ifs        string
 
-	steps, depth, shells, parsed int
-	active                       []string // functions that are being called
-	muted                        bool     // what is found does not count
-	again                        bool     // the second look
+	steps, depth, parsed int
+	active               []string       // aliases that are being used
+	calls                []*syntax.Stmt // bodies of functions that are being called
+	running              []string       // texts that shells are running
+	muted                bool           // what is found does not count
+	again                bool           // the second look
 }
 
 func newChecker(r *Rules, v *Verdict) *checker {
@@ -125,7 +128,7 @@ var errDeep = errors.New("it nests too deep")
 
 // shallow refuses what nests deep before the parser sees it, which takes a long time for that.
 func shallow(text string) error {
-	brackets, keywords, word := 0, 0, 0
+	brackets, keywords, ticks, word := 0, 0, 0, 0
 	for i := 0; i <= len(text); i++ {
 		var b byte = ' '
 		if i < len(text) {
@@ -148,8 +151,10 @@ func shallow(text string) error {
 			brackets = max(0, brackets-1)
 		case '!':
 			keywords++
+		case '`':
+			ticks++
 		}
-		if brackets > maxNested || keywords > 20*maxNested {
+		if brackets > maxNested || keywords > 20*maxNested || ticks > maxTicks {
 			return errDeep
 		}
 	}
@@ -180,10 +185,14 @@ func reason(err error) string {
 
 // shell looks at text that a shell runs in the midst of a command, and gives what it may print.
 func (c *checker) shell(text string, in input) (out []string) {
-	if c.shells++; c.shells > maxShells {
+	if slices.Contains(c.running, text) { // a variable has all its values at once, also that which is being run
+		return []string{string(anyMade)}
+	}
+	if len(c.running) >= maxShells {
 		c.giveUp("shells nest too deep")
 	}
-	defer func() { c.shells-- }()
+	c.running = append(c.running, text)
+	defer func() { c.running = c.running[:len(c.running)-1] }()
 	if !c.muted {
 		c.rules.match(c.verdict, text)
 	}
@@ -282,12 +291,16 @@ func bomb(name string, body *syntax.Stmt) bool {
 // function looks at the body of a function with the arguments of a call.
 func (c *checker) function(name string, args []string, in input) (out []string) {
 	c.called[name] = true
-	if slices.Contains(c.active, name) || len(c.active) >= maxShells {
+	body := c.funcs[name]
+	if slices.Contains(c.calls, body) {
 		return []string{string(anyMade)}
 	}
-	c.active = append(c.active, name)
-	defer func() { c.active = c.active[:len(c.active)-1] }()
-	return c.with(args, func() []string { return c.stmt(c.funcs[name], in) })
+	if len(c.calls) >= maxShells {
+		c.giveUp("functions nest too deep")
+	}
+	c.calls = append(c.calls, body)
+	defer func() { c.calls = c.calls[:len(c.calls)-1] }()
+	return c.with(args, func() []string { return c.stmt(body, in) })
 }
 
 // uncalled looks at functions that the text defines for later.

@@ -56,8 +56,8 @@ func (c *checker) named(list []string, in input) []string {
 		base = ""
 	}
 	c.render(list, base)
-	if text, ok := c.aliases[name]; ok && !slices.Contains(c.active, "alias "+name) {
-		c.active = append(c.active, "alias "+name)
+	if text, ok := c.aliases[name]; ok && !slices.Contains(c.active, name) {
+		c.active = append(c.active, name)
 		defer func() { c.active = c.active[:len(c.active)-1] }()
 		return c.shell(text+" "+quote(list[1:]), in)
 	}

@@ -15,6 +15,7 @@
 //   - A program whose name a command makes ($(…), a glob, a computed expansion) needs confirmation: nobody writes that by hand.
 //   - A program named by a variable that the text does not set ($CC, "$EDITOR") is judged by its arguments: as none, and as any program that would do
 //     harm with them. `$CC -O2 x.c` passes, `$X -rf /` does not.
+//   - A variable with a default (${X:-sudo}) that the text does not set has that default.
 //   - What is removed recursively must be known to be small: a word that is unknown from its beginning to its end ("$X", $(cat list), "$X"/*) needs
 //     confirmation; "$TMPDIR/x", build-$(date), $(mktemp -d) and what find or git list below the working folder do not. As "$X" may be empty, "$X/etc" counts as /etc.
 //   - Text that nobody here knows, read by a shell or an interpreter as its program (curl … | sh), needs confirmation. So does code that hides what it runs.

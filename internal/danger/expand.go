@@ -1,6 +1,7 @@
 package danger
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 func (c *checker) args(ws []*syntax.Word) [][]string {
 	all := []words{{}}
 	for _, w := range ws {
-		for _, part := range braces(w) {
+		for _, part := range c.braces(w) {
 			next := c.parts(part, false)
 			for i := range next {
 				next[i].before = true
@@ -72,21 +73,16 @@ func (c *checker) parts(parts []syntax.WordPart, quoted bool) []words {
 	return all
 }
 
-// cross joins each of one set of possibilities with each of another. What would be too much is anything.
+// cross joins each of one set of possibilities with each of another. Where those are too many, it is the first, or anything.
 func (c *checker) cross(as, bs []words) []words {
-	if len(as)*len(bs) > maxValues {
-		for i := range bs {
-			if len(bs[i].list) > 1 || bs[i].before || bs[i].after { // words of their own stay so
-				bs = []words{{list: []string{string(anyMade)}, before: true, after: true}}
-				break
-			}
-		}
-		if len(bs) > 1 {
-			bs = []words{one(string(anyMade))}
-		}
+	if len(as)*len(bs) > maxValues && len(bs) > 1 {
+		bs = []words{bs[0], {[]string{string(anyMade)}, bs[0].before, bs[0].after}}
 	}
 	if len(as)*len(bs) > maxValues {
-		as = as[:maxValues]
+		as = slices.Clone(as[:maxValues/len(bs)])
+		if last := &as[len(as)-1]; len(last.list) <= 1 {
+			last.list = []string{string(anyMade)} // so that a program, or a target, counts as not known
+		}
 	}
 	all := make([]words, 0, len(as)*len(bs))
 	for _, a := range as {
@@ -198,8 +194,11 @@ func (c *checker) split(text string, quoted bool) words {
 }
 
 // braces gives the words that brace expansion makes of one.
-func braces(w *syntax.Word) [][]syntax.WordPart {
+func (c *checker) braces(w *syntax.Word) [][]syntax.WordPart {
 	syntax.SplitBraces(w)
+	if !slices.ContainsFunc(w.Parts, func(p syntax.WordPart) bool { _, ok := p.(*syntax.BraceExp); return ok }) {
+		return [][]syntax.WordPart{w.Parts}
+	}
 	all := [][]syntax.WordPart{nil}
 	for _, p := range w.Parts {
 		var choices [][]syntax.WordPart
@@ -209,15 +208,16 @@ func braces(w *syntax.Word) [][]syntax.WordPart {
 			choices = sequence(b)
 		} else {
 			for _, elem := range b.Elems {
-				choices = append(choices, braces(elem)...)
+				choices = append(choices, c.braces(elem)...)
 			}
 		}
 		var next [][]syntax.WordPart
 		for _, a := range all {
 			for _, b := range choices {
-				if len(next) < maxWords {
-					next = append(next, append(a[:len(a):len(a)], b...))
+				if c.spend(1 + len(a)/32); len(next) >= maxWords {
+					c.giveUp("a word of too many alternatives")
 				}
+				next = append(next, append(a[:len(a):len(a)], b...))
 			}
 		}
 		all = next

@@ -67,7 +67,7 @@ func printf(c *checker, args []string, _ input) []string {
 // formatted does what printf does, of which it knows %s, %b, %q, %c and %%.
 func formatted(c *checker, format string, args []string) string {
 	var b strings.Builder
-	for {
+	for format = escaped(format, true); ; {
 		used := false
 		for i := 0; i < len(format); i++ {
 			c.spend(i % 8 / 7)
@@ -98,7 +98,7 @@ func formatted(c *checker, format string, args []string) string {
 			b.WriteString(arg)
 		}
 		if !used || len(args) == 0 || b.Len() > maxText {
-			return escaped(b.String(), true)
+			return b.String()
 		}
 	}
 }

@@ -207,11 +207,11 @@ func (c *checker) operator(p *syntax.ParamExp, values []string, set bool) (resul
 		if set && (len(values) != 1 || known(values[0]) != "") {
 			return add(slices.Clone(values), other...)
 		}
-		if !set && values[0] != "" { // a variable of the environment, if it is there
-			return add(other, values...)
-		}
-		return add(nil, other...)
+		return add(nil, other...) // what the text says, though the environment may have another
 	case syntax.AlternateUnset, syntax.AlternateUnsetOrNull:
+		if !set {
+			return add([]string{""}, c.text(p.Exp.Word)...)
+		}
 		return add(c.text(p.Exp.Word), "")
 	case syntax.ErrorUnset, syntax.ErrorUnsetOrNull:
 		c.text(p.Exp.Word)

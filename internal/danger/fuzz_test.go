@@ -1,0 +1,234 @@
+package danger
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slow is what no input may take, on a host that is busy and with the race detector: without, it is a tenth.
+const slow = 2 * time.Second
+
+func FuzzCheck(f *testing.F) {
+	for _, table := range [][]string{published, bypasses, effects, ordinary} {
+		for _, command := range table {
+			f.Add(command)
+		}
+	}
+	r, own := rules(f, ""), rules(f, `\brm\b;x.*y`)
+	f.Fuzz(func(t *testing.T, command string) {
+		for _, r := range []*Rules{r, own} {
+			start := time.Now()
+			v := r.Check(command)
+			if d := time.Since(start); d > slow {
+				t.Errorf("took %v", d)
+			}
+			for _, m := range v.Matches {
+				if m == "cannot be checked: a fault of the checker" {
+					t.Error("a fault")
+				}
+			}
+			if v.Unparsed && !v.Dangerous || v.Dangerous != (len(v.Matches) > 0) || len(v.Matches) > maxMatches {
+				t.Errorf("%+v", v)
+			}
+		}
+	})
+}
+
+// FuzzLong is FuzzCheck for what is repeated, up to what is parsed at all.
+func FuzzLong(f *testing.F) {
+	for _, unit := range units {
+		f.Add(unit, "", uint16(65535))
+	}
+	for _, table := range [][]string{published, bypasses, effects, ordinary} {
+		for _, command := range table {
+			f.Add(command+"\n", "", uint16(100))
+		}
+	}
+	r := rules(f, "")
+	f.Fuzz(func(t *testing.T, unit, end string, times uint16) {
+		if unit == "" || len(unit)+len(end) > 4000 {
+			return
+		}
+		n := min(int(times), (MaxCommand-len(end))/len(unit))
+		start := time.Now()
+		v := r.Check(strings.Repeat(unit, n) + end)
+		if d := time.Since(start); d > slow {
+			t.Errorf("%q %d times took %v", unit, n, d)
+		}
+		for _, m := range v.Matches {
+			if m == "cannot be checked: a fault of the checker" {
+				t.Error("a fault")
+			}
+		}
+	})
+}
+
+// units are what is costly when it is repeated.
+var units = []string{"$(", "(", "((", "$((", "$[", "`", "{", "{a,b}", "{1..20}", "${a:-", `"$(`, "if ", "while ", "! ", "a|", "a&&", "a;", "<<a\n", "<<a;", "a[", "${a[", "${a/", "eval ", "sudo ", "f(){ f; };", "x=$x$x;", "x=(${x[@]} a);", "'", `"`, `\`, "*", "\n", "a ", "x+=a;",
+	"echo a|", "$x", "$x ", "for i in a;do ", "case a in a)", "x=a;x=b;x=c;$x$x$x$x;", "sh -c 'sh -c a';", "find -exec ", "xargs ", "python -c \"'a'\";", "'a' ", "rm $x ", "${x#*a}", "printf %s%s%s a;", "(a);", "$(a)", "((1));", "<(a)", "trap a b;", "alias a=b;a;", "set -- a;$@;", "read x <<<a;", "~", "[[ a ]];",
+	"x=a*b*c*;${x#$x};", "[a-", "${x//a/b}", "\x01", "\x02 ", "a=b ", "a=b c;", "cat <<a\nb\na\n", "{a,{b,c}}", "é", "\xff"}
+
+// TestTime holds the time of the costly ones against the bound that is promised, with room for a busy host.
+func TestTime(t *testing.T) {
+	r := rules(t, "")
+	for _, unit := range units {
+		for _, before := range []string{"", "python -c '", `rm -rf "`, "echo "} {
+			command := before + strings.Repeat(unit, (MaxCommand-len(before))/len(unit))
+			best := time.Hour
+			for range 2 {
+				start := time.Now()
+				r.Check(command)
+				if best = min(best, time.Since(start)); best < slow/40 {
+					break
+				}
+			}
+			if best > slow/4 {
+				t.Errorf("%q and %q again and again: %v", before, unit, best)
+			}
+			if testing.Verbose() && best > 40*time.Millisecond {
+				fmt.Printf("%q and %q: %v\n", before, unit, best)
+			}
+		}
+	}
+}
+
+// FuzzQuoted: however the letters of a dangerous command are quoted, it stays dangerous.
+func FuzzQuoted(f *testing.F) {
+	for i := range plain {
+		for seed := range uint64(12) {
+			f.Add(i, seed)
+		}
+	}
+	r := rules(f, "")
+	f.Fuzz(func(t *testing.T, which int, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, uint64(which)))
+		words := plain[uint(which)%uint(len(plain))]
+		var b strings.Builder
+		for i, w := range words {
+			if i > 0 {
+				b.WriteString([]string{" ", "\t", " \\\n", "  ", `$IFS""`, "${IFS}"}[random.IntN(4+2*min(1, random.IntN(3)))])
+			}
+			b.WriteString(disguised(random, w))
+		}
+		command := wrapped(random, b.String())
+		if v := r.Check(command); !v.Dangerous {
+			t.Errorf("not found: %s", command)
+		} else if len(v.Matches) == 1 && v.Unparsed { // as nothing else; dash's echo may make half a command of one
+			t.Errorf("not understood: %s: %q", command, v.Matches)
+		}
+	})
+}
+
+// plain are dangerous commands, as words.
+var plain = [][]string{{"rm", "-rf", "/"}, {"rm", "-r", "-f", "/etc"}, {"reboot"}, {"shutdown", "-h", "now"}, {"mkfs.ext4", "/dev/sda1"}, {"dd", "if=/dev/zero", "of=x"}, {"chmod", "-R", "777", "/"}, {"/sbin/poweroff"},
+	{"kill", "-9", "-1"}, {"mv", "/usr", "/dev/null"}, {"wipefs", "-a", "/dev/sdb"}, {"sudo", "-u", "root", "rm", "-fr", "/home"}, {"find", "/", "-delete"}, {"crontab", "-r"}, {"tee", "/etc/passwd"}}
+
+// disguised writes a word in one of the many ways that mean the same.
+func disguised(random *rand.Rand, word string) string {
+	var b strings.Builder
+	for _, letter := range []byte(word) {
+		l := string(letter)
+		switch random.IntN(12) {
+		case 0:
+			l = "'" + l + "'"
+		case 1:
+			l = `"` + l + `"`
+		case 2:
+			l = `\` + l
+		case 3:
+			l = fmt.Sprintf(`$'\x%02x'`, letter)
+		case 4:
+			l = fmt.Sprintf(`$'\%03o'`, letter)
+		case 5:
+			l += "''"
+		case 6:
+			l = `""` + l
+		case 7:
+			l = "\\\n" + l
+		case 8:
+			l = "$(echo " + quote([]string{l}) + ")"
+		case 9:
+			l = "${nothing:+x}${X:-" + l + "}"
+		}
+		b.WriteString(l)
+	}
+	return b.String()
+}
+
+// wrapped runs a command in one of many ways.
+func wrapped(random *rand.Rand, command string) string {
+	for i := range random.IntN(3) {
+		kind := random.IntN(14)
+		if i > 0 && (kind == 2 || kind == 12) { // take a simple command
+			kind = 3
+		}
+		switch kind {
+		case 0:
+			command = "sh -c " + quote([]string{command})
+		case 1:
+			command = "eval " + quote([]string{command})
+		case 2:
+			command = "env A=b " + command
+		case 3:
+			command = "true && { " + command + "\n}"
+		case 4:
+			command = "echo $(" + command + ")"
+		case 5:
+			command = fmt.Sprintf("bash <<'E%d'\n%s\nE%d\n", i, command, i)
+		case 6:
+			command = "f() { " + command + "\n}; f"
+		case 7:
+			command = "echo " + quote([]string{command}) + " | bash"
+		case 8:
+			command = "if ls; then (" + command + "); fi"
+		case 9:
+			command = "ls\n" + command
+		case 10:
+			command = "cat <(" + command + ")"
+		case 11:
+			command = "c=" + quote([]string{command}) + "; eval \"$c\""
+		case 12:
+			command = "find . -exec " + command + " ';'"
+		case 13:
+			command = "printf '%s' " + quote([]string{command}) + " > s.sh; sh ./s.sh"
+		}
+	}
+	return command
+}
+
+// FuzzType: whatever bytes are typed, in whatever pieces, nothing panics, nothing grows without bound; and what is typed plainly in pieces is seen as it is at once.
+func FuzzType(f *testing.F) {
+	for _, command := range bypasses {
+		f.Add(command+"\n", uint8(3))
+	}
+	f.Add("\x1b[200~a\nb\x1b[201~\x7f\x15\x17\x1b[A\x16\n\t\r", uint8(1))
+	r := rules(f, "")
+	f.Fuzz(func(t *testing.T, text string, piece uint8) {
+		if len(text) > 8<<10 {
+			return
+		}
+		start := time.Now()
+		size := max(1, int(piece))
+		var pieces Typed
+		var found bool
+		for rest := text; rest != ""; {
+			n := min(size, len(rest))
+			var v Verdict
+			pieces, v = r.Type(pieces, []byte(rest[:n]))
+			found, rest = found || v.Dangerous, rest[n:]
+		}
+		once, v := r.Type(Typed{}, []byte(text))
+		if found != v.Dangerous && !v.Unparsed || pieces != once && !v.Unparsed {
+			t.Errorf("in pieces of %d: %v and %+v, at once: %v and %+v", size, found, pieces, v.Dangerous, once)
+		}
+		if len(once.earlier) > maxEarlier || len(once.pending)+len(once.line) > MaxCommand || len(once.escape) > maxEscape {
+			t.Errorf("keeps much: %+v", once)
+		}
+		if d := time.Since(start); d > 5*slow {
+			t.Errorf("took %v", d)
+		}
+	})
+}
