@@ -112,7 +112,7 @@ First steps:
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
 	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newHost(), newRPC(), newPrepare(), newDoctor(), newDemo(), newVersion())
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newHost(), newRPC(), newPrepare(), newDoctor(), newPTY(), newDemo(), newVersion())
 	return root
 }
 

@@ -72,6 +72,7 @@ var described = []struct {
 	{"pyro demo", "", demo.Report{}},
 	{"pyro demo", "`steps`:", demo.Step{}},
 	{"pyro host doctor", "", agenthost.Report{}},
+	{"pyro pty list", "", ptySession{}},
 	{"Machines", "`CreateVM`, `StartVM`, `StopVM`, `StatusVM`:", pyro.VM{}},
 	{"Machines", "`DeleteVM`:", pyro.DeletedVM{}},
 	{"Machines", "`NetworkInfoVM`:", pyro.VMNetworkInfo{}},
