@@ -45,8 +45,16 @@ func start(spec session.Spec) (program, error) {
 		master.Close()
 		return nil, err
 	}
-	p.cmd = exec.Command("bash", "-lc", spec.Command)
-	p.cmd.Dir = spec.Cwd
+	argv, folder := []string{"bash", "-lc", spec.Command}, spec.Cwd
+	if spec.Backend == session.Workspace {
+		folder = "/"
+		if argv, err = inWorkspace(spec); err != nil {
+			master.Close()
+			return nil, err
+		}
+	}
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Dir = folder
 	p.cmd.Env = environment(spec)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
