@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/socket"
@@ -18,10 +13,9 @@ import (
 
 // Ask asks the keeper of a session something. Precondition where there is none any more.
 func (i Info) Ask(ctx context.Context, req Request) (Answer, error) {
-	ended := func() error { return fault.New(fault.Precondition, "use session", i.ID, "it has ended") }
 	raw, err := socket.Dial(string(i.Folder), SocketName)
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return Answer{Ended: true}, ended()
+		return i.gone()
 	}
 	if err != nil {
 		return Answer{}, err
@@ -41,13 +35,21 @@ func (i Info) Ask(ctx context.Context, req Request) (Answer, error) {
 	case ctx.Err() != nil:
 		return a, context.Cause(ctx)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
-		return Answer{Ended: true}, ended()
+		return i.gone()
 	case err != nil:
 		return a, fault.Wrap(err, "use session", i.ID)
 	case a.Error != nil:
 		return a, a.Error.Err()
 	}
 	return a, nil
+}
+
+// gone is the answer for a keeper that is no more.
+func (i Info) gone() (Answer, error) {
+	if state, _, err := i.Folder.State(); err == nil && state.Running() && i.Backend == Tmux {
+		return Answer{}, fault.New(fault.Precondition, "use session", i.ID, "its keeper was killed, its tmux pane goes on").WithHint("pty_recover")
+	}
+	return Answer{Ended: true}, fault.New(fault.Precondition, "use session", i.ID, "it has ended")
 }
 
 // Wait waits as a request says. That the session has ended meanwhile is no error.
@@ -67,35 +69,3 @@ func (i Info) End(ctx context.Context) error {
 	}
 	return nil
 }
-
-// killMarked kills all processes of this user that were started in a session.
-func killMarked(id string) {
-	mark := "\x00" + Variable + "=" + id + "\x00"
-	for range 100 { // what forks meanwhile is found in the next round
-		found := false
-		entries, _ := os.ReadDir("/proc")
-		for _, e := range entries {
-			if e.Name()[0] < '1' || e.Name()[0] > '9' {
-				continue
-			}
-			env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-			if err != nil || !strings.Contains("\x00"+string(env), mark) {
-				continue
-			}
-			var pid int
-			for _, c := range e.Name() {
-				pid = pid*10 + int(c-'0')
-			}
-			if pid != os.Getpid() && unix.Kill(pid, unix.SIGKILL) == nil {
-				found = true
-			}
-		}
-		if !found {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// Variable is in the environment of all that runs in a session: its id.
-const Variable = "PYRO_PTY_SESSION"

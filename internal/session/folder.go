@@ -1,14 +1,17 @@
 package session
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/session/pane"
 	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
@@ -27,6 +30,15 @@ const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
 )
+
+// Pane is where a session of the tmux backend runs. Those of one owner and workspace share a session of tmux.
+func (f Folder) Pane(s Spec) pane.Pane {
+	shared := "session-" + s.ID
+	if s.TmuxWorkspace != "" {
+		shared = fmt.Sprintf("workspace-%x", sha256.Sum256([]byte(s.Owner+"\x00"+s.TmuxWorkspace)))[:40]
+	}
+	return pane.Pane{Folder: filepath.Join(filepath.Dir(string(f)), ".tmux"), Session: shared, Window: s.ID}
+}
 
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
 
@@ -82,6 +94,7 @@ func (f Folder) State() (s State, ok bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
+	s.LogError = f.logError()
 	return s, err == nil, err
 }
 

@@ -48,7 +48,7 @@ type leased struct {
 
 // Attach gives a client the lease of a session. Again for the same client it is no error; for another one it is, Precondition, be it for a session that shares the lease.
 func (m *Manager) Attach(ctx context.Context, id, client string) error {
-	return m.leases(ctx, id, client, func(one *leased, group []*leased, now time.Time) error {
+	return m.leases(ctx, id, Event{Event: "attach", Client: client}, func(one *leased, group []*leased, now time.Time) error {
 		for _, other := range group {
 			if held := other.lease.Client; held != "" && held != client {
 				return fault.New(fault.Precondition, "", "", "it is attached to the client %q", held).WithHint("pty_handoff by that client, or pty_takeover")
@@ -63,7 +63,7 @@ func (m *Manager) Attach(ctx context.Context, id, client string) error {
 
 // Detach gives a lease back. Without one it is no error; for another client it is.
 func (m *Manager) Detach(ctx context.Context, id, client string) error {
-	return m.leases(ctx, id, client, func(one *leased, _ []*leased, _ time.Time) error {
+	return m.leases(ctx, id, Event{Event: "detach", Client: client}, func(one *leased, _ []*leased, _ time.Time) error {
 		if held := one.lease.Client; held != "" && held != client {
 			return wrongClient(held)
 		}
@@ -89,10 +89,17 @@ func (m *Manager) transfer(ctx context.Context, id, event, from, to, reason stri
 	if err := checkClient(from); err != nil {
 		return err
 	}
+	if err := checkClient(to); err != nil {
+		return err
+	}
+	e := Event{Event: event, Client: from, Target: to, Reason: reason}
+	if event == "takeover" {
+		e = Event{Event: event, Client: to, From: from, Reason: reason}
+	}
 	if len(reason) > 1000 {
 		return fault.New(fault.Invalid, event, id, "a reason may have 1,000 bytes")
 	}
-	return m.leases(ctx, id, to, func(one *leased, group []*leased, now time.Time) error {
+	return m.leases(ctx, id, e, func(one *leased, group []*leased, now time.Time) error {
 		switch one.lease.Client {
 		case "":
 			return fault.New(fault.Precondition, "", "", "it is not attached").WithHint("pty_attach")
@@ -134,8 +141,8 @@ func checkClient(client string) error {
 }
 
 // leases changes the leases of a session and of those that share its lease, one change after the other.
-func (m *Manager) leases(ctx context.Context, id, client string, change func(one *leased, group []*leased, now time.Time) error) error {
-	if err := checkClient(client); err != nil {
+func (m *Manager) leases(ctx context.Context, id string, e Event, change func(one *leased, group []*leased, now time.Time) error) error {
+	if err := checkClient(e.Client); err != nil {
 		return err
 	}
 	lock, err := flock.Take(ctx, filepath.Join(m.Root, ".leases"), flock.Exclusive, nil)
@@ -162,10 +169,20 @@ func (m *Manager) leases(ctx context.Context, id, client string, change func(one
 			delete(all, known)
 		}
 	}
+	var changed []Info
 	for _, l := range group {
+		if all[l.ID] != l.lease {
+			changed = append(changed, l.Info)
+		}
 		all[l.ID] = l.lease
 	}
-	return fault.Wrap(Folder(m.Root).write(leasesFile, all), "use session", id)
+	if err := Folder(m.Root).write(leasesFile, all); err != nil {
+		return fault.Wrap(err, "use session", id)
+	}
+	for _, info := range changed {
+		m.Note(info, e)
+	}
+	return nil
 }
 
 // sharing gives a session, and all that run and share its lease, itself among them.

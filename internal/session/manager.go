@@ -38,6 +38,7 @@ type Info struct {
 	Spec
 	State
 	Folder Folder
+	Adrift bool // its keeper was killed, and its tmux pane goes on: see Recover
 }
 
 // Spawn starts a session, whose spec must have been checked. At most `most` run at once; one of the same owner and name must not run.
@@ -79,6 +80,7 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 		return Info{}, err
 	}
 	if err := m.keep(ctx, f); err != nil {
+		m.finish(f, Lost)
 		f.Remove()
 		return Info{}, err
 	}
@@ -91,7 +93,7 @@ func (m *Manager) keep(ctx context.Context, f Folder) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(f.path("keeper.log"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	log, err := os.OpenFile(f.path("keeper.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -139,49 +141,86 @@ func (m *Manager) Get(id string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	state, err := m.state(f)
-	return Info{s, state, f}, err
+	state, adrift, err := m.state(f, s)
+	return Info{s, state, f, adrift}, err
 }
 
-// state tells what became of a session: also of one whose keeper was killed.
-func (m *Manager) state(f Folder) (State, error) {
+// state tells what became of a session, and whether it is adrift: also of one whose keeper was killed.
+func (m *Manager) state(f Folder, s Spec) (state State, adrift bool, err error) {
 	kept := f.Kept() // before the state, which a keeper writes before it goes
 	state, began, err := f.State()
-	if err != nil || !state.Running() && began || kept {
-		return state, err
+	if err != nil || !state.Running() && began || kept || !began && time.Since(s.CreatedAt) < beginning {
+		return state, false, err
 	}
-	if err := m.tidy(f); err != nil {
-		return state, err
+	if adrift, err = m.tidy(f); err != nil {
+		return state, adrift, err
 	}
 	state, _, err = f.State()
-	return state, err
+	return state, adrift && state.Running(), err
 }
 
-// tidy ends what is left of a session whose keeper was killed.
-func (m *Manager) tidy(f Folder) error {
+// beginning is how long a session may take to have a keeper.
+const beginning = 30 * time.Second
+
+// tidy ends what is left of a session whose keeper was killed, unless it goes on without.
+func (m *Manager) tidy(f Folder) (adrift bool, err error) { return m.unkept(f, "") }
+
+// finish ends a session that has no keeper, for a reason.
+func (m *Manager) finish(f Folder, why ExitReason) error {
+	_, err := m.unkept(f, why)
+	return err
+}
+
+func (m *Manager) unkept(f Folder, why ExitReason) (adrift bool, err error) {
 	lock, err := f.Keep()
 	if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody else does, or it is gone
+		return false, nil // somebody else does, or it is gone
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer lock.Release()
 	state, _, err := f.State()
 	if err != nil || !state.Running() {
-		return err
+		return false, err
 	}
-	killMarked(filepath.Base(string(f)))
+	s, err := f.Spec()
+	if err != nil {
+		return false, err
+	}
 	os.Remove(f.path(SocketName))
+	ctx, cancel := context.WithTimeout(context.Background(), tidyPatience)
+	defer cancel()
+	first := 0 // known to be the session's own only while it goes on
+	if f.drifting(ctx, s, &state) {
+		if why == "" {
+			return true, nil
+		}
+		first = state.PID
+		state.Reason = why
+	}
+	killAll(s.ID, first)
+	if s.Backend == Tmux {
+		if err := f.Pane(s).Close(ctx); err != nil {
+			return false, err
+		}
+		f.relayed(tidyPatience)
+	}
 	for _, s := range []Stream{Output, Stdout, Stderr} {
 		if l, err := f.Log(s); err == nil {
 			l.End()
 			l.Close()
 		}
 	}
-	state.EndedAt, state.Reason = time.Now().UTC(), Lost
-	return f.SetState(state)
+	state.EndedAt = time.Now().UTC()
+	if state.Reason == "" {
+		state.Reason = Lost
+	}
+	f.Note(s, Event{Event: "exit", Reason: string(state.Reason), Code: state.ExitCode})
+	return false, f.SetState(state)
 }
+
+const tidyPatience = 10 * time.Second
 
 // List gives all sessions, the one that was used last first.
 func (m *Manager) List() ([]Info, error) {
@@ -247,19 +286,28 @@ func (m *Manager) Close(ctx context.Context, id string) error {
 		return err
 	}
 	if info.Running() {
-		if err := info.End(ctx); err != nil {
+		if info.Adrift {
+			m.Note(info, Event{Event: "close"})
+			err = m.finish(info.Folder, Killed)
+		} else {
+			err = info.End(ctx)
+		}
+		if err != nil {
 			return fault.Wrap(err, "close session", id)
 		}
 	}
 	return fault.Wrap(info.Folder.Remove(), "close session", id)
 }
 
-// Collect removes what ended longer than Grace ago, and tidies after keepers that were killed.
+// Collect removes what ended longer than Grace ago, tidies after keepers that were killed, and ends what goes on without one when its time is over.
 func (m *Manager) Collect(now time.Time) error {
 	all, err := m.List()
 	for _, info := range all {
-		if !info.Running() && now.Sub(info.EndedAt) > m.Grace {
+		switch {
+		case !info.Running() && now.Sub(info.EndedAt) > m.Grace:
 			err = errors.Join(err, info.Folder.Remove())
+		case info.Adrift && (info.RuntimeLimit > 0 && now.Sub(info.CreatedAt) > info.RuntimeLimit || info.IdleTimeout > 0 && now.Sub(info.LastActive()) > info.IdleTimeout):
+			err = errors.Join(err, m.finish(info.Folder, TimedOut))
 		}
 	}
 	return err

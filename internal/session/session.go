@@ -106,6 +106,10 @@ type State struct {
 	Reason   ExitReason `json:"exit_reason,omitempty"`
 	Written  int64      `json:"bytes_written"` // that were typed
 	Refused  int64      `json:"input_refused"` // that were not taken, since they came too fast
+
+	Recovered   bool      `json:"recovered,omitempty"` // its keeper was killed, and it has another
+	RecoveredAt time.Time `json:"recovered_at,omitzero"`
+	LogError    string    `json:"log_error,omitempty"` // why there is no more in its log folder
 }
 
 // Size is that of a terminal, in characters.
@@ -138,6 +142,8 @@ func (s *Spec) Check() error {
 		return wrong("a terminal of %d x %d: both must be 1 to %d", s.Cols, s.Rows, MaxSide)
 	case s.OutputBytes < 1 || s.OutputBytes > MaxOutput:
 		return wrong("max_output_bytes must be 1 to %d", MaxOutput)
+	case s.Backend == Tmux && s.Separate:
+		return fault.New(fault.Unsupported, "", "", "separate_streams is not supported by backend=tmux: a pane has one stream")
 	case !filepath.IsAbs(s.Cwd):
 		return wrong("cwd %.200q is not absolute", s.Cwd)
 	}

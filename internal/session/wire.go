@@ -36,6 +36,7 @@ type Request struct {
 	Idle     time.Duration `json:"idle,omitempty"`      // 0: whether it is quiet does not count
 	UntilEnd bool          `json:"until_end,omitempty"` // output does not count
 	Timeout  time.Duration `json:"timeout,omitempty"`
+	Client   string        `json:"client_id,omitempty"` // who asks, for the session's log
 }
 
 // Answer is what comes of it.

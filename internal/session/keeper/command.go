@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -14,9 +16,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// Main is a keeper as a process: of the session in a folder, until that ends or it is told to by a signal. It tells on out how it began.
+// Main is a keeper as a process: of the session in a folder, until that ends or it is told to by a signal. It tells on out how it began. For the sake of sessions in
+// tmux it is a launcher where it is called with the path of the socket for that in such a folder, and a relay with the path of its log.
 func Main(folder string, out io.WriteCloser) error {
 	debug.SetGCPercent(40)
+	switch within, name := filepath.Split(folder); name {
+	case launchSocket:
+		return launch(session.Folder(filepath.Clean(within)))
+	case string(session.Output):
+		return relay(session.Folder(filepath.Clean(within)), os.Stdin)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)

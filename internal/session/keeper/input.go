@@ -105,9 +105,12 @@ type bucket struct {
 func newBucket(rate int64) bucket { return bucket{rate: rate} }
 
 // wait takes n bytes, and waits until they may come. What came in a quiet second may come at once.
-func (b *bucket) wait(n int) {
+func (b *bucket) wait(n int) { time.Sleep(b.take(n)) }
+
+// take takes n bytes, and gives how long they have to wait.
+func (b *bucket) take(n int) time.Duration {
 	if b.rate == 0 {
-		return
+		return 0
 	}
 	b.mu.Lock()
 	now := time.Now()
@@ -117,5 +120,5 @@ func (b *bucket) wait(n int) {
 	b.free = b.free.Add(time.Duration(float64(n) / float64(b.rate) * float64(time.Second)))
 	left := b.free.Sub(now)
 	b.mu.Unlock()
-	time.Sleep(left)
+	return left
 }

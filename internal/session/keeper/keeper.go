@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/socket"
 	"github.com/pyro-mcp/pyro/internal/transcript"
@@ -34,18 +38,21 @@ type keeper struct {
 	ended  chan struct{}      // closed when it has, and its state says so
 }
 
-// program is what runs on the terminal.
+// program is what runs on the terminal. What is written to it is typed.
 type program interface {
-	terminal() *os.File       // that is typed into, and read unless the streams are separate
-	pid() int                 //
-	wait() unix.WaitStatus    // for its end
-	kill(grace time.Duration) // all that belongs to it: what does not end within grace
-	streams() map[session.Stream]io.ReadCloser
+	io.Writer
+	pid() int
+	wait() (status unix.WaitStatus, lost bool) // for its end: lost where nobody knows how that was
+	kill(grace time.Duration)                  // all that belongs to it: what does not end within grace
+	resize(cols, rows int) error
+	signal(sig unix.Signal) error                    // to what is in the foreground
+	foreground() (settings *unix.Termios, group int) // of the terminal
+	streams() map[session.Stream]io.ReadCloser       // what it prints
 }
 
-// Run keeps the session in a folder until it ends. begun is called once its program runs.
+// Run keeps the session in a folder until it ends. begun is called once its program runs. Where its keeper was killed, and what runs was not, that is kept on.
 func Run(ctx context.Context, folder session.Folder, begun func()) error {
-	lock, err := folder.Keep()
+	lock, err := keep(ctx, folder)
 	if err != nil {
 		return err
 	}
@@ -55,26 +62,42 @@ func Run(ctx context.Context, folder session.Folder, begun func()) error {
 		return err
 	}
 	k := &keeper{folder: folder, spec: spec, ending: make(chan struct{}), ended: make(chan struct{})}
-	k.state.Size = session.Size{Cols: spec.Cols, Rows: spec.Rows}
-	if k.output, err = openOutput(folder, spec); err != nil {
+	var again bool
+	if k.state, again, err = folder.State(); err != nil {
+		return err
+	}
+	if again && !k.state.Running() {
+		return fault.New(fault.Precondition, "", "", "it has ended")
+	}
+	if !again {
+		k.state.Size = session.Size{Cols: spec.Cols, Rows: spec.Rows}
+	}
+	if k.output, err = openOutput(folder, spec, k.state.Size); err != nil {
 		return err
 	}
 	defer k.output.close()
-	listener, err := socket.Listen(string(folder), session.SocketName)
+	listener, err := listen(folder)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	if k.program, err = start(spec); err != nil {
+	event := session.Event{Event: "spawn", Command: spec.Command, Cols: spec.Cols, Rows: spec.Rows}
+	if again {
+		k.state.Recovered, k.state.RecoveredAt = true, time.Now().UTC()
+		event = session.Event{Event: "recover"}
+	}
+	if k.program, err = k.start(again); err != nil {
 		return err
 	}
-	k.in = newInput(k.program.terminal(), spec.InputRate)
+	k.in = newInput(k.program, spec.InputRate)
+	k.in.written, k.in.refused = k.state.Written, k.state.Refused
 	k.state.PID, k.state.PGID = k.program.pid(), k.program.pid()
 	if err := folder.SetState(k.state); err != nil {
 		k.program.kill(0)
 		k.program.wait()
 		return fmt.Errorf("note that it runs: %w", err)
 	}
+	k.note(event)
 	begun()
 	serving := k.serve(listener)
 	err = k.live(ctx)
@@ -83,11 +106,49 @@ func Run(ctx context.Context, folder session.Folder, begun func()) error {
 	return err
 }
 
+// keep takes the lock of a session. Who only looks whether there is a keeper has it for a moment too.
+func keep(ctx context.Context, folder session.Folder) (lock *flock.Lock, err error) {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(time.Millisecond) {
+		if lock, err = folder.Keep(); !errors.Is(err, flock.ErrHeld) || time.Now().After(deadline) || ctx.Err() != nil {
+			return lock, err
+		}
+	}
+}
+
+const lockPatience = 2 * time.Second
+
+// listen opens the keeper's socket, in place of that of one that was killed.
+func listen(folder session.Folder) (net.Listener, error) {
+	if err := os.Remove(filepath.Join(string(folder), session.SocketName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return socket.Listen(string(folder), session.SocketName)
+}
+
+// start starts what the session runs on, or finds it again.
+func (k *keeper) start(again bool) (program, error) {
+	switch k.spec.Backend {
+	case session.Subprocess:
+		if !again {
+			return start(k.spec)
+		}
+	case session.Tmux:
+		if again {
+			return findPane(k.folder, k.spec, k.state.PID)
+		}
+		return startPane(k.folder, k.spec)
+	}
+	return nil, fault.New(fault.Unsupported, "", "", "unsupported backend %.40q", k.spec.Backend)
+}
+
+// note writes an event into the session's log.
+func (k *keeper) note(e session.Event) { k.folder.Note(k.spec, e) }
+
 // live sees the session to its end.
 func (k *keeper) live(ctx context.Context) error {
 	reading := k.output.read(k.program.streams())
-	exited := make(chan unix.WaitStatus, 1)
-	go func() { exited <- k.program.wait() }()
+	exited := make(chan struct{})
+	go func() { k.program.wait(); close(exited) }()
 	go k.in.pump()
 	defer k.in.close()
 	var notice string
@@ -97,10 +158,10 @@ func (k *keeper) live(ctx context.Context) error {
 	defer idle.Stop()
 	for {
 		select {
-		case status := <-exited:
+		case <-exited:
 			k.program.kill(endGrace) // what it left in the background ends with it
 			k.output.drain(reading)
-			return k.end(status)
+			return k.end()
 		case <-ctx.Done():
 			k.stop(session.Killed)
 		case <-expire.C:
@@ -112,12 +173,12 @@ func (k *keeper) live(ctx context.Context) error {
 			}
 		case <-k.ending:
 			k.program.kill(endGrace)
-			status := <-exited
+			<-exited
 			k.output.drain(reading)
 			if notice != "" { // behind all that the program printed
 				k.output.say(notice)
 			}
-			return k.end(status)
+			return k.end()
 		}
 	}
 }
@@ -148,24 +209,31 @@ func (k *keeper) stop(why session.ExitReason) {
 }
 
 // end notes how the program ended.
-func (k *keeper) end(status unix.WaitStatus) error {
+func (k *keeper) end() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	status, lost := k.program.wait()
 	k.state.EndedAt, k.state.Reason = time.Now().UTC(), k.reason
-	code := status.ExitStatus()
-	if status.Signaled() {
-		code = 128 + int(status.Signal())
-		k.state.Signal = unix.SignalName(status.Signal())
-	}
-	k.state.ExitCode = &code
-	if k.reason == "" {
-		k.state.Reason = session.Exited
+	if !lost {
+		code := status.ExitStatus()
 		if status.Signaled() {
-			k.state.Reason = session.Signaled
+			code = 128 + int(status.Signal())
+			k.state.Signal = unix.SignalName(status.Signal())
 		}
+		k.state.ExitCode = &code
+	}
+	switch {
+	case k.reason != "":
+	case lost:
+		k.state.Reason = session.Lost
+	case status.Signaled():
+		k.state.Reason = session.Signaled
+	default:
+		k.state.Reason = session.Exited
 	}
 	k.state.Written, k.state.Refused = k.in.counts()
 	err := k.folder.SetState(k.state)
+	k.note(session.Event{Event: "exit", Reason: string(k.state.Reason), Code: k.state.ExitCode})
 	k.output.end()
 	close(k.ended)
 	return err
@@ -178,10 +246,11 @@ func (k *keeper) resize(cols, rows int) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := setSize(k.program.terminal(), cols, rows); err != nil {
+	if err := k.program.resize(cols, rows); err != nil {
 		return err
 	}
 	k.state.Size = session.Size{Cols: cols, Rows: rows}
+	k.state.Written, k.state.Refused = k.in.counts()
 	k.output.resize(cols, rows)
 	return k.folder.SetState(k.state)
 }
@@ -191,6 +260,8 @@ type output struct {
 	logs   map[session.Stream]*transcript.Shared
 	bucket bucket
 	screen screen
+	record *session.Recorder
+	follow bool // somebody else writes the logs, and the record
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when there is something new
@@ -198,9 +269,13 @@ type output struct {
 	over    bool
 }
 
-func openOutput(folder session.Folder, spec session.Spec) (*output, error) {
-	o := &output{logs: map[session.Stream]*transcript.Shared{}, changed: make(chan struct{}), bucket: newBucket(spec.OutputRate), last: time.Now()}
-	o.screen.init(spec.Cols, spec.Rows)
+func openOutput(folder session.Folder, spec session.Spec, size session.Size) (*output, error) {
+	o := &output{logs: map[session.Stream]*transcript.Shared{}, changed: make(chan struct{}), last: time.Now(), follow: spec.Backend == session.Tmux}
+	if !o.follow {
+		o.bucket = newBucket(spec.OutputRate)
+	}
+	o.record = folder.Record(spec)
+	o.screen.init(size.Cols, size.Rows)
 	streams := []session.Stream{session.Output}
 	if spec.Separate {
 		streams = append(streams, session.Stdout, session.Stderr)
@@ -217,6 +292,7 @@ func openOutput(folder session.Folder, spec session.Spec) (*output, error) {
 }
 
 func (o *output) close() {
+	o.record.Close()
 	for _, l := range o.logs {
 		l.Close()
 	}
@@ -250,9 +326,8 @@ func (o *output) read(from map[session.Stream]io.ReadCloser) *sync.WaitGroup {
 func (o *output) take(s session.Stream, b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.logs[session.Output].Write(b)
-	if s != session.Output {
-		o.logs[s].Write(b)
+	if !o.follow {
+		o.write(s, b)
 	}
 	o.screen.write(b)
 	o.last = time.Now()
@@ -260,8 +335,23 @@ func (o *output) take(s session.Stream, b []byte) {
 	o.changed = make(chan struct{})
 }
 
-// say adds a line of pyro's own to what was printed.
-func (o *output) say(text string) { o.take(session.Output, []byte("\n[pty-mcp] "+text+"\n")) }
+// write writes into the logs.
+func (o *output) write(s session.Stream, b []byte) {
+	o.logs[session.Output].Write(b)
+	if s != session.Output {
+		o.logs[s].Write(b)
+	}
+	o.record.Write(b)
+}
+
+// say adds a line of pyro's own to what was printed, when nobody writes any more.
+func (o *output) say(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	line := []byte("\n[pty-mcp] " + text + "\n")
+	o.write(session.Output, line)
+	o.screen.write(line)
+}
 
 // drainPatience is how long what was printed before the end may take to come.
 const drainPatience = 2 * time.Second
@@ -305,6 +395,7 @@ func (o *output) resize(cols, rows int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.screen.resize(cols, rows)
+	o.record.Resize(cols, rows)
 }
 
 // wait waits as a request asks.

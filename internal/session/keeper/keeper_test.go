@@ -320,7 +320,7 @@ func TestWrongRequests(t *testing.T) {
 }
 
 // processes are all of this host.
-func processes() (all []int) { return append(descendants(1), 1) }
+func processes() (all []int) { return append(session.Descendants(1), 1) }
 
 // marked are those of a session that run.
 func marked(id string) (all []int) {

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -8,7 +9,6 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -157,29 +157,53 @@ func (p *process) close() {
 	}
 }
 
-func (p *process) terminal() *os.File                        { return p.master }
+func (p *process) Write(b []byte) (int, error)               { return p.master.Write(b) }
 func (p *process) pid() int                                  { return p.cmd.Process.Pid }
 func (p *process) streams() map[session.Stream]io.ReadCloser { return p.separated }
 
-func (p *process) wait() unix.WaitStatus {
+func (p *process) wait() (unix.WaitStatus, bool) {
 	<-p.ended
-	return p.status
+	return p.status, false
+}
+
+func (p *process) resize(cols, rows int) error { return setSize(p.master, cols, rows) }
+
+// signal sends a signal to the process group in the foreground of the terminal, or else to the program's.
+func (p *process) signal(sig unix.Signal) error {
+	group := p.pid()
+	if _, inFront := p.foreground(); inFront > 0 {
+		group = inFront
+	}
+	if err := unix.Kill(-group, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("kill", err)
+	}
+	return nil
+}
+
+func (p *process) foreground() (settings *unix.Termios, group int) {
+	if raw, err := p.master.SyscallConn(); err == nil { // so that the file stays with Go's poller
+		raw.Control(func(fd uintptr) {
+			settings, _ = unix.IoctlGetTermios(int(fd), unix.TCGETS)
+			group, _ = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP)
+		})
+	}
+	return settings, group
 }
 
 // kill ends all that is below this process: it is asked to, and killed when it has not after grace.
 func (p *process) kill(grace time.Duration) {
 	if grace > 0 {
-		for _, pid := range descendants(os.Getpid()) {
+		for _, pid := range session.Descendants(os.Getpid()) {
 			unix.Kill(pid, unix.SIGTERM)
 			unix.Kill(pid, unix.SIGCONT)
 		}
-		for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(descendants(os.Getpid())) > 0; {
+		for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(session.Descendants(os.Getpid())) > 0; {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
 	// What forks while it is killed is found in the next round.
 	for deadline := time.Now().Add(killPatience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		left := descendants(os.Getpid())
+		left := session.Descendants(os.Getpid())
 		if len(left) == 0 {
 			return
 		}
@@ -195,36 +219,4 @@ const killPatience = 10 * time.Second
 // setSize sets the size of a terminal, of which those in its foreground are told.
 func setSize(master *os.File, cols, rows int) error {
 	return pty.Setsize(master, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)})
-}
-
-// descendants are all processes below one that have not ended.
-func descendants(of int) (all []int) {
-	parents := map[int][]int{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if parent, state, ok := parentOf(pid); ok && state != 'Z' && state != 'X' {
-				parents[parent] = append(parents[parent], pid)
-			}
-		}
-	}
-	for next := []int{of}; len(next) > 0; next = next[1:] {
-		all = append(all, parents[next[0]]...)
-		next = append(next, parents[next[0]]...)
-	}
-	return all
-}
-
-// parentOf reads the parent and the state of a process, see proc_pid_stat(5).
-func parentOf(pid int) (parent int, state byte, ok bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, 0, false
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(fields) < 2 {
-		return 0, 0, false
-	}
-	parent, err = strconv.Atoi(fields[1])
-	return parent, fields[0][0], err == nil
 }

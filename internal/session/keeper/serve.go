@@ -84,16 +84,23 @@ func (k *keeper) converse(c *session.Conn) {
 func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Answer, err error) {
 	switch req.Op {
 	case session.OpInput:
-		err = k.in.put(req.Data)
+		if err = k.in.put(req.Data); err == nil {
+			k.note(session.Event{Event: "write", Client: req.Client, Bytes: len(req.Data)})
+		}
 	case session.OpResize:
-		err = k.resize(req.Cols, req.Rows)
+		if err = k.resize(req.Cols, req.Rows); err == nil {
+			k.note(session.Event{Event: "resize", Client: req.Client, Cols: req.Cols, Rows: req.Rows})
+		}
 	case session.OpSignal:
-		err = k.signal(req.Signal)
+		if err = k.signal(req.Signal); err == nil {
+			k.note(session.Event{Event: "signal", Client: req.Client, Signal: req.Signal})
+		}
 	case session.OpWait:
 		k.output.wait(ctx, req)
 	case session.OpLook:
 		a.Look, err = k.look()
 	case session.OpEnd:
+		k.note(session.Event{Event: "close", Client: req.Client})
 		k.stop(session.Killed)
 		<-k.ended
 	default:
@@ -102,29 +109,13 @@ func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Ans
 	return a, err
 }
 
-// signal sends a signal to the process group in the foreground of the terminal, or else to the program's.
+// signal sends a signal by its name.
 func (k *keeper) signal(name string) error {
 	sig, ok := session.Signals[name]
 	if !ok {
 		return fault.New(fault.Invalid, "", "", "unsupported signal %.40q", name)
 	}
-	group := k.program.pid()
-	withDescriptor(k.program.terminal(), func(fd int) {
-		if n, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && n > 0 {
-			group = n
-		}
-	})
-	if err := unix.Kill(-group, sig); err != nil && !errors.Is(err, unix.ESRCH) {
-		return os.NewSyscallError("kill", err)
-	}
-	return nil
-}
-
-// withDescriptor calls f with the descriptor of a file, which stays with Go's poller.
-func withDescriptor(file *os.File, f func(fd int)) {
-	if raw, err := file.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { f(int(fd)) })
-	}
+	return k.program.signal(sig)
 }
 
 // look tells what a person would see.
@@ -148,12 +139,7 @@ func (k *keeper) hint(fullScreen bool) session.Hint {
 		return session.Ended
 	default:
 	}
-	var settings *unix.Termios
-	var group int
-	withDescriptor(k.program.terminal(), func(fd int) {
-		settings, _ = unix.IoctlGetTermios(fd, unix.TCGETS)
-		group, _ = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	})
+	settings, group := k.program.foreground()
 	if settings == nil {
 		return session.Busy
 	}

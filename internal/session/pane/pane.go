@@ -1,0 +1,257 @@
+// Package pane keeps programs in panes of a tmux server of pyro's own, which has nothing to do with any server of the user's.
+//
+// The server is there as long as there are panes. Each pane has a window of its own, so that its size concerns no other.
+package pane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+)
+
+// Pane names one.
+type Pane struct {
+	Folder  string // of the server: its socket, its configuration
+	Session string // of tmux, which panes may share
+	Window  string // which no two panes of a server share
+}
+
+// Found is what tmux tells of a pane.
+type Found struct {
+	Server   int    // the process of the server
+	PID      int    // the process that was started in the pane
+	TTY      string // its terminal
+	Dead     bool   // that process has ended
+	Status   unix.WaitStatus
+	KnowsEnd bool // Status is how; tmux before 3.3 does not tell of signals
+}
+
+// The errors that are asked for.
+var (
+	ErrNoServer = errors.New("there is no tmux server")
+	ErrNoPane   = errors.New("tmux has no such pane")
+)
+
+const (
+	socketName = "socket"
+	patience   = 10 * time.Second // for an answer of tmux
+	endTime    = 3 * time.Second  // for the end of a server that has no pane any more
+)
+
+// configuration is that of the server. A size for all windows ("window-size manual") has tmux 3.3 crash: it is set for each.
+const configuration = `set -g status off
+set -g remain-on-exit on
+set -g history-limit 0
+set -g allow-rename off
+set -g automatic-rename off
+set -g set-titles off
+set -g bell-action none
+set -g visual-bell off
+set -g prefix None
+set -g update-environment ""
+set -g destroy-unattached off
+set -s exit-empty on
+set -s exit-unattached off
+set -s set-clipboard off
+set -s escape-time 0
+set -s default-terminal xterm-256color
+`
+
+// Open starts a program in a new pane. Its terminal goes to nobody before Pipe.
+func (p Pane) Open(ctx context.Context, cols, rows int, program ...string) (Found, error) {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		return Found{}, fault.New(fault.Unavailable, "", "", "there is no tmux: %w", err).WithHint("install tmux 3.x, as with apt install tmux")
+	}
+	if err := os.MkdirAll(p.Folder, 0o700); err != nil {
+		return Found{}, err
+	}
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return Found{}, err
+	}
+	defer unlock()
+	if err := os.WriteFile(filepath.Join(p.Folder, "conf"), []byte(configuration), 0o600); err != nil {
+		return Found{}, err
+	}
+	create := []string{"new-session", "-d", "-s", p.Session, "-n", p.Window, "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows), "--"}
+	if _, err := p.tmux(ctx, "has-session", "-t", "="+p.Session); err == nil {
+		create = []string{"new-window", "-d", "-t", "=" + p.Session + ":", "-n", p.Window, "--"}
+	}
+	if _, err := p.tmux(ctx, append(create, program...)...); err != nil {
+		return Found{}, errors.Join(err, p.sweep(ctx))
+	}
+	found, err := p.Find(ctx)
+	if err == nil {
+		err = p.Resize(ctx, cols, rows)
+	}
+	return found, err
+}
+
+// Find tells of the pane. ErrNoServer, ErrNoPane, and Precondition where there are several in its place, or it is not where it was.
+func (p Pane) Find(ctx context.Context) (Found, error) {
+	const format = "#{session_name} #{window_name} #{pid} #{pane_pid} #{pane_tty} #{pane_dead} c#{pane_dead_status} s#{pane_dead_signal}"
+	out, err := p.tmux(ctx, "list-panes", "-a", "-F", format)
+	if err != nil {
+		return Found{}, err
+	}
+	var found []Found
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		if len(fields) != 8 || fields[1] != p.Window {
+			continue
+		}
+		if fields[0] != p.Session {
+			return Found{}, fault.New(fault.Precondition, "", "", "its tmux window is in the session %s, not in %s", fields[0], p.Session)
+		}
+		f := Found{TTY: fields[4], Dead: fields[5] == "1"}
+		f.Server, _ = strconv.Atoi(fields[2])
+		f.PID, _ = strconv.Atoi(fields[3])
+		if code, err := strconv.Atoi(fields[6][1:]); err == nil {
+			f.Status, f.KnowsEnd = unix.WaitStatus(code<<8), true
+		} else if signal, err := strconv.Atoi(fields[7][1:]); err == nil {
+			f.Status, f.KnowsEnd = unix.WaitStatus(signal), true
+		}
+		found = append(found, f)
+	}
+	switch len(found) {
+	case 0:
+		return Found{}, ErrNoPane
+	case 1:
+		return found[0], nil
+	}
+	return Found{}, fault.New(fault.Precondition, "", "", "tmux has %d panes in its place", len(found))
+}
+
+// Pipe has all that is printed from now on go to the standard input of a program.
+func (p Pane) Pipe(ctx context.Context, program ...string) error {
+	command := "exec"
+	for _, word := range program {
+		command += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	// tmux takes formats and times in it for its own.
+	_, err := p.tmux(ctx, "pipe-pane", "-t", p.target(), strings.NewReplacer("#", "##", "%", "%%").Replace(command))
+	return err
+}
+
+// Unpipe ends that program's input.
+func (p Pane) Unpipe(ctx context.Context) error {
+	_, err := p.tmux(ctx, "pipe-pane", "-t", p.target())
+	return err
+}
+
+// maxTyped is how many bytes are typed by one command: tmux takes no more than 16 KiB of arguments.
+const maxTyped = 1024
+
+// Type types bytes as they are.
+func (p Pane) Type(ctx context.Context, b []byte) error {
+	for len(b) > 0 {
+		n := min(len(b), maxTyped)
+		args := []string{"send-keys", "-t", p.target(), "-H"}
+		for _, c := range b[:n] {
+			args = append(args, strconv.FormatUint(uint64(c), 16))
+		}
+		if _, err := p.tmux(ctx, args...); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// Resize gives it another size.
+func (p Pane) Resize(ctx context.Context, cols, rows int) error {
+	_, err := p.tmux(ctx, "resize-window", "-t", p.target(), "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows))
+	return err
+}
+
+// Close removes the pane, its tmux session when it was the last of it, and the server when it was the last of all. Idempotent.
+func (p Pane) Close(ctx context.Context) error {
+	unlock, err := p.lock(ctx)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := p.tmux(ctx, "kill-window", "-t", p.target()); err != nil && !errors.Is(err, ErrNoServer) && !errors.Is(err, ErrNoPane) {
+		return err
+	}
+	return p.sweep(ctx)
+}
+
+// sweep removes what a server leaves that has ended, or ends since it has no pane. The caller holds the lock, without which no server is started.
+func (p Pane) sweep(ctx context.Context) error {
+	for deadline := time.Now().Add(endTime); ; time.Sleep(5 * time.Millisecond) {
+		out, err := p.tmux(ctx, "list-sessions", "-F", "#{session_name}")
+		switch {
+		case errors.Is(err, ErrNoServer):
+			os.Remove(filepath.Join(p.Folder, socketName+".lock"))
+			if err := os.Remove(filepath.Join(p.Folder, socketName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			return nil
+		case err != nil:
+			return err
+		case strings.TrimSpace(out) != "":
+			return nil
+		case time.Now().After(deadline):
+			return fault.New(fault.Unavailable, "", "", "the tmux server of %s does not end", p.Folder)
+		}
+	}
+}
+
+func (p Pane) target() string { return "=" + p.Session + ":=" + p.Window }
+
+// lock keeps others from starting and sweeping meanwhile.
+func (p Pane) lock(ctx context.Context) (func(), error) {
+	l, err := flock.Take(ctx, filepath.Join(p.Folder, "lock"), flock.Exclusive, nil)
+	if err != nil {
+		return nil, err
+	}
+	return l.Release, nil
+}
+
+// tmux has the server do something. Its socket is found by the folder: the path of that may be longer than the address of a socket.
+func (p Pane) tmux(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-u", "-S", socketName, "-f", "conf"}, args...)...)
+	cmd.Dir = p.Folder
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "TMUX") && !strings.HasPrefix(v, "PYRO_PTY_SESSION=") { // which would be those of all panes
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.WaitDelay = time.Second
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err == nil {
+		return out.String(), nil
+	}
+	said := strings.TrimSpace(errs.String())
+	switch {
+	case ctx.Err() != nil:
+		return "", fault.New(fault.Unavailable, "", "", "tmux does not answer: %w", context.Cause(ctx))
+	case errors.Is(err, os.ErrNotExist), strings.HasPrefix(said, "no server running"), strings.HasPrefix(said, "error connecting"), strings.HasPrefix(said, "server exited"), strings.HasPrefix(said, "lost server"):
+		return "", ErrNoServer
+	case strings.HasPrefix(said, "can't find"):
+		return "", ErrNoPane
+	case strings.HasPrefix(said, "no current") && args[0] == "list-sessions":
+		return "", nil
+	}
+	return "", fault.New(fault.Unavailable, "", "", "tmux %s: %w", args[0], fmt.Errorf("%w: %.300s", err, said))
+}
