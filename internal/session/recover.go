@@ -149,7 +149,7 @@ func (f Folder) drifting(ctx context.Context, s Spec, state *State) bool {
 		return true // or tmux does not tell, and nothing is done to it
 	}
 	state.Reason = Lost
-	if found.KnowsEnd {
+	if found, err = f.Pane(s).End(ctx, state.PID); err == nil && found.KnowsEnd {
 		state.end(found.Status)
 	}
 	return false

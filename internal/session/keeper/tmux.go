@@ -44,7 +44,7 @@ const (
 
 const (
 	tmuxPatience  = 10 * time.Second
-	statusTime    = 2 * time.Second // for tmux to tell how a program ended
+	endedTime     = 3 * time.Second // for tmux to tell how a program ended
 	relayTime     = 5 * time.Second // for the relay to write what tmux gave it
 	watchTick     = time.Second
 	unreadAtOnce  = 1024 // bytes that a program need not have read before more is typed
@@ -211,18 +211,11 @@ func (p *inPane) watch() {
 			unix.Close(fd)
 		}
 	}
-	// tmux tells how the program ended, once it knows, and once it has given all that was printed to the relay.
 	ctx, cancel := context.WithTimeout(context.Background(), tmuxPatience)
 	defer cancel()
-	for deadline := time.Now().Add(statusTime); ; time.Sleep(2 * time.Millisecond) {
-		f, err := p.pane.Find(ctx)
-		if err == nil && f.PID == p.found.PID && !f.Dead && time.Now().Before(deadline) {
-			continue
-		}
-		p.status = f.Status
-		p.lost = err != nil || f.PID != p.found.PID || !f.KnowsEnd
-		return
-	}
+	f, err := p.pane.End(ctx, p.found.PID)
+	p.status = f.Status
+	p.lost = err != nil || f.PID != p.found.PID || !f.KnowsEnd
 }
 
 func (p *inPane) pid() int { return p.found.PID }
@@ -318,14 +311,13 @@ func (p *inPane) kill(grace time.Duration) {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(statusTime + time.Second):
+	case <-time.After(endedTime):
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tmuxPatience)
 	defer cancel()
-	p.pane.Unpipe(ctx)
+	p.pane.Close(ctx)
 	for deadline := time.Now().Add(relayTime); p.relayed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	p.pane.Close(ctx)
 	p.follow.Close()
 }

@@ -47,7 +47,8 @@ var (
 const (
 	socketName = "socket"
 	patience   = 10 * time.Second // for an answer of tmux
-	endTime    = 3 * time.Second  // for the end of a server that has no pane any more
+	statusTime = 2 * time.Second
+	endTime    = 3 * time.Second // for the end of a server that has no pane any more
 )
 
 // configuration is that of the server. A size for all windows ("window-size manual") has tmux 3.3 crash: it is set for each.
@@ -134,6 +135,18 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 	return Found{}, fault.New(fault.Precondition, "", "", "tmux has %d panes in its place", len(found))
 }
 
+// End is Find for a pane whose process has ended: it waits, not for long, until tmux knows how, and has given all that was printed to where that goes. It returns at once
+// where another process is in the pane.
+func (p Pane) End(ctx context.Context, pid int) (Found, error) {
+	for deadline := time.Now().Add(statusTime); ; time.Sleep(2 * time.Millisecond) {
+		f, err := p.Find(ctx)
+		if err != nil || f.PID != pid || f.Dead && f.KnowsEnd || time.Now().After(deadline) {
+			return f, err
+		}
+		unix.Kill(f.Server, unix.SIGCHLD) // tmux 3.3 misses some, and asks nobody until the next
+	}
+}
+
 // Pipe has all that is printed from now on go to the standard input of a program.
 func (p Pane) Pipe(ctx context.Context, program ...string) error {
 	command := "exec"
@@ -142,12 +155,6 @@ func (p Pane) Pipe(ctx context.Context, program ...string) error {
 	}
 	// tmux takes formats and times in it for its own.
 	_, err := p.tmux(ctx, "pipe-pane", "-t", p.target(), strings.NewReplacer("#", "##", "%", "%%").Replace(command))
-	return err
-}
-
-// Unpipe ends that program's input.
-func (p Pane) Unpipe(ctx context.Context) error {
-	_, err := p.tmux(ctx, "pipe-pane", "-t", p.target())
 	return err
 }
 
