@@ -1,0 +1,170 @@
+package keeper
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/transcript"
+)
+
+// reader takes all that a session prints, once, while keepers and tmux are killed.
+type reader struct {
+	info session.Info
+	log  *transcript.Shared
+	at   int64
+	text strings.Builder
+}
+
+// take takes what there is, by the cursor that the reader has or by the one that all have in common: it is the same in this test.
+func (r *reader) take(t *testing.T) {
+	t.Helper()
+	p, err := r.log.Read(r.at, 1000)
+	if err == nil {
+		var taken transcript.Piece
+		if taken, err = r.log.Take(len(p.Data)); err == nil && (string(taken.Data) != string(p.Data) || taken.Next != p.Next) {
+			t.Errorf("one cursor gives %q up to %d, the other %q up to %d", p.Data, p.Next, taken.Data, taken.Next)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.From != r.at || p.Dropped > 0 {
+		t.Errorf("a reader at %d gets what is at %d", r.at, p.From)
+	}
+	r.at = p.Next
+	r.text.Write(p.Data)
+}
+
+// check tells whether what was read is all numbers from 1 on, each once. The last line may not be whole.
+func (r *reader) check(t *testing.T) (lines int) {
+	t.Helper()
+	all := strings.Split(r.text.String(), "\r\n")
+	for i, line := range all[:len(all)-1] {
+		if line != strconv.Itoa(i+1) {
+			t.Fatalf("line %d is %q", i+1, line)
+		}
+	}
+	return len(all) - 1
+}
+
+// TestKilledAtRandom kills keepers and the tmux server at any moment, while readers read. PYRO_TEST_KILLS is how often.
+func TestKilledAtRandom(t *testing.T) {
+	rounds, err := strconv.Atoi(os.Getenv("PYRO_TEST_KILLS"))
+	if err != nil {
+		rounds = 12
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	m := tmuxManager(t)
+	for round := range rounds {
+		killOnce(t, m, random, round)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+}
+
+const counting = `i=0; while :; do i=$((i+1)); echo $i; done`
+
+func killOnce(t *testing.T, m *session.Manager, random *rand.Rand, round int) {
+	var readers []*reader
+	for n := range 2 {
+		s := inTmux(counting)
+		s.OutputBytes, s.Name, s.OutputRate = 8<<20, fmt.Sprintf("s%d", n), 200_000
+		if random.IntN(2) == 0 {
+			s.TmuxWorkspace = "w"
+		}
+		if n == 1 && round%2 == 0 {
+			s.Backend = session.Subprocess
+		}
+		info := spawn(t, m, s)
+		l, err := info.Folder.Log(session.Output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		readers = append(readers, &reader{info: info, log: l})
+	}
+	read := func(d time.Duration) {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			for _, r := range readers {
+				r.take(t)
+			}
+		}
+	}
+	read(time.Duration(random.IntN(30)) * time.Millisecond)
+	serverKilled := random.IntN(3) == 0
+	found, err := readers[0].info.Folder.Pane(readers[0].info.Spec).Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if serverKilled {
+		unix.Kill(found.Server, unix.SIGKILL)
+	} else {
+		for _, r := range readers {
+			unix.Kill(keeperOf(t, r.info), unix.SIGKILL)
+		}
+	}
+	read(time.Duration(random.IntN(30)) * time.Millisecond)
+	for _, r := range readers {
+		inTmux := r.info.Backend == session.Tmux
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+			now := after(t, m, r.info.ID)
+			if lost := !now.Running() && now.Reason == session.Lost; serverKilled == inTmux && lost || !serverKilled && inTmux && (now.Adrift || now.Recovered) || serverKilled && !inTmux && now.Running() {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatalf("server killed: %v; %+v", serverKilled, now)
+			}
+		}
+		if inTmux && !serverKilled {
+			before := r.log.Len()
+			now, err := m.Recover(t.Context(), r.info.Name, "owner")
+			if err != nil || now.PID != r.info.PID {
+				t.Fatalf("%+v: %v", now, err)
+			}
+			if err := now.Wait(t.Context(), session.Request{Cursor: before, Timeout: 5 * time.Second}); err != nil {
+				t.Fatal(err)
+			}
+			if r.log.Len() <= before {
+				t.Error("what was recovered prints no more")
+			}
+		}
+	}
+	read(time.Duration(random.IntN(20)) * time.Millisecond)
+	for _, r := range readers {
+		if _, err := m.Get(r.info.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if random.IntN(2) == 0 { // the end is whatever was printed by then
+		for _, r := range readers {
+			if now := after(t, m, r.info.ID); now.Running() {
+				if err := now.End(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, r := range readers {
+			for p := int64(-1); p != r.at; {
+				p = r.at
+				r.take(t)
+			}
+			if !r.log.Ended() || r.at != r.log.Len() {
+				t.Errorf("read up to %d of %d", r.at, r.log.Len())
+			}
+		}
+	}
+	for _, r := range readers {
+		r.check(t)
+	}
+	nothingLeft(t, m)
+}
