@@ -28,7 +28,7 @@ func Main(folder string, out io.WriteCloser) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
+	outlive(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
 	tell := json.NewEncoder(out)
 	begun := false
 	err := Run(ctx, session.Folder(folder), func() {
@@ -45,3 +45,6 @@ func Main(folder string, out io.WriteCloser) error {
 	}
 	return err
 }
+
+// outlive has signals do nothing to this process. To ignore them would have the programs that it starts ignore them too.
+func outlive(signals ...os.Signal) { signal.Notify(make(chan os.Signal, 1), signals...) }

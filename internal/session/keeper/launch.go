@@ -44,6 +44,7 @@ func become(spec session.Spec, environment []string) error {
 	if err := unix.IoctlSetWinsize(0, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(spec.Cols), Row: uint16(spec.Rows)}); err != nil {
 		return os.NewSyscallError("ioctl", err)
 	}
+	outlive(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTTIN, unix.SIGTTOU) // which tmux, or whoever started it, may ignore: the program does not
 	// What it leaves in the background stays below it, as long as it runs.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)

@@ -383,3 +383,24 @@ func TestARelayIsKilled(t *testing.T) {
 	until(t, info, "output may be missing here")
 	until(t, info, "killed\ntick")
 }
+
+// TestInterrupt has what a person types to end a program end it, whatever its keeper and tmux do about signals.
+func TestInterrupt(t *testing.T) {
+	m := tmuxManager(t)
+	for _, backend := range []session.Backend{session.Subprocess, session.Tmux} {
+		s := inTmux(`grep SigIgn /proc/self/status; exec sleep 1000`)
+		s.Backend = backend
+		info := spawn(t, m, s)
+		until(t, info, "SigIgn:\t0000000000000000")
+		for comm := ""; comm != "sleep\n"; time.Sleep(time.Millisecond) {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", info.PID))
+			if comm = string(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ask(t, info, session.Request{Op: session.OpInput, Data: []byte{3}})
+		if _, info = all(t, m, s.ID, session.Output); info.Reason != session.Signaled || *info.ExitCode != 130 {
+			t.Errorf("%s: %+v", backend, info.State)
+		}
+	}
+}
