@@ -146,6 +146,8 @@ func (s *Spec) Check() error {
 		return fault.New(fault.Unsupported, "", "", "separate_streams is not supported by backend=tmux: a pane has one stream")
 	case !filepath.IsAbs(s.Cwd):
 		return wrong("cwd %.200q is not absolute", s.Cwd)
+	case s.LogFolder != "" && !filepath.IsAbs(s.LogFolder):
+		return wrong("the log folder %.200q is not absolute", s.LogFolder)
 	}
 	for name, label := range map[string]string{"name": s.Name, "owner": s.Owner, "tag": s.Tag, "tmux_workspace": s.TmuxWorkspace, "workspace_id": s.WorkspaceID} {
 		if len(label) > MaxLabel || !utf8.ValidString(label) || strings.ContainsFunc(label, func(r rune) bool { return r < ' ' || r == 0x7f }) {

@@ -190,8 +190,11 @@ const (
 
 // expiry fires when the time of the session is over.
 func (k *keeper) expiry() *time.Timer {
-	if k.spec.RuntimeLimit > 0 {
-		return time.NewTimer(k.spec.RuntimeLimit)
+	if left := k.spec.RuntimeLimit; left > 0 {
+		if k.state.Recovered {
+			left -= time.Since(k.spec.CreatedAt)
+		}
+		return time.NewTimer(max(0, left))
 	}
 	never := time.NewTimer(time.Hour)
 	never.Stop()
