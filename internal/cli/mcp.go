@@ -6,10 +6,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/ptymcp"
 )
 
 func newMCP() *cobra.Command {
@@ -35,6 +38,8 @@ func newMCPServe() *cobra.Command {
 		Long: `Serve pyro's operations as tools. Most hosts do best with --profile workspace-core: an agent can
 make workspaces of your folders, read, write, patch and diff files, run commands, and start
 over. workspace-full, the default, has everything; vm-run one tool, for one command at a time.
+pty is another server: terminals of this computer, which nothing isolates, by the tools and the
+PTY_MCP_ variables of pty-mcp.
 
 On stdio it serves whoever started it, until they go. With --transport http it serves any
 number of clients, at /mcp of an address of this host, who show a bearer token: that in
@@ -50,11 +55,11 @@ come from any folder then, and the one in which the server was started may be no
   pyro mcp serve --profile workspace-core --transport http --listen 127.0.0.1:8931`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, err := source.find(cmd, transport == "stdio" && pyro.Profile(profile) != pyro.ProfileVMRun)
+			folder, err := source.find(cmd, transport == "stdio" && pyro.Profile(profile) != pyro.ProfileVMRun && profile != profilePTY)
 			if err != nil {
 				return err
 			}
-			server, err := pyro.CreateServer(pyro.Profile(profile), pyro.WithProject(folder))
+			server, err := openServer(profile, folder)
 			if err != nil {
 				return err
 			}
@@ -74,12 +79,38 @@ come from any folder then, and the one in which the server was started may be no
 		},
 	}
 	f := cmd.Flags()
-	profileFlag(cmd, &profile, pyro.ProfileWorkspaceFull)
+	f.StringVar(&profile, "profile", string(pyro.ProfileWorkspaceFull), "which tools: vm-run, `workspace-core`, workspace-full or pty")
+	completeFlag(cmd, "profile", append(slices.Clone(pyro.Profiles), profilePTY))
 	f.StringVar(&transport, "transport", "stdio", "how: `stdio` or http")
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: on this loopback address, `ADDRESS:PORT`; port 0 takes one that is free")
 	f.StringVar(&tokenFile, "token-file", "", "with http: the bearer token is what this `PATH` holds")
 	source.flags(f)
 	return cmd
+}
+
+// profilePTY is the profile of terminals of the host. It is none of package pyro's, which has none.
+const profilePTY = "pty"
+
+// server is what serves clients.
+type server interface {
+	Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error
+	Handler(token pyro.SecretValue) http.Handler
+	Close() error
+}
+
+// openServer makes the one of a profile. folder is the project, or "".
+func openServer(profile, folder string) (server, error) {
+	if profile == profilePTY {
+		if folder != "" {
+			return nil, fault.New(fault.Invalid, "", "", "--project-path is for workspaces: the profile pty has none")
+		}
+		return ptymcp.Open(pyro.Version())
+	}
+	s, err := pyro.CreateServer(pyro.Profile(profile), pyro.WithProject(folder))
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // profileFlag has a command take a profile.
@@ -89,7 +120,7 @@ func profileFlag(cmd *cobra.Command, profile *string, byDefault pyro.Profile) {
 }
 
 // serveHTTP serves until ctx ends.
-func serveHTTP(ctx context.Context, server *pyro.MCPServer, listen, tokenFile string) error {
+func serveHTTP(ctx context.Context, server server, listen, tokenFile string) error {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || !at.Addr().IsLoopback() {
 		return fault.New(fault.Invalid, "", "", "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", listen).

@@ -42,9 +42,10 @@ type Tool struct {
 	Request     reflect.Type // a struct, of whose JSON the arguments are
 	Result      reflect.Type // whose JSON is what a call gives
 
-	input *jsonschema.Schema
-	check *jsonschema.Resolved
-	call  func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
+	input   *jsonschema.Schema
+	check   *jsonschema.Resolved
+	lenient bool
+	call    func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
 }
 
 // Bind makes a tool of an operation whose request has the arguments as its JSON. report tells what is made meanwhile.
@@ -81,6 +82,9 @@ func (t Tool) Without(names ...string) Tool {
 	return t
 }
 
+// Plain is a result that is a text and no more: a call gives it as it is, without structured content.
+type Plain string
+
 // Announced is the tool as clients see it.
 func (t Tool) Announced() *sdk.Tool {
 	a := &sdk.ToolAnnotations{OpenWorldHint: new(t.Kind == Runs)}
@@ -109,15 +113,31 @@ const MaxResult = 1 << 20
 func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	ctx, release := untilGone(ctx, r)
 	defer release()
-	text, err := t.answer(ctx, r.Params.Arguments, reporter(ctx, r))
+	result, err := t.result(withPerson(ctx, r.Session), r.Params.Arguments, reporter(ctx, r))
+	if plain, ok := result.(Plain); ok && err == nil && len(plain) <= MaxResult {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(plain)}}}, nil
+	}
+	var text json.RawMessage
+	if err == nil {
+		text, err = t.encoded(result)
+	}
 	if err != nil {
 		return failed(err), nil
 	}
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: text}, nil
 }
 
-// answer is the result of a call as JSON. What panics in it is an error: it must not end the server, and with it all other calls.
-func (t Tool) answer(ctx context.Context, args json.RawMessage, report func(string)) (text json.RawMessage, err error) {
+// answer is the result of a call as JSON.
+func (t Tool) answer(ctx context.Context, args json.RawMessage, report func(string)) (json.RawMessage, error) {
+	result, err := t.result(ctx, args, report)
+	if err != nil {
+		return nil, err
+	}
+	return t.encoded(result)
+}
+
+// result is that of a call. What panics in it is an error: it must not end the server, and with it all other calls.
+func (t Tool) result(ctx context.Context, args json.RawMessage, report func(string)) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("a call panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
@@ -127,20 +147,24 @@ func (t Tool) answer(ctx context.Context, args json.RawMessage, report func(stri
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
+	if t.lenient {
+		args = t.loosened(args)
+	}
 	if err := t.accept(args); err != nil {
 		return nil, err
 	}
-	result, err := t.call(ctx, args, report)
-	if err != nil {
-		return nil, err
-	}
+	return t.call(ctx, args, report)
+}
+
+// encoded is a result as JSON.
+func (t Tool) encoded(result any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // code is full of <, > and &
 	if err := e.Encode(result); err != nil {
 		return nil, err
 	}
-	text = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(text) > MaxResult {
 		return nil, fault.New(fault.Exhausted, t.Name, "", "the result has %d bytes, and may have %d", len(text), MaxResult).WithHint("ask for less")
 	}
@@ -160,6 +184,9 @@ func (t Tool) accept(args json.RawMessage) error {
 	}
 	for _, a := range t.Args {
 		if _, ok := given[a.Name]; a.Required && !ok {
+			if t.lenient {
+				return fault.New(fault.Invalid, t.Name, "", "%s is required", a.Name)
+			}
 			return fault.New(fault.Invalid, t.Name, "", "the argument %s is missing", a.Name)
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	OpSignal Op = "signal" // send Signal to what is in the foreground
 	OpWait   Op = "wait"   // until there is something after Cursor, or it was quiet for Idle, or it has ended, or Timeout is over
 	OpLook   Op = "look"   // at the terminal
+	OpCount  Op = "count"  // what was typed; it is no use of the session
 	OpEnd    Op = "end"    // the session, and be answered when it has
 )
 
@@ -32,7 +33,8 @@ type Request struct {
 	Cols     int           `json:"cols,omitempty"`
 	Rows     int           `json:"rows,omitempty"`
 	Signal   string        `json:"signal,omitempty"`
-	Cursor   int64         `json:"cursor,omitempty"`    // of the output
+	Cursor   int64         `json:"cursor,omitempty"`    // of the output, or of Stream
+	Stream   Stream        `json:"stream,omitempty"`    // that is waited for, "": the output
 	Idle     time.Duration `json:"idle,omitempty"`      // 0: whether it is quiet does not count
 	UntilEnd bool          `json:"until_end,omitempty"` // output does not count
 	Timeout  time.Duration `json:"timeout,omitempty"`
@@ -44,6 +46,13 @@ type Answer struct {
 	Error *fault.Report `json:"error,omitempty"`
 	Ended bool          `json:"ended,omitempty"` // it has
 	Look  *Look         `json:"look,omitempty"`
+	Count *Count        `json:"count,omitempty"`
+}
+
+// Count is how many bytes were typed, and not taken since they came too fast.
+type Count struct {
+	Written int64 `json:"written"`
+	Refused int64 `json:"refused"`
 }
 
 // Look is what a person would see of a session, and what can be told of it.

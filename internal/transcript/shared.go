@@ -177,6 +177,11 @@ func (l *Shared) Take(chars int) (Piece, error) {
 	}
 }
 
+// Advance moves that cursor from where the caller saw it. It tells whether it was still there: who is told that it was not has taken nothing.
+func (l *Shared) Advance(from, to int64) bool {
+	return l.word(sharedCursor).CompareAndSwap(from, to)
+}
+
 // bytes reads what was written between two offsets that are not further apart than the limit.
 func (l *Shared) bytes(from, to int64) ([]byte, error) {
 	b := make([]byte, min(to-from, l.limit))

@@ -404,12 +404,16 @@ func (o *output) resize(cols, rows int) {
 // wait waits as a request asks.
 func (o *output) wait(ctx context.Context, req session.Request) {
 	called := time.Now()
+	log := o.logs[req.Stream]
+	if log == nil {
+		log = o.logs[session.Output]
+	}
 	timeout := time.NewTimer(req.Timeout)
 	defer timeout.Stop()
 	for {
 		o.mu.Lock()
 		changed, over := o.changed, o.over
-		some := !req.UntilEnd && o.logs[session.Output].Len() > req.Cursor
+		some := !req.UntilEnd && log.Len() > req.Cursor
 		since := called
 		if o.last.After(since) {
 			since = o.last

@@ -63,7 +63,9 @@ func (k *keeper) converse(c *session.Conn) {
 		if err := c.Receive(&req); err != nil {
 			return
 		}
-		k.output.used()
+		if req.Op != session.OpCount {
+			k.output.used()
+		}
 		answer, err := k.answer(ctx, req)
 		if err != nil {
 			report := fault.ReportOf(err)
@@ -99,6 +101,9 @@ func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Ans
 		k.output.wait(ctx, req)
 	case session.OpLook:
 		a.Look, err = k.look()
+	case session.OpCount:
+		a.Count = new(session.Count)
+		a.Count.Written, a.Count.Refused = k.in.counts()
 	case session.OpEnd:
 		k.note(session.Event{Event: "close", Client: req.Client})
 		k.stop(session.Killed)

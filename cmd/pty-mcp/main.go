@@ -1,0 +1,62 @@
+// Command pty-mcp gives an agent terminals of this computer, over the Model Context Protocol on its standard streams. Its settings are the environment variables
+// PTY_MCP_*.
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/ptymcp"
+	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/session/keeper"
+)
+
+// release is the version, set by the build.
+var release = "devel"
+
+const help = `pty-mcp ` + "%s" + `: terminals of this computer as tools, for agents
+It takes no arguments: an agent's host starts it, and speaks the Model Context Protocol on its standard
+streams. Its settings are the environment variables PTY_MCP_*.
+`
+
+func main() {
+	// What whoever called it has open, and did not mark to be kept from programs that it starts, is not for those on terminals.
+	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	if len(os.Args) == 3 && os.Args[1] == session.Command {
+		if keeper.Main(os.Args[2], os.Stdout) != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 2 && (os.Args[1] == "--help" || os.Args[1] == "--version") {
+		fmt.Printf(help, release)
+		return
+	}
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "pty-mcp: error:", err)
+		if hint := fault.HintOf(err); hint != "" {
+			fmt.Fprintln(os.Stderr, "pty-mcp: hint:", hint)
+		}
+		os.Exit(fault.ExitCode(err))
+	}
+}
+
+func serve() error {
+	if len(os.Args) > 1 {
+		return fault.New(fault.Invalid, "", "", "it takes no arguments").WithHint("pty-mcp --help")
+	}
+	server, err := ptymcp.Open(release)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	return server.Run(ctx, os.Stdin, os.Stdout)
+}

@@ -1,0 +1,146 @@
+package ptymcp
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// nothing is the request of tools without arguments.
+type nothing struct{}
+
+// closeAll is pty_close_all: of all owners.
+func (s *Server) closeAll(ctx context.Context, _ nothing, _ func(string)) (mcp.Plain, error) {
+	all, err := s.sessions.List()
+	for _, info := range all {
+		if e := s.sessions.Close(ctx, info.ID); fault.KindOf(e) != fault.NotFound {
+			err = errors.Join(err, e)
+		}
+	}
+	return done, err
+}
+
+// cwdRequest is that of set_default_cwd.
+type cwdRequest struct {
+	Cwd string `json:"cwd"`
+}
+
+// cwdResult is where new sessions run that say nothing else. null: not decided.
+type cwdResult struct {
+	OK  bool    `json:"ok,omitempty"`
+	Cwd *string `json:"cwd"`
+}
+
+// setCwd is set_default_cwd, for this process, as long as it lives.
+func (s *Server) setCwd(_ context.Context, req cwdRequest, _ func(string)) (*cwdResult, error) {
+	path := ""
+	if req.Cwd != "" {
+		var err error
+		if path, err = realFolder(req.Cwd); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cwd = path
+	return &cwdResult{true, orNull(path)}, nil
+}
+
+// getCwd is get_default_cwd.
+func (s *Server) getCwd(context.Context, nothing, func(string)) (*cwdResult, error) {
+	_, cwd := s.present()
+	return &cwdResult{Cwd: orNull(cwd)}, nil
+}
+
+// limitsRequest is that of set_limits: what is nil stays.
+type limitsRequest struct {
+	OutputBytes *int64 `json:"max_output_bytes"`
+	SpawnSec    *int64 `json:"spawn_timeout_sec"`
+	IdleSec     *int64 `json:"idle_timeout_sec"`
+	ReadMS      *int64 `json:"read_timeout_ms"`
+	OutputRate  *int64 `json:"rate_limit_bps"`
+	InputRate   *int64 `json:"input_rate_bps"`
+}
+
+// setLimits is set_limits, for sessions that this process spawns from now on.
+func (s *Server) setLimits(_ context.Context, req limitsRequest, _ func(string)) (*Limits, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.limits
+	*l = Limits{
+		or(req.OutputBytes, l.OutputBytes), or(req.SpawnSec, l.SpawnSec), or(req.IdleSec, l.IdleSec), or(req.ReadMS, l.ReadMS), or(req.OutputRate, l.OutputRate),
+		or(req.InputRate, l.InputRate),
+	}
+	now := *l
+	return &now, nil
+}
+
+// getLimits is get_limits.
+func (s *Server) getLimits(context.Context, nothing, func(string)) (*Limits, error) {
+	l, _ := s.present()
+	return &l, nil
+}
+
+// metrics is the result of pty_metrics, over all sessions that are kept.
+type metrics struct {
+	UptimeSec    int64 `json:"uptime_sec"`
+	Sessions     int   `json:"session_count"`
+	Running      int   `json:"running_count"`
+	MaxSessions  int   `json:"max_sessions"`
+	Read         int64 `json:"bytes_read_total"`
+	Written      int64 `json:"bytes_written_total"`
+	Dropped      int64 `json:"rate_dropped_total"`
+	InputRefused int64 `json:"input_dropped_total"`
+	Truncated    int   `json:"truncated_sessions"`
+}
+
+// metrics is pty_metrics.
+func (s *Server) metrics(ctx context.Context, _ nothing, _ func(string)) (*metrics, error) {
+	all, err := s.sessions.List()
+	if err != nil {
+		return nil, err
+	}
+	m := &metrics{UptimeSec: age(s.began), Sessions: len(all), MaxSessions: s.config.MaxSessions}
+	for _, info := range all {
+		st, err := describe(ctx, info, leaseFields{})
+		if fault.KindOf(err) == fault.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if st.Running {
+			m.Running++
+		}
+		if st.Truncated {
+			m.Truncated++
+		}
+		m.Read, m.Written, m.InputRefused = m.Read+st.Read, m.Written+st.Written, m.InputRefused+st.InputRefused
+	}
+	return m, nil
+}
+
+// health is the result of pty_health.
+type health struct {
+	OK          bool  `json:"ok"`
+	UptimeSec   int64 `json:"uptime_sec"`
+	Sessions    int   `json:"session_count"`
+	MaxSessions int   `json:"max_sessions"`
+}
+
+// health is pty_health.
+func (s *Server) health(context.Context, nothing, func(string)) (*health, error) {
+	all, err := s.sessions.List()
+	return &health{err == nil, age(s.began), len(all), s.config.MaxSessions}, err
+}
+
+// limitArgs are those of set_limits.
+var limitArgs = []mcp.Arg{
+	mcp.Number("max_output_bytes", "kept of what a session prints", 1, session.MaxOutput), mcp.Number("spawn_timeout_sec", "0: none", 0, maxSeconds),
+	mcp.Number("idle_timeout_sec", "0: none", 0, maxSeconds), mcp.Number("read_timeout_ms", "", 0, maxSeconds),
+	mcp.Number("rate_limit_bps", "0: none", 0, math.MaxInt32), mcp.Number("input_rate_bps", "0: none", 0, math.MaxInt32),
+}

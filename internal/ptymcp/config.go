@@ -1,0 +1,201 @@
+package ptymcp
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// Config is what the environment variables PTY_MCP_* say. Times are durations here, and whole seconds or milliseconds there.
+type Config struct {
+	MaxSessions int           // MAX_SESSIONS, 20: that run at once
+	Grace       time.Duration // IDLE_GRACE_SEC, an hour: how long what has ended can be read
+	GCInterval  time.Duration // GC_INTERVAL_SEC, 5
+	MaxChars    int           // MAX_CHARS, 8000: that a read gives, unless it asks for others
+	UntilMax    time.Duration // READ_UNTIL_MAX_MS, 60000: that a call waits at most
+	Quiescence  time.Duration // QUIESCENCE_MS, 300
+	LogFolder   string        // SESSION_LOG_DIR, none
+	Backend     string        // BACKEND, subprocess
+	Limits      Limits        // the defaults of new sessions
+
+	ConfirmTTL    time.Duration // DANGEROUS_CONFIRM_TTL_SEC, 300
+	Rules         *danger.Rules // DANGEROUS_PATTERNS
+	RequireOwner  bool          // REQUIRE_OWNER, 1
+	AdminTools    bool          // ENABLE_ADMIN_TOOLS, 0
+	ControlTools  bool          // ENABLE_CONTROL_TOOLS, 0
+	LegacyConfirm bool          // DANGEROUS_LEGACY_MODE, 0
+	CheckWrites   bool          // CHECK_WRITES, 1: what is typed is checked as what is spawned
+	SpawnMeta     bool          // SPAWN_META, 0: pty_spawn tells all of the session, not its id alone
+	LogLevel      slog.Level    // LOG, info
+	LogJSON       bool          // LOG_FORMAT, plain
+}
+
+// Limits are what new sessions have where their spawn says nothing else. Their JSON is the result of get_limits.
+type Limits struct {
+	OutputBytes int64 `json:"max_output_bytes"`  // RING_MAX_BYTES, 1 MiB: that are kept
+	SpawnSec    int64 `json:"spawn_timeout_sec"` // SPAWN_TIMEOUT_SEC, 0: however long
+	IdleSec     int64 `json:"idle_timeout_sec"`  // IDLE_TIMEOUT_SEC, 900; 0: however long
+	ReadMS      int64 `json:"read_timeout_ms"`   // READ_TIMEOUT_MS, 300
+	OutputRate  int64 `json:"rate_limit_bps"`    // OUTPUT_RATE_BPS, 0: as fast as it goes
+	InputRate   int64 `json:"input_rate_bps"`    // INPUT_RATE_BPS, 0: as fast as it goes
+}
+
+const (
+	prefix       = "PTY_MCP_"
+	maxSeconds   = 10 * 366 * 24 * 3600
+	maxChars     = 170_000 // whose JSON, six bytes each at most, is below what a result may have
+	defaultGrace = time.Hour
+)
+
+// FromEnv reads the configuration. lookup is [os.LookupEnv] or the like; a variable that is empty counts as not set. What is wrong is one error, Invalid.
+func FromEnv(lookup func(string) (string, bool)) (Config, error) {
+	e := &environment{lookup: lookup}
+	c := Config{
+		MaxSessions: int(e.number("MAX_SESSIONS", 20, 1, 10_000)),
+		Grace:       e.seconds("IDLE_GRACE_SEC", defaultGrace, 0),
+		GCInterval:  e.seconds("GC_INTERVAL_SEC", 5*time.Second, 1),
+		MaxChars:    int(e.number("MAX_CHARS", 8000, 1, maxChars)),
+		UntilMax:    e.milliseconds("READ_UNTIL_MAX_MS", time.Minute),
+		Quiescence:  e.milliseconds("QUIESCENCE_MS", 300*time.Millisecond),
+		LogFolder:   e.folder("SESSION_LOG_DIR"),
+		Backend:     e.option("BACKEND", string(session.Subprocess), string(session.Tmux)),
+		Limits: Limits{
+			OutputBytes: e.number("RING_MAX_BYTES", 1<<20, 1, session.MaxOutput),
+			SpawnSec:    e.number("SPAWN_TIMEOUT_SEC", 0, 0, maxSeconds),
+			IdleSec:     e.number("IDLE_TIMEOUT_SEC", 900, 0, maxSeconds),
+			ReadMS:      e.number("READ_TIMEOUT_MS", 300, 0, maxSeconds),
+			OutputRate:  e.number("OUTPUT_RATE_BPS", 0, 0, math.MaxInt32),
+			InputRate:   e.number("INPUT_RATE_BPS", 0, 0, math.MaxInt32),
+		},
+		ConfirmTTL:    e.seconds("DANGEROUS_CONFIRM_TTL_SEC", danger.DefaultTTL, 1),
+		Rules:         e.rules("DANGEROUS_PATTERNS"),
+		RequireOwner:  e.flag("REQUIRE_OWNER", true),
+		AdminTools:    e.flag("ENABLE_ADMIN_TOOLS", false),
+		ControlTools:  e.flag("ENABLE_CONTROL_TOOLS", false),
+		LegacyConfirm: e.flag("DANGEROUS_LEGACY_MODE", false),
+		CheckWrites:   e.flag("CHECK_WRITES", true),
+		SpawnMeta:     e.flag("SPAWN_META", false),
+		LogJSON:       e.option("LOG_FORMAT", "plain", "json") == "json",
+	}
+	e.number("READ_CHUNK_BYTES", 4096, 1, 1<<20) // known, and of no use: terminals give what they have
+	c.LogLevel = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}[e.option("LOG", "info", "debug", "warn", "error")]
+	if len(e.wrong) > 0 {
+		return Config{}, fault.New(fault.Invalid, "read the environment", "", "%s", strings.Join(e.wrong, "; ")).WithHint("correct it, or unset it for the default")
+	}
+	return c, nil
+}
+
+// Logger writes on w as LOG and LOG_FORMAT say.
+func (c Config) Logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// environment reads variables, and notes which are wrong.
+type environment struct {
+	lookup func(string) (string, bool)
+	wrong  []string
+}
+
+func (e *environment) text(name string) (value string, set bool) {
+	value, _ = e.lookup(prefix + name)
+	value = strings.TrimSpace(value)
+	return value, value != ""
+}
+
+func (e *environment) refuse(name, value, must string) {
+	e.wrong = append(e.wrong, fmt.Sprintf("%s%s is %.80q: it must be %s", prefix, name, value, must))
+}
+
+func (e *environment) number(name string, byDefault, least, most int64) int64 {
+	value, set := e.text(name)
+	if !set {
+		return byDefault
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		e.refuse(name, value, fmt.Sprintf("a whole number from %d to %d", least, most))
+	}
+	return n
+}
+
+func (e *environment) seconds(name string, byDefault time.Duration, least int64) time.Duration {
+	return time.Duration(e.number(name, int64(byDefault/time.Second), least, maxSeconds)) * time.Second
+}
+
+func (e *environment) milliseconds(name string, byDefault time.Duration) time.Duration {
+	return time.Duration(e.number(name, byDefault.Milliseconds(), 0, maxSeconds)) * time.Millisecond
+}
+
+func (e *environment) flag(name string, byDefault bool) bool {
+	value, set := e.text(name)
+	switch strings.ToLower(value) {
+	case "1", "true", "yes", "on":
+		return true
+	case "0", "false", "no", "off":
+		return false
+	}
+	if set {
+		e.refuse(name, value, "0 or 1")
+	}
+	return byDefault
+}
+
+// option is one of some texts, the first where it is not set.
+func (e *environment) option(name string, options ...string) string {
+	value, set := e.text(name)
+	if !set {
+		return options[0]
+	}
+	for _, o := range options {
+		if strings.EqualFold(value, o) {
+			return o
+		}
+	}
+	e.refuse(name, value, "one of "+strings.Join(options, ", "))
+	return value
+}
+
+func (e *environment) folder(name string) string {
+	value, set := e.text(name)
+	if !set {
+		return ""
+	}
+	path, err := filepath.Abs(expanded(value))
+	if err != nil {
+		e.refuse(name, value, "a folder")
+	}
+	return path
+}
+
+func (e *environment) rules(name string) *danger.Rules {
+	value, _ := e.text(name)
+	r, err := danger.New(value)
+	if err != nil {
+		e.wrong = append(e.wrong, prefix+name+": "+err.Error())
+	}
+	return r
+}
+
+// expanded is a path whose "~" at its beginning is the home folder.
+func expanded(path string) string {
+	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
+		if home, err := os.UserHomeDir(); err == nil {
+			return home + rest
+		}
+	}
+	return path
+}

@@ -1,0 +1,157 @@
+package ptymcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// confirmation is how a dangerous command was confirmed.
+type confirmation struct {
+	Token         string `json:"dangerous_confirm_token"`
+	Confirmed     bool   `json:"dangerous_confirmed"`     // in the legacy mode
+	Justification string `json:"dangerous_justification"` // in the legacy mode
+}
+
+// redeem uses a confirmation for a command.
+func (s *Server) redeem(c confirmation, r danger.Request) error {
+	switch {
+	case strings.TrimSpace(c.Token) != "":
+		return s.tokens.Redeem(c.Token, r)
+	case s.config.LegacyConfirm && (c.Confirmed || strings.TrimSpace(c.Justification) != ""):
+		return nil
+	case s.config.LegacyConfirm:
+		return fault.New(fault.Permission, "", "", "dangerous command detected; use confirm_dangerous_command").WithHint("or give dangerous_confirmed and dangerous_justification")
+	}
+	return errUnconfirmed
+}
+
+var errUnconfirmed = fault.New(fault.Permission, "", "", "dangerous command detected; confirmation token required").
+	WithHint("call confirm_dangerous_command with this command, owner and scope, and give its confirm_token as dangerous_confirm_token")
+
+// consent asks a person for what has no confirmation, where the client can. unconfirmed is the error where it can't, or where a confirmation was wrong.
+func (s *Server) consent(ctx context.Context, owner, what, command string, v danger.Verdict, unconfirmed error) error {
+	if unconfirmed != error(errUnconfirmed) {
+		return told(unconfirmed, v)
+	}
+	answer, err := askPerson(ctx, owner, what, command, "", v)
+	switch {
+	case err != nil:
+		return err
+	case answer == mcp.Yes:
+		return nil
+	case answer == mcp.No:
+		return errDeclined
+	}
+	return told(unconfirmed, v)
+}
+
+var errDeclined = fault.New(fault.Permission, "", "", "the person who was asked did not agree")
+
+// told is an error that says what was found.
+func told(err error, v danger.Verdict) error {
+	return &fault.Error{Kind: fault.KindOf(err), Err: fmt.Errorf("%w (%s)", err, strings.Join(v.Matches, "; ")), Hint: fault.HintOf(err)}
+}
+
+// maxShown bounds what a person is shown of a command, in bytes.
+const maxShown = 4 << 10
+
+// askPerson asks whether something dangerous may be done.
+func askPerson(ctx context.Context, owner, what, command, why string, v danger.Verdict) (mcp.Answer, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "The agent %q wants to %s:\n\n%s\n\nThis may do harm:\n", owner, what, shown(command))
+	for _, m := range v.Matches {
+		fmt.Fprintf(&b, "- %s\n", m)
+	}
+	if why != "" {
+		fmt.Fprintf(&b, "\nIt says: %s\n", shown(why))
+	}
+	b.WriteString("\nShall it?")
+	return mcp.AskPerson(ctx, b.String())
+}
+
+// shown is a text that an agent made, as a person can be shown it.
+func shown(text string) string {
+	text = fault.Printable(text)
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + fmt.Sprintf("… (%d bytes more)", len(text)-maxShown)
+	}
+	return text
+}
+
+// confirmRequest is that of confirm_dangerous_command.
+type confirmRequest struct {
+	Command       string `json:"command"`
+	Justification string `json:"justification"`
+	Owner         string `json:"owner"`
+	Scope         string `json:"scope"`
+	SessionID     string `json:"session_id"`
+}
+
+// confirmResult is its result.
+type confirmResult struct {
+	OK        bool     `json:"ok"`
+	Dangerous bool     `json:"dangerous"`
+	Matches   []string `json:"matches"`
+	Token     string   `json:"confirm_token,omitempty"`
+	ExpiresAt float64  `json:"expires_at,omitempty"` // seconds since 1970
+	Error     string   `json:"error,omitempty"`
+}
+
+// confirm is confirm_dangerous_command: of a command that is to be spawned, or of what is to be typed into a session.
+func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)) (*confirmResult, error) {
+	if strings.TrimSpace(req.Command) == "" && req.SessionID == "" {
+		return nil, fault.New(fault.Invalid, "", "", "command is required")
+	}
+	v, r, what := s.config.Rules.Check(req.Command), danger.Request{Command: req.Command, Owner: req.Owner, Scope: req.Scope, Justification: req.Justification}, "run on this computer"
+	if req.SessionID != "" {
+		info, err := s.use(target{SessionID: req.SessionID, Owner: req.Owner}, observes("confirm_dangerous_command"))
+		if err != nil {
+			return nil, err
+		}
+		if v, err = s.wouldEnter(ctx, info, req.Command); err != nil {
+			return nil, err
+		}
+		r.Command, r.Owner, r.Scope, what = typedCommand(info.ID, req.Command), info.Owner, string(info.Scope), "type into a terminal of this computer"
+	}
+	result := &confirmResult{OK: true, Dangerous: v.Dangerous, Matches: v.Matches}
+	if !v.Dangerous {
+		result.Matches = []string{}
+		return result, nil
+	}
+	refuse := func(why string) (*confirmResult, error) {
+		result.OK, result.Error = false, why
+		return result, nil
+	}
+	if strings.TrimSpace(req.Justification) == "" {
+		return refuse("justification required")
+	}
+	switch answer, err := askPerson(ctx, req.Owner, what, req.Command, req.Justification, v); {
+	case err != nil:
+		return nil, err
+	case answer == mcp.No:
+		return refuse(errDeclined.Error())
+	}
+	token, expires, err := s.tokens.Issue(r)
+	result.Token, result.ExpiresAt = token, epoch(expires)
+	return result, err
+}
+
+// wouldEnter tells what would need confirmation if something was typed into a session now, with Enter at its end.
+func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string) (danger.Verdict, error) {
+	state, err := openTyped(ctx, info)
+	if err != nil {
+		return danger.Verdict{}, fault.Wrap(err, "use session", info.ID)
+	}
+	defer state.close()
+	if !strings.HasSuffix(data, "\n") && !strings.HasSuffix(data, "\r") {
+		data += "\r"
+	}
+	_, v := s.config.Rules.Type(state.typed, []byte(data))
+	return v, nil
+}

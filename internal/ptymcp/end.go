@@ -1,0 +1,57 @@
+package ptymcp
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// close is pty_close: the session ends, and is gone.
+func (s *Server) close(ctx context.Context, req target, _ func(string)) (mcp.Plain, error) {
+	info, err := s.use(req, closing)
+	if err == nil {
+		err = s.sessions.Close(ctx, info.ID)
+	}
+	return done, err
+}
+
+// signalRequest is that of pty_signal.
+type signalRequest struct {
+	target
+	Signal string `json:"sig"`
+}
+
+// signalResult is its result.
+type signalResult struct {
+	OK       bool   `json:"ok"`
+	Note     string `json:"note,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+}
+
+// signal is pty_signal, of a signal with or without "SIG".
+func (s *Server) signal(ctx context.Context, req signalRequest, _ func(string)) (*signalResult, error) {
+	info, err := s.use(req.target, signal)
+	if err != nil {
+		return nil, err
+	}
+	name := strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(req.Signal)), "SIG")
+	if _, known := session.Signals[name]; !known {
+		return nil, fault.New(fault.Invalid, "", "", "unsupported signal: %.40q", req.Signal).WithHint("INT, TERM, KILL, HUP or QUIT")
+	}
+	if info.Backend == session.Tmux {
+		return nil, fault.New(fault.Unsupported, "", "", "pty_signal is not supported for tmux sessions").WithHint(`pty_write with keys, such as "ctrl-c"`)
+	}
+	if info.Running() {
+		a, err := info.Ask(ctx, session.Request{Op: session.OpSignal, Signal: name})
+		if !a.Ended {
+			return &signalResult{OK: true}, err
+		}
+		if info, err = s.sessions.Get(info.ID); err != nil {
+			return nil, err
+		}
+	}
+	return &signalResult{OK: true, Note: "already exited", ExitCode: info.ExitCode}, nil
+}

@@ -1,0 +1,62 @@
+package ptymcp
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/terminal"
+)
+
+// screenResult is the result of pty_screen: what a person would see.
+type screenResult struct {
+	Text      string       `json:"text"` // the rows, without blanks at their ends
+	Row       int          `json:"cursor_row"`
+	Col       int          `json:"cursor_col"`
+	Alternate bool         `json:"alternate_screen"`
+	Cols      int          `json:"cols"`
+	Rows      int          `json:"rows"`
+	Hint      session.Hint `json:"hint"`
+}
+
+// screen is pty_screen. It takes nothing.
+func (s *Server) screen(ctx context.Context, req target, _ func(string)) (*screenResult, error) {
+	info, err := s.use(req, observes("pty_screen"))
+	if err != nil {
+		return nil, err
+	}
+	touch(info)
+	a, err := info.Ask(ctx, session.Request{Op: session.OpLook})
+	look := a.Look
+	if err != nil && a.Ended {
+		look, err = lastLook(info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &screenResult{strings.Join(look.Screen, "\n"), look.Row, look.Col, look.Alternate, info.Size.Cols, info.Size.Rows, look.Hint}, nil
+}
+
+// lastLook is what was seen of a session when it ended.
+func lastLook(info session.Info) (*session.Look, error) {
+	log, err := info.Folder.Log(session.Output)
+	if err != nil {
+		return nil, fault.Wrap(err, "look at session", info.ID)
+	}
+	defer log.Close()
+	drawn := terminal.New(info.Size.Cols, info.Size.Rows, 0)
+	for at := log.Start(); ; {
+		p, err := log.Read(at, 16<<10)
+		if err != nil {
+			return nil, fault.Wrap(err, "look at session", info.ID)
+		}
+		drawn.Write(p.Data)
+		if at = p.Next; !p.More || len(p.Data) == 0 {
+			break
+		}
+	}
+	look := &session.Look{Screen: drawn.Rows(), Alternate: drawn.Alternate(), Hint: session.Ended}
+	look.Row, look.Col = drawn.Cursor()
+	return look, nil
+}

@@ -1,0 +1,170 @@
+package ptymcp
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// spawnRequest is that of pty_spawn. What is nil is as the limits say.
+type spawnRequest struct {
+	Command       string            `json:"command"`
+	Cwd           string            `json:"cwd"`
+	Cols          *int              `json:"cols"`
+	Rows          *int              `json:"rows"`
+	Separate      bool              `json:"separate_streams"`
+	Tag           string            `json:"tag"`
+	Owner         string            `json:"owner"`
+	Name          string            `json:"name"`
+	Scope         session.Scope     `json:"scope"`
+	OutputBytes   *int64            `json:"max_output_bytes"`
+	SpawnSec      *int64            `json:"spawn_timeout_sec"`
+	OutputRate    *int64            `json:"rate_limit_bps"`
+	InputRate     *int64            `json:"input_rate_bps"`
+	ReadMS        *int64            `json:"read_timeout_ms"`
+	Env           map[string]string `json:"env"`
+	Backend       session.Backend   `json:"backend"`
+	TmuxWorkspace string            `json:"tmux_workspace"`
+	confirmation
+}
+
+// The size of a terminal of which nothing else is said.
+const (
+	defaultCols = 120
+	defaultRows = 30
+)
+
+// backends are those that sessions can run on here.
+var backends = map[session.Backend]bool{session.Subprocess: true}
+
+// spawn is pty_spawn.
+func (s *Server) spawn(ctx context.Context, req spawnRequest, _ func(string)) (any, error) {
+	if err := s.requireOwner(req.Owner, "spawn"); err != nil {
+		return nil, err
+	}
+	spec, err := s.spec(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Check(); err != nil {
+		return nil, fault.Wrap(err, "spawn session", req.Name)
+	}
+	if err := s.confirmed(ctx, spec, req.confirmation); err != nil {
+		return nil, err
+	}
+	info, err := s.sessions.Spawn(ctx, spec, s.config.MaxSessions)
+	if err != nil {
+		return nil, err
+	}
+	if s.config.SpawnMeta {
+		return s.describe(ctx, info)
+	}
+	return mcp.Plain(info.ID), nil
+}
+
+// confirmed refuses a dangerous command that nobody has confirmed.
+func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmation) error {
+	v := s.config.Rules.Check(spec.Command)
+	if !v.Dangerous {
+		return nil
+	}
+	err := s.redeem(c, danger.Request{Command: spec.Command, Owner: spec.Owner, Scope: string(spec.Scope)})
+	if err != nil {
+		err = s.consent(ctx, spec.Owner, "run on this computer", spec.Command, v, err)
+	}
+	return err
+}
+
+// spec is what is asked for, with what the limits say where it is not.
+func (s *Server) spec(req spawnRequest) (session.Spec, error) {
+	limits, defaultCwd := s.present()
+	cwd, err := workingFolder(req.Cwd, defaultCwd, req.Command)
+	if err != nil {
+		return session.Spec{}, err
+	}
+	now := time.Now()
+	spec := session.Spec{
+		ID: session.NewID(now, os.Getpid()), Name: req.Name, Owner: req.Owner, Tag: req.Tag, Scope: cmp.Or(req.Scope, session.ReadWrite),
+		Command: req.Command, Cwd: cwd, Env: req.Env, Cols: or(req.Cols, defaultCols), Rows: or(req.Rows, defaultRows), Separate: req.Separate,
+		Backend: cmp.Or(req.Backend, session.Backend(s.config.Backend)), TmuxWorkspace: req.TmuxWorkspace,
+		OutputBytes: or(req.OutputBytes, limits.OutputBytes), RuntimeLimit: time.Duration(or(req.SpawnSec, limits.SpawnSec)) * time.Second,
+		OutputRate: or(req.OutputRate, limits.OutputRate), InputRate: or(req.InputRate, limits.InputRate),
+		ReadTimeout: time.Duration(or(req.ReadMS, limits.ReadMS)) * time.Millisecond, IdleTimeout: time.Duration(limits.IdleSec) * time.Second,
+		LogFolder: s.config.LogFolder, CreatedAt: now.UTC(),
+	}
+	switch {
+	case !backends[spec.Backend]:
+		return spec, fault.New(fault.Unsupported, "", "", "unsupported backend: %.40s", spec.Backend)
+	case spec.Backend == session.Tmux && spec.Separate:
+		return spec, fault.New(fault.Unsupported, "", "", "separate_streams=true is not supported for tmux sessions")
+	case spec.Backend != session.Tmux && spec.TmuxWorkspace != "":
+		return spec, fault.New(fault.Invalid, "", "", "tmux_workspace is for backend=\"tmux\"")
+	}
+	return spec, nil
+}
+
+func or[T any](given *T, byDefault T) T {
+	if given == nil {
+		return byDefault
+	}
+	return *given
+}
+
+// workingFolder is where a command runs: where it is said, else in the default, else where the program is that it names by an absolute path, else where the server is.
+func workingFolder(asked, byDefault, command string) (string, error) {
+	if asked = cmp.Or(asked, byDefault); asked != "" {
+		return realFolder(asked)
+	}
+	if program := firstWord(command); filepath.IsAbs(program) {
+		if path, err := filepath.EvalSymlinks(program); err == nil {
+			info, err := os.Stat(path)
+			switch {
+			case err == nil && info.IsDir():
+				return path, nil
+			case err == nil && info.Mode().IsRegular():
+				return filepath.Dir(path), nil
+			}
+		}
+	}
+	here, err := os.Getwd()
+	if err != nil { // it is deleted
+		here = "/"
+	}
+	return here, nil
+}
+
+// realFolder is a folder by its absolute name, without links.
+func realFolder(name string) (string, error) {
+	path, err := filepath.Abs(expanded(name))
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", fault.Wrap(err, "use cwd", fault.Printable(name[:min(len(name), 200)]))
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return "", fault.New(fault.Invalid, "use cwd", path, "it is no folder")
+	}
+	return path, nil
+}
+
+// firstWord is that of a command, without the quotes around it.
+func firstWord(command string) string {
+	command = strings.TrimSpace(command)
+	if command == "" {
+		return ""
+	}
+	if q := command[0]; q == '"' || q == '\'' {
+		word, _, _ := strings.Cut(command[1:], string(q))
+		return word
+	}
+	return strings.Fields(command)[0]
+}

@@ -1,0 +1,258 @@
+package ptymcp
+
+import (
+	"context"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// summary is what pty_list tells of a session. Times are seconds since 1970.
+type summary struct {
+	SessionID   string          `json:"session_id"`
+	Name        *string         `json:"name"`
+	PID         int             `json:"pid"`
+	PGID        int             `json:"pgid"`
+	Running     bool            `json:"running"`
+	ExitCode    *int            `json:"exit_code"`
+	Command     string          `json:"command"`
+	Cwd         string          `json:"cwd"`
+	Cols        int             `json:"cols"`
+	Rows        int             `json:"rows"`
+	Tag         *string         `json:"tag"`
+	Owner       *string         `json:"owner"`
+	Scope       session.Scope   `json:"scope"`
+	Backend     session.Backend `json:"backend"`
+	TmuxSpace   *string         `json:"tmux_workspace"`
+	CreatedAt   float64         `json:"created_at"`
+	LastActive  float64         `json:"last_active"`
+	Buffered    int64           `json:"buffer_bytes"`  // that nobody took yet
+	Read        int64           `json:"bytes_read"`    // that the program printed
+	Written     int64           `json:"bytes_written"` // that were typed
+	Recovered   bool            `json:"recovered"`
+	RecoveredAt *float64        `json:"recovered_at"`
+	leaseFields
+}
+
+// status is what pty_status tells beside that.
+type status struct {
+	summary
+	Separate     bool                `json:"separate_streams"`
+	Reason       *session.ExitReason `json:"exit_reason"`
+	OutBuffered  int64               `json:"stdout_buffer_bytes"`
+	ErrBuffered  int64               `json:"stderr_buffer_bytes"`
+	Start        int64               `json:"buf_start_offset"`
+	Total        int64               `json:"buf_total_offset"`
+	OutStart     int64               `json:"stdout_start_offset"`
+	OutTotal     int64               `json:"stdout_total_offset"`
+	ErrStart     int64               `json:"stderr_start_offset"`
+	ErrTotal     int64               `json:"stderr_total_offset"`
+	OutputBytes  int64               `json:"max_output_bytes"`
+	RuntimeSec   float64             `json:"max_runtime_sec"`
+	OutputRate   int64               `json:"rate_limit_bps"`
+	Dropped      int64               `json:"rate_dropped"` // always 0: a program that prints too fast has to wait
+	InputRate    int64               `json:"input_rate_bps"`
+	InputRefused int64               `json:"input_dropped"` // bytes that came too fast: they were refused, and their senders told
+	Truncated    bool                `json:"truncated"`     // not all that it printed is kept
+}
+
+// counts are those of one log.
+type counts struct{ buffered, start, total int64 }
+
+func countsOf(info session.Info, stream session.Stream) (c counts, err error) {
+	if stream != session.Output && !info.Separate {
+		return c, nil
+	}
+	l, err := info.Folder.Log(stream)
+	if err != nil {
+		return c, err
+	}
+	defer l.Close()
+	c.start, c.total = l.Start(), l.Len()
+	c.buffered = max(0, c.total-max(l.Cursor(), c.start))
+	return c, nil
+}
+
+// orNull is a text, or null where it is empty.
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// describe tells all of a session.
+func (s *Server) describe(ctx context.Context, info session.Info) (*status, error) {
+	leases, err := s.sessions.Leases()
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.sessions.List()
+	if err != nil {
+		return nil, err
+	}
+	return describe(ctx, info, shared(info, all, leases))
+}
+
+// describe tells all of a session, whose lease is known.
+func describe(ctx context.Context, info session.Info, lease leaseFields) (*status, error) {
+	typed := session.Count{Written: info.Written, Refused: info.Refused}
+	if info.Running() {
+		switch a, err := info.Ask(ctx, session.Request{Op: session.OpCount}); {
+		case err == nil:
+			typed = *a.Count
+		case !a.Ended:
+			return nil, err
+		}
+	}
+	var all [3]counts
+	for i, stream := range []session.Stream{session.Output, session.Stdout, session.Stderr} {
+		var err error
+		if all[i], err = countsOf(info, stream); err != nil {
+			return nil, fault.Wrap(err, "look at session", info.ID)
+		}
+	}
+	st := &status{
+		summary: summary{
+			SessionID: info.ID, Name: orNull(info.Name), PID: info.PID, PGID: info.PGID, Running: info.Running(), ExitCode: info.ExitCode, Command: info.Command, Cwd: info.Cwd,
+			Cols: info.Size.Cols, Rows: info.Size.Rows, Tag: orNull(info.Tag), Owner: orNull(info.Owner), Scope: info.Scope, Backend: info.Backend,
+			TmuxSpace: orNull(info.TmuxWorkspace), CreatedAt: epoch(info.CreatedAt), LastActive: epoch(info.LastActive()),
+			Buffered: all[0].buffered, Read: all[0].total, Written: typed.Written, leaseFields: lease,
+		},
+		Separate: info.Separate, OutBuffered: all[1].buffered, ErrBuffered: all[2].buffered, Start: all[0].start, Total: all[0].total,
+		OutStart: all[1].start, OutTotal: all[1].total, ErrStart: all[2].start, ErrTotal: all[2].total,
+		OutputBytes: info.OutputBytes, RuntimeSec: info.RuntimeLimit.Seconds(), OutputRate: info.OutputRate, InputRate: info.InputRate,
+		InputRefused: typed.Refused, Truncated: all[0].start > 0,
+	}
+	if !info.Running() {
+		st.Reason = &info.Reason
+	}
+	return st, nil
+}
+
+// status is pty_status.
+func (s *Server) status(ctx context.Context, req target, _ func(string)) (*status, error) {
+	info, err := s.use(req, observes("pty_status"))
+	if err != nil {
+		return nil, err
+	}
+	touch(info)
+	return s.describe(ctx, info)
+}
+
+// nameRequest is a session by its name.
+type nameRequest struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+}
+
+// resume is pty_resume: it finds a session, whoever spawned it and by whichever server.
+func (s *Server) resume(ctx context.Context, req nameRequest, _ func(string)) (*status, error) {
+	info, err := s.byName(req, "pty_resume")
+	if err != nil {
+		return nil, err
+	}
+	touch(info)
+	return s.describe(ctx, info)
+}
+
+// recover is pty_recover.
+func (s *Server) recover(ctx context.Context, req nameRequest, _ func(string)) (*status, error) {
+	switch {
+	case req.Name == "":
+		return nil, fault.New(fault.Invalid, "", "", "name is required")
+	case req.Owner == "":
+		return nil, fault.New(fault.Permission, "", "", "owner is required for pty_recover")
+	}
+	info, err := s.sessions.Recover(ctx, req.Name, req.Owner)
+	if err != nil {
+		return nil, err
+	}
+	touch(info)
+	return s.describe(ctx, info)
+}
+
+func (s *Server) byName(req nameRequest, tool string) (session.Info, error) {
+	if err := s.requireOwner(req.Owner, tool); err != nil {
+		return session.Info{}, err
+	}
+	if req.Name == "" {
+		return session.Info{}, fault.New(fault.Invalid, "", "", "name is required")
+	}
+	return s.sessions.Find(req.Name, req.Owner)
+}
+
+// listRequest is that of pty_list.
+type listRequest struct {
+	Tag   string `json:"tag"`
+	Owner string `json:"owner"`
+}
+
+// list is pty_list: the session that was used last is the last.
+func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any, error) {
+	if err := s.requireOwner(req.Owner, "pty_list"); err != nil {
+		return nil, err
+	}
+	all, err := s.sessions.List()
+	if err != nil {
+		return nil, err
+	}
+	leases, err := s.sessions.Leases()
+	if err != nil {
+		return nil, err
+	}
+	summaries := []summary{}
+	for i := len(all) - 1; i >= 0; i-- {
+		info := all[i]
+		if req.Tag != "" && info.Tag != req.Tag || req.Owner != "" && info.Owner != req.Owner {
+			continue
+		}
+		st, err := describe(ctx, info, shared(info, all, leases))
+		if fault.KindOf(err) == fault.NotFound { // it was closed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		summaries = append(summaries, st.summary)
+	}
+	return asJSON(summaries)
+}
+
+// waitRequest is that of pty_wait.
+type waitRequest struct {
+	target
+	TimeoutMS *int64 `json:"timeout_ms"`
+}
+
+// waitResult is its result.
+type waitResult struct {
+	Running  bool                `json:"running"`
+	ExitCode *int                `json:"exit_code"`
+	Reason   *session.ExitReason `json:"exit_reason"`
+}
+
+// wait is pty_wait.
+func (s *Server) wait(ctx context.Context, req waitRequest, _ func(string)) (*waitResult, error) {
+	info, err := s.use(req.target, observes("pty_wait"))
+	if err != nil {
+		return nil, err
+	}
+	if timeout := s.patience(req.TimeoutMS, defaultPatience); info.Running() && timeout > 0 {
+		if err := info.Wait(ctx, session.Request{UntilEnd: true, Timeout: timeout}); err != nil {
+			return nil, err
+		}
+		if info, err = s.sessions.Get(info.ID); err != nil {
+			return nil, err
+		}
+	}
+	result := &waitResult{Running: info.Running(), ExitCode: info.ExitCode}
+	if !info.Running() {
+		result.Reason = &info.Reason
+	}
+	return result, nil
+}
+
+// age is how long a server runs, in whole seconds.
+func age(since time.Time) int64 { return int64(time.Since(since).Seconds()) }

@@ -1,0 +1,210 @@
+package ptymcp
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// Bounds of patterns.
+const (
+	maxPatterns = 64
+	maxPattern  = 4 << 10 // bytes
+)
+
+// untilRequest is that of pty_read_until, pty_read_until_any and pty_prompt.
+type untilRequest struct {
+	readRequest
+	Pattern  string   `json:"pattern"`
+	Patterns []string `json:"patterns"`
+	Regex    bool     `json:"regex"`
+	typing
+}
+
+// matched is the result of pty_read_until.
+type matched struct {
+	Matched bool   `json:"matched"`
+	Text    string `json:"text"`
+	chunkOf
+}
+
+// matchedAny is that of the others.
+type matchedAny struct {
+	matched
+	Pattern *string `json:"pattern"` // the one that matched, null where none did
+}
+
+// until is pty_read_until.
+func (s *Server) until(ctx context.Context, req untilRequest, _ func(string)) (*matched, error) {
+	info, err := s.use(req.target, readUntil)
+	if err != nil {
+		return nil, err
+	}
+	if req.Pattern == "" {
+		return nil, fault.New(fault.Invalid, "", "", "pattern is required")
+	}
+	m, err := s.expect(ctx, info, req, []string{req.Pattern}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &m.matched, nil
+}
+
+// untilAny is pty_read_until_any.
+func (s *Server) untilAny(ctx context.Context, req untilRequest, _ func(string)) (*matchedAny, error) {
+	info, err := s.use(req.target, readUntilAny)
+	if err != nil {
+		return nil, err
+	}
+	return s.expect(ctx, info, req, req.Patterns, 0)
+}
+
+// prompt is pty_prompt: it types, and waits for a pattern in what comes after that.
+func (s *Server) prompt(ctx context.Context, req untilRequest, _ func(string)) (*matchedAny, error) {
+	info, err := s.use(req.target, prompt)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := compile(req.Patterns, req.Regex); err != nil { // before anything is typed
+		return nil, err
+	}
+	r, err := s.reader(info, session.Output)
+	if err != nil {
+		return nil, err
+	}
+	before := r.log.Len()
+	r.close()
+	if err := s.typeIn(ctx, info, req.typing); err != nil {
+		return nil, err
+	}
+	return s.expect(ctx, info, req, req.Patterns, before)
+}
+
+// expect waits until one of some patterns is in what nobody took yet, at an offset or behind it. It takes what is up to the end of the match, and leaves the rest to be
+// read next. Where there is no match in time, it takes what it gives.
+func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest, patterns []string, after int64) (*matchedAny, error) {
+	find, err := compile(patterns, req.Regex)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.reader(info, session.Output)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	deadline := time.Now().Add(s.patience(req.TimeoutMS, defaultPatience))
+	chars := s.chars(req.MaxChars)
+	for {
+		began := time.Now()
+		cursor, seen := r.log.Cursor(), r.log.Len()
+		p, err := r.log.Read(cursor, int(r.log.Limit()))
+		if err != nil {
+			return nil, err
+		}
+		from := min(max(after-p.From, 0), int64(len(p.Data)))
+		which, end := find(p.Data[from:])
+		if which >= 0 {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			end += int(from)
+			if !r.log.Advance(cursor, p.From+int64(end)) {
+				continue // somebody else has read meanwhile
+			}
+			limit := r.log.Limit()
+			text, cut := last(p.Data[:end], chars)
+			if cut > 0 { // pty_read_at has it
+				limit = int64(len(text))
+			}
+			return &matchedAny{matched{true, marked(text, p.Dropped+cut > 0, limit), r.chunk(p.From + cut)}, &patterns[which]}, nil
+		}
+		left := time.Until(deadline)
+		if p.Ended || left <= 0 {
+			p, err := r.take(ctx, chars, 0)
+			return &matchedAny{matched: matched{false, marked(p.Data, p.Dropped > 0, r.log.Limit()), r.chunk(p.From)}}, err
+		}
+		// Where much comes, at most half of the time is spent on looking through it.
+		if err := rest(ctx, min(time.Since(began), left)); err != nil {
+			return nil, err
+		}
+		if err := r.wait(ctx, session.Request{Cursor: seen, Timeout: time.Until(deadline)}); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	if d < time.Millisecond {
+		return nil
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *reader) chunk(at int64) chunkOf {
+	return chunkOf{at, streamNames[r.stream], epoch(time.Now())}
+}
+
+// last are the last characters of a text, and how many bytes are left out before them.
+func last(b []byte, chars int) (text []byte, cut int64) {
+	at := len(b)
+	for ; chars > 0 && at > 0; chars-- {
+		_, n := utf8.DecodeLastRune(b[:at])
+		at -= n
+	}
+	return b[at:], int64(at)
+}
+
+// finder finds the first match in a text: which pattern it is of, -1 where there is none, and where it ends.
+type finder func(text []byte) (which, end int)
+
+// compile makes one of patterns: texts, or regular expressions (RE2).
+func compile(patterns []string, regex bool) (finder, error) {
+	switch {
+	case len(patterns) == 0:
+		return nil, fault.New(fault.Invalid, "", "", "patterns is required")
+	case len(patterns) > maxPatterns:
+		return nil, fault.New(fault.Invalid, "", "", "%d patterns: at most %d", len(patterns), maxPatterns)
+	}
+	find := make([]func([]byte) []int, len(patterns))
+	for i, p := range patterns {
+		switch {
+		case p == "":
+			return nil, fault.New(fault.Invalid, "", "", "pattern is required: one is empty")
+		case len(p) > maxPattern:
+			return nil, fault.New(fault.Invalid, "", "", "a pattern of %d bytes: at most %d", len(p), maxPattern)
+		case !regex:
+			find[i] = func(text []byte) []int {
+				if at := bytes.Index(text, []byte(p)); at >= 0 {
+					return []int{at, at + len(p)}
+				}
+				return nil
+			}
+		default:
+			re, err := regexp.Compile(p)
+			if err != nil {
+				return nil, fault.New(fault.Invalid, "", "", "pattern %.200q: %w", p, err).WithHint("RE2 syntax; without regex a pattern is a text")
+			}
+			find[i] = re.FindIndex
+		}
+	}
+	return func(text []byte) (which, end int) {
+		which = -1
+		first := len(text) + 1
+		for i, f := range find {
+			if at := f(text); at != nil && at[0] < first {
+				which, first, end = i, at[0], at[1]
+			}
+		}
+		return which, end
+	}, nil
+}

@@ -1,0 +1,172 @@
+package ptymcp
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/session/keeper"
+)
+
+// TestMain has this program be the keepers too.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == session.Command {
+		if keeper.Main(os.Args[2], os.Stdout) != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	home, err := os.MkdirTemp("", "pyro-ptymcp-test-") // login shells read what is in the user's own
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("HOME", home)
+	code := m.Run()
+	os.RemoveAll(home)
+	os.Exit(code)
+}
+
+// env is a configuration by variables, without their prefix.
+type env map[string]string
+
+func (e env) config(t testing.TB) Config {
+	t.Helper()
+	c, err := FromEnv(func(name string) (string, bool) {
+		value, ok := e[strings.TrimPrefix(name, prefix)]
+		return value, ok
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// world is a server whose sessions are its test's.
+type world struct {
+	*Server
+	root string
+}
+
+// newWorld makes one, and checks in the end that no session and no goroutine is left of it.
+func newWorld(t testing.TB, e env) *world {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	w := &world{root: t.TempDir() + "/sessions"}
+	w.Server = New(e.config(t), w.root, os.Executable, "1")
+	t.Cleanup(func() {
+		if _, err := w.closeAll(context.Background(), nothing{}, nil); err != nil {
+			t.Error(err)
+		}
+		w.Close()
+		goleak.VerifyNone(t, before)
+	})
+	return w
+}
+
+// restarted is another server on the same sessions.
+func (w *world) restarted(t testing.TB, e env) *world {
+	t.Helper()
+	s := New(e.config(t), w.root, os.Executable, "1")
+	t.Cleanup(func() { s.Close() })
+	return &world{s, w.root}
+}
+
+// args are arguments of a call.
+type args map[string]any
+
+func (w *world) try(t testing.TB, tool string, a args) (json.RawMessage, error) {
+	t.Helper()
+	if _, said := a["owner"]; !said && strings.HasPrefix(tool, "pty_") && tool != "pty_close_all" && tool != "pty_metrics" && tool != "pty_health" {
+		a["owner"] = "me"
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.mcp.Call(t.Context(), tool, text, nil)
+}
+
+// text calls a tool whose result is a text.
+func (w *world) text(t testing.TB, tool string, a args) (text string) {
+	t.Helper()
+	raw, err := w.try(t, tool, a)
+	if err == nil {
+		err = json.Unmarshal(raw, &text)
+	}
+	if err != nil {
+		t.Fatalf("%s %v: %v", tool, a, err)
+	}
+	return text
+}
+
+// object calls a tool whose result is an object.
+func (w *world) object(t testing.TB, tool string, a args) (object map[string]any) {
+	t.Helper()
+	raw, err := w.try(t, tool, a)
+	if err == nil {
+		err = json.Unmarshal(raw, &object)
+	}
+	if err != nil {
+		t.Fatalf("%s %v: %v", tool, a, err)
+	}
+	return object
+}
+
+// refused calls a tool that gives an error, which says something.
+func (w *world) refused(t testing.TB, tool string, a args, kind fault.Kind, says string) {
+	t.Helper()
+	raw, err := w.try(t, tool, a)
+	if fault.KindOf(err) != kind || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s %v: %s, %v (%s), not %q (%s)", tool, a, raw, err, fault.KindOf(err), says, kind)
+	}
+}
+
+// spawn starts a command.
+func (w *world) spawn(t testing.TB, command string, more ...args) string {
+	t.Helper()
+	a := args{"command": command}
+	for _, m := range more {
+		for name, value := range m {
+			a[name] = value
+		}
+	}
+	return w.text(t, "pty_spawn", a)
+}
+
+// until waits for a text.
+func (w *world) until(t testing.TB, id, pattern string) string {
+	t.Helper()
+	r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": pattern})
+	if r["matched"] != true {
+		t.Fatalf("it did not print %q: %v", pattern, r)
+	}
+	return r["text"].(string)
+}
+
+// client connects the SDK's client over streams.
+func (w *world) client(t testing.TB, o *sdk.ClientOptions) *sdk.ClientSession {
+	t.Helper()
+	theirs, ours := net.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- w.Run(context.Background(), ours, ours) }()
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, o).Connect(t.Context(), &sdk.IOTransport{Reader: theirs, Writer: theirs}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}

@@ -1,0 +1,158 @@
+package ptymcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// typing is what is to be typed, and how it was confirmed where it needs to be.
+type typing struct {
+	Data string   `json:"data"`
+	Keys []string `json:"keys"` // after Data
+	confirmation
+}
+
+// writeRequest is that of pty_write.
+type writeRequest struct {
+	target
+	typing
+}
+
+// done is the result of tools that have nothing to tell.
+const done = mcp.Plain("ok")
+
+// write is pty_write: all of it is typed, or nothing.
+func (s *Server) write(ctx context.Context, req writeRequest, _ func(string)) (mcp.Plain, error) {
+	info, err := s.use(req.target, write)
+	if err != nil {
+		return "", err
+	}
+	if req.Data == "" && len(req.Keys) == 0 {
+		return "", fault.New(fault.Invalid, "", "", "data is required, or keys")
+	}
+	return done, s.typeIn(ctx, info, req.typing)
+}
+
+// typeIn types, after a look at what would be entered by it.
+func (s *Server) typeIn(ctx context.Context, info session.Info, t typing) error {
+	keys, err := sequences(t.Keys)
+	if err != nil {
+		return err
+	}
+	data := []byte(t.Data + keys)
+	if len(data) == 0 {
+		return nil
+	}
+	if !s.config.CheckWrites || info.Scope != session.ReadWrite {
+		_, err := info.Ask(ctx, session.Request{Op: session.OpInput, Data: data})
+		return err
+	}
+	var consent []string // what a person has agreed to
+	for {
+		v, err := s.typeChecked(ctx, info, data, t.confirmation, consent)
+		if err == nil || !v.Dangerous {
+			return err
+		}
+		// Nobody else need wait for a person.
+		if err := s.consent(ctx, info.Owner, "type into a terminal of this computer", string(data), v, err); err != nil {
+			return err
+		}
+		consent = v.Matches
+	}
+}
+
+// typeChecked types what needs no confirmation or has one. Where it needs one, the error says so, and the verdict why.
+func (s *Server) typeChecked(ctx context.Context, info session.Info, data []byte, c confirmation, consent []string) (danger.Verdict, error) {
+	none := danger.Verdict{}
+	state, err := openTyped(ctx, info)
+	if err != nil {
+		return none, fault.Wrap(err, "type into session", info.ID)
+	}
+	defer state.close()
+	next, v := s.config.Rules.Type(state.typed, data)
+	if v.Dangerous && !slices.Equal(v.Matches, consent) {
+		if err := s.redeem(c, danger.Request{Command: typedCommand(info.ID, string(data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
+			return v, err
+		}
+	}
+	// What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
+	if err := state.keep(next); err != nil {
+		return none, fault.Wrap(err, "type into session", info.ID)
+	}
+	_, err = info.Ask(ctx, session.Request{Op: session.OpInput, Data: data})
+	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
+		err = errors.Join(err, state.keep(state.typed))
+	}
+	return none, err
+}
+
+// typedCommand is what a confirmation of something typed is bound to: it is no command that could be spawned, and of no other session.
+func typedCommand(id, data string) string { return "pty_write " + id + "\n" + data }
+
+// typedState is what was typed to a session, as far as it matters for what comes next. It is a file in the session's folder, changed by one server at a time.
+type typedState struct {
+	typed danger.Typed
+	path  string
+	lock  *flock.Lock
+}
+
+func openTyped(ctx context.Context, info session.Info) (*typedState, error) {
+	t := &typedState{path: filepath.Join(string(info.Folder), "typed.json")}
+	var err error
+	if t.lock, err = flock.Take(ctx, t.path+".lock", flock.Exclusive, nil); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(t.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		t.typed, err = danger.Typing(info.Command), nil
+	case err == nil:
+		err = json.Unmarshal(b, &t.typed)
+	}
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *typedState) close() { t.lock.Release() }
+
+// keep replaces what is kept.
+func (t *typedState) keep(next danger.Typed) error {
+	b, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(t.path+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(t.path+".new", t.path)
+}
+
+// resizeRequest is that of pty_resize.
+type resizeRequest struct {
+	target
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// resize is pty_resize.
+func (s *Server) resize(ctx context.Context, req resizeRequest, _ func(string)) (mcp.Plain, error) {
+	info, err := s.use(req.target, resize)
+	if err == nil {
+		_, err = info.Ask(ctx, session.Request{Op: session.OpResize, Cols: req.Cols, Rows: req.Rows})
+	}
+	return done, err
+}
