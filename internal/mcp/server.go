@@ -15,8 +15,9 @@ import (
 
 // Server serves tools. It keeps nothing of its clients: what is to persist is in workspaces, which each call names.
 type Server struct {
-	tools []Tool
-	sdk   *sdk.Server
+	tools     []Tool
+	sdk       *sdk.Server
+	questions questions
 }
 
 // NewServer makes one. instructions tell an agent how the tools belong together.
@@ -25,7 +26,9 @@ func NewServer(version, instructions string, tools []Tool) *Server {
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, Logger: slog.New(slog.DiscardHandler),
 	})}
 	for _, t := range tools {
-		s.sdk.AddTool(t.Announced(), t.handle)
+		s.sdk.AddTool(t.Announced(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return t.handle(ctx, r, &s.questions)
+		})
 	}
 	return s
 }

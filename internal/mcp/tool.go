@@ -109,11 +109,14 @@ func (t Tool) Schema() (json.RawMessage, error) { return json.Marshal(t.input) }
 // MaxResult bounds the JSON of a result, in bytes. Operations cut what can be long before that, and tell how to get the rest.
 const MaxResult = 1 << 20
 
-// handle serves a call.
-func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+// handle serves a call. Questions to persons are kept in q.
+func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, q *questions) (*sdk.CallToolResult, error) {
 	ctx, release := untilGone(ctx, r)
 	defer release()
-	result, err := t.result(withPerson(ctx, r.Session), r.Params.Arguments, reporter(ctx, r))
+	result, err := t.result(context.WithValue(ctx, personKey{}, &person{r, q}), r.Params.Arguments, reporter(ctx, r))
+	if u := (*unanswered)(nil); errors.As(err, &u) {
+		return u.asking(q), nil
+	}
 	if plain, ok := result.(Plain); ok && err == nil && len(plain) <= MaxResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(plain)}}}, nil
 	}

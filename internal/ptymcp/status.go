@@ -88,9 +88,11 @@ func (s *Server) describe(ctx context.Context, info session.Info) (*status, erro
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.sessions.List()
-	if err != nil {
-		return nil, err
+	var all []session.Info
+	if info.TmuxWorkspace != "" {
+		if all, err = s.sessions.List(); err != nil {
+			return nil, err
+		}
 	}
 	return describe(ctx, info, shared(info, all, leases))
 }

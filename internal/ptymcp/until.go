@@ -3,7 +3,6 @@ package ptymcp
 import (
 	"bytes"
 	"context"
-	"regexp"
 	"time"
 	"unicode/utf8"
 
@@ -190,11 +189,11 @@ func compile(patterns []string, regex bool) (finder, error) {
 				return nil
 			}
 		default:
-			re, err := regexp.Compile(p)
+			e, err := newExpression(p)
 			if err != nil {
 				return nil, fault.New(fault.Invalid, "", "", "pattern %.200q: %w", p, err).WithHint("RE2 syntax; without regex a pattern is a text")
 			}
-			find[i] = re.FindIndex
+			find[i] = e.find
 		}
 	}
 	return func(text []byte) (which, end int) {
