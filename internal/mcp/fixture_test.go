@@ -26,14 +26,14 @@ type words struct {
 	Number int    `json:"number"`
 }
 
-// newWorld makes one, and checks in the end that no goroutine is left of it.
-func newWorld(t testing.TB) *world {
+// newWorld makes one, with more tools, and checks in the end that no goroutine is left of it.
+func newWorld(t testing.TB, more ...Tool) *world {
 	t.Helper()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // panics are told there
 	before := goleak.IgnoreCurrent()
 	w := &world{began: make(chan struct{}, 1000), ended: make(chan struct{}, 1000)}
 	text := []Arg{Text("text", ""), Number("number", "", 0, 100).By(7)}
-	w.Server = NewServer("1", "how to", []Tool{
+	w.Server = NewServer("1", "how to", append(more, []Tool{
 		Bind("echo", "Give the text back.", Reads, text, func(_ context.Context, req words, _ func(string)) (words, error) { return req, nil }),
 		Bind("fail", "Fail.", Runs, text, func(context.Context, words, func(string)) (any, error) {
 			return nil, fault.New(fault.NotFound, "ws-1", "", "it is not there").WithHint("look elsewhere")
@@ -51,7 +51,7 @@ func newWorld(t testing.TB) *world {
 			w.ended <- struct{}{}
 			return nil, fault.Wrap(ctx.Err(), "wait", "")
 		}),
-	})
+	}...))
 	t.Cleanup(func() {
 		w.Close()
 		goleak.VerifyNone(t, before)

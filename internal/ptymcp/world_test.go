@@ -126,7 +126,7 @@ func (w *world) refused(t testing.TB, tool string, a args, kind fault.Kind, says
 	t.Helper()
 	raw, err := w.try(t, tool, a)
 	if fault.KindOf(err) != kind || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s %v: %s, %v (%s), not %q (%s)", tool, a, raw, err, fault.KindOf(err), says, kind)
+		t.Errorf("%s %.300v: %s, %v (%s), not %q (%s)", tool, a, raw, err, fault.KindOf(err), says, kind)
 	}
 }
 

@@ -333,6 +333,20 @@ func marked(id string) (all []int) {
 	return all
 }
 
+// TestKeysInterrupt has programs not ignore what the keeper does.
+func TestKeysInterrupt(t *testing.T) {
+	m := manager(t)
+	info := spawn(t, m, spec(`grep -h '^SigIgn' /proc/self/status; sleep 1000; echo on`))
+	until(t, info, "\r\n")
+	if text := printed(t, info, session.Output); !strings.Contains(text, "SigIgn:\t0000000000000000") {
+		t.Errorf("it ignores signals: %q", text)
+	}
+	ask(t, info, session.Request{Op: session.OpInput, Data: []byte{3}})
+	if text, info := all(t, m, info.ID, session.Output); strings.Contains(text, "on") || *info.ExitCode != 130 {
+		t.Errorf("%q, %+v", text, info.State)
+	}
+}
+
 func BenchmarkOutput(b *testing.B) {
 	file := b.TempDir() + "/file"
 	if err := os.WriteFile(file, []byte(strings.Repeat("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcd\n", 200<<20/63)), 0o600); err != nil {
