@@ -13,8 +13,9 @@ GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
 .PHONY: build runsc guest demo test unit machines bench lint generate arm64 clean
 
-build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc
+build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc and bin/pty-mcp
 	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.release=$(VERSION)' -o bin/pyro ./cmd/pyro
+	@go build -ldflags '-s -w -X main.release=$(VERSION)' -o bin/pty-mcp ./cmd/pty-mcp
 
 runsc: ## gVisor, as the program that pyro's machines are under it
 	@cd runsc && go build -ldflags '-s -w -X gvisor.dev/gvisor/runsc/version.version=pyro-$(VERSION)' -o ../bin/pyro-runsc .
@@ -49,7 +50,7 @@ lint:
 	@cd runsc && go tool -modfile=../tools/go.mod staticcheck ./...
 
 arm64: ## builds, though nothing here can run it
-	@GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest
+	@GOARCH=arm64 go build -o /dev/null ./cmd/pty-mcp && GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest
 	@cd runsc && GOARCH=arm64 go build -o /dev/null .
 
 generate: ## generated code and docs; CI fails when they differ

@@ -188,7 +188,7 @@ func TestList(t *testing.T) {
 	time.Sleep(2 * time.Millisecond)
 	w.text(t, "pty_read", args{"session_id": one, "timeout_ms": 0})
 	list := w.text(t, "pty_list", args{})
-	if strings.Count(list, `"session_id"`) != 2 || strings.Index(list, two) > strings.Index(list, one) || strings.Index(list, two) < 0 {
+	if strings.Count(list, `"session_id"`) != 2 || strings.Index(list, two) > strings.Index(list, one) || !strings.Contains(list, two) {
 		t.Error(list)
 	}
 	if list := w.text(t, "pty_list", args{"tag": "b"}); strings.Contains(list, one) || !strings.Contains(list, two) {

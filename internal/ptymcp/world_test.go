@@ -16,8 +16,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session/keeper"
 )
 
-// TestMain has this program be the keepers too.
+// serveEnv has this program be a server of the sessions in a folder, on its standard streams.
+const serveEnv = "PYRO_PTYMCP_TEST_SERVE"
+
+// TestMain has this program be the keepers too, and servers.
 func TestMain(m *testing.M) {
+	if root := os.Getenv(serveEnv); root != "" && len(os.Args) == 1 {
+		c, err := FromEnv(os.LookupEnv)
+		if err != nil {
+			panic(err)
+		}
+		s := New(c, root, os.Executable, "1")
+		defer s.Close()
+		s.Run(context.Background(), os.Stdin, os.Stdout)
+		return
+	}
 	if len(os.Args) == 3 && os.Args[1] == session.Command {
 		if keeper.Main(os.Args[2], os.Stdout) != nil {
 			os.Exit(1)
