@@ -91,6 +91,27 @@ func TestFinalOutput(t *testing.T) {
 	}
 }
 
+// TestForget has the sessions that ended last be kept, and all that run.
+func TestForget(t *testing.T) {
+	w := newWorld(t, nil)
+	running := w.spawn(t, "sleep 1000")
+	var ended []string
+	for range 4 {
+		id := w.spawn(t, "true")
+		w.object(t, "pty_wait", args{"session_id": id})
+		ended = append(ended, id)
+	}
+	if err := w.forget(2); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range append(ended[2:], running) {
+		w.object(t, "pty_status", args{"session_id": id})
+	}
+	for _, id := range ended[:2] {
+		w.refused(t, "pty_status", args{"session_id": id}, fault.NotFound, "unknown session_id")
+	}
+}
+
 // TestCancelledReads has reads that are given up have taken nothing.
 func TestCancelledReads(t *testing.T) {
 	w := newWorld(t, nil)

@@ -7,11 +7,13 @@ package ptymcp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,11 +95,25 @@ func (s *Server) collect(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if err := s.sessions.Collect(now); err != nil {
+			if err := errors.Join(s.sessions.Collect(now), s.forget(maxEnded)); err != nil {
 				slog.Warn("collect sessions", "error", err)
 			}
 		}
 	}
+}
+
+// maxEnded is how many sessions that have ended are kept: each has the space of its output on the disk.
+const maxEnded = 200
+
+// forget removes sessions that have ended, but for the last ones.
+func (s *Server) forget(most int) error {
+	all, err := s.sessions.List()
+	ended := slices.DeleteFunc(all, func(info session.Info) bool { return info.Running() })
+	slices.SortFunc(ended, func(a, b session.Info) int { return b.EndedAt.Compare(a.EndedAt) })
+	for _, info := range ended[min(len(ended), most):] {
+		err = errors.Join(err, info.Folder.Remove())
+	}
+	return err
 }
 
 // present are the limits that hold now, and the default working folder, "" where there is none.

@@ -2,16 +2,11 @@ package ptymcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/mcp"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
@@ -54,6 +49,9 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, t typing) error 
 	if len(data) == 0 {
 		return nil
 	}
+	if !info.Running() {
+		return ended(info)
+	}
 	if !s.config.CheckWrites || info.Scope != session.ReadWrite {
 		_, err := info.Ask(ctx, session.Request{Op: session.OpInput, Data: data})
 		return err
@@ -87,8 +85,10 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, data []byte
 		}
 	}
 	// What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
-	if err := state.keep(next); err != nil {
-		return none, fault.Wrap(err, "type into session", info.ID)
+	if next != state.typed {
+		if err := state.keep(next); err != nil {
+			return none, fault.Wrap(err, "type into session", info.ID)
+		}
 	}
 	_, err = info.Ask(ctx, session.Request{Op: session.OpInput, Data: data})
 	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
@@ -97,49 +97,12 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, data []byte
 	return none, err
 }
 
+func ended(info session.Info) error {
+	return fault.New(fault.Precondition, "use session", info.ID, "it has ended")
+}
+
 // typedCommand is what a confirmation of something typed is bound to: it is no command that could be spawned, and of no other session.
 func typedCommand(id, data string) string { return "pty_write " + id + "\n" + data }
-
-// typedState is what was typed to a session, as far as it matters for what comes next. It is a file in the session's folder, changed by one server at a time.
-type typedState struct {
-	typed danger.Typed
-	path  string
-	lock  *flock.Lock
-}
-
-func openTyped(ctx context.Context, info session.Info) (*typedState, error) {
-	t := &typedState{path: filepath.Join(string(info.Folder), "typed.json")}
-	var err error
-	if t.lock, err = flock.Take(ctx, t.path+".lock", flock.Exclusive, nil); err != nil {
-		return nil, err
-	}
-	b, err := os.ReadFile(t.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		t.typed, err = danger.Typing(info.Command), nil
-	case err == nil:
-		err = json.Unmarshal(b, &t.typed)
-	}
-	if err != nil {
-		t.close()
-		return nil, err
-	}
-	return t, nil
-}
-
-func (t *typedState) close() { t.lock.Release() }
-
-// keep replaces what is kept.
-func (t *typedState) keep(next danger.Typed) error {
-	b, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(t.path+".new", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(t.path+".new", t.path)
-}
 
 // resizeRequest is that of pty_resize.
 type resizeRequest struct {
@@ -151,7 +114,10 @@ type resizeRequest struct {
 // resize is pty_resize.
 func (s *Server) resize(ctx context.Context, req resizeRequest, _ func(string)) (mcp.Plain, error) {
 	info, err := s.use(req.target, resize)
-	if err == nil {
+	switch {
+	case err == nil && !info.Running():
+		err = ended(info)
+	case err == nil:
 		_, err = info.Ask(ctx, session.Request{Op: session.OpResize, Cols: req.Cols, Rows: req.Rows})
 	}
 	return done, err

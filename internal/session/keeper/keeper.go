@@ -5,7 +5,6 @@ package keeper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -213,6 +212,7 @@ func (k *keeper) stop(why session.ExitReason) {
 
 // end notes how the program ended.
 func (k *keeper) end() error {
+	k.in.close()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	status, lost := k.program.wait()
@@ -437,4 +437,4 @@ func (o *output) wait(ctx context.Context, req session.Request) {
 	}
 }
 
-var errEnded = errors.New("the session has ended")
+var errEnded = fault.New(fault.Precondition, "", "", "it has ended")

@@ -1,0 +1,126 @@
+package ptymcp
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// typedState is what was typed to a session, as far as it matters for what comes next. It is a file in the session's folder, changed by one server at a time.
+//
+// The file has two places, which are written in turn, each with a number and a sum: a server that is killed leaves what was there, or what it wrote. To replace a file by
+// renaming has file systems flush it, which takes longer than all else that is done for a key.
+type typedState struct {
+	typed  danger.Typed
+	number uint64 // of the place that it was read from, 0: nothing is kept yet
+	file   *os.File
+	lock   *flock.Lock
+}
+
+const (
+	placeSize = 4 << 20 // of which little is used: a state is some 100 KiB at most, as JSON six times that
+	placeHead = 16      // number, length and sum
+)
+
+// openTyped reads the state of a session, and keeps others from it. The caller must close it.
+func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error) {
+	path := filepath.Join(string(info.Folder), "typed")
+	t := &typedState{typed: danger.Typing(info.Command)}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	if t.lock, err = flock.Take(ctx, path+".lock", flock.Exclusive, nil); err != nil {
+		return nil, err
+	}
+	if t.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	stat, err := t.file.Stat()
+	if err != nil || stat.Size() == 0 {
+		return t, err
+	}
+	for place := range int64(2) {
+		number, text, err := t.read(place)
+		if err != nil {
+			return nil, err
+		}
+		if number <= t.number {
+			continue
+		}
+		if err := json.Unmarshal(text, &t.typed); err != nil {
+			return nil, err
+		}
+		t.number = number
+	}
+	if t.number == 0 {
+		return nil, fault.New(fault.Corrupt, "", "", "what was typed to it is not known any more").WithHint("pty_close")
+	}
+	return t, nil
+}
+
+// read reads a place. number is 0 where nothing is, or what was not written to its end.
+func (t *typedState) read(place int64) (number uint64, text []byte, err error) {
+	head := make([]byte, placeHead)
+	if _, err := t.file.ReadAt(head, place*placeSize); err != nil {
+		return 0, nil, unlessEOF(err)
+	}
+	length := binary.LittleEndian.Uint32(head[8:])
+	if length > placeSize-placeHead {
+		return 0, nil, nil
+	}
+	text = make([]byte, length)
+	if _, err := t.file.ReadAt(text, place*placeSize+placeHead); err != nil {
+		return 0, nil, unlessEOF(err)
+	}
+	if crc32.Update(crc32.ChecksumIEEE(head[:12]), crc32.IEEETable, text) != binary.LittleEndian.Uint32(head[12:]) {
+		return 0, nil, nil
+	}
+	return binary.LittleEndian.Uint64(head), text, nil
+}
+
+func unlessEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// keep replaces what is kept.
+func (t *typedState) keep(next danger.Typed) error {
+	text, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if len(text) > placeSize-placeHead {
+		return fault.New(fault.Exhausted, "", "", "what was typed has %d bytes", len(text))
+	}
+	b := binary.LittleEndian.AppendUint64(nil, t.number+1)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.ChecksumIEEE(b), crc32.IEEETable, text))
+	if _, err := t.file.WriteAt(append(b, text...), int64((t.number+1)%2)*placeSize); err != nil {
+		return err
+	}
+	t.number++
+	return nil
+}
+
+func (t *typedState) close() {
+	if t.file != nil {
+		t.file.Close()
+	}
+	if t.lock != nil {
+		t.lock.Release()
+	}
+}

@@ -1,0 +1,66 @@
+package ptymcp
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// TestTypedState has what was kept last be there, and what was kept before it where the last was cut off.
+func TestTypedState(t *testing.T) {
+	info := session.Info{Spec: session.Spec{Command: "bash"}, Folder: session.Folder(t.TempDir())}
+	rules := env{}.config(t).Rules
+	open := func() *typedState {
+		t.Helper()
+		s, err := openTyped(t.Context(), info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	path := filepath.Join(string(info.Folder), "typed")
+	want := danger.Typing("bash")
+	for _, text := range []string{"a", "b\n", "x=1\n", "echo '", "日"} {
+		s := open()
+		if s.typed != want {
+			t.Fatalf("before %q: %+v, not %+v", text, s.typed, want)
+		}
+		before := want
+		want, _ = rules.Type(s.typed, []byte(text))
+		if err := s.keep(want); err != nil {
+			t.Fatal(err)
+		}
+		place := int64(s.number % 2)
+		s.close()
+		// Cut off at any byte it is the one before, or as if nothing was ever there.
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cut := range int64(placeHead + 4) {
+			torn := append([]byte(nil), whole...)
+			for i := place*placeSize + cut; i < min(int64(len(torn)), (place+1)*placeSize); i++ {
+				torn[i] = 0
+			}
+			if err := os.WriteFile(path, torn, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := openTyped(t.Context(), info)
+			switch {
+			case err == nil && s.typed != before && s.typed != want:
+				t.Fatalf("%q cut off at %d: %+v", text, cut, s.typed)
+			case err != nil && (fault.KindOf(err) != fault.Corrupt || before != danger.Typing("bash")):
+				t.Fatalf("%q cut off at %d: %v", text, cut, err)
+			case err == nil:
+				s.close()
+			}
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
