@@ -68,7 +68,7 @@ func (p *Pyro) CreateServer(profile Profile, options ...ServerOption) (*MCPServe
 	if o.project != "" && profile != ProfileVMRun {
 		text += " The user's project is " + project.Name(o.project) + ": workspace_create copies it where seed_path is left out."
 	}
-	return &MCPServer{server: mcp.NewServer(Version(), text, p.tools(profile, o.project)), stop: func() error { return nil }}, nil
+	return &MCPServer{server: mcp.NewServer("pyro", Version(), text, p.tools(profile, o.project)), stop: func() error { return nil }}, nil
 }
 
 // CreateServer makes a server over operations of its own, which Close ends.

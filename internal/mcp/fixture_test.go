@@ -33,7 +33,7 @@ func newWorld(t testing.TB, more ...Tool) *world {
 	before := goleak.IgnoreCurrent()
 	w := &world{began: make(chan struct{}, 1000), ended: make(chan struct{}, 1000)}
 	text := []Arg{Text("text", ""), Number("number", "", 0, 100).By(7)}
-	w.Server = NewServer("1", "how to", append(more, []Tool{
+	w.Server = NewServer("pyro", "1", "how to", append(more, []Tool{
 		Bind("echo", "Give the text back.", Reads, text, func(_ context.Context, req words, _ func(string)) (words, error) { return req, nil }),
 		Bind("fail", "Fail.", Runs, text, func(context.Context, words, func(string)) (any, error) {
 			return nil, fault.New(fault.NotFound, "ws-1", "", "it is not there").WithHint("look elsewhere")

@@ -298,7 +298,7 @@ func TestFlood(t *testing.T) {
 
 // FuzzHandler sends anything at all, with the token.
 func FuzzHandler(f *testing.F) {
-	w := NewServer("1", "", []Tool{
+	w := NewServer("pyro", "1", "", []Tool{
 		Bind("echo", "Give the text back.", Reads, []Arg{Text("text", "").Must(), Number("number", "", 0, 100), Pairs("pairs", ""), Objects("list", "", Text("name", "").Must())},
 			func(_ context.Context, req struct {
 				Text   string              `json:"text"`

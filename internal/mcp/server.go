@@ -20,9 +20,9 @@ type Server struct {
 	questions questions
 }
 
-// NewServer makes one. instructions tell an agent how the tools belong together.
-func NewServer(version, instructions string, tools []Tool) *Server {
-	s := &Server{tools: tools, sdk: sdk.NewServer(&sdk.Implementation{Name: "pyro", Version: version}, &sdk.ServerOptions{
+// NewServer makes one, by the name that clients are told. instructions tell an agent how the tools belong together.
+func NewServer(name, version, instructions string, tools []Tool) *Server {
+	s := &Server{tools: tools, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, Logger: slog.New(slog.DiscardHandler),
 	})}
 	for _, t := range tools {

@@ -82,6 +82,9 @@ func TestBadInput(t *testing.T) {
 // TestErrorsHaveNoStack has what a client sees of an error be its text, kind and hint.
 func TestErrorsHaveNoStack(t *testing.T) {
 	c := newWorld(t, nil).client(t, nil)
+	if name := c.InitializeResult().ServerInfo.Name; name != "pty-mcp" {
+		t.Error(name)
+	}
 	r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "pty_status", Arguments: args{"session_id": "x", "owner": "me"}})
 	if err != nil || !r.IsError {
 		t.Fatalf("%+v, %v", r, err)

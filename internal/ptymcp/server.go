@@ -50,7 +50,7 @@ func New(c Config, root string, program func() (string, error), version string) 
 		config: c, sessions: &session.Manager{Root: root, Program: program, Grace: c.Grace}, tokens: danger.Tokens{Dir: filepath.Join(root, ".confirmations"), TTL: c.ConfirmTTL},
 		began: time.Now(), stop: stop, stopped: make(chan struct{}), limits: c.Limits,
 	}
-	s.mcp = mcp.NewServer(version, instructions, s.tools())
+	s.mcp = mcp.NewServer("pty-mcp", version, instructions, s.tools())
 	go s.collect(ctx)
 	return s
 }
