@@ -2,8 +2,11 @@ package keeper
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,13 +20,17 @@ type order struct {
 	Environment []string `json:"environment"`
 }
 
-// launch is a launcher: what tmux starts in a pane. It waits for its order and becomes the program of the session.
+// settle is how long a pane goes on after its program: tmux drops what the kernel has not handed to it by then.
+const settle = 50 * time.Millisecond
+
+// launch is a launcher: what tmux starts in a pane. It waits for its order, runs the program of the session in its own process group, and ends as that ended.
 func launch(folder session.Folder) error {
 	raw, err := socket.Dial(string(folder), launchSocket)
 	if err != nil {
 		return err
 	}
 	c := session.NewConn(raw)
+	defer c.Close()
 	if !socket.Allowed(raw) {
 		return errors.New("the socket is another user's")
 	}
@@ -31,30 +38,38 @@ func launch(folder session.Folder) error {
 	if err := c.Receive(&o); err != nil {
 		return err
 	}
-	spec, err := folder.Spec()
-	if err == nil {
-		err = become(spec, o.Environment)
+	outlive(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTTIN, unix.SIGTTOU, unix.SIGTSTP, unix.SIGPIPE)
+	cmd, err := launched(folder, o.Environment)
+	if err != nil {
+		c.Send(fault.ReportOf(fault.New(fault.Precondition, "", "", "it can't be started: %w", err)))
+		return err
 	}
-	c.Send(fault.ReportOf(fault.New(fault.Precondition, "", "", "it can't be started: %w", err)))
-	return err
+	c.Close()
+	cmd.Wait()
+	time.Sleep(settle)
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		unix.Exec(cmd.Path, []string{"bash", "-c", fmt.Sprintf("ulimit -c 0; kill -%d $$", status.Signal())}, nil)
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
+	return nil
 }
 
-// become is the program of a session from here on, in place of this one.
-func become(spec session.Spec, environment []string) error {
-	if err := unix.IoctlSetWinsize(0, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(spec.Cols), Row: uint16(spec.Rows)}); err != nil {
-		return os.NewSyscallError("ioctl", err)
-	}
-	outlive(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTTIN, unix.SIGTTOU) // which tmux, or whoever started it, may ignore: the program does not
-	// What it leaves in the background stays below it, as long as it runs.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return os.NewSyscallError("prctl", err)
-	}
-	if err := os.Chdir(spec.Cwd); err != nil {
-		return err
-	}
-	bash, err := exec.LookPath("bash")
+// launched starts the program of a session on the terminal of the pane.
+func launched(folder session.Folder, environment []string) (*exec.Cmd, error) {
+	spec, err := folder.Spec()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return os.NewSyscallError("execve", unix.Exec(bash, []string{"bash", "-lc", spec.Command}, environment))
+	if err := unix.IoctlSetWinsize(0, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(spec.Cols), Row: uint16(spec.Rows)}); err != nil {
+		return nil, os.NewSyscallError("ioctl", err)
+	}
+	// What it leaves in the background stays below this process.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, os.NewSyscallError("prctl", err)
+	}
+	cmd := exec.Command("bash", "-lc", spec.Command)
+	cmd.Dir, cmd.Env = spec.Cwd, environment
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd, cmd.Start()
 }

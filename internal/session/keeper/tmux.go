@@ -135,7 +135,7 @@ func (p *inPane) open(ctx context.Context) error {
 	var refused fault.Report
 	switch err := c.Receive(&refused); {
 	case errors.Is(err, io.EOF):
-		return nil // the program has taken the place of its launcher
+		return nil // its launcher has no more to say
 	case err != nil:
 		return err
 	}
@@ -282,6 +282,11 @@ func (p *inPane) foreground() (settings *unix.Termios, group int) {
 	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.found.PID) + "/stat"); err == nil {
 		if fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])); len(fields) > 5 {
 			group, _ = strconv.Atoi(fields[5])
+		}
+	}
+	if group == p.found.PID { // of the launcher, and of the program that it waits for
+		if below := session.Descendants(group); len(below) > 0 {
+			group = below[0]
 		}
 	}
 	return settings, group

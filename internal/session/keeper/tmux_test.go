@@ -393,9 +393,10 @@ func TestInterrupt(t *testing.T) {
 		info := spawn(t, m, s)
 		until(t, info, "SigIgn:\t0000000000000000")
 		for comm := ""; comm != "sleep\n"; time.Sleep(time.Millisecond) {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", info.PID))
-			if comm = string(b); err != nil {
-				t.Fatal(err)
+			for _, pid := range append(session.Descendants(info.PID), info.PID) {
+				if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(b) == "sleep\n" {
+					comm = string(b)
+				}
 			}
 		}
 		ask(t, info, session.Request{Op: session.OpInput, Data: []byte{3}})
