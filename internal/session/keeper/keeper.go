@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
