@@ -45,7 +45,7 @@ func (s *Server) signal(ctx context.Context, req signalRequest, _ func(string)) 
 		return nil, fault.New(fault.Unsupported, "", "", "pty_signal is not supported for tmux sessions").WithHint(`pty_write with keys, such as "ctrl-c"`)
 	}
 	if info.Running() {
-		a, err := info.Ask(ctx, session.Request{Op: session.OpSignal, Signal: name})
+		a, err := info.Ask(ctx, session.Request{Op: session.OpSignal, Signal: name, Client: req.ClientID})
 		if !a.Ended {
 			return &signalResult{OK: true}, err
 		}

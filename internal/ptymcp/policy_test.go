@@ -130,10 +130,7 @@ func TestLeases(t *testing.T) {
 		t.Errorf("%v", st)
 	}
 	w.text(t, "pty_write", args{"session_id": id, "data": "x"}) // nobody has it
-	w.object(t, "pty_attach", args{"session_id": id, "client_id": "z"})
-	if r := w.object(t, "pty_recover", args{"name": "n"}); r["attached_client_id"] != nil || r["session_id"] != id {
-		t.Errorf("%v", r)
-	}
+	w.refused(t, "pty_recover", args{"name": "n"}, fault.Unsupported, "only sessions of backend=tmux")
 	w.text(t, "pty_close", args{"session_id": id})
 	w.refused(t, "pty_recover", args{"name": "n"}, fault.NotFound, "")
 }

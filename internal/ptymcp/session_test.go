@@ -84,3 +84,25 @@ func TestReads(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestTmux goes through the life of sessions in panes that share a tmux session, and through what is not for them.
+func TestTmux(t *testing.T) {
+	w := newWorld(t, nil)
+	shared := args{"backend": "tmux", "tmux_workspace": "w"}
+	id := w.spawn(t, `read -r x; printf "pane-a:%s" "$x"; exit 5`, shared, args{"name": "pane-a"})
+	other := w.spawn(t, `read -r x; sleep 1000`, shared, args{"name": "pane-b"})
+	w.object(t, "pty_attach", args{"session_id": id, "client_id": "one"})
+	w.refused(t, "pty_attach", args{"session_id": other, "client_id": "two"}, fault.Precondition, `attached to the client "one"`)
+	w.text(t, "pty_write", args{"session_id": id, "client_id": "one", "data": "é\n"})
+	if r := w.object(t, "pty_read_until", args{"session_id": id, "client_id": "one", "pattern": "pane-a:é"}); r["matched"] != true {
+		t.Errorf("%v", r)
+	}
+	if r := w.object(t, "pty_wait", args{"session_id": id}); r["exit_code"] != 5.0 {
+		t.Errorf("%v", r)
+	}
+	if r := w.object(t, "pty_recover", args{"name": "pane-b"}); r["session_id"] != other || r["recovered"] != false {
+		t.Errorf("%v", r)
+	}
+	w.refused(t, "pty_spawn", args{"command": "true", "backend": "tmux", "separate_streams": true}, fault.Unsupported, "separate_streams=true is not supported")
+	w.text(t, "pty_close", args{"session_id": other})
+}

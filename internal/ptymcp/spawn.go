@@ -33,6 +33,7 @@ type spawnRequest struct {
 	Env           map[string]string `json:"env"`
 	Backend       session.Backend   `json:"backend"`
 	TmuxWorkspace string            `json:"tmux_workspace"`
+	WorkspaceID   string            `json:"workspace_id"`
 	confirmation
 }
 
@@ -43,7 +44,7 @@ const (
 )
 
 // backends are those that sessions can run on here.
-var backends = map[session.Backend]bool{session.Subprocess: true}
+var backends = map[session.Backend]bool{session.Subprocess: true, session.Tmux: true, session.Workspace: true}
 
 // spawn is pty_spawn.
 func (s *Server) spawn(ctx context.Context, req spawnRequest, _ func(string)) (any, error) {
@@ -70,8 +71,11 @@ func (s *Server) spawn(ctx context.Context, req spawnRequest, _ func(string)) (a
 	return mcp.Plain(info.ID), nil
 }
 
-// confirmed refuses a dangerous command that nobody has confirmed.
+// confirmed refuses a dangerous command that nobody has confirmed. In a machine it is dangerous to that alone.
 func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmation) error {
+	if spec.Backend == session.Workspace {
+		return nil
+	}
 	v := s.config.Rules.Check(spec.Command)
 	if !v.Dangerous {
 		return nil
@@ -86,15 +90,19 @@ func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmatio
 // spec is what is asked for, with what the limits say where it is not.
 func (s *Server) spec(req spawnRequest) (session.Spec, error) {
 	limits, defaultCwd := s.present()
-	cwd, err := workingFolder(req.Cwd, defaultCwd, req.Command)
-	if err != nil {
-		return session.Spec{}, err
+	backend := cmp.Or(req.Backend, session.Backend(s.config.Backend))
+	cwd := cmp.Or(req.Cwd, "/workspace") // of a machine
+	if backend != session.Workspace {
+		var err error
+		if cwd, err = workingFolder(req.Cwd, defaultCwd, req.Command); err != nil {
+			return session.Spec{}, err
+		}
 	}
 	now := time.Now()
 	spec := session.Spec{
 		ID: session.NewID(now, os.Getpid()), Name: req.Name, Owner: req.Owner, Tag: req.Tag, Scope: cmp.Or(req.Scope, session.ReadWrite),
 		Command: req.Command, Cwd: cwd, Env: req.Env, Cols: or(req.Cols, defaultCols), Rows: or(req.Rows, defaultRows), Separate: req.Separate,
-		Backend: cmp.Or(req.Backend, session.Backend(s.config.Backend)), TmuxWorkspace: req.TmuxWorkspace,
+		Backend: backend, TmuxWorkspace: req.TmuxWorkspace, WorkspaceID: req.WorkspaceID,
 		OutputBytes: or(req.OutputBytes, limits.OutputBytes), RuntimeLimit: time.Duration(or(req.SpawnSec, limits.SpawnSec)) * time.Second,
 		OutputRate: or(req.OutputRate, limits.OutputRate), InputRate: or(req.InputRate, limits.InputRate),
 		ReadTimeout: time.Duration(or(req.ReadMS, limits.ReadMS)) * time.Millisecond, IdleTimeout: time.Duration(limits.IdleSec) * time.Second,
@@ -105,6 +113,8 @@ func (s *Server) spec(req spawnRequest) (session.Spec, error) {
 		return spec, fault.New(fault.Unsupported, "", "", "unsupported backend: %.40s", spec.Backend)
 	case spec.Backend == session.Tmux && spec.Separate:
 		return spec, fault.New(fault.Unsupported, "", "", "separate_streams=true is not supported for tmux sessions")
+	case (spec.Backend == session.Workspace) != (spec.WorkspaceID != ""):
+		return spec, fault.New(fault.Invalid, "", "", "backend=\"workspace\" and workspace_id go together").WithHint("pyro workspace list")
 	case spec.Backend != session.Tmux && spec.TmuxWorkspace != "":
 		return spec, fault.New(fault.Invalid, "", "", "tmux_workspace is for backend=\"tmux\"")
 	}

@@ -25,6 +25,7 @@ type summary struct {
 	Scope       session.Scope   `json:"scope"`
 	Backend     session.Backend `json:"backend"`
 	TmuxSpace   *string         `json:"tmux_workspace"`
+	WorkspaceID *string         `json:"workspace_id"`
 	CreatedAt   float64         `json:"created_at"`
 	LastActive  float64         `json:"last_active"`
 	Buffered    int64           `json:"buffer_bytes"`  // that nobody took yet
@@ -82,6 +83,14 @@ func orNull(text string) *string {
 	return &text
 }
 
+// epochOrNull is a time, or null where there is none.
+func epochOrNull(t time.Time) *float64 {
+	if t.IsZero() {
+		return nil
+	}
+	return new(epoch(t))
+}
+
 // describe tells all of a session.
 func (s *Server) describe(ctx context.Context, info session.Info) (*status, error) {
 	leases, err := s.sessions.Leases()
@@ -119,7 +128,7 @@ func describe(ctx context.Context, info session.Info, lease leaseFields) (*statu
 		summary: summary{
 			SessionID: info.ID, Name: orNull(info.Name), PID: info.PID, PGID: info.PGID, Running: info.Running(), ExitCode: info.ExitCode, Command: info.Command, Cwd: info.Cwd,
 			Cols: info.Size.Cols, Rows: info.Size.Rows, Tag: orNull(info.Tag), Owner: orNull(info.Owner), Scope: info.Scope, Backend: info.Backend,
-			TmuxSpace: orNull(info.TmuxWorkspace), CreatedAt: epoch(info.CreatedAt), LastActive: epoch(info.LastActive()),
+			TmuxSpace: orNull(info.TmuxWorkspace), WorkspaceID: orNull(info.WorkspaceID), Recovered: info.Recovered, RecoveredAt: epochOrNull(info.RecoveredAt), CreatedAt: epoch(info.CreatedAt), LastActive: epoch(info.LastActive()),
 			Buffered: all[0].buffered, Read: all[0].total, Written: typed.Written, leaseFields: lease,
 		},
 		Separate: info.Separate, OutBuffered: all[1].buffered, ErrBuffered: all[2].buffered, Start: all[0].start, Total: all[0].total,

@@ -76,7 +76,8 @@ func (s *Server) sessionTools() []mcp.Tool {
 		mcp.Number("max_output_bytes", "kept of what it prints", 1, session.MaxOutput).By(limits.OutputBytes),
 		mcp.Number("spawn_timeout_sec", "0: none", 0, maxSeconds).By(limits.SpawnSec), mcp.Number("rate_limit_bps", "of output; 0: none", 0, math.MaxInt32).By(limits.OutputRate),
 		mcp.Number("input_rate_bps", "0: none", 0, math.MaxInt32).By(limits.InputRate), mcp.Number("read_timeout_ms", "of reads that say none", 0, maxSeconds).By(limits.ReadMS),
-		mcp.Pairs("env", ""), mcp.Text("backend", "").By(s.config.Backend), mcp.Text("tmux_workspace", ""), argToken, argConfirmed, argWhy,
+		mcp.Pairs("env", ""), mcp.Text("backend", "").By(s.config.Backend), mcp.Text("tmux_workspace", ""),
+		mcp.Text("workspace_id", "for backend workspace: in a machine, the safe way"), argToken, argConfirmed, argWhy,
 	}
 	return []mcp.Tool{
 		bind("pty_spawn", "Run a command on a terminal of its own; gives its session_id.", mcp.Runs, spawn, s.spawn),

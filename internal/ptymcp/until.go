@@ -78,7 +78,7 @@ func (s *Server) prompt(ctx context.Context, req untilRequest, _ func(string)) (
 	}
 	before := r.log.Len()
 	r.close()
-	if err := s.typeIn(ctx, info, req.typing); err != nil {
+	if err := s.typeIn(ctx, info, req.ClientID, req.typing); err != nil {
 		return nil, err
 	}
 	return s.expect(ctx, info, req, req.Patterns, before)

@@ -36,29 +36,31 @@ func (s *Server) write(ctx context.Context, req writeRequest, _ func(string)) (m
 	if req.Data == "" && len(req.Keys) == 0 {
 		return "", fault.New(fault.Invalid, "", "", "data is required, or keys")
 	}
-	return done, s.typeIn(ctx, info, req.typing)
+	return done, s.typeIn(ctx, info, req.ClientID, req.typing)
 }
 
 // typeIn types, after a look at what would be entered by it.
-func (s *Server) typeIn(ctx context.Context, info session.Info, t typing) error {
+func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t typing) error {
+	input := session.Request{Op: session.OpInput, Client: client}
 	keys, err := sequences(t.Keys)
 	if err != nil {
 		return err
 	}
 	data := []byte(t.Data + keys)
+	input.Data = data
 	if len(data) == 0 {
 		return nil
 	}
 	if !info.Running() {
 		return ended(info)
 	}
-	if !s.config.CheckWrites || info.Scope != session.ReadWrite {
-		_, err := info.Ask(ctx, session.Request{Op: session.OpInput, Data: data})
+	if !s.config.CheckWrites || info.Scope != session.ReadWrite || info.Backend == session.Workspace {
+		_, err := info.Ask(ctx, input)
 		return err
 	}
 	var consent []string // what a person has agreed to
 	for {
-		v, err := s.typeChecked(ctx, info, data, t.confirmation, consent)
+		v, err := s.typeChecked(ctx, info, input, t.confirmation, consent)
 		if err == nil || !v.Dangerous {
 			return err
 		}
@@ -71,16 +73,16 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, t typing) error 
 }
 
 // typeChecked types what needs no confirmation or has one. Where it needs one, the error says so, and the verdict why.
-func (s *Server) typeChecked(ctx context.Context, info session.Info, data []byte, c confirmation, consent []string) (danger.Verdict, error) {
+func (s *Server) typeChecked(ctx context.Context, info session.Info, input session.Request, c confirmation, consent []string) (danger.Verdict, error) {
 	none := danger.Verdict{}
 	state, err := openTyped(ctx, info)
 	if err != nil {
 		return none, fault.Wrap(err, "type into session", info.ID)
 	}
 	defer state.close()
-	next, v := s.config.Rules.Type(state.typed, data)
+	next, v := s.config.Rules.Type(state.typed, input.Data)
 	if v.Dangerous && !slices.Equal(v.Matches, consent) {
-		if err := s.redeem(c, danger.Request{Command: typedCommand(info.ID, string(data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
+		if err := s.redeem(c, danger.Request{Command: typedCommand(info.ID, string(input.Data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
 			return v, err
 		}
 	}
@@ -90,7 +92,7 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, data []byte
 			return none, fault.Wrap(err, "type into session", info.ID)
 		}
 	}
-	_, err = info.Ask(ctx, session.Request{Op: session.OpInput, Data: data})
+	_, err = info.Ask(ctx, input)
 	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
 		err = errors.Join(err, state.keep(state.typed))
 	}
@@ -118,7 +120,7 @@ func (s *Server) resize(ctx context.Context, req resizeRequest, _ func(string)) 
 	case err == nil && !info.Running():
 		err = ended(info)
 	case err == nil:
-		_, err = info.Ask(ctx, session.Request{Op: session.OpResize, Cols: req.Cols, Rows: req.Rows})
+		_, err = info.Ask(ctx, session.Request{Op: session.OpResize, Cols: req.Cols, Rows: req.Rows, Client: req.ClientID})
 	}
 	return done, err
 }
