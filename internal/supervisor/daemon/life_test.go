@@ -411,9 +411,10 @@ func asNobody(t *testing.T, test string) {
 	defer os.RemoveAll(top)
 	check(t, os.Chown(top, 65534, 65534))
 	program := filepath.Join(top, "daemon.test")
-	text, err := os.ReadFile(os.Args[0])
-	check(t, err)
-	check(t, os.WriteFile(program, text, 0o755))
+	// By a process of its own: what this one has open to write, another test's fork has for a moment too, and what is written to can't be executed.
+	if out, err := exec.Command("install", "-m", "755", os.Args[0], program).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	cmd := exec.Command(program, "-test.run="+test, "-test.timeout=30s")
 	cmd.Dir = top
 	cmd.Env = append(os.Environ(), otherUserEnv+"=1", "HOME="+top, "TMPDIR="+top)
