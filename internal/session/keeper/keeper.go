@@ -128,7 +128,7 @@ func listen(folder session.Folder) (net.Listener, error) {
 // start starts what the session runs on, or finds it again.
 func (k *keeper) start(again bool) (program, error) {
 	switch k.spec.Backend {
-	case session.Subprocess:
+	case session.Subprocess, session.Workspace:
 		if !again {
 			return start(k.spec)
 		}
