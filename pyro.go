@@ -43,8 +43,6 @@
 package pyro
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
@@ -101,7 +99,7 @@ func New(o Options) (*Pyro, error) {
 		*folder = absolute
 	}
 	p := &Pyro{dirs: d, store: environment.Open(d), records: store.Open(d.State)}
-	program := sync.OnceValues(func() (string, error) { return findProgram(o.Program) })
+	program := sync.OnceValues(func() (string, error) { return dirs.Program(o.Program) })
 	p.program = func() string { // that it is not there is told where it is needed
 		path, _ := program()
 		return path
@@ -116,40 +114,6 @@ func New(o Options) (*Pyro, error) {
 
 // Close gives back what p holds open. Machines and workspaces go on. Idempotent.
 func (p *Pyro) Close() error { return p.records.Close() }
-
-// programName is what the command is called.
-const programName = "pyro"
-
-// findProgram finds the command pyro.
-func findProgram(given string) (string, error) {
-	if given == "" {
-		given = os.Getenv("PYRO_PROGRAM")
-	}
-	if given != "" {
-		path, err := filepath.Abs(given)
-		if err == nil && !isProgram(path) {
-			err = fault.New(Unavailable, "find the command pyro", path, "it is no program").WithHint("set PYRO_PROGRAM to the path of pyro")
-		}
-		return path, err
-	}
-	own, err := os.Executable()
-	if err == nil && filepath.Base(own) == programName {
-		return own, nil
-	}
-	if beside := filepath.Join(filepath.Dir(own), programName); err == nil && isProgram(beside) {
-		return beside, nil
-	}
-	found, err := exec.LookPath(programName)
-	if err != nil {
-		return "", fault.New(Unavailable, "find the command pyro", "", "it is not in PATH").WithHint("set PYRO_PROGRAM to its path")
-	}
-	return filepath.Abs(found)
-}
-
-func isProgram(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
-}
 
 // release is set when a release is linked: -ldflags "-X github.com/pyro-mcp/pyro.release=1.2.3".
 var release string
