@@ -1,15 +1,15 @@
 package pyro
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 )
 
 // contractTools are the tools of the contract, and the one that is not in it.
@@ -25,20 +25,7 @@ const contractCore = `vm_run workspace_create workspace_list workspace_update wo
 // client connects the SDK's client over streams.
 func (s *MCPServer) client(t *testing.T) *sdk.ClientSession {
 	t.Helper()
-	theirs, ours := net.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- s.Run(context.Background(), ours, ours) }()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.IOTransport{Reader: theirs, Writer: theirs}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.Close()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return mcptest.Client(t, s.Run, nil)
 }
 
 // TestProfiles holds the profiles against the contract, in their names and in the size of what a model is told.

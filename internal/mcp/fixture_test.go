@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 )
 
 // world is a server with tools that do what tests need, and what they saw.
@@ -62,20 +62,7 @@ func newWorld(t testing.TB, more ...Tool) *world {
 // client connects the SDK's client over streams.
 func (w *world) client(t *testing.T, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
-	theirs, ours := net.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- w.ServeStdio(context.Background(), ours, ours) }()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, o).Connect(t.Context(), &sdk.IOTransport{Reader: theirs, Writer: theirs}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.Close()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return mcptest.Client(t, w.ServeStdio, o)
 }
 
 // raw are the two ends of a server that is spoken to in lines.

@@ -3,7 +3,6 @@ package ptymcp
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/session/keeper"
 )
@@ -168,18 +168,5 @@ func (w *world) until(t testing.TB, id, pattern string) string {
 // client connects the SDK's client over streams.
 func (w *world) client(t testing.TB, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
-	theirs, ours := net.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- w.Run(context.Background(), ours, ours) }()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, o).Connect(t.Context(), &sdk.IOTransport{Reader: theirs, Writer: theirs}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.Close()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return mcptest.Client(t, w.Run, o)
 }
