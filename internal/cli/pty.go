@@ -16,7 +16,7 @@ import (
 )
 
 func newPTY() *cobra.Command {
-	cmd := subgroup("pty", "Terminals of this host that agents work on", newPTYList(), newPTYAttach())
+	cmd := subgroup("pty", "Terminals of this host that agents work on", newPTYList(), newPTYAttach(), newPTYSendSecret())
 	cmd.Long = `An agent that is served by pyro mcp serve --profile pty, or by pty-mcp, works on terminals of
 this host: nothing isolates what it runs there. They go on when the server ends. Here a person
 sees them, and takes one over.`
@@ -113,22 +113,8 @@ goes by leases reads and types nothing. One that an agent has is taken over with
 back when you leave. Ctrl-] leaves it; it goes on.`,
 		Example: `  pyro pty attach build
   pyro pty attach build --owner ci --take`,
-		Args: arguments(cobra.ExactArgs(1)),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
-			m, err := sessions()
-			if err != nil || len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			all, _ := m.List()
-			for _, i := range all {
-				for _, name := range []string{i.Name, i.ID} {
-					if name != "" && strings.HasPrefix(name, typed) {
-						names = append(names, cobra.CompletionWithDesc(name, oneLine(i.Command)))
-					}
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		Args:              arguments(cobra.ExactArgs(1)),
+		ValidArgsFunction: completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			leave, err := controlKey(key)
 			if err != nil {
@@ -153,6 +139,23 @@ back when you leave. Ctrl-] leaves it; it goes on.`,
 	f.BoolVar(&take, "take", false, "take it over from the client that has it")
 	f.StringVar(&key, "detach-key", "ctrl-]", "the `KEY` that leaves it: ctrl- and a letter or one of [\\]^_")
 	return cmd
+}
+
+// completeSessions completes the names and ids of sessions.
+func completeSessions(_ *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
+	m, err := sessions()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, _ := m.List()
+	for _, i := range all {
+		for _, name := range []string{i.Name, i.ID} {
+			if name != "" && strings.HasPrefix(name, typed) {
+				names = append(names, cobra.CompletionWithDesc(name, oneLine(i.Command)))
+			}
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // findSession finds a session by its id or its name.

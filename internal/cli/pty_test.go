@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,21 +11,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// TestPTYAttach has a person take a session that an agent has, use it, and give it back.
-func TestPTYAttach(t *testing.T) {
-	env, state := hostEnv(t)
-	env = append(env, "HOME="+t.TempDir())
+// spawned is a session "build" of a command, which its test ends.
+func spawned(t *testing.T, state, command string) (*session.Manager, session.Info) {
+	t.Helper()
 	m := &session.Manager{Root: state + "/sessions", Program: func() (string, error) { return programs.pyro, nil }, Grace: time.Hour}
 	now := time.Now()
 	spec := session.Spec{
-		ID: session.NewID(now, os.Getpid()), Name: "build", Owner: "agent", Scope: session.ReadWrite, Command: "PS1='> ' exec bash --norc -i", Cwd: "/",
+		ID: session.NewID(now, os.Getpid()), Name: "build", Owner: "agent", Scope: session.ReadWrite, Command: command, Cwd: "/",
 		Cols: 80, Rows: 24, Backend: session.Subprocess, OutputBytes: 1 << 20, CreatedAt: now, Env: map[string]string{"HOME": t.TempDir()},
 	}
 	info, err := m.Spawn(t.Context(), spec, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close(t.Context(), info.ID)
+	t.Cleanup(func() { m.Close(context.Background(), info.ID) })
+	return m, info
+}
+
+// TestPTYAttach has a person take a session that an agent has, use it, and give it back.
+func TestPTYAttach(t *testing.T) {
+	env, state := hostEnv(t)
+	env = append(env, "HOME="+t.TempDir())
+	m, info := spawned(t, state, "PS1='> ' exec bash --norc -i")
 	if err := m.Attach(t.Context(), info.ID, "agent-1"); err != nil {
 		t.Fatal(err)
 	}
@@ -72,4 +80,77 @@ func TestPTYAttach(t *testing.T) {
 	s.typed("exit 3\r")
 	s.await(": it has ended")
 	list("exited (3)")
+}
+
+// TestPTYSendSecret has a person type secrets, on a terminal that does not show them and from a pipe, into a session that shows neither.
+func TestPTYSendSecret(t *testing.T) {
+	env, state := hostEnv(t)
+	env = append(env, "HOME="+t.TempDir())
+	_, info := spawned(t, state, `for i in 1 2; do read -rsp 'Password: ' p; echo; echo "got $p, ${#p}"; done; exec cat`)
+	printed := func(text string) string {
+		t.Helper()
+		log, err := info.Folder.Log(session.Output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			p, err := log.Read(0, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(p.Data), text) {
+				return string(p.Data)
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("it did not print %q: %q", text, p.Data)
+			}
+			info.Wait(t.Context(), session.Request{Cursor: p.Next, Timeout: time.Second})
+		}
+	}
+
+	s := onTerminal(t, env, "pty", "send-secret", "build")
+	s.await("Secret for " + info.ID)
+	s.typed("\x03")
+	s.cmd.Wait()
+	if code := s.cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("exit code %d: %q", code, s.text())
+	}
+	if after := s.modes(); after != s.before {
+		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+	}
+
+	s = onTerminal(t, env, "pty", "send-secret", "build")
+	s.await("Secret for " + info.ID)
+	s.typed("open sesame\r")
+	s.cmd.Wait()
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 || strings.Contains(s.text(), "sesame") {
+		t.Errorf("exit code %d: %q", code, s.text())
+	}
+	printed("got [REDACTED], 11\r\n")
+
+	send := func(text string, args ...string) (string, int) {
+		cmd := exec.Command(programs.pyro, append([]string{"pty", "send-secret"}, args...)...)
+		cmd.Env, cmd.Stdin = env, strings.NewReader(text)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	for _, c := range []struct {
+		text string
+		args []string
+		code int
+		says string
+	}{
+		{"another one\nand more", []string{"build"}, 0, ""},
+		{"abc\n", []string{"build"}, 2, "fewer than 4 characters"},
+		{"another one\n", []string{"other"}, 3, "none of this id or name runs"},
+		{"third one", []string{info.ID, "--shown", "--no-enter"}, 0, ""},
+	} {
+		if out, code := send(c.text, c.args...); code != c.code || !strings.Contains(out, c.says) || c.says == "" && out != "" {
+			t.Errorf("%q, %q: exit code %d: %s", c.text, c.args, code, out)
+		}
+	}
+	if all := printed("got [REDACTED], 11\r\n[REDACTED]"); strings.Contains(all, "one") {
+		t.Errorf("it printed %q", all)
+	}
 }

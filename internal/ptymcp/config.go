@@ -35,6 +35,7 @@ type Config struct {
 	ControlTools  bool          // ENABLE_CONTROL_TOOLS, 0
 	LegacyConfirm bool          // DANGEROUS_LEGACY_MODE, 0
 	CheckWrites   bool          // CHECK_WRITES, 1: what is typed is checked as what is spawned
+	Secrets       []string      // SECRETS, any, and none into workspaces: the files and variables that pty_send_secret may type, with ; between them
 	SpawnMeta     bool          // SPAWN_META, 0: pty_spawn tells all of the session, not its id alone
 	LogLevel      slog.Level    // LOG, info
 	LogJSON       bool          // LOG_FORMAT, plain
@@ -84,6 +85,7 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		ControlTools:  e.flag("ENABLE_CONTROL_TOOLS", false),
 		LegacyConfirm: e.flag("DANGEROUS_LEGACY_MODE", false),
 		CheckWrites:   e.flag("CHECK_WRITES", true),
+		Secrets:       e.secrets("SECRETS"),
 		SpawnMeta:     e.flag("SPAWN_META", false),
 		LogJSON:       e.option("LOG_FORMAT", "plain", "json") == "json",
 	}
@@ -188,6 +190,28 @@ func (e *environment) rules(name string) *danger.Rules {
 		e.wrong = append(e.wrong, prefix+name+": "+err.Error())
 	}
 	return r
+}
+
+// secrets are names of variables, and files without links.
+func (e *environment) secrets(name string) (all []string) {
+	value, _ := e.text(name)
+	for one := range strings.SplitSeq(value, ";") {
+		if one = strings.TrimSpace(one); one == "" {
+			continue
+		}
+		if path := expanded(one); filepath.IsAbs(path) {
+			if real, err := filepath.EvalSymlinks(path); err == nil {
+				path = real
+			}
+			all = append(all, path)
+			continue
+		}
+		if strings.ContainsAny(one, "/=") {
+			e.refuse(name, value, "absolute paths and names of variables, with ; between them")
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // expanded is a path whose "~" at its beginning is the home folder.

@@ -29,6 +29,7 @@ var (
 	readQuiet    = access{"pty_read_quiescent", session.ReadOnly, true}
 	prompt       = access{"pty_prompt", session.ReadWrite, true}
 	write        = access{"pty_write", session.ReadWrite, true}
+	sendSecret   = access{"pty_send_secret", session.ReadWrite, true}
 	resize       = access{"pty_resize", session.ReadWrite, true}
 	closing      = access{"pty_close", session.ReadWrite, true}
 	signal       = access{"pty_signal", session.Control, true}

@@ -119,6 +119,9 @@ func (s *Server) writeTools() []mcp.Tool {
 			mcp.Text("command", "").Must(), mcp.Text("justification", "why"), argOtherOwner, mcp.Text("scope", ""), mcp.Text("session_id", "that it is to be typed into"),
 		}, s.confirm),
 		bind("pty_write", "Type into a session.", mcp.Runs, s.session(argClient, argData, argKeys, argToken, argConfirmed, argWhy), s.write),
+		bind("pty_send_secret", "Type a secret that you need not see, when the session asks for a password; it is hidden in what is printed. Name a file or a variable, or have the person type it.", mcp.Runs,
+			s.session(argClient, mcp.Text("file", "that holds it, as one line"), mcp.Text("variable", "of the server's environment"), mcp.Flag("person", "they are asked").By(false), mcp.Text("why", "what they are told"),
+				mcp.Flag("enter", "after it").By(true), mcp.Flag("shown", "also where the terminal shows what is typed").By(false), argMilli.By(defaultPatience.Milliseconds())), s.sendSecret),
 		bind("pty_resize", "Give a terminal another size.", mcp.Sets, s.session(argClient, mcp.Number("cols", "", 1, session.MaxSide).Must(), mcp.Number("rows", "", 1, session.MaxSide).Must()), s.resize),
 	}
 }

@@ -144,6 +144,20 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return len(b), w.err
 }
 
+// Use hides the values of another Redactor from now on, which should be the same values and more: what is held is looked through again.
+func (w *Writer) Use(r *Redactor) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.r, w.active, w.breaks = r, nil, 0
+	w.states = make([]int, len(r.patterns))
+	held := w.held
+	w.held = make([]byte, 0, len(held))
+	for _, c := range held {
+		w.held = append(w.held, c)
+		w.match(c)
+	}
+}
+
 // maxBreaks is how many characters of line ends there may be one after the other within a value, those of its own among them.
 const maxBreaks = 4
 
@@ -200,6 +214,7 @@ func (w *Writer) found(p *pattern) {
 		if w.hide[n].from <= s.from {
 			s.from, s.told = w.hide[n].from, w.hide[n].told
 		}
+		s.to = max(s.to, w.hide[n].to) // it was found before: see Use
 		w.hide = w.hide[:n]
 	}
 	w.hide = append(w.hide, s)

@@ -351,3 +351,29 @@ func FuzzRedact(f *testing.F) {
 		}
 	})
 }
+
+// TestMoreToHide has more values be hidden from any place of a stream on: what was hidden before is, wherever it was cut.
+func TestMoreToHide(t *testing.T) {
+	one, both := NewRedactor(New("aabaaab")), NewRedactor(New("aabaaab"), New("baab!ccc"))
+	const text = "aab aabaaab aabaaabaaab xaabaab\r\n YWFiYWFhYg== aabaaab"
+	for cut := range len(text) + 1 {
+		var got bytes.Buffer
+		w := one.Writer(&got)
+		w.Write([]byte(text[:cut]))
+		w.Use(both)
+		w.Write([]byte(text[cut:] + "baab!ccc."))
+		w.Close()
+		if want := both.Text(text + "baab!ccc."); got.String() != want {
+			t.Errorf("from %d on: %q, want %q", cut, got.String(), want)
+		}
+	}
+	var got bytes.Buffer
+	w := (*Redactor)(nil).Writer(&got)
+	w.Write([]byte("baab!ccc, "))
+	w.Use(both)
+	w.Write([]byte("baab!ccc"))
+	w.Close()
+	if got.String() != "baab!ccc, "+Hidden {
+		t.Error(got.String())
+	}
+}

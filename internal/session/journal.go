@@ -15,7 +15,7 @@ import (
 // Event is a line of events.jsonl. What was typed is not in it, but how much.
 type Event struct {
 	Time    time.Time `json:"time"`
-	Event   string    `json:"event"` // spawn, write, attach, detach, handoff, takeover, recover, resize, signal, close or exit
+	Event   string    `json:"event"` // spawn, write, attach, detach, handoff, takeover, recover, secret, resize, signal, close or exit
 	Session string    `json:"session_id"`
 	Owner   string    `json:"owner,omitempty"`
 	Client  string    `json:"client_id,omitempty"`

@@ -212,6 +212,9 @@ func (m *Manager) unkept(f Folder, why ExitReason) (adrift bool, err error) {
 			l.Close()
 		}
 	}
+	if err := f.Forget(); err != nil {
+		return false, err
+	}
 	state.EndedAt = time.Now().UTC()
 	if state.Reason == "" {
 		state.Reason = Lost

@@ -18,6 +18,7 @@ type Op string
 // The operations.
 const (
 	OpInput  Op = "input"  // type Data, all of it or nothing
+	OpSecret Op = "secret" // type Secret and Enter, when the terminal does not show what is typed, or Shown
 	OpResize Op = "resize" // to Cols and Rows
 	OpSignal Op = "signal" // send Signal to what is in the foreground
 	OpWait   Op = "wait"   // until there is something after Cursor, or it was quiet for Idle, or it has ended, or Timeout is over
@@ -30,6 +31,10 @@ const (
 type Request struct {
 	Op       Op            `json:"op"`
 	Data     []byte        `json:"data,omitempty"`
+	Secret   string        `json:"secret,omitempty"`
+	Shown    bool          `json:"shown,omitempty"`    // the secret is typed whether the terminal shows it or not
+	NoEnter  bool          `json:"no_enter,omitempty"` // the secret alone
+	From     string        `json:"from,omitempty"`     // where the secret comes from, for the session's log
 	Cols     int           `json:"cols,omitempty"`
 	Rows     int           `json:"rows,omitempty"`
 	Signal   string        `json:"signal,omitempty"`

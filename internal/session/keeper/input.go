@@ -33,7 +33,12 @@ func newInput(to io.Writer, rate int64) *input {
 }
 
 // put takes what was typed, all of it or nothing.
-func (in *input) put(b []byte) error {
+func (in *input) put(b []byte) error { return in.add(b, len(b)) }
+
+// putSecret is put of what nobody is told the length of.
+func (in *input) putSecret(b []byte) error { return in.add(b, 0) }
+
+func (in *input) add(b []byte, told int) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
@@ -44,18 +49,18 @@ func (in *input) put(b []byte) error {
 		in.allowed = min(float64(in.rate), in.allowed+now.Sub(in.at).Seconds()*float64(in.rate))
 		in.at = now
 		if float64(len(b)) > in.allowed {
-			in.refused += int64(len(b))
+			in.refused += int64(told)
 			return fault.New(fault.Exhausted, "", "", "input throttled (limit %d bytes/s): %d bytes now, and %d can be taken", in.rate, len(b), int64(in.allowed)).
 				WithHint("try again in a moment, with less; nothing of it was typed")
 		}
 	}
 	if len(in.typed)+len(b) > maxInput {
-		in.refused += int64(len(b))
+		in.refused += int64(told)
 		return fault.New(fault.Exhausted, "", "", "%d bytes wait for the program to read them already", len(in.typed)).WithHint("wait until it reads; nothing of it was typed")
 	}
 	in.allowed -= float64(len(b))
 	in.typed = append(in.typed, b...)
-	in.written += int64(len(b))
+	in.written += int64(told)
 	in.some.Signal()
 	return nil
 }

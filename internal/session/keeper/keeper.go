@@ -235,7 +235,7 @@ func (k *keeper) end() error {
 		k.state.Reason = session.Exited
 	}
 	k.state.Written, k.state.Refused = k.in.counts()
-	err := k.folder.SetState(k.state)
+	err := errors.Join(k.folder.Forget(), k.folder.SetState(k.state))
 	k.note(session.Event{Event: "exit", Reason: string(k.state.Reason), Code: k.state.ExitCode})
 	k.output.end()
 	close(k.ended)

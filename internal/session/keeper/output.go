@@ -13,6 +13,7 @@ import (
 
 // output is what a session prints, on its way into its logs.
 type output struct {
+	folder session.Folder
 	logs   map[session.Stream]*transcript.Shared
 	bucket bucket
 	screen screen
@@ -26,7 +27,7 @@ type output struct {
 }
 
 func openOutput(folder session.Folder, spec session.Spec, size session.Size) (*output, error) {
-	o := &output{logs: map[session.Stream]*transcript.Shared{}, changed: make(chan struct{}), last: time.Now(), follow: spec.Backend == session.Tmux}
+	o := &output{folder: folder, logs: map[session.Stream]*transcript.Shared{}, changed: make(chan struct{}), last: time.Now(), follow: spec.Backend == session.Tmux}
 	if !o.follow {
 		o.bucket = newBucket(spec.OutputRate)
 	}
@@ -62,12 +63,18 @@ func (o *output) read(from map[session.Stream]io.ReadCloser) *sync.WaitGroup {
 	var reading sync.WaitGroup
 	for s, r := range from {
 		reading.Go(func() {
+			take := func(b []byte) { o.take(s, b) }
+			if !o.follow {
+				hider := o.folder.NewHider(take)
+				defer hider.Close()
+				take = hider.Write
+			}
 			buffer := make([]byte, chunk)
 			for {
 				n, err := r.Read(buffer)
 				if n > 0 {
 					o.bucket.wait(n)
-					o.take(s, buffer[:n])
+					take(buffer[:n])
 				}
 				if err != nil {
 					return // a terminal that all have left ends with EIO

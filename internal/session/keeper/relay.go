@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,13 +44,20 @@ func relay(folder session.Folder, from io.Reader) error {
 	record := folder.Record(spec)
 	defer record.Close()
 	brake := brake{folder: folder, spec: spec, rate: newBucket(spec.OutputRate)}
+	var mu sync.Mutex
+	hider := folder.NewHider(func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		log.Write(b)
+		record.Write(b)
+		ring(bell)
+	})
+	defer hider.Close()
 	buffer := make([]byte, chunk)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			log.Write(buffer[:n])
-			record.Write(buffer[:n])
-			ring(bell)
+			hider.Write(buffer[:n])
 			brake.wait(n)
 		}
 		if err != nil {

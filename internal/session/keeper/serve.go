@@ -89,6 +89,8 @@ func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Ans
 		if err = k.in.put(req.Data); err == nil {
 			k.note(session.Event{Event: "write", Client: req.Client, Bytes: len(req.Data)})
 		}
+	case session.OpSecret:
+		err = k.typeSecret(ctx, req)
 	case session.OpResize:
 		if err = k.resize(req.Cols, req.Rows); err == nil {
 			k.note(session.Event{Event: "resize", Client: req.Client, Cols: req.Cols, Rows: req.Rows})

@@ -1,0 +1,169 @@
+package ptymcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/secret"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// secretRequest is that of pty_send_secret. The value is in none of its arguments.
+type secretRequest struct {
+	target
+	File      string `json:"file"`
+	Variable  string `json:"variable"`
+	Person    bool   `json:"person"`
+	Why       string `json:"why"`
+	Enter     *bool  `json:"enter"`
+	Shown     bool   `json:"shown"`
+	TimeoutMS *int64 `json:"timeout_ms"`
+}
+
+// sendSecret is pty_send_secret: it types what the model need not know, and has it be hidden in what the session prints.
+func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(string)) (mcp.Plain, error) {
+	info, err := s.use(req.target, sendSecret)
+	if err != nil {
+		return "", err
+	}
+	if !info.Running() {
+		return "", ended(info)
+	}
+	if given := (req.File != "") != (req.Variable != "") != req.Person; !given || req.Person && req.File != "" {
+		return "", fault.New(fault.Invalid, "", "", "give one of file, variable and person")
+	}
+	if req.Person {
+		return done, askSecret(ctx, info, req.Why)
+	}
+	value, from, err := s.secretOf(req, info.Backend)
+	if err != nil {
+		return "", fault.Wrap(err, "use secret", "")
+	}
+	if err := session.CheckSecret(value); err != nil {
+		return "", err
+	}
+	ask := session.Request{
+		Op: session.OpSecret, Secret: value.Reveal(), Shown: req.Shown, NoEnter: req.Enter != nil && !*req.Enter, From: from, Client: req.ClientID,
+		Timeout: s.patience(req.TimeoutMS, defaultPatience),
+	}
+	if req.Shown {
+		return done, s.typeShown(ctx, info, ask)
+	}
+	_, err = info.Ask(ctx, ask)
+	return done, err
+}
+
+// typeShown types a secret where it may be a command: one that is dangerous is refused.
+func (s *Server) typeShown(ctx context.Context, info session.Info, ask session.Request) error {
+	if !s.config.CheckWrites || info.Scope != session.ReadWrite || info.Backend == session.Workspace {
+		_, err := info.Ask(ctx, ask)
+		return err
+	}
+	state, err := openTyped(ctx, info)
+	if err != nil {
+		return fault.Wrap(err, "type into session", info.ID)
+	}
+	defer state.close()
+	typed := func(text string) (danger.Typed, danger.Verdict) {
+		if !ask.NoEnter {
+			text += "\r"
+		}
+		return s.config.Rules.Type(state.typed, []byte(text))
+	}
+	if _, v := typed(ask.Secret); v.Dangerous {
+		return fault.New(fault.Permission, "type into session", info.ID, "it would be a dangerous command: nothing was typed").WithHint("pty_send_secret is for passwords and the like")
+	}
+	// What is kept of what was typed is not the secret, but something as long.
+	if next, _ := typed(strings.Repeat("x", len(ask.Secret))); next != state.typed {
+		if err := state.keep(next); err != nil {
+			return fault.Wrap(err, "type into session", info.ID)
+		}
+	}
+	_, err = info.Ask(ctx, ask)
+	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
+		err = errors.Join(err, state.keep(state.typed))
+	}
+	return err
+}
+
+// secretOf reads a value from where it is. from says where that is.
+func (s *Server) secretOf(req secretRequest, b session.Backend) (v secret.Value, from string, err error) {
+	subject := req.Variable
+	if req.File != "" {
+		if subject, err = filepath.Abs(expanded(req.File)); err == nil {
+			subject, err = filepath.EvalSymlinks(subject)
+		}
+		if err != nil {
+			return v, "", err
+		}
+	}
+	switch {
+	case slices.Contains(s.config.Secrets, subject):
+	case len(s.config.Secrets) > 0:
+		return v, "", fault.New(fault.Permission, "", "", "%.200q is not in PTY_MCP_SECRETS", subject)
+	case b == session.Workspace: // what runs there can't see this computer, and should not by this
+		return v, "", fault.New(fault.Permission, "", "", "what goes into a workspace must be named by the user").WithHint("PTY_MCP_SECRETS=%s for the server, or person", subject)
+	}
+	if req.File != "" {
+		v, err = readSecret(subject)
+		return v, "file " + subject, err
+	}
+	text, set := os.LookupEnv(subject)
+	if !set {
+		return v, "", fault.New(fault.NotFound, "", "", "the server has no environment variable %.80q", subject)
+	}
+	return secret.New(text), "variable " + subject, nil
+}
+
+// readSecret reads a secret from a file, without the end of its line.
+func readSecret(path string) (v secret.Value, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return v, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return v, errors.Join(err, fault.New(fault.Invalid, "", "", "%.200q is no file", path))
+	}
+	b, err := io.ReadAll(io.LimitReader(f, session.MaxSecret+2))
+	return secret.New(strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")), err
+}
+
+// askSecret asks a person to type a secret, in a terminal of theirs: the protocol forbids to ask for one in a client. One that they have typed already, since that was last
+// asked, will do.
+func askSecret(ctx context.Context, info session.Info, why string) error {
+	how := "pyro pty send-secret " + info.ID
+	if typed, err := info.Folder.TakeTyped(); typed || err != nil {
+		return fault.Wrap(err, "ask for secret", info.ID)
+	}
+	question := fmt.Sprintf("The agent %q asks for a secret, to be typed into a terminal of this computer that runs:\n\n%s\n", info.Owner, shown(info.Command))
+	if why != "" {
+		question += fmt.Sprintf("\nIt says: %s\n", shown(why))
+	}
+	question += "\nThe agent does not see it. Run this in a terminal of yours:\n\n" + how + "\n\nand agree here when that is done."
+	answer, err := mcp.AskPerson(ctx, question)
+	if err != nil {
+		return err
+	}
+	typed, err := info.Folder.TakeTyped()
+	switch {
+	case typed || err != nil:
+		return fault.Wrap(err, "ask for secret", info.ID)
+	case answer == mcp.Nobody:
+		return fault.New(fault.Unsupported, "ask for secret", info.ID, "this client can't ask a person").WithHint("have the person run %s, and call this again", how)
+	case answer == mcp.No:
+		return errDeclined
+	}
+	return fault.New(fault.Precondition, "ask for secret", info.ID, "the person agreed, and typed nothing").WithHint("have them run %s, and call this again", how)
+}
