@@ -147,7 +147,7 @@ func TestTheFolderTellsNothing(t *testing.T) {
 }
 
 func TestTokensExpireAndAreSwept(t *testing.T) {
-	tokens := Tokens{Dir: t.TempDir(), TTL: 30 * time.Millisecond}
+	tokens := Tokens{Dir: t.TempDir(), TTL: time.Second}
 	foreign := filepath.Join(tokens.Dir, "foreign")
 	orphan := filepath.Join(tokens.Dir, unnamed+"1")
 	for _, f := range []string{foreign, orphan} {
@@ -157,7 +157,7 @@ func TestTokensExpireAndAreSwept(t *testing.T) {
 	if err := tokens.Redeem(spent, request); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(40 * time.Millisecond)
+	time.Sleep(tokens.TTL)
 	if err := tokens.Redeem(lapsed, request); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
