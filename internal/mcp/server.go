@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"syscall"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,11 +14,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Server serves tools. It keeps nothing of its clients: what is to persist is in workspaces, which each call names.
+// Server serves tools and resources. It keeps nothing of its clients but what Remember notes: what is to persist is in workspaces and sessions, which each call names.
 type Server struct {
 	tools     []Tool
 	sdk       *sdk.Server
 	questions questions
+
+	mu    sync.Mutex
+	words map[*sdk.ServerSession]map[string]bool // see Remember
 }
 
 // NewServer makes one, by the name that clients are told. instructions tell an agent how the tools belong together.
@@ -27,7 +31,7 @@ func NewServer(name, version, instructions string, tools []Tool) *Server {
 	})}
 	for _, t := range tools {
 		s.sdk.AddTool(t.Announced(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return t.handle(ctx, r, &s.questions)
+			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, &s.questions)
 		})
 	}
 	return s

@@ -12,6 +12,9 @@ type target struct {
 	ClientID  string `json:"client_id"`
 }
 
+// as is who calls.
+func (t target) as() string { return t.Owner }
+
 // access is what a tool needs.
 type access struct {
 	tool   string

@@ -27,15 +27,20 @@ func (s *Server) screen(ctx context.Context, req target, _ func(string)) (*scree
 		return nil, err
 	}
 	touch(info)
-	a, err := info.Ask(ctx, session.Request{Op: session.OpLook})
-	look := a.Look
-	if err != nil && a.Ended {
-		look, err = lastLook(info)
-	}
+	look, err := lookAt(ctx, info)
 	if err != nil {
 		return nil, err
 	}
 	return &screenResult{strings.Join(look.Screen, "\n"), look.Row, look.Col, look.Alternate, info.Size.Cols, info.Size.Rows, look.Hint}, nil
+}
+
+// lookAt is what is seen of a session, or was when it ended.
+func lookAt(ctx context.Context, info session.Info) (*session.Look, error) {
+	a, err := info.Ask(ctx, session.Request{Op: session.OpLook})
+	if err != nil && a.Ended {
+		return lastLook(info)
+	}
+	return a.Look, err
 }
 
 // lastLook is what was seen of a session when it ended.

@@ -51,6 +51,7 @@ func New(c Config, root string, program func() (string, error), version string) 
 		began: time.Now(), stop: stop, stopped: make(chan struct{}), limits: c.Limits,
 	}
 	s.mcp = mcp.NewServer("pty-mcp", version, instructions, s.tools())
+	s.mcp.Offer(s.resources()...)
 	go s.collect(ctx)
 	return s
 }

@@ -37,6 +37,8 @@ type spawnRequest struct {
 	confirmation
 }
 
+func (r spawnRequest) as() string { return r.Owner }
+
 // The size of a terminal of which nothing else is said.
 const (
 	defaultCols = 120

@@ -158,6 +158,8 @@ type nameRequest struct {
 	Owner string `json:"owner"`
 }
 
+func (r nameRequest) as() string { return r.Owner }
+
 // resume is pty_resume: it finds a session, whoever spawned it and by whichever server.
 func (s *Server) resume(ctx context.Context, req nameRequest, _ func(string)) (*status, error) {
 	info, err := s.byName(req, "pty_resume")
@@ -200,11 +202,24 @@ type listRequest struct {
 	Owner string `json:"owner"`
 }
 
+func (r listRequest) as() string { return r.Owner }
+
 // list is pty_list: the session that was used last is the last.
 func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any, error) {
 	if err := s.requireOwner(req.Owner, "pty_list"); err != nil {
 		return nil, err
 	}
+	found, err := s.summaries(ctx, func(info session.Info) bool {
+		return (req.Tag == "" || info.Tag == req.Tag) && (req.Owner == "" || info.Owner == req.Owner)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return asJSON(found)
+}
+
+// summaries are those of some sessions: the one that was used last is the last.
+func (s *Server) summaries(ctx context.Context, of func(session.Info) bool) ([]summary, error) {
 	all, err := s.sessions.List()
 	if err != nil {
 		return nil, err
@@ -216,7 +231,7 @@ func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any
 	summaries := []summary{}
 	for i := len(all) - 1; i >= 0; i-- {
 		info := all[i]
-		if req.Tag != "" && info.Tag != req.Tag || req.Owner != "" && info.Owner != req.Owner {
+		if !of(info) {
 			continue
 		}
 		st, err := describe(ctx, info, shared(info, all, leases))
@@ -228,7 +243,7 @@ func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any
 		}
 		summaries = append(summaries, st.summary)
 	}
-	return asJSON(summaries)
+	return summaries, nil
 }
 
 // waitRequest is that of pty_wait.

@@ -28,9 +28,15 @@ var (
 	argOtherOwner = mcp.Text("owner", "")
 )
 
-// bind makes a tool that takes its arguments in any form.
+// bind makes a tool that takes its arguments in any form. The owner that it was called with, and that was right, may read resources by the same connection.
 func bind[Req, Res any](name, description string, kind mcp.Kind, args []mcp.Arg, operation func(context.Context, Req, func(string)) (Res, error)) mcp.Tool {
-	return mcp.Bind(name, description, kind, args, operation).Leniently()
+	return mcp.Bind(name, description, kind, args, func(ctx context.Context, req Req, report func(string)) (Res, error) {
+		result, err := operation(ctx, req, report)
+		if asked, ok := any(req).(interface{ as() string }); ok && err == nil {
+			mcp.Remember(ctx, asked.as())
+		}
+		return result, err
+	}).Leniently()
 }
 
 // tools are those that the configuration has.
