@@ -46,6 +46,12 @@ func (f Figure) over(floor []float64, limit float64) Figure {
 	return f.judge(f.Median-f.Floor, f.Unit+" over the floor", limit, true)
 }
 
+// beside is a figure that is told with its floor, and not judged.
+func (f Figure) beside(floor []float64) Figure {
+	f.Floor = quantile(floor, 0.5)
+	return f
+}
+
 // share is a throughput judged as a share of its floor: at least limit.
 func (f Figure) share(floor []float64, limit float64) Figure {
 	f.Floor = quantile(floor, 0.5)

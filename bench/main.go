@@ -55,29 +55,36 @@ type bench struct {
 	figures   []Figure
 }
 
+// section is a part of the measurements.
+type section struct {
+	name     string
+	machines bool // it needs an environment, and machines of it
+	run      func(*bench) error
+}
+
+const machines = true
+
 // sections are the measurements by name, in their order.
-var sections = []struct {
-	name string
-	run  func(*bench) error
-}{
-	{"start", (*bench).start},
-	{"boot", (*bench).boot},
-	{"exec", (*bench).exec},
-	{"link", (*bench).link},
-	{"files", (*bench).files},
-	{"together", (*bench).together},
-	{"memory", (*bench).memory},
-	{"first", (*bench).first},
-	{"gvisor", (*bench).gvisor},
-	{"workspace", (*bench).workspace},
-	{"shell", (*bench).shell},
-	{"network", (*bench).network},
-	{"mcp", (*bench).mcp},
+var sections = []section{
+	{"start", machines, (*bench).start},
+	{"boot", machines, (*bench).boot},
+	{"exec", machines, (*bench).exec},
+	{"link", machines, (*bench).link},
+	{"files", machines, (*bench).files},
+	{"together", machines, (*bench).together},
+	{"memory", machines, (*bench).memory},
+	{"first", machines, (*bench).first},
+	{"gvisor", machines, (*bench).gvisor},
+	{"workspace", machines, (*bench).workspace},
+	{"shell", machines, (*bench).shell},
+	{"network", machines, (*bench).network},
+	{"mcp", machines, (*bench).mcp},
+	{"pty", !machines, (*bench).pty},
 }
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace, shell, network, mcp")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace, shell, network, mcp, pty")
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")
@@ -92,7 +99,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b, err := prepare(ctx, *n)
+	chosen := slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return *only != "" && !slices.Contains(strings.Split(*only, ","), s.name) })
+	b, err := prepare(ctx, *n, *child || slices.ContainsFunc(chosen, func(s section) bool { return s.machines }))
 	if err == nil && *child {
 		err = moveBigFile(b)
 	}
@@ -107,10 +115,7 @@ func main() {
 	if err := b.build(); err != nil {
 		log.Fatal(err)
 	}
-	for _, s := range sections {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), s.name) {
-			continue
-		}
+	for _, s := range chosen {
 		fmt.Fprintln(os.Stderr, "measuring", s.name)
 		if err := s.run(b); err != nil {
 			os.RemoveAll(b.dir)
@@ -129,8 +134,8 @@ func main() {
 	}
 }
 
-// prepare has the environment and its template made.
-func prepare(ctx context.Context, n int) (*bench, error) {
+// prepare has the environment and its template made, where machines are measured.
+func prepare(ctx context.Context, n int, machines bool) (*bench, error) {
 	b := &bench{ctx: ctx, n: n}
 	// What is measured is what was built, this program's own machines included.
 	helper, err := filepath.Abs("bin/" + gvisor.HelperName)
@@ -138,8 +143,8 @@ func prepare(ctx context.Context, n int) (*bench, error) {
 		return nil, err
 	}
 	os.Setenv("PYRO_RUNSC", helper)
-	if b.dirs, err = dirs.Default(); err != nil {
-		return nil, err
+	if b.dirs, err = dirs.Default(); err != nil || !machines {
+		return b, err
 	}
 	if b.guest, err = guest.Find(); err != nil {
 		return nil, err
