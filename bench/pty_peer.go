@@ -2,56 +2,62 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // peerFolder has the other server of terminals: its version, by a lock file, and once it was installed, its programs.
 const peerFolder = "bench/desktop-commander"
 
-// answering is a program with a prompt, that says again what is typed into it.
+// answering is a program with a prompt, that answers lines.
 const answering = `printf '$ '
 while IFS= read -r line; do
-	printf '%s\n$ ' "$line"
+	printf 'answer to %s\n$ ' "$line"
 done
 `
 
 // beside measures the same work by the tools of desktop-commander, whose programs have pipes and no terminal. Where that can't be had, this alone is not measured.
 func (t *terminals) beside() error {
-	peer, err := t.peer()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "desktop-commander is not measured:", err)
-		return nil
-	}
-	defer peer.Close()
 	program := filepath.Join(t.dir, "answering")
 	if err := os.WriteFile(program, []byte(answering), 0o600); err != nil {
 		return err
 	}
-	text, _, err := peer.call("start_process", arguments{"command": "bash " + program, "timeout_ms": 5000})
+	if err := t.installPeer(); err != nil {
+		fmt.Fprintln(os.Stderr, "desktop-commander is not measured:", err)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, peerPatience)
+	defer cancel()
+	err := t.besidePeer(ctx, "bash "+program)
+	if failed := (*peerError)(nil); errors.As(err, &failed) {
+		fmt.Fprintln(os.Stderr, "desktop-commander is not measured:", err)
+		return nil
+	}
+	return err
+}
+
+// peerError is what went wrong with desktop-commander.
+type peerError struct{ error }
+
+func (t *terminals) besidePeer(ctx context.Context, command string) error {
+	peer, its, err := t.peer(ctx, command)
 	if err != nil {
-		return err
+		return &peerError{err}
 	}
-	started := regexp.MustCompile(`PID (\d+)`).FindStringSubmatch(text)
-	if started == nil {
-		return fmt.Errorf("desktop-commander says %q", text)
-	}
-	its, err := strconv.Atoi(started[1])
-	if err != nil {
-		return err
-	}
+	defer peer.Close()
 	s, err := t.server()
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	id, err := s.spawn("bash " + program)
+	id, err := s.spawn(command)
 	if err == nil {
 		_, err = s.until(id, "$ ")
 	}
@@ -65,32 +71,36 @@ func (t *terminals) beside() error {
 		if err := s.write(id, l+"\n"); err != nil {
 			return err
 		}
-		_, err := s.until(id, l+"\r\n$ ")
+		_, err := s.until(id, "answer to "+l+"\r\n$ ")
 		return err
 	}, func() error {
 		l := line()
 		if _, _, err := peer.call("interact_with_process", arguments{"pid": its, "input": l, "wait_for_prompt": false}); err != nil {
-			return err
+			return &peerError{err}
 		}
-		for seen := ""; !strings.Contains(seen, l+"\n$ "); {
-			text, _, err := peer.call("read_process_output", arguments{"pid": its, "timeout_ms": 5000})
-			if err != nil {
-				return err
+		for { // the last lines: what is new is not always told of a line that had begun before
+			text, _, err := peer.call("read_process_output", arguments{"pid": its, "offset": -3})
+			switch {
+			case err != nil:
+				return &peerError{err}
+			case strings.Contains(text, "answer to "+l+"\n$ "):
+				return nil
 			}
-			seen += text
 		}
-		return nil
 	}, func() error {
 		l := line()
-		_, err := s.matched("pty_prompt", arguments{"session_id": id, "owner": owner, "data": l + "\n", "patterns": []string{l + "\r\n$ "}})
+		_, err := s.matched("pty_prompt", arguments{"session_id": id, "owner": owner, "data": l + "\n", "patterns": []string{"answer to " + l + "\r\n$ "}})
 		return err
 	}, func() error {
 		l := line()
 		text, _, err := peer.call("interact_with_process", arguments{"pid": its, "input": l, "timeout_ms": 5000})
-		if err == nil && !strings.Contains(text, l) {
-			err = fmt.Errorf("desktop-commander gives %q", text)
+		if err == nil && !strings.Contains(text, "answer to "+l) {
+			err = fmt.Errorf("interact_with_process gives %q", text)
 		}
-		return err
+		if err != nil {
+			return &peerError{err}
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -101,11 +111,11 @@ func (t *terminals) beside() error {
 	return s.close(id)
 }
 
-// peer installs desktop-commander where it is not, and starts it: without a network, and with a home of its own.
-func (t *terminals) peer() (*server, error) {
-	if err := t.installPeer(); err != nil {
-		return nil, err
-	}
+// peerPatience is how long all of its work may take.
+const peerPatience = 2 * time.Minute
+
+// peer starts desktop-commander, without a network and with a home of its own, and a command by it.
+func (t *terminals) peer(ctx context.Context, command string) (peer *server, pid int, err error) {
 	cmd := exec.CommandContext(t.ctx, "node", peerFolder+"/node_modules/@wonderwhy-er/desktop-commander/dist/index.js", "--no-onboarding")
 	cmd.Env = t.environment("DESKTOP_COMMANDER_DISABLE_TELEMETRY=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -113,7 +123,20 @@ func (t *terminals) peer() (*server, error) {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
 	}
-	return t.connect(cmd)
+	if peer, err = t.connect(cmd); err != nil {
+		return nil, 0, err
+	}
+	peer.ctx = ctx
+	text, _, err := peer.call("start_process", arguments{"command": command, "timeout_ms": 5000})
+	if err == nil {
+		if _, err = fmt.Sscanf(text, "Process started with PID %d", &pid); err != nil {
+			err = fmt.Errorf("it says %q: %w", text, err)
+		}
+	}
+	if err != nil {
+		peer.Close()
+	}
+	return peer, pid, err
 }
 
 // installPeer has npm install it, but for what its packages would run for that.
