@@ -3,6 +3,7 @@
 //
 //	make bench
 //	go run ./bench -only exec,files -n 20 -json figures.json
+//	go run ./bench -only pty    needs no machine, but what make build builds
 package main
 
 import (
