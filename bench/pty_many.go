@@ -40,7 +40,9 @@ func (t *terminals) crowded() error {
 			return err
 		}
 		answer := fmt.Sprintf("session %d: typed into %d\r\n", i, i)
-		got, err = s.matched("pty_prompt", arguments{"session_id": ids[i], "owner": owner, "data": fmt.Sprintf("typed into %d\n", i), "patterns": []string{"\r\n"}, "timeout_ms": 60_000})
+		got, err = s.matched("pty_prompt", arguments{
+			"session_id": ids[i], "owner": owner, "data": fmt.Sprintf("typed into %d\n", i), "patterns": []string{"\r\n"}, "timeout_ms": 60_000,
+		})
 		if err == nil && got != answer {
 			err = fmt.Errorf("session %d answered %.200q", i, got)
 		}
