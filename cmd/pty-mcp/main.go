@@ -51,6 +51,7 @@ func serve() error {
 	if len(os.Args) > 1 {
 		return fault.New(fault.Invalid, "", "", "it takes no arguments").WithHint("pty-mcp --help")
 	}
+	ptymcp.Tune()
 	server, err := ptymcp.Open(release)
 	if err != nil {
 		return err

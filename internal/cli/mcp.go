@@ -104,6 +104,7 @@ func openServer(profile, folder string) (server, error) {
 		if folder != "" {
 			return nil, fault.New(fault.Invalid, "", "", "--project-path is for workspaces: the profile pty has none")
 		}
+		ptymcp.Tune()
 		return ptymcp.Open(pyro.Version())
 	}
 	s, err := pyro.CreateServer(pyro.Profile(profile), pyro.WithProject(folder))

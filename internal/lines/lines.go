@@ -16,7 +16,7 @@ type Reader struct {
 
 // NewReader reads lines that have most bytes at most, with their ends.
 func NewReader(in io.Reader, most int) *Reader {
-	return &Reader{bufio.NewReaderSize(in, 64<<10), most}
+	return &Reader{bufio.NewReader(in), most}
 }
 
 // Next reads a line without its end and the blanks around it. Of one that is too long nothing is kept, and fits is false. With an error, io.EOF at the end of the

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -70,6 +71,15 @@ func Open(version string) (*Server, error) {
 	return New(c, d.Sessions(), os.Executable, version), nil
 }
 
+// Tune has this process, which must be for a server alone, collect its garbage seldom: a server is small, and each of its answers is waited for. What the environment
+// says of that (GOGC, GOMEMLIMIT) holds.
+func Tune() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(32 << 20) // from which on it is collected as often as it takes
+	}
+}
+
 // Run serves one client on a pair of streams, until it goes or ctx ends.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.mcp.ServeStdio(ctx, in, out)
@@ -83,6 +93,7 @@ func (s *Server) Close() error {
 	s.mcp.Close()
 	s.stop()
 	<-s.stopped
+	s.sessions.Rest()
 	return nil
 }
 

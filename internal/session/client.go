@@ -13,35 +13,66 @@ import (
 
 // Ask asks the keeper of a session something. Precondition where there is none any more.
 func (i Info) Ask(ctx context.Context, req Request) (Answer, error) {
+	c := i.conns.take(i.ID)
+	before := c != nil
+	for {
+		if c == nil {
+			var err error
+			switch c, err = i.dial(); {
+			case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+				return i.gone()
+			case err != nil:
+				return Answer{}, err
+			}
+		}
+		a, sent, err := c.ask(ctx, req)
+		switch {
+		case err == nil:
+			i.conns.keep(i.ID, c)
+			if a.Error != nil {
+				err = a.Error.Err()
+			}
+			return a, err
+		case before && !sent && ctx.Err() == nil: // whoever kept the session then does not any more
+			c.Close()
+			c, before = nil, false
+			continue
+		}
+		c.Close()
+		switch {
+		case ctx.Err() != nil:
+			return a, context.Cause(ctx)
+		case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+			return i.gone()
+		}
+		return a, fault.Wrap(err, "use session", i.ID)
+	}
+}
+
+// dial connects to the keeper.
+func (i Info) dial() (*Conn, error) {
 	raw, err := socket.Dial(string(i.Folder), SocketName)
-	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) {
-		return i.gone()
-	}
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
-	c := NewConn(raw)
-	defer c.Close()
 	if !socket.Allowed(raw) {
-		return Answer{}, fault.New(fault.Permission, "use session", i.ID, "its socket is another user's")
+		raw.Close()
+		return nil, fault.New(fault.Permission, "use session", i.ID, "its socket is another user's")
 	}
+	return NewConn(raw), nil
+}
+
+// ask asks on a connection. Where it was not sent, nobody has heard it.
+func (c *Conn) ask(ctx context.Context, req Request) (a Answer, sent bool, err error) {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	var a Answer
 	if err = c.Send(req); err == nil {
+		sent = true
 		err = c.Receive(&a)
 	}
-	switch {
-	case ctx.Err() != nil:
-		return a, context.Cause(ctx)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
-		return i.gone()
-	case err != nil:
-		return a, fault.Wrap(err, "use session", i.ID)
-	case a.Error != nil:
-		return a, a.Error.Err()
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
 	}
-	return a, nil
+	return a, sent, err
 }
 
 // gone is the answer for a keeper that is no more.

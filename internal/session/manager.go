@@ -31,7 +31,12 @@ type Manager struct {
 	Root    string                 // a folder for each
 	Program func() (string, error) // that can be a keeper
 	Grace   time.Duration          // how long what has ended is kept, with what it printed
+
+	conns connections
 }
+
+// Rest gives back what the manager holds on to, when it is used no more. Sessions go on.
+func (m *Manager) Rest() { m.conns.close() }
 
 // Info is a session as it is now.
 type Info struct {
@@ -39,6 +44,8 @@ type Info struct {
 	State
 	Folder Folder
 	Adrift bool // its keeper was killed, and its tmux pane goes on: see Recover
+
+	conns *connections
 }
 
 // Spawn starts a session, whose spec must have been checked. At most `most` run at once; one of the same owner and name must not run.
@@ -139,10 +146,14 @@ func (m *Manager) Get(id string) (Info, error) {
 	f := Folder(filepath.Join(m.Root, id))
 	s, err := f.Spec()
 	if err != nil {
+		m.conns.forget(id)
 		return Info{}, err
 	}
 	state, adrift, err := m.state(f, s)
-	return Info{s, state, f, adrift}, err
+	if !state.Running() {
+		m.conns.forget(id)
+	}
+	return Info{s, state, f, adrift, &m.conns}, err
 }
 
 // state tells what became of a session, and whether it is adrift: also of one whose keeper was killed.
@@ -250,6 +261,7 @@ func (m *Manager) List() ([]Info, error) {
 		all = append(all, info)
 		used[info.ID] = info.LastActive().UnixNano()
 	}
+	m.conns.only(used)
 	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
 	return all, nil
 }

@@ -98,9 +98,24 @@ func pieceOf(data []byte, cursor, from, end int64, chars int, ended bool) Piece 
 
 // first gives the first characters of some bytes. One that is not whole is not among them, unless the bytes are at the end of all.
 func first(data []byte, chars int, ended bool) []byte {
+	if chars >= len(data) { // all of it, as far as it is whole
+		for n := len(data) - 1; !ended && n >= 0 && n > len(data)-utf8.UTFMax; n-- {
+			if utf8.RuneStart(data[n]) {
+				if unfinished(data[n:]) {
+					return data[:n]
+				}
+				break
+			}
+		}
+		return data
+	}
 	n := 0
 	for ; chars > 0 && n < len(data); chars-- {
-		if !ended && !utf8.FullRune(data[n:]) {
+		if data[n] < utf8.RuneSelf {
+			n++
+			continue
+		}
+		if !ended && unfinished(data[n:]) {
 			break
 		}
 		_, size := utf8.DecodeRune(data[n:])

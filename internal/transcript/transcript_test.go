@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 )
@@ -190,5 +191,32 @@ func BenchmarkWrite(b *testing.B) {
 	b.SetBytes(int64(len(piece)))
 	for b.Loop() {
 		l.Write(piece)
+	}
+}
+
+// TestFirst holds the quick ways of counting characters against the plain one.
+func TestFirst(t *testing.T) {
+	plain := func(data []byte, chars int, ended bool) []byte {
+		n := 0
+		for ; chars > 0 && n < len(data); chars-- {
+			if !ended && !utf8.FullRune(data[n:]) {
+				break
+			}
+			_, size := utf8.DecodeRune(data[n:])
+			n += size
+		}
+		return data[:n]
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	parts := []string{"a", "\n", "é", "日", "😀", "\xf0", "\xf0\x9f", "\xf0\x9f\x98", "\xe6\x97", "\x80", "\xff", "\xc3"}
+	for range 20_000 {
+		var data []byte
+		for range random.IntN(6) {
+			data = append(data, parts[random.IntN(len(parts))]...)
+		}
+		chars, ended := random.IntN(12), random.IntN(2) == 0
+		if got, want := first(data, chars, ended), plain(data, chars, ended); string(got) != string(want) {
+			t.Fatalf("%q, %d, %v: %q, not %q", data, chars, ended, got, want)
+		}
 	}
 }
