@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/mcp/mcpdoc"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/mcp.md, docs/rpc.md and the golden files of tools and methods")
@@ -53,7 +53,7 @@ func TestMCPReference(t *testing.T) {
 	}
 	full, core := p.tools(ProfileWorkspaceFull, ""), p.tools(ProfileWorkspaceCore, "")
 	for _, tool := range full {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s.", tool.Name, tool.Description, annotations(tool))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n%s.", tool.Name, tool.Description, mcpdoc.Annotations(tool))
 		i := slices.IndexFunc(core, func(c mcp.Tool) bool { return c.Name == tool.Name })
 		switch {
 		case tool.Name == "vm_run":
@@ -63,17 +63,13 @@ func TestMCPReference(t *testing.T) {
 		default:
 			b.WriteString(" In workspace-full.\n")
 		}
-		if len(tool.Args) > 0 {
-			b.WriteString("\n| argument | type | default | |\n| --- | --- | --- | --- |\n")
-		}
-		for _, a := range tool.Args {
-			s := a.Schema()
-			note := s.Description
+		mcpdoc.Arguments(&b, tool, func(a mcp.Arg) string {
+			note := a.Schema().Description
 			if i >= 0 && !slices.ContainsFunc(core[i].Args, func(c mcp.Arg) bool { return c.Name == a.Name }) {
 				note = strings.TrimPrefix(note+"; not in workspace-core", "; ")
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", a.Name, typeOf(s), defaultOf(a), note)
-		}
+			return note
+		})
 		fmt.Fprintf(&b, "\nResult: %s.\n", strings.Join(fieldsOf(tool.Result), ", "))
 	}
 	golden(t, "docs/mcp.md", b.Bytes())
@@ -88,7 +84,7 @@ func TestMCPContract(t *testing.T) {
 		for _, tool := range p.tools(profile, "") {
 			fmt.Fprintf(&b, "  %s\n", tool.Name)
 			for _, a := range tool.Args {
-				fmt.Fprintf(&b, "    %s %s %s\n", a.Name, typeOf(a.Schema()), defaultOf(a))
+				fmt.Fprintf(&b, "    %s %s %s\n", a.Name, mcpdoc.Type(a.Schema()), mcpdoc.Default(a))
 			}
 		}
 	}
@@ -110,70 +106,6 @@ func golden(t *testing.T, path string, want []byte) {
 	if diff := cmp.Diff(string(have), string(want)); diff != "" {
 		t.Errorf("%s is not what the tools say; go test . -run 'TestMCP|TestRPC' -update rewrites it:\n%s", path, diff)
 	}
-}
-
-func annotations(t mcp.Tool) string {
-	a := t.Announced().Annotations
-	if a.ReadOnlyHint {
-		return "Read-only"
-	}
-	text := "Adds, and changes nothing that was there"
-	if *a.DestructiveHint {
-		text = "Destructive"
-	} else if a.IdempotentHint {
-		text = "Not destructive"
-	}
-	if a.IdempotentHint {
-		text += "; idempotent"
-	}
-	if *a.OpenWorldHint {
-		text += "; open world: it runs what it is given"
-	}
-	return text
-}
-
-func typeOf(s *jsonschema.Schema) (text string) {
-	switch {
-	case len(s.Enum) > 0:
-		var options []string
-		for _, o := range s.Enum {
-			options = append(options, fmt.Sprintf("`%v`", o))
-		}
-		return strings.Join(options, ", ")
-	case s.Type == "integer" && s.Maximum != nil:
-		return fmt.Sprintf("integer, %d to %d", int(*s.Minimum), int(*s.Maximum))
-	case s.Type == "integer":
-		return fmt.Sprintf("integer, from %d", int(*s.Minimum))
-	case s.Type == "array":
-		return "array of " + typeOf(s.Items)
-	case s.Type == "object" && len(s.PropertyOrder) == 0:
-		return "object of strings"
-	case s.Type == "object":
-		var fields []string
-		for _, name := range s.PropertyOrder {
-			f := s.Properties[name]
-			text := fmt.Sprintf("`%s` (%s", name, typeOf(f))
-			if slices.Contains(s.Required, name) {
-				text += ", required"
-			}
-			if f.Description != "" {
-				text += ": " + f.Description
-			}
-			fields = append(fields, text+")")
-		}
-		return "object of " + strings.Join(fields, ", ")
-	}
-	return s.Type
-}
-
-func defaultOf(a mcp.Arg) string {
-	switch s := a.Schema(); {
-	case a.Required:
-		return "required"
-	case s.Default != nil:
-		return "`" + string(s.Default) + "`"
-	}
-	return ""
 }
 
 // fieldsOf are the fields of a result.
