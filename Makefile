@@ -55,7 +55,7 @@ arm64: ## builds, though nothing here can run it
 
 generate: ## generated code and docs; CI fails when they differ
 	@PATH="$$(go env GOROOT)/bin:$$PATH" $(TOOL) buf generate
-	@go test . ./internal/cli -run 'TestMCPReference|TestMCPContract|TestRPCReference|TestRPCContract|TestCLIReference|TestContract' -update
+	@go test . ./internal/cli ./internal/ptymcp -run 'TestMCPReference|TestMCPContract|TestRPCReference|TestRPCContract|TestCLIReference|TestContract|TestReference|TestToolsContract' -update
 
 clean:
 	rm -rf bin internal/guest/files/pyro-guest-*

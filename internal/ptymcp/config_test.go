@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/tools.golden")
+var update = flag.Bool("update", false, "rewrite testdata/tools.golden, and the tools in docs/pty.md")
 
 // TestDefaults holds the documented ones, and IDLE_GRACE_SEC, which is not 0 here.
 func TestDefaults(t *testing.T) {
