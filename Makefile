@@ -32,7 +32,7 @@ test: ## install what is missing and run all tests
 	@scripts/install.sh test
 	@$(MAKE) build lint arm64 unit machines
 
-unit: guest ## tests that boot nothing, under the race detector
+unit: build ## tests that boot nothing, under the race detector
 	CGO_ENABLED=1 go test -race ./...
 	cd runsc && go test ./...
 

@@ -1,3 +1,3 @@
-// Package test holds the tests of the built program, bin/pyro, on real machines: what it promises its users, what it does under faults, and that it leaves
-// nothing behind however it ends. `make machines` runs them.
+// Package test holds the tests of the built programs, bin/pyro and bin/pty-mcp: what they promise their users, what they do under faults, and that they leave nothing
+// behind however they end. Most need real machines: `make machines` runs them.
 package test

@@ -3,7 +3,6 @@
 package test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -28,10 +26,7 @@ func TestMCPClients(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(seed, "hello.txt"), []byte("hello\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	pyro, err := filepath.Abs("../bin/pyro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pyro := fromBin(t, "pyro")
 	p := workspaces(t)
 	server, at := p.serveMCP("0123456789abcdef")
 	run := func(t *testing.T, args ...string) string {
@@ -47,7 +42,6 @@ func TestMCPClients(t *testing.T) {
 	t.Run("typescript over stdio", func(t *testing.T) { run(t, "client.mjs", seed, t.TempDir(), "stdio", pyro, "mcp", "serve") })
 	t.Run("typescript over http", func(t *testing.T) { run(t, "client.mjs", seed, t.TempDir(), "http", at, "0123456789abcdef") })
 	t.Run("inspector", func(t *testing.T) {
-		const inspector = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 		for _, how := range [][]string{
 			{pyro, "mcp", "serve", "--profile", "workspace-core"},
 			{at, "--transport", "http", "--header", "Authorization: Bearer 0123456789abcdef"},
@@ -87,32 +81,6 @@ func TestMCPClients(t *testing.T) {
 	}
 }
 
-// nodeWithClients gives a Node that can load the packages of test/mcp, which it installs where they are not.
-func nodeWithClients(t *testing.T) string {
-	t.Helper()
-	lock, err := os.ReadFile("mcp/package-lock.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const installed = "mcp/node_modules/.installed"
-	if have, _ := os.ReadFile(installed); !bytes.Equal(have, lock) {
-		cmd := exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-		cmd.Dir = "mcp"
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-		if err := os.WriteFile(installed, lock, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
-	node, err := filepath.Abs("mcp/node_modules/node-linux-" + arch + "/bin/node")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return node
-}
-
 // serveMCP starts a server over HTTP and gives its address.
 func (p *program) serveMCP(token string) (*running, string) {
 	p.t.Helper()
@@ -123,20 +91,7 @@ func (p *program) serveMCP(token string) (*running, string) {
 	if r.out, err = r.StdoutPipe(); err != nil {
 		p.t.Fatal(err)
 	}
-	said, err := r.StderrPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := r.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	line, err := bufio.NewReader(said).ReadString('\n')
-	at, ok := strings.CutPrefix(strings.TrimSpace(line), "serving at ")
-	if err != nil || !ok {
-		p.t.Fatalf("it said %q: %v", line, err)
-	}
-	go io.Copy(io.Discard, said)
-	return r, at
+	return r, serving(p.t, cmd)
 }
 
 // TestMCPVersions speaks each version of the protocol with pyro, in lines as they are, and looks at all that it prints.

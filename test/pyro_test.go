@@ -79,16 +79,9 @@ func (p *program) sandboxed() *program {
 
 func (p *program) command(args ...string) *exec.Cmd {
 	p.t.Helper()
-	path, err := filepath.Abs("../bin/pyro")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		p.t.Fatalf("%v: make build", err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p.t.Cleanup(cancel)
-	argv := slices.Concat(p.under, []string{path}, args)
+	argv := slices.Concat(p.under, []string{fromBin(p.t, "pyro")}, args)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+p.state, "TMPDIR="+p.temp)

@@ -1,0 +1,82 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// What tests with clients that nobody here wrote have in common.
+
+// inspector is the official Inspector, as a script of test/mcp.
+const inspector = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+
+// installing is held by who installs the packages of test/mcp.
+var installing sync.Mutex
+
+// nodeWithClients gives a Node that can load the packages of test/mcp, which it installs where they are not.
+func nodeWithClients(t *testing.T) string {
+	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
+	lock, err := os.ReadFile("mcp/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const installed = "mcp/node_modules/.installed"
+	if have, _ := os.ReadFile(installed); !bytes.Equal(have, lock) {
+		cmd := exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
+		cmd.Dir = "mcp"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("npm ci: %v\n%s", err, out)
+		}
+		if err := os.WriteFile(installed, lock, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	node, err := filepath.Abs("mcp/node_modules/node-linux-" + arch + "/bin/node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// fromBin is the path of a program that make build made.
+func fromBin(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs("../bin/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: make build", err)
+	}
+	return path
+}
+
+// serving starts a server over HTTP and gives its address.
+func serving(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	at, ok := strings.CutPrefix(strings.TrimSpace(line), "serving at ")
+	if err != nil || !ok {
+		t.Fatalf("it said %q: %v", line, err)
+	}
+	go io.Copy(io.Discard, said)
+	return at
+}

@@ -1,0 +1,186 @@
+// Drives real programs on terminals, as an agent does, through the official client for TypeScript. Called with a folder to work in, what to do there, and how the server is
+// reached:
+//   terminals.mjs FOLDER vim,python,password stdio PROGRAM ARG...
+//   terminals.mjs FOLDER python http URL TOKEN
+import assert from "node:assert/strict";
+import { randomBytes, scryptSync } from "node:crypto";
+import { readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const [folder, cases, kind, at, ...rest] = process.argv.slice(2);
+const transport =
+  kind === "stdio"
+    ? new StdioClientTransport({ command: at, args: rest, env: process.env, stderr: "inherit" })
+    : new StreamableHTTPClientTransport(new URL(at), { requestInit: { headers: { Authorization: `Bearer ${rest[0]}` } } });
+const client = new Client({ name: "test", version: "1" });
+await client.connect(transport);
+
+const patience = 60_000; // only what hangs ends by it
+const heard = []; // all that the server answered
+const call = async (name, args = {}) => {
+  const result = await client.callTool({ name, arguments: { owner: "agent", ...args } }, undefined, { timeout: 2 * patience });
+  heard.push(JSON.stringify(result));
+  assert.ok(!result.isError, `${name}: ${JSON.stringify(result.content)}`);
+  return result.structuredContent ?? result.content[0].text;
+};
+
+// on gives the tools for a session of its own.
+const on = async (command, more = {}) => {
+  const session_id = await call("pty_spawn", { command, cwd: folder, ...more });
+  const tool = (name, args = {}) => call(name, { session_id, ...args });
+  const s = {
+    session_id,
+    tool,
+    type: (data, ...keys) => tool("pty_write", { data, keys }),
+    // until takes output up to a text.
+    until: async (pattern) => {
+      const r = await tool("pty_read_until", { pattern, timeout_ms: patience });
+      assert.ok(r.matched, `no ${JSON.stringify(pattern)} in ${JSON.stringify(r.text)}`);
+      return r.text;
+    },
+    // prompt types, and takes what comes up to a text.
+    prompt: async (data, ...patterns) => {
+      const r = await tool("pty_prompt", { data, patterns, timeout_ms: patience });
+      assert.ok(r.matched, `no ${JSON.stringify(patterns)} in ${JSON.stringify(r.text)}`);
+      return r.text;
+    },
+    // sees waits until a person would see what is expected: it looks again when something comes, and now and then, for what is changed without a word. It takes output.
+    sees: async (what, expected) => {
+      for (const end = Date.now() + patience; ; await tool("pty_read", { timeout_ms: 50 })) {
+        const screen = await tool("pty_screen");
+        if (expected(screen)) return screen;
+        assert.ok(Date.now() < end, `${what}: ${JSON.stringify(screen)}`);
+      }
+    },
+    ended: async (code) => {
+      const { running, exit_code, exit_reason } = await tool("pty_wait", { timeout_ms: patience });
+      assert.deepEqual({ running, exit_code, exit_reason }, { running: false, exit_code: code, exit_reason: "exited" });
+    },
+    close: async () => {
+      assert.equal(await tool("pty_close"), "ok");
+      const again = await client.callTool({ name: "pty_status", arguments: { session_id, owner: "agent" } });
+      assert.equal(again.structuredContent.kind, "not_found");
+    },
+  };
+  return s;
+};
+
+const prompt = "agent> ";
+const shell = `PS1='${prompt}' exec bash --norc`;
+const lines = (screen) => screen.text.split("\n");
+
+const does = {
+  // An editor, opened from a shell: its screen, and what the shell's was before and after.
+  async vim() {
+    const file = join(folder, "notes.txt");
+    const s = await on("vim -Nu NONE -i NONE -n notes.txt; echo \"left with $?\"; read -r", { cols: 60, rows: 12 });
+    let screen = await s.sees("an empty file", (v) => v.alternate_screen && v.text.includes('"notes.txt" [New'));
+    assert.deepEqual([screen.cols, screen.rows, screen.cursor_row, screen.cursor_col, screen.hint], [60, 12, 0, 0, "full_screen"]);
+    assert.deepEqual(lines(screen).slice(1, 11), Array(10).fill("~"));
+
+    await s.type("ione\ntwo wörld 語\nthree");
+    screen = await s.sees("three lines", (v) => lines(v)[2] === "three");
+    assert.deepEqual(lines(screen).slice(0, 4), ["one", "two wörld 語", "three", "~"]);
+    assert.deepEqual([screen.cursor_row, screen.cursor_col], [2, 5]);
+
+    await s.type("", "up", "end", "!", "escape");
+    screen = await s.sees("the end of the second line", (v) => lines(v)[1] === "two wörld 語!" && v.cursor_col === 12);
+    assert.equal(screen.cursor_row, 1); // on the "!", which is behind a character of two columns
+
+    await s.tool("pty_resize", { cols: 80, rows: 20 });
+    screen = await s.sees("more lines", (v) => v.rows === 20 && v.text.split("~").length - 1 === 16);
+    assert.deepEqual(lines(screen).slice(0, 3), ["one", "two wörld 語!", "three"]);
+    assert.ok(screen.alternate_screen);
+
+    await s.type("dd:wq", "enter");
+    screen = await s.sees("the shell's screen", (v) => !v.alternate_screen && v.text.includes("left with 0"));
+    assert.ok(!screen.text.includes("~") && !screen.text.includes("three"), screen.text);
+    assert.equal(readFileSync(file, "utf8"), "one\nthree\n");
+    await s.type("\n");
+    await s.ended(0);
+    await s.close();
+  },
+
+  // An interpreter: lines that belong together, a traceback, and how it ends.
+  async python() {
+    const s = await on("python3 -q", { env: { PYTHON_BASIC_REPL: "1", NO_COLOR: "1" } });
+    await s.until(">>> ");
+    let text = await s.prompt("def total(*numbers):\n    result = 0\n    for n in numbers:\n        result += n\n    return result\n\n", ">>> ");
+    assert.ok(!text.includes("Error"), text);
+    text = await s.prompt("print('the sum is', total(40, 2))\n", "the sum is 42\r\n");
+    await s.until(">>> ");
+    text = await s.prompt("total(1, 'x')\n", "TypeError: ");
+    assert.match(text, /Traceback \(most recent call last\):\r\n/);
+    text = await s.until(">>> ");
+    assert.match(text, /unsupported operand/);
+    const screen = await s.sees("a prompt", (v) => lines(v).at(-1) === ">>>");
+    assert.equal(screen.cursor_col, 4);
+    assert.equal(screen.cursor_row, lines(screen).length - 1);
+    await s.type("raise SystemExit(7)\n");
+    await s.ended(7);
+    await s.close();
+  },
+
+  // A password, as sudo asks for it: it is on no screen, in no answer, and in no file.
+  async password() {
+    const [right, wrong] = ["Tr0ub4dor", "hunter2"].map((word) => word + randomBytes(6).toString("hex"));
+    const salt = randomBytes(16);
+    const kept = scryptSync(right, salt, 32, { N: 16384, r: 8, p: 1 });
+    writeFileSync(join(folder, "sudo.py"), sudo(salt, kept));
+    const asks = "[sudo] password for agent: ";
+    const s = await on("python3 sudo.py echo 'done by root'");
+    for (const [word, answer] of [[wrong, "Sorry, try again."], [wrong, "Sorry, try again."], [right, "done by root"]]) {
+      await s.until(asks);
+      const screen = await s.sees("the question", (v) => v.hint === "asking_password");
+      assert.equal(lines(screen).at(-1), asks.trim());
+      assert.equal(screen.cursor_col, asks.length);
+      await s.type(word + "\n");
+      await s.until(answer);
+    }
+    await s.ended(0);
+    await s.tool("pty_status");
+    await call("pty_list");
+    const all = await s.tool("pty_read_at", { offset: 0 });
+    assert.equal(all.text, `${asks}\r\nSorry, try again.\r\n${asks}\r\nSorry, try again.\r\n${asks}\r\ndone by root\r\n`);
+    const files = [process.env.PYRO_STATE_DIR, process.env.PTY_MCP_SESSION_LOG_DIR].flatMap((d) => readdirSync(d, { recursive: true }).map((f) => join(d, f)));
+    assert.ok(files.some((f) => f.endsWith("session.cast")), files.join());
+    for (const word of [right, wrong]) {
+      assert.ok(!heard.some((answer) => answer.includes(word)), "a password was answered");
+      for (const f of files.filter((f) => statSync(f).isFile())) assert.ok(!readFileSync(f).includes(word), `a password is in ${f}`);
+    }
+    await s.close();
+
+    const t = await on("python3 sudo.py echo 'done by root'");
+    for (let tries = 0; tries < 3; tries++) {
+      await t.until(asks);
+      await t.sees("the question", (v) => v.hint === "asking_password");
+      await t.type(wrong + "\n");
+    }
+    await t.until("sudo: 3 incorrect password attempts");
+    await t.ended(1);
+    await t.close();
+  },
+};
+
+// sudo is a program that does with a password what sudo does, up to running the command.
+const sudo = (salt, kept) => `import getpass, hashlib, hmac, os, sys
+
+for attempt in range(3):
+    word = getpass.getpass("[sudo] password for agent: ")
+    made = hashlib.scrypt(word.encode(), salt=bytes.fromhex("${salt.toString("hex")}"), n=16384, r=8, p=1, dklen=32)
+    if hmac.compare_digest(made, bytes.fromhex("${kept.toString("hex")}")):
+        os.execvp(sys.argv[1], sys.argv[1:])
+    if attempt < 2:
+        print("Sorry, try again.", file=sys.stderr)
+sys.exit("sudo: 3 incorrect password attempts")
+`;
+
+assert.equal(client.getServerVersion().name, "pty-mcp");
+const { tools } = await client.listTools();
+assert.ok(tools.some((t) => t.name === "pty_screen"), JSON.stringify(tools.map((t) => t.name)));
+for (const name of cases.split(",")) await does[name]();
+assert.equal(await call("pty_list"), "[]");
+await client.close();
