@@ -40,6 +40,12 @@ func Typing(command string) Typed {
 	return Typed{reader: reader, other: reader == "" && !shell}
 }
 
+// Keeps tells whether all text that is in an earlier state is in this one too.
+func (t Typed) Keeps(earlier Typed) bool {
+	all := strings.Join([]string{t.earlier, t.pending, t.line}, "\x00")
+	return strings.Contains(all, earlier.earlier) && strings.Contains(all, earlier.pending) && strings.Contains(all, earlier.line)
+}
+
 // Type looks at further bytes that are typed. It gives the state for when they are sent, and what needs confirmation before that: each line as it is entered, together
 // with the lines before it that it belongs to.
 func (r *Rules) Type(t Typed, data []byte) (Typed, Verdict) {

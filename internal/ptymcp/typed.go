@@ -19,10 +19,13 @@ import (
 // typedState is what was typed to a session, as far as it matters for what comes next. It is a file in the session's folder, changed by one server at a time.
 //
 // The file has two places, which are written in turn, each with a number and a sum: a server that is killed leaves what was there, or what it wrote. To replace a file by
-// renaming has file systems flush it, which takes longer than all else that is done for a key.
+// renaming has file systems flush it, which takes longer than all else that is done for a key. What is forgotten, as a line that was entered and may be a password, is in
+// neither place then.
 type typedState struct {
 	typed  danger.Typed
-	number uint64 // of the place that it was read from, 0: nothing is kept yet
+	last   danger.Typed // what is kept
+	number uint64       // of the place that it was read from, 0: nothing is kept yet
+	used   [2]int       // bytes of the places
 	file   *os.File
 	lock   *flock.Lock
 }
@@ -56,6 +59,7 @@ func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error
 		if err != nil {
 			return nil, err
 		}
+		t.used[place] = len(text)
 		if number <= t.number {
 			continue
 		}
@@ -64,6 +68,7 @@ func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error
 		}
 		t.number = number
 	}
+	t.last = t.typed
 	if t.number == 0 {
 		return nil, fault.New(fault.Corrupt, "", "", "what was typed to it is not known any more").WithHint("pty_close")
 	}
@@ -106,14 +111,25 @@ func (t *typedState) keep(next danger.Typed) error {
 	if len(text) > placeSize-placeHead {
 		return fault.New(fault.Exhausted, "", "", "what was typed has %d bytes", len(text))
 	}
-	b := binary.LittleEndian.AppendUint64(nil, t.number+1)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
-	b = binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.ChecksumIEEE(b), crc32.IEEETable, text))
-	if _, err := t.file.WriteAt(append(b, text...), int64((t.number+1)%2)*placeSize); err != nil {
+	forgotten := t.number > 0 && !next.Keeps(t.last)
+	t.last = next
+	if err := t.write(text); err != nil || !forgotten {
 		return err
 	}
+	return t.write(text) // over what is in the other place
+}
+
+// write writes to the place that is next, over all that is there.
+func (t *typedState) write(text []byte) error {
 	t.number++
-	return nil
+	place := t.number % 2
+	b := binary.LittleEndian.AppendUint64(nil, t.number)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.ChecksumIEEE(b), crc32.IEEETable, text))
+	b = append(b, text...)
+	_, err := t.file.WriteAt(append(b, make([]byte, max(t.used[place]-len(text), 0))...), int64(place)*placeSize)
+	t.used[place] = len(text)
+	return err
 }
 
 func (t *typedState) close() {

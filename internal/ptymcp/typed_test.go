@@ -1,8 +1,10 @@
 package ptymcp
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/danger"
@@ -61,6 +63,32 @@ func TestTypedState(t *testing.T) {
 		}
 		if err := os.WriteFile(path, whole, 0o600); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestTypedIsForgotten has a line be nowhere in the file once it is entered, or taken back: it may be a password.
+func TestTypedIsForgotten(t *testing.T) {
+	rules := env{}.config(t).Rules
+	for _, typed := range [][]string{
+		{"hunter2", "\r"}, {"hun", "ter", "2", "\r"}, {"hunter2", "\r", "ls\r"}, {"hunter2", "\rls; a much longer line, and the next"}, {"ls; a much longer line", "\r", "hunter2", "\x15"},
+		{"hunter2", "\x03"}, {"hunter2", strings.Repeat("\x7f", 7)}, {"hunter2 and more", strings.Repeat("\x7f", 9), "\r"},
+	} {
+		info := session.Info{Spec: session.Spec{Command: "bash"}, Folder: session.Folder(t.TempDir())}
+		for _, text := range typed {
+			s, err := openTyped(t.Context(), info)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, _ := rules.Type(s.typed, []byte(text))
+			if err := s.keep(next); err != nil {
+				t.Fatal(err)
+			}
+			s.close()
+		}
+		b, err := os.ReadFile(filepath.Join(string(info.Folder), "typed"))
+		if err != nil || bytes.Contains(b, []byte("hunt")) {
+			t.Errorf("%q: %v, %q", typed, err, bytes.ReplaceAll(b, []byte{0}, nil))
 		}
 	}
 }
