@@ -46,6 +46,13 @@ func (t Typed) Keeps(earlier Typed) bool {
 	return strings.Contains(all, earlier.earlier) && strings.Contains(all, earlier.pending) && strings.Contains(all, earlier.line)
 }
 
+// Hiding is the state after lines that something read that is no shell and does not show them, as it does with a password: of those that were entered since an earlier
+// state nothing is kept.
+func (t Typed) Hiding(since Typed) Typed {
+	t.reader, t.earlier, t.pending = since.reader, since.earlier, since.pending
+	return t
+}
+
 // Type looks at further bytes that are typed. It gives the state for when they are sent, and what needs confirmation before that: each line as it is entered, together
 // with the lines before it that it belongs to.
 func (r *Rules) Type(t Typed, data []byte) (Typed, Verdict) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -91,4 +92,42 @@ func TestTypedIsForgotten(t *testing.T) {
 			t.Errorf("%q: %v, %q", typed, err, bytes.ReplaceAll(b, []byte{0}, nil))
 		}
 	}
+}
+
+// TestPasswordIsNotKept types passwords into a program below a shell, of which the shell would remember the line, or wait for more.
+func TestPasswordIsNotKept(t *testing.T) {
+	w := newWorld(t, nil)
+	id := w.spawn(t, `PS1='$ ' exec bash --norc --noediting`)
+	for _, password := range [][]string{{"pass=hunter2\n"}, {"it's hunter2\n"}, {"hun", "ter2 \\", "\n"}} {
+		w.until(t, id, "$ ")
+		w.text(t, "pty_write", args{"session_id": id, "data": "stty -echo; head -n 1 >/dev/null; stty echo\n"})
+		info, err := w.sessions.Get(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			a, err := info.Ask(t.Context(), session.Request{Op: session.OpCount})
+			if err == nil && a.Count.Hidden {
+				break
+			}
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("it asks for no password: %+v, %v", a, err)
+			}
+		}
+		for _, text := range password {
+			w.text(t, "pty_write", args{"session_id": id, "data": text})
+		}
+		b, err := os.ReadFile(filepath.Join(string(info.Folder), "typed"))
+		if err != nil || bytes.Contains(b, []byte("hun")) {
+			t.Errorf("%q: %v, %q", password, err, bytes.ReplaceAll(b, []byte{0}, nil))
+		}
+	}
+	// What the shell itself reads is known as before.
+	w.until(t, id, "$ ")
+	w.text(t, "pty_write", args{"session_id": id, "data": "x=rm\n"})
+	w.until(t, id, "$ ")
+	w.text(t, "pty_write", args{"session_id": id, "data": "stty -echo\n"})
+	w.until(t, id, "$ ")
+	w.text(t, "pty_write", args{"session_id": id, "data": "r\\\n"})
+	w.refused(t, "pty_write", args{"session_id": id, "data": "m -rf /\n"}, fault.Permission, "dangerous command detected")
 }

@@ -1,6 +1,7 @@
 package ptymcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -86,6 +87,12 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 			return v, err
 		}
 	}
+	if hiding := next.Hiding(state.typed); hiding != next && oneLine(input.Data) {
+		a, err := info.Ask(ctx, session.Request{Op: session.OpCount})
+		if err == nil && a.Count.Hidden {
+			next = hiding
+		}
+	}
 	// What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
 	if next != state.typed {
 		if err := state.keep(next); err != nil {
@@ -98,6 +105,9 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 	}
 	return none, err
 }
+
+// oneLine tells whether a text is the end of one line, and no more.
+func oneLine(text []byte) bool { return bytes.IndexAny(text, "\r\n") == len(text)-1 }
 
 func ended(info session.Info) error {
 	return fault.New(fault.Precondition, "use session", info.ID, "it has ended")

@@ -23,7 +23,7 @@ const (
 	OpSignal Op = "signal" // send Signal to what is in the foreground
 	OpWait   Op = "wait"   // until there is something after Cursor, or it was quiet for Idle, or it has ended, or Timeout is over
 	OpLook   Op = "look"   // at the terminal
-	OpCount  Op = "count"  // what was typed; it is no use of the session
+	OpCount  Op = "count"  // what was typed, and whether it is shown; it is no use of the session
 	OpEnd    Op = "end"    // the session, and be answered when it has
 )
 
@@ -58,6 +58,7 @@ type Answer struct {
 type Count struct {
 	Written int64 `json:"written"`
 	Refused int64 `json:"refused"`
+	Hidden  bool  `json:"hidden,omitempty"` // what waits for a line now is no shell, and the line is not shown: a password
 }
 
 // Look is what a person would see of a session, and what can be told of it.

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { randomBytes, scryptSync } from "node:crypto";
 import { readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -68,32 +69,27 @@ const on = async (command, more = {}) => {
   return s;
 };
 
-const prompt = "agent> ";
-const shell = `PS1='${prompt}' exec bash --norc`;
 const lines = (screen) => screen.text.split("\n");
+// shows tells whether a screen begins with some lines, and where the cursor is. Programs draw in steps, so all that is expected is waited for.
+const shows = (screen, begin, row, col) => isDeepStrictEqual([lines(screen).slice(0, begin.length), screen.cursor_row, screen.cursor_col], [begin, row, col]);
 
 const does = {
   // An editor, opened from a shell: its screen, and what the shell's was before and after.
   async vim() {
     const file = join(folder, "notes.txt");
     const s = await on("vim -Nu NONE -i NONE -n notes.txt; echo \"left with $?\"; read -r", { cols: 60, rows: 12 });
-    let screen = await s.sees("an empty file", (v) => v.alternate_screen && v.text.includes('"notes.txt" [New'));
-    assert.deepEqual([screen.cols, screen.rows, screen.cursor_row, screen.cursor_col, screen.hint], [60, 12, 0, 0, "full_screen"]);
-    assert.deepEqual(lines(screen).slice(1, 11), Array(10).fill("~"));
+    let screen = await s.sees("an empty file", (v) => v.text.includes('"notes.txt" [New') && shows(v, ["", ...Array(10).fill("~")], 0, 0));
+    assert.deepEqual([screen.cols, screen.rows, screen.alternate_screen, screen.hint], [60, 12, true, "full_screen"]);
 
     await s.type("ione\ntwo wörld 語\nthree");
-    screen = await s.sees("three lines", (v) => lines(v)[2] === "three");
-    assert.deepEqual(lines(screen).slice(0, 4), ["one", "two wörld 語", "three", "~"]);
-    assert.deepEqual([screen.cursor_row, screen.cursor_col], [2, 5]);
+    await s.sees("three lines", (v) => shows(v, ["one", "two wörld 語", "three", "~"], 2, 5));
 
-    await s.type("", "up", "end", "!", "escape");
-    screen = await s.sees("the end of the second line", (v) => lines(v)[1] === "two wörld 語!" && v.cursor_col === 12);
-    assert.equal(screen.cursor_row, 1); // on the "!", which is behind a character of two columns
+    await s.type("", "up", "end", "!", "escape"); // it is on the "!" then, behind a character of two columns
+    await s.sees("a longer line", (v) => shows(v, ["one", "two wörld 語!", "three", "~"], 1, 12));
 
     await s.tool("pty_resize", { cols: 80, rows: 20 });
-    screen = await s.sees("more lines", (v) => v.rows === 20 && v.text.split("~").length - 1 === 16);
-    assert.deepEqual(lines(screen).slice(0, 3), ["one", "two wörld 語!", "three"]);
-    assert.ok(screen.alternate_screen);
+    screen = await s.sees("more lines", (v) => shows(v, ["one", "two wörld 語!", "three", ...Array(16).fill("~")], 1, 12));
+    assert.deepEqual([screen.cols, screen.rows, screen.alternate_screen], [80, 20, true]);
 
     await s.type("dd:wq", "enter");
     screen = await s.sees("the shell's screen", (v) => !v.alternate_screen && v.text.includes("left with 0"));
@@ -116,9 +112,7 @@ const does = {
     assert.match(text, /Traceback \(most recent call last\):\r\n/);
     text = await s.until(">>> ");
     assert.match(text, /unsupported operand/);
-    const screen = await s.sees("a prompt", (v) => lines(v).at(-1) === ">>>");
-    assert.equal(screen.cursor_col, 4);
-    assert.equal(screen.cursor_row, lines(screen).length - 1);
+    await s.sees("a prompt", (v) => lines(v).at(-1) === ">>>" && v.hint === "at_prompt" && v.cursor_col === 4 && v.cursor_row === lines(v).length - 1);
     await s.type("raise SystemExit(7)\n");
     await s.ended(7);
     await s.close();
@@ -137,7 +131,8 @@ const does = {
       const screen = await s.sees("the question", (v) => v.hint === "asking_password");
       assert.equal(lines(screen).at(-1), asks.trim());
       assert.equal(screen.cursor_col, asks.length);
-      await s.type(word + "\n");
+      await s.type(word); // which the next call enters
+      await s.type("", "enter");
       await s.until(answer);
     }
     await s.ended(0);

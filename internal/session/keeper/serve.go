@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
-	"strconv"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
@@ -106,6 +102,7 @@ func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Ans
 	case session.OpCount:
 		a.Count = new(session.Count)
 		a.Count.Written, a.Count.Refused = k.in.counts()
+		a.Count.Hidden = k.hidden()
 	case session.OpEnd:
 		k.note(session.Event{Event: "close", Client: req.Client})
 		k.stop(session.Killed)
@@ -137,53 +134,4 @@ func (k *keeper) look() (*session.Look, error) {
 	l.Row, l.Col = drawn.Cursor()
 	l.Hint = k.hint(l.Alternate)
 	return l, nil
-}
-
-// hint guesses from the terminal's settings, and from who is in its foreground, what the session waits for.
-func (k *keeper) hint(fullScreen bool) session.Hint {
-	select {
-	case <-k.ended:
-		return session.Ended
-	default:
-	}
-	settings, group := k.program.foreground()
-	if settings == nil {
-		return session.Busy
-	}
-	switch canonical, echo := settings.Lflag&unix.ICANON != 0, settings.Lflag&unix.ECHO != 0; {
-	case canonical && !echo:
-		return session.Asking
-	case fullScreen:
-		return session.Pager
-	case !canonical && isShell(group) && waits(group):
-		return session.AtPrompt // line editors of shells read keys
-	case canonical && isShell(group) && waits(group):
-		return session.AtPrompt
-	case waits(group):
-		return session.Reading
-	}
-	return session.Busy
-}
-
-// isShell tells whether a process is a shell, by its name.
-func isShell(pid int) bool {
-	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	switch string(name) {
-	case "bash\n", "sh\n", "dash\n", "zsh\n", "ksh\n", "fish\n", "ash\n", "python3\n", "python\n", "node\n", "irb\n", "psql\n", "sqlite3\n", "mysql\n", "gdb\n":
-		return true
-	}
-	return false
-}
-
-// waits tells whether a process waits to read from a terminal, as far as the kernel tells.
-func waits(pid int) bool {
-	where, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/wchan")
-	if err != nil {
-		return false
-	}
-	switch string(where) {
-	case "n_tty_read", "wait_woken", "do_select", "poll_schedule_timeout", "do_poll", "do_sys_poll", "poll_schedule_timeout.constprop.0", "ep_poll", "do_epoll_wait":
-		return true
-	}
-	return false
 }
