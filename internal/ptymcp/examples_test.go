@@ -17,7 +17,7 @@ type example struct {
 const (
 	shell   = `PS1='$ ' exec bash --norc --noediting`
 	aTest   = `sh test.sh`
-	asks    = `read -rp 'Do you want to continue? [Y/n] ' yes; echo "Setting up curl ($yes)"`
+	agrees  = `read -rp 'Do you want to continue? [Y/n] ' yes; echo "Setting up curl ($yes)"`
 	logsIn  = `stty -echo; printf '[sudo] password for agent: '; read -r p`
 	twoEnds = `echo 'app.js 12 kB'; echo 'warning: unused x' >&2`
 	server  = `trap 'echo stopped; exit 0' INT; echo listening on 8080; while :; do sleep 0.1; done`
@@ -125,7 +125,7 @@ var examples = []example{
 		args: `{"session_id": "$session", "owner": "agent"}`,
 	},
 	{
-		tool: "pty_prompt", command: asks, before: until("[Y/n] "),
+		tool: "pty_prompt", command: agrees, before: until("[Y/n] "),
 		args: `{"session_id": "$session", "owner": "agent", "data": "y\n", "patterns": ["Setting up curl", "Abort."]}`,
 	},
 	{
@@ -138,6 +138,10 @@ var examples = []example{
 	{
 		tool: "pty_write", says: "Keys, by their names.", command: server, before: until("8080"),
 		args: `{"session_id": "$session", "owner": "agent", "keys": ["ctrl-c"]}`,
+	},
+	{
+		tool: "pty_send_secret", says: "The file has the password as its line, and nobody but the session is given it.", command: logsIn, before: until("agent: "),
+		args: `{"session_id": "$session", "owner": "agent", "file": "$project/.password"}`,
 	},
 	{
 		tool: "pty_resize", command: shell,

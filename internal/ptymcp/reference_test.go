@@ -121,7 +121,7 @@ func newShowcase(t *testing.T, e example) *showcase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"README.md": "", "test.sh": "echo 'test_add ok'\necho 'test_sub FAILED'\necho '2 run, 1 failed'\nexit 1\n"} {
+	for name, text := range map[string]string{".password": "correct horse\n", "README.md": "", "test.sh": "echo 'test_add ok'\necho 'test_sub FAILED'\necho '2 run, 1 failed'\nexit 1\n"} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
