@@ -46,11 +46,8 @@ func (s *Server) Offer(all ...Resource) {
 // unread is an error as the protocol has it for resources.
 func unread(err error) error {
 	f := failure{err.Error(), fault.KindOf(err), fault.HintOf(err)}
-	code := int64(jsonrpc.CodeInvalidParams)
-	switch f.Kind {
-	case fault.NotFound:
-		code = sdk.CodeResourceNotFound
-	case fault.Internal:
+	code := int64(jsonrpc.CodeInvalidParams) // of what is not there too, since protocol 2026-07-28
+	if f.Kind == fault.Internal {
 		code = jsonrpc.CodeInternalError
 	}
 	text := f.Error
