@@ -56,6 +56,7 @@ type status struct {
 	InputRate    int64               `json:"input_rate_bps"`
 	InputRefused int64               `json:"input_dropped"` // bytes that came too fast: they were refused, and their senders told
 	Truncated    bool                `json:"truncated"`     // not all that it printed is kept
+	LogError     *string             `json:"log_error"`     // why there is no more in its log folder
 }
 
 // counts are those of one log.
@@ -134,7 +135,7 @@ func describe(ctx context.Context, info session.Info, lease leaseFields) (*statu
 		Separate: info.Separate, OutBuffered: all[1].buffered, ErrBuffered: all[2].buffered, Start: all[0].start, Total: all[0].total,
 		OutStart: all[1].start, OutTotal: all[1].total, ErrStart: all[2].start, ErrTotal: all[2].total,
 		OutputBytes: info.OutputBytes, RuntimeSec: info.RuntimeLimit.Seconds(), OutputRate: info.OutputRate, InputRate: info.InputRate,
-		InputRefused: typed.Refused, Truncated: all[0].start > 0,
+		InputRefused: typed.Refused, Truncated: all[0].start > 0, LogError: orNull(info.LogError),
 	}
 	if !info.Running() {
 		st.Reason = &info.Reason

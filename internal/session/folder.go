@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/session/pane"
@@ -43,8 +45,8 @@ func (f Folder) Pane(s Spec) pane.Pane {
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
 
 // Make makes the folder of a new session, with what was asked for and its empty logs. What fails leaves nothing.
-func Make(root string, s Spec) (f Folder, err error) {
-	f = Folder(filepath.Join(root, s.ID))
+func Make(root string, s Spec) (_ Folder, err error) {
+	f := Folder(filepath.Join(root, s.ID))
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", err
 	}
@@ -57,6 +59,9 @@ func Make(root string, s Spec) (f Folder, err error) {
 		}
 	}()
 	if err := f.write("spec.json", s); err != nil {
+		return "", err
+	}
+	if err := f.reserve(); err != nil {
 		return "", err
 	}
 	streams := []Stream{Output}
@@ -98,8 +103,11 @@ func (f Folder) State() (s State, ok bool, err error) {
 	return s, err == nil, err
 }
 
-// SetState writes what became of it.
-func (f Folder) SetState(s State) error { return f.write("state.json", s) }
+// SetState writes what became of it. Where it was written once it can be on a full disk too.
+func (f Folder) SetState(s State) error {
+	s.LogError = "" // it is kept by itself
+	return f.write("state.json", s)
+}
 
 // Keep takes the lock that a keeper has as long as it lives. flock.ErrHeld where there is one.
 func (f Folder) Keep() (*flock.Lock, error) { return flock.Try(f.path("keeper.lock"), flock.Exclusive) }
@@ -135,7 +143,7 @@ func (f Folder) write(name string, v any) error {
 	}
 	part, err := os.CreateTemp(string(f), name+".*")
 	if err != nil {
-		return err
+		return f.writeReserved(name, b, err)
 	}
 	_, err = part.Write(b)
 	if err = errors.Join(err, part.Close()); err == nil {
@@ -143,6 +151,51 @@ func (f Folder) write(name string, v any) error {
 	}
 	if err != nil {
 		os.Remove(part.Name())
+		err = f.writeReserved(name, b, err)
 	}
 	return err
+}
+
+// What is in the reserve has its space on the disk already: how a session ended is noted on a full disk too.
+const (
+	reserveName = "reserve"
+	reserveSize = 4 << 10
+)
+
+func (f Folder) reserve() error {
+	file, err := os.OpenFile(f.path(reserveName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(file.Fd()), 0, 0, reserveSize)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		_, err = file.Write(make([]byte, reserveSize))
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		os.Remove(f.path(reserveName))
+	}
+	return err
+}
+
+// writeReserved is write where the disk is full, of a file that is there: it takes the space of the reserve, and leaves that of the old file to the next one.
+func (f Folder) writeReserved(name string, b []byte, full error) error {
+	if !errors.Is(full, unix.ENOSPC) && !errors.Is(full, unix.EDQUOT) || len(b) > reserveSize {
+		return full
+	}
+	if _, err := os.Stat(f.path(name)); err != nil {
+		return full
+	}
+	file, err := os.OpenFile(f.path(reserveName), os.O_WRONLY, 0)
+	if err != nil {
+		return full
+	}
+	_, err = file.Write(b)
+	if err = errors.Join(err, file.Truncate(int64(len(b))), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.path(reserveName), f.path(name)); err != nil {
+		return err
+	}
+	f.reserve() // if nobody else was faster
+	return nil
 }

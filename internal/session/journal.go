@@ -64,11 +64,16 @@ func (f Folder) append(s Spec, name string, b []byte) error {
 }
 
 func openLog(s Spec, name string) (*os.File, error) {
-	folder := filepath.Join(s.LogFolder, s.ID)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	path := filepath.Join(s.LogFolder, s.ID, name)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
 		return nil, err
 	}
-	return os.OpenFile(filepath.Join(folder, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // in something else who writes may have to wait
+		file.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path))
+	}
+	return file, nil
 }
 
 const logErrorName = "log.error"
@@ -82,7 +87,7 @@ func (f Folder) logFailed(err error) {
 	if made != nil {
 		return
 	}
-	file.WriteString(err.Error())
+	file.WriteString(err.Error()) // of which nothing may fit on the disk: that the file is there says enough
 	file.Close()
 	if log, err2 := os.OpenFile(f.path("keeper.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err2 == nil {
 		fmt.Fprintf(log, "the log of the session can't be written, the session goes on without: %v\n", err)
@@ -91,7 +96,10 @@ func (f Folder) logFailed(err error) {
 }
 
 func (f Folder) logError() string {
-	b, _ := os.ReadFile(f.path(logErrorName))
+	b, err := os.ReadFile(f.path(logErrorName))
+	if err == nil && len(b) == 0 {
+		return "it can't be written, and there is no space to keep why"
+	}
 	return string(b)
 }
 
@@ -111,6 +119,10 @@ func (f Folder) Record(s Spec) *Recorder {
 		return nil
 	}
 	r := &Recorder{folder: f, began: s.CreatedAt}
+	if err := os.MkdirAll(filepath.Join(s.LogFolder, s.ID), 0o700); err != nil {
+		f.logFailed(err)
+		return nil
+	}
 	var err1, err2 error
 	r.transcript, err1 = openLog(s, TranscriptName)
 	if r.cast, err2 = openLog(s, CastName); err2 == nil {
@@ -130,7 +142,8 @@ func (r *Recorder) Write(b []byte) {
 		return
 	}
 	if r.transcript != nil {
-		if _, err := r.transcript.Write(b); err != nil {
+		_, err := r.transcript.Write(b)
+		if err = errors.Join(err, there(r.transcript)); err != nil {
 			r.folder.logFailed(errors.Join(err, r.transcript.Close()))
 			r.transcript = nil
 		}
@@ -166,10 +179,22 @@ func (r *Recorder) line(v any) {
 	if err == nil {
 		_, err = r.cast.Write(append(b, '\n'))
 	}
-	if err != nil {
+	if err = errors.Join(err, there(r.cast)); err != nil {
 		r.folder.logFailed(errors.Join(err, r.cast.Close()))
 		r.cast = nil
 	}
+}
+
+// there tells whether a file still has its name: what is written to one that was removed is lost.
+func there(file *os.File) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return err
+	}
+	if stat.Nlink == 0 {
+		return fmt.Errorf("%s was removed", file.Name())
+	}
+	return nil
 }
 
 // Close ends the recording.

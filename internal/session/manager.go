@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ type Manager struct {
 	Grace   time.Duration          // how long what has ended is kept, with what it printed
 
 	conns connections
+	mu    sync.Mutex
+	ended map[string]bool // sessions of which that is known: they never run again
 }
 
 // Rest gives back what the manager holds on to, when it is used no more. Sessions go on.
@@ -66,20 +69,16 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 		return Info{}, err
 	}
 	defer lock.Release()
-	all, err := m.List()
+	running, err := m.running()
 	if err != nil {
 		return Info{}, err
 	}
-	running := 0
-	for _, other := range all {
-		if !other.Running() {
-			continue
-		}
-		if running++; s.Name != "" && other.Name == s.Name && other.Owner == s.Owner {
+	for _, other := range running {
+		if s.Name != "" && other.Name == s.Name && other.Owner == s.Owner {
 			return Info{}, fault.New(fault.Exists, "", "", "a session of this name runs: %s", other.ID).WithHint("pty_resume gives it, pty_close ends it")
 		}
 	}
-	if running >= most {
+	if len(running) >= most {
 		return Info{}, fault.New(fault.Exhausted, "", "", "too many sessions (max %d)", most).WithHint("pty_close one, or set PTY_MCP_MAX_SESSIONS")
 	}
 	f, err := Make(m.Root, s)
@@ -92,6 +91,38 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 		return Info{}, err
 	}
 	return m.Get(s.ID)
+}
+
+// running gives the sessions that run. Those that are known to have ended, of which many may be kept, are not looked at again.
+func (m *Manager) running() (all []Info, err error) {
+	entries, err := os.ReadDir(m.Root)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ended := map[string]bool{}
+	for _, e := range entries {
+		if !idForm.MatchString(e.Name()) {
+			continue
+		}
+		if !m.ended[e.Name()] {
+			info, err := m.Get(e.Name())
+			if kind := fault.KindOf(err); kind == fault.NotFound || kind == fault.Corrupt { // see list
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if info.Running() {
+				all = append(all, info)
+				continue
+			}
+		}
+		ended[e.Name()] = true
+	}
+	m.ended = ended
+	return all, nil
 }
 
 // keep starts a keeper, and returns when its program runs.
@@ -238,32 +269,39 @@ const tidyPatience = 10 * time.Second
 
 // List gives all sessions, the one that was used last first.
 func (m *Manager) List() ([]Info, error) {
+	all, _, err := m.list()
+	return all, err
+}
+
+// list is List, and gives those beside it of which what is kept is not what was written, as after the host was switched off. They keep nobody from the others.
+func (m *Manager) list() (all []Info, corrupt []Folder, err error) {
 	entries, err := os.ReadDir(m.Root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []Info
 	used := map[string]int64{}
 	for _, e := range entries {
 		if !idForm.MatchString(e.Name()) {
 			continue
 		}
 		info, err := m.Get(e.Name())
-		if fault.KindOf(err) == fault.NotFound {
-			continue // it was closed meanwhile, or is being made
+		switch kind := fault.KindOf(err); {
+		case err == nil:
+			all = append(all, info)
+			used[info.ID] = info.LastActive().UnixNano()
+		case kind == fault.NotFound: // it was closed meanwhile, or is being made
+		case kind == fault.Corrupt:
+			corrupt = append(corrupt, Folder(filepath.Join(m.Root, e.Name())))
+		default:
+			return nil, nil, err
 		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, info)
-		used[info.ID] = info.LastActive().UnixNano()
 	}
 	m.conns.only(used)
 	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
-	return all, nil
+	return all, corrupt, nil
 }
 
 // Find gives the session of a name and an owner, of several the one that runs, else that which was used last. NotFound where there is none.
@@ -314,9 +352,14 @@ func (m *Manager) Close(ctx context.Context, id string) error {
 	return fault.Wrap(info.Folder.Remove(), "close session", id)
 }
 
-// Collect removes what ended longer than Grace ago, tidies after keepers that were killed, and ends what goes on without one when its time is over.
+// Collect removes what ended longer than Grace ago, or is what nobody can read, tidies after keepers that were killed, and ends what goes on without one when its time is over.
 func (m *Manager) Collect(now time.Time) error {
-	all, err := m.List()
+	all, corrupt, err := m.list()
+	for _, f := range corrupt {
+		if stat, e := os.Stat(string(f)); e == nil && now.Sub(stat.ModTime()) > m.Grace && !f.Kept() {
+			err = errors.Join(err, f.Remove())
+		}
+	}
 	for _, info := range all {
 		switch {
 		case !info.Running() && now.Sub(info.EndedAt) > m.Grace:

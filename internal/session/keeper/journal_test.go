@@ -2,15 +2,12 @@ package keeper
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/session"
 )
@@ -97,45 +94,6 @@ func TestLogs(t *testing.T) {
 		}
 		if info.LogError != "" {
 			t.Error(info.LogError)
-		}
-	}
-}
-
-// TestLogsThatFail has a session go on whose log is full, or can't be written, and tell of it once.
-func TestLogsThatFail(t *testing.T) {
-	for _, backend := range []session.Backend{session.Subprocess, session.Tmux} {
-		for _, full := range []bool{true, false} {
-			m := tmuxManager(t)
-			s := inTmux(`for i in 1 2 3; do echo $i; sleep 0.05; done; read x; exit 4`)
-			s.Backend, s.LogFolder = backend, filepath.Join(t.TempDir(), "logs")
-			folder := filepath.Join(s.LogFolder, s.ID)
-			want := "not a directory"
-			if full {
-				if err := os.MkdirAll(folder, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				for _, name := range []string{session.TranscriptName, session.EventsName, session.CastName} { // as /dev/full
-					if err := unix.Mknod(filepath.Join(folder, name), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7))); errors.Is(err, unix.EPERM) {
-						t.Skip("only root makes devices")
-					} else if err != nil {
-						t.Fatal(err)
-					}
-				}
-				want = "no space left"
-			} else if err := os.WriteFile(s.LogFolder, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			info := spawn(t, m, s)
-			until(t, info, "3")
-			ask(t, info, session.Request{Op: session.OpInput, Data: []byte("x\n")})
-			_, info = all(t, m, s.ID, session.Output)
-			if info.Reason != session.Exited || *info.ExitCode != 4 || !strings.Contains(info.LogError, want) {
-				t.Errorf("%s: %+v", backend, info.State)
-			}
-			said, err := os.ReadFile(string(info.Folder) + "/keeper.log")
-			if err != nil || strings.Count(string(said), "log of the session") != 1 {
-				t.Errorf("%s: %q: %v", backend, said, err)
-			}
 		}
 	}
 }

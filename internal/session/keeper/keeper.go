@@ -235,6 +235,7 @@ func (k *keeper) end() error {
 		k.state.Reason = session.Exited
 	}
 	k.state.Written, k.state.Refused = k.in.counts()
+	k.output.whole() // before the state: who sees that it has ended need wait for no more output, also where this process is killed in between
 	err := errors.Join(k.folder.Forget(), k.folder.SetState(k.state))
 	k.note(session.Event{Event: "exit", Reason: string(k.state.Reason), Code: k.state.ExitCode})
 	k.output.end()

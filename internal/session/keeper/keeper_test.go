@@ -168,39 +168,6 @@ func TestSeparateStreams(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft has programs that do not want to go be gone with their session.
-func TestNothingIsLeft(t *testing.T) {
-	m := manager(t)
-	for name, command := range map[string]string{
-		"ignores":    `trap '' HUP TERM INT; echo ready; while :; do sleep 0.1; done`,
-		"daemonises": `(setsid sh -c 'trap "" HUP TERM; echo ready; while :; do sleep 0.1; done' &) ; sleep 1000`,
-		"background": `sleep 1000 & disown; echo ready; sleep 1000`,
-		"many":       `for i in $(seq 50); do sleep 1000 & done; echo ready; wait`,
-	} {
-		info := spawn(t, m, spec(command))
-		until(t, info, "ready")
-		if len(marked(info.ID)) == 0 {
-			t.Errorf("%s: nothing of it runs", name)
-		}
-		if err := m.Close(t.Context(), info.ID); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if left := marked(info.ID); len(left) > 0 {
-			t.Errorf("%s: left %v", name, left)
-		}
-		if _, err := m.Get(info.ID); fault.KindOf(err) != fault.NotFound {
-			t.Errorf("%s: it is still there: %v", name, err)
-		}
-	}
-	// What is left in the background ends with the program.
-	s := spec(`setsid sleep 1000 >/dev/null 2>&1 & sleep 0.2; echo done`)
-	spawn(t, m, s)
-	all(t, m, s.ID, session.Output)
-	if left := marked(s.ID); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
-}
-
 // TestAKeeperIsKilled has a session whose keeper is killed be over, with nothing lost of what it printed, and nothing left of what it started.
 func TestAKeeperIsKilled(t *testing.T) {
 	m := manager(t)

@@ -129,14 +129,18 @@ func (o *output) drain(reading *sync.WaitGroup) {
 	}
 }
 
-// end says that nothing more will come.
+// whole says in the logs that nothing more will come.
+func (o *output) whole() {
+	for _, l := range o.logs {
+		l.End()
+	}
+}
+
+// end has nobody wait any more.
 func (o *output) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.over = true
-	for _, l := range o.logs {
-		l.End()
-	}
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
