@@ -1,9 +1,12 @@
 package ptymcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/session/keeper"
@@ -163,6 +167,42 @@ func (w *world) until(t testing.TB, id, pattern string) string {
 		t.Fatalf("it did not print %q: %v", pattern, r)
 	}
 	return r["text"].(string)
+}
+
+// processes are those of keepers and of tmux that belong to a world.
+func (w *world) processes() (all []int) {
+	for _, pid := range session.Descendants(1) {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(line, []byte(w.root)) {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// connections is how many processes wait for an answer of a session's keeper.
+func (w *world) connections(t testing.TB, id string) (n int) {
+	t.Helper()
+	pid, err := flock.Holder(w.root + "/" + id + "/keeper.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 6 {
+			sockets["socket:["+fields[6]+"]"] = true
+		}
+	}
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range fds {
+		if name, err := os.Readlink(fd); err == nil && sockets[name] {
+			n++
+		}
+	}
+	return n - 1 // that it listens on
 }
 
 // client connects the SDK's client over streams.

@@ -1,0 +1,247 @@
+package ptymcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// TestKilledAtRandom kills servers, keepers and the tmux server at any moment while clients read by both kinds of cursor: one's own, with which nothing is lost, and that
+// of the session, with which of each server that was killed one answer may be. PYRO_TEST_KILLS is how often.
+func TestKilledAtRandom(t *testing.T) {
+	rounds, err := strconv.Atoi(os.Getenv("PYRO_TEST_KILLS"))
+	if err != nil {
+		rounds = 3
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(t, nil)
+	for round := range rounds {
+		k := &killing{world: w, random: random}
+		k.round(t, round%3)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+}
+
+// pieceChars is how much is read at once.
+const pieceChars = 500
+
+// killing is a round of that test.
+type killing struct {
+	*world
+	random *rand.Rand
+	client *sdk.ClientSession
+	killed int // servers
+	read   []*readBoth
+}
+
+// readBoth is what was read of a session.
+type readBoth struct {
+	id, name string
+	backend  session.Backend
+	own      strings.Builder // by pty_read_at
+	at       int64           // what pty_read gives next
+	gaps     int
+}
+
+func (k *killing) round(t *testing.T, kind int) {
+	c, cmd := k.process(t)
+	k.client = c
+	for _, backend := range []session.Backend{session.Subprocess, session.Tmux} {
+		name := string(backend)
+		id := called(t, c, "pty_spawn", args{
+			"command": `i=0; while :; do i=$((i+1)); echo $i; done`, "backend": backend, "name": name, "max_output_bytes": 8 << 20, "rate_limit_bps": 200_000,
+		})
+		k.read = append(k.read, &readBoth{id: id, name: name, backend: backend})
+	}
+	k.readAll(t, k.moment())
+	switch kind {
+	case 0: // whatever it does just then
+		stop := time.AfterFunc(k.moment(), func() { cmd.Process.Kill() })
+		for k.readAll(t, time.Minute) {
+		}
+		stop.Stop()
+		k.killed++
+		c.Close()
+		k.client, _ = k.process(t)
+	case 1:
+		for _, r := range k.read {
+			pid, err := flock.Holder(filepath.Join(k.root, r.id, "keeper.lock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Kill(pid, unix.SIGKILL)
+			k.readAll(t, k.moment())
+		}
+	case 2:
+		info, err := k.sessions.Get(k.read[1].id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := info.Folder.Pane(info.Spec).Find(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		unix.Kill(found.Server, unix.SIGKILL)
+	}
+	k.readAll(t, k.moment())
+	for _, r := range k.read {
+		k.goesOn(t, r, kind == 0 || kind == 1 && r.backend == session.Tmux || kind == 2 && r.backend == session.Subprocess)
+	}
+	k.readAll(t, k.moment())
+	k.end(t)
+	k.client.Close()
+}
+
+func (k *killing) moment() time.Duration { return time.Duration(k.random.IntN(40)) * time.Millisecond }
+
+// goesOn tells whether a session runs or not, as it should, and recovers it where that needs to be.
+func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		var st struct {
+			Running bool   `json:"running"`
+			Reason  string `json:"exit_reason"`
+		}
+		text, failed := result(t, k.client, "pty_status", args{"session_id": r.id})
+		if failed && strings.Contains(text, "pty_recover") {
+			text = called(t, k.client, "pty_recover", args{"name": r.name})
+		}
+		if err := json.Unmarshal([]byte(text), &st); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if st.Running == should && (should || st.Reason == "lost") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %s", r.backend, text)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(k.root, r.id, session.SocketName)); (err == nil) != should {
+		t.Errorf("%s: its socket, and it should run: %v, %v", r.backend, should, err)
+	}
+}
+
+// readAll reads of all sessions in turn for some time, and tells whether the server still lives.
+func (k *killing) readAll(t *testing.T, d time.Duration) bool {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		for _, r := range k.read {
+			if !k.readOnce(t, r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (k *killing) readOnce(t *testing.T, r *readBoth) bool {
+	t.Helper()
+	ask := func(tool string, a args, answer any) bool {
+		a["session_id"], a["owner"], a["max_chars"] = r.id, "me", pieceChars
+		got, err := k.client.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: a})
+		if err != nil {
+			return false
+		}
+		text := got.Content[0].(*sdk.TextContent).Text
+		if err := json.Unmarshal([]byte(text), answer); err != nil || got.IsError {
+			t.Fatalf("%s: %s", tool, text)
+		}
+		return true
+	}
+	var own readAtResult
+	if !ask("pty_read_at", args{"offset": r.own.Len()}, &own) {
+		return false
+	}
+	if own.Text != "" && own.ID != int64(r.own.Len()) || own.Truncated {
+		t.Fatalf("at %d: %+v", r.own.Len(), own)
+	}
+	r.own.WriteString(own.Text)
+	var piece chunk
+	if !ask("pty_read", args{"format": "json", "timeout_ms": 0}, &piece) {
+		return false
+	}
+	switch gap := piece.ID - r.at; {
+	case gap < 0 || gap > pieceChars:
+		t.Fatalf("%s: pty_read gives what is at %d, after what is before %d", r.backend, piece.ID, r.at)
+	case gap > 0:
+		if r.gaps++; r.gaps > k.killed {
+			t.Fatalf("%s: %d answers are lost of %d servers that were killed", r.backend, r.gaps, k.killed)
+		}
+	}
+	if want := numbersAt(piece.ID, len(piece.Text)); piece.Text != want {
+		t.Fatalf("%s: at %d is %q, not %q", r.backend, piece.ID, piece.Text, want)
+	}
+	r.at = piece.ID + int64(len(piece.Text))
+	return true
+}
+
+// numbersAt is what is at an offset of the numbers from 1 on, a line each.
+func numbersAt(at int64, n int) string {
+	for int64(len(allNumbers)) < at+int64(n) {
+		lastNumber++
+		allNumbers = fmt.Appendf(allNumbers, "%d\r\n", lastNumber)
+	}
+	return string(allNumbers[at : at+int64(n)])
+}
+
+var (
+	allNumbers []byte
+	lastNumber int
+)
+
+// end closes the sessions, reads what they printed to its end before that, and sees that nothing is left.
+func (k *killing) end(t *testing.T) {
+	t.Helper()
+	for _, r := range k.read {
+		info, err := k.sessions.Get(r.id)
+		if err == nil && info.Running() {
+			err = info.End(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := info.Folder.Log(session.Output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := log.Len()
+		log.Close()
+		for int64(r.own.Len()) < whole || r.at < whole {
+			if !k.readOnce(t, r) {
+				t.Fatal("the server is gone")
+			}
+		}
+		if r.own.String() != numbersAt(0, int(whole)) {
+			t.Errorf("%s: what was read by an offset is not what was printed", r.backend)
+		}
+		called(t, k.client, "pty_close", args{"session_id": r.id})
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(k.processes()) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("left %v", k.processes())
+		}
+	}
+	filepath.WalkDir(k.root, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type()&(fs.ModeSocket|fs.ModeNamedPipe) != 0 {
+			t.Errorf("%s is left", path)
+		}
+		return nil
+	})
+}
