@@ -3,6 +3,8 @@ package ptymcp
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,14 +155,23 @@ func workingFolder(asked, byDefault, command string) (string, error) {
 	return here, nil
 }
 
+// maxPath bounds the path of a working folder, in bytes.
+const maxPath = 4096
+
 // realFolder is a folder by its absolute name, without links.
 func realFolder(name string) (string, error) {
+	if len(name) > maxPath || strings.ContainsRune(name, 0) {
+		return "", fault.New(fault.Invalid, "use cwd", "", "it must be a path of at most %d bytes", maxPath)
+	}
 	path, err := filepath.Abs(expanded(name))
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return "", fault.Wrap(err, "use cwd", fault.Printable(name[:min(len(name), 200)]))
+	case err != nil: // as links in a circle, or a name that is too long
+		return "", fault.New(fault.Invalid, "use cwd", fault.Printable(name[:min(len(name), 200)]), "it is no folder")
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return "", fault.New(fault.Invalid, "use cwd", path, "it is no folder")

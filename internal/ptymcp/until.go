@@ -3,6 +3,9 @@ package ptymcp
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"regexp/syntax"
 	"time"
 	"unicode/utf8"
 
@@ -190,6 +193,9 @@ func compile(patterns []string, regex bool) (finder, error) {
 			}
 		default:
 			e, err := newExpression(p)
+			if wrong := new(syntax.Error); errors.As(err, &wrong) {
+				err = fmt.Errorf("%s: %.80q", wrong.Code, wrong.Expr)
+			}
 			if err != nil {
 				return nil, fault.New(fault.Invalid, "", "", "pattern %.200q: %w", p, err).WithHint("RE2 syntax; without regex a pattern is a text")
 			}
