@@ -66,7 +66,7 @@ func (k *killing) round(t *testing.T, kind int) {
 	for _, backend := range []session.Backend{session.Subprocess, session.Tmux} {
 		name := string(backend)
 		id := called(t, c, "pty_spawn", args{
-			"command": `i=0; while :; do for n in 1 2 3 4 5 6 7 8 9 10; do i=$((i+1)); echo $i; done; sleep 0.005; done`, "backend": backend, "name": name, "max_output_bytes": 8 << 20,
+			"command": `i=0; while :; do for n in 1 2 3 4 5 6 7 8 9 10; do i=$((i+1)); echo $i; done; read -rt 0.005; done`, "backend": backend, "name": name, "max_output_bytes": 8 << 20,
 		})
 		k.read = append(k.read, &readBoth{id: id, name: name, backend: backend})
 	}

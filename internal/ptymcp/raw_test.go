@@ -19,7 +19,7 @@ func TestRawInput(t *testing.T) {
 	call := func(tool, arguments string) (json.RawMessage, error) {
 		return w.mcp.Call(t.Context(), tool, json.RawMessage(strings.ReplaceAll(arguments, "ID", `"session_id":"`+id+`","owner":"me"`)), nil)
 	}
-	long := strings.Repeat("x", 1<<20)
+	long, much := strings.Repeat("x", 100_000), strings.Repeat("x", 1<<20)
 	deep := strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000)
 	circle := t.TempDir() + "/circle"
 	if err := os.Symlink(circle, circle); err != nil {
@@ -66,8 +66,8 @@ func TestRawInput(t *testing.T) {
 		{"pty_status", `[]`, fault.Invalid},
 		{"pty_status", `"ID"`, fault.Invalid},
 		{"pty_status", `{`, fault.Invalid},
-		{"pty_spawn", `{"owner":"me","command":"` + long + `"}`, fault.Invalid},
-		{"pty_spawn", `{"owner":"me","command":"true","env":{"A":"` + long + `"}}`, fault.Invalid},
+		{"pty_spawn", `{"owner":"me","command":"` + much + `"}`, fault.Invalid},
+		{"pty_spawn", `{"owner":"me","command":"true","env":{"A":"` + much + `"}}`, fault.Invalid},
 		{"pty_spawn", `{"owner":"me","command":"true","env":{"A\u0000":"x"}}`, fault.Invalid},
 		{"pty_spawn", `{"owner":"me","command":"true","env":{"A":"\u0000"}}`, fault.Invalid},
 		{"pty_spawn", `{"owner":"me","command":"true","env":{"":"x"}}`, fault.Invalid},
@@ -83,7 +83,7 @@ func TestRawInput(t *testing.T) {
 		{"pty_spawn", `{"owner":"me","command":"true","spawn_timeout_sec":9223372036854775807}`, fault.Invalid},
 		{"pty_spawn", `{"owner":"me","command":"true","max_output_bytes":1e-9}`, fault.Invalid},
 		{"pty_spawn", `{"owner":"me","command":"true","scope":"ADMIN"}`, fault.Invalid},
-		{"confirm_dangerous_command", `{ID,"command":"` + strings.Repeat("$(", 20_000) + `","justification":"` + long + `"}`, ""},
+		{"confirm_dangerous_command", `{ID,"command":"` + strings.Repeat("$(", 2_000) + `","justification":"` + long + `"}`, ""},
 		{"set_limits", `{"read_timeout_ms":-1}`, fault.Invalid},
 		{"set_default_cwd", `{"cwd":"\u0000"}`, fault.Invalid},
 	} {

@@ -74,7 +74,7 @@ func TestKilledAtRandom(t *testing.T) {
 }
 
 // counting is slow enough by itself: where a pane may print so many bytes a second only, its terminal is stopped, and Linux may drop the end of a line just then.
-const counting = `i=0; while :; do for n in 1 2 3 4 5 6 7 8 9 10; do i=$((i+1)); echo $i; done; sleep 0.001; done`
+const counting = `i=0; while :; do for n in 1 2 3 4 5 6 7 8 9 10; do i=$((i+1)); echo $i; done; read -rt 0.001; done`
 
 func killOnce(t *testing.T, m *session.Manager, random *rand.Rand, round int) {
 	var readers []*reader
