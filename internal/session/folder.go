@@ -121,8 +121,17 @@ func (f Folder) Kept() bool {
 	return errors.Is(err, flock.ErrHeld)
 }
 
-// Remove removes the session.
-func (f Folder) Remove() error { return os.RemoveAll(string(f)) }
+// gonePrefix begins the name of what is being removed.
+const gonePrefix = ".gone-"
+
+// Remove removes the session, which is gone at once for all others: who looks at it meanwhile makes nothing in it anew. Idempotent.
+func (f Folder) Remove() error {
+	gone := filepath.Join(filepath.Dir(string(f)), gonePrefix+filepath.Base(string(f)))
+	if err := os.Rename(string(f), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(string(f))
+	}
+	return os.RemoveAll(gone)
+}
 
 func (f Folder) read(name string, v any) error {
 	b, err := os.ReadFile(f.path(name))

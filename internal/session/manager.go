@@ -355,6 +355,10 @@ func (m *Manager) Close(ctx context.Context, id string) error {
 // Collect removes what ended longer than Grace ago, or is what nobody can read, tidies after keepers that were killed, and ends what goes on without one when its time is over.
 func (m *Manager) Collect(now time.Time) error {
 	all, corrupt, err := m.list()
+	removed, _ := filepath.Glob(filepath.Join(m.Root, gonePrefix+"*")) // by somebody who was killed meanwhile, or is at it
+	for _, gone := range removed {
+		err = errors.Join(err, os.RemoveAll(gone))
+	}
 	for _, f := range corrupt {
 		if stat, e := os.Stat(string(f)); e == nil && now.Sub(stat.ModTime()) > m.Grace && !f.Kept() {
 			err = errors.Join(err, f.Remove())

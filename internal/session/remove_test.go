@@ -1,0 +1,53 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestRemovedWhileLookedAt has a session be removed whole while others look whether it has a keeper, which makes its lock; and what somebody who was killed left of
+// one be collected.
+func TestRemovedWhileLookedAt(t *testing.T) {
+	m := &Manager{Root: t.TempDir()}
+	var looking sync.WaitGroup
+	for n := range 200 {
+		f, err := Make(m.Root, Spec{ID: NewID(time.Now(), n), OutputBytes: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed := make(chan struct{})
+		for range 2 {
+			looking.Go(func() {
+				for {
+					select {
+					case <-removed:
+						return
+					default:
+						f.Kept()
+					}
+				}
+			})
+		}
+		for range 2 {
+			looking.Go(func() {
+				if err := f.Remove(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.AfterFunc(time.Millisecond, func() { close(removed) })
+		looking.Wait()
+	}
+	if err := os.MkdirAll(filepath.Join(m.Root, gonePrefix+"1-1-00000000", "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Collect(time.Now()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(m.Root); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
