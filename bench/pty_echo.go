@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,14 +58,19 @@ func (t *terminals) echoed() error {
 		return direct.await(l + "\r\n")
 	}, func() error {
 		l := line()
+		if err := raw.call("pty_write", arguments{"session_id": id, "owner": owner, "data": l + "\n"}, `"ok"`); err != nil {
+			return err
+		}
+		return raw.call("pty_read_until", arguments{"session_id": id, "owner": owner, "pattern": l + "\r\n"}, `"matched":true`)
+	}, func() error {
+		l := line()
+		return raw.call("pty_prompt", arguments{"session_id": id, "owner": owner, "data": l + "\n", "patterns": []string{l + "\r\n"}}, `"matched":true`)
+	}, func() error {
+		l := line()
 		if err := s.write(id, l+"\n"); err != nil {
 			return err
 		}
 		_, err := s.until(id, l+"\r\n")
-		return err
-	}, func() error {
-		l := line()
-		_, err := s.matched("pty_prompt", arguments{"session_id": id, "owner": owner, "data": l + "\n", "patterns": []string{l + "\r\n"}})
 		return err
 	}, func() error {
 		return plain.answered(`{"jsonrpc":"2.0","id":2,"method":"tools/call"}`, `"id":2`)
@@ -80,8 +86,9 @@ func (t *terminals) echoed() error {
 	t.figures = append(t.figures,
 		figure("pty: a line up to its echo, pty_write and pty_read_until; floor: a bare PTY", "ms", r[1]).over(r[0], 1),
 		figure("pty: a line up to its echo, pty_prompt; floor: a bare PTY", "ms", r[2]).over(r[0], 1),
-		figure("pty: a call that does nothing; floor: its text through the pipes of cat", "ms", r[4]).beside(r[3]),
-		figure("pty: the same by the client of the Go SDK; floor: without it", "ms", r[5]).beside(r[4]))
+		figure("pty: the two calls by the client of the Go SDK; floor: without it", "ms", r[3]).beside(r[1]),
+		figure("pty: a call that does nothing; floor: its text through the pipes of cat", "ms", r[5]).beside(r[4]),
+		figure("pty: the same by the client of the Go SDK; floor: without it", "ms", r[6]).beside(r[5]))
 	return s.close(id)
 }
 
@@ -119,6 +126,15 @@ func (p *piped) initialize() error {
 	}
 	_, err := io.WriteString(p.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 	return err
+}
+
+// call calls a tool, whose result has a text in it.
+func (p *piped) call(tool string, a arguments, with string) error {
+	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": a}})
+	if err != nil {
+		return err
+	}
+	return p.answered(string(text), with)
 }
 
 // answered says a line, and waits for one with a text in it.

@@ -71,6 +71,9 @@ come from any folder then, and the one in which the server was started may be no
 				if tokenFile != "" || cmd.Flags().Changed("listen") {
 					return usage(cmd, "--listen and --token-file are for --transport http")
 				}
+				if profile == profilePTY {
+					ptymcp.Tune()
+				}
 				return server.Run(ctx, os.Stdin, os.Stdout)
 			case "http":
 				return serveHTTP(ctx, server, listen, tokenFile)
@@ -104,7 +107,6 @@ func openServer(profile, folder string) (server, error) {
 		if folder != "" {
 			return nil, fault.New(fault.Invalid, "", "", "--project-path is for workspaces: the profile pty has none")
 		}
-		ptymcp.Tune()
 		return ptymcp.Open(pyro.Version())
 	}
 	s, err := pyro.CreateServer(pyro.Profile(profile), pyro.WithProject(folder))

@@ -43,11 +43,15 @@ func TryFolder(path string, mode Mode) (*Lock, error) {
 
 func try(path string, mode Mode, flags int) (*Lock, error) {
 	for {
-		f, err := os.OpenFile(path, flags|unix.O_CLOEXEC, 0o600)
-		if err != nil {
-			return nil, err
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600) // os.OpenFile asks whether it can be waited for, which takes longer than all this
+		if errors.Is(err, unix.EINTR) {
+			continue
 		}
-		if err := unix.Flock(int(f.Fd()), int(mode)|unix.LOCK_NB); err != nil {
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		f := os.NewFile(uintptr(fd), path)
+		if err := unix.Flock(fd, int(mode)|unix.LOCK_NB); err != nil {
 			f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				return nil, ErrHeld

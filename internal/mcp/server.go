@@ -55,14 +55,14 @@ func (s *Server) Call(ctx context.Context, name string, args json.RawMessage, re
 
 // ServeStdio serves one client on a pair of streams, and returns when it has gone or ctx ends. What a call was doing then is cancelled; workspaces stay.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	messages, passedOn := io.Pipe()
-	answers := &lockedWriter{WriteCloser: out}
-	go passOn(in, passedOn, answers)
+	from, done := unthreaded(in, out)
+	defer done()
 	defer in.Close()
+	client := newStdio(from, out)
 	// The SDK would wait for the calls. They end when their client seems to have gone.
-	stop := context.AfterFunc(ctx, func() { passedOn.Close() })
+	stop := context.AfterFunc(ctx, client.leave)
 	defer stop()
-	err := s.sdk.Run(context.WithoutCancel(ctx), &sdk.IOTransport{Reader: messages, Writer: answers, MaxLineLength: MaxBody + 1})
+	err := s.sdk.Run(context.WithoutCancel(ctx), client)
 	if ctx.Err() != nil || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
 		return nil // the client went before it had its answer
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -71,9 +72,12 @@ func Open(version string) (*Server, error) {
 	return New(c, d.Sessions(), os.Executable, version), nil
 }
 
-// Tune has this process, which must be for a server alone, collect its garbage seldom: a server is small, and each of its answers is waited for. What the environment
-// says of that (GOGC, GOMEMLIMIT) holds.
+// Tune has this process, which must be for a server of one client alone, do one thing at a time, and collect its garbage seldom: each answer is waited for, and to hand
+// work from thread to thread takes longer than the work. What the environment says of that (GOMAXPROCS, GOGC, GOMEMLIMIT) holds.
 func Tune() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(400)
 		debug.SetMemoryLimit(32 << 20) // from which on it is collected as often as it takes

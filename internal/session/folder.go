@@ -23,6 +23,9 @@ type Folder string
 // SocketName is that of the keeper's socket in it.
 const SocketName = "socket"
 
+// stateName is that of the file of what became of a session.
+const stateName = "state.json"
+
 // Stream is one of the logs of a session.
 type Stream string
 
@@ -95,7 +98,7 @@ func (f Folder) Spec() (s Spec, err error) {
 
 // State is what became of it, as far as its keeper said. ok is false where that has said nothing yet.
 func (f Folder) State() (s State, ok bool, err error) {
-	err = f.read("state.json", &s)
+	err = f.read(stateName, &s)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
@@ -106,7 +109,7 @@ func (f Folder) State() (s State, ok bool, err error) {
 // SetState writes what became of it. Where it was written once it can be on a full disk too.
 func (f Folder) SetState(s State) error {
 	s.LogError = "" // it is kept by itself
-	return f.write("state.json", s)
+	return f.write(stateName, s)
 }
 
 // Keep takes the lock that a keeper has as long as it lives. flock.ErrHeld where there is one.

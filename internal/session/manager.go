@@ -33,7 +33,9 @@ type Manager struct {
 	Program func() (string, error) // that can be a keeper
 	Grace   time.Duration          // how long what has ended is kept, with what it printed
 
-	conns connections
+	conns  connections
+	memory memory
+
 	mu    sync.Mutex
 	ended map[string]bool // sessions of which that is known: they never run again
 }
@@ -175,30 +177,32 @@ func (m *Manager) Get(id string) (Info, error) {
 		return Info{}, fault.New(fault.NotFound, "find session", fault.Printable(id[:min(len(id), 80)]), "unknown session_id").WithHint("pty_list")
 	}
 	f := Folder(filepath.Join(m.Root, id))
-	s, err := f.Spec()
+	kept := f.Kept() // before the state, which a keeper writes before it goes
+	s, state, began, err := m.memory.read(f)
 	if err != nil {
 		m.conns.forget(id)
 		return Info{}, err
 	}
-	state, adrift, err := m.state(f, s)
-	if !state.Running() {
+	info := Info{s, state, f, false, &m.conns}
+	if state.Running() && !kept && (began || time.Since(s.CreatedAt) >= beginning) {
+		err = m.tidied(&info)
+	}
+	if !info.Running() {
 		m.conns.forget(id)
 	}
-	return Info{s, state, f, adrift, &m.conns}, err
+	return info, err
 }
 
-// state tells what became of a session, and whether it is adrift: also of one whose keeper was killed.
-func (m *Manager) state(f Folder, s Spec) (state State, adrift bool, err error) {
-	kept := f.Kept() // before the state, which a keeper writes before it goes
-	state, began, err := f.State()
-	if err != nil || !state.Running() && began || kept || !began && time.Since(s.CreatedAt) < beginning {
-		return state, false, err
+// tidied tells what became of a session whose keeper was killed, and whether it is adrift.
+func (m *Manager) tidied(info *Info) error {
+	adrift, err := m.tidy(info.Folder)
+	if err != nil {
+		return err
 	}
-	if adrift, err = m.tidy(f); err != nil {
-		return state, adrift, err
+	if info.State, _, err = info.Folder.State(); err == nil {
+		info.Adrift = adrift && info.Running()
 	}
-	state, _, err = f.State()
-	return state, adrift && state.Running(), err
+	return err
 }
 
 // beginning is how long a session may take to have a keeper.
@@ -300,6 +304,7 @@ func (m *Manager) list() (all []Info, corrupt []Folder, err error) {
 		}
 	}
 	m.conns.only(used)
+	m.memory.only(used)
 	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
 	return all, corrupt, nil
 }

@@ -65,11 +65,14 @@ func CreateShared(path string, limit int64) (*Shared, error) {
 
 // OpenShared opens one to read it.
 func OpenShared(path string) (*Shared, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // os.OpenFile asks whether it can be waited for, which takes longer than all this
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	}
-	return mapShared(file)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return mapShared(os.NewFile(uintptr(fd), path))
 }
 
 // mapShared takes a file over, if it is a log.

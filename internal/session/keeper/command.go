@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,7 @@ import (
 // tmux it is a launcher where it is called with the path of the socket for that in such a folder, and a relay with the path of its log.
 func Main(folder string, out io.WriteCloser) error {
 	debug.SetGCPercent(40)
+	runtime.GOMAXPROCS(1) // to hand work from thread to thread takes longer than the work
 	switch within, name := filepath.Split(folder); name {
 	case launchSocket:
 		return launch(session.Folder(filepath.Clean(within)))

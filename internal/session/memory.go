@@ -1,0 +1,100 @@
+package session
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory is what a manager has read of sessions: to read it again takes longer than most of what is asked of them.
+type memory struct {
+	mu  sync.Mutex
+	all map[string]remembered // by the ids of sessions
+}
+
+// remembered is what was asked for, which does not change, and what became of it, as long as the file is the one that was read.
+type remembered struct {
+	spec  Spec
+	state State
+	stamp stamp // of the file of the state; zero: there was none
+}
+
+// stamp tells a file from what replaced it.
+type stamp struct {
+	inode        uint64
+	size         int64
+	made, placed unix.Timespec
+}
+
+func stampOf(path string) (stamp, error) {
+	var s unix.Stat_t
+	if err := unix.Stat(path, &s); err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			err = nil
+		}
+		return stamp{}, err
+	}
+	return stamp{s.Ino, s.Size, s.Mtim, s.Ctim}, nil
+}
+
+// read gives what was asked for, and what became of it, as far as the keeper said. began is false where that has said nothing yet. NotFound where there is no session.
+func (m *memory) read(f Folder) (spec Spec, state State, began bool, err error) {
+	id := f.id()
+	m.mu.Lock()
+	r, known := m.all[id]
+	m.mu.Unlock()
+	now, err := stampOf(f.path(stateName))
+	if err == nil && known && now != (stamp{}) && now == r.stamp {
+		if r.spec.LogFolder != "" {
+			r.state.LogError = f.logError()
+		}
+		return r.spec, r.state, true, nil
+	}
+	// The spec is read again, too: it tells whether the session is there at all.
+	if spec, err = f.Spec(); err == nil {
+		state, began, err = f.State()
+	}
+	if err != nil {
+		m.forget(id)
+		return spec, state, began, err
+	}
+	if began {
+		// What is replaced while it is read has another stamp by now. A stamp is only as fine as the clock of the file system: what has just been written may be written
+		// again within its tick.
+		if after, err := stampOf(f.path(stateName)); err == nil && after == now && time.Since(time.Unix(after.placed.Unix())) > stampTick {
+			m.keep(id, remembered{spec, state, after})
+		}
+	}
+	return spec, state, began, nil
+}
+
+// stampTick is longer than the tick of any clock that files are stamped by.
+const stampTick = 50 * time.Millisecond
+
+func (m *memory) keep(id string, r remembered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = map[string]remembered{}
+	}
+	m.all[id] = r
+}
+
+func (m *memory) forget(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, id)
+}
+
+// only forgets other sessions than these.
+func (m *memory) only(these map[string]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.all {
+		if _, is := these[id]; !is {
+			delete(m.all, id)
+		}
+	}
+}
