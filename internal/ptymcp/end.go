@@ -13,7 +13,7 @@ import (
 func (s *Server) close(ctx context.Context, req target, _ func(string)) (mcp.Plain, error) {
 	info, err := s.use(req, closing)
 	if err == nil {
-		err = s.sessions.Close(ctx, info.ID)
+		err = s.sessions.CloseFor(ctx, info.ID, req.ClientID)
 	}
 	return done, err
 }

@@ -218,7 +218,7 @@ func (k *killing) end(t *testing.T) {
 	for _, r := range k.read {
 		info, err := k.sessions.Get(r.id)
 		if err == nil && info.Running() {
-			err = info.End(t.Context())
+			err = info.End(t.Context(), "")
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -93,9 +93,9 @@ func (i Info) Wait(ctx context.Context, req Request) error {
 	return err
 }
 
-// End ends a session: its programs are asked to end, and killed when they have not after a second. Idempotent.
-func (i Info) End(ctx context.Context) error {
-	if a, err := i.Ask(ctx, Request{Op: OpEnd}); err != nil && !a.Ended {
+// End ends a session, on behalf of a client or of none: its programs are asked to end, and killed when they have not after a second. Idempotent.
+func (i Info) End(ctx context.Context, client string) error {
+	if a, err := i.Ask(ctx, Request{Op: OpEnd, Client: client}); err != nil && !a.Ended {
 		return err
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -35,9 +34,6 @@ type Manager struct {
 
 	conns  connections
 	memory memory
-
-	mu    sync.Mutex
-	ended map[string]bool // sessions of which that is known: they never run again
 }
 
 // Rest gives back what the manager holds on to, when it is used no more. Sessions go on.
@@ -95,36 +91,14 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 	return m.Get(s.ID)
 }
 
-// running gives the sessions that run. Those that are known to have ended, of which many may be kept, are not looked at again.
+// running gives the sessions that run.
 func (m *Manager) running() (all []Info, err error) {
-	entries, err := os.ReadDir(m.Root)
-	if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ended := map[string]bool{}
-	for _, e := range entries {
-		if !idForm.MatchString(e.Name()) {
-			continue
+	_, err = m.each(func(info Info) {
+		if info.Running() {
+			all = append(all, info)
 		}
-		if !m.ended[e.Name()] {
-			info, err := m.Get(e.Name())
-			if kind := fault.KindOf(err); kind == fault.NotFound || kind == fault.Corrupt { // see list
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			if info.Running() {
-				all = append(all, info)
-				continue
-			}
-		}
-		ended[e.Name()] = true
-	}
-	m.ended = ended
-	return all, nil
+	})
+	return all, err
 }
 
 // keep starts a keeper, and returns when its program runs.
@@ -177,6 +151,9 @@ func (m *Manager) Get(id string) (Info, error) {
 		return Info{}, fault.New(fault.NotFound, "find session", fault.Printable(id[:min(len(id), 80)]), "unknown session_id").WithHint("pty_list")
 	}
 	f := Folder(filepath.Join(m.Root, id))
+	if s, state, ok := m.memory.recall(f); ok && !state.Running() {
+		return Info{s, state, f, false, &m.conns}, nil
+	}
 	kept := f.Kept() // before the state, which a keeper writes before it goes
 	s, state, began, err := m.memory.read(f)
 	if err != nil {
@@ -279,14 +256,29 @@ func (m *Manager) List() ([]Info, error) {
 
 // list is List, and gives those beside it of which what is kept is not what was written, as after the host was switched off. They keep nobody from the others.
 func (m *Manager) list() (all []Info, corrupt []Folder, err error) {
-	entries, err := os.ReadDir(m.Root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
-	}
+	used := map[string]int64{}
+	corrupt, err = m.each(func(info Info) {
+		all = append(all, info)
+		used[info.ID] = info.LastActive().UnixNano()
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	used := map[string]int64{}
+	m.conns.only(used)
+	m.memory.only(used)
+	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
+	return all, corrupt, nil
+}
+
+// each has f look at all sessions, and gives those that can't be read.
+func (m *Manager) each(f func(Info)) (corrupt []Folder, err error) {
+	entries, err := os.ReadDir(m.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		if !idForm.MatchString(e.Name()) {
 			continue
@@ -294,19 +286,15 @@ func (m *Manager) list() (all []Info, corrupt []Folder, err error) {
 		info, err := m.Get(e.Name())
 		switch kind := fault.KindOf(err); {
 		case err == nil:
-			all = append(all, info)
-			used[info.ID] = info.LastActive().UnixNano()
+			f(info)
 		case kind == fault.NotFound: // it was closed meanwhile, or is being made
 		case kind == fault.Corrupt:
 			corrupt = append(corrupt, Folder(filepath.Join(m.Root, e.Name())))
 		default:
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	m.conns.only(used)
-	m.memory.only(used)
-	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
-	return all, corrupt, nil
+	return corrupt, nil
 }
 
 // Find gives the session of a name and an owner, of several the one that runs, else that which was used last. NotFound where there is none.
@@ -338,17 +326,20 @@ func (i Info) LastActive() time.Time {
 }
 
 // Close ends a session and removes all that is kept of it.
-func (m *Manager) Close(ctx context.Context, id string) error {
+func (m *Manager) Close(ctx context.Context, id string) error { return m.CloseFor(ctx, id, "") }
+
+// CloseFor is Close on behalf of a client, for the session's log.
+func (m *Manager) CloseFor(ctx context.Context, id, client string) error {
 	info, err := m.Get(id)
 	if err != nil {
 		return err
 	}
 	if info.Running() {
 		if info.Adrift {
-			m.Note(info, Event{Event: "close"})
+			m.Note(info, Event{Event: "close", Client: client})
 			err = m.finish(info.Folder, Killed)
 		} else {
-			err = info.End(ctx)
+			err = info.End(ctx, client)
 		}
 		if err != nil {
 			return fault.Wrap(err, "close session", id)

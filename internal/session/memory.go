@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ type memory struct {
 type remembered struct {
 	spec  Spec
 	state State
-	stamp stamp // of the file of the state; zero: there was none
+	stamp stamp // of the file of the state
 }
 
 // stamp tells a file from what replaced it.
@@ -28,44 +29,54 @@ type stamp struct {
 	made, placed unix.Timespec
 }
 
+// stampOf gives that of a file, the zero one where there is none.
 func stampOf(path string) (stamp, error) {
 	var s unix.Stat_t
-	if err := unix.Stat(path, &s); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			err = nil
-		}
-		return stamp{}, err
+	if err := unix.Stat(path, &s); errors.Is(err, unix.ENOENT) {
+		return stamp{}, nil
+	} else if err != nil {
+		return stamp{}, os.NewSyscallError("stat", err)
 	}
 	return stamp{s.Ino, s.Size, s.Mtim, s.Ctim}, nil
 }
 
+// recall gives what was read before, if that is as it was.
+func (m *memory) recall(f Folder) (Spec, State, bool) {
+	m.mu.Lock()
+	r, known := m.all[f.id()]
+	m.mu.Unlock()
+	if !known {
+		return Spec{}, State{}, false
+	}
+	if now, err := stampOf(f.path(stateName)); err != nil || now != r.stamp {
+		return Spec{}, State{}, false
+	}
+	if r.spec.LogFolder != "" {
+		r.state.LogError = f.logError()
+	}
+	return r.spec, r.state, true
+}
+
 // read gives what was asked for, and what became of it, as far as the keeper said. began is false where that has said nothing yet. NotFound where there is no session.
 func (m *memory) read(f Folder) (spec Spec, state State, began bool, err error) {
-	id := f.id()
-	m.mu.Lock()
-	r, known := m.all[id]
-	m.mu.Unlock()
-	now, err := stampOf(f.path(stateName))
-	if err == nil && known && now != (stamp{}) && now == r.stamp {
-		if r.spec.LogFolder != "" {
-			r.state.LogError = f.logError()
-		}
-		return r.spec, r.state, true, nil
+	if spec, state, ok := m.recall(f); ok {
+		return spec, state, true, nil
 	}
-	// The spec is read again, too: it tells whether the session is there at all.
-	if spec, err = f.Spec(); err == nil {
+	before, err := stampOf(f.path(stateName))
+	if err == nil {
+		spec, err = f.Spec()
+	}
+	if err == nil {
 		state, began, err = f.State()
 	}
-	if err != nil {
-		m.forget(id)
+	if err != nil || !began {
+		m.forget(f.id())
 		return spec, state, began, err
 	}
-	if began {
-		// What is replaced while it is read has another stamp by now. A stamp is only as fine as the clock of the file system: what has just been written may be written
-		// again within its tick.
-		if after, err := stampOf(f.path(stateName)); err == nil && after == now && time.Since(time.Unix(after.placed.Unix())) > stampTick {
-			m.keep(id, remembered{spec, state, after})
-		}
+	// What is replaced while it is read has another stamp by now. A stamp is only as fine as the clock of the file system: what has just been written may be written
+	// again within its tick.
+	if after, err := stampOf(f.path(stateName)); err == nil && after == before && time.Since(time.Unix(after.placed.Unix())) > stampTick {
+		m.keep(f.id(), remembered{spec, state, after})
 	}
 	return spec, state, began, nil
 }

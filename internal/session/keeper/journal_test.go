@@ -97,3 +97,18 @@ func TestLogs(t *testing.T) {
 		}
 	}
 }
+
+// TestClosedByClient has the log say who closed a session.
+func TestClosedByClient(t *testing.T) {
+	m := manager(t)
+	s := spec("sleep 1000")
+	s.LogFolder = t.TempDir()
+	info := spawn(t, m, s)
+	if err := m.CloseFor(t.Context(), info.ID, "one"); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(s.LogFolder, s.ID, session.EventsName))
+	if err != nil || !strings.Contains(string(raw), `"event":"close","session_id":"`+s.ID+`","client_id":"one"`) {
+		t.Errorf("%s, %v", raw, err)
+	}
+}

@@ -149,7 +149,7 @@ func killOnce(t *testing.T, m *session.Manager, random *rand.Rand, round int) {
 	if random.IntN(2) == 0 { // the end is whatever was printed by then
 		for _, r := range readers {
 			if now := after(t, m, r.info.ID); now.Running() {
-				if err := now.End(t.Context()); err != nil {
+				if err := now.End(t.Context(), ""); err != nil {
 					t.Error(err)
 				}
 			}
