@@ -17,7 +17,7 @@ const (
 // Typed is what was typed to a program on a terminal, as far as it matters for what comes next. The zero value is a shell at its prompt; see [Typing] for
 // others. It is a plain value: whoever does not send what was checked goes on with the value from before.
 //
-// What it knows, it knows of the bytes alone: not whether a shell is at its prompt, which program reads, or what a shell completes. So a line that was edited with
+// What it knows, it knows of the bytes alone: not whether a shell is at its prompt, which program reads (see AtPrompt), or what a shell completes. So a line that was edited with
 // cursor keys, the history or the tab key needs confirmation when it is entered, and so does one that calls the shell's history (!!). A shell that an other program
 // starts is not seen, nor is the end of a program other than the end of an interpreter by Ctrl-D, exit() or quit().
 type Typed struct {
@@ -38,6 +38,15 @@ type Typed struct {
 func Typing(command string) Typed {
 	reader, shell := reads(command)
 	return Typed{reader: reader, other: reader == "" && !shell}
+}
+
+// IsShell tells whether a shell reads.
+func (t Typed) IsShell() bool { return t.reader == "" && !t.other }
+
+// AtPrompt is the state when a shell is known to read now, whatever was thought to.
+func (t Typed) AtPrompt() Typed {
+	t.reader, t.other = "", false
+	return t
 }
 
 // Keeps tells whether all text that is in an earlier state is in this one too.

@@ -79,14 +79,15 @@ func (s *Server) typeShown(ctx context.Context, info session.Info, ask session.R
 		if !ask.NoEnter {
 			text += "\r"
 		}
-		return s.config.Rules.Type(state.typed, []byte(text))
+		return s.config.Rules.Type(state.now(), []byte(text))
 	}
 	if _, v := typed(ask.Secret); v.Dangerous {
 		return fault.New(fault.Permission, "type into session", info.ID, "it would be a dangerous command: nothing was typed").WithHint("pty_send_secret is for passwords and the like")
 	}
 	// What is kept of what was typed is not the secret, but something as long.
-	if next, _ := typed(strings.Repeat("x", len(ask.Secret))); next != state.typed {
-		if err := state.keep(next); err != nil {
+	next, _ := typed(strings.Repeat("x", len(ask.Secret)))
+	if all := state.with(next); all != state.typed {
+		if err := state.keep(all); err != nil {
 			return fault.Wrap(err, "type into session", info.ID)
 		}
 	}

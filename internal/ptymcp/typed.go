@@ -22,10 +22,12 @@ import (
 // renaming has file systems flush it, which takes longer than all else that is done for a key. What is forgotten, as a line that was entered and may be a password, is in
 // neither place then.
 type typedState struct {
-	typed  danger.Typed
-	last   danger.Typed // what is kept
-	number uint64       // of the place that it was read from, 0: nothing is kept yet
-	used   [2]int       // bytes of the places
+	typed  entries
+	last   entries // what is kept
+	front  session.Front
+	info   session.Info
+	number uint64 // of the place that it was read from, 0: nothing is kept yet
+	used   [2]int // bytes of the places
 	file   *os.File
 	lock   *flock.Lock
 }
@@ -35,10 +37,43 @@ const (
 	placeHead = 16      // number, length and sum
 )
 
+// entries are what was typed to the program that a session began with, and to the shell that it is, and apart from that what was typed to the program that is in its
+// foreground: the keys of an editor are no part of a shell's line.
+type entries struct {
+	Shell danger.Typed `json:"shell"`
+	Front danger.Typed `json:"front"`
+	Group int          `json:"group,omitempty"` // of the processes that Front is for
+}
+
+// now is the state of what reads now.
+func (t *typedState) now() danger.Typed {
+	if t.front.Group == 0 { // nobody knows
+		return t.typed.Shell
+	}
+	reads := danger.Typing(t.front.Command)
+	switch {
+	case reads.IsShell():
+		return t.typed.Shell.AtPrompt()
+	case t.front.Group == t.info.PGID:
+		return t.typed.Shell
+	case t.front.Group == t.typed.Group:
+		return t.typed.Front
+	}
+	return reads
+}
+
+// with is all, with another state of what reads now.
+func (t *typedState) with(now danger.Typed) entries {
+	if t.front.Group == 0 || t.front.Group == t.info.PGID || danger.Typing(t.front.Command).IsShell() {
+		return entries{Shell: now}
+	}
+	return entries{t.typed.Shell, now, t.front.Group}
+}
+
 // openTyped reads the state of a session, and keeps others from it. The caller must close it.
 func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error) {
 	path := filepath.Join(string(info.Folder), "typed")
-	t := &typedState{typed: danger.Typing(info.Command)}
+	t := &typedState{typed: entries{Shell: danger.Typing(info.Command)}, front: info.Front(), info: info}
 	defer func() {
 		if err != nil {
 			t.close()
@@ -103,7 +138,7 @@ func unlessEOF(err error) error {
 }
 
 // keep replaces what is kept.
-func (t *typedState) keep(next danger.Typed) error {
+func (t *typedState) keep(next entries) error {
 	text, err := json.Marshal(next)
 	if err != nil {
 		return err
@@ -111,7 +146,7 @@ func (t *typedState) keep(next danger.Typed) error {
 	if len(text) > placeSize-placeHead {
 		return fault.New(fault.Exhausted, "", "", "what was typed has %d bytes", len(text))
 	}
-	forgotten := t.number > 0 && !next.Keeps(t.last)
+	forgotten := t.number > 0 && !(next.Shell.Keeps(t.last.Shell) && next.Front.Keeps(t.last.Front))
 	t.last = next
 	if err := t.write(text); err != nil || !forgotten {
 		return err

@@ -26,14 +26,15 @@ func TestTypedState(t *testing.T) {
 		return s
 	}
 	path := filepath.Join(string(info.Folder), "typed")
-	want := danger.Typing("bash")
+	want := entries{Shell: danger.Typing("bash")}
 	for _, text := range []string{"a", "b\n", "x=1\n", "echo '", "日"} {
 		s := open()
 		if s.typed != want {
 			t.Fatalf("before %q: %+v, not %+v", text, s.typed, want)
 		}
 		before := want
-		want, _ = rules.Type(s.typed, []byte(text))
+		next, _ := rules.Type(s.now(), []byte(text))
+		want = s.with(next)
 		if err := s.keep(want); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +57,7 @@ func TestTypedState(t *testing.T) {
 			switch {
 			case err == nil && s.typed != before && s.typed != want:
 				t.Fatalf("%q cut off at %d: %+v", text, cut, s.typed)
-			case err != nil && (fault.KindOf(err) != fault.Corrupt || before != danger.Typing("bash")):
+			case err != nil && (fault.KindOf(err) != fault.Corrupt || before != (entries{Shell: danger.Typing("bash")})):
 				t.Fatalf("%q cut off at %d: %v", text, cut, err)
 			case err == nil:
 				s.close()
@@ -81,8 +82,8 @@ func TestTypedIsForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next, _ := rules.Type(s.typed, []byte(text))
-			if err := s.keep(next); err != nil {
+			next, _ := rules.Type(s.now(), []byte(text))
+			if err := s.keep(s.with(next)); err != nil {
 				t.Fatal(err)
 			}
 			s.close()
@@ -130,4 +131,75 @@ func TestPasswordIsNotKept(t *testing.T) {
 	w.until(t, id, "$ ")
 	w.text(t, "pty_write", args{"session_id": id, "data": "r\\\n"})
 	w.refused(t, "pty_write", args{"session_id": id, "data": "m -rf /\n"}, fault.Permission, "dangerous command detected")
+}
+
+// TestTypedToPrograms types into programs that a shell started: their keys are no lines of a shell's, and what they did is not held against the shell's own lines.
+func TestTypedToPrograms(t *testing.T) {
+	for _, backend := range []string{"subprocess", "tmux"} {
+		t.Run(backend, func(t *testing.T) {
+			w := newWorld(t, nil)
+			folder := t.TempDir()
+			id := w.spawn(t, `PS1='$ ' exec bash --norc`, args{"cwd": folder, "backend": backend})
+			prompt := func() { t.Helper(); w.until(t, id, "$ ") }
+			types := func(data string, keys ...string) {
+				t.Helper()
+				w.text(t, "pty_write", args{"session_id": id, "data": data, "keys": keys})
+			}
+			harms := func(data string) {
+				t.Helper()
+				w.refused(t, "pty_write", args{"session_id": id, "data": data}, fault.Permission, "dangerous command detected")
+			}
+			prompt()
+			// A pager that a key ends.
+			types("seq 1000 >list; less list\n")
+			w.until(t, id, "list")
+			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == true })
+			types("", "down", "up")
+			harms("!rm -rf /\n")
+			types("q")
+			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == false && s["hint"] == "at_prompt" })
+			harms("rm -rf /\n") // what was typed before it went to the pager
+			types("\x15echo again\n")
+			w.until(t, id, "again\r\n")
+			// An editor, with keys that a shell would make another line of.
+			types("vim -u NONE -N new.txt\n")
+			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == true })
+			types("ifor (x", "escape", "up", "left")
+			types(":wq\n")
+			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == false && s["hint"] == "at_prompt" })
+			if b, err := os.ReadFile(filepath.Join(folder, "new.txt")); err != nil || string(b) != "for (x\n" {
+				t.Errorf("%q, %v", b, err)
+			}
+			types("echo between\n")
+			w.until(t, id, "between\r\n")
+			// An interpreter, which Ctrl-D ends, and of which the shell knows nothing afterwards.
+			types("python3 -q\n")
+			w.until(t, id, ">>> ")
+			types("for n in [6]:\n    print(n * '7', f'{n!r}')\n\n")
+			w.until(t, id, "777777 6")
+			types("", "left", "right")
+			harms("import os; os.system('rm -rf /')\n")
+			types("", "ctrl-c")
+			w.until(t, id, "KeyboardInterrupt")
+			types("import sys; sys.exit()\n")
+			w.until(t, id, "$ ")
+			types("echo $((6 * 7)) it is\n")
+			w.until(t, id, "42 it is\r\n")
+			harms("print('a')\n")
+		})
+	}
+}
+
+// shows waits until the screen is as it should be.
+func (w *world) shows(t *testing.T, id string, is func(map[string]any) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		s := w.object(t, "pty_screen", args{"session_id": id})
+		if is(s) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it shows %v", s)
+		}
+	}
 }

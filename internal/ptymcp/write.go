@@ -81,21 +81,22 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 		return none, fault.Wrap(err, "type into session", info.ID)
 	}
 	defer state.close()
-	next, v := s.config.Rules.Type(state.typed, input.Data)
+	now := state.now()
+	next, v := s.config.Rules.Type(now, input.Data)
 	if v.Dangerous && !slices.Equal(v.Matches, consent) {
 		if err := s.redeem(c, danger.Request{Command: typedCommand(info.ID, string(input.Data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
 			return v, err
 		}
 	}
-	if hiding := next.Hiding(state.typed); hiding != next && oneLine(input.Data) {
+	if hiding := next.Hiding(now); hiding != next && oneLine(input.Data) {
 		a, err := info.Ask(ctx, session.Request{Op: session.OpCount})
 		if err == nil && a.Count.Hidden {
 			next = hiding
 		}
 	}
 	// What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
-	if next != state.typed {
-		if err := state.keep(next); err != nil {
+	if all := state.with(next); all != state.typed {
+		if err := state.keep(all); err != nil {
 			return none, fault.Wrap(err, "type into session", info.ID)
 		}
 	}

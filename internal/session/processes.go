@@ -102,10 +102,11 @@ func processes(yield func(int) bool) {
 
 // stat is what is needed of proc_pid_stat(5).
 type stat struct {
-	state   byte
-	parent  int
-	session int
-	started uint64
+	state      byte
+	parent     int
+	session    int
+	foreground int // the process group in the foreground of its terminal
+	started    uint64
 }
 
 func (s stat) alive() bool { return !slices.Contains([]byte("ZX"), s.state) }
@@ -122,6 +123,7 @@ func statOf(pid int) (s stat, ok bool) {
 	s.state = fields[0][0]
 	s.parent, _ = strconv.Atoi(fields[1])
 	s.session, _ = strconv.Atoi(fields[3])
+	s.foreground, _ = strconv.Atoi(fields[5])
 	s.started, err = strconv.ParseUint(fields[19], 10, 64)
 	return s, err == nil
 }

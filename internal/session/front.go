@@ -1,0 +1,39 @@
+package session
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Front is what is in the foreground of a session's terminal, which gets what is typed.
+type Front struct {
+	Group   int    // of processes, 0: it is not known
+	Command string // of the process that leads it, as it could be typed, up to maxFront bytes
+}
+
+const maxFront = 4 << 10
+
+// Front tells what that is now, as far as the kernel tells.
+func (i Info) Front() Front {
+	s, ok := statOf(i.PID)
+	if !ok || !i.Running() || i.Backend == Workspace || s.foreground <= 0 {
+		return Front{}
+	}
+	file, err := os.Open("/proc/" + strconv.Itoa(s.foreground) + "/cmdline")
+	if err != nil {
+		return Front{}
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFront))
+	if err != nil || len(text) == 0 {
+		return Front{}
+	}
+	words := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	words[0] = strings.TrimPrefix(words[0], "-") // of a login shell
+	for n, word := range words {
+		words[n] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return Front{s.foreground, strings.Join(words, " ")}
+}
