@@ -41,14 +41,12 @@ func TestSignals(t *testing.T) {
 	p := newProgram(t)
 	moments := rand.New(rand.NewPCG(1, 2))
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
-		r := p.start("run", environment, "--", "sleep", "1000")
 		after := 20*time.Millisecond + time.Duration(moments.Int64N(int64(700*time.Millisecond)))
-		time.Sleep(after)
-		r.Process.Signal(sig)
-		if sig == syscall.SIGINT {
-			r.Process.Signal(sig)
+		r, end := p.signalled(sig, after)
+		for ; end.code < 0 && after < patience; after *= 2 { // on a busy host it had not even begun
+			p.leftNothing()
+			r, end = p.signalled(sig, after)
 		}
-		end := r.end()
 		if end.code != 128+int(sig) {
 			t.Errorf("%s after %s: %+v", sig, after, end)
 		}
@@ -57,6 +55,17 @@ func TestSignals(t *testing.T) {
 		}
 		p.leftNothing()
 	}
+}
+
+// signalled ends a run by a signal after a while.
+func (p *program) signalled(sig syscall.Signal, after time.Duration) (*running, result) {
+	r := p.start("run", environment, "--", "sleep", "1000")
+	time.Sleep(after)
+	r.Process.Signal(sig)
+	if sig == syscall.SIGINT {
+		r.Process.Signal(sig)
+	}
+	return r, r.end()
 }
 
 // TestKilled ends pyro in the way that leaves it no time, at any moment of a run: the kernel ends its machine, and the next command tidies.
