@@ -21,7 +21,7 @@ func Copy(dst, src *os.File) error {
 	if err := dst.Truncate(info.Size()); err != nil {
 		return err
 	}
-	return extents(src, func(offset, length int64) error {
+	return Extents(src, func(offset, length int64) error {
 		return copyRange(dst, src, offset, length)
 	})
 }

@@ -50,8 +50,8 @@ func Identity(path string) (string, error) {
 	return fmt.Sprintf("%s %d %d %d", path, s.Size, s.Inode, s.MTime), nil
 }
 
-// extents calls f for each stretch of data in file; what lies between is holes.
-func extents(file *os.File, f func(offset, length int64) error) error {
+// Extents calls f for each stretch of data in file; what lies between is holes.
+func Extents(file *os.File, f func(offset, length int64) error) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func Hash(path string, report func(done int64)) (string, error) {
 	block, zero := make([]byte, hashBlock), make([]byte, hashBlock)
 	var done int64
 	next := int64(0)
-	err = extents(f, func(offset, length int64) error {
+	err = Extents(f, func(offset, length int64) error {
 		// Extents start where the file system's blocks do, so two of them can share one of ours.
 		for at := max(offset/hashBlock*hashBlock, next); at < offset+length; at += hashBlock {
 			n, err := f.ReadAt(block, at)
