@@ -68,6 +68,15 @@ type Template struct {
 // Path is the path of one of its files.
 func (t *Template) Path(file string) string { return filepath.Join(t.Dir, file) }
 
+// Digest is that of one of its files.
+func (t *Template) Digest(file string) (string, error) {
+	r, err := read(t.Dir)
+	if err == nil && r.Files[file].Digest == "" {
+		err = errors.New("it has no such file")
+	}
+	return r.Files[file].Digest, fault.Wrap(err, "look into template", filepath.Base(t.Dir))
+}
+
 // Close ends the use. Idempotent.
 func (t *Template) Close() { t.lock.Release() }
 
@@ -92,12 +101,8 @@ func (s Store) Open(key Key) (*Template, error) {
 
 // verify tells whether the files in dir are what was saved. It looks at the stamps first, and reads a file only when its stamp has changed.
 func verify(dir string, key Key) error {
-	b, err := os.ReadFile(filepath.Join(dir, manifest))
+	r, err := read(dir)
 	if err != nil {
-		return err
-	}
-	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
 		return err
 	}
 	if r.Key != key {
@@ -135,16 +140,59 @@ func verify(dir string, key Key) error {
 	return nil
 }
 
+func read(dir string) (r record, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, manifest))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	return r, err
+}
+
+// write replaces the description. Several may do so at once.
 func write(dir string, r record) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	part := filepath.Join(dir, manifest+".part")
-	if err := os.WriteFile(part, b, 0o600); err != nil {
+	part, err := os.CreateTemp(dir, manifest+".part-*")
+	if err != nil {
 		return err
 	}
-	return os.Rename(part, filepath.Join(dir, manifest))
+	defer os.Remove(part.Name())
+	_, err = part.Write(b)
+	if err = errors.Join(err, part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), filepath.Join(dir, manifest))
+}
+
+// Linking calls link, which gives files of a template other names or takes such away. That changes their stamps: so that they need not be read for it by the next
+// who opens the template, they are stamped again where they had been as they were saved. There may be no such template.
+func (s Store) Linking(key Key, link func() error) error {
+	dir := filepath.Join(s.Dir, key.Hash())
+	lock, err := flock.TryFolder(dir, flock.Shared)
+	if err != nil {
+		return link()
+	}
+	defer lock.Release()
+	r, unread := read(dir)
+	before := map[string]disk.Stamp{}
+	for file, want := range r.Files {
+		if stamp, err := disk.StampOf(filepath.Join(dir, filepath.Base(file))); err == nil && stamp == want.Stamp {
+			before[file] = stamp
+		}
+	}
+	if err := link(); err != nil || unread != nil {
+		return err
+	}
+	for file, stamp := range before {
+		now, err := disk.StampOf(filepath.Join(dir, filepath.Base(file)))
+		if stamp.CTime = now.CTime; err == nil && stamp == now {
+			r.Files[file] = fileRecord{r.Files[file].Digest, now}
+		}
+	}
+	_ = write(dir, r) // without it, the next who opens the template reads it
+	return nil
 }
 
 // Build makes the template for a key by calling fill with an empty folder to put the files into, and opens it. When somebody else is making the same
