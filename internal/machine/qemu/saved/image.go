@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // Receive reads what a QEMU with size bytes of memory, mapped from base, sends of itself, to the end, and writes it into file, which is empty. Nothing is flushed.
@@ -16,7 +14,8 @@ func Receive(from io.Reader, baseFile *os.File, size int64, file *os.File) (Sums
 	if err != nil {
 		return Sums{}, err
 	}
-	w := &image{base: b, file: file, buffer: make([]byte, 0, BlockSize+2*pageSize), slots: make([]int32, size/pageSize), zero: make([]bool, size/pageSize), stale: map[int64]bool{}}
+	w := &image{base: b, buffer: make([]byte, 0, BlockSize), slots: make([]int32, size/pageSize), zero: make([]bool, size/pageSize), out: newStorer(file)}
+	defer w.out.end()
 	s := newStream(from, size)
 	s.page = w.take
 	if err := s.head(); err != nil {
@@ -39,16 +38,14 @@ const recordSize = 8 + pageSize
 // all that follow belong to; these all have one size. So the place of each is known, and one that comes again takes the place that it has.
 type image struct {
 	base   *base
-	file   *os.File
-	buffer []byte // what comes after all that is in the file
+	out    *storer
+	buffer []byte // what comes after all that has been given to be stored
 	at     int64  // where that begins
 	first  int64  // where the first page is
 	others int64  // where the record of the second begins
 	used   int32  // records after the first page's
 	slots  []int32
 	zero   []bool // pages that are zero, have no record, and are not zero in the base
-	sums   []uint32
-	stale  map[int64]bool // blocks of the file that have been changed since they were summed
 }
 
 // begin writes what comes before the pages.
@@ -113,18 +110,16 @@ func (w *image) add(b []byte) error {
 	return nil
 }
 
-// flush writes the buffer, and has the host begin to store it: so little is left to do once the machine stands still.
+// flush gives the buffer to be stored.
 func (w *image) flush() error {
 	if len(w.buffer) == 0 {
 		return nil
 	}
-	if _, err := w.file.WriteAt(w.buffer, w.at); err != nil {
+	if err := w.out.put(piece{w.at, w.buffer, true}); err != nil {
 		return err
 	}
-	unix.SyncFileRange(int(w.file.Fd()), w.at, int64(len(w.buffer)), unix.SYNC_FILE_RANGE_WRITE)
-	w.sums = append(w.sums, sum(w.buffer))
 	w.at += int64(len(w.buffer))
-	w.buffer = w.buffer[:0]
+	w.buffer = w.out.empty()
 	return nil
 }
 
@@ -132,10 +127,9 @@ func (w *image) flush() error {
 func (w *image) replace(offset int64, b []byte) error {
 	if offset < w.at {
 		n := min(int64(len(b)), w.at-offset)
-		if _, err := w.file.WriteAt(b[:n], offset); err != nil {
+		if err := w.out.put(piece{offset, bytes.Clone(b[:n]), false}); err != nil {
 			return err
 		}
-		w.stale[offset/BlockSize], w.stale[(offset+n-1)/BlockSize] = true, true
 		offset, b = offset+n, b[n:]
 	}
 	if len(b) > 0 {
@@ -210,13 +204,6 @@ func (w *image) finish(s *stream, tail []byte) (Sums, error) {
 	if err := w.flush(); err != nil {
 		return Sums{}, err
 	}
-	changed := make([]byte, BlockSize)
-	for block := range w.stale {
-		n, err := w.file.ReadAt(changed, block*BlockSize)
-		if err != nil && err != io.EOF {
-			return Sums{}, err
-		}
-		w.sums[block] = sum(changed[:n])
-	}
-	return Sums{Size: w.at, CRC32C: w.sums}, nil
+	sums, err := w.out.finish()
+	return Sums{Size: w.at, CRC32C: sums}, err
 }
