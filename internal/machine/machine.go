@@ -33,6 +33,7 @@ type Features struct {
 	OwnKernel      bool // the machine runs a Linux kernel of its own, with all that belongs to one
 	BlockDisks     bool // storage is block images, else directory trees
 	MemorySnapshot bool // machines start from a saved running machine
+	SavedState     bool // running machines can be written down and gone on with: they are Savers and Pausers, and Spec.Saved is taken
 	Limits         bool // VCPUs and MemMiB bind, and processes are bounded
 	OOMKiller      bool // where memory is short a process inside is killed; else the whole machine ends, with ErrOutOfMemory
 	Namespaces     bool // killing every process and deleting every file inside leaves the agent working
@@ -63,6 +64,12 @@ type Spec struct {
 
 	// Network is the machine's link to others. nil: it has none but its own loopback. Only drivers with [Features].Network take one.
 	Network *Network
+
+	// Saved is a folder that Save of a machine wrote, with the same Root, VCPUs, MemMiB, presence of Network and shape of Storage: the machine goes on where that one stood,
+	// with its processes, terminals and memory. Empty: it starts anew. Its disks MUST be as they were then, or layers over that, and it is renewed as after any start.
+	// Many machines may be started from one folder, also at once; it is only read, and stays when they end. What is not what Save wrote is refused with kind
+	// Corrupt, what is of another shape, pyro or host with Precondition. Only drivers with [Features].SavedState take one.
+	Saved string
 
 	// Progress is told what is made on first use, a template for one. It may be nil.
 	Progress progress.Func
@@ -145,6 +152,17 @@ const (
 type Pauser interface {
 	Pause(ctx context.Context) error
 	Resume(ctx context.Context) error
+}
+
+// Saver is a running machine that can be written down, to go on from there later, more than once. See Spec.Saved. A driver with [Features].SavedState has it.
+type Saver interface {
+	// Save writes the machine's memory and the state of its devices to dir, an empty folder. Where the driver can tell for certain what the machine changes meanwhile, it runs
+	// on while most of that is written, and stands still for the rest; else it stands still for all of it.
+	//
+	// With nil what was written is whole and flushed, the machine stands still, and its disks hold what it wrote, flushed too: its owner closes it, or gives it new
+	// layers if it has disks that are kept (Layerer), and has it go on (Pauser). With an error it goes on as if nothing had been, and what is in dir is of no use.
+	// Of a machine without Storage what it changed of its root is saved too.
+	Save(ctx context.Context, dir string) error
 }
 
 // RootKeeper is a running machine that writes down what it changed of its root, for [TreeStorage].

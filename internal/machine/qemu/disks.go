@@ -104,8 +104,10 @@ func (o *opener) layers(paths []string, lowestRaw bool) []layer {
 
 // AddLayers has the machine write to new layers: both in one step of QEMU's, which it takes back where one of them fails.
 func (in *instance) AddLayers(ctx context.Context, root, volume string) error {
-	in.layering.Lock()
-	defer in.layering.Unlock()
+	if err := in.layering.take(ctx); err != nil {
+		return err
+	}
+	defer in.layering.leave()
 	var files opener
 	defer files.close()
 	next := map[string]string{}
@@ -142,6 +144,20 @@ func (in *instance) AddLayers(ctx context.Context, root, volume string) error {
 // transactionPatience bounds how long QEMU may take to change the layers of its disks.
 const transactionPatience = 30 * time.Second
 
+// turn is held by who changes the layers of a machine, or needs them not to change.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) leave() { <-t }
+
 // addLayer opens a new layer in QEMU, over nothing yet.
 func (in *instance) addLayer(ctx context.Context, files *opener, name, path string) (node string, err error) {
 	rw, ro := files.open(path, os.O_RDWR), files.open(path, os.O_RDONLY)
@@ -173,8 +189,10 @@ func (in *instance) node(disk string) string {
 
 // Merge has QEMU copy what is in the layers between into the one that is written.
 func (in *instance) Merge(ctx context.Context, disk machine.Disk, keep int) error {
-	in.layering.Lock()
-	defer in.layering.Unlock()
+	if err := in.layering.take(ctx); err != nil {
+		return err
+	}
+	defer in.layering.leave()
 	nodes := in.nodes[string(disk)]
 	if disk == machine.RootDisk {
 		keep++ // the environment's image, which is no layer of the machine's

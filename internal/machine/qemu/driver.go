@@ -57,7 +57,7 @@ func (d *Driver) Isolation() machine.Isolation { return d.cfg.Isolation }
 func (d *Driver) Features() machine.Features {
 	return machine.Features{
 		Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true, SetUID: true, Network: true,
-		Containers: true,
+		Containers: true, SavedState: true,
 	}
 }
 
@@ -106,6 +106,14 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 	if err != nil {
 		return nil, err
 	}
+	if spec.Saved != "" {
+		checked := time.Now()
+		in, err := d.resume(ctx, p, v, spec)
+		if err == nil {
+			in.phases = []machine.Phase{{Name: "prepare", Duration: checked.Sub(began)}, {Name: "restore", Duration: time.Since(checked)}}
+		}
+		return in, err
+	}
 	key := d.key(p, v, spec)
 	for attempt := 1; ; attempt++ {
 		t, err := d.template(ctx, p, v, key, spec)
@@ -113,7 +121,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 			return nil, err
 		}
 		opened := time.Now()
-		in, err := restore(ctx, p, v, t, d.cfg.Isolation, spec)
+		in, err := d.restore(ctx, p, v, t, key, spec)
 		if err == nil {
 			in.phases = []machine.Phase{{Name: "template", Duration: opened.Sub(began)}, {Name: "restore", Duration: time.Since(opened)}}
 			return in, nil
@@ -172,52 +180,117 @@ func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.
 	})
 }
 
+// origin is what a machine goes on from: a template, or what Save wrote.
+type origin struct {
+	accel     machine.Isolation
+	templates template.Store
+	key       template.Key // of the template that its memory is mapped from
+	verdict   verdict
+	spec      machine.Spec
+	ram       *os.File // its memory is mapped from that, copy on write
+	digest    string   // of it
+	overlay   *os.File // what it writes to its root, where that is thrown away with it
+	state     *os.File // what QEMU reads
+	root      []layer
+	volume    []layer
+	saved     bool // not a template: it has its root and volume mounted, and most of its memory is in state
+}
+
 // restore starts QEMU with the template's memory and the machine's disks and lets it go on where the template was saved. The instance closes t when it ends.
-func restore(ctx context.Context, p parts, v verdict, t *template.Template, accel machine.Isolation, spec machine.Spec) (*instance, error) {
+func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Template, key template.Key, spec machine.Spec) (*instance, error) {
 	var f opener
 	defer f.close()
-	state := f.open(t.Path(templateState), os.O_RDONLY)
-	ram := f.open(t.Path(templateRAM), os.O_RDONLY)
-	root := f.root(t, spec)
-	var volume []layer
+	o := &origin{accel: d.cfg.Isolation, templates: d.templates, key: key, verdict: v, spec: spec, state: f.open(t.Path(templateState), os.O_RDONLY), ram: f.open(t.Path(templateRAM), os.O_RDONLY)}
+	o.root = f.root(t, spec)
 	if spec.Storage != nil {
-		volume = f.layers(spec.Storage.Block.Volume, true)
+		o.volume = f.layers(spec.Storage.Block.Volume, true)
 	}
 	if f.err != nil {
 		return nil, f.err
 	}
+	var err error
+	if o.digest, err = t.Digest(templateRAM); err != nil {
+		return nil, err
+	}
+	in, err := d.goOn(ctx, p, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	in.keep(&f)
+	in.onEnd(t.Close)
+	return in, nil
+}
+
+// keep keeps open what Save needs of the files that a machine was started with.
+func (in *instance) keep(f *opener) {
+	o := in.origin
+	files := []*os.File{f.release(o.ram)}
+	if o.spec.Storage == nil {
+		o.overlay = f.release(o.root[len(o.root)-1].file)
+		files = append(files, o.overlay)
+	}
+	o.state, o.root, o.volume = nil, nil, nil
+	in.onEnd(func() {
+		for _, file := range files {
+			file.Close()
+		}
+	})
+}
+
+// goOn starts a QEMU that goes on from an origin, once check has not failed: it runs meanwhile, and may be nil.
+func (d *Driver) goOn(ctx context.Context, p parts, o *origin, check func(context.Context) error) (*instance, error) {
+	accel, spec := d.cfg.Isolation, o.spec
 	var stateFD int
 	in, err := start(accel, p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
 		args := shape(accel, spec.VCPUs, spec.MemMiB, spec.Network != nil)
 		if spec.Network != nil {
 			args = append(args, linked(w.add(spec.Network.Link))...)
 		}
-		args = append(args, memory(w.add(ram), spec.MemMiB, false, v.readOnlyRAM())...)
-		args = append(args, layered(w, rootDisk, root...)...)
-		if volume == nil {
+		args = append(args, memory(w.add(o.ram), spec.MemMiB, false, o.verdict.readOnlyRAM())...)
+		args = append(args, layered(w, rootDisk, o.root...)...)
+		if o.volume == nil {
 			args = append(args, noDisk(volumeDisk)...)
 		} else {
-			args = append(args, layered(w, volumeDisk, volume...)...)
+			args = append(args, layered(w, volumeDisk, o.volume...)...)
 		}
-		stateFD = w.add(state)
+		stateFD = w.add(o.state)
+		if check != nil {
+			args = append(args, "-S")
+		}
 		return append(args, "-incoming", "defer")
 	})
 	if err != nil {
 		return nil, err
 	}
 	commands := []command{{name: "qmp_capabilities"}, ignoreShared}
+	if o.saved {
+		commands[1] = ignoreNothing
+	}
 	if spec.Network != nil {
 		commands = append(commands, unannounced)
 	}
 	answer := in.monitor.send(append(commands, command{"migrate-incoming", map[string]string{"uri": fmt.Sprintf("fd:%d", stateFD)}})...)
-	if _, err = answer(ctx); err == nil {
+	_, err = answer(ctx)
+	if check != nil {
+		if err == nil {
+			err = in.await(ctx, in.loaded)
+		}
+		if damaged := check(ctx); damaged != nil { // for which QEMU may have ended
+			in.Close()
+			return nil, damaged
+		}
+		if err == nil {
+			_, err = in.monitor.run(ctx, command{name: "cont"})
+		}
+	}
+	if err == nil {
 		err = in.await(ctx, in.running)
 	}
 	if err != nil {
 		return nil, in.giveUp(err)
 	}
-	in.nodes[rootDisk], in.nodes[volumeDisk] = nodesOf(rootDisk, len(root)), nodesOf(volumeDisk, len(volume))
-	in.onEnd(t.Close)
+	in.nodes[rootDisk], in.nodes[volumeDisk] = nodesOf(rootDisk, len(o.root)), nodesOf(volumeDisk, len(o.volume))
+	in.origin = o
 	return in, nil
 }
 

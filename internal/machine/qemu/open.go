@@ -2,6 +2,7 @@ package qemu
 
 import (
 	"os"
+	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
 )
@@ -41,6 +42,12 @@ func (o *opener) create(path string, size int64) *os.File {
 
 func (o *opener) unnamed(dir string) *os.File {
 	return o.keep(disk.Unnamed(dir))
+}
+
+// release gives a file to somebody else to close.
+func (o *opener) release(f *os.File) *os.File {
+	o.files = slices.DeleteFunc(o.files, func(other *os.File) bool { return other == f })
+	return f
 }
 
 func (o *opener) close() {

@@ -1,0 +1,248 @@
+package qemu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/saved"
+	"github.com/pyro-mcp/pyro/internal/machine/template"
+)
+
+// recordName is the file that describes the others of a saved machine. It is written last.
+const recordName = "saved.json"
+
+// savedForm is changed when what Save writes is.
+const savedForm = "qemu-saved-1"
+
+// record describes a saved machine.
+type record struct {
+	Form    string       `json:"form"`
+	Key     template.Key `json:"key"` // of the template that its memory is mapped from
+	TSCKHz  int          `json:"tsc_khz"`
+	Shape   savedShape   `json:"shape"`
+	RAM     ramRecord    `json:"ram"`
+	Memory  saved.Sums   `json:"memory"`
+	Overlay *saved.Sums  `json:"overlay,omitempty"`
+}
+
+// ramRecord is of the file that its memory is mapped from. It may have names elsewhere, which change its stamp as they come and go.
+type ramRecord struct {
+	Digest string     `json:"digest"`
+	Stamp  disk.Stamp `json:"stamp"`
+}
+
+// savedShape is what a machine that goes on has to be like.
+type savedShape struct {
+	Root    string `json:"root"`
+	VCPUs   int    `json:"vcpus"`
+	MemMiB  int    `json:"mem_mib"`
+	Network bool   `json:"network"`
+	Storage bool   `json:"storage"`
+	Volume  bool   `json:"volume"`
+}
+
+func shapeOf(spec machine.Spec) savedShape {
+	return savedShape{
+		Root: spec.Root.Digest, VCPUs: spec.VCPUs, MemMiB: spec.MemMiB, Network: spec.Network != nil,
+		Storage: spec.Storage != nil, Volume: spec.Storage != nil && len(spec.Storage.Block.Volume) > 0,
+	}
+}
+
+// sealed is how a record is stored.
+type sealed struct {
+	SHA256 string          `json:"sha256"`
+	Record json.RawMessage `json:"record"`
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// write writes the record, whole and flushed or not at all.
+func (r record) write(dir string) error {
+	r.Form = savedForm
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if b, err = json.Marshal(sealed{digest(b), b}); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, recordName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// readRecord reads the record of a saved machine.
+func readRecord(dir string) (r record, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, fault.New(fault.Corrupt, "", "", "%s is missing: it was not saved to its end", recordName)
+	}
+	if err != nil {
+		return r, err
+	}
+	var s sealed
+	if json.Unmarshal(b, &s) != nil || digest(s.Record) != s.SHA256 || json.Unmarshal(s.Record, &r) != nil {
+		return r, fault.New(fault.Corrupt, "", "", "%s is damaged", recordName)
+	}
+	if r.Form != savedForm {
+		return r, fault.New(fault.Precondition, "", "", "it was saved by another pyro, in the form %q", fault.Printable(r.Form))
+	}
+	return r, nil
+}
+
+// fits tells what of a machine differs from the one that was saved.
+func (r record) fits(d *Driver, p parts, v verdict, spec machine.Spec) error {
+	want, is, key := r.Shape, shapeOf(spec), d.key(p, v, spec)
+	hardware := func(arguments string) string { line, _, _ := strings.Cut(arguments, "\n"); return line }
+	differs := func(what string, was, now any) error {
+		return fault.New(fault.Precondition, "", "", "it was saved with %s %v, and this is %v", what, was, now)
+	}
+	switch {
+	case want.Root != is.Root:
+		return differs("the environment", want.Root, is.Root)
+	case want.VCPUs != is.VCPUs:
+		return differs("so many processors:", want.VCPUs, is.VCPUs)
+	case want.MemMiB != is.MemMiB:
+		return differs("so many MiB of memory:", want.MemMiB, is.MemMiB)
+	case want.Network != is.Network:
+		return differs("a network:", want.Network, is.Network)
+	case want.Storage != is.Storage:
+		return differs("storage:", want.Storage, is.Storage)
+	case want.Volume != is.Volume:
+		return differs("a volume:", want.Volume, is.Volume)
+	case r.Key.QEMU != key.QEMU:
+		return differs("another QEMU:", r.Key.QEMU, key.QEMU)
+	case r.Key.Host != key.Host:
+		return differs("another processor:", fault.Printable(r.Key.Host), key.Host)
+	case r.Key.Form != key.Form || r.Key.Initramfs != key.Initramfs || hardware(r.Key.Arguments) != hardware(key.Arguments):
+		return differs("another pyro:", r.Key.Form+" "+r.Key.Initramfs, key.Form+" "+key.Initramfs)
+	case d.cfg.Isolation == machine.TCG && !near(r.TSCKHz, v.TSCKHz):
+		return differs("another processor, whose counter's kHz are", r.TSCKHz, v.TSCKHz)
+	}
+	return nil
+}
+
+// near tells whether two measures of a frequency may be of one processor.
+func near(a, b int) bool { return max(a, b)-min(a, b) <= max(a, b)/500 }
+
+// resume starts a machine from what Save wrote. QEMU reads that while it is checked, and the machine does not run before it has been.
+func (d *Driver) resume(ctx context.Context, p parts, v verdict, spec machine.Spec) (*instance, error) {
+	in, err := d.resumeFrom(ctx, p, v, spec)
+	return in, fault.Wrap(err, "go on from what was saved", spec.Saved)
+}
+
+func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machine.Spec) (*instance, error) {
+	r, err := readRecord(spec.Saved)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.fits(d, p, v, spec); err != nil {
+		return nil, err
+	}
+	path := func(name string) string { return filepath.Join(spec.Saved, name) }
+	var f opener
+	defer f.close()
+	o := &origin{
+		accel: d.cfg.Isolation, templates: d.templates, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest, saved: true,
+		state: f.open(path(savedMemory), os.O_RDONLY), ram: f.open(path(templateRAM), os.O_RDONLY),
+	}
+	image := layer{file: f.open(spec.Root.Image, os.O_RDONLY), raw: true}
+	var overlay *os.File
+	if spec.Storage == nil {
+		overlay = f.open(path(savedOverlay), os.O_RDONLY)
+	} else {
+		o.root = append([]layer{image}, f.layers(spec.Storage.Block.Root, false)...)
+		o.volume = f.layers(spec.Storage.Block.Volume, true)
+	}
+	if f.err != nil {
+		if errors.Is(f.err, fs.ErrNotExist) && strings.HasPrefix(f.err.Error(), "open "+spec.Saved+"/") {
+			return nil, fault.New(fault.Corrupt, "", "", "part of it is missing: %w", f.err)
+		}
+		return nil, f.err
+	}
+	checking, stop := context.WithCancel(ctx)
+	checked := make(chan error, 1)
+	defer func() { <-checked }() // it reads files that are closed here
+	defer stop()
+	if overlay != nil {
+		mine := f.unnamed(spec.Dir)
+		if f.err == nil {
+			f.err = disk.Copy(mine, overlay)
+		}
+		o.root = []layer{image, {file: mine}}
+	}
+	result := make(chan error, 1)
+	go func() {
+		defer close(checked)
+		result <- r.check(checking, path(templateRAM), o.state, overlay)
+	}()
+	if f.err != nil {
+		return nil, f.err
+	}
+	in, err := d.goOn(ctx, p, o, func(ctx context.Context) error {
+		select {
+		case err := <-result:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	in.keep(&f)
+	return in, nil
+}
+
+// check reads all that was saved and tells what of it is not what it was.
+func (r record) check(ctx context.Context, ram string, state, overlay *os.File) error {
+	damaged := func(err error) error {
+		if errors.Is(err, saved.ErrDamaged) {
+			return &fault.Error{Kind: fault.Corrupt, Err: err}
+		}
+		return err
+	}
+	if err := r.Memory.Check(ctx, savedMemory, state); err != nil {
+		return damaged(err)
+	}
+	if overlay != nil {
+		if r.Overlay == nil {
+			return fault.New(fault.Corrupt, "", "", "%s does not belong to it", savedOverlay)
+		}
+		if err := r.Overlay.Check(ctx, savedOverlay, overlay); err != nil {
+			return damaged(err)
+		}
+	}
+	stamp, err := disk.StampOf(ram)
+	if err != nil || stamp == r.RAM.Stamp {
+		return err
+	}
+	sum, err := disk.Hash(ram, nil)
+	if err == nil && sum != r.RAM.Digest {
+		err = fault.New(fault.Corrupt, "", "", "%s is damaged: it has another digest", templateRAM)
+	}
+	return err
+}

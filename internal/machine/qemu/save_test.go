@@ -1,0 +1,162 @@
+//go:build machine
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+)
+
+// shell runs a line, which has to succeed.
+func (s *started) shell(t *testing.T, line string) string {
+	t.Helper()
+	var out strings.Builder
+	end, err := s.agent.Exec(t.Context(), client.Command{Argv: []string{"sh", "-c", line}, Cwd: "/"}, nil, &out, &out)
+	if err != nil || end.Code != 0 {
+		t.Fatalf("%s: %+v, %v: %s", line, end, err, out.String())
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// save saves a machine, which stands still then, and gives the folder.
+func (s *started) save(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := s.Machine.(machine.Saver).Save(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestForkWithDisks saves a machine with disks that are kept. It goes on in new layers, another in others, and a third once that has ended: what they had written
+// is there, also what they had not flushed, and none sees what the other wrote later.
+func TestForkWithDisks(t *testing.T) {
+	k := newKept(t)
+	k.start()
+	const write = "echo before >before; echo before >/root/before; head -c 5000000 /dev/urandom >random; sync; sha256sum random >/root/sum; echo late >late"
+	k.shell(write)
+	dir := k.save(t)
+	if err := k.Machine.(machine.Saver).Save(t.Context(), t.TempDir()); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("saved again while it stood still: %v", err)
+	}
+	fork := func(driver *Driver) *kept {
+		f := &kept{t: t, driver: driver, root: k.root, dir: t.TempDir()}
+		f.storage.Root, f.storage.Volume = append(k.storage.Root[:1:1], f.layer()), append(k.storage.Volume[:2:2], f.layer())
+		id := client.NewIdentity("").MachineID[:16]
+		f.started = startWith(t, driver, machine.Spec{
+			ID: "fork-" + id, Dir: t.TempDir(), Root: k.root, VCPUs: 1, MemMiB: 256, Storage: &machine.Storage{Block: &f.storage}, Saved: dir,
+		})
+		return f
+	}
+	root, volume := k.layer(), k.layer()
+	if err := k.Machine.(machine.Layerer).AddLayers(t.Context(), root, volume); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Machine.(machine.Pauser).Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check := func(who string, k *kept) {
+		t.Helper()
+		if got := k.shell("cat before late /root/before; sha256sum -c /root/sum; ls mine-* /root/mine-* 2>/dev/null; :"); got != "before\nlate\nbefore\nrandom: OK" {
+			t.Errorf("%s has %q", who, got)
+		}
+		k.shell("echo " + who + " >mine-" + who + "; echo " + who + " >/root/mine-" + who + "; sync")
+	}
+	check("the-source", k)
+	check("a-fork", fork(k.driver))
+	k.end()
+	if got, err := k.on(2, "before"); err != nil || got != "before\n" {
+		t.Errorf("the layers that were saved have %q, %v", got, err)
+	}
+
+	// Whatever becomes of the template: it is removed, and made again by somebody else.
+	if err := k.driver.Forget(t.Context(), machine.Spec{Root: k.root, VCPUs: 1, MemMiB: 256}); err != nil {
+		t.Fatal(err)
+	}
+	check("a-late-fork", fork(driverIn(t, machine.TCG, machinetest.SharedDirs(t))))
+	startSmall(t, k.driver, k.root).works(t)
+	check("a-later-fork", fork(k.driver))
+}
+
+// TestFullDiskWhileSaving: the reason is told, nothing is left, and the machine runs on and can be saved elsewhere.
+func TestFullDiskWhileSaving(t *testing.T) {
+	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
+	s := startSmall(t, d, root)
+	s.shell(t, "head -c 30000000 /dev/urandom >/run/random; sha256sum /run/random >/run/sum")
+	small := t.TempDir()
+	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=400m"); errors.Is(err, unix.EPERM) {
+		t.Skip("only root can make a small disk")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(small, unix.MNT_DETACH)
+	full := filepath.Join(small, "full")
+	if err := os.Mkdir(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	base, err := disk.Allocated(inherited(int(s.Machine.(*instance).origin.ram.Fd())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, room := range []int64{0, base / 2, base + 1<<20, base + 20<<20} { // by the last, all but some of the machine's own memory fits
+		if err := os.WriteFile(filepath.Join(small, "filler"), make([]byte, 400<<20-room), 0o600); err != nil && !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		err := s.Machine.(machine.Saver).Save(t.Context(), full)
+		if left, _ := os.ReadDir(full); err == nil || fault.KindOf(err) != fault.Exhausted || len(left) > 0 {
+			t.Errorf("with %d bytes: %v, and %v is left", room, err, left)
+			if err == nil {
+				t.FailNow()
+			}
+		}
+		if got := s.shell(t, "sha256sum -c /run/sum"); got != "/run/random: OK" {
+			t.Error(got)
+		}
+	}
+	dir := s.save(t)
+	s.Close()
+	again := startWith(t, d, machine.Spec{ID: "again-" + client.NewIdentity("").MachineID[:8], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256, Saved: dir})
+	if got := again.shell(t, "sha256sum -c /run/sum"); got != "/run/random: OK" {
+		t.Error(got)
+	}
+}
+
+// TestSaveOfAMachineThatDies kills QEMU at several moments of a save: that is told, and nothing hangs.
+func TestSaveOfAMachineThatDies(t *testing.T) {
+	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
+	for _, room := range []int64{0, 1 << 20, 40 << 20} {
+		s := startSmall(t, d, root)
+		s.shell(t, "head -c 60000000 /dev/urandom >/run/random")
+		dir := t.TempDir()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		go func() {
+			for ctx.Err() == nil { // until so much has been written
+				if info, err := os.Stat(filepath.Join(dir, savedMemory)); err == nil && info.Size() >= room {
+					unix.Kill(s.PID(), unix.SIGKILL)
+					return
+				}
+			}
+		}()
+		err := s.Machine.(machine.Saver).Save(ctx, dir)
+		cancel()
+		if err == nil || fault.KindOf(err) == fault.Timeout {
+			t.Errorf("killed after %d bytes: %v", room, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%v is left", left)
+		}
+		<-s.Done()
+	}
+}
