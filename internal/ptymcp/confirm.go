@@ -152,6 +152,6 @@ func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string)
 	if !strings.HasSuffix(data, "\n") && !strings.HasSuffix(data, "\r") {
 		data += "\r"
 	}
-	_, v := s.config.Rules.Type(state.now(), []byte(data))
+	_, v := s.config.Rules.Type(state.now, []byte(data))
 	return v, nil
 }

@@ -27,10 +27,14 @@ func (s *Server) resources() []mcp.Resource {
 	return []mcp.Resource{list, screen, of(list, "sessions of an owner"), of(screen, "screen of an owner's session")}
 }
 
-// reads tells what of the sessions a connection may read, by a URI.
-func (s *Server) reads(ctx context.Context, uri *url.URL) func(session.Info) bool {
-	owner := uri.Query().Get("owner")
-	return func(info session.Info) bool {
+// reads tells what of the sessions a connection may read, by a URI, and where that leads to.
+func (s *Server) reads(ctx context.Context, uri string) (path string, may func(session.Info) bool, err error) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return "", nil, fault.New(fault.Invalid, "read resource", "", "%.200q is no URI", uri)
+	}
+	owner := u.Query().Get("owner")
+	return u.Path, func(info session.Info) bool {
 		switch {
 		case owner != "":
 			return info.Owner == owner
@@ -38,15 +42,15 @@ func (s *Server) reads(ctx context.Context, uri *url.URL) func(session.Info) boo
 			return true
 		}
 		return mcp.Remembers(ctx, info.Owner)
-	}
+	}, nil
 }
 
 func (s *Server) readSessions(ctx context.Context, uri string) (string, error) {
-	u, err := url.Parse(uri)
+	_, may, err := s.reads(ctx, uri)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "read resource", "", "%.200q is no URI", uri)
+		return "", err
 	}
-	found, err := s.summaries(ctx, s.reads(ctx, u))
+	found, err := s.summaries(ctx, may)
 	if err != nil {
 		return "", err
 	}
@@ -55,16 +59,16 @@ func (s *Server) readSessions(ctx context.Context, uri string) (string, error) {
 }
 
 func (s *Server) readScreen(ctx context.Context, uri string) (string, error) {
-	u, err := url.Parse(uri)
+	path, may, err := s.reads(ctx, uri)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "read resource", "", "%.200q is no URI", uri)
+		return "", err
 	}
-	id, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	id, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	info, err := s.sessions.Get(id)
 	if err != nil {
 		return "", err
 	}
-	if !s.reads(ctx, u)(info) {
+	if !may(info) {
 		return "", fault.New(fault.Permission, "read resource", info.ID, "no tool was called with its owner by this connection").WithHint("%s?owner=NAME", uri)
 	}
 	look, err := lookAt(ctx, info)

@@ -40,7 +40,13 @@ func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(strin
 	if !info.Running() {
 		return "", ended(info)
 	}
-	if given := (req.File != "") != (req.Variable != "") != req.Person; !given || req.Person && req.File != "" {
+	given := 0
+	for _, is := range []bool{req.File != "", req.Variable != "", req.Person} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
 		return "", fault.New(fault.Invalid, "", "", "give one of file, variable and person")
 	}
 	if req.Person {
@@ -66,7 +72,7 @@ func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(strin
 
 // typeShown types a secret where it may be a command: one that is dangerous is refused.
 func (s *Server) typeShown(ctx context.Context, info session.Info, ask session.Request) error {
-	if !s.config.CheckWrites || info.Scope != session.ReadWrite || info.Backend == session.Workspace {
+	if !s.checks(info) {
 		_, err := info.Ask(ctx, ask)
 		return err
 	}
@@ -79,23 +85,14 @@ func (s *Server) typeShown(ctx context.Context, info session.Info, ask session.R
 		if !ask.NoEnter {
 			text += "\r"
 		}
-		return s.config.Rules.Type(state.now(), []byte(text))
+		return s.config.Rules.Type(state.now, []byte(text))
 	}
 	if _, v := typed(ask.Secret); v.Dangerous {
 		return fault.New(fault.Permission, "type into session", info.ID, "it would be a dangerous command: nothing was typed").WithHint("pty_send_secret is for passwords and the like")
 	}
 	// What is kept of what was typed is not the secret, but something as long.
 	next, _ := typed(strings.Repeat("x", len(ask.Secret)))
-	if all := state.with(next); all != state.typed {
-		if err := state.keep(all); err != nil {
-			return fault.Wrap(err, "type into session", info.ID)
-		}
-	}
-	_, err = info.Ask(ctx, ask)
-	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
-		err = errors.Join(err, state.keep(state.typed))
-	}
-	return err
+	return state.enter(ctx, info, next, ask)
 }
 
 // secretOf reads a value from where it is. from says where that is.

@@ -23,11 +23,11 @@ import (
 // neither place then.
 type typedState struct {
 	typed  entries
-	last   entries // what is kept
-	front  session.Front
-	info   session.Info
-	number uint64 // of the place that it was read from, 0: nothing is kept yet
-	used   [2]int // bytes of the places
+	last   entries      // what is kept
+	now    danger.Typed // of what reads now
+	group  int          // that now is for, 0: typed.Shell's
+	number uint64       // of the place that it was read from, 0: nothing is kept yet
+	used   [2]int       // bytes of the places
 	file   *os.File
 	lock   *flock.Lock
 }
@@ -45,35 +45,36 @@ type entries struct {
 	Group int          `json:"group,omitempty"` // of the processes that Front is for
 }
 
-// now is the state of what reads now.
-func (t *typedState) now() danger.Typed {
-	if t.front.Group == 0 { // nobody knows
-		return t.typed.Shell
-	}
-	reads := danger.Typing(t.front.Command)
+// look finds out what reads now.
+func (t *typedState) look(info session.Info) {
+	front := info.Front()
+	reads := danger.Typing(front.Command)
 	switch {
+	case front.Group == 0: // nobody knows
+		t.now = t.typed.Shell
 	case reads.IsShell():
-		return t.typed.Shell.AtPrompt()
-	case t.front.Group == t.info.PGID:
-		return t.typed.Shell
-	case t.front.Group == t.typed.Group:
-		return t.typed.Front
+		t.now = t.typed.Shell.AtPrompt()
+	case front.Group == info.PGID:
+		t.now = t.typed.Shell
+	case front.Group == t.typed.Group:
+		t.now, t.group = t.typed.Front, front.Group
+	default:
+		t.now, t.group = reads, front.Group
 	}
-	return reads
 }
 
 // with is all, with another state of what reads now.
 func (t *typedState) with(now danger.Typed) entries {
-	if t.front.Group == 0 || t.front.Group == t.info.PGID || danger.Typing(t.front.Command).IsShell() {
+	if t.group == 0 {
 		return entries{Shell: now}
 	}
-	return entries{t.typed.Shell, now, t.front.Group}
+	return entries{t.typed.Shell, now, t.group}
 }
 
 // openTyped reads the state of a session, and keeps others from it. The caller must close it.
 func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error) {
 	path := filepath.Join(string(info.Folder), "typed")
-	t := &typedState{typed: entries{Shell: danger.Typing(info.Command)}, front: info.Front(), info: info}
+	t := &typedState{typed: entries{Shell: danger.Typing(info.Command)}}
 	defer func() {
 		if err != nil {
 			t.close()
@@ -86,28 +87,39 @@ func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error
 		return nil, err
 	}
 	stat, err := t.file.Stat()
-	if err != nil || stat.Size() == 0 {
-		return t, err
+	if err != nil {
+		return nil, err
 	}
+	if stat.Size() > 0 {
+		if err := t.load(); err != nil {
+			return nil, err
+		}
+	}
+	t.look(info)
+	return t, nil
+}
+
+// load reads what is kept.
+func (t *typedState) load() error {
 	for place := range int64(2) {
 		number, text, err := t.read(place)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		t.used[place] = len(text)
 		if number <= t.number {
 			continue
 		}
 		if err := json.Unmarshal(text, &t.typed); err != nil {
-			return nil, err
+			return err
 		}
 		t.number = number
 	}
 	t.last = t.typed
 	if t.number == 0 {
-		return nil, fault.New(fault.Corrupt, "", "", "what was typed to it is not known any more").WithHint("pty_close")
+		return fault.New(fault.Corrupt, "", "", "what was typed to it is not known any more").WithHint("pty_close")
 	}
-	return t, nil
+	return nil
 }
 
 // read reads a place. number is 0 where nothing is, or what was not written to its end.
@@ -133,6 +145,20 @@ func (t *typedState) read(place int64) (number uint64, text []byte, err error) {
 func unlessEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
+	}
+	return err
+}
+
+// enter types what leads to next. What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
+func (t *typedState) enter(ctx context.Context, info session.Info, next danger.Typed, what session.Request) error {
+	if all := t.with(next); all != t.typed {
+		if err := t.keep(all); err != nil {
+			return fault.Wrap(err, "type into session", info.ID)
+		}
+	}
+	_, err := info.Ask(ctx, what)
+	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
+		err = errors.Join(err, t.keep(t.typed))
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package ptymcp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/danger"
@@ -55,7 +54,7 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t
 	if !info.Running() {
 		return ended(info)
 	}
-	if !s.config.CheckWrites || info.Scope != session.ReadWrite || info.Backend == session.Workspace {
+	if !s.checks(info) {
 		_, err := info.Ask(ctx, input)
 		return err
 	}
@@ -73,6 +72,11 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t
 	}
 }
 
+// checks tells whether what is typed into a session is looked at first.
+func (s *Server) checks(info session.Info) bool {
+	return s.config.CheckWrites && info.Scope == session.ReadWrite && info.Backend != session.Workspace
+}
+
 // typeChecked types what needs no confirmation or has one. Where it needs one, the error says so, and the verdict why.
 func (s *Server) typeChecked(ctx context.Context, info session.Info, input session.Request, c confirmation, consent []string) (danger.Verdict, error) {
 	none := danger.Verdict{}
@@ -81,30 +85,19 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 		return none, fault.Wrap(err, "type into session", info.ID)
 	}
 	defer state.close()
-	now := state.now()
-	next, v := s.config.Rules.Type(now, input.Data)
+	next, v := s.config.Rules.Type(state.now, input.Data)
 	if v.Dangerous && !slices.Equal(v.Matches, consent) {
 		if err := s.redeem(c, danger.Request{Command: typedCommand(info.ID, string(input.Data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
 			return v, err
 		}
 	}
-	if hiding := next.Hiding(now); hiding != next && oneLine(input.Data) {
+	if hiding := next.Hiding(state.now); hiding != next && oneLine(input.Data) {
 		a, err := info.Ask(ctx, session.Request{Op: session.OpCount})
 		if err == nil && a.Count.Hidden {
 			next = hiding
 		}
 	}
-	// What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
-	if all := state.with(next); all != state.typed {
-		if err := state.keep(all); err != nil {
-			return none, fault.Wrap(err, "type into session", info.ID)
-		}
-	}
-	_, err = info.Ask(ctx, input)
-	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
-		err = errors.Join(err, state.keep(state.typed))
-	}
-	return none, err
+	return none, state.enter(ctx, info, next, input)
 }
 
 // oneLine tells whether a text is the end of one line, and no more.

@@ -51,6 +51,10 @@ func (c *connections) add(id string, one *Conn) bool {
 func (c *connections) forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.drop(id)
+}
+
+func (c *connections) drop(id string) {
 	for _, one := range c.idle[id] {
 		one.Close()
 	}
@@ -61,14 +65,10 @@ func (c *connections) forget(id string) {
 func (c *connections) only(these map[string]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, all := range c.idle {
-		if _, is := these[id]; is {
-			continue
+	for id := range c.idle {
+		if _, is := these[id]; !is {
+			c.drop(id)
 		}
-		for _, one := range all {
-			one.Close()
-		}
-		delete(c.idle, id)
 	}
 }
 
@@ -77,10 +77,7 @@ func (c *connections) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for _, all := range c.idle {
-		for _, one := range all {
-			one.Close()
-		}
+	for id := range c.idle {
+		c.drop(id)
 	}
-	c.idle = nil
 }

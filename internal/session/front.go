@@ -17,11 +17,11 @@ const maxFront = 4 << 10
 
 // Front tells what that is now, as far as the kernel tells.
 func (i Info) Front() Front {
-	s, ok := statOf(i.PID)
-	if !ok || !i.Running() || i.Backend == Workspace || s.foreground <= 0 {
+	group := Foreground(i.PID)
+	if !i.Running() || i.Backend == Workspace || group <= 0 {
 		return Front{}
 	}
-	file, err := os.Open("/proc/" + strconv.Itoa(s.foreground) + "/cmdline")
+	file, err := os.Open("/proc/" + strconv.Itoa(group) + "/cmdline")
 	if err != nil {
 		return Front{}
 	}
@@ -35,5 +35,11 @@ func (i Info) Front() Front {
 	for n, word := range words {
 		words[n] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return Front{s.foreground, strings.Join(words, " ")}
+	return Front{group, strings.Join(words, " ")}
+}
+
+// Foreground is the process group in the foreground of the terminal of a process. It is not above 0 where there is none, or where that is not known.
+func Foreground(pid int) int {
+	s, _ := statOf(pid)
+	return s.foreground
 }

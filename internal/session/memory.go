@@ -1,12 +1,10 @@
 package session
 
 import (
-	"errors"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pyro-mcp/pyro/internal/disk"
 )
 
 // memory is what a manager has read of sessions: to read it again takes longer than most of what is asked of them.
@@ -19,25 +17,7 @@ type memory struct {
 type remembered struct {
 	spec  Spec
 	state State
-	stamp stamp // of the file of the state
-}
-
-// stamp tells a file from what replaced it.
-type stamp struct {
-	inode        uint64
-	size         int64
-	made, placed unix.Timespec
-}
-
-// stampOf gives that of a file, the zero one where there is none.
-func stampOf(path string) (stamp, error) {
-	var s unix.Stat_t
-	if err := unix.Stat(path, &s); errors.Is(err, unix.ENOENT) {
-		return stamp{}, nil
-	} else if err != nil {
-		return stamp{}, os.NewSyscallError("stat", err)
-	}
-	return stamp{s.Ino, s.Size, s.Mtim, s.Ctim}, nil
+	stamp disk.Stamp // of the file of the state
 }
 
 // recall gives what was read before, if that is as it was.
@@ -48,7 +28,7 @@ func (m *memory) recall(f Folder) (Spec, State, bool) {
 	if !known {
 		return Spec{}, State{}, false
 	}
-	if now, err := stampOf(f.path(stateName)); err != nil || now != r.stamp {
+	if now, err := disk.StampOf(f.path(stateName)); err != nil || now != r.stamp {
 		return Spec{}, State{}, false
 	}
 	if r.spec.LogFolder != "" {
@@ -62,11 +42,8 @@ func (m *memory) read(f Folder) (spec Spec, state State, began bool, err error) 
 	if spec, state, ok := m.recall(f); ok {
 		return spec, state, true, nil
 	}
-	before, err := stampOf(f.path(stateName))
-	if err == nil {
-		spec, err = f.Spec()
-	}
-	if err == nil {
+	before, _ := disk.StampOf(f.path(stateName)) // the zero one where there is none yet
+	if spec, err = f.Spec(); err == nil {
 		state, began, err = f.State()
 	}
 	if err != nil || !began {
@@ -75,7 +52,7 @@ func (m *memory) read(f Folder) (spec Spec, state State, began bool, err error) 
 	}
 	// What is replaced while it is read has another stamp by now. A stamp is only as fine as the clock of the file system: what has just been written may be written
 	// again within its tick.
-	if after, err := stampOf(f.path(stateName)); err == nil && after == before && time.Since(time.Unix(after.placed.Unix())) > stampTick {
+	if after, err := disk.StampOf(f.path(stateName)); err == nil && after == before && time.Since(time.Unix(0, after.CTime)) > stampTick {
 		m.keep(f.id(), remembered{spec, state, after})
 	}
 	return spec, state, began, nil

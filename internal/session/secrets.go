@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
@@ -123,7 +124,7 @@ func (f Folder) Forget() error {
 type Hider struct {
 	folder Folder
 	to     writer
-	stamp  fs.FileInfo
+	stamp  disk.Stamp     // of the file of the values, the zero one where there was none yet
 	stream *secret.Writer // nil: there is nothing to hide
 	broken bool
 }
@@ -142,7 +143,7 @@ const unknown = "[pty-mcp] output withheld: what is to be hidden in it can't be 
 // Write takes a piece of the stream.
 func (h *Hider) Write(b []byte) {
 	// What is printed because of a secret is printed after the file of it was made.
-	if info, err := os.Stat(h.folder.path(secretsName)); err == nil && (h.stamp == nil || !os.SameFile(h.stamp, info) || !h.stamp.ModTime().Equal(info.ModTime())) {
+	if now, err := disk.StampOf(h.folder.path(secretsName)); err == nil && now != h.stamp || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		values, err := h.folder.secrets()
 		if err != nil {
 			if !h.broken {
@@ -155,7 +156,7 @@ func (h *Hider) Write(b []byte) {
 			h.stream = (*secret.Redactor)(nil).Writer(h.to)
 		}
 		h.stream.Use(secret.NewRedactor(values...))
-		h.stamp, h.broken = info, false
+		h.stamp, h.broken = now, false
 	}
 	if h.stream != nil {
 		h.stream.Write(b)

@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -279,11 +277,7 @@ func (p *inPane) signal(unix.Signal) error {
 
 func (p *inPane) foreground() (settings *unix.Termios, group int) {
 	p.onTerminal(func(fd int) (err error) { settings, err = unix.IoctlGetTermios(fd, unix.TCGETS); return err })
-	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.found.PID) + "/stat"); err == nil {
-		if fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])); len(fields) > 5 {
-			group, _ = strconv.Atoi(fields[5])
-		}
-	}
+	group = session.Foreground(p.found.PID)
 	if group == p.found.PID { // of the launcher, and of the program that it waits for
 		if below := session.Descendants(group); len(below) > 0 {
 			group = below[0]
