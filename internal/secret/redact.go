@@ -98,16 +98,10 @@ type Writer struct {
 	active []int  // the patterns of which something has
 	breaks int    // characters of line ends that came last
 	held   []byte // what has come and was not passed on
-	hide   []span // of held
+	hide   []Span // of held
 	timer  *time.Timer
 	err    error
 	closed bool
-}
-
-// span is a part of what is held.
-type span struct {
-	from, to int
-	told     bool // it goes on from what was passed on as hidden
 }
 
 // Writer begins a stream. It has to be closed, which does not close to.
@@ -209,12 +203,12 @@ func (w *Writer) match(c byte) {
 
 // found notes that a pattern ends with what is held.
 func (w *Writer) found(p *pattern) {
-	s := span{from: w.back(p, len(p.text)), to: len(w.held)}
-	for n := len(w.hide) - 1; n >= 0 && w.hide[n].to > s.from; n-- { // both are hidden as one
-		if w.hide[n].from <= s.from {
-			s.from, s.told = w.hide[n].from, w.hide[n].told
+	s := Span{From: w.back(p, len(p.text)), To: len(w.held)}
+	for n := len(w.hide) - 1; n >= 0 && w.hide[n].To > s.From; n-- { // both are hidden as one
+		if w.hide[n].From <= s.From {
+			s.From, s.Told = w.hide[n].From, w.hide[n].Told
 		}
-		s.to = max(s.to, w.hide[n].to) // it was found before: see Use
+		s.To = max(s.To, w.hide[n].To) // it was found before: see Use
 		w.hide = w.hide[:n]
 	}
 	w.hide = append(w.hide, s)
@@ -254,7 +248,7 @@ func (w *Writer) pass(to int) {
 		return
 	}
 	out := w.held[:to]
-	if len(w.hide) > 0 && w.hide[0].from < to {
+	if len(w.hide) > 0 && w.hide[0].From < to {
 		out = w.hidden(to)
 	}
 	if _, err := w.to.Write(out); w.err == nil {
@@ -262,8 +256,8 @@ func (w *Writer) pass(to int) {
 	}
 	w.held = slices.Delete(w.held, 0, to)
 	for i := range w.hide {
-		w.hide[i].from -= to
-		w.hide[i].to -= to
+		w.hide[i].From -= to
+		w.hide[i].To -= to
 	}
 	if len(w.held) == 0 {
 		w.held = nil
@@ -274,15 +268,15 @@ func (w *Writer) pass(to int) {
 func (w *Writer) hidden(to int) []byte {
 	var out []byte
 	at := 0
-	for len(w.hide) > 0 && w.hide[0].from < to {
+	for len(w.hide) > 0 && w.hide[0].From < to {
 		s := &w.hide[0]
-		out = append(out, w.held[at:s.from]...)
-		if !s.told {
+		out = append(out, w.held[at:s.From]...)
+		if !s.Told {
 			out = append(out, Hidden...)
 		}
-		at = min(s.to, to)
-		if s.to > to {
-			s.from, s.told = to, true
+		at = min(s.To, to)
+		if s.To > to {
+			s.From, s.Told = to, true
 			break
 		}
 		w.hide = w.hide[1:]

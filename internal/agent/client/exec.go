@@ -28,6 +28,16 @@ type Command struct {
 	Timeout time.Duration // after which everything that it started is killed; 0: none
 	Whole   bool          // with its end that of all that it started has come: what is left is killed
 	Started func()        // called once when it runs, which it may never do. May be nil
+
+	// From is set where the command runs already, by ID: it is gone on with from there. Of all other fields only Whole counts then. NotFound: the agent does not know it.
+	From *Position
+}
+
+// Position is how far somebody has come with a command, in bytes since its start: by Exec what was written to out and errs, and what was taken of in.
+type Position struct {
+	Stdout uint64 `json:"stdout,omitempty"`
+	Stderr uint64 `json:"stderr,omitempty"`
+	Input  uint64 `json:"input,omitempty"`
 }
 
 // Terminal is the terminal of a command.
@@ -73,11 +83,16 @@ func (c *Client) Exec(ctx context.Context, command Command, in io.Reader, out, e
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	e := &exec{client: c, command: command, stdin: in != nil, streams: [2]cursor{{to: orDiscard(out)}, {to: orDiscard(errs)}}}
+	var taken uint64
+	if from := command.From; from != nil {
+		e.sent, e.known, taken = true, true, from.Input
+		e.streams[0].at, e.streams[0].acked, e.streams[1].at, e.streams[1].acked = from.Stdout, from.Stdout, from.Stderr, from.Stderr
+	}
 	if in != nil {
 		// in may never end, and is not ours to close: a feed that waits for it goes when it does.
 		e.started = func() {
 			go func() {
-				if err := e.feed(ctx, in); err != nil {
+				if err := e.feed(ctx, in, taken); err != nil {
 					stop(err)
 				}
 			}()
@@ -88,11 +103,22 @@ func (c *Client) Exec(ctx context.Context, command Command, in io.Reader, out, e
 		err = c.Kill(ctx, command.ID)
 	}
 	e.finish(err)
-	return exit, fault.Wrap(err, "run", command.Argv[0])
+	return exit, fault.Wrap(err, "run", command.subject())
+}
+
+// subject is what an error is about.
+func (c *Command) subject() string {
+	if c.From != nil {
+		return c.ID
+	}
+	return c.Argv[0]
 }
 
 // check refuses what can't be told to an agent.
 func (c *Command) check() error {
+	if c.From != nil {
+		return nil
+	}
 	if len(c.Argv) == 0 {
 		return fault.New(fault.Invalid, "", "", "there is no command")
 	}
@@ -309,10 +335,10 @@ func (e *exec) ack(ctx context.Context, s *session) error {
 // inputChunk is how much input goes in one message.
 const inputChunk = 64 << 10
 
-// feed passes the input on, to its end or until the process takes no more. It is a nil error too when ctx has ended, with the command or before.
-func (e *exec) feed(ctx context.Context, in io.Reader) error {
+// feed passes the input on from an offset, to its end or until the process takes no more. It is a nil error too when ctx has ended, with the command or before.
+func (e *exec) feed(ctx context.Context, in io.Reader, offset uint64) error {
 	buffer := make([]byte, inputChunk)
-	for offset := uint64(0); ; {
+	for {
 		n, err := in.Read(buffer)
 		if err != nil && err != io.EOF {
 			return fault.Wrap(err, "read the input", "")
@@ -350,10 +376,7 @@ func (e *exec) finish(failed error) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishPatience)
 	defer cancel()
 	// Once the id is released, a request to start it that is still under way starts nothing: so what is to be killed is there to be killed.
-	err := e.client.do(ctx, func(ctx context.Context, s *session) error {
-		_, err := s.rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: e.command.ID}))
-		return err
-	})
+	err := e.client.release(ctx, e.command.ID)
 	if failed != nil && err == nil {
 		e.client.Kill(ctx, e.command.ID)
 	}
