@@ -104,7 +104,9 @@ func (c *Client) receive(ctx context.Context, s *session, call string, limit int
 	var credits *io.PipeWriter
 	if byWindow && c.window.take() {
 		body, credits = io.Pipe()
+		stop := endWith(ctx, credits)
 		end = func() {
+			stop()
 			credits.Close()
 			cancel()
 			c.window.inUse.Unlock()
@@ -128,6 +130,12 @@ func (c *Client) receive(ctx context.Context, s *session, call string, limit int
 		b.Reader = io.LimitReader(b.answer.Body, limit)
 	}
 	return b, nil
+}
+
+// endWith ends the body of a request with its context, until it is told to stop that: once there is an answer, HTTP/2 does not see the end of a context while it
+// waits for more of the body.
+func endWith(ctx context.Context, body *io.PipeWriter) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { body.CloseWithError(context.Cause(ctx)) })
 }
 
 // open makes a call whose answer has content.

@@ -92,6 +92,7 @@ func (c *Client) sendByWindow(ctx context.Context, s *session, call string, body
 	defer cancel()
 	taken, records := io.Pipe()
 	defer records.Close()
+	defer endWith(ctx, records)()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://agent"+withWindow(call), taken)
 	if err != nil {
 		return nil, err

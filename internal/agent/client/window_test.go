@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -69,8 +70,8 @@ func windowed(t *testing.T, share bool) (c *Client, theirs *counted) {
 	return windowedIn(t, share, files{root: root})
 }
 
-// windowedIn is one in a place.
-func windowedIn(t *testing.T, share bool, place agent.Place) (c *Client, theirs *counted) {
+// memfd is memory for a window.
+func memfd(t *testing.T) *os.File {
 	t.Helper()
 	fd, err := unix.MemfdCreate("window", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -81,6 +82,13 @@ func windowedIn(t *testing.T, share bool, place agent.Place) (c *Client, theirs 
 	if err := w.Truncate(window.Size); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// windowedIn is one in a place.
+func windowedIn(t *testing.T, share bool, place agent.Place) (c *Client, theirs *counted) {
+	t.Helper()
+	w := memfd(t)
 	server := agent.New(place, "test")
 	theirs = &counted{File: w}
 	if share {
@@ -138,6 +146,35 @@ func TestWindow(t *testing.T) {
 			t.Errorf("shared: %t: %d bytes came through the window, %d went", share, theirs.read, theirs.written)
 		}
 	}
+}
+
+// TestAnAgentThatNeitherGivesNorTakes: what goes through the window ends with its context, also where the agent has granted it and says nothing more.
+func TestAnAgentThatNeitherGivesNorTakes(t *testing.T) {
+	c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(window.Header, "1")
+		w.WriteHeader(http.StatusOK)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Share(memfd(t))
+	if err := c.WriteFile(within(t, 200*time.Millisecond), FileSpec{Path: "/x", Size: 2 * window.Size}, zeros{}); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("a file that is not taken: %v", err)
+	}
+	if _, err := c.ReadFile(within(t, 200*time.Millisecond), "/x", 0, 0, io.Discard); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("a file that does not come: %v", err)
+	}
+}
+
+// zeros is content without end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }
 
 // TestWindowTellsWhatWentWrong: an error after the first byte is that of the agent, and the next transfer is not hurt.
