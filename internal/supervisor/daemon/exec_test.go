@@ -209,15 +209,18 @@ func testSignals(t *testing.T, _ *home, c *remote.Client) {
 
 func testCancelling(t *testing.T, h *home, c *remote.Client) {
 	enough := errors.New("enough")
-	for name, in := range map[string]io.Reader{"without input": nil, "with input": endless{}} {
+	silent, typist := io.Pipe()
+	defer typist.Close()
+	for name, in := range map[string]io.Reader{"without input": nil, "with input": endless{}, "with input that does not come": silent} {
 		m := mark()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		done := make(chan error, 1)
+		var out watched
 		go func() {
-			_, err := c.Exec(ctx, sh("sleep "+m+" & sleep "+m+"; :"), in, nil, nil)
+			_, err := c.Exec(ctx, sh("echo here; sleep "+m+" & sleep "+m+"; :"), in, &out, nil)
 			done <- err
 		}()
-		eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 2 })
+		eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 2 && out.has("here") })
 		cancel(enough)
 		if err := <-done; !errors.Is(err, enough) {
 			t.Errorf("%s: %v", name, err)

@@ -46,6 +46,8 @@ func (c *Client) Exec(ctx context.Context, command client.Command, in io.Reader,
 		stream.CloseRequest()
 	} else {
 		go feed(stream, in, stop)
+		// Once there is an answer, HTTP/2 does not see the end of ctx while it waits for more of the request: so that ends with it.
+		defer context.AfterFunc(ctx, func() { stream.CloseRequest() })()
 	}
 	for {
 		m, err := stream.Receive()
