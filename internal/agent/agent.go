@@ -117,6 +117,8 @@ func (s *Server) Serve(stream net.Conn) error {
 	mux.Handle(agentv1connect.NewAgentServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(gate{})))
 	mux.HandleFunc(filePath, s.files)
+	mux.HandleFunc(listPath, s.serveIn(s.list))
+	mux.HandleFunc(folderPath, s.serveIn(s.makeFolder))
 	for path, serve := range s.volumePaths() {
 		mux.HandleFunc(path, serve)
 	}

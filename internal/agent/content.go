@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -38,12 +39,14 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
 			spec.path = s.place.Path(spec.path)
 			return newReplacement(root, spec)
 		})
+	case http.MethodDelete:
+		return s.remove(root, r.URL.Query().Get("path"))
 	default:
 		return errMethod
 	}
 }
 
-var errMethod = invalid("method must be GET, or PUT where something is written")
+var errMethod = invalid("method must be GET, or PUT or DELETE where something is changed")
 
 // admit refuses a call in a session in which the machine was not renewed.
 func admit(w http.ResponseWriter, r *http.Request) bool {
@@ -121,8 +124,11 @@ func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func
 	q := r.URL.Query()
 	spec := fileSpec{path: q.Get("path"), makeParents: q.Get("parents") == "true"}
 	mode, err1 := strconv.ParseUint(q.Get("mode"), 10, 32)
-	size, err2 := strconv.ParseUint(q.Get("size"), 10, 63)
-	spec.mode, spec.size = uint32(mode), size
+	size, err2 := strconv.ParseInt(q.Get("size"), 10, 64)
+	spec.mode, spec.size = uint32(mode), uint64(size)
+	if size < 0 {
+		size, spec.size = math.MaxInt64, unknownSize
+	}
 	if err := errors.Join(check(spec.path), err1, err2); err != nil {
 		return invalid(err.Error())
 	}
@@ -134,7 +140,7 @@ func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func
 		return err
 	}
 	defer f.discard()
-	body, err := s.receive(w, r, int64(size))
+	body, err := s.receive(w, r, size)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func pathError(err error) error {
 		code = connect.CodeResourceExhausted
 	case errors.Is(err, unix.EINVAL): // an offset beyond what a file can have
 		code = connect.CodeInvalidArgument
-	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, errNotRegular):
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, errNotRegular), errors.Is(err, errNoFolder), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTEMPTY):
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, err)

@@ -245,8 +245,8 @@ func TestUnusablePaths(t *testing.T) {
 			t.Errorf("%s: %d %q", name, status, got)
 		}
 	}
-	if status, got := w.call(t, http.MethodDelete, url.Values{"path": {"/file"}}, nil); status != 400 {
-		t.Errorf("DELETE: %d %q", status, got)
+	if status, got := w.call(t, http.MethodPost, url.Values{"path": {"/file"}}, nil); status != 400 {
+		t.Errorf("POST: %d %q", status, got)
 	}
 	if status, got := w.write(t, "/file", 0o10000, false, 0, nil); status != 400 {
 		t.Errorf("mode: %d %q", status, got)

@@ -21,9 +21,9 @@ const openQuietly = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 // lister lists a folder. Twenty thousand files are listed to find the few that have changed: so an entry costs one system call and no allocation, and its name
 // is never copied out of where the kernel's answer was put.
 type lister struct {
-	top       *os.File
-	recursive bool
-	to        *listing.Writer
+	top   *os.File
+	depth int // of the folders that are listed: 1 is the top alone
+	to    *listing.Writer
 
 	path   []byte // of the folder that is being listed
 	names  []byte // of that folder and those above it, each ended by a zero byte
@@ -41,7 +41,15 @@ func (v *Volume) newLister(name string, recursive bool) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lister{top: top, recursive: recursive, dirent: make([]byte, 64<<10)}, nil
+	depth := 1
+	if recursive {
+		depth = listing.MaxPath // a path has no more parts
+	}
+	return listerOf(top, depth), nil
+}
+
+func listerOf(top *os.File, depth int) *lister {
+	return &lister{top: top, depth: depth, dirent: make([]byte, 64<<10)}
 }
 
 func (l *lister) close() { l.top.Close() }
@@ -161,7 +169,7 @@ func (l *lister) entry(dir int, at span) error {
 	if err := l.to.Add(l.path, &a, target); err != nil {
 		return err
 	}
-	if a.Kind != listing.Folder || !l.recursive {
+	if a.Kind != listing.Folder || l.depth <= 1 {
 		return nil
 	}
 	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|openQuietly)
@@ -171,7 +179,9 @@ func (l *lister) entry(dir int, at span) error {
 	if err != nil {
 		return l.failed("open", err)
 	}
+	l.depth--
 	err = l.folder(fd)
+	l.depth++
 	unix.Close(fd)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -19,8 +20,11 @@ type fileSpec struct {
 	path        string
 	mode        uint32 // 0: that of the file that is replaced, 0644 for a new one
 	makeParents bool
-	size        uint64 // of the whole
+	size        uint64 // of the whole, or unknownSize
 }
+
+// unknownSize is that of content whose end is told only by its coming.
+const unknownSize = math.MaxUint64
 
 // replacement is a file that is written beside its place, or in a volume where changes are staged.
 type replacement struct {
@@ -118,7 +122,7 @@ var errTooLong = errors.New("the content is longer than it was said to be")
 
 // finish commits what was written without an error, where it is the whole.
 func (w *replacement) finish(ctx context.Context, err error) error {
-	if err == errTooLong || err == window.ErrBroken || err == nil && w.written != w.size {
+	if err == errTooLong || err == window.ErrBroken || err == nil && w.written != w.size && w.size != unknownSize {
 		return invalid("the content is not as long as it was said to be")
 	}
 	if err != nil {

@@ -92,6 +92,9 @@ func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duratio
 			event.Started = &agentv1.Started{}
 			if p.command != nil {
 				event.Started.Pid = uint32(p.group.PID(p.command.PID()))
+				if own, ok := p.command.(interface{ Inside() int }); ok {
+					event.Started.Pid = uint32(own.Inside())
+				}
 			}
 			told = true
 		}

@@ -59,6 +59,8 @@ const Path = "/workspace"
 // timeoutGrace is what the agent has, over the command's time limit, to kill the command and say so.
 const timeoutGrace = 5 * time.Second
 
+var errNotEnded = fault.New(fault.Timeout, "", "", "the command could not be ended in time")
+
 // Exec runs a command in a workspace that runs, to its end, and keeps it in the history. When ctx ends, or this process dies, it is killed with all that it
 // started. It gives the workspace's spec, too, which who tells of the command needs.
 func (m *Manager) Exec(ctx context.Context, kind store.Kind, id string, c Command) (remote.Exit, store.Spec, error) {
@@ -74,7 +76,7 @@ func (m *Manager) Exec(ctx context.Context, kind store.Kind, id string, c Comman
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout+timeoutGrace, fault.New(fault.Timeout, "", "", "the command could not be ended in time"))
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout+timeoutGrace, errNotEnded)
 		defer cancel()
 	}
 	exit, err := connection.Exec(ctx, command, c.Stdin, c.Stdout, c.Stderr, c.Secrets...)

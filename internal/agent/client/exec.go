@@ -27,7 +27,7 @@ type Command struct {
 	TTY     *Terminal     // set: on a terminal, and all output is standard output
 	Timeout time.Duration // after which everything that it started is killed; 0: none
 	Whole   bool          // with its end that of all that it started has come: what is left is killed
-	Started func()        // called once when it runs, which it may never do. May be nil
+	Started func(pid int) // called once when it runs, which it may never do, with its number in the machine. May be nil
 
 	// From is set where the command runs already, by ID: it is gone on with from there. Of all other fields only Whole counts then. NotFound: the agent does not know it.
 	From *Position
@@ -272,7 +272,7 @@ func (e *exec) take(ctx context.Context, s *session, event *agentv1.ExecEvent) (
 		e.started = nil
 	}
 	if event.Started != nil && e.command.Started != nil && event.Exit.GetStartFailure() == agentv1.StartFailure_START_FAILURE_NONE {
-		e.command.Started()
+		e.command.Started(int(event.Started.Pid))
 		e.command.Started = nil
 	}
 	if len(event.Gaps) > 0 {

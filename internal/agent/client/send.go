@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -20,10 +21,10 @@ type FileSpec struct {
 	Path        string
 	Mode        fs.FileMode // permission; 0: keep that of an existing file, 0644 for a new one
 	MakeParents bool
-	Size        int64 // of the whole
+	Size        int64 // of the whole; negative: not known, and the reader's end is that of the file
 }
 
-// WriteFile replaces a file with exactly Size bytes from a reader. The file is the old one or the new one, never something between. It is not repeated
+// WriteFile replaces a file with exactly Size bytes from a reader, or with all that it gives. The file is the old one or the new one, never something between. It is not repeated
 // when the link breaks: the old file stands.
 func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) error {
 	return c.writeFile(ctx, filePath, spec, from)
@@ -39,6 +40,9 @@ func (c *Client) writeFile(ctx context.Context, at string, spec FileSpec, from i
 		"parents": {strconv.FormatBool(spec.MakeParents)}, "size": {strconv.FormatInt(spec.Size, 10)},
 	}
 	body := &reader{from: from, left: spec.Size, exact: true}
+	if spec.Size < 0 {
+		body.left, body.exact = math.MaxInt64, false
+	}
 	_, err = c.send(ctx, s, at+"?"+q.Encode(), body, spec.Size)
 	if short := body.failed(); short != nil {
 		return fault.Wrap(short, "read what to write to", spec.Path)
@@ -112,8 +116,9 @@ func (c *Client) sendByWindow(ctx context.Context, s *session, call string, body
 		return nil, corrupt("it took the content without the window")
 	}
 	_, sent := window.Send(c.window.file, body, records, resp.Body)
-	if body.failed() != nil {
-		return nil, sent // ctx is cancelled: the agent throws away what it has
+	if failed := body.failed(); failed != nil {
+		records.CloseWithError(failed) // so that the body has no end: the agent throws away what it has
+		return nil, sent
 	}
 	records.Close()
 	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, window.Slots+1)); err != nil {

@@ -32,8 +32,12 @@ func (c *Client) WriteVolumeFile(ctx context.Context, spec FileSpec, from io.Rea
 // link is lost after the first entry the list is not made again: Unavailable.
 func (c *Client) List(ctx context.Context, path string, recursive bool, each func(listing.Entry) error) error {
 	q := url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}}
+	return c.list(ctx, "/volume/list?"+q.Encode(), path, recursive, each)
+}
+
+func (c *Client) list(ctx context.Context, call, path string, byWindow bool, each func(listing.Entry) error) error {
 	var own error
-	_, err := c.generated(ctx, "/volume/list?"+q.Encode(), recursive, func(from io.Reader) error {
+	_, err := c.generated(ctx, call, byWindow, func(from io.Reader) error {
 		entries := listing.NewReader(from)
 		for {
 			e, err := entries.Next()

@@ -171,7 +171,7 @@ func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Sys.CgroupFD = int(g.cgroup.dir.Fd())
 }
 
-// PID is not known: to ask the kernel for it takes as long as much else of an exec.
+// PID is not known: to ask the kernel for it takes as long as much else of an exec. The process itself knows it.
 func (g *group) PID(int) int { return 0 }
 
 // Kill kills all members at once, those among them that are just starting others too.

@@ -35,6 +35,7 @@ type fork struct {
 	limits      OpenFiles
 	noSignals   uint64 // the mask that blocks none
 	pidfd       int32
+	inside      int32 // the child's number in its own PID namespace, which the kernel writes in passing
 	childsErrno uintptr
 }
 
@@ -74,7 +75,7 @@ func newFork(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*
 		f.fds = append(f.fds, fd)
 	}
 	f.args = cloneArgs{
-		flags:      unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND | uint64(attr.Sys.Cloneflags),
+		flags:      unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PIDFD | unix.CLONE_CHILD_SETTID | unix.CLONE_CLEAR_SIGHAND | uint64(attr.Sys.Cloneflags),
 		exitSignal: uint64(unix.SIGCHLD),
 	}
 	if attr.Sys.UseCgroupFD {
@@ -91,6 +92,7 @@ func newFork(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*
 //go:nocheckptr
 func (f *fork) run() (pid, pidfd int, errno syscall.Errno) {
 	f.args.pidfd = uint64(uintptr(unsafe.Pointer(&f.pidfd)))
+	f.args.childTID = uint64(uintptr(unsafe.Pointer(&f.inside)))
 	beforeFork()
 	child, failed := clone3(unsafe.Pointer(&f.args), unsafe.Sizeof(f.args))
 	if failed != 0 || child != 0 {

@@ -17,6 +17,7 @@ import (
 // Process is a process that was started. It must be waited for.
 type Process struct {
 	pid    int
+	inside int
 	handle *os.File // its pidfd, in Go's poller
 }
 
@@ -43,11 +44,14 @@ func Start(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*Pr
 		return nil, &os.PathError{Op: "fork/exec", Path: path, Err: errno}
 	}
 	unix.FcntlInt(uintptr(pidfd), unix.F_SETFL, unix.O_NONBLOCK) // so that the poller takes it; it has no other flags to keep
-	return &Process{pid: pid, handle: os.NewFile(uintptr(pidfd), "process")}, nil
+	return &Process{pid: pid, inside: int(f.inside), handle: os.NewFile(uintptr(pidfd), "process")}, nil
 }
 
 // PID is the process's number in the PID namespace of who started it.
 func (p *Process) PID() int { return p.pid }
+
+// Inside is its number in its own PID namespace.
+func (p *Process) Inside() int { return p.inside }
 
 // Join has the calling thread's further children be in a namespace of the process's.
 func (p *Process) Join(kind int) error {

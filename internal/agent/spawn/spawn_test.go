@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,4 +154,21 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestInsideIsTheNumberThatItHasItself(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := Start("/bin/sh", []string{"sh", "-c", "echo $$"}, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{r, w, w}, Sys: &syscall.SysProcAttr{}}, OpenFiles{Cur: 64, Max: 64})
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(r)
+	if _, waited := p.Wait(); err != nil || waited != nil || strings.TrimSpace(string(said)) != strconv.Itoa(p.Inside()) {
+		t.Errorf("it says %q, and is %d: %v %v", said, p.Inside(), err, waited)
+	}
 }

@@ -199,7 +199,7 @@ func (s suite) goesOn(t *testing.T) {
 	var running sync.WaitGroup
 	run := func(command client.Command, in io.Reader, out io.Writer) {
 		started := make(chan struct{})
-		command.Cwd, command.Started = "/", func() { close(started) }
+		command.Cwd, command.Started = "/", func(int) { close(started) }
 		running.Go(func() {
 			end, err := g.agent.Exec(ctx, command, in, out, nil)
 			if err != nil || end.Code != 0 {

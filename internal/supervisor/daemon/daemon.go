@@ -128,6 +128,7 @@ type daemon struct {
 	services services
 	secrets  secrets
 	netlog   networkLog
+	stored   stored
 
 	started time.Time
 

@@ -58,6 +58,7 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	to := &sender{stream: stream}
 	out := s.daemon.secrets.Writer(io.MultiWriter(&h.stdout, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b })))
 	errs := s.daemon.secrets.Writer(io.MultiWriter(&h.stderr, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b })))
+	c.Started = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // a caller that is gone is told of by what comes next
 	exit, err := s.daemon.machine.Agent.Exec(ctx, c, input, out, errs)
 	err = errors.Join(err, out.Close(), errs.Close())
 	s.running.Delete(start.ExecId)

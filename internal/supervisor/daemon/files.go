@@ -57,6 +57,46 @@ func (s *server) handleFiles(mux *http.ServeMux) {
 		}
 		return remote.WriteChanged(w, remote.Changed{Created: counts.Created, Replaced: counts.Replaced, Deleted: counts.Deleted, Bytes: counts.Bytes})
 	}))
+	s.handlePlace(mux)
+}
+
+// handlePlace serves the files of the machine's whole file system.
+func (s *server) handlePlace(mux *http.ServeMux) {
+	agent := s.daemon.machine.Agent
+	on := func(pattern string, do func(ctx context.Context, q url.Values, path string, w http.ResponseWriter, r *http.Request) error) {
+		mux.Handle(pattern, s.operation(func(w http.ResponseWriter, r *http.Request) error {
+			q := r.URL.Query()
+			return do(r.Context(), q, q.Get("path"), w, r)
+		}))
+	}
+	on("GET "+remote.MachineFilePath, func(ctx context.Context, _ url.Values, path string, w http.ResponseWriter, _ *http.Request) error {
+		_, err := agent.ReadFile(ctx, path, 0, 0, w)
+		return err
+	})
+	on("PUT "+remote.MachineFilePath, func(ctx context.Context, _ url.Values, path string, _ http.ResponseWriter, r *http.Request) error {
+		return agent.WriteFile(ctx, client.FileSpec{Path: path, MakeParents: true, Size: -1}, r.Body)
+	})
+	on("DELETE "+remote.MachineFilePath, func(ctx context.Context, _ url.Values, path string, _ http.ResponseWriter, _ *http.Request) error {
+		return agent.Remove(ctx, path)
+	})
+	on("PUT "+remote.MachineFolderPath, func(ctx context.Context, _ url.Values, path string, _ http.ResponseWriter, _ *http.Request) error {
+		return agent.MakeFolder(ctx, path)
+	})
+	on("GET "+remote.MachineListPath, func(ctx context.Context, q url.Values, path string, w http.ResponseWriter, _ *http.Request) error {
+		depth, err := number(q, "depth")
+		if err != nil {
+			return err
+		}
+		list := listing.NewWriter(w)
+		err = agent.ListPlace(ctx, path, int(min(depth, listing.MaxPath)), func(e listing.Entry) error {
+			return list.Add([]byte(e.Path), &e.Attributes, []byte(e.Target))
+		})
+		if err != nil {
+			return err
+		}
+		return list.Close()
+	})
+	mux.HandleFunc("GET "+remote.UsagePath, s.usage)
 }
 
 // copyList passes a list on, entry by entry: what a machine sends goes no further unread.

@@ -111,7 +111,7 @@ func (d *daemon) startService(ctx context.Context, name string, start *superviso
 		return err
 	}
 	started := make(chan struct{})
-	c.ID, c.Whole, c.Started = v.execID, true, func() { close(started) }
+	c.ID, c.Whole, c.Started = v.execID, true, func(int) { close(started) }
 	d.services.running.Go(func() { v.run(life, c) })
 	if err := v.await(ctx, c, ready, started); err != nil {
 		v.fail(err)

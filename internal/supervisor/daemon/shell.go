@@ -69,7 +69,7 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 		return nil, err
 	}
 	started := make(chan struct{})
-	c.ID, c.Started = s.execID, func() { close(started) }
+	c.ID, c.Started = s.execID, func(int) { close(started) }
 	go s.run(life, c)
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

@@ -57,6 +57,9 @@ func (c *Client) Exec(ctx context.Context, command client.Command, in io.Reader,
 			}
 			return Exit{}, fault.Wrap(fromWire(ctx, err), "run", command.Argv[0])
 		}
+		if m.Pid != 0 && command.Started != nil {
+			command.Started(int(m.Pid))
+		}
 		if err := errors.Join(write(out, m.Stdout), write(errs, m.Stderr)); err != nil {
 			stop(err)
 			return Exit{}, err

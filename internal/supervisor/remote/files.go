@@ -22,6 +22,11 @@ const (
 	TreePath   = "/tree"
 	ChangePath = "/change"
 
+	MachineFilePath   = "/machine/file"
+	MachineFolderPath = "/machine/folder"
+	MachineListPath   = "/machine/list"
+	UsagePath         = "/machine/usage"
+
 	ErrorTrailer = "Pyro-Error" // an error, see EncodeError: a header where nothing else came, else a trailer
 	WholeTrailer = "Pyro-Whole" // the content came to its end
 )
@@ -56,6 +61,9 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 	defer resp.Body.Close()
 	if told, ok := DecodeError(resp.Header.Get(ErrorTrailer)); ok {
 		return told
+	}
+	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
+		return fault.New(fault.Unsupported, "", "", "its supervisor is of an older pyro, which can't do this").WithHint("pyro workspace stop, then start")
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fault.New(fault.Internal, "", "", "its supervisor answered %s", resp.Status)
@@ -153,7 +161,11 @@ func (c *Client) List(ctx context.Context, path string, recursive bool, each fun
 	if recursive {
 		q.Set("recursive", "1")
 	}
-	return c.call(ctx, http.MethodGet, ListPath, q, nil, func(from io.Reader) error {
+	return c.list(ctx, ListPath, q, each)
+}
+
+func (c *Client) list(ctx context.Context, at string, q url.Values, each func(listing.Entry) error) error {
+	return c.call(ctx, http.MethodGet, at, q, nil, func(from io.Reader) error {
 		entries := listing.NewReader(from)
 		for {
 			e, err := entries.Next()

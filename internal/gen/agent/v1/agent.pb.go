@@ -7,7 +7,11 @@
 //
 //   GET /file?path=P&offset=N&limit=N             the content of a regular file; limit 0: to its end
 //   PUT /file?path=P&mode=M&parents=B&size=N      replaces a file: it is written beside its place, flushed, and renamed when the body was whole.
-//                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders
+//                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders;
+//                                                 size -1: the body ends where it ends
+//   DELETE /file?path=P                           removes what is there with all below it, and follows no link
+//   PUT /folder?path=P                            makes a folder, and those above it that are missing
+//   GET /list?path=P&depth=N                      what is there, as /volume/list has it, and what is in it to a depth; 0: that alone, and a link as such
 //
 // Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed or not mounted, 507 no space.
 //

@@ -1,0 +1,43 @@
+package workspace
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// Machine is a connection to the machine of a workspace that runs, for who works on the whole of it. Close it.
+type Machine struct {
+	*remote.Client
+	Spec store.Spec
+}
+
+// Machine connects to the machine of a workspace. Precondition: it does not run.
+func (m *Manager) Machine(ctx context.Context, kind store.Kind, id string) (*Machine, error) {
+	c, w, err := m.connect(ctx, kind, id)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{c, w.Spec}, nil
+}
+
+// Run runs a command to its end as it is told, in the environment's variables and as the environment's user where it names none, and keeps it in the history.
+func (m *Machine) Run(ctx context.Context, c client.Command, stdout, stderr io.Writer) (remote.Exit, error) {
+	c.Env = append(slices.Clone(m.Spec.Env), c.Env...)
+	if c.User == "" {
+		c.User = m.Spec.User
+	}
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout+timeoutGrace, errNotEnded)
+		defer cancel()
+	}
+	return m.Exec(ctx, c, nil, stdout, stderr)
+}
+
+// Running tells whether a workspace runs, without a look into its record.
+func (m *Manager) Running(id string) bool { return checkID(id) == nil && m.folder(id).Running() }
