@@ -17,10 +17,13 @@ import (
 )
 
 func newHost() *cobra.Command {
-	cmd := subgroup("host", "Connect programs that agents run in, such as Claude Code", newHostConnect(), newHostPrintConfig(), newHostDoctor(), newHostRepair())
+	cmd := subgroup("host", "Connect programs that agents run in, and serve this host to a control plane",
+		newHostConnect(), newHostPrintConfig(), newHostDoctor(), newHostRepair(), newHostServe(), newHostCerts())
 	cmd.Long = `Have a program that agents run in, such as Claude Code or Codex, give its agents pyro's tools: it
 is told to start "pyro mcp serve". "pyro host doctor" tells which of them this host has, and
-whether what they have of pyro works.`
+whether what they have of pyro works.
+
+"pyro host serve" is another matter: it serves the machines of this host to a control plane.`
 	return cmd
 }
 

@@ -168,7 +168,12 @@ const tokenVariable = "PYRO_MCP_TOKEN"
 
 // bearerToken gives the token that clients have to show, and tells whether it was made.
 func bearerToken(file string) (token pyro.SecretValue, made bool, err error) {
-	text := os.Getenv(tokenVariable)
+	return bearerTokenOf(tokenVariable, file)
+}
+
+// bearerTokenOf gives one that is in a variable, or in a file.
+func bearerTokenOf(variable, file string) (token pyro.SecretValue, made bool, err error) {
+	text := os.Getenv(variable)
 	if file != "" {
 		b, err := os.ReadFile(file)
 		if err != nil {

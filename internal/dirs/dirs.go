@@ -58,6 +58,9 @@ func (d Dirs) Machines() string { return filepath.Join(d.State, "machines") }
 // Turns is where machines that are being started have their locks.
 func (d Dirs) Turns() string { return filepath.Join(d.State, "turns") }
 
+// Host is where the host agent has its records.
+func (d Dirs) Host() string { return filepath.Join(d.State, "host") }
+
 // Workspaces is where each workspace has its folder.
 func (d Dirs) Workspaces() string { return filepath.Join(d.State, "workspaces") }
 

@@ -24,7 +24,7 @@ var floors = []struct {
 	{[]string{"internal/supervisor", "internal/doctor", "internal/preparation"}, "own machines and look at hosts through the contracts"},
 	{[]string{"internal/workspace", "internal/session"}, "what a workspace is and does, and a session on a terminal of the host"},
 	{[]string{""}, "package pyro, the one facade"},
-	{[]string{"internal/demo", "internal/ptymcp"}, "what surfaces share: the narrated tours, and terminals as tools for agents"},
+	{[]string{"internal/demo", "internal/hostagent", "internal/ptymcp"}, "what surfaces share: the narrated tours, the service of a host's machines, and terminals as tools for agents"},
 	{[]string{"internal/cli", "bench"}, "surfaces: bind operations of package pyro"},
 	{[]string{"cmd", "examples", "test", "internal/layers"}, "programs, and tests of the whole"},
 }

@@ -1,0 +1,362 @@
+package hostagent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+func create(t *testing.T, a *Agent, m *pb.CreateSandboxRequest) *pb.CreateSandboxResponse {
+	t.Helper()
+	r, err := a.CreateSandbox(t.Context(), connect.NewRequest(m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Msg
+}
+
+func list(t *testing.T, a *Agent) []*pb.SandboxInfo {
+	t.Helper()
+	r, err := a.ListSandboxes(t.Context(), connect.NewRequest(&pb.ListSandboxesRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Msg.Sandboxes
+}
+
+func TestDefaultsAreFilledIn(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	r := create(t, a, &pb.CreateSandboxRequest{TeamId: "00000000-0000-0000-0000-000000000000", TemplateId: noUUID})
+	if checkID(r.SandboxId) != nil || r.Status != statusRunning {
+		t.Fatalf("made %v", r)
+	}
+	if spec := f.made["ws-"+r.SandboxId]; spec.VCPUs != 1 || spec.MemoryMB != 512 || spec.Environment != DefaultEnvironment {
+		t.Errorf("its machine is %+v", spec)
+	}
+	if got := a.all()[0].record(); got.DiskSizeMB != 5120 || got.Template != minimal {
+		t.Errorf("its record is %+v", got)
+	}
+	for _, m := range []*pb.CreateSandboxRequest{
+		{SandboxId: "../x"}, {SandboxId: ".x"}, {Vcpus: -1}, {MemoryMb: 1}, {TimeoutSec: -1}, {TeamId: "x"}, {DefaultEnv: map[string]string{"A=B": ""}},
+	} {
+		if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(m)); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	unknown := &pb.CreateSandboxRequest{TemplateId: "00000000-0000-0000-0000-000000000001"}
+	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(unknown)); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("an unknown template: %v", err)
+	}
+}
+
+func TestAKnownIDIsMadeOnce(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"})); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if f.count != 1 || len(list(t, a)) != 1 {
+		t.Errorf("%d machines were made for %d sandboxes", f.count, len(list(t, a)))
+	}
+	for range 2 {
+		if _, err := a.DestroySandbox(t.Context(), connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "one"})); err != nil {
+			t.Error(err)
+		}
+	}
+	if f.ids() != 0 || len(list(t, a)) != 0 {
+		t.Errorf("%d machines are left, and %v", f.ids(), list(t, a))
+	}
+}
+
+func TestWhatFailsLeavesNothing(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{})
+	f.fail = fault.New(fault.Unavailable, "", "", "no")
+	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"})); fault.KindOf(err) != fault.Unavailable {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(filepath.Join(folder, sandboxesFolder))
+	if err != nil || len(left) > 0 || len(list(t, a)) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+	f.fail = nil
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+}
+
+func TestThereIsRoomOrNot(t *testing.T) {
+	a := open(t, t.TempDir(), newFakes(), Limits{MemoryMB: 1024, VCPUs: 8})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a"})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "b"})
+	_, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "c"}))
+	if fault.KindOf(err) != fault.Exhausted || fault.HintOf(err) == "" {
+		t.Errorf("no room for memory: %v", err)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a"}) // which is there
+	if err := a.destroy(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "c", Vcpus: 8})); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("no room for processors: %v", err)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "c"})
+}
+
+// TestRecordsOutliveTheHostAgent has one go away, in order and in the middle of making a sandbox, and another come.
+func TestRecordsOutliveTheHostAgent(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "kept", TimeoutSec: 60, DefaultEnv: map[string]string{"A": "b"}, TeamId: noUUID})
+	before := a.all()[0].record()
+	if _, err := Open(t.Context(), Options{Folder: folder, Machines: f, Log: quiet}); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("a second one on the same folder: %v", err)
+	}
+	half := record{SandboxID: "half", CreatedAt: time.Now(), Template: minimal}
+	if err := a.writeRecord(half); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Create(t.Context(), Spec{SandboxID: "half"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f.ids() != 2 {
+		t.Fatalf("closing it ended machines: %d are left", f.ids())
+	}
+	b := open(t, folder, f, Limits{})
+	all := b.all()
+	if len(all) != 1 || f.ids() != 1 {
+		t.Fatalf("%d sandboxes and %d machines came back", len(all), f.ids())
+	}
+	after := all[0].record()
+	if !after.CreatedAt.Equal(before.CreatedAt) || after.TimeoutSec != 60 || after.DefaultEnv["A"] != "b" || after.WorkspaceID != before.WorkspaceID {
+		t.Errorf("it was %+v and is %+v", before, after)
+	}
+}
+
+func TestUseResetsTheTimeOfInactivity(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var mu sync.Mutex
+	clock := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return now
+	}
+	pass := func(d time.Duration) {
+		mu.Lock()
+		now = now.Add(d)
+		mu.Unlock()
+	}
+	s := newSandbox(record{SandboxID: "x", LastActive: now}, clock)
+	end := s.use()
+	pass(time.Hour)
+	if _, inactive := s.inactive(); inactive || !s.record().LastActive.Equal(clock()) {
+		t.Error("it is inactive while it is used")
+	}
+	end()
+	pass(time.Minute)
+	if since, inactive := s.inactive(); !inactive || clock().Sub(since) != time.Minute {
+		t.Errorf("it is inactive since %v", since)
+	}
+}
+
+func TestTerminateDestroysAllAndEnds(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	for _, id := range []string{"a", "b", "c"} {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
+	}
+	address := serve(t, a, Serving{})
+	if _, err := dial(t, address)["grpc"].Terminate(t.Context(), connect.NewRequest(&pb.TerminateRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-a.Terminated():
+	case <-t.Context().Done():
+	}
+	if f.ids() != 0 {
+		t.Errorf("%d machines are left", f.ids())
+	}
+	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{})); fault.KindOf(err) != fault.Unavailable {
+		t.Errorf("a sandbox is made while it ends: %v", err)
+	}
+}
+
+// TestErrorsTell has each kind of error come over each protocol with its code, its kind and a hint.
+func TestErrorsTell(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{MemoryMB: 600})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "ended"})
+	f.stopped["ws-ended"] = true
+	for name, c := range dial(t, serve(t, a, Serving{})) {
+		for _, e := range []struct {
+			code connect.Code
+			kind fault.Kind
+			call func() error
+		}{
+			{connect.CodeNotFound, fault.NotFound, func() error {
+				_, err := c.Exec(t.Context(), connect.NewRequest(&pb.ExecRequest{SandboxId: "none", Cmd: "true"}))
+				return err
+			}},
+			{connect.CodeFailedPrecondition, fault.Precondition, func() error {
+				_, err := c.PingSandbox(t.Context(), connect.NewRequest(&pb.PingSandboxRequest{SandboxId: "ended"}))
+				return err
+			}},
+			{connect.CodeInvalidArgument, fault.Invalid, func() error {
+				_, err := c.ReadFile(t.Context(), connect.NewRequest(&pb.ReadFileRequest{SandboxId: "ended", Path: "etc/passwd"}))
+				return err
+			}},
+			{connect.CodeResourceExhausted, fault.Exhausted, func() error {
+				_, err := c.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "more"}))
+				return err
+			}},
+			{connect.CodeUnimplemented, fault.Unsupported, func() error {
+				_, err := c.PauseSandbox(t.Context(), connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "ended"}))
+				return err
+			}},
+			{connect.CodeNotFound, fault.NotFound, func() error {
+				stream, err := c.ReadFileStream(t.Context(), connect.NewRequest(&pb.ReadFileStreamRequest{SandboxId: "none", Path: "/x"}))
+				if err != nil {
+					return err
+				}
+				defer stream.Close()
+				for stream.Receive() {
+					t.Error("it gave something")
+				}
+				return stream.Err()
+			}},
+		} {
+			err := e.call()
+			detail := detailOf(err)
+			if connect.CodeOf(err) != e.code || detail.Kind != string(e.kind) || detail.Hint == "" {
+				t.Errorf("%s: %v, %v, want %v", name, err, detail, e.code)
+			}
+		}
+	}
+}
+
+func detailOf(err error) *pb.ErrorDetail {
+	var wire *connect.Error
+	if errors.As(err, &wire) {
+		for _, d := range wire.Details() {
+			if v, err := d.Value(); err == nil {
+				if detail, ok := v.(*pb.ErrorDetail); ok {
+					return detail
+				}
+			}
+		}
+	}
+	return &pb.ErrorDetail{}
+}
+
+// TestACutStreamIsNoFile has a client go in the middle of a file, over each protocol, and end it as it should.
+func TestACutStreamIsNoFile(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	meta := &pb.WriteFileStreamRequest{Content: &pb.WriteFileStreamRequest_Meta{Meta: &pb.WriteFileStreamMeta{SandboxId: "x", Path: "/f"}}}
+	chunk := &pb.WriteFileStreamRequest{Content: &pb.WriteFileStreamRequest_Chunk{Chunk: []byte("half")}}
+	for name, c := range dial(t, serve(t, a, Serving{})) {
+		ctx, cut := context.WithCancel(t.Context())
+		stream := c.WriteFileStream(ctx)
+		if err := errors.Join(stream.Send(meta), stream.Send(chunk)); err != nil {
+			t.Fatal(name, err)
+		}
+		cut()
+		if err := <-f.failed; err == nil {
+			t.Errorf("%s: what was cut was taken for the whole", name)
+		}
+		if _, there := f.written["/f"]; there {
+			t.Errorf("%s: the file was written", name)
+		}
+		whole := c.WriteFileStream(t.Context())
+		if err := errors.Join(whole.Send(meta), whole.Send(chunk), whole.Send(chunk)); err != nil {
+			t.Fatal(name, err)
+		}
+		if _, err := whole.CloseAndReceive(); err != nil {
+			t.Fatal(name, err)
+		}
+		if err := <-f.failed; err != nil || string(f.written["/f"]) != "halfhalf" {
+			t.Errorf("%s: wrote %q, %v", name, f.written["/f"], err)
+		}
+		delete(f.written, "/f")
+	}
+}
+
+func TestExecIsBounded(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	f.run = func(w io.Writer) { io.WriteString(w, "said") }
+	c := dial(t, serve(t, a, Serving{}))["grpc"]
+	r, err := c.Exec(t.Context(), connect.NewRequest(&pb.ExecRequest{SandboxId: "x", Cmd: "say"}))
+	if err != nil || string(r.Msg.Stdout) != "said" || r.Msg.ExitCode != 3 {
+		t.Errorf("%v %v", r, err)
+	}
+	stream, err := c.ExecStream(t.Context(), connect.NewRequest(&pb.ExecStreamRequest{SandboxId: "x", Cmd: "say"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var events []string
+	for stream.Receive() {
+		switch e := stream.Msg().Event.(type) {
+		case *pb.ExecStreamResponse_Start:
+			events = append(events, "start")
+			if e.Start.Pid != 7 {
+				t.Errorf("pid %d", e.Start.Pid)
+			}
+		case *pb.ExecStreamResponse_Data:
+			events = append(events, string(e.Data.GetStdout()))
+		case *pb.ExecStreamResponse_End:
+			events = append(events, "end")
+		}
+	}
+	if want := []string{"start", "said", "end"}; stream.Err() != nil || len(events) != 3 || events[0] != want[0] || events[1] != want[1] || events[2] != want[2] {
+		t.Errorf("%v %v", events, stream.Err())
+	}
+	left := 8
+	bounded := collected{left: &left}
+	if _, err := bounded.Write(bytes.Repeat([]byte("x"), 9)); !errors.Is(err, errTooMuch) {
+		t.Error(err)
+	}
+	for _, m := range []*pb.ExecRequest{{SandboxId: "x"}, {SandboxId: "x", Cmd: "a", TimeoutSec: -1}, {SandboxId: "x", Cmd: "a", Cwd: "b"}, {SandboxId: "x", Cmd: "a\x00"}} {
+		if _, err := a.Exec(t.Context(), connect.NewRequest(m)); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+}
+
+func TestPermissionsAreThoseOfLs(t *testing.T) {
+	for _, c := range []struct {
+		kind listing.Kind
+		mode uint32
+		want string
+	}{
+		{listing.File, 0o755, "-rwxr-xr-x"}, {listing.Folder, 0o1777, "drwxrwxrwt"}, {listing.Link, 0o777, "lrwxrwxrwx"}, {listing.File, 0o4755, "-rwsr-xr-x"},
+		{listing.File, 0o6644, "-rwSr-Sr--"}, {listing.Folder, 0o1000, "d--------T"}, {listing.Other, 0, "?---------"},
+	} {
+		if got := permissions(c.kind, c.mode); got != c.want {
+			t.Errorf("%o: %s, want %s", c.mode, got, c.want)
+		}
+	}
+}

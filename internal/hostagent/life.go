@@ -1,0 +1,334 @@
+package hostagent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+// What a sandbox has where nothing else is said, and the bounds of it.
+const (
+	defaultVCPUs      = 1
+	defaultMemoryMB   = 512
+	defaultDiskSizeMB = 5120
+	maxVCPUs          = 64
+	minMemoryMB       = 128
+	maxMemoryMB       = 1 << 20
+	maxDiskSizeMB     = 1 << 24
+	maxEnvironment    = 1 << 20 // bytes of all variables
+)
+
+// destroyPatience bounds the end of a sandbox, which is not given up when whoever asked for it goes.
+const destroyPatience = 2 * time.Minute
+
+// CreateSandbox makes a sandbox and starts it.
+func (a *Agent) CreateSandbox(ctx context.Context, req *connect.Request[pb.CreateSandboxRequest]) (*connect.Response[pb.CreateSandboxResponse], error) {
+	want, err := a.wanted(req.Msg)
+	if err != nil {
+		return nil, fault.Wrap(err, "create sandbox", "")
+	}
+	r, err := a.create(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.CreateSandboxResponse{SandboxId: r.SandboxID, Status: a.status(r), Metadata: metadataOf(r)}), nil
+}
+
+// wanted is the sandbox that a request asks for, with defaults in their places.
+func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
+	r = record{
+		SandboxID: m.SandboxId, VCPUs: int(m.Vcpus), MemoryMB: int(m.MemoryMb), DiskSizeMB: int(m.DiskSizeMb), TimeoutSec: int(m.TimeoutSec),
+		TeamID: m.TeamId, TemplateID: m.TemplateId, DefaultUser: m.DefaultUser, DefaultEnv: maps.Clone(m.DefaultEnv), CreatedAt: a.options.clock().UTC(),
+	}
+	r.LastActive = r.CreatedAt
+	if r.SandboxID == "" {
+		r.SandboxID = newID()
+	}
+	if err := checkID(r.SandboxID); err != nil {
+		return r, err
+	}
+	for _, n := range []struct {
+		name               string
+		value              *int
+		byDefault, low, up int
+	}{
+		{"vcpus", &r.VCPUs, defaultVCPUs, 1, maxVCPUs},
+		{"memory_mb", &r.MemoryMB, defaultMemoryMB, minMemoryMB, maxMemoryMB},
+		{"disk_size_mb", &r.DiskSizeMB, defaultDiskSizeMB, 1, maxDiskSizeMB},
+		{"timeout_sec", &r.TimeoutSec, 0, 0, 1<<31 - 1},
+	} {
+		if *n.value == 0 {
+			*n.value = n.byDefault
+		}
+		if *n.value < n.low || *n.value > n.up {
+			return r, fault.New(fault.Invalid, "", "", "%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
+		}
+	}
+	if _, err := variables(r.DefaultEnv); err != nil {
+		return r, err
+	}
+	r.Template, r.Environment, err = a.template(m.TeamId, m.TemplateId, m.Template)
+	return r, err
+}
+
+// minimal is the name of the template that is always there.
+const minimal = "minimal"
+
+// template finds what a sandbox is to be made from: the template of the two ids, or, where they are empty, what has a name.
+func (a *Agent) template(teamID, templateID, name string) (template, environment string, err error) {
+	team, err1 := parseUUID("team_id", teamID)
+	id, err2 := parseUUID("template_id", templateID)
+	switch {
+	case errors.Join(err1, err2) != nil:
+		return "", "", errors.Join(err1, err2)
+	case templateID != "" && team == noUUID && id == noUUID:
+		return minimal, a.options.Environment, nil
+	case templateID != "":
+		return "", "", fault.New(fault.NotFound, "find template", templateID, "there is none of these ids on this host").WithHint("leave template_id out and name an environment in template, such as %s", DefaultEnvironment)
+	case name == "" || name == minimal:
+		return minimal, a.options.Environment, nil
+	}
+	return name, name, nil
+}
+
+// noUUID is the UUID of zeros.
+const noUUID = "00000000000000000000000000000000"
+
+// parseUUID gives the digits of a UUID; of none those of noUUID.
+func parseUUID(name, text string) (string, error) {
+	digits := strings.ToLower(strings.ReplaceAll(text, "-", ""))
+	if text == "" {
+		return noUUID, nil
+	}
+	if len(digits) != len(noUUID) || strings.Trim(digits, "0123456789abcdef") != "" {
+		return "", fault.New(fault.Invalid, "", "", "%s is %q: it must be a UUID", name, fault.Printable(text[:min(len(text), 80)]))
+	}
+	return digits, nil
+}
+
+// newID makes the id of a sandbox as the control plane makes them: 25 digits of base 36.
+func newID() string {
+	n, _ := rand.Int(rand.Reader, new(big.Int).Exp(big.NewInt(36), big.NewInt(25), nil)) // crypto/rand never fails
+	text := n.Text(36)
+	return "cl-" + strings.Repeat("0", 25-len(text)) + text
+}
+
+func checkID(id string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	if id == "" || len(id) > 64 || strings.Trim(id, letters+"._-") != "" || !strings.Contains(letters, id[:1]) {
+		return fault.New(fault.Invalid, "", "", "sandbox_id %q is none: letters, digits, \".\", \"_\" and \"-\", at most 64, and first a letter or a digit", fault.Printable(id[:min(len(id), 80)]))
+	}
+	return nil
+}
+
+// variables gives an environment as NAME=VALUE, sorted.
+func variables(env map[string]string) (all []string, err error) {
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value := env[name]
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return nil, fault.New(fault.Invalid, "", "", "%q can't be an environment variable", fault.Printable(name[:min(len(name), 80)]))
+		}
+		if total += len(name) + len(value); total > maxEnvironment {
+			return nil, fault.New(fault.Invalid, "", "", "the environment has more than %d bytes", maxEnvironment)
+		}
+		all = append(all, name+"="+value)
+	}
+	return all, nil
+}
+
+// create makes a sandbox, or gives the one that is there. When it fails nothing is left.
+func (a *Agent) create(ctx context.Context, want record) (record, error) {
+	for {
+		a.mu.Lock()
+		there := a.sandboxes[want.SandboxID]
+		if there == nil {
+			break
+		}
+		a.mu.Unlock()
+		done, err := there.change(ctx) // who makes it may be at it
+		if err != nil {
+			return record{}, err
+		}
+		there.mu.Lock()
+		gone := there.gone
+		there.mu.Unlock()
+		done()
+		if !gone {
+			return there.record(), nil
+		}
+	}
+	if a.refused {
+		a.mu.Unlock()
+		return record{}, fault.New(fault.Unavailable, "create sandbox", want.SandboxID, "the host agent is ending")
+	}
+	if err := a.admit(want); err != nil {
+		a.mu.Unlock()
+		return record{}, err
+	}
+	s := newSandbox(want, a.options.clock)
+	s.changes <- struct{}{}
+	a.sandboxes[want.SandboxID] = s
+	a.mu.Unlock()
+	defer func() { <-s.changes }()
+	if err := a.make(ctx, s, want); err != nil {
+		return record{}, fault.Wrap(err, "create sandbox", want.SandboxID)
+	}
+	return s.record(), nil
+}
+
+// make makes what a sandbox is, whose change is the caller's.
+func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
+	var made Made
+	defer func() {
+		if err == nil {
+			return
+		}
+		if made.ID != "" {
+			err = errors.Join(err, a.options.Machines.Delete(context.WithoutCancel(ctx), made.ID))
+		}
+		err = errors.Join(err, a.removeRecord(want.SandboxID))
+		a.forget(s)
+	}()
+	if err := a.writeRecord(want); err != nil {
+		return err
+	}
+	began := time.Now()
+	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB})
+	if err != nil {
+		return err
+	}
+	want.WorkspaceID, want.Isolation = made.ID, made.Isolation
+	if err := a.writeRecord(want); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.is.WorkspaceID, s.is.Isolation = made.ID, made.Isolation
+	s.mu.Unlock()
+	a.watch(s)
+	a.options.Log.Info("sandbox created", "sandbox", want.SandboxID, "workspace", made.ID, "isolation", made.Isolation, "ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+func (a *Agent) forget(s *sandbox) {
+	s.mu.Lock()
+	s.gone = true
+	s.mu.Unlock()
+	a.mu.Lock()
+	delete(a.sandboxes, s.id())
+	a.mu.Unlock()
+}
+
+// DestroySandbox removes a sandbox with all that it holds.
+func (a *Agent) DestroySandbox(ctx context.Context, req *connect.Request[pb.DestroySandboxRequest]) (*connect.Response[pb.DestroySandboxResponse], error) {
+	if err := checkID(req.Msg.SandboxId); err != nil {
+		return nil, fault.Wrap(err, "destroy sandbox", "")
+	}
+	if err := a.destroy(ctx, req.Msg.SandboxId); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.DestroySandboxResponse{}), nil
+}
+
+func (a *Agent) destroy(ctx context.Context, id string) error {
+	s, err := a.find(id)
+	if err != nil {
+		return nil // there is none: as it should be
+	}
+	done, err := s.change(ctx)
+	if err != nil {
+		return fault.Wrap(err, "destroy sandbox", id)
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+	defer cancel()
+	s.mu.Lock()
+	gone := s.gone
+	s.mu.Unlock()
+	if gone {
+		return nil
+	}
+	s.over()
+	s.watched.Wait()
+	if err := a.options.Machines.Delete(ctx, s.record().WorkspaceID); err != nil && fault.KindOf(err) != fault.NotFound {
+		a.watch(s)
+		return fault.Wrap(err, "destroy sandbox", id)
+	}
+	s.mu.Lock()
+	s.gone = true // nobody notes it any more
+	s.mu.Unlock()
+	err = a.removeRecord(id)
+	a.forget(s)
+	a.options.Log.Info("sandbox destroyed", "sandbox", id)
+	return err
+}
+
+// Terminate destroys all sandboxes, and has the host agent end.
+func (a *Agent) Terminate(ctx context.Context, _ *connect.Request[pb.TerminateRequest]) (*connect.Response[pb.TerminateResponse], error) {
+	a.mu.Lock()
+	a.refused = true
+	a.mu.Unlock()
+	all := a.all()
+	failed := make([]error, len(all))
+	var ending sync.WaitGroup
+	for i, s := range all {
+		ending.Go(func() { failed[i] = a.destroy(ctx, s.id()) })
+	}
+	ending.Wait()
+	if err := errors.Join(failed...); err != nil {
+		a.mu.Lock()
+		a.refused = false
+		a.mu.Unlock()
+		return nil, fault.Wrap(err, "terminate", "")
+	}
+	a.options.Log.Info("terminated", "sandboxes", len(all))
+	a.once.Do(func() { close(a.terminated) })
+	return connect.NewResponse(&pb.TerminateResponse{}), nil
+}
+
+// ListSandboxes gives all sandboxes.
+func (a *Agent) ListSandboxes(context.Context, *connect.Request[pb.ListSandboxesRequest]) (*connect.Response[pb.ListSandboxesResponse], error) {
+	m := &pb.ListSandboxesResponse{}
+	for _, s := range a.all() {
+		r := s.record()
+		m.Sandboxes = append(m.Sandboxes, &pb.SandboxInfo{
+			SandboxId: r.SandboxID, Status: a.status(r), Template: r.Template, Vcpus: int32(r.VCPUs), MemoryMb: int32(r.MemoryMB),
+			CreatedAtUnix: r.CreatedAt.Unix(), LastActiveAtUnix: r.LastActive.Unix(), TimeoutSec: int32(r.TimeoutSec), TeamId: r.TeamID, TemplateId: r.TemplateID,
+			Metadata: metadataOf(r),
+		})
+	}
+	return connect.NewResponse(m), nil
+}
+
+// metadataOf is what a control plane may show of a sandbox beside.
+func metadataOf(r record) map[string]string {
+	m := map[string]string{"environment": r.Environment}
+	if r.WorkspaceID != "" {
+		m["isolation"], m["workspace_id"] = r.Isolation, r.WorkspaceID
+	}
+	return m
+}
+
+// PingSandbox has the time of inactivity begin anew.
+func (a *Agent) PingSandbox(_ context.Context, req *connect.Request[pb.PingSandboxRequest]) (*connect.Response[pb.PingSandboxResponse], error) {
+	s, err := a.find(req.Msg.SandboxId)
+	if err != nil {
+		return nil, fault.Wrap(err, "ping sandbox", "")
+	}
+	if status := a.status(s.record()); status != statusRunning {
+		return nil, fault.New(fault.Precondition, "ping sandbox", s.id(), "the sandbox is %s", status).WithHint("call DestroySandbox, then CreateSandbox")
+	}
+	s.use()()
+	return connect.NewResponse(&pb.PingSandboxResponse{}), nil
+}

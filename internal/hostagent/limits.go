@@ -1,0 +1,42 @@
+package hostagent
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Limits are what all sandboxes together may be promised; 0: there is no limit. DiskFree is what has to be free on the host's disk beside, in Folder.
+type Limits struct {
+	MemoryMB, VCPUs, DiskMB int
+	DiskFreeMB              int
+	Folder                  string
+}
+
+// admit refuses a sandbox that the host has no room for. The agent's lock is held.
+func (a *Agent) admit(want record) error {
+	l, memory, vcpus, disk := a.options.Limits, want.MemoryMB, want.VCPUs, want.DiskSizeMB
+	for _, s := range a.sandboxes {
+		memory, vcpus, disk = memory+s.is.MemoryMB, vcpus+s.is.VCPUs, disk+s.is.DiskSizeMB
+	}
+	for _, c := range []struct {
+		what      string
+		sum, most int
+	}{{"MB of memory", memory, l.MemoryMB}, {"processors", vcpus, l.VCPUs}, {"MB of disk", disk, l.DiskMB}} {
+		if c.most > 0 && c.sum > c.most {
+			return fault.New(fault.Exhausted, "create sandbox", want.SandboxID, "the sandboxes of this host would have %d %s: at most %d", c.sum, c.what, c.most).
+				WithHint("call DestroySandbox for one that is not needed, or take another host")
+		}
+	}
+	if l.DiskFreeMB > 0 && l.Folder != "" {
+		var st unix.Statfs_t
+		if err := unix.Statfs(l.Folder, &st); err != nil {
+			return fault.Wrap(err, "look how much of the disk is free", l.Folder)
+		}
+		if free := st.Bavail * uint64(st.Bsize) >> 20; free < uint64(l.DiskFreeMB) {
+			return fault.New(fault.Exhausted, "create sandbox", want.SandboxID, "%d MB of the host's disk are free: at least %d must be", free, l.DiskFreeMB).
+				WithHint("call DestroySandbox for one that is not needed; pyro env prune on the host")
+		}
+	}
+	return nil
+}

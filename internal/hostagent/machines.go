@@ -1,0 +1,102 @@
+package hostagent
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspace"
+)
+
+// Machines are what sandboxes are made of. Errors are those of package fault.
+type Machines interface {
+	// Create makes a machine for a sandbox and starts it. When it fails or is cancelled nothing is left.
+	Create(ctx context.Context, spec Spec) (Made, error)
+	// Delete ends one and removes it with all that it holds. NotFound where there is none.
+	Delete(ctx context.Context, id string) error
+	// Running tells whether one runs. It costs next to nothing.
+	Running(id string) bool
+	// Connect connects to one that runs.
+	Connect(ctx context.Context, id string) (Machine, error)
+	// MadeFor gives those that were made for a sandbox since a time.
+	MadeFor(ctx context.Context, sandboxID string, since time.Time) ([]string, error)
+}
+
+// Machine is a connection to one.
+type Machine interface {
+	Run(ctx context.Context, c client.Command, stdout, stderr io.Writer) (remote.Exit, error)
+	ReadMachineFile(ctx context.Context, path string, to io.Writer) error
+	WriteMachineFile(ctx context.Context, path string, from io.Reader) error
+	RemoveMachinePath(ctx context.Context, path string) error
+	MakeMachineFolder(ctx context.Context, path string) error
+	ListMachine(ctx context.Context, path string, depth int, each func(listing.Entry) error) error
+	Usage(ctx context.Context) (remote.Usage, error)
+	Close() error
+}
+
+// Spec says what machine a sandbox is to have.
+type Spec struct {
+	SandboxID   string
+	Environment string
+	VCPUs       int
+	MemoryMB    int
+}
+
+// Made is a machine that was made.
+type Made struct {
+	ID        string
+	Isolation string
+}
+
+// Workspaces are machines that are workspaces.
+type Workspaces struct {
+	Manager   *workspace.Manager
+	Isolation machine.Isolation
+	Network   string // one of store's policies
+}
+
+// label marks a workspace as a sandbox's, so that one whose host agent died before it had noted it is found.
+const label = "pyro-host-sandbox"
+
+// Create makes a workspace. It does not expire by itself: whoever calls this decides on that.
+func (w Workspaces) Create(ctx context.Context, spec Spec) (Made, error) {
+	if _, err := w.Manager.Environments.Inspect(ctx, spec.Environment); fault.KindOf(err) == fault.NotFound && fault.HintOf(err) != "pyro env pull "+spec.Environment {
+		return Made{}, err
+	}
+	made, err := w.Manager.Create(ctx, workspace.Spec{
+		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, Network: w.Network,
+		Labels: map[string]string{label: spec.SandboxID},
+	})
+	return Made{made.ID, made.Spec.Isolation}, err
+}
+
+// Delete removes a workspace.
+func (w Workspaces) Delete(ctx context.Context, id string) error {
+	return w.Manager.Delete(ctx, store.KindWorkspace, id)
+}
+
+// Running tells whether its supervisor does.
+func (w Workspaces) Running(id string) bool { return w.Manager.Running(id) }
+
+// Connect connects to its supervisor.
+func (w Workspaces) Connect(ctx context.Context, id string) (Machine, error) {
+	return w.Manager.Machine(ctx, store.KindWorkspace, id)
+}
+
+// MadeFor gives the workspaces that are marked as a sandbox's.
+func (w Workspaces) MadeFor(ctx context.Context, sandboxID string, since time.Time) ([]string, error) {
+	all, err := w.Manager.Store.Workspaces(ctx, store.KindWorkspace)
+	var ids []string
+	for _, one := range all {
+		if one.Labels[label] == sandboxID && !one.CreatedAt.Before(since) {
+			ids = append(ids, one.ID)
+		}
+	}
+	return ids, err
+}

@@ -1,0 +1,116 @@
+package hostagent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// TestRings fills them for two days: each has its length, its distance and the means of what was before it.
+func TestRings(t *testing.T) {
+	var m metrics
+	at := time.Unix(0, 0)
+	for i := range 2 * 24 * 3600 * 2 {
+		m.add(at, point{CPU: float64(i % 2 * 100), MemBytes: 100, DiskBytes: 7})
+		at = at.Add(sampleEvery)
+	}
+	for i, want := range []struct {
+		most  int
+		every int64
+		cpu   float64
+	}{{1200, 1, 0}, {240, 30, 50}, {288, 300, 50}} {
+		points := m.get(i)
+		if len(points) != want.most {
+			t.Fatalf("tier %d has %d points", i, len(points))
+		}
+		if last, first := points[want.most-1], points[want.most-2*int(min(want.every, 2))]; i > 0 && last.Unix-points[want.most-2].Unix != want.every {
+			t.Errorf("tier %d: %v after %v", i, last, first)
+		}
+		if i > 0 && (points[0].CPU != want.cpu || points[0].MemBytes != 100 || points[0].DiskBytes != 7) {
+			t.Errorf("tier %d has %+v", i, points[0])
+		}
+	}
+	path := filepath.Join(t.TempDir(), "metrics")
+	if err := m.save(path); err != nil {
+		t.Fatal(err)
+	}
+	var again metrics
+	if err := again.load(path); err != nil {
+		t.Fatal(err)
+	}
+	for i := range tiers {
+		a, b := m.get(i), again.get(i)
+		if len(a) != len(b) || a[0] != b[0] || a[len(a)-1] != b[len(b)-1] {
+			t.Errorf("tier %d is not what it was", i)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{0, 3, 8, 15, 100, len(text) - 1} {
+		if err := os.WriteFile(path, text[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := again.load(path); err == nil || len(again.get(tier10m)) != 0 {
+			t.Errorf("a file that was cut after %d bytes was read: %v", cut, err)
+		}
+	}
+	if all := m.flush(); len(all[tier10m]) != 1200 || len(m.get(tier10m)) != 0 {
+		t.Error("it was not flushed")
+	}
+}
+
+func TestCPUIsOfAllProcessors(t *testing.T) {
+	for _, c := range []struct {
+		worked, of time.Duration
+		vcpus      int
+		want       float64
+	}{{time.Second, time.Second, 2, 50}, {3 * time.Second, time.Second, 2, 100}, {-time.Second, time.Second, 1, 0}, {0, 0, 1, 0}} {
+		if p := pointOf(remote.Usage{MemBytes: 5, DiskBytes: 6}, c.worked, c.of, c.vcpus); p.CPU != c.want || p.MemBytes != 5 || p.DiskBytes != 6 {
+			t.Errorf("%+v: %+v", c, p)
+		}
+	}
+}
+
+// TestMetricsOutliveTheHostAgent has samples come, a host agent go, and another give them once.
+func TestMetricsOutliveTheHostAgent(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	s := a.all()[0]
+	s.metrics.add(time.Unix(1, 0), point{MemBytes: 42})
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, folder, f, Limits{})
+	got, err := b.GetSandboxMetrics(t.Context(), connect.NewRequest(&pb.GetSandboxMetricsRequest{SandboxId: "x", Range: "10m"}))
+	if err != nil || len(got.Msg.Points) == 0 || got.Msg.Points[0].MemBytes != 42 || got.Msg.Points[0].TimestampUnix != 1 {
+		t.Fatalf("%v %v", got, err)
+	}
+	flushed, err := b.FlushSandboxMetrics(t.Context(), connect.NewRequest(&pb.FlushSandboxMetricsRequest{SandboxId: "x"}))
+	if err != nil || len(flushed.Msg.Points_10M) == 0 || flushed.Msg.Points_10M[0].MemBytes != 42 {
+		t.Fatalf("%v %v", flushed, err)
+	}
+	got, err = b.GetSandboxMetrics(t.Context(), connect.NewRequest(&pb.GetSandboxMetricsRequest{SandboxId: "x", Range: "10m"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range got.Msg.Points {
+		if p.MemBytes == 42 {
+			t.Error("what was flushed is still there")
+		}
+	}
+	for _, r := range []string{"", "1h", "10M"} {
+		if _, err := b.GetSandboxMetrics(t.Context(), connect.NewRequest(&pb.GetSandboxMetricsRequest{SandboxId: "x", Range: r})); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("range %q: %v", r, err)
+		}
+	}
+}

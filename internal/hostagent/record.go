@@ -1,0 +1,144 @@
+package hostagent
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Where the records are: a folder for each sandbox, of its name. Those that are being removed have another name.
+const (
+	sandboxesFolder = "sandboxes"
+	recordFile      = "record.json"
+	metricsFile     = "metrics"
+)
+
+// record is what is known of a sandbox beside what its workspace knows.
+type record struct {
+	SandboxID   string            `json:"sandbox_id"`
+	WorkspaceID string            `json:"workspace_id,omitempty"` // empty: it is being made
+	TeamID      string            `json:"team_id,omitempty"`
+	TemplateID  string            `json:"template_id,omitempty"`
+	Template    string            `json:"template"`
+	Environment string            `json:"environment"`
+	Isolation   string            `json:"isolation,omitempty"`
+	VCPUs       int               `json:"vcpus"`
+	MemoryMB    int               `json:"memory_mb"`
+	DiskSizeMB  int               `json:"disk_size_mb"`
+	TimeoutSec  int               `json:"timeout_sec"`
+	DefaultUser string            `json:"default_user,omitempty"`
+	DefaultEnv  map[string]string `json:"default_env,omitempty"`
+	CreatedAt   time.Time         `json:"created_at"`
+	LastActive  time.Time         `json:"last_active_at"`
+}
+
+func (a *Agent) folderOf(id string) string {
+	return filepath.Join(a.options.Folder, sandboxesFolder, id)
+}
+
+func (a *Agent) metricsFile(id string) string { return filepath.Join(a.folderOf(id), metricsFile) }
+
+// writeRecord writes a record so that a crash leaves the old one or the new one.
+func (a *Agent) writeRecord(r record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	folder := a.folderOf(r.SandboxID)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fault.Wrap(err, "write the record of sandbox", r.SandboxID)
+	}
+	err = replace(filepath.Join(folder, recordFile), text)
+	return fault.Wrap(errors.Join(err, flush(filepath.Dir(folder))), "write the record of sandbox", r.SandboxID)
+}
+
+// removeRecord removes it with all that is beside it: once its name is gone nothing of it is there.
+func (a *Agent) removeRecord(id string) error {
+	folder := a.folderOf(id)
+	gone := filepath.Join(filepath.Dir(folder), goingPrefix+id)
+	err := os.RemoveAll(gone)
+	if err == nil {
+		err = os.Rename(folder, gone)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fault.Wrap(errors.Join(err, flush(filepath.Dir(folder)), os.RemoveAll(gone)), "remove the record of sandbox", id)
+}
+
+// goingPrefix begins the name of what is being removed. No id begins so.
+const goingPrefix = ".going-"
+
+// readRecords reads all records of a folder, and removes what was being removed.
+func readRecords(folder string) (all []record, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fault.Wrap(err, "read the records of sandboxes", folder)
+	}
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		if strings.HasPrefix(e.Name(), goingPrefix) {
+			if err := os.RemoveAll(path); err != nil {
+				return nil, fault.Wrap(err, "remove", path)
+			}
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(path, recordFile))
+		if errors.Is(err, fs.ErrNotExist) { // its maker ended before it had written it
+			if err := os.RemoveAll(path); err != nil {
+				return nil, fault.Wrap(err, "remove", path)
+			}
+			continue
+		}
+		var r record
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err == nil && r.SandboxID != e.Name() {
+			err = errors.New("it is another sandbox's")
+		}
+		if err != nil {
+			return nil, &fault.Error{Op: "read the record of sandbox", Subject: e.Name(), Kind: fault.Corrupt, Err: err, Hint: "move " + path + " away, and remove its workspace"}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// replace replaces a file by one that is on the disk before it has its name.
+func replace(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return flush(filepath.Dir(path))
+}
+
+// flush makes the names in a folder durable.
+func flush(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
