@@ -21,6 +21,7 @@ const (
 	StateCreated = WorkspaceState(workspace.Created) // a machine that was not started yet
 	StateStarted = WorkspaceState(workspace.Started)
 	StateStopped = WorkspaceState(workspace.Stopped)
+	StatePaused  = WorkspaceState(workspace.Paused)  // it takes no memory; what is done next with it has all that ran in it go on
 	StateDamaged = WorkspaceState(workspace.Damaged) // a part of it is missing: it can only be deleted
 )
 
@@ -44,6 +45,7 @@ type Workspace struct {
 	VCPUCount        int           `json:"vcpu_count"`
 	MemMiB           int           `json:"mem_mib"`
 	TTLSeconds       int           `json:"ttl_seconds"`
+	AutoPauseSeconds int           `json:"auto_pause_seconds,omitempty"`
 	WorkspaceSeed    WorkspaceSeed `json:"workspace_seed"`
 	Secrets          []SecretInfo  `json:"secrets"` // sorted by name
 
@@ -98,6 +100,9 @@ type CreateWorkspaceRequest struct {
 	MemMiB      int               `json:"mem_mib,omitempty"`     // as for RunInVM
 	TTLSeconds  int               `json:"ttl_seconds,omitempty"` // it is stopped, not deleted, when nothing was done with it for so long; default DefaultTTLSeconds
 
+	// AutoPauseSeconds has it be paused when nothing was done with it for so long, though programs may run in it; 0: never.
+	AutoPauseSeconds int `json:"auto_pause_seconds,omitempty"`
+
 	NetworkPolicy NetworkPolicy `json:"network_policy,omitempty"` // default NetworkOff
 	EgressAllow   []string      `json:"egress_allow,omitempty"`   // what alone it may reach: addresses, ranges, names and *.NAME, each with :PORT or not
 	EgressDeny    []string      `json:"egress_deny,omitempty"`    // what it may not reach, written likewise
@@ -132,7 +137,7 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	}
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindWorkspace, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, AutoPause: req.AutoPauseSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
 		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, FromProject: req.fromProject, Secrets: secrets, Progress: req.Progress.adapt(),
 	})
 	return workspaceOf(ctx, w, err)
@@ -196,6 +201,25 @@ func (p *Pyro) StopWorkspace(ctx context.Context, id string) (*Workspace, error)
 	return workspaceOf(ctx, w, err)
 }
 
+// PauseWorkspace writes down the machine of a workspace that runs, with all that runs in it, and ends it: it takes no memory of the host's any more. What is done next
+// with it has it go on. One that is paused is left as it is. With an error it runs as before.
+func (p *Pyro) PauseWorkspace(ctx context.Context, id string) (*Workspace, error) {
+	w, err := p.workspaces.Pause(ctx, store.KindWorkspace, id)
+	return workspaceOf(ctx, w, err)
+}
+
+// ResumeWorkspaceRequest says what workspace is to go on.
+type ResumeWorkspaceRequest struct {
+	WorkspaceID string       `json:"workspace_id"`
+	Progress    ProgressFunc `json:"-"`
+}
+
+// ResumeWorkspace has a workspace go on that is paused. One that runs is left as it is; it is an error where it is stopped.
+func (p *Pyro) ResumeWorkspace(ctx context.Context, req ResumeWorkspaceRequest) (*Workspace, error) {
+	w, err := p.workspaces.Resume(ctx, store.KindWorkspace, req.WorkspaceID, req.Progress.adapt())
+	return workspaceOf(ctx, w, err)
+}
+
 // DeletedWorkspace tells that a workspace is gone.
 type DeletedWorkspace struct {
 	WorkspaceID string `json:"workspace_id"`
@@ -223,7 +247,7 @@ func newWorkspace(w workspace.Workspace) *Workspace {
 	r := &Workspace{
 		WorkspaceID: w.ID, Name: w.Name, Labels: w.Labels, State: WorkspaceState(w.State), StateReason: w.StateReason,
 		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: NetworkPolicy(s.Network), Network: networkOf(w),
-		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, TTLSeconds: s.TTLSeconds,
+		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, TTLSeconds: s.TTLSeconds, AutoPauseSeconds: s.AutoPause,
 		WorkspaceSeed: WorkspaceSeed{
 			Mode: s.Seed.Mode, SeedPath: s.Seed.Path, OriginKind: s.Seed.OriginKind, OriginRef: s.Seed.OriginRef, Files: s.Seed.Files, Directories: s.Seed.Directories,
 			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Bytes: s.Seed.Bytes, ForkedFrom: s.Seed.Fork,

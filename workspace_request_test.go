@@ -233,8 +233,8 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"reset: no snapshot": {func(ctx context.Context) error {
 			return only(p.ResetWorkspace(ctx, ResetWorkspaceRequest{WorkspaceID: id, Snapshot: "none"}))
 		}, NotFound, "none of this name"},
-		"fork: fewer than none": {fork("", -1), Invalid, "count is -1: it must be 1 to 32"},
-		"fork: too many":        {fork("", MaxForks+1), Invalid, "count is 33"},
+		"fork: fewer than none": {fork("", -1), Invalid, "count is -1: it must be 1 to 64"},
+		"fork: too many":        {fork("", MaxForks+1), Invalid, "count is 65"},
 		"fork: no snapshot":     {fork("none", 1), NotFound, "none of this name"},
 		"export disk: no output": {func(ctx context.Context) error {
 			return only(p.ExportWorkspaceDisk(ctx, ExportWorkspaceDiskRequest{WorkspaceID: id}))

@@ -95,6 +95,7 @@ func (p *Pyro) ResetWorkspace(ctx context.Context, req ResetWorkspaceRequest) (*
 type ForkWorkspaceRequest struct {
 	WorkspaceID string            `json:"workspace_id"`
 	Snapshot    string            `json:"snapshot,omitempty"` // default: as it is now, the root disk too
+	Live        bool              `json:"live,omitempty"`     // all that runs in it goes on in each of them; it runs, or is paused
 	Count       int               `json:"count,omitempty"`    // 1 to MaxForks; default 1
 	Name        string            `json:"name,omitempty"`     // of all of them
 	Labels      map[string]string `json:"labels,omitempty"`   // of all of them
@@ -111,13 +112,14 @@ type ForkedWorkspaces struct {
 	Workspaces  []Workspace `json:"workspaces"`
 }
 
-// ForkWorkspace makes new workspaces that begin as another one is, or as a snapshot of it. They run, each by itself, and what they began as is their baseline. Where
-// one of them can't be made, the result has those that were made before it, with the error.
+// ForkWorkspace makes new workspaces that begin as another one is, or as a snapshot of it. They run, each by itself, and what they began as is their baseline. With Live
+// they have its processes, terminals, services and memory, but a machine-id, a host name, a boot id and SSH host keys of their own; connections that were open are closed in
+// them, and the source stands still while its memory is written. Where one of them can't be made, the result has those that were, with the error.
 func (p *Pyro) ForkWorkspace(ctx context.Context, req ForkWorkspaceRequest) (*ForkedWorkspaces, error) {
 	if err := completeNumber("count", &req.Count, 1, 1, MaxForks); err != nil {
 		return nil, err
 	}
-	made, err := p.workspaces.Fork(ctx, req.WorkspaceID, req.Snapshot, req.Count, workspace.Spec{
+	made, err := p.workspaces.Fork(ctx, req.WorkspaceID, req.Snapshot, req.Live, req.Count, workspace.Spec{
 		Name: req.Name, Labels: req.Labels, Progress: req.Progress.adapt(),
 	})
 	if err != nil && len(made) == 0 {

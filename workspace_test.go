@@ -147,7 +147,11 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"ApplyWorkspacePatch": func() error {
 				return only(p.ApplyWorkspacePatch(ctx, ApplyWorkspacePatchRequest{WorkspaceID: id, Patch: "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+f\n"}))
 			},
-			"DiffWorkspace": func() error { return only(p.DiffWorkspace(ctx, id)) },
+			"DiffWorkspace":  func() error { return only(p.DiffWorkspace(ctx, id)) },
+			"PauseWorkspace": func() error { return only(p.PauseWorkspace(ctx, id)) },
+			"ResumeWorkspace": func() error {
+				return only(p.ResumeWorkspace(ctx, ResumeWorkspaceRequest{WorkspaceID: id}))
+			},
 			"StartService": func() error {
 				return only(p.StartService(ctx, StartServiceRequest{WorkspaceID: id, ServiceName: "s", Argv: []string{"true"}}))
 			},

@@ -34,7 +34,7 @@ When nothing was done with it for --ttl-seconds it is stopped, and nothing of it
 		RunE:                       group,
 	}
 	cmd.AddCommand(
-		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(),
+		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(), newWorkspacePause(), newWorkspaceResume(),
 		newWorkspaceExec(), newWorkspaceLogs(), newWorkspaceSummary(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
 		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(), newWorkspaceNetwork(),
 	)

@@ -69,6 +69,7 @@ also be reached from this host, by --publish of service start.`,
 	f.StringArrayVar(&secretFiles, "secret-file", nil, "keep what a file holds as a secret, as `NAME=PATH` (repeatable)")
 	machineFlags(cmd, &req.VCPUCount, &req.MemMiB, &isolation, &req.AllowHostCompat)
 	f.Var(positive(&req.TTLSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "stop it, with nothing lost, when nothing was done with it for so many seconds")
+	f.Var(positive(&req.AutoPauseSeconds, 0), "auto-pause-seconds", "pause it, with all that runs in it, when nothing was done with it for so many seconds")
 	return cmd
 }
 

@@ -106,6 +106,28 @@ func newWorkspaceStart() *cobra.Command {
 		})
 }
 
+func newWorkspacePause() *cobra.Command {
+	return onWorkspace("pause ID", "Write down a workspace with all that runs in it, and end its machine",
+		`Write the memory of a workspace's machine to the disk, with all that runs in it, and end the
+machine: it takes no memory any more. What is done next with the workspace has everything go on
+where it stood. Connections to elsewhere are closed by then.`, "", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
+				return p.PauseWorkspace(ctx, args[0])
+			}, showWorkspace)
+		})
+}
+
+func newWorkspaceResume() *cobra.Command {
+	return onWorkspace("resume ID", "Have a workspace go on that is paused",
+		"Have a workspace go on that is paused, as whatever else is done with it would.", "", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
+				return p.ResumeWorkspace(ctx, pyro.ResumeWorkspaceRequest{WorkspaceID: args[0], Progress: report})
+			}, showWorkspace)
+		})
+}
+
 func newWorkspaceStop() *cobra.Command {
 	return onWorkspace("stop ID", "Stop a workspace, with nothing lost",
 		"Stop a workspace: what runs in it is killed, its disks are flushed and unmounted. It can be started again.", "", 1,

@@ -91,7 +91,8 @@ func newWorkspaceFork() *cobra.Command {
 	var idOnly bool
 	cmd := onWorkspace("fork ID", "Make new workspaces that begin as another",
 		`Make new workspaces that begin as another one is now, with its /workspace and its root disk,
-or as a snapshot of it. What they begin as is their baseline.`,
+or as a snapshot of it. What they begin as is their baseline. With --live all that runs in it
+goes on in each of them, and in the workspace itself, which stands still for a moment.`,
 		"  pyro workspace fork ws-0123456789ab --count 3 --snapshot before-refactoring --id-only", 1,
 		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID = args[0]
@@ -131,6 +132,7 @@ or as a snapshot of it. What they begin as is their baseline.`,
 	f := cmd.Flags()
 	f.Var(positive(&req.Count, 1), "count", "how many to make")
 	f.StringVar(&req.Snapshot, "snapshot", "", "begin as this snapshot, by its `NAME` (baseline: as it was created)")
+	f.BoolVar(&req.Live, "live", false, "with all that runs in it")
 	f.StringVar(&req.Name, "name", "", "call them so")
 	f.StringArrayVar(&set, "label", nil, "label them, as `KEY=VALUE` (repeatable)")
 	f.BoolVar(&idOnly, "id-only", false, "print the ids and nothing else")

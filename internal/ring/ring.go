@@ -5,11 +5,18 @@ package ring
 type Ring struct {
 	first, limit int
 	bytes        []byte // byte n of the log is at n % len
-	end          uint64
+	begin, end   uint64
 }
 
 // New makes an empty log that keeps the last limit bytes, and takes memory for first of them with the first write.
 func New(first, limit int) Ring { return Ring{first: min(first, limit), limit: limit} }
+
+// At makes a log of which the bytes before an offset are gone.
+func At(first, limit int, offset uint64) Ring {
+	r := New(first, limit)
+	r.begin, r.end = offset, offset
+	return r
+}
 
 // End is the offset of the next byte.
 func (r *Ring) End() uint64 { return r.end }
@@ -17,9 +24,9 @@ func (r *Ring) End() uint64 { return r.end }
 // Start is the offset of the first byte that is kept.
 func (r *Ring) Start() uint64 {
 	if size := uint64(len(r.bytes)); r.end > size {
-		return r.end - size
+		return max(r.begin, r.end-size)
 	}
-	return 0
+	return r.begin
 }
 
 // Write appends. What comes before the last limit bytes is gone.

@@ -36,3 +36,22 @@ func TestTheLastBytesAreKept(t *testing.T) {
 		}
 	}
 }
+
+// TestALogThatBeginsLate has nothing before the offset that it was made at.
+func TestALogThatBeginsLate(t *testing.T) {
+	for _, offset := range []uint64{1, 63, 64, 1000} {
+		r := At(16, 64, offset)
+		if r.Start() != offset || r.End() != offset || r.Bytes(0, offset+10) != nil {
+			t.Fatalf("%d: from %d to %d", offset, r.Start(), r.End())
+		}
+		all := []byte{}
+		for i := range 200 {
+			all = append(all, byte(i))
+			r.Write(all[i:])
+			from := offset + uint64(max(0, len(all)-64))
+			if r.Start() != from || !bytes.Equal(r.Bytes(0, 1<<20), all[max(0, len(all)-64):]) {
+				t.Fatalf("%d after %d: from %d, %v", offset, i, r.Start(), r.Bytes(0, 1<<20))
+			}
+		}
+	}
+}

@@ -66,6 +66,7 @@ type kind interface {
 	prepare(ctx context.Context, d store.Disks, whole bool) (Snapshot, error)
 	take(ctx context.Context, s Snapshot) error
 	reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error)
+	goOn(ctx context.Context, d store.Disks) (store.Disks, error)
 	adopt(ctx context.Context, source Folder, d store.Disks) error
 	size(d, others store.Disks) int64
 }
@@ -166,6 +167,13 @@ func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bo
 	}
 	base := d
 	base.Baseline = d.Volume
+	if d.Memory != "" { // it goes on where that one stood, on disks that are as they were then
+		err := f.adoptMemory(ctx, source, d.Memory)
+		if err == nil {
+			err = f.flush()
+		}
+		return base, fault.Wrap(err, "fork disks", source.Path)
+	}
 	next, err := f.kind().reset(ctx, base, base, whole)
 	if err == nil {
 		err = f.flush()
@@ -212,7 +220,7 @@ func (f Folder) each(but []store.Disks, do func(name string) error) error {
 	}
 	wanted := map[string]bool{}
 	for _, d := range but {
-		for _, n := range slices.Concat(d.Volume, d.Root, d.Baseline) {
+		for _, n := range append(slices.Concat(d.Volume, d.Root, d.Baseline), d.Memory) {
 			wanted[n] = true
 		}
 	}

@@ -58,8 +58,9 @@ type Spec struct {
 	Reason      string   `json:"reason,omitempty"` // why it is no stronger isolation, where that is worth telling
 	VCPUCount   int      `json:"vcpu_count"`
 	MemMiB      int      `json:"mem_mib"`
-	TTLSeconds  int      `json:"ttl_seconds"` // 0: it never expires
-	Network     string   `json:"network"`     // one of the policies
+	TTLSeconds  int      `json:"ttl_seconds"`                  // 0: it never expires
+	AutoPause   int      `json:"auto_pause_seconds,omitempty"` // it is paused when nothing was done with it for so long; 0: never
+	Network     string   `json:"network"`                      // one of the policies
 	Egress      Egress   `json:"egress,omitzero"`
 	Seed        Seed     `json:"seed"`
 
@@ -109,6 +110,9 @@ type Disks struct {
 	Volume   []string `json:"volume"`             // lowest first; the machine writes to the last
 	Root     []string `json:"root,omitempty"`     // over the environment's image; likewise
 	Baseline []string `json:"baseline,omitempty"` // the volume as the workspace was created, which is never written. A snapshot has none
+
+	// Memory is what a machine was saved as that worked on these disks (machine.Saver): the workspace is paused. Empty: the next machine starts anew.
+	Memory string `json:"memory,omitempty"`
 
 	// FreshUntil is set where the volume is a tree that was made from the baseline: what was last changed before it, in nanoseconds, is as there.
 	FreshUntil int64 `json:"fresh_until,omitempty"`

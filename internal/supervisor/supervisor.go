@@ -50,6 +50,8 @@ type Kept struct {
 	ID      string           // of the machine, and its host name: always the same
 	Folder  string           // the machine's own while it runs; the caller's, who has locked it, and whatever is in it is removed
 	Storage *machine.Storage // whose volume is mounted when Start returns
+	Memory  string           // what another machine was saved as, from which this one goes on (machine.Spec.Saved); empty: it starts anew
+	Copied  bool             // there may be another that has gone on from Memory: what must be one machine's alone is removed
 
 	Started func(machine.Machine) error // is called before anything of the storage is mounted; may be nil
 }
@@ -93,10 +95,11 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	}
 	m := &Machine{ID: id, folder: f, done: make(chan struct{})}
 	var storage *machine.Storage
+	memory, fresh := "", true
 	if cfg.Keep != nil {
-		storage = cfg.Keep.Storage
+		storage, memory = cfg.Keep.Storage, cfg.Keep.Memory
+		fresh = storage.FreshRoot() && memory == "" || cfg.Keep.Copied // the start makes it
 	}
-	fresh := storage.FreshRoot() // the start makes it
 	began := time.Now()
 	turn := takeTurn(ctx, cfg.Dirs.Turns())
 	defer func() { // what failed is gone; what did not goes on as busily for a moment
@@ -111,7 +114,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	if m.machine, err = cfg.Driver.Start(ctx, machine.Spec{
-		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Network: link, Progress: cfg.Progress,
+		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Network: link, Saved: memory, Progress: cfg.Progress,
 	}); link != nil {
 		link.Link.Close()
 	}

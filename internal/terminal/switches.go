@@ -1,6 +1,10 @@
 package terminal
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
 
 // Switches notes when a program showed the alternate screen, by the offsets of what it wrote. It is much faster than a Screen. Of many switches it knows the last.
 type Switches struct {
@@ -13,6 +17,39 @@ type Switches struct {
 type shown struct {
 	at        int64
 	alternate bool
+}
+
+// switches is how Switches are written down.
+type switches struct {
+	At        int64   `json:"at"`
+	Sequence  []byte  `json:"sequence,omitempty"`
+	Offsets   []int64 `json:"offsets,omitempty"`
+	Alternate []bool  `json:"alternate,omitempty"` // for each of Offsets
+}
+
+// MarshalJSON writes them down, for others to go on with.
+func (s Switches) MarshalJSON() ([]byte, error) {
+	w := switches{At: s.at, Sequence: s.sequence}
+	for _, one := range s.all {
+		w.Offsets, w.Alternate = append(w.Offsets, one.at), append(w.Alternate, one.alternate)
+	}
+	return json.Marshal(w)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Switches) UnmarshalJSON(b []byte) error {
+	var w switches
+	if err := json.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	if len(w.Offsets) != len(w.Alternate) || len(w.Offsets) > maxSwitches || len(w.Sequence) > maxSequence {
+		return errors.New("terminal: these are no switches")
+	}
+	*s = Switches{at: w.At, sequence: w.Sequence}
+	for i, at := range w.Offsets {
+		s.all = append(s.all, shown{at, w.Alternate[i]})
+	}
+	return nil
 }
 
 const (

@@ -41,21 +41,47 @@ func CreateFile(path string, limit int64) (*File, error) {
 
 // OpenFile goes on with a log, or begins one where there is none. Where its last writer died in the middle of a line, that line is ended.
 func OpenFile(path string, limit int64) (*File, error) {
+	f, err := GoOnFile(path, limit)
+	if err != nil || f.size == 0 {
+		return f, err
+	}
+	last := make([]byte, 1)
+	if _, err = f.file.ReadAt(last, f.size-1); err == nil && last[0] != '\n' {
+		_, err = f.Write([]byte("\n"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// GoOnFile goes on with a log, or begins one where there is none. What is written next follows what is there.
+func GoOnFile(path string, limit int64) (*File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, limit: limit, file: file, dropped: droppedOf(path)}
 	info, err := file.Stat()
-	if err == nil && info.Size() > 0 {
-		f.size = info.Size()
-		last := make([]byte, 1)
-		if _, err = file.ReadAt(last, f.size-1); err == nil && last[0] != '\n' {
-			_, err = f.Write([]byte("\n"))
-		}
-	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
+	}
+	return &File{path: path, limit: limit, file: file, size: info.Size(), dropped: droppedOf(path)}, nil
+}
+
+// RestoreFile makes a log of what was kept of another, in the place of one that is there: gone bytes of that are not kept any more.
+func RestoreFile(path string, limit, gone int64, kept []byte) (*File, error) {
+	f, err := CreateFile(path, limit)
+	if err != nil {
+		return nil, err
+	}
+	if f.dropped = gone; gone > 0 {
+		err = os.WriteFile(path+droppedSuffix, []byte(strconv.FormatInt(gone, 10)), 0o600)
+	}
+	if err == nil {
+		_, err = f.Write(kept)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

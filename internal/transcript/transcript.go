@@ -24,6 +24,13 @@ type Log struct {
 // New makes an empty log that keeps the last limit bytes.
 func New(limit int) *Log { return &Log{ring: ring.New(firstRing, limit), changed: make(chan struct{})} }
 
+// Restore makes a log that keeps the last limit bytes of one that was kept elsewhere: kept, which begins at offset from.
+func Restore(limit int, from int64, kept []byte) *Log {
+	l := &Log{ring: ring.At(firstRing, limit, uint64(max(from, 0))), changed: make(chan struct{}), last: time.Now()}
+	l.ring.Write(kept)
+	return l
+}
+
 const firstRing = 4 << 10
 
 // Write appends. It never waits and never fails.
@@ -132,6 +139,13 @@ func (l *Log) Bytes(from, to int64) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ring.Bytes(uint64(max(from, 0)), uint64(max(to, 0)))
+}
+
+// Kept gives all that is kept, and its offset.
+func (l *Log) Kept() (from int64, kept []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start(), l.ring.Bytes(l.ring.Start(), l.ring.End())
 }
 
 // Len is the offset of the end: how much was written.

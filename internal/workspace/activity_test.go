@@ -90,7 +90,7 @@ write 1 /workspace/sub/new [] .   1 5 +0 -0`
 		t.Errorf("%+v, %s", c, a.Unknown)
 	}
 
-	forks, err := m.Fork(ctx, w.ID, "", 1, Spec{})
+	forks, err := m.Fork(ctx, w.ID, "", false, 1, Spec{})
 	check(t, err)
 	if got := told(t, m, forks[0].ID); got != "" {
 		t.Errorf("a fork has done %s", got)

@@ -27,6 +27,7 @@ type Spec struct {
 	VCPUCount   int
 	MemMiB      int
 	TTLSeconds  int
+	AutoPause   int    // seconds; 0: never
 	Network     string // one of store's policies
 	Egress      store.Egress
 	Name        string
@@ -89,7 +90,7 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 		ID: newID(spec.Kind), Kind: spec.Kind, Name: spec.Name, Labels: spec.Labels, CreatedAt: time.Now().UTC(),
 		Spec: store.Spec{
 			Environment: spec.Environment, Isolation: string(driver.Isolation()), VCPUCount: spec.VCPUCount, MemMiB: spec.MemMiB,
-			TTLSeconds: spec.TTLSeconds, Network: spec.Network, Egress: spec.Egress,
+			TTLSeconds: spec.TTLSeconds, AutoPause: spec.AutoPause, Network: spec.Network, Egress: spec.Egress,
 		},
 	}
 	if reason != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Start starts a workspace that is stopped, or a machine that was created. It is no error where it runs.
+// Start starts a workspace that is stopped, or a machine that was created, and has one go on that is paused. It is no error where it runs.
 func (m *Manager) Start(ctx context.Context, kind store.Kind, id string, report progress.Func) (Workspace, error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -70,8 +70,11 @@ func (m *Manager) start(ctx context.Context, id string, report progress.Func) er
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	if err := m.Store.Started(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil {
+	now, note := time.Now(), m.Store.Started
+	if w.Disks.Memory != "" { // it is the machine that it was
+		note = m.Store.Active
+	}
+	if err := note(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil {
 		starting.Abandon()
 		return err
 	}
@@ -88,7 +91,11 @@ func (m *Manager) Stop(ctx context.Context, kind store.Kind, id string) (Workspa
 	if _, err := m.record(ctx, kind, id); err != nil {
 		return Workspace{}, err
 	}
-	if err := m.stop(ctx, id, "it was stopped", false); err != nil {
+	err = m.stop(ctx, id, "it was stopped", false)
+	if err == nil {
+		err = m.forget(ctx, id)
+	}
+	if err != nil {
 		return Workspace{}, fault.Wrap(err, "stop "+string(kind), id)
 	}
 	return m.Get(ctx, kind, id)

@@ -74,7 +74,7 @@ func TestLife(t *testing.T) {
 	}
 	wantFile(t, m, w.ID, "c", "")
 
-	forks, err := m.Fork(ctx, w.ID, "one", 1, Spec{Name: "twig", Labels: map[string]string{"a": "b"}})
+	forks, err := m.Fork(ctx, w.ID, "one", false, 1, Spec{Name: "twig", Labels: map[string]string{"a": "b"}})
 	if err != nil || len(forks) != 1 || forks[0].Name != "twig" || forks[0].Spec.Seed.Fork != w.ID || forks[0].ResetCount != 0 {
 		t.Fatalf("%+v, %v", forks, err)
 	}

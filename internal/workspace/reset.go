@@ -1,9 +1,12 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
@@ -67,13 +70,17 @@ func (m *Manager) reset(ctx context.Context, w store.Workspace, from store.Disks
 }
 
 // MaxForks is how many workspaces one call makes.
-const MaxForks = 32
+const MaxForks = 64
 
-// Fork makes new workspaces that begin as a snapshot of another, as its baseline, or, where snapshot is empty, as it is now. They run when Fork returns. It is
-// their baseline. They are made one after the other; where one can't be made, those before it are there, and are given with the error.
-func (m *Manager) Fork(ctx context.Context, id, snapshot string, count int, spec Spec) ([]Workspace, error) {
+// Fork makes new workspaces that begin as a snapshot of another, as its baseline, or, where snapshot is empty, as it is now: with live, all that runs in it goes on in
+// each. They run when Fork returns. It is their baseline. As many are made at once as there are processors; where one can't be made, those that were are given with the
+// error.
+func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, count int, spec Spec) ([]Workspace, error) {
 	if err := spec.checkDiscovery(); err != nil {
 		return nil, err
+	}
+	if live && snapshot != "" {
+		return nil, fault.New(fault.Invalid, "fork workspace", id, "a snapshot has nothing that runs")
 	}
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -84,26 +91,51 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, count int, spec
 	if err != nil {
 		return nil, err
 	}
+	from, whole, err := m.forkFrom(ctx, w, snapshot, live)
+	if err != nil {
+		return nil, fault.Wrap(err, "fork workspace", id)
+	}
 	if snapshot == "" {
-		snapshot = "." + newID(store.KindWorkspace)
-		if err := m.takeSnapshot(ctx, w, snapshot, true); err != nil {
-			return nil, fault.Wrap(err, "fork workspace", id)
-		}
 		defer m.sweepDisks(context.WithoutCancel(ctx), id)
 	}
-	from, whole, err := m.from(ctx, w, snapshot)
-	if err != nil {
-		return nil, err
-	}
+	var mu sync.Mutex
 	var made []Workspace
-	for range count {
-		one, err := m.fork(ctx, w, from, whole, spec)
-		if err != nil {
-			return made, fault.Wrap(err, "fork workspace", id)
-		}
-		made = append(made, one)
+	var failed error
+	var making sync.WaitGroup
+	for range min(count, runtime.NumCPU()) {
+		making.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for failed == nil && count > 0 {
+				count--
+				mu.Unlock()
+				one, err := m.fork(ctx, w, from, whole, spec)
+				mu.Lock()
+				if err != nil {
+					failed = cmp.Or(failed, fault.Wrap(err, "fork workspace", id))
+				} else {
+					made = append(made, one)
+				}
+			}
+		})
 	}
-	return made, nil
+	making.Wait()
+	return made, failed
+}
+
+// forkFrom gives the disks that forks begin as. Where no snapshot is named they are those of one that is taken for that.
+func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot string, live bool) (from store.Disks, whole bool, err error) {
+	if snapshot != "" {
+		return m.from(ctx, w, snapshot)
+	}
+	if live && w.Disks.Memory != "" && !m.folder(w.ID).Running() { // it is paused
+		return w.Disks, true, nil
+	}
+	snapshot = "." + newID(store.KindWorkspace)
+	if err := m.takeSnapshot(ctx, w, snapshot, true, live); err != nil {
+		return from, false, err
+	}
+	return m.from(ctx, w, snapshot)
 }
 
 func (m *Manager) fork(ctx context.Context, source store.Workspace, from store.Disks, whole bool, spec Spec) (Workspace, error) {

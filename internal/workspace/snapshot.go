@@ -59,15 +59,15 @@ func (m *Manager) CreateSnapshot(ctx context.Context, id, name string, whole boo
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if err := m.takeSnapshot(ctx, w, name, whole); err != nil {
+	if err := m.takeSnapshot(ctx, w, name, whole, false); err != nil {
 		return Snapshot{}, err
 	}
 	s, err := m.Store.Snapshot(ctx, id, name)
 	return snapshotOf(s), err
 }
 
-// takeSnapshot takes one of a workspace whose lock is held: by its supervisor where it runs.
-func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name string, whole bool) error {
+// takeSnapshot takes one of a workspace whose lock is held: by its supervisor where it runs. With live its machine is saved too; Precondition where it has none.
+func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name string, whole, live bool) error {
 	all, err := m.Store.Snapshots(ctx, w.ID)
 	if err != nil {
 		return err
@@ -80,9 +80,9 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	c, err := remote.Dial(ctx, m.folder(w.ID))
 	if err == nil {
 		defer c.Close()
-		return c.Snapshot(ctx, name, whole)
+		return c.Snapshot(ctx, name, whole, live)
 	}
-	if fault.KindOf(err) != fault.Precondition {
+	if fault.KindOf(err) != fault.Precondition || live {
 		return err
 	}
 	if w, err = m.Store.Workspace(ctx, w.ID); err != nil { // a supervisor that has ended since it was read may have replaced disks

@@ -39,7 +39,7 @@ func TestPassingSnapshotsAreHiddenAndSwept(t *testing.T) {
 	m := newManager(t)
 	ctx := t.Context()
 	w := stopped(t, m, "a", "alpha")
-	check(t, m.takeSnapshot(ctx, w.Workspace, ".ws-killed", true))
+	check(t, m.takeSnapshot(ctx, w.Workspace, ".ws-killed", true, false))
 	kept, err := m.Store.Snapshot(ctx, w.ID, ".ws-killed")
 	check(t, err)
 	disks, err := m.disks(w.Workspace)
@@ -48,7 +48,7 @@ func TestPassingSnapshotsAreHiddenAndSwept(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	wantKind(t, "deleting it", m.DeleteSnapshot(ctx, w.ID, ".ws-killed"), fault.Invalid)
-	forks, err := m.Fork(ctx, w.ID, "", 2, Spec{})
+	forks, err := m.Fork(ctx, w.ID, "", false, 2, Spec{})
 	if err != nil || len(forks) != 2 || forks[0].State != Started {
 		t.Fatalf("%+v, %v", forks, err)
 	}
@@ -116,7 +116,7 @@ func TestAResetToWhatIsMissingChangesNothing(t *testing.T) {
 	check(t, err)
 	check(t, os.WriteFile(disks.DiskPath(w.Disks.Root[0]), nil, 0o600)) // as a machine that started has made it
 	check(t, m.Store.AddWorkspace(ctx, w))
-	check(t, m.takeSnapshot(ctx, w, "whole", true))
+	check(t, m.takeSnapshot(ctx, w, "whole", true, false))
 	s, err := m.Store.Snapshot(ctx, w.ID, "whole")
 	check(t, err)
 	w, err = m.Store.Workspace(ctx, w.ID)

@@ -6,6 +6,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -44,6 +45,7 @@ const (
 	Created State = "created" // it was never started: a machine of [store.KindVM]
 	Started State = "started"
 	Stopped State = "stopped"
+	Paused  State = "paused"  // its machine was saved, and goes on with whatever is done next with it
 	Damaged State = "damaged" // something of it is missing: it can only be deleted
 )
 
@@ -165,6 +167,9 @@ func (m *Manager) now(ctx context.Context, w store.Workspace) Workspace {
 	if missing != "" {
 		return Workspace{Workspace: w, State: Damaged, StateReason: missing + " is missing"}
 	}
+	if w.Disks.Memory != "" {
+		return Workspace{Workspace: w, State: Paused, StateReason: folder.LastEnd().Reason}
+	}
 	return Workspace{Workspace: w, State: Stopped, StateReason: folder.LastEnd().Reason}
 }
 
@@ -202,15 +207,31 @@ func (m *Manager) History(ctx context.Context, id string) ([]store.Command, erro
 	return m.Store.Commands(ctx, id)
 }
 
-// connect connects to the machine of a workspace that runs.
+// connect connects to the machine of a workspace that runs, or has it go on where it is paused.
 func (m *Manager) connect(ctx context.Context, kind store.Kind, id string) (*remote.Client, store.Workspace, error) {
 	w, err := m.record(ctx, kind, id)
 	if err != nil {
 		return nil, w, err
 	}
 	c, err := remote.Dial(ctx, m.folder(id))
+	for range maxGoOns {
+		if fault.KindOf(err) != fault.Precondition {
+			break
+		}
+		// It may have been paused since the record was read.
+		if now, again := m.Store.Workspace(ctx, id); again != nil || now.Disks.Memory == "" {
+			return nil, w, cmp.Or(again, err)
+		}
+		if _, err = m.Start(ctx, kind, id, nil); err != nil {
+			return nil, w, err
+		}
+		c, err = remote.Dial(ctx, m.folder(id))
+	}
 	return c, w, err
 }
+
+// maxGoOns bounds how often a workspace is made to go on that somebody else pauses at once.
+const maxGoOns = 3
 
 // sweepAge is how old a folder without a name of its own must be to be removed: younger, its maker may be about to lock it.
 const sweepAge = time.Minute

@@ -11,25 +11,35 @@ const noteEvery = time.Second
 // busyNote is how often it is noted while something goes on and on.
 const busyNote = 15 * time.Second
 
-// activity knows when something was last done with a machine, and so when its time is over. While something is being done it never is.
+// activity knows when something was last done with a machine, and so when its time is over, and when it is to be paused. While something is being done neither is.
 type activity struct {
-	ttl  time.Duration // 0: it has no end
-	note func(last, expires time.Time) error
+	ttl, pause limit
+	note       func(last, expires time.Time) error
 
 	mu      sync.Mutex
 	busy    int
 	last    time.Time
 	noted   time.Time
-	over    chan struct{}
-	timer   *time.Timer
 	closing chan struct{}
 	closed  sync.WaitGroup
 }
 
-func newActivity(ttl time.Duration, note func(last, expires time.Time) error) *activity {
-	a := &activity{ttl: ttl, note: note, last: time.Now(), over: make(chan struct{}), closing: make(chan struct{})}
-	if ttl > 0 {
-		a.timer = time.AfterFunc(ttl, a.check)
+// limit is how long nothing may be done.
+type limit struct {
+	after time.Duration // 0: for ever
+	over  chan struct{} // is told when it is over; has room for one
+	timer *time.Timer
+}
+
+func newActivity(ttl, pause time.Duration, note func(last, expires time.Time) error) *activity {
+	a := &activity{note: note, last: time.Now(), closing: make(chan struct{})}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for l, after := range map[*limit]time.Duration{&a.ttl: ttl, &a.pause: pause} {
+		*l = limit{after: after, over: make(chan struct{}, 1)}
+		if after > 0 {
+			l.timer = time.AfterFunc(after, func() { a.check(l) })
+		}
 	}
 	a.closed.Go(a.keepNoting)
 	return a
@@ -45,34 +55,41 @@ func (a *activity) begin() (end func()) {
 		a.mu.Lock()
 		a.busy--
 		a.last = time.Now()
-		if a.timer != nil {
-			a.timer.Reset(a.ttl)
+		for _, l := range []*limit{&a.ttl, &a.pause} {
+			if l.timer != nil {
+				l.timer.Reset(l.after)
+			}
 		}
 		a.mu.Unlock()
 	}
 }
 
-// check is called when the time may be over.
-func (a *activity) check() {
+// check is called when a limit may be over.
+func (a *activity) check(l *limit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	left := time.Until(a.last.Add(a.ttl))
+	left := time.Until(a.last.Add(l.after))
 	switch {
 	case a.busy > 0:
-		a.timer.Reset(a.ttl)
+		l.timer.Reset(l.after)
 	case left > 0:
-		a.timer.Reset(left)
+		l.timer.Reset(left)
 	default:
 		select {
-		case <-a.over:
+		case l.over <- struct{}{}:
 		default:
-			close(a.over)
 		}
 	}
 }
 
-// expired is closed when the time is over.
-func (a *activity) expired() <-chan struct{} { return a.over }
+// expired tells once that the time is over.
+func (a *activity) expired() <-chan struct{} { return a.ttl.over }
+
+// idle tells that the machine is to be paused, unless something is done by now. It tells that again only after again.
+func (a *activity) idle() <-chan struct{} { return a.pause.over }
+
+// again has idle tell again after a time, unless something is done until then.
+func (a *activity) again(after time.Duration) { a.pause.timer.Reset(after) }
 
 // times tells when something was last done, and when the time is over if nothing is.
 func (a *activity) times() (last, expires time.Time) {
@@ -86,8 +103,8 @@ func (a *activity) timesLocked() (last, expires time.Time) {
 	if a.busy > 0 {
 		last = time.Now()
 	}
-	if a.ttl > 0 {
-		expires = last.Add(a.ttl)
+	if a.ttl.after > 0 {
+		expires = last.Add(a.ttl.after)
 	}
 	return last, expires
 }
@@ -125,8 +142,10 @@ func (a *activity) noteNew() {
 // close ends the noting, with what there is to note.
 func (a *activity) close() {
 	a.mu.Lock()
-	if a.timer != nil {
-		a.timer.Stop()
+	for _, l := range []*limit{&a.ttl, &a.pause} {
+		if l.timer != nil {
+			l.timer.Stop()
+		}
 	}
 	a.mu.Unlock()
 	close(a.closing)

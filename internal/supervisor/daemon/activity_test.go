@@ -51,7 +51,7 @@ func over(a *activity) bool {
 func TestTimeIsOverWhenNothingWasDoneForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{began: time.Now()}
-		a := newActivity(time.Minute, n.note)
+		a := newActivity(time.Minute, 0, n.note)
 		defer a.close()
 		time.Sleep(59 * time.Second)
 		end := a.begin()
@@ -89,7 +89,7 @@ func TestTimeIsOverWhenNothingWasDoneForSoLong(t *testing.T) {
 
 func TestWithoutATimeToLiveItNeverEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newActivity(0, (&notes{}).note)
+		a := newActivity(0, 0, (&notes{}).note)
 		defer a.close()
 		a.begin()()
 		time.Sleep(5 * time.Hour)
@@ -102,7 +102,7 @@ func TestWithoutATimeToLiveItNeverEnds(t *testing.T) {
 func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{began: time.Now()}
-		a := newActivity(time.Minute, n.note)
+		a := newActivity(time.Minute, 0, n.note)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(n.times) != 1 {

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -63,7 +64,9 @@ func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) 
 	d := &daemon{version: version, order: o, folder: remote.Folder(o.Folder), store: store.Open(o.Dirs.State), stopping: make(chan struct{}), settled: make(chan struct{}), free: make(chan struct{})}
 	defer d.store.Close()
 	if err = d.start(starting, report); err == nil {
-		err = report.ready(word)
+		if err = report.ready(word); err == nil && d.resume != nil {
+			err = d.resume.settle(ctx)
+		}
 	} else {
 		report.failed(err)
 	}
@@ -126,6 +129,8 @@ type daemon struct {
 	activity *activity
 	shells   shells
 	services services
+	commands sync.Map       // *running by id
+	followed sync.WaitGroup // commands without a caller
 	secrets  secrets
 	netlog   networkLog
 	stored   stored
@@ -139,6 +144,12 @@ type daemon struct {
 	stopOnce sync.Once
 	stopping chan struct{} // closed when the end has been asked for
 	stopFor  end
+
+	resume *resuming // nil: the machine started anew
+
+	pausing sync.Mutex  // held while the machine is paused
+	unused  func()      // lets those who use the workspace go on, when this has ended; nil: nobody waits
+	left    atomic.Bool // the machine was saved, and goes on without this supervisor
 
 	snapshots sync.Mutex // held while disks change
 	disks     store.Disks
@@ -172,17 +183,25 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	if err != nil {
 		return err
 	}
+	keep := &supervisor.Kept{ID: d.order.Workspace.ID, Folder: d.folder.Machine(), Started: d.noteProcesses}
+	if d.resume, err = d.resuming(ctx); err != nil {
+		return d.resume.hopeless(err)
+	}
+	if r := d.resume; r != nil {
+		keep.Memory, keep.Copied = r.dir, r.copied
+	}
+	keep.Storage = d.disksFolder().Machine(d.disks)
 	spec := d.order.Workspace.Spec
 	d.machine, err = supervisor.Start(ctx, supervisor.Config{
 		Dirs: d.order.Dirs, Driver: driver, Root: root, VCPUs: spec.VCPUCount, MemMiB: spec.MemMiB, Progress: report.progress,
 		Network: network,
-		Keep:    &supervisor.Kept{ID: d.order.Workspace.ID, Folder: d.folder.Machine(), Storage: d.disksFolder().Machine(d.disks), Started: d.noteProcesses},
+		Keep:    keep,
 	})
 	if err != nil {
-		return err
+		return d.resume.hopeless(err)
 	}
 	d.started = time.Now()
-	d.activity = newActivity(time.Duration(spec.TTLSeconds)*time.Second, d.noteActivity)
+	d.activity = newActivity(time.Duration(spec.TTLSeconds)*time.Second, time.Duration(spec.AutoPause)*time.Second, d.noteActivity)
 	if d.server, err = d.serve(); err != nil {
 		return err
 	}
@@ -231,7 +250,17 @@ func (d *daemon) live(ctx context.Context) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
+	for done := false; !done; {
+		done = d.liveOn(ctx, signals)
+	}
+	return d.end(ctx, d.stopFor)
+}
+
+// liveOn waits for something to happen, and tells whether that was the end.
+func (d *daemon) liveOn(ctx context.Context, signals <-chan os.Signal) bool {
 	select {
+	case <-d.activity.idle():
+		return d.autoPause(ctx)
 	case <-d.machine.Done():
 		reason := "its machine ended"
 		if err := d.machine.Err(); err != nil {
@@ -246,7 +275,7 @@ func (d *daemon) live(ctx context.Context) error {
 		d.stop(end{reason: context.Cause(ctx).Error()})
 	case <-d.stopping:
 	}
-	return d.end(ctx, d.stopFor)
+	return true
 }
 
 // noteActivity keeps in the database when something was last done.

@@ -20,6 +20,7 @@ import (
 type end struct {
 	reason  string
 	expired bool
+	paused  bool // the machine was saved: there is nothing to put in order either
 	killed  bool // the machine has ended by itself, or never was used: there is nothing to put in order
 	discard bool // what the volume holds is all that is to be kept
 }
@@ -42,14 +43,17 @@ const (
 // end ends the machine with nothing lost, tells why, and gives everything back.
 func (d *daemon) end(ctx context.Context, e end) error {
 	ctx = context.WithoutCancel(ctx)
+	d.pausing.Lock() // one that is under way comes first
+	defer d.pausing.Unlock()
+	e.paused = d.left.Load()
 	var errs []error
 	if d.stopTidy != nil {
 		d.stopTidy()
 		d.tidying.Wait()
 	}
 	if d.machine != nil {
-		if d.server != nil && !e.killed {
-			d.server.refuse()
+		if d.server != nil && !e.killed && !e.paused {
+			d.server.refuse(errStopping)
 			if !e.discard {
 				d.services.end()
 			}
@@ -58,9 +62,13 @@ func (d *daemon) end(ctx context.Context, e end) error {
 				e.reason += "; " + d.settleErr.Error()
 			}
 		}
+		if e.paused { // it answers nobody any more
+			errs = append(errs, d.machine.Close())
+		}
 		d.services.kill()
 		d.shells.end()
 		errs = append(errs, d.machine.Close())
+		d.followed.Wait()
 	}
 	d.netlog.close()
 	close(d.settled)
@@ -80,6 +88,9 @@ func (d *daemon) end(ctx context.Context, e end) error {
 		errs = append(errs, d.remove(ctx))
 	}
 	d.lock.Release()
+	if d.unused != nil {
+		d.unused()
+	}
 	return errors.Join(errs...)
 }
 

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 func pid() int { return os.Getpid() }
@@ -35,7 +33,7 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	if start == nil || len(start.Argv) == 0 {
 		return &fault.Error{Kind: fault.Invalid, Err: errNoStart}
 	}
-	done, err := s.begin(ctx)
+	done, err := s.beginLong(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,7 +44,6 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s.running.Store(start.ExecId, true)
 	h := s.daemon.record(ctx, start)
 	var input io.Reader
 	if start.Stdin {
@@ -56,20 +53,40 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 		input = r
 	}
 	to := &sender{stream: stream}
-	out := s.daemon.secrets.Writer(io.MultiWriter(&h.stdout, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b })))
-	errs := s.daemon.secrets.Writer(io.MultiWriter(&h.stderr, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b })))
+	r := &running{
+		id: start.ExecId, history: h,
+		out:  s.daemon.outlet(io.MultiWriter(&h.stdout, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b })), point{}),
+		errs: s.daemon.outlet(io.MultiWriter(&h.stderr, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b })), point{}),
+	}
 	c.Started = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // a caller that is gone is told of by what comes next
-	exit, err := s.daemon.machine.Agent.Exec(ctx, c, input, out, errs)
-	err = errors.Join(err, out.Close(), errs.Close())
-	s.running.Delete(start.ExecId)
-	if err != nil {
-		exit, err = s.daemon.broken(ctx, err)
+	exit, err := s.daemon.run(ctx, r, c, input)
+	if s.daemon.hasLeft(err) {
+		return errLeft
 	}
 	sequence, noted := h.end(exit, err)
 	if err = errors.Join(err, noted); err != nil {
 		return err
 	}
 	return to.send(&supervisorv1.ExecResponse{Sequence: int64(sequence), Exit: s.daemon.exitOf(exit)})
+}
+
+// running is a command that runs.
+type running struct {
+	id        string
+	history   *history
+	out, errs *outlet
+}
+
+// run runs a command to its end, or to that of its machine.
+func (d *daemon) run(ctx context.Context, r *running, c client.Command, input io.Reader) (client.Exit, error) {
+	d.commands.Store(r.id, r)
+	exit, err := d.machine.Agent.Exec(ctx, c, input, r.out, r.errs)
+	err = errors.Join(err, r.out.Close(), r.errs.Close())
+	d.commands.Delete(r.id)
+	if err != nil && !d.hasLeft(err) {
+		return d.broken(ctx, err)
+	}
+	return exit, err
 }
 
 func (d *daemon) exitOf(e client.Exit) *supervisorv1.ExecExit {
@@ -164,49 +181,9 @@ func (d *daemon) broken(ctx context.Context, err error) (client.Exit, error) {
 		WithHint("pyro workspace start %s", d.order.Workspace.ID)
 }
 
-// history is the entry of one command.
-type history struct {
-	daemon         *daemon
-	command        store.Command
-	begun          chan error
-	stdout, stderr excerpt
-}
-
-// record begins an entry, without keeping the command waiting for the disk.
-func (d *daemon) record(ctx context.Context, s *supervisorv1.ExecStart) *history {
-	h := &history{daemon: d, begun: make(chan error, 1), command: store.Command{Argv: d.secrets.texts(s.Argv), Cwd: d.secrets.Text(s.Cwd), StartedAt: time.Now()}}
-	go func() {
-		var err error
-		h.command.Sequence, err = d.store.Begin(context.WithoutCancel(ctx), d.order.Workspace.ID, h.command)
-		h.begun <- err
-	}()
-	return h
-}
-
-// end completes the entry, and gives its number.
-func (h *history) end(exit client.Exit, failed error) (int, error) {
-	if err := <-h.begun; err != nil {
-		return 0, fault.Wrap(err, "keep the command's history", "")
-	}
-	c := &h.command
-	c.EndedAt = time.Now()
-	c.Result = store.Result{
-		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, NotRun: h.daemon.secrets.Text(exit.Message), OutOfMemory: exit.OutOfMemory,
-		DurationNS: int64(exit.Duration), StdoutBytes: h.stdout.total, StderrBytes: h.stderr.total,
-	}
-	if failed != nil {
-		c.Result.ExitCode, c.Result.Broken = fault.ExitFailure, h.daemon.secrets.Text(failed.Error())
-		c.Result.DurationNS = int64(c.EndedAt.Sub(c.StartedAt))
-	}
-	c.Stdout, c.Stderr = h.stdout.bytes(), h.stderr.bytes()
-	_, expires := h.daemon.activity.times()
-	err := h.daemon.store.End(context.Background(), h.daemon.order.Workspace.ID, *c, expires)
-	return c.Sequence, fault.Wrap(err, "keep the command's history", "")
-}
-
 // runs fails for a command that does not run, or no more: an agent knows commands for a while after their end.
 func (s *server) runs(id string) error {
-	if _, ok := s.running.Load(id); !ok {
+	if _, ok := s.daemon.commands.Load(id); !ok {
 		return fault.New(fault.NotFound, "find command", fault.Printable(id), "it does not run")
 	}
 	return nil
@@ -239,40 +216,4 @@ func (s *server) Resize(ctx context.Context, req *connect.Request[supervisorv1.R
 		return nil, err
 	}
 	return connect.NewResponse(&supervisorv1.ResizeResponse{}), nil
-}
-
-// excerpt keeps the beginning and the end of a stream.
-type excerpt struct {
-	head, tail []byte
-	total      int64
-}
-
-const half = store.OutputBytes / 2
-
-func (e *excerpt) Write(b []byte) (int, error) {
-	n := len(b)
-	e.total += int64(n)
-	if room := half - len(e.head); room > 0 {
-		taken := min(room, len(b))
-		e.head = append(e.head, b[:taken]...)
-		b = b[taken:]
-	}
-	if len(b) >= half {
-		e.tail = append(e.tail[:0], b[len(b)-half:]...)
-		return n, nil
-	}
-	if e.tail = append(e.tail, b...); len(e.tail) > store.OutputBytes {
-		e.tail = append(e.tail[:0], e.tail[len(e.tail)-half:]...)
-	}
-	return n, nil
-}
-
-// bytes gives what is kept, with a line where something was left out.
-func (e *excerpt) bytes() []byte {
-	tail := e.tail[max(0, len(e.tail)-half):]
-	left := e.total - int64(len(e.head)) - int64(len(tail))
-	if left == 0 {
-		return append(e.head, tail...)
-	}
-	return fmt.Appendf(e.head, "\n[… %d bytes are not kept …]\n%s", left, tail)
 }

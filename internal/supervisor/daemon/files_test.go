@@ -157,7 +157,7 @@ func (s *spoiler) Write(b []byte) (int, error) {
 // TestErrorsBeforeAndAfterTheContentBegan has a server fail as it is asked to, without a machine.
 func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
 	t.Parallel()
-	d := &daemon{free: make(chan struct{}), settled: make(chan struct{}), activity: newActivity(0, func(_, _ time.Time) error { return nil })}
+	d := &daemon{free: make(chan struct{}), settled: make(chan struct{}), activity: newActivity(0, 0, func(_, _ time.Time) error { return nil })}
 	close(d.free)
 	defer d.activity.close()
 	told := fault.New(fault.Precondition, "read", "x", "it \x7f \xff \u0085 <changed> \n\r").WithHint("read it again")

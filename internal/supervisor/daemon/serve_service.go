@@ -14,7 +14,7 @@ const maxReadyMS = 3_600_000
 
 // StartService starts a service.
 func (s *server) StartService(ctx context.Context, req *connect.Request[supervisorv1.StartServiceRequest]) (*connect.Response[supervisorv1.StartServiceResponse], error) {
-	done, err := s.begin(ctx)
+	done, err := s.beginLong(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -53,8 +53,8 @@ func (s *server) ListShells(ctx context.Context, _ *connect.Request[supervisorv1
 }
 
 // onShell finds a shell for an operation, which ends with done.
-func (s *server) onShell(ctx context.Context, id string) (one *shell, done func(), err error) {
-	if done, err = s.begin(ctx); err != nil {
+func (s *server) onShell(ctx context.Context, id string, begin func(context.Context) (func(), error)) (one *shell, done func(), err error) {
+	if done, err = begin(ctx); err != nil {
 		return nil, nil, err
 	}
 	if one, err = s.daemon.shells.find(id); err != nil {
@@ -67,7 +67,7 @@ func (s *server) onShell(ctx context.Context, id string) (one *shell, done func(
 // ReadShell reads what a shell has printed.
 func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv1.ReadShellRequest]) (*connect.Response[supervisorv1.ReadShellResponse], error) {
 	m := req.Msg
-	one, done, err := s.onShell(ctx, m.ShellId)
+	one, done, err := s.onShell(ctx, m.ShellId, s.beginLong)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *shell) before(at int64) []byte {
 
 // WriteShell types into a shell.
 func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisorv1.WriteShellRequest]) (*connect.Response[supervisorv1.WriteShellResponse], error) {
-	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisor
 
 // SignalShell signals the foreground group of a shell.
 func (s *server) SignalShell(ctx context.Context, req *connect.Request[supervisorv1.SignalShellRequest]) (*connect.Response[supervisorv1.SignalShellResponse], error) {
-	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *server) SignalShell(ctx context.Context, req *connect.Request[superviso
 
 // ResizeShell resizes the terminal of a shell.
 func (s *server) ResizeShell(ctx context.Context, req *connect.Request[supervisorv1.ResizeShellRequest]) (*connect.Response[supervisorv1.ResizeShellResponse], error) {
-	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (s *server) ResizeShell(ctx context.Context, req *connect.Request[superviso
 
 // CloseShell ends a shell, where it has not ended, and forgets it.
 func (s *server) CloseShell(ctx context.Context, req *connect.Request[supervisorv1.CloseShellRequest]) (*connect.Response[supervisorv1.CloseShellResponse], error) {
-	one, done, err := s.onShell(ctx, req.Msg.ShellId)
+	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
 		return nil, err
 	}

@@ -32,9 +32,9 @@ type server struct {
 	done     chan struct{}
 
 	mu      sync.Mutex
-	refused bool
+	refused error          // why no operation begins any more
 	calls   sync.WaitGroup // operations that are going on
-	running sync.Map       // the ids of commands
+	brief   int            // of them those that nothing has to be waited for
 }
 
 // serve opens the socket and begins to serve.
@@ -72,22 +72,67 @@ func (s *server) begin(ctx context.Context) (end func(), err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refused {
-		return nil, fault.New(fault.Precondition, "use workspace", s.daemon.order.Workspace.ID, "it is being stopped")
+	if s.refused != nil {
+		return nil, fault.Wrap(s.refused, "use workspace", s.daemon.order.Workspace.ID)
 	}
 	s.calls.Add(1)
+	s.brief++
 	active := s.daemon.activity.begin()
 	return func() {
+		s.mu.Lock()
+		s.brief--
+		s.mu.Unlock()
 		active()
 		s.calls.Done()
 	}, nil
 }
 
-// refuse lets no operation begin any more.
-func (s *server) refuse() {
+// beginLong lets an operation begin that may take for ever. Nobody waits for it.
+func (s *server) beginLong(ctx context.Context) (func(), error) {
+	end, err := s.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
-	s.refused = true
+	defer s.mu.Unlock()
+	s.brief--
+	return func() {
+		s.mu.Lock()
+		s.brief++
+		s.mu.Unlock()
+		end()
+	}, nil
+}
+
+var (
+	errStopping = fault.New(fault.Precondition, "", "", "it is being stopped")
+	errPausing  = fault.New(fault.Unavailable, "", "", "it is being paused").WithHint("try again: what is done next with it has it go on")
+)
+
+// refuse lets no operation begin any more, for a reason; nil lets them again.
+func (s *server) refuse(why error) {
+	s.mu.Lock()
+	s.refused = why
 	s.mu.Unlock()
+}
+
+// drain waits for the operations that are going on and don't wait for anything themselves.
+func (s *server) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closePatience)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		brief := s.brief
+		s.mu.Unlock()
+		if brief <= 0 {
+			return
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 const (
@@ -99,7 +144,7 @@ const (
 
 // close lets the operations end and closes the socket.
 func (s *server) close() {
-	s.refuse()
+	s.refuse(errStopping)
 	ended := make(chan struct{})
 	go func() {
 		s.calls.Wait()
@@ -127,8 +172,8 @@ func (s *server) Status(ctx context.Context, _ *connect.Request[supervisorv1.Sta
 	s.mu.Lock()
 	refused := s.refused
 	s.mu.Unlock()
-	if refused {
-		return nil, fault.New(fault.Unavailable, "use workspace", d.order.Workspace.ID, "it is being stopped")
+	if refused != nil {
+		return nil, fault.New(fault.Unavailable, "use workspace", d.order.Workspace.ID, "%w", refused)
 	}
 	last, expires := d.activity.times()
 	r := &supervisorv1.StatusResponse{

@@ -40,9 +40,10 @@ type services struct {
 type service struct {
 	of     *daemon
 	execID string
-	record store.Service // while it runs its maker's; then that of whoever waited for done
-	out    *transcript.File
-	errs   *transcript.File
+	record store.Service       // while it runs its maker's; then that of whoever waited for done
+	logs   [2]*transcript.File // of the standard output, and of the standard error
+	out    *outlet
+	errs   *outlet
 	ports  []*network.Port // of the host, as long as it runs
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it has ended with all that it started, and that is in the database
@@ -76,6 +77,15 @@ func (all *services) remove(name string) {
 	all.mu.Lock()
 	delete(all.all, name)
 	all.mu.Unlock()
+}
+
+func (all *services) list() (list []*service) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, v := range all.all {
+		list = append(list, v)
+	}
+	return list
 }
 
 func (all *services) find(name string) *service {
@@ -127,30 +137,49 @@ func (v *service) open(ctx context.Context) (err error) {
 	if err := os.MkdirAll(folder.Path(), 0o700); err != nil {
 		return err
 	}
-	if v.out, err = transcript.CreateFile(folder.Stdout(), remote.ServiceLogBytes); err != nil {
-		return err
+	for i, path := range folder.Logs() {
+		if v.logs[i], err = transcript.CreateFile(path, remote.ServiceLogBytes); err != nil {
+			return errors.Join(err, v.closeLogs())
+		}
 	}
-	if v.errs, err = transcript.CreateFile(folder.Stderr(), remote.ServiceLogBytes); err != nil {
-		return errors.Join(err, v.out.Close())
-	}
+	v.print(point{}, point{})
 	if err = v.of.store.PutService(ctx, v.of.order.Workspace.ID, v.record); err != nil {
-		return errors.Join(err, v.out.Close(), v.errs.Close())
+		return errors.Join(err, v.closeLogs())
 	}
 	return nil
+}
+
+// print has what the service prints go to its logs. One that can't be written, for want of space, is no reason to end a service.
+func (v *service) print(out, errs point) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.out, v.errs = v.of.outlet(careless{v.logs[0]}, out), v.of.outlet(careless{v.logs[1]}, errs)
+}
+
+func (v *service) closeLogs() (err error) {
+	for _, log := range v.logs {
+		if log != nil {
+			err = errors.Join(err, log.Close())
+		}
+	}
+	return err
 }
 
 // run runs the program to its end, with all that it started, and notes that.
 func (v *service) run(ctx context.Context, c client.Command) {
 	defer close(v.done)
 	d := v.of
-	// A log that can't be written, for want of space, is no reason to end a service.
-	out, errs := d.secrets.Writer(careless{v.out}), d.secrets.Writer(careless{v.errs})
-	exit, err := d.machine.Agent.Exec(ctx, c, nil, out, errs)
+	exit, err := d.machine.Agent.Exec(ctx, c, nil, v.out, v.errs)
+	if d.hasLeft(err) {
+		v.unpublish()
+		v.closeLogs()
+		return
+	}
 	if err != nil && ctx.Err() == nil {
 		exit, err = d.broken(ctx, err)
 	}
 	v.unpublish() // before its end is told, after which another may want the port
-	errors.Join(out.Close(), errs.Close(), v.out.Close(), v.errs.Close())
+	errors.Join(v.out.Close(), v.errs.Close(), v.closeLogs())
 	v.mu.Lock()
 	v.record.EndedAt = time.Now()
 	v.record.Result = store.ServiceResult{
@@ -294,7 +323,7 @@ func (v *service) fail(err error) {
 func (v *service) explain(err error) error {
 	folder := v.of.folder.Service(v.record.Name)
 	text := ""
-	for _, path := range []string{folder.Stdout(), folder.Stderr()} {
+	for _, path := range folder.Logs() {
 		kept, _, _ := transcript.ReadFile(path)
 		lines, _ := transcript.LastLines(kept, lastLines)
 		text += string(lines[max(0, len(lines)-lastBytes):])

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -37,6 +38,7 @@ type shell struct {
 	cwd        string
 	opened     time.Time
 	log        *transcript.Log
+	out        *outlet
 	in         inbox
 	cancel     context.CancelFunc
 	done       chan struct{} // closed when the program has ended, or will not be seen to
@@ -61,6 +63,7 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 		of: d, id: "sh-" + hex.EncodeToString(id[:]), execID: client.NewID(), cwd: start.Cwd, opened: time.Now(), log: transcript.New(shellOutput),
 		cols: start.Tty.Cols, rows: start.Tty.Rows, done: make(chan struct{}),
 	}
+	s.out = d.outlet(s, point{})
 	s.in.init()
 	var life context.Context
 	life, s.cancel = context.WithCancel(context.Background())
@@ -94,12 +97,11 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 // run runs the program to its end.
 func (s *shell) run(ctx context.Context, c client.Command) {
 	defer close(s.done)
-	out := s.of.secrets.Writer(s)
-	exit, err := s.of.machine.Agent.Exec(ctx, c, &s.in, out, io.Discard)
-	if err != nil && ctx.Err() == nil {
+	exit, err := s.of.machine.Agent.Exec(ctx, c, &s.in, s.out, io.Discard)
+	if err != nil && ctx.Err() == nil && !s.of.hasLeft(err) {
 		exit, err = s.of.broken(ctx, err)
 	}
-	out.Close()
+	s.out.Close()
 	s.in.close()
 	s.mu.Lock()
 	s.ended, s.exit, s.err = time.Now(), exit, err
@@ -221,6 +223,8 @@ type inbox struct {
 	mu     sync.Mutex
 	some   sync.Cond
 	typed  []byte
+	taking int    // bytes that were read last: they are known to be taken with the next Read
+	taken  uint64 // bytes before those
 	closed bool
 }
 
@@ -245,15 +249,23 @@ func (b *inbox) put(typed []byte) error {
 func (b *inbox) Read(to []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.typed = append(b.typed[:0], b.typed[b.taking:]...)
+	b.taken, b.taking = b.taken+uint64(b.taking), 0
 	for len(b.typed) == 0 && !b.closed {
 		b.some.Wait()
 	}
 	if b.closed {
 		return 0, io.EOF
 	}
-	n := copy(to, b.typed)
-	b.typed = append(b.typed[:0], b.typed[n:]...)
-	return n, nil
+	b.taking = copy(to, b.typed)
+	return b.taking, nil
+}
+
+// left gives what is not known to be taken, and how much is.
+func (b *inbox) left() (taken uint64, typed []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken, bytes.Clone(b.typed)
 }
 
 func (b *inbox) close() {

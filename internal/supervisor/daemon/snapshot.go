@@ -32,13 +32,17 @@ func (s *server) Snapshot(ctx context.Context, req *connect.Request[supervisorv1
 	// What was begun is finished or taken back, whatever becomes of the caller.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotPatience)
 	defer cancel()
-	if err := s.daemon.snapshot(ctx, req.Msg.Name, req.Msg.Whole); err != nil {
+	if err := s.daemon.snapshot(ctx, req.Msg.Name, req.Msg.Whole, req.Msg.Live); err != nil {
 		return nil, fault.Wrap(err, "create snapshot", req.Msg.Name)
 	}
 	return connect.NewResponse(&supervisorv1.SnapshotResponse{}), nil
 }
 
-func (d *daemon) snapshot(ctx context.Context, name string, whole bool) error {
+func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) error {
+	if live {
+		d.pausing.Lock()
+		defer d.pausing.Unlock()
+	}
 	d.merging.giveUp()
 	lock, err := d.folder.TakeDisks(ctx) // who asked for this may be gone, and with them the lock that they hold
 	if err != nil {
@@ -54,17 +58,35 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole bool) error {
 		}
 		return err
 	}
-	s, err := disks.Prepare(ctx, d.disks, whole)
+	s, err := disks.Prepare(ctx, d.disks, whole || live)
 	if err != nil {
 		return err
 	}
-	take := d.copyPaused
-	if layerer, ok := d.machine.Machine().(machine.Layerer); ok {
-		take = func(ctx context.Context, disks storage.Folder, s *storage.Snapshot, whole bool) error {
-			return d.addLayers(ctx, layerer, s, whole)
+	hold := func(ctx context.Context) (func() error, error) { return d.freeze(ctx, whole) }
+	if live {
+		dir, kept, err := disks.NewMemory(s.Kept)
+		if err != nil {
+			return err
 		}
+		s.Kept = kept
+		hold = func(ctx context.Context) (func() error, error) { return d.saveForCopies(ctx, dir) }
 	}
-	if err := take(ctx, disks, &s, whole); err != nil {
+	layerer, layers := d.machine.Machine().(machine.Layerer)
+	switch {
+	case layers:
+		err = d.addLayers(ctx, layerer, &s, hold)
+	case live:
+		err = d.copyHeld(ctx, disks, s, hold)
+	default:
+		err = d.copyPaused(ctx, disks, &s, whole)
+	}
+	if err != nil {
+		if live {
+			err = errors.Join(err, disks.DropMemory(context.WithoutCancel(ctx), s.Kept.Memory))
+		}
+		return err
+	}
+	if err := disks.Flush(); err != nil {
 		return err
 	}
 	return d.store.AddSnapshot(ctx, id, store.Snapshot{
@@ -72,20 +94,45 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole bool) error {
 	}, s.Next)
 }
 
-// addLayers has the machine write to new layers from now on. The database has them first: at no moment is something written to a layer that it does not have.
-func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Snapshot, whole bool) error {
+// freeze has the machine write nothing until release is called.
+func (d *daemon) freeze(ctx context.Context, whole bool) (release func() error, err error) {
+	frozen, err := d.machine.Agent.Freeze(ctx, client.Mounts{Root: whole, Volume: true}, frozenFor)
+	return func() error { return d.thaw(ctx, frozen) }, err
+}
+
+// saveForCopies saves the machine, which stands still until release is called.
+func (d *daemon) saveForCopies(ctx context.Context, dir string) (release func() error, err error) {
+	still, err := d.save(ctx, dir, true)
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return still.goOn(ctx) }, nil
+}
+
+// copyHeld copies the disks while the machine is held.
+func (d *daemon) copyHeld(ctx context.Context, disks storage.Folder, s storage.Snapshot, hold func(context.Context) (func() error, error)) error {
+	release, err := hold(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(disks.Take(ctx, s), release())
+}
+
+// addLayers has the machine, while it is held, write to new layers from then on. The database has them first: at no moment is something written to a layer that it does
+// not have.
+func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Snapshot, hold func(context.Context) (func() error, error)) error {
 	id := d.order.Workspace.ID
 	if err := d.store.SetDisks(ctx, id, s.Next); err != nil {
 		return err
 	}
 	before := d.disks
 	d.disks = s.Next
-	frozen, err := d.machine.Agent.Freeze(ctx, client.Mounts{Root: whole, Volume: true}, frozenFor)
+	release, err := hold(ctx)
 	if err == nil {
 		if err = m.AddLayers(ctx, s.RootLayer, s.VolumeLayer); err == nil {
-			return d.thaw(ctx, frozen)
+			return release()
 		}
-		err = errors.Join(err, d.thaw(ctx, frozen))
+		err = errors.Join(err, release())
 	}
 	select {
 	case <-d.machine.Done(): // whichever layers it wrote to last, those that the database has now hold it

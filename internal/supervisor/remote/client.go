@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/supervisor/v1/supervisorv1connect"
 )
@@ -17,6 +18,7 @@ import (
 // Client is a connection to the supervisor of a workspace. It is safe for concurrent use. Close it.
 type Client struct {
 	folder    Folder
+	use       *flock.Lock
 	conns     connections
 	rpc       supervisorv1connect.SupervisorServiceClient
 	http      *http.Client
@@ -25,13 +27,18 @@ type Client struct {
 
 // Dial connects to the supervisor of a workspace, and waits for it where it is starting its machine. Precondition where there is none: it is stopped.
 func Dial(ctx context.Context, f Folder) (*Client, error) {
+	use, err := f.use(ctx)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := reach(ctx, f)
 	if err != nil {
+		use.Release()
 		return nil, err
 	}
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	c := &Client{folder: f}
+	c := &Client{folder: f, use: use}
 	c.conns.add(conn)
 	first := make(chan net.Conn, 1)
 	first <- conn
@@ -93,6 +100,7 @@ func (c *connections) close() {
 // Close ends the connection, and every operation on it.
 func (c *Client) Close() error {
 	c.conns.close()
+	c.use.Release()
 	c.transport.CloseIdleConnections()
 	return nil
 }
@@ -124,10 +132,20 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// Snapshot keeps the present state of the workspace under a name.
-func (c *Client) Snapshot(ctx context.Context, name string, whole bool) error {
-	_, err := c.rpc.Snapshot(ctx, connect.NewRequest(&supervisorv1.SnapshotRequest{Name: name, Whole: whole}))
+// Snapshot keeps the present state of the workspace under a name; with live that of its machine too.
+func (c *Client) Snapshot(ctx context.Context, name string, whole, live bool) error {
+	_, err := c.rpc.Snapshot(ctx, connect.NewRequest(&supervisorv1.SnapshotRequest{Name: name, Whole: whole, Live: live}))
 	return fromWire(ctx, err)
+}
+
+// Pause writes down the machine and ends it, and returns when its supervisor has ended. The client is closed then. With an error the machine goes on.
+func (c *Client) Pause(ctx context.Context, reason string) error {
+	_, err := c.rpc.Pause(ctx, connect.NewRequest(&supervisorv1.PauseRequest{Reason: reason}))
+	if err != nil {
+		return fromWire(ctx, err)
+	}
+	c.Close() // the supervisor would wait for the connection to be used no more
+	return c.folder.AwaitEnd(ctx)
 }
 
 // Stop stops the machine, and returns when its supervisor has ended. The client is closed then. With discard nothing of it but the volume is to be kept.

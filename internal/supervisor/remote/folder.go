@@ -30,6 +30,7 @@ import (
 //
 //	lock             held by whoever changes what the workspace is: creates, starts, stops, resets or deletes it, or takes a snapshot of it stopped
 //	disks.lock       held by whoever adds to the disks what the database does not name yet, or removes what it does not name
+//	use.lock         held by whoever uses the machine, and alone by a supervisor that finds that nobody does and pauses it
 //	supervisor.lock  held by the supervisor as long as it lives
 //	socket           where it is talked to
 //	processes        those of the machine, which may outlive a supervisor that is killed, for a moment
@@ -44,6 +45,7 @@ const LifecycleLock = "lock"
 
 const (
 	supervisorLock = "supervisor.lock"
+	useLock        = "use.lock"
 	disksLock      = "disks.lock"
 	socketName     = "socket"
 	processesFile  = "processes"
@@ -70,6 +72,32 @@ func (f Folder) Take() (*flock.Lock, error) {
 		return nil, fault.New(fault.Precondition, "start workspace", filepath.Base(string(f)), "it runs already")
 	}
 	return lock, fault.Wrap(err, "start workspace", filepath.Base(string(f)))
+}
+
+// use says that the machine is used, for as long as the lock is held. Nil where there is no such folder.
+func (f Folder) use(ctx context.Context) (*flock.Lock, error) {
+	lock, err := flock.Take(ctx, f.path(useLock), flock.Shared, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return lock, fault.Wrap(err, "use workspace", filepath.Base(string(f)))
+}
+
+// Unused takes the locks of whoever uses the workspace, and of whoever changes what it is: a supervisor may pause it as long as they are held. ErrHeld: somebody has them.
+func (f Folder) Unused() (release func(), err error) {
+	change, err := flock.Try(f.path(LifecycleLock), flock.Exclusive)
+	if err != nil {
+		return nil, err
+	}
+	use, err := flock.Try(f.path(useLock), flock.Exclusive)
+	if err != nil {
+		change.Release()
+		return nil, err
+	}
+	return func() {
+		use.Release()
+		change.Release()
+	}, nil
 }
 
 // TakeDisks takes the lock of whoever changes which disks there are. It is held for as long as that takes, by a supervisor too; who holds it waits for no other
@@ -208,6 +236,9 @@ func (f Folder) Services() string { return f.path("services") }
 func (s ServiceFolder) Path() string   { return string(s) }
 func (s ServiceFolder) Stdout() string { return filepath.Join(string(s), "stdout") }
 func (s ServiceFolder) Stderr() string { return filepath.Join(string(s), "stderr") }
+
+// Logs are those of both streams.
+func (s ServiceFolder) Logs() [2]string { return [2]string{s.Stdout(), s.Stderr()} }
 
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 

@@ -1924,6 +1924,7 @@ type SnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Whole         bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"` // the root disk too
+	Live          bool                   `protobuf:"varint,3,opt,name=live,proto3" json:"live,omitempty"`   // the machine too, with all that runs in it. Implies whole
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1968,6 +1969,13 @@ func (x *SnapshotRequest) GetName() string {
 func (x *SnapshotRequest) GetWhole() bool {
 	if x != nil {
 		return x.Whole
+	}
+	return false
+}
+
+func (x *SnapshotRequest) GetLive() bool {
+	if x != nil {
+		return x.Live
 	}
 	return false
 }
@@ -2184,6 +2192,86 @@ func (*ResizeResponse) Descriptor() ([]byte, []int) {
 	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
 }
 
+type PauseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRequest) Reset() {
+	*x = PauseRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRequest) ProtoMessage() {}
+
+func (x *PauseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
+func (*PauseRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *PauseRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseResponse) Reset() {
+	*x = PauseResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseResponse) ProtoMessage() {}
+
+func (x *PauseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
+func (*PauseResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+}
+
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`    // for whoever asks later
@@ -2194,7 +2282,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2294,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2307,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StopRequest) GetReason() string {
@@ -2244,7 +2332,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2344,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2357,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
 }
 
 var File_supervisor_v1_supervisor_proto protoreflect.FileDescriptor
@@ -2408,10 +2496,11 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x14StartServiceResponse\"(\n" +
 	"\x12StopServiceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
-	"\x13StopServiceResponse\";\n" +
+	"\x13StopServiceResponse\"O\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05whole\x18\x02 \x01(\bR\x05whole\"\x12\n" +
+	"\x05whole\x18\x02 \x01(\bR\x05whole\x12\x12\n" +
+	"\x04live\x18\x03 \x01(\bR\x04live\"\x12\n" +
 	"\x10SnapshotResponse\"@\n" +
 	"\rSignalRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
@@ -2420,11 +2509,14 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\rResizeRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12'\n" +
 	"\x04size\x18\x02 \x01(\v2\x13.supervisor.v1.SizeR\x04size\"\x10\n" +
-	"\x0eResizeResponse\"?\n" +
+	"\x0eResizeResponse\"&\n" +
+	"\fPauseRequest\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x0f\n" +
+	"\rPauseResponse\"?\n" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\adiscard\x18\x02 \x01(\bR\adiscard\"\x0e\n" +
-	"\fStopResponse2\x85\n" +
+	"\fStopResponse2\xc9\n" +
 	"\n" +
 	"\x11SupervisorService\x12E\n" +
 	"\x06Status\x12\x1c.supervisor.v1.StatusRequest\x1a\x1d.supervisor.v1.StatusResponse\x12C\n" +
@@ -2444,7 +2536,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\fStartService\x12\".supervisor.v1.StartServiceRequest\x1a#.supervisor.v1.StartServiceResponse\x12T\n" +
 	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12T\n" +
 	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12K\n" +
-	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12?\n" +
+	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12B\n" +
+	"\x05Pause\x12\x1b.supervisor.v1.PauseRequest\x1a\x1c.supervisor.v1.PauseResponse\x12?\n" +
 	"\x04Stop\x12\x1a.supervisor.v1.StopRequest\x1a\x1b.supervisor.v1.StopResponseBBZ@github.com/pyro-mcp/pyro/internal/gen/supervisor/v1;supervisorv1b\x06proto3"
 
 var (
@@ -2459,7 +2552,7 @@ func file_supervisor_v1_supervisor_proto_rawDescGZIP() []byte {
 	return file_supervisor_v1_supervisor_proto_rawDescData
 }
 
-var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*StatusRequest)(nil),        // 0: supervisor.v1.StatusRequest
 	(*StatusResponse)(nil),       // 1: supervisor.v1.StatusResponse
@@ -2499,8 +2592,10 @@ var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*SignalResponse)(nil),       // 35: supervisor.v1.SignalResponse
 	(*ResizeRequest)(nil),        // 36: supervisor.v1.ResizeRequest
 	(*ResizeResponse)(nil),       // 37: supervisor.v1.ResizeResponse
-	(*StopRequest)(nil),          // 38: supervisor.v1.StopRequest
-	(*StopResponse)(nil),         // 39: supervisor.v1.StopResponse
+	(*PauseRequest)(nil),         // 38: supervisor.v1.PauseRequest
+	(*PauseResponse)(nil),        // 39: supervisor.v1.PauseResponse
+	(*StopRequest)(nil),          // 40: supervisor.v1.StopRequest
+	(*StopResponse)(nil),         // 41: supervisor.v1.StopResponse
 }
 var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	3,  // 0: supervisor.v1.ExecRequest.start:type_name -> supervisor.v1.ExecStart
@@ -2538,25 +2633,27 @@ var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	30, // 32: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
 	25, // 33: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
 	32, // 34: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
-	38, // 35: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
-	1,  // 36: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
-	6,  // 37: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
-	35, // 38: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
-	37, // 39: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
-	10, // 40: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
-	12, // 41: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
-	14, // 42: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
-	16, // 43: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
-	18, // 44: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
-	20, // 45: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
-	22, // 46: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
-	29, // 47: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
-	31, // 48: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
-	26, // 49: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
-	33, // 50: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
-	39, // 51: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
-	36, // [36:52] is the sub-list for method output_type
-	20, // [20:36] is the sub-list for method input_type
+	38, // 35: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
+	40, // 36: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
+	1,  // 37: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
+	6,  // 38: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
+	35, // 39: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
+	37, // 40: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
+	10, // 41: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
+	12, // 42: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
+	14, // 43: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
+	16, // 44: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
+	18, // 45: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
+	20, // 46: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
+	22, // 47: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
+	29, // 48: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
+	31, // 49: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
+	26, // 50: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
+	33, // 51: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
+	39, // 52: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
+	41, // 53: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
+	37, // [37:54] is the sub-list for method output_type
+	20, // [20:37] is the sub-list for method input_type
 	20, // [20:20] is the sub-list for extension type_name
 	20, // [20:20] is the sub-list for extension extendee
 	0,  // [0:20] is the sub-list for field type_name
@@ -2573,7 +2670,7 @@ func file_supervisor_v1_supervisor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_supervisor_v1_supervisor_proto_rawDesc), len(file_supervisor_v1_supervisor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

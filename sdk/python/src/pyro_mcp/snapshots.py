@@ -32,11 +32,12 @@ class Snapshots(Client):
         workspace_id: str,
         *,
         snapshot: str | None = None,
+        live: bool = False,
         count: int = 1,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """Make workspaces that begin as another is now, or as a snapshot of it. Where not all could be made, `error` tells why."""
-        params = {"workspace_id": workspace_id, "snapshot": snapshot, "count": count, "name": name, "labels": labels}
+        """Make workspaces that begin as another is now, or as a snapshot of it; `live`: with all that runs in it. Where not all could be made, `error` tells why."""
+        params = {"workspace_id": workspace_id, "snapshot": snapshot, "live": live, "count": count, "name": name, "labels": labels}
         return self._call("fork_workspace", params, on_progress=on_progress)

@@ -74,6 +74,14 @@ class Workspaces(Client):
         """Stop a workspace. Files, snapshots and history stay."""
         return self._call("stop_workspace", {"workspace_id": workspace_id})
 
+    def pause_workspace(self, workspace_id: str) -> Result:
+        """Write down a workspace with all that runs in it, and end its machine. What is done next with it has everything go on."""
+        return self._call("pause_workspace", {"workspace_id": workspace_id})
+
+    def resume_workspace(self, workspace_id: str, *, on_progress: OnProgress | None = None) -> Result:
+        """Have a workspace go on that is paused."""
+        return self._call("resume_workspace", {"workspace_id": workspace_id}, on_progress=on_progress)
+
     def delete_workspace(self, workspace_id: str) -> Result:
         """Delete a workspace with all that it holds."""
         return self._call("delete_workspace", {"workspace_id": workspace_id})

@@ -101,6 +101,8 @@ const (
 	// SupervisorServiceSnapshotProcedure is the fully-qualified name of the SupervisorService's
 	// Snapshot RPC.
 	SupervisorServiceSnapshotProcedure = "/supervisor.v1.SupervisorService/Snapshot"
+	// SupervisorServicePauseProcedure is the fully-qualified name of the SupervisorService's Pause RPC.
+	SupervisorServicePauseProcedure = "/supervisor.v1.SupervisorService/Pause"
 	// SupervisorServiceStopProcedure is the fully-qualified name of the SupervisorService's Stop RPC.
 	SupervisorServiceStopProcedure = "/supervisor.v1.SupervisorService/Stop"
 )
@@ -141,6 +143,9 @@ type SupervisorServiceClient interface {
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error)
+	// Pause writes down the machine, with all that runs in it, and ends it: the next supervisor has it go on. It returns when the machine has ended. With an error it
+	// goes on as if nothing had been. It is finished even when the caller goes. Unsupported: machines of its kind can't be.
+	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
 	// Stop ends the machine with nothing lost: processes are killed, file systems flushed and unmounted. It returns when the machine has ended. Idempotent.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
 }
@@ -246,6 +251,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(supervisorServiceMethods.ByName("Snapshot")),
 			connect.WithClientOptions(opts...),
 		),
+		pause: connect.NewClient[v1.PauseRequest, v1.PauseResponse](
+			httpClient,
+			baseURL+SupervisorServicePauseProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("Pause")),
+			connect.WithClientOptions(opts...),
+		),
 		stop: connect.NewClient[v1.StopRequest, v1.StopResponse](
 			httpClient,
 			baseURL+SupervisorServiceStopProcedure,
@@ -272,6 +283,7 @@ type supervisorServiceClient struct {
 	stopService  *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
 	connections  *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
 	snapshot     *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
+	pause        *connect.Client[v1.PauseRequest, v1.PauseResponse]
 	stop         *connect.Client[v1.StopRequest, v1.StopResponse]
 }
 
@@ -350,6 +362,11 @@ func (c *supervisorServiceClient) Snapshot(ctx context.Context, req *connect.Req
 	return c.snapshot.CallUnary(ctx, req)
 }
 
+// Pause calls supervisor.v1.SupervisorService.Pause.
+func (c *supervisorServiceClient) Pause(ctx context.Context, req *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error) {
+	return c.pause.CallUnary(ctx, req)
+}
+
 // Stop calls supervisor.v1.SupervisorService.Stop.
 func (c *supervisorServiceClient) Stop(ctx context.Context, req *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error) {
 	return c.stop.CallUnary(ctx, req)
@@ -391,6 +408,9 @@ type SupervisorServiceHandler interface {
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error)
+	// Pause writes down the machine, with all that runs in it, and ends it: the next supervisor has it go on. It returns when the machine has ended. With an error it
+	// goes on as if nothing had been. It is finished even when the caller goes. Unsupported: machines of its kind can't be.
+	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
 	// Stop ends the machine with nothing lost: processes are killed, file systems flushed and unmounted. It returns when the machine has ended. Idempotent.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
 }
@@ -492,6 +512,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		connect.WithSchema(supervisorServiceMethods.ByName("Snapshot")),
 		connect.WithHandlerOptions(opts...),
 	)
+	supervisorServicePauseHandler := connect.NewUnaryHandler(
+		SupervisorServicePauseProcedure,
+		svc.Pause,
+		connect.WithSchema(supervisorServiceMethods.ByName("Pause")),
+		connect.WithHandlerOptions(opts...),
+	)
 	supervisorServiceStopHandler := connect.NewUnaryHandler(
 		SupervisorServiceStopProcedure,
 		svc.Stop,
@@ -530,6 +556,8 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceConnectionsHandler.ServeHTTP(w, r)
 		case SupervisorServiceSnapshotProcedure:
 			supervisorServiceSnapshotHandler.ServeHTTP(w, r)
+		case SupervisorServicePauseProcedure:
+			supervisorServicePauseHandler.ServeHTTP(w, r)
 		case SupervisorServiceStopProcedure:
 			supervisorServiceStopHandler.ServeHTTP(w, r)
 		default:
@@ -599,6 +627,10 @@ func (UnimplementedSupervisorServiceHandler) Connections(context.Context, *conne
 
 func (UnimplementedSupervisorServiceHandler) Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.Snapshot is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.Pause is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error) {

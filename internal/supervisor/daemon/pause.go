@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/machine"
+)
+
+// pausePatience bounds a pause: all the memory of a machine is written.
+const pausePatience = 10 * time.Minute
+
+// Pause writes down the machine and ends it.
+func (s *server) Pause(ctx context.Context, req *connect.Request[supervisorv1.PauseRequest]) (*connect.Response[supervisorv1.PauseResponse], error) {
+	d := s.daemon
+	if err := d.released(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pausePatience)
+	defer cancel()
+	if err := d.pause(ctx); err != nil {
+		return nil, fault.Wrap(err, "pause workspace", d.order.Workspace.ID)
+	}
+	d.stop(end{reason: fault.Printable(req.Msg.Reason)})
+	<-d.settled
+	return connect.NewResponse(&supervisorv1.PauseResponse{}), nil
+}
+
+// pause writes down the machine, for another supervisor to have it go on. With an error it goes on here as if nothing had been; else it stands still for ever.
+func (d *daemon) pause(ctx context.Context) (err error) {
+	d.pausing.Lock()
+	defer d.pausing.Unlock()
+	if d.left.Load() {
+		return nil
+	}
+	d.server.refuse(errPausing)
+	defer func() {
+		if err != nil {
+			d.server.refuse(nil)
+		}
+	}()
+	d.server.drain(ctx)
+	d.merging.giveUp()
+	lock, err := d.folder.TakeDisks(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	d.snapshots.Lock()
+	defer d.snapshots.Unlock()
+	disks := d.disksFolder()
+	dir, next, err := disks.NewMemory(d.disks)
+	if err != nil {
+		return err
+	}
+	still, err := d.save(ctx, dir, false)
+	if err == nil {
+		if err = disks.Flush(); err == nil {
+			err = d.store.SetDisks(ctx, d.order.Workspace.ID, next)
+		}
+		if err == nil {
+			still.leave()
+			return nil
+		}
+		err = errors.Join(err, still.goOn(ctx))
+	}
+	return errors.Join(err, disks.DropMemory(context.WithoutCancel(ctx), next.Memory))
+}
+
+// autoPauseAgain is when a pause is tried again that could not be done, for want of space for one.
+const autoPauseAgain = time.Minute
+
+// autoPause pauses the machine because nobody uses it, and tells whether it did. Who is about to use the workspace waits meanwhile, and finds it paused.
+func (d *daemon) autoPause(ctx context.Context) bool {
+	release, err := d.folder.Unused()
+	if err != nil {
+		d.activity.again(time.Second)
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, pausePatience)
+	defer cancel()
+	if err := d.pause(ctx); err != nil {
+		slog.Error("pause workspace that nobody uses", "workspace", d.order.Workspace.ID, "error", err)
+		release()
+		d.activity.again(autoPauseAgain)
+		return false
+	}
+	d.unused = release
+	d.stop(end{reason: fmt.Sprintf("nothing was done with it for %d s", d.order.Workspace.Spec.AutoPause)})
+	return true
+}
+
+// still is a machine that was saved, and stands still with all that takes what it prints.
+type still struct {
+	daemon *daemon
+	held   []*outlet
+	frozen bool
+}
+
+// save writes down the machine, and how what runs in it stands. copied says that another workspace may go on from it, too. With an error the machine goes on.
+func (d *daemon) save(ctx context.Context, dir string, copied bool) (*still, error) {
+	m := d.machine.Machine()
+	saver, ok := m.(machine.Saver)
+	if !ok {
+		return nil, fault.New(fault.Unsupported, "", "", "a machine with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).WithHint("pyro workspace stop keeps its files")
+	}
+	if err := d.machine.Agent.Forget(ctx); err != nil {
+		return nil, err
+	}
+	// What is on the disks has to do without the memory, too, should that be lost. And nothing runs that has not got the time, and a random pool, of its own.
+	frozen, err := d.machine.Agent.Freeze(ctx, client.Mounts{Root: true, Volume: true}, frozenFor)
+	if err != nil {
+		return nil, err
+	}
+	s := &still{daemon: d, frozen: frozen}
+	if err := saver.Save(ctx, dir); err != nil {
+		return nil, errors.Join(err, d.thaw(ctx, false))
+	}
+	if s.held, err = d.stand(ctx, dir, copied); err != nil {
+		return nil, errors.Join(err, s.goOn(ctx))
+	}
+	return s, nil
+}
+
+// goOn has the machine go on here.
+func (s *still) goOn(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	err := s.daemon.machine.Machine().(machine.Pauser).Resume(ctx)
+	for _, o := range s.held {
+		o.release(false)
+	}
+	if err != nil {
+		return err
+	}
+	return s.daemon.thaw(ctx, s.frozen)
+}
+
+// leave has it go on elsewhere, and nothing of it here.
+func (s *still) leave() {
+	s.daemon.left.Store(true)
+	for _, o := range s.held {
+		o.release(true)
+	}
+}

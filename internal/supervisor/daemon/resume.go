@@ -1,0 +1,203 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/transcript"
+)
+
+// resuming is the taking over of a machine that was saved. Until it is settled the workspace is still paused for everybody else, and what the machine does is on disks
+// that nobody knows of: who dies before has done nothing.
+type resuming struct {
+	daemon *daemon
+	memory string // among the disks
+	dir    string // of it
+	copied bool   // the machine that was saved is another workspace's
+	stood  standing
+	next   store.Disks
+	lock   *flock.Lock
+}
+
+// resuming begins to take over the machine that was saved; nil where there is none.
+func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
+	if d.disks.Memory == "" {
+		return nil, nil
+	}
+	disks := d.disksFolder()
+	r = &resuming{daemon: d, memory: d.disks.Memory, dir: disks.DiskPath(d.disks.Memory)}
+	if r.stood, err = readStanding(r.dir); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fault.New(fault.Corrupt, "", "", "what its machine was saved as is not whole: %w", err)
+		}
+		return nil, err
+	}
+	r.copied = r.stood.Workspace != d.order.Workspace.ID
+	if r.lock, err = d.folder.TakeDisks(ctx); err != nil {
+		return nil, err
+	}
+	if r.next, err = disks.GoOn(ctx, d.disks); err != nil {
+		r.lock.Release()
+		return nil, err
+	}
+	d.disks = r.next
+	return r, nil
+}
+
+// hopeless gives the error of a machine that can't go on a way out.
+func (r *resuming) hopeless(err error) error {
+	k := fault.KindOf(err)
+	if r == nil || k != fault.Corrupt && k != fault.Precondition {
+		return err
+	}
+	id := r.daemon.order.Workspace.ID
+	return fault.New(k, "", "", "%w", err).WithHint("pyro workspace stop %s && pyro workspace start %s keeps its files, and loses what ran", id, id)
+}
+
+// settle has the workspace run, for everybody, and takes over what runs in the machine.
+func (r *resuming) settle(ctx context.Context) error {
+	defer r.lock.Release()
+	d := r.daemon
+	if err := d.store.SetDisks(ctx, d.order.Workspace.ID, r.next); err != nil {
+		return err
+	}
+	for _, s := range r.stood.Shells {
+		if err := d.shells.takeOver(d, s, r.dir); err != nil {
+			slog.Error("take over shell", "workspace", d.order.Workspace.ID, "shell", s.ID, "error", err)
+		}
+	}
+	for _, s := range r.stood.Services {
+		if err := d.takeOverService(ctx, s, r); err != nil {
+			slog.Error("take over service", "workspace", d.order.Workspace.ID, "service", s.Record.Name, "error", err)
+		}
+	}
+	for _, c := range r.stood.Commands {
+		d.takeOverCommand(ctx, c, r.copied)
+	}
+	d.tidying.Go(func() {
+		if err := d.disksFolder().DropMemory(ctx, r.memory); err != nil { // the next start tries again
+			slog.Error("remove memory", "workspace", d.order.Workspace.ID, "error", err)
+		}
+	})
+	return nil
+}
+
+// takeOver goes on with a shell where another supervisor left it.
+func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
+	kept, err := os.ReadFile(shellFile(dir, stood.ID))
+	if err != nil {
+		return err
+	}
+	s := &shell{
+		of: d, id: stood.ID, execID: stood.ExecID, cwd: stood.Cwd, opened: stood.Opened, log: transcript.Restore(shellOutput, stood.Kept, kept),
+		switches: stood.Switches, cols: stood.Cols, rows: stood.Rows, ended: stood.Ended, exit: stood.Exit, done: make(chan struct{}),
+	}
+	s.out = d.outlet(s, stood.Out)
+	s.in.init()
+	s.in.taken, s.in.typed = stood.Taken, stood.Typed
+	var life context.Context
+	life, s.cancel = context.WithCancel(context.Background())
+	if err := all.add(s); err != nil {
+		s.cancel()
+		return err
+	}
+	if !stood.Ended.IsZero() {
+		if stood.Broken != "" {
+			s.err = errors.New(stood.Broken)
+		}
+		s.in.close()
+		s.log.End()
+		s.cancel()
+		close(s.done)
+		return nil
+	}
+	go s.run(life, client.Command{ID: s.execID, From: &client.Position{Stdout: stood.Out.Came, Input: stood.Taken}})
+	return nil
+}
+
+// takeOverService goes on with a service where another supervisor left it.
+func (d *daemon) takeOverService(ctx context.Context, stood standingService, r *resuming) (err error) {
+	life, cancel := context.WithCancelCause(context.Background())
+	v := &service{of: d, execID: stood.ExecID, record: stood.Record, cancel: cancel, done: make(chan struct{})}
+	folder := d.folder.Service(v.record.Name)
+	if err = errors.Join(remote.CheckServiceName(v.record.Name), os.MkdirAll(folder.Path(), 0o700)); err != nil {
+		return err
+	}
+	for i, path := range folder.Logs() {
+		if v.logs[i], err = r.log(v.record.Name, i, path, stood.Gone[i]); err != nil {
+			return errors.Join(err, v.closeLogs())
+		}
+	}
+	v.print(stood.Out, stood.Errs)
+	if err := d.services.add(v.record.Name, v); err != nil {
+		return errors.Join(err, v.closeLogs())
+	}
+	if err := v.publishAgain(r.copied); err != nil {
+		slog.Error("publish ports again", "workspace", d.order.Workspace.ID, "service", v.record.Name, "error", err)
+	}
+	v.mu.Lock()
+	v.save()
+	v.mu.Unlock()
+	c := client.Command{ID: v.execID, Whole: true, From: &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}}
+	d.services.running.Go(func() { v.run(life, c) })
+	return nil
+}
+
+// log goes on with a log of a service: with the workspace's own, or with what another's is kept of.
+func (r *resuming) log(name string, stream int, path string, gone int64) (*transcript.File, error) {
+	if !r.copied {
+		return transcript.GoOnFile(path, remote.ServiceLogBytes)
+	}
+	kept, err := os.ReadFile(serviceFile(r.dir, name, stream))
+	if err != nil {
+		return nil, err
+	}
+	return transcript.RestoreFile(path, remote.ServiceLogBytes, gone, kept)
+}
+
+// publishAgain publishes what the service had published: at the same ports of the host, or, where those are another's now, at any.
+func (v *service) publishAgain(copied bool) error {
+	ports := v.record.Spec.Ports
+	v.record.Spec.Ports = nil
+	var failed error
+	for _, p := range ports {
+		err := errTaken
+		if !copied {
+			err = v.publish([]store.Port{p})
+		}
+		if err != nil {
+			failed = errors.Join(failed, v.publish([]store.Port{{Guest: p.Guest}}))
+		}
+	}
+	return failed
+}
+
+var errTaken = errors.New("the machine that was copied has it")
+
+// takeOverCommand follows a command whose caller has been told that it goes on without them, for the history.
+func (d *daemon) takeOverCommand(ctx context.Context, stood standingCommand, copied bool) {
+	h := &history{daemon: d, begun: make(chan struct{}), command: stood.Command, stdout: stood.Stdout.excerpt(), stderr: stood.Stderr.excerpt()}
+	if copied {
+		h.begin(ctx)
+	} else {
+		close(h.begun)
+	}
+	r := &running{id: stood.ID, history: h, out: d.outlet(&h.stdout, stood.Out), errs: d.outlet(&h.stderr, stood.Errs)}
+	d.followed.Go(func() {
+		exit, err := d.run(context.Background(), r, client.Command{ID: r.id, From: &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}}, nil)
+		if d.hasLeft(err) {
+			return
+		}
+		if _, err := h.end(exit, err); err != nil {
+			slog.Error("note the end of a command", "workspace", d.order.Workspace.ID, "error", err)
+		}
+	})
+}

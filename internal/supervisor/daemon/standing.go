@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/terminal"
+	"github.com/pyro-mcp/pyro/internal/transcript"
+)
+
+// standing is what a supervisor knows of what runs in a machine that was saved. The one that has the machine go on needs it, perhaps of another workspace: it is in
+// files beside what the machine was saved as.
+type standing struct {
+	Workspace string            `json:"workspace"` // that of the machine that was saved
+	Shells    []standingShell   `json:"shells,omitempty"`
+	Services  []standingService `json:"services,omitempty"`
+	Commands  []standingCommand `json:"commands,omitempty"`
+}
+
+type standingShell struct {
+	ID       string            `json:"id"`
+	ExecID   string            `json:"exec_id"`
+	Cwd      string            `json:"cwd"`
+	Opened   time.Time         `json:"opened"`
+	Cols     uint32            `json:"cols"`
+	Rows     uint32            `json:"rows"`
+	Switches terminal.Switches `json:"switches"`
+	Out      point             `json:"out"`
+	Kept     int64             `json:"kept"`            // the offset of what is kept of its output, which is in a file
+	Taken    uint64            `json:"taken,omitempty"` // of its input
+	Typed    []byte            `json:"typed,omitempty"` // after that
+	Ended    time.Time         `json:"ended,omitzero"`
+	Exit     client.Exit       `json:"exit,omitzero"`
+	Broken   string            `json:"broken,omitempty"`
+}
+
+type standingService struct {
+	ExecID string        `json:"exec_id"`
+	Record store.Service `json:"record"`
+	Out    point         `json:"out"`
+	Errs   point         `json:"errs"`
+	Gone   [2]int64      `json:"gone"` // bytes that are not kept any more of its logs, which are in files where another workspace may need them
+}
+
+type standingCommand struct {
+	ID      string        `json:"id"`
+	Command store.Command `json:"command"`
+	Out     point         `json:"out"`
+	Errs    point         `json:"errs"`
+	Stdout  standingText  `json:"stdout"`
+	Stderr  standingText  `json:"stderr"`
+}
+
+// standingText is an excerpt.
+type standingText struct {
+	Head  []byte `json:"head,omitempty"`
+	Tail  []byte `json:"tail,omitempty"`
+	Total int64  `json:"total"`
+}
+
+const (
+	standingName = "standing.json"
+	maxStanding  = 256 << 20 // bytes of it: shells that nobody reads may have much in their way
+)
+
+func shellFile(dir, id string) string { return filepath.Join(dir, "shell-"+id) }
+
+func serviceFile(dir, name string, stream int) string {
+	return filepath.Join(dir, fmt.Sprintf("service-%s.%d", name, stream+1))
+}
+
+// stand finds out how all that runs stands, and keeps it there until the outlets are released. copied says that another workspace may go on from it, too.
+func (d *daemon) stand(ctx context.Context, dir string, copied bool) (held []*outlet, err error) {
+	hold := func(o *outlet) point {
+		at, ok := o.hold(ctx)
+		if ok {
+			held = append(held, o)
+		}
+		return at
+	}
+	s := standing{Workspace: d.order.Workspace.ID}
+	for _, one := range d.shells.list() {
+		state := one.standing(hold)
+		from, kept := one.log.Kept()
+		state.Kept = from
+		if err := writeFile(shellFile(dir, one.id), kept); err != nil {
+			return held, err
+		}
+		s.Shells = append(s.Shells, state)
+	}
+	for _, v := range d.services.list() {
+		state, ok := v.standing(hold)
+		if !ok {
+			continue // it is about to be started
+		}
+		for i, path := range d.folder.Service(state.Record.Name).Logs() {
+			if !copied {
+				break
+			}
+			kept, gone, err := transcript.ReadFile(path)
+			if err == nil {
+				err = writeFile(serviceFile(dir, state.Record.Name, i), kept)
+			}
+			if err != nil {
+				return held, err
+			}
+			state.Gone[i] = gone
+		}
+		s.Services = append(s.Services, state)
+	}
+	d.commands.Range(func(_, one any) bool {
+		s.Commands = append(s.Commands, one.(*running).standing(hold))
+		return true
+	})
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = writeFile(filepath.Join(dir, standingName), text)
+	}
+	if err != nil {
+		return held, err
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return held, err
+	}
+	return held, errors.Join(folder.Sync(), folder.Close())
+}
+
+// readStanding reads what stand wrote.
+func readStanding(dir string) (s standing, err error) {
+	f, err := os.Open(filepath.Join(dir, standingName))
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxStanding))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return s, fault.New(fault.Corrupt, "", "", "%s: %w", standingName, err)
+	}
+	return s, nil
+}
+
+// writeFile writes a file that is not there, flushed.
+func writeFile(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func (s *shell) standing(hold func(*outlet) point) standingShell {
+	at := hold(s.out)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := standingShell{
+		ID: s.id, ExecID: s.execID, Cwd: s.cwd, Opened: s.opened, Cols: s.cols, Rows: s.rows, Switches: s.switches, Out: at, Ended: s.ended, Exit: s.exit,
+	}
+	if s.err != nil {
+		state.Broken = s.of.secrets.Text(s.err.Error())
+	}
+	state.Taken, state.Typed = s.in.left()
+	return state
+}
+
+func (v *service) standing(hold func(*outlet) point) (s standingService, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.out == nil {
+		return s, false
+	}
+	return standingService{ExecID: v.execID, Record: v.record, Out: hold(v.out), Errs: hold(v.errs)}, true
+}
+
+func (r *running) standing(hold func(*outlet) point) standingCommand {
+	h := r.history
+	state := standingCommand{ID: r.id, Out: hold(r.out), Errs: hold(r.errs)}
+	<-h.begun
+	state.Command = h.command
+	state.Stdout, state.Stderr = h.stdout.standing(), h.stderr.standing()
+	return state
+}

@@ -1,0 +1,78 @@
+package workspace
+
+import (
+	"context"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// Pause writes down the machine of a workspace that runs, with all that runs in it, and ends it: it takes no memory any more. What is done next with it has it go on. It
+// is no error where it is paused. With an error it runs as before.
+func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Workspace, error) {
+	lock, err := m.lock(ctx, id)
+	if err != nil {
+		return Workspace{}, err
+	}
+	defer lock.Release()
+	w, err := m.record(ctx, kind, id)
+	if err != nil {
+		return Workspace{}, err
+	}
+	c, err := remote.Dial(ctx, m.folder(id))
+	if fault.KindOf(err) == fault.Precondition && w.Disks.Memory != "" {
+		return m.Get(ctx, kind, id)
+	}
+	if err != nil {
+		return Workspace{}, fault.Wrap(err, "pause "+string(kind), id)
+	}
+	defer c.Close()
+	if err := c.Pause(ctx, "it was paused"); err != nil {
+		return Workspace{}, err
+	}
+	return m.Get(ctx, kind, id)
+}
+
+// Resume has a workspace go on that is paused. It is no error where it runs. Precondition: it is stopped. Corrupt: what it was saved as is damaged; it stays as it is.
+func (m *Manager) Resume(ctx context.Context, kind store.Kind, id string, report progress.Func) (Workspace, error) {
+	w, err := m.Get(ctx, kind, id)
+	if err != nil {
+		return Workspace{}, err
+	}
+	if w.State != Paused && w.State != Started {
+		return Workspace{}, fault.New(fault.Precondition, "resume "+string(kind), id, "it is %s, not paused", w.State).WithHint("pyro workspace start %s", id)
+	}
+	return m.Start(ctx, kind, id, report)
+}
+
+// forget has a workspace whose lock is held, and that is paused, be stopped: what ran in it is lost. What it changed of its root may be in its memory alone, and is taken
+// from there where the machine can go on.
+func (m *Manager) forget(ctx context.Context, id string) error {
+	w, err := m.Store.Workspace(ctx, id)
+	if err != nil || w.Disks.Memory == "" {
+		return err
+	}
+	features, err := m.features(w.Spec)
+	if err != nil {
+		return err
+	}
+	if !features.BlockDisks {
+		err := m.start(ctx, id, nil)
+		if err == nil {
+			return m.stop(ctx, id, "it was stopped", false)
+		}
+		if k := fault.KindOf(err); k != fault.Corrupt && k != fault.Precondition {
+			return err
+		}
+	}
+	w.Disks.Memory = ""
+	if err := m.Store.SetDisks(ctx, id, w.Disks); err != nil {
+		return err
+	}
+	if err := m.folder(id).WriteEnd(remote.End{Reason: "it was stopped while it was paused"}); err != nil {
+		return err
+	}
+	return m.sweepDisks(context.WithoutCancel(ctx), id)
+}
