@@ -1,0 +1,99 @@
+package machinetest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+)
+
+// rounds saves a machine and has it go on many times: nothing is lost, and what is saved does not grow.
+func (s suite) rounds(t *testing.T) {
+	s.savable(t)
+	g := s.renewed(t, other)
+	g.shell(t, counting)
+	var first int64
+	for round := range 10 {
+		before := g.number(t, "/run/count")
+		dir := g.save(t)
+		size := sizeOf(t, dir)
+		if round == 1 { // the first round has done what every round does
+			first = size
+		}
+		if round > 1 && size > first+first/4+16<<20 {
+			t.Errorf("round %d: %d bytes, after %d", round, size, first)
+		}
+		g.agent.Close()
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+		g = s.startAs(t, s.again(t, g, dir))
+		g.renew(t)
+		if err := os.RemoveAll(dir); err != nil { // a machine that goes on needs it no more
+			t.Fatal(err)
+		}
+		g.until(t, func() bool { return g.number(t, "/run/count") > before })
+	}
+	g.answers(t)
+}
+
+// sizeOf is how many bytes a folder takes.
+func sizeOf(t *testing.T, dir string) (total int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := os.Stat(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Sys().(*syscall.Stat_t).Blocks * 512
+	}
+	return total
+}
+
+// saveGivenUp checks that a machine that could not be saved runs on, also where it writes to its memory as fast as it can.
+func (s suite) saveGivenUp(t *testing.T) {
+	s.savable(t)
+	g := s.renewed(t, other)
+	g.shell(t, counting)
+	g.shell(t, `(while :; do head -c 60000000 /dev/zero | tr '\0' x >/run/fast; done) >/dev/null 2>&1 &`)
+	for i := range 6 {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(context.Background())
+		if i == 0 {
+			cancel()
+		}
+		timer := time.AfterFunc(time.Duration(i)*60*time.Millisecond, cancel)
+		err := g.Machine.(machine.Saver).Save(ctx, dir)
+		timer.Stop()
+		cancel()
+		if err == nil {
+			if i == 0 {
+				t.Error("saved although that had been given up before")
+			}
+			if err := g.Machine.(machine.Pauser).Resume(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		} else if left, _ := os.ReadDir(dir); fault.KindOf(err) != fault.Canceled || len(left) > 0 {
+			t.Errorf("%v, and %v is left", err, left)
+		}
+		before := g.number(t, "/run/count")
+		g.until(t, func() bool { return g.number(t, "/run/count") > before })
+	}
+	dir := g.save(t)
+	before := g.identity.MachineID
+	fork := s.startAs(t, s.again(t, g, dir))
+	fork.renew(t)
+	if fork.identity.MachineID == before {
+		t.Error("it is the same")
+	}
+	fork.answers(t)
+}
