@@ -18,7 +18,7 @@ var floors = []struct {
 	{[]string{"internal/disk", "internal/agent", "internal/environment", "internal/machine", "internal/store"}, "what machines and records are made of: knows no driver"},
 	{[]string{"internal/storage", "internal/agenthost", "internal/archive", "internal/danger", "internal/diff", "internal/mcp", "internal/patch", "internal/project", "internal/network", "internal/rpc", "internal/secret", "internal/terminal", "internal/transcript"},
 		"what workspaces are made of: disks, networks, what is done to trees of files, and to what programs print; and how agents and programs are served"},
-	{[]string{"internal/machine/machinetest", "internal/machine/template", "internal/machine/process"}, "what drivers share: the suite that they pass, what they make once"},
+	{[]string{"internal/machine/machinetest", "internal/machine/template", "internal/machine/process", "internal/machine/record"}, "what drivers share: the suite that they pass, what they make once, how they keep saved machines"},
 	{[]string{"internal/machine/qemu", "internal/machine/gvisor", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},
 	{[]string{"internal/isolation"}, "picks a driver"},
 	{[]string{"internal/supervisor", "internal/doctor", "internal/preparation"}, "own machines and look at hosts through the contracts"},

@@ -2,11 +2,6 @@ package qemu
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,25 +9,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/machine/qemu/saved"
+	"github.com/pyro-mcp/pyro/internal/machine/record"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
-
-// recordName is the file that describes the others of a saved machine. It is written last.
-const recordName = "saved.json"
 
 // savedForm is changed when what Save writes is.
 const savedForm = "qemu-saved-1"
 
-// record describes a saved machine.
-type record struct {
-	Form    string       `json:"form"`
+// description is the record of a saved machine.
+type description struct {
 	Key     template.Key `json:"key"` // of the template that its memory is mapped from
 	TSCKHz  int          `json:"tsc_khz"`
 	Shape   savedShape   `json:"shape"`
 	RAM     ramRecord    `json:"ram"`
-	Memory  saved.Sums   `json:"memory"`
-	Overlay *saved.Sums  `json:"overlay,omitempty"`
+	Memory  record.Sums  `json:"memory"`
+	Overlay *record.Sums `json:"overlay,omitempty"`
 }
 
 // ramRecord is of the file that its memory is mapped from. It may have names elsewhere, which change its stamp as they come and go.
@@ -58,89 +49,31 @@ func shapeOf(spec machine.Spec) savedShape {
 	}
 }
 
-// sealed is how a record is stored.
-type sealed struct {
-	SHA256 string          `json:"sha256"`
-	Record json.RawMessage `json:"record"`
-}
-
-func digest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
-
-// write writes the record, whole and flushed or not at all.
-func (r record) write(dir string) error {
-	r.Form = savedForm
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if b, err = json.Marshal(sealed{digest(b), b}); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, recordName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
-}
-
-// readRecord reads the record of a saved machine.
-func readRecord(dir string) (r record, err error) {
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, fault.New(fault.Corrupt, "", "", "%s is missing: it was not saved to its end", recordName)
-	}
-	if err != nil {
-		return r, err
-	}
-	var s sealed
-	if json.Unmarshal(b, &s) != nil || digest(s.Record) != s.SHA256 || json.Unmarshal(s.Record, &r) != nil {
-		return r, fault.New(fault.Corrupt, "", "", "%s is damaged", recordName)
-	}
-	if r.Form != savedForm {
-		return r, fault.New(fault.Precondition, "", "", "it was saved by another pyro, in the form %q", fault.Printable(r.Form))
-	}
-	return r, nil
-}
-
 // fits tells what of a machine differs from the one that was saved.
-func (r record) fits(d *Driver, p parts, v verdict, spec machine.Spec) error {
+func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) error {
 	want, is, key := r.Shape, shapeOf(spec), d.key(p, v, spec)
 	hardware := func(arguments string) string { line, _, _ := strings.Cut(arguments, "\n"); return line }
-	differs := func(what string, was, now any) error {
-		return fault.New(fault.Precondition, "", "", "it was saved with %s %v, and this is %v", what, was, now)
-	}
 	switch {
 	case want.Root != is.Root:
-		return differs("the environment", want.Root, is.Root)
+		return record.Differs("the environment", want.Root, is.Root)
 	case want.VCPUs != is.VCPUs:
-		return differs("so many processors:", want.VCPUs, is.VCPUs)
+		return record.Differs("so many processors:", want.VCPUs, is.VCPUs)
 	case want.MemMiB != is.MemMiB:
-		return differs("so many MiB of memory:", want.MemMiB, is.MemMiB)
+		return record.Differs("so many MiB of memory:", want.MemMiB, is.MemMiB)
 	case want.Network != is.Network:
-		return differs("a network:", want.Network, is.Network)
+		return record.Differs("a network:", want.Network, is.Network)
 	case want.Storage != is.Storage:
-		return differs("storage:", want.Storage, is.Storage)
+		return record.Differs("storage:", want.Storage, is.Storage)
 	case want.Volume != is.Volume:
-		return differs("a volume:", want.Volume, is.Volume)
+		return record.Differs("a volume:", want.Volume, is.Volume)
 	case r.Key.QEMU != key.QEMU:
-		return differs("another QEMU:", r.Key.QEMU, key.QEMU)
+		return record.Differs("another QEMU:", r.Key.QEMU, key.QEMU)
 	case r.Key.Host != key.Host:
-		return differs("another processor:", fault.Printable(r.Key.Host), key.Host)
+		return record.Differs("another processor:", fault.Printable(r.Key.Host), key.Host)
 	case r.Key.Form != key.Form || r.Key.Initramfs != key.Initramfs || hardware(r.Key.Arguments) != hardware(key.Arguments):
-		return differs("another pyro:", r.Key.Form+" "+r.Key.Initramfs, key.Form+" "+key.Initramfs)
+		return record.Differs("another pyro:", r.Key.Form+" "+r.Key.Initramfs, key.Form+" "+key.Initramfs)
 	case d.cfg.Isolation == machine.TCG && !near(r.TSCKHz, v.TSCKHz):
-		return differs("another processor, whose counter's kHz are", r.TSCKHz, v.TSCKHz)
+		return record.Differs("another processor, whose counter's kHz are", r.TSCKHz, v.TSCKHz)
 	}
 	return nil
 }
@@ -155,8 +88,8 @@ func (d *Driver) resume(ctx context.Context, p parts, v verdict, spec machine.Sp
 }
 
 func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machine.Spec) (*instance, error) {
-	r, err := readRecord(spec.Saved)
-	if err != nil {
+	var r description
+	if err := record.Read(spec.Saved, savedForm, &r); err != nil {
 		return nil, err
 	}
 	if err := r.fits(d, p, v, spec); err != nil {
@@ -178,8 +111,8 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 		o.volume = f.layers(spec.Storage.Block.Volume, true)
 	}
 	if f.err != nil {
-		if errors.Is(f.err, fs.ErrNotExist) && strings.HasPrefix(f.err.Error(), "open "+spec.Saved+"/") {
-			return nil, fault.New(fault.Corrupt, "", "", "part of it is missing: %w", f.err)
+		if strings.HasPrefix(f.err.Error(), "open "+spec.Saved+"/") {
+			return nil, record.Missing(f.err)
 		}
 		return nil, f.err
 	}
@@ -218,22 +151,16 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 }
 
 // check reads all that was saved and tells what of it is not what it was.
-func (r record) check(ctx context.Context, ram string, state, overlay *os.File) error {
-	damaged := func(err error) error {
-		if errors.Is(err, saved.ErrDamaged) {
-			return &fault.Error{Kind: fault.Corrupt, Err: err}
-		}
-		return err
-	}
+func (r description) check(ctx context.Context, ram string, state, overlay *os.File) error {
 	if err := r.Memory.Check(ctx, savedMemory, state); err != nil {
-		return damaged(err)
+		return err
 	}
 	if overlay != nil {
 		if r.Overlay == nil {
 			return fault.New(fault.Corrupt, "", "", "%s does not belong to it", savedOverlay)
 		}
 		if err := r.Overlay.Check(ctx, savedOverlay, overlay); err != nil {
-			return damaged(err)
+			return err
 		}
 	}
 	stamp, err := disk.StampOf(ram)

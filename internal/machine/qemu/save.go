@@ -16,6 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/qemu/saved"
+	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
 var (
@@ -80,7 +81,7 @@ func (in *instance) saveTo(ctx context.Context, dir string) error {
 	if after := in.recover(ctx, status.Running); after != nil {
 		err = errors.Join(err, after)
 	}
-	for _, name := range []string{recordName, savedMemory, savedOverlay, templateRAM} {
+	for _, name := range []string{record.Name, savedMemory, savedOverlay, templateRAM} {
 		if gone := os.Remove(filepath.Join(dir, name)); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
@@ -91,7 +92,7 @@ func (in *instance) saveTo(ctx context.Context, dir string) error {
 // writeDown writes all that belongs to a saved machine, the record of it last.
 func (in *instance) writeDown(ctx context.Context, dir string) error {
 	o := in.origin
-	r := record{Key: o.key, TSCKHz: o.verdict.TSCKHz, Shape: shapeOf(o.spec)}
+	r := description{Key: o.key, TSCKHz: o.verdict.TSCKHz, Shape: shapeOf(o.spec)}
 	file, err := os.OpenFile(filepath.Join(dir, savedMemory), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -114,7 +115,7 @@ func (in *instance) writeDown(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	return r.write(dir)
+	return record.Write(dir, savedForm, r)
 }
 
 // keepRAM gives the file that the machine's memory was mapped from another name, by which it stays whatever becomes of the template, or makes a copy where it can't
@@ -147,7 +148,7 @@ func copyRAM(path string, from *os.File) error {
 }
 
 // keepOverlay makes a copy of what a machine without storage wrote to its root.
-func keepOverlay(path string, from *os.File) (*saved.Sums, error) {
+func keepOverlay(path string, from *os.File) (*record.Sums, error) {
 	to, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func keepOverlay(path string, from *os.File) (*saved.Sums, error) {
 	if err := errors.Join(disk.Copy(to, from), to.Sync()); err != nil {
 		return nil, err
 	}
-	sums, err := saved.SumsOf(to)
+	sums, err := record.SumsOf(to)
 	return &sums, err
 }
 
@@ -164,17 +165,17 @@ func keepOverlay(path string, from *os.File) (*saved.Sums, error) {
 const pipeSize = 1 << 20
 
 // send has QEMU send the machine, and writes it to file. The machine stands still then.
-func (in *instance) send(ctx context.Context, file *os.File) (saved.Sums, error) {
+func (in *instance) send(ctx context.Context, file *os.File) (record.Sums, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
-		return saved.Sums{}, err
+		return record.Sums{}, err
 	}
 	defer read.Close()
 	unix.FcntlInt(write.Fd(), unix.F_SETPIPE_SZ, pipeSize) // without, it takes a little longer
 	err = in.monitor.give(ctx, "saved", write)
 	write.Close()
 	if err != nil {
-		return saved.Sums{}, err
+		return record.Sums{}, err
 	}
 	select {
 	case <-in.passed: // of an earlier one
@@ -186,10 +187,10 @@ func (in *instance) send(ctx context.Context, file *os.File) (saved.Sums, error)
 	}
 	if _, err := in.monitor.run(ctx, commands...); err != nil {
 		in.monitor.send(command{"closefd", map[string]string{"fdname": "saved"}})
-		return saved.Sums{}, err
+		return record.Sums{}, err
 	}
 	type result struct {
-		sums saved.Sums
+		sums record.Sums
 		err  error
 	}
 	received := make(chan result, 1)
@@ -203,7 +204,7 @@ func (in *instance) send(ctx context.Context, file *os.File) (saved.Sums, error)
 		select {
 		case r := <-received:
 			if r.err != nil {
-				return saved.Sums{}, r.err
+				return record.Sums{}, r.err
 			}
 			return r.sums, in.sent(ctx)
 		case <-late.C:
@@ -213,7 +214,7 @@ func (in *instance) send(ctx context.Context, file *os.File) (saved.Sums, error)
 		case <-ctx.Done():
 			read.Close()
 			<-received
-			return saved.Sums{}, context.Cause(ctx)
+			return record.Sums{}, context.Cause(ctx)
 		}
 	}
 }

@@ -5,28 +5,30 @@ import (
 	"encoding/binary"
 	"io"
 	"os"
+
+	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
 // Receive reads what a QEMU with size bytes of memory, mapped from base, sends of itself, to the end, and writes it into file, which is empty. Nothing is flushed.
 // It returns early only with an error.
-func Receive(from io.Reader, baseFile *os.File, size int64, file *os.File) (Sums, error) {
+func Receive(from io.Reader, baseFile *os.File, size int64, file *os.File) (record.Sums, error) {
 	b, err := openBase(baseFile, size)
 	if err != nil {
-		return Sums{}, err
+		return record.Sums{}, err
 	}
-	w := &image{base: b, buffer: make([]byte, 0, BlockSize), slots: make([]int32, size/pageSize), zero: make([]bool, size/pageSize), out: newStorer(file)}
-	defer w.out.end()
+	w := &image{base: b, buffer: make([]byte, 0, record.BlockSize), slots: make([]int32, size/pageSize), zero: make([]bool, size/pageSize), out: record.NewStorer(file)}
+	defer w.out.End()
 	s := newStream(from, size)
 	s.page = w.take
 	if err := s.head(); err != nil {
-		return Sums{}, err
+		return record.Sums{}, err
 	}
 	if err := s.memory(size, func() error { return w.begin(s) }); err != nil {
-		return Sums{}, err
+		return record.Sums{}, err
 	}
 	tail, err := s.tail()
 	if err != nil {
-		return Sums{}, err
+		return record.Sums{}, err
 	}
 	return w.finish(s, tail)
 }
@@ -38,7 +40,7 @@ const recordSize = 8 + pageSize
 // all that follow belong to; these all have one size. So the place of each is known, and one that comes again takes the place that it has.
 type image struct {
 	base   *base
-	out    *storer
+	out    *record.Storer
 	buffer []byte // what comes after all that has been given to be stored
 	at     int64  // where that begins
 	first  int64  // where the first page is
@@ -98,10 +100,10 @@ func (s *stream) ended(b []byte) []byte {
 // add appends to the file.
 func (w *image) add(b []byte) error {
 	for len(b) > 0 {
-		n := min(len(b), BlockSize-len(w.buffer))
+		n := min(len(b), record.BlockSize-len(w.buffer))
 		w.buffer = append(w.buffer, b[:n]...)
 		b = b[n:]
-		if len(w.buffer) == BlockSize {
+		if len(w.buffer) == record.BlockSize {
 			if err := w.flush(); err != nil {
 				return err
 			}
@@ -115,11 +117,11 @@ func (w *image) flush() error {
 	if len(w.buffer) == 0 {
 		return nil
 	}
-	if err := w.out.put(piece{w.at, w.buffer, true}); err != nil {
+	if err := w.out.Put(record.Piece{Offset: w.at, Bytes: w.buffer, Next: true}); err != nil {
 		return err
 	}
 	w.at += int64(len(w.buffer))
-	w.buffer = w.out.empty()
+	w.buffer = w.out.Empty()
 	return nil
 }
 
@@ -127,7 +129,7 @@ func (w *image) flush() error {
 func (w *image) replace(offset int64, b []byte) error {
 	if offset < w.at {
 		n := min(int64(len(b)), w.at-offset)
-		if err := w.out.put(piece{offset, bytes.Clone(b[:n]), false}); err != nil {
+		if err := w.out.Put(record.Piece{Offset: offset, Bytes: bytes.Clone(b[:n])}); err != nil {
 			return err
 		}
 		offset, b = offset+n, b[n:]
@@ -173,7 +175,7 @@ func (w *image) take(b *block, at int64, data []byte) error {
 func isZero(page []byte) bool { return &page[0] == &zeroPage[0] || bytes.Equal(page, zeroPage) }
 
 // finish writes what comes after the pages, and sums up what was changed since it was summed.
-func (w *image) finish(s *stream, tail []byte) (Sums, error) {
+func (w *image) finish(s *stream, tail []byte) (record.Sums, error) {
 	var b []byte
 	for page, zero := range w.zero {
 		if zero {
@@ -199,11 +201,11 @@ func (w *image) finish(s *stream, tail []byte) (Sums, error) {
 	b = binary.BigEndian.AppendUint32(b, s.ram.id)
 	b = s.ended(b)
 	if err := w.add(append(b, tail...)); err != nil {
-		return Sums{}, err
+		return record.Sums{}, err
 	}
 	if err := w.flush(); err != nil {
-		return Sums{}, err
+		return record.Sums{}, err
 	}
-	sums, err := w.out.finish()
-	return Sums{Size: w.at, CRC32C: sums}, err
+	sums, err := w.out.Finish()
+	return record.Sums{Size: w.at, CRC32C: sums}, err
 }

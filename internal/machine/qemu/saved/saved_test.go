@@ -9,7 +9,6 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/iotest"
 )
@@ -229,36 +228,6 @@ func TestNothingChangedTakesNoRoom(t *testing.T) {
 	sums, err := Receive(&s, base, size, fileFor(t))
 	if err != nil || sums.Size > 8<<10 {
 		t.Errorf("%d bytes, %v", sums.Size, err)
-	}
-}
-
-// TestCheckNamesTheBlock damages a file at many places.
-func TestCheckNamesTheBlock(t *testing.T) {
-	file := fileFor(t)
-	content := make([]byte, 3*BlockSize+777)
-	rand.New(rand.NewSource(1)).Read(content)
-	if _, err := file.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	sums, err := SumsOf(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for at, block := range map[int64]string{0: "block 0,", BlockSize - 1: "block 0,", BlockSize: "block 1,", 3 * BlockSize: "block 3,", 3*BlockSize + 776: "block 3,"} {
-		file.WriteAt([]byte{content[at] ^ 4}, at)
-		if err := sums.Check(context.Background(), "memory", file); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), block) {
-			t.Errorf("at %d: %v", at, err)
-		}
-		file.WriteAt(content[at:at+1], at)
-	}
-	if err := sums.Check(context.Background(), "memory", file); err != nil {
-		t.Error(err)
-	}
-	for _, size := range []int64{int64(len(content)) - 1, int64(len(content)) + 1, 0} {
-		file.Truncate(size)
-		if err := sums.Check(context.Background(), "memory", file); !errors.Is(err, ErrDamaged) {
-			t.Errorf("of %d bytes: %v", size, err)
-		}
 	}
 }
 

@@ -3,7 +3,7 @@
 // What a QEMU sends of itself when it is told to migrate is read here ([Receive]): its memory, page by page and some pages several times, then what it knows of
 // its devices. The file has the same form, so that a QEMU reads it by itself, but of the memory only what differs from a base, the file that the machine's memory
 // was mapped from, and each page once: free memory, and what the machine never changed, takes no room, and images don't grow with how often a machine was saved.
-// Each MiB of it has a checksum ([Sums]).
+// Each MiB of it has a checksum (internal/machine/record).
 //
 // The form is that of QEMU's migration streams, version 3 (https://www.qemu.org/docs/master/devel/migration/main.html). What is read may be sent by a QEMU that
 // has been taken over: everything in it is bounded.

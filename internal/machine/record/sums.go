@@ -1,12 +1,12 @@
-package saved
+package record
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // BlockSize is how much of a file has a checksum of its own.
@@ -22,9 +22,6 @@ type Sums struct {
 	CRC32C []uint32 `json:"crc32c"` // of each MiB
 }
 
-// ErrDamaged says that a file is not what was written. It is wrapped.
-var ErrDamaged = errors.New("is damaged")
-
 // SumsOf sums up a file.
 func SumsOf(f *os.File) (s Sums, err error) {
 	err = blocks(f, func(_ int, b []byte) error {
@@ -35,18 +32,18 @@ func SumsOf(f *os.File) (s Sums, err error) {
 	return s, err
 }
 
-// Check reads a file whole and tells which block of it is not what was summed up.
+// Check reads a file whole and tells which block of it is not what was summed up, with kind Corrupt.
 func (s Sums) Check(ctx context.Context, name string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Size() != s.Size || int64(len(s.CRC32C)) != (s.Size+BlockSize-1)/BlockSize {
-		return fmt.Errorf("%s %w: it has %d bytes, not %d", name, ErrDamaged, info.Size(), s.Size)
+		return fault.New(fault.Corrupt, "", "", "%s is damaged: it has %d bytes, not %d", name, info.Size(), s.Size)
 	}
 	return blocks(f, func(i int, b []byte) error {
 		if i >= len(s.CRC32C) || sum(b) != s.CRC32C[i] {
-			return fmt.Errorf("%s %w: block %d, the MiB at %#x, has another checksum", name, ErrDamaged, i, int64(i)*BlockSize)
+			return fault.New(fault.Corrupt, "", "", "%s is damaged: block %d, the MiB at %#x, has another checksum", name, i, int64(i)*BlockSize)
 		}
 		return ctx.Err()
 	})
