@@ -12,7 +12,7 @@ import (
 type connection struct {
 	socket *os.File
 	raw    syscall.RawConn
-	file   *os.File // that came last, and has not been taken
+	files  []*os.File // that came last, and have not been taken
 }
 
 // connect makes one of a descriptor.
@@ -28,7 +28,7 @@ func connect(fd int) (*connection, error) {
 func (c *connection) Write(p []byte) (int, error) { return c.socket.Write(p) }
 
 func (c *connection) Read(p []byte) (n int, err error) {
-	rights := make([]byte, unix.CmsgSpace(4))
+	rights := make([]byte, unix.CmsgSpace(4*maxFiles))
 	var held int
 	waited := c.raw.Read(func(fd uintptr) bool {
 		for {
@@ -44,7 +44,7 @@ func (c *connection) Read(p []byte) (n int, err error) {
 	case err != nil:
 		return 0, os.NewSyscallError("recvmsg", err)
 	case held > 0:
-		c.keepFile(rights[:held])
+		c.keepFiles(rights[:held])
 	}
 	if n == 0 && len(p) > 0 {
 		return 0, io.EOF
@@ -52,21 +52,29 @@ func (c *connection) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func (c *connection) keepFile(rights []byte) {
+// maxFiles is how many files may come at once.
+const maxFiles = 3
+
+func (c *connection) keepFiles(rights []byte) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) != 1 {
 		return
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
+	if err != nil {
 		return
 	}
-	c.file = os.NewFile(uintptr(fds[0]), "file")
+	for _, f := range c.takeFiles() {
+		f.Close()
+	}
+	for _, fd := range fds {
+		c.files = append(c.files, os.NewFile(uintptr(fd), "file"))
+	}
 }
 
-// takeFile gives the file that came with what was read last, and nil where there was none. The caller closes it.
-func (c *connection) takeFile() *os.File {
-	f := c.file
-	c.file = nil
-	return f
+// takeFiles gives the files that came with what was read last. The caller closes them.
+func (c *connection) takeFiles() []*os.File {
+	files := c.files
+	c.files = nil
+	return files
 }

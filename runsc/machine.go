@@ -19,7 +19,6 @@ import (
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/metric"
 	"gvisor.dev/gvisor/pkg/ring0"
-	"gvisor.dev/gvisor/pkg/sentry/control"
 	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
@@ -91,11 +90,16 @@ func run(owner *owner, o order) error {
 		}
 		owner.tell("started", err)
 		if err == nil {
-			owner.obey(deeds(sentry, o, changed))
+			owner.obey(deeds(l, changed))
 		}
 		os.Exit(0) // the owner is gone, or there is nothing to own
 	}()
 	l.WaitForStartSignal()
+	if o.Restore { // it has been read; whether it is what was saved the owner knows
+		if err := resume(l, owner, changed); err != nil {
+			return err
+		}
+	}
 	if err := l.Run(); err != nil {
 		return err
 	}
@@ -179,8 +183,7 @@ func start(sentry *urpc.Client, o order) error {
 	if !o.Restore {
 		return sentry.Call(boot.ContMgrRootContainerStart, &o.ID, nil)
 	}
-	state := boot.RestoreOpts{FilePayload: stateFiles(), HavePagesFile: true}
-	return sentry.Call(boot.ContMgrRestore, &state, nil)
+	return sentry.Call(boot.ContMgrRestore, savedState(), nil)
 }
 
 // rootOf gives the root of a machine that can be asked to keep it, and nil for others.
@@ -189,6 +192,8 @@ func rootOf(o order) *root {
 	switch {
 	case !o.Storage:
 		return nil
+	case o.Restore:
+		return &root{}
 	case o.Root:
 		archive = os.NewFile(rootFD, "root")
 	}
@@ -196,33 +201,31 @@ func rootOf(o order) *root {
 }
 
 // deeds are what a started machine does for its owner.
-func deeds(sentry *urpc.Client, o order, changed *root) map[string]deed {
-	paused := false
-	pause := func(wanted bool, call string) func(*os.File) error {
-		return func(*os.File) error {
-			if paused == wanted {
-				return nil
-			}
-			err := sentry.Call(call, nil, nil)
-			if err == nil {
+func deeds(l *boot.Loader, changed *root) map[string]deed {
+	k, paused := kernelOf(l), false
+	pause := func(wanted bool, do func()) func([]*os.File) error {
+		return func([]*os.File) error {
+			if paused != wanted {
+				do()
 				paused = wanted
 			}
-			return err
+			return nil
 		}
 	}
 	return map[string]deed{
-		"save":   {"saved", func(*os.File) error { return save(sentry, o) }},
-		"pause":  {"paused", pause(true, boot.ContMgrPause)},
-		"resume": {"resumed", pause(false, boot.ContMgrResume)},
-		"keep":   {"kept", func(to *os.File) error { return keep(changed, to) }},
+		"save":   {"saved", func(streams []*os.File) error { return save(l, streams) }},
+		"pause":  {"paused", pause(true, k.Pause)},
+		"resume": {"resumed", pause(false, k.Unpause)},
+		"keep":   {"kept", func(to []*os.File) error { return keep(changed, to) }},
 	}
 }
 
 // keep writes what the machine has changed of its environment to a socket, to its end.
-func keep(changed *root, to *os.File) error {
-	if to == nil {
+func keep(changed *root, files []*os.File) error {
+	if len(files) != 1 {
 		return errors.New("there is nothing to write to")
 	}
+	to := stream{files[0]}
 	defer to.Close()
 	if changed == nil {
 		return errors.New("the machine has no storage")
@@ -234,30 +237,5 @@ func keep(changed *root, to *os.File) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	// What has been forked meanwhile may have the socket too: closing it would not say that this was all.
-	socket, err := to.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var ended error
-	err = socket.Control(func(fd uintptr) { ended = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_WR)) })
-	return errors.Join(err, ended)
-}
-
-// save writes the machine to its state files. It goes on.
-func save(sentry *urpc.Client, o order) error {
-	if !o.State {
-		return errors.New("there are no files to save to")
-	}
-	return sentry.Call(boot.ContMgrCheckpoint, &control.SaveOpts{
-		FilePayload: stateFiles(), HavePagesFile: true, Metadata: map[string]string{"compression": "none"}, Resume: true,
-	}, nil)
-}
-
-func stateFiles() urpc.FilePayload {
-	var p urpc.FilePayload
-	for i, name := range []string{"state", "pages metadata", "pages"} {
-		p.Files = append(p.Files, os.NewFile(uintptr(stateFD+i), name))
-	}
-	return p
+	return to.Close()
 }

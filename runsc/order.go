@@ -12,7 +12,7 @@ import (
 )
 
 // protocol is the version of what a machine and its owner say to each other. The owner (internal/machine/gvisor in pyro) has the same constant.
-const protocol = 3
+const protocol = 4
 
 // The files that a machine inherits from its owner, by number.
 const (
@@ -25,7 +25,7 @@ const (
 	programFD            // this program, by which it was started
 	volumeFD             // where the order says so, a stream socket to the gofer of the volume
 	rootFD               // where the order says so, what an earlier machine had changed of the environment (package layer)
-	stateFD              // and the two after it, where the order says so: the saved state, the list of its memory's pages, the pages
+	stateFD              // and the two after it, where the order says so: what a machine was saved as (save.go)
 )
 
 // order says what machine to be.
@@ -39,8 +39,7 @@ type order struct {
 	Env        []string `json:"env"`         // the agent's
 	Storage    bool     `json:"storage"`     // there is a volume, and the machine can be asked to keep its root
 	Root       bool     `json:"root"`        // there is what an earlier machine had changed of the environment
-	State      bool     `json:"state"`       // there are files for the saved state
-	Restore    bool     `json:"restore"`     // go on from the saved state instead of starting the agent
+	Restore    bool     `json:"restore"`     // go on from what a machine was saved as, once the owner says so, instead of starting the agent
 	Network    *network `json:"network"`     // the machine's link, whose socket comes with the order; nil: it has none
 
 	link *os.File // that socket
@@ -54,7 +53,7 @@ type event struct {
 	Version string `json:"version,omitempty"`
 }
 
-// command is what an owner has a started machine do. A file may come with it.
+// command is what an owner has a started machine do. Files may come with it.
 type command struct {
 	Do string `json:"do"`
 }
@@ -62,7 +61,7 @@ type command struct {
 // deed is how a machine does what a command says, and the event of its having been done.
 type deed struct {
 	done string
-	do   func(file *os.File) error
+	do   func(files []*os.File) error
 }
 
 // owner is the connection to a machine's owner.
@@ -82,7 +81,9 @@ func meet() (*owner, order, error) {
 	if err := c.lines.Decode(&o); err != nil {
 		return nil, o, fmt.Errorf("read the order: %w", err)
 	}
-	if o.link = connection.takeFile(); o.Network != nil && o.link == nil {
+	if files := connection.takeFiles(); len(files) > 0 {
+		o.link = files[0]
+	} else if o.Network != nil {
 		return c, o, errors.New("the order came without the link")
 	}
 	if o.Protocol != protocol {
@@ -115,6 +116,18 @@ func hint(err error) string {
 	return ""
 }
 
+// await waits for the owner to say one thing.
+func (c *owner) await(what string) error {
+	var asked command
+	if err := c.lines.Decode(&asked); err != nil {
+		return err
+	}
+	if asked.Do != what {
+		return fmt.Errorf("it is told %s before %s", strconv.Quote(asked.Do), what)
+	}
+	return nil
+}
+
 // obey does what the owner asks for, one after the other, until the owner is gone.
 func (c *owner) obey(deeds map[string]deed) {
 	for {
@@ -123,7 +136,7 @@ func (c *owner) obey(deeds map[string]deed) {
 			return
 		}
 		if d, ok := deeds[asked.Do]; ok {
-			c.tell(d.done, d.do(c.takeFile()))
+			c.tell(d.done, d.do(c.takeFiles()))
 		} else {
 			c.tell("", fmt.Errorf("unknown command %s", strconv.Quote(asked.Do)))
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,7 @@ import (
 type root struct {
 	kernel *kernel.Kernel
 	tree   *tree
-	ready  chan error
+	ready  chan error // nil where the machine goes on from what was saved
 }
 
 // newMachineRoot gives the root of a machine that is about to be started. When its first process makes its first system call, that waits until the root has
@@ -47,16 +48,39 @@ func newMachineRoot(archive *os.File) *root {
 }
 
 // wait waits until the root is as it was left, once the machine has been started.
-func (r *root) wait() error { return <-r.ready }
+func (r *root) wait() error {
+	if r.ready == nil { // it was saved with the machine
+		return nil
+	}
+	return <-r.ready
+}
 
 // begin looks at the environment while nobody has moved it yet.
 func (r *root) begin(k *kernel.Kernel, archive *os.File) (err error) {
 	r.kernel = k
-	if r.tree, err = newTree(k); err != nil || archive == nil {
+	if r.tree, err = newTree(k); err != nil {
 		return err
+	}
+	k.AddStateToCheckpoint(rootKey, r.tree.root.Mount())
+	if archive == nil {
+		return nil
 	}
 	defer archive.Close()
 	return layer.Apply(r.tree, archive)
+}
+
+// rootKey is under what the mount of the environment is saved with a machine, in which nobody knows where it is by then.
+const rootKey = "pyro's root"
+
+// goOn finds the environment in a machine that was saved.
+func (r *root) goOn(k *kernel.Kernel) error {
+	mount, ok := k.PopCheckpointState(rootKey).(*vfs.Mount)
+	if !ok {
+		return errors.New("the machine was saved without storage")
+	}
+	k.AddStateToCheckpoint(rootKey, mount)
+	r.kernel, r.tree = k, treeOn(k, mount)
+	return nil
 }
 
 // keep writes what the machine has changed. Nothing runs in the machine meanwhile: so nobody waits to change the file system that tells of itself, and what is
@@ -70,6 +94,10 @@ func (r *root) keep(to io.Writer) error {
 	}
 	ctx := r.kernel.SupervisorContext()
 	defer upper.DecRef(ctx)
+	pages := tmpfs.MemoryFileOf(upper)
+	if err := pages.AwaitLoadAll(); err != nil {
+		return err
+	}
 	description, w := io.Pipe()
 	told := make(chan struct{})
 	go func() {
@@ -80,7 +108,7 @@ func (r *root) keep(to io.Writer) error {
 		description.Close()
 		<-told
 	}()
-	return layer.Write(to, layer.Source{Description: description, Pages: tmpfs.MemoryFileOf(upper).File(), Details: r.tree.details})
+	return layer.Write(to, layer.Source{Description: description, Pages: pages.File(), Details: r.tree.details})
 }
 
 // upper finds the file system in which the overlay keeps what is changed. The caller gives up its reference.

@@ -28,17 +28,20 @@ type tree struct {
 var _ layer.Tree = (*tree)(nil)
 
 func newTree(k *kernel.Kernel) (*tree, error) {
-	t := &tree{ctx: k.SupervisorContext(), vfs: k.VFS(), user: auth.NewRootCredentials(k.RootUserNamespace())}
-	machine := k.GlobalInit().Leader().MountNamespace().Root(t.ctx)
-	defer machine.DecRef(t.ctx)
-	seen, err := t.vfs.GetDentryAt(t.ctx, t.user, pathIn(machine, environment), &vfs.GetDentryOptions{})
+	ctx := k.SupervisorContext()
+	machine := k.GlobalInit().Leader().MountNamespace().Root(ctx)
+	defer machine.DecRef(ctx)
+	seen, err := k.VFS().GetDentryAt(ctx, auth.NewRootCredentials(k.RootUserNamespace()), pathIn(machine, environment), &vfs.GetDentryOptions{})
 	if err != nil {
 		return nil, err
 	}
-	defer seen.DecRef(t.ctx)
-	mount := t.vfs.NewDisconnectedMount(seen.Mount().Filesystem(), seen.Dentry(), &vfs.MountOptions{})
-	t.root = vfs.MakeVirtualDentry(mount, mount.Root())
-	return t, nil
+	defer seen.DecRef(ctx)
+	return treeOn(k, k.VFS().NewDisconnectedMount(seen.Mount().Filesystem(), seen.Dentry(), &vfs.MountOptions{})), nil
+}
+
+// treeOn is what is on a mount that nobody else has.
+func treeOn(k *kernel.Kernel, mount *vfs.Mount) *tree {
+	return &tree{ctx: k.SupervisorContext(), vfs: k.VFS(), user: auth.NewRootCredentials(k.RootUserNamespace()), root: vfs.MakeVirtualDentry(mount, mount.Root())}
 }
 
 // pathIn is a path in a folder. Nothing in it leads out of that.

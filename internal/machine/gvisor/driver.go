@@ -3,7 +3,7 @@
 //
 // A machine is one process, pyro-runsc, and what it forks: no daemon, no name in the file system. It finds its agent and its environment in images that it
 // reads (image.go), writes to a file without a name, and is reached by two pipes. With storage another process serves its volume (volume.go), and what it
-// changes of its root can be kept (storage.go). It is confined beneath gVisor's own walls (launch.go), bounded by cgroups where the host allows
+// changes of its root can be kept (storage.go). It can be written down while it stands still (save.go), and gone on with (resume.go). It is confined beneath gVisor's own walls (launch.go), bounded by cgroups where the host allows
 // (internal/machine/gvisor/cgroup), and dies with pyro.
 package gvisor
 
@@ -50,7 +50,7 @@ func (d *Driver) Isolation() machine.Isolation { return machine.GVisor }
 // Features are those of a sandbox. Limits depend on the host.
 func (d *Driver) Features() machine.Features {
 	_, err := d.groups()
-	return machine.Features{Isolated: true, Limits: err == nil, Namespaces: true, Network: true, Containers: true}
+	return machine.Features{Isolated: true, Limits: err == nil, Namespaces: true, Network: true, Containers: true, SavedState: true}
 }
 
 // Start starts a sandbox with the agent as its first process.
@@ -71,17 +71,29 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*sandbox, error)
 	if err != nil {
 		return nil, err
 	}
+	var from *source
+	if spec.Saved != "" {
+		if from, err = openSaved(spec.Saved, d.describe(helper, spec)); err != nil {
+			return nil, fault.Wrap(err, "go on from what was saved", spec.Saved)
+		}
+		defer from.close()
+	}
 	images, err := d.images(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
 	defer images.close()
 	opened := time.Now()
-	s, err := d.launch(helper, images, spec)
+	s, err := d.launch(helper, images, spec, from)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.started(ctx); err != nil {
+	if from != nil {
+		err = fault.Wrap(s.goOn(ctx, from), "go on from what was saved", spec.Saved)
+	} else {
+		err = s.started(ctx)
+	}
+	if err != nil {
 		return nil, s.giveUp(err)
 	}
 	s.phases = []machine.Phase{{Name: "images", Duration: opened.Sub(began)}, {Name: "sandbox", Duration: time.Since(opened)}}

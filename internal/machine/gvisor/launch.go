@@ -25,6 +25,8 @@ const (
 	sentryMemory = 96 << 20
 	// programFD is the number under which the sentry inherits its own program.
 	programFD = process.FirstFD + 6
+	// stateFD is the number of the first of the files that the sentry goes on from.
+	stateFD = programFD + 3
 )
 
 // openFiles is how many files each process may have open of a machine with a volume.
@@ -41,7 +43,9 @@ var agentEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=400", "GOMEMLIMIT=64M
 //   - as the user of pyro, or under root as one of a range that nobody else uses;
 //   - with the one capability in its namespaces by which it leaves the host's file system, which it gives up at once (runsc/confine.go);
 //   - with no file open but those of its machine.
-func (d *Driver) launch(h Helper, i *images, spec machine.Spec) (*sandbox, error) {
+//
+// from is what it goes on from, nil where it starts anew.
+func (d *Driver) launch(h Helper, i *images, spec machine.Spec, from *source) (*sandbox, error) {
 	near, far, err := machine.NewStream()
 	if err != nil {
 		return nil, err
@@ -52,14 +56,16 @@ func (d *Driver) launch(h Helper, i *images, spec machine.Spec) (*sandbox, error
 	files.open(i.agent.Path(imageFile))
 	files.open(i.environment.Path(imageFile))
 	files.unnamed(spec.Dir)
-	to := files.pipe(false)
-	from := files.pipe(true)
+	in := files.pipe(false)
+	out := files.pipe(true)
 	files.open(h.Path)
-	s := &sandbox{id: spec.ID, control: newControl(near), link: link.NewPipes(from, to), done: make(chan struct{})}
+	s := &sandbox{
+		id: spec.ID, control: newControl(near), link: link.NewPipes(out, in), done: make(chan struct{}), standing: newStanding(), description: d.describe(h, spec),
+	}
 	if spec.Storage != nil {
 		s.storage = spec.Storage.Tree
 	}
-	if err := s.begin(d, h, spec, &files); err != nil {
+	if err := s.begin(d, h, spec, &files, from); err != nil {
 		s.closeConnections()
 		if s.group != nil {
 			s.group.Close()
@@ -67,33 +73,38 @@ func (d *Driver) launch(h Helper, i *images, spec machine.Spec) (*sandbox, error
 		return nil, err
 	}
 	go s.watch()
-	if err := s.obey(spec); err != nil {
+	if err := s.obey(spec, from != nil); err != nil {
 		return nil, s.giveUp(err)
 	}
 	return s, nil
 }
 
 // begin starts the processes, in a cgroup where there may be one.
-func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritance) (err error) {
+func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritance, from *source) (err error) {
 	var toSentry *os.File
 	if s.storage != nil {
 		toSentry = files.volume()
 		defer toSentry.Close()
-		if s.storage.Root != "" {
+		if from == nil && s.storage.Root != "" { // else what was saved has what it had changed
 			files.open(s.storage.Root)
 		}
 	}
 	if files.err != nil {
 		return files.err
 	}
+	inherited := files.all
+	if from != nil {
+		inherited = append(inherited, make([]*os.File, stateFD-process.FirstFD-len(inherited))...)
+		inherited = append(inherited, from.files...)
+	}
 	if s.group, s.unlimited, err = d.group(spec); err != nil {
 		return err
 	}
-	s.process, err = s.run(spec.ID, files.all)
+	s.process, err = s.run(spec.ID, inherited)
 	if errors.Is(err, syscall.ENOSYS) && s.group != nil { // a container's filter may deny clone3, which starts a process in a group
 		s.group.Close()
 		s.group, s.unlimited = nil, fmt.Errorf("a process can't be started in a cgroup: %w", err)
-		s.process, err = s.run(spec.ID, files.all)
+		s.process, err = s.run(spec.ID, inherited)
 	}
 	if err != nil {
 		return refused(err)
@@ -150,7 +161,7 @@ const maxTasks = 32 << 10
 
 // obey places the processes in their cgroup and sends the sentry its order. Until then it has forked nothing. Where it has ended by now, what it said tells
 // more than that it could not be told.
-func (s *sandbox) obey(spec machine.Spec) error {
+func (s *sandbox) obey(spec machine.Spec, restore bool) error {
 	for _, p := range []*process.Process{s.process, s.gofer} {
 		if s.group == nil || p == nil {
 			continue
@@ -165,7 +176,7 @@ func (s *sandbox) obey(spec machine.Spec) error {
 	}
 	o := order{
 		Protocol: protocol, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: int64(spec.MemMiB) << 20, LayerBytes: layerSize,
-		Args: []string{agentProgram, "sandbox"}, Env: agentEnv, Storage: s.storage != nil, Root: s.storage != nil && s.storage.Root != "",
+		Args: []string{agentProgram, "sandbox"}, Env: agentEnv, Storage: s.storage != nil, Root: !restore && s.storage != nil && s.storage.Root != "", Restore: restore,
 	}
 	if n := spec.Network; n != nil {
 		o.Network = &network{n.MAC, n.GatewayMAC, n.Address, n.Gateway, n.Address6, n.Gateway6, n.MTU}

@@ -14,7 +14,7 @@ import (
 
 // protocol is the version of what a machine and its owner say to each other. The helper (runsc/order.go) has the same constant, and the same types: it is a
 // module of its own.
-const protocol = 3
+const protocol = 4
 
 // order says what machine to be.
 type order struct {
@@ -27,7 +27,6 @@ type order struct {
 	Env        []string `json:"env"`
 	Storage    bool     `json:"storage"`
 	Root       bool     `json:"root"`
-	State      bool     `json:"state"`
 	Restore    bool     `json:"restore"`
 	Network    *network `json:"network,omitempty"` // whose link comes with the order
 }
@@ -73,7 +72,7 @@ func newControl(conn net.Conn) *control {
 	return &control{conn.(*net.UnixConn), json.NewDecoder(pending), pending, make(chan struct{}, 1)}
 }
 
-// send sends the order, or a command, for which the machine gets a file where there is one.
+// send sends the order, or a command, for which the machine gets files where there are some.
 func (c *control) send(v any, files ...*os.File) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -100,7 +100,7 @@ func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error 
 	defer lock.Release()
 	defer os.RemoveAll(dir)
 	id := "proof-" + strconv.Itoa(os.Getpid())
-	s, err := d.launch(h, &images{agent, &template.Template{Dir: agent.Dir}}, machine.Spec{ID: id, Dir: dir, VCPUs: 1, MemMiB: 128})
+	s, err := d.launch(h, &images{agent, &template.Template{Dir: agent.Dir}}, machine.Spec{ID: id, Dir: dir, VCPUs: 1, MemMiB: 128}, nil)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,10 @@ type sandbox struct {
 	group     *cgroup.Group // nil where the host allows none
 	unlimited error         // why not
 	phases    []machine.Phase
-	done      chan struct{}
+	standing  standing
+
+	description description // of what it would be saved as
+	done        chan struct{}
 
 	mu      sync.Mutex
 	reason  error
@@ -161,6 +164,16 @@ func (s *sandbox) Err() error {
 		return nil
 	}
 	return s.reason
+}
+
+// fail ends the machine, for a reason.
+func (s *sandbox) fail(reason error) {
+	s.mu.Lock()
+	if s.reason == nil {
+		s.reason = reason
+	}
+	s.mu.Unlock()
+	s.Close()
 }
 
 // Close ends the sentry, and with it its PID namespace.

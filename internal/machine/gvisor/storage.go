@@ -13,24 +13,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-var (
-	_ machine.Pauser     = (*sandbox)(nil)
-	_ machine.RootKeeper = (*sandbox)(nil)
-)
+var _ machine.RootKeeper = (*sandbox)(nil)
 
 // maxKept bounds what a machine can have pyro write of its root: its layer, and what there is to say of each file.
 const maxKept = layerSize + layerSize/4
-
-// Pause stops all that runs in the machine, system calls too: what these have written is in the volume's files when it returns. Idempotent. When ctx is
-// cancelled, the machine may be paused or not.
-func (s *sandbox) Pause(ctx context.Context) error {
-	return fault.Wrap(s.ask(ctx, "pause", "paused"), "pause machine", s.id)
-}
-
-// Resume lets it go on. Idempotent. When ctx is cancelled, the machine may be paused or not.
-func (s *sandbox) Resume(ctx context.Context) error {
-	return fault.Wrap(s.ask(ctx, "resume", "resumed"), "resume machine", s.id)
-}
 
 // KeepRoot writes what the machine has changed of its environment to a file, which it replaces once all of it is on the disk. The form is that of
 // runsc/layer. The machine stands still meanwhile. It has to have been started with storage.

@@ -1,0 +1,144 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/record"
+)
+
+// savedForm is changed when what Save writes is.
+const savedForm = "gvisor-saved-1"
+
+// description is the record of a saved machine.
+type description struct {
+	Helper string        `json:"helper"` // the program whose state it is
+	Agent  string        `json:"agent"`
+	Images string        `json:"images"` // their forms
+	Shape  savedShape    `json:"shape"`
+	Files  []record.Sums `json:"files"` // as savedFiles
+}
+
+// savedShape is what a machine that goes on has to be like.
+type savedShape struct {
+	Root    string `json:"root"`
+	VCPUs   int    `json:"vcpus"`
+	MemMiB  int    `json:"mem_mib"`
+	Network bool   `json:"network"`
+	Storage bool   `json:"storage"`
+}
+
+func (s savedShape) memory() int64 { return int64(s.MemMiB) << 20 }
+
+// describe describes a machine before it is saved.
+func (d *Driver) describe(h Helper, spec machine.Spec) description {
+	return description{
+		Helper: h.ID, Agent: d.cfg.Guest.Digest(), Images: environmentForm + " " + agentForm,
+		Shape: savedShape{Root: spec.Root.Digest, VCPUs: spec.VCPUs, MemMiB: spec.MemMiB, Network: spec.Network != nil, Storage: spec.Storage != nil},
+	}
+}
+
+// fits tells what of a machine differs from the one that was saved.
+func (was description) fits(now description) error {
+	switch {
+	case was.Shape.Root != now.Shape.Root:
+		return record.Differs("the environment", was.Shape.Root, now.Shape.Root)
+	case was.Shape.VCPUs != now.Shape.VCPUs:
+		return record.Differs("so many processors:", was.Shape.VCPUs, now.Shape.VCPUs)
+	case was.Shape.MemMiB != now.Shape.MemMiB:
+		return record.Differs("so many MiB of memory:", was.Shape.MemMiB, now.Shape.MemMiB)
+	case was.Shape.Network != now.Shape.Network:
+		return record.Differs("a network:", was.Shape.Network, now.Shape.Network)
+	case was.Shape.Storage != now.Shape.Storage:
+		return record.Differs("storage:", was.Shape.Storage, now.Shape.Storage)
+	case was.Helper != now.Helper:
+		return record.Differs("another "+HelperName+":", was.Helper, now.Helper)
+	case was.Agent != now.Agent || was.Images != now.Images:
+		return record.Differs("another pyro:", was.Agent+" "+was.Images, now.Agent+" "+now.Images)
+	}
+	return nil
+}
+
+// source is what a machine goes on from.
+type source struct {
+	dir string
+	description
+	files []*os.File
+}
+
+// openSaved opens what a machine was saved as, where it fits.
+func openSaved(dir string, now description) (_ *source, err error) {
+	s := &source{dir: dir}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := record.Read(dir, savedForm, &s.description); err != nil {
+		return nil, err
+	}
+	if err := s.fits(now); err != nil {
+		return nil, err
+	}
+	if len(s.Files) != len(savedFiles) {
+		return nil, fault.New(fault.Corrupt, "", "", "%s does not describe its files", record.Name)
+	}
+	for _, name := range savedFiles {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return nil, record.Missing(err)
+		}
+		s.files = append(s.files, f)
+	}
+	return s, nil
+}
+
+func (s *source) close() {
+	for _, f := range s.files {
+		f.Close()
+	}
+}
+
+// check reads all that was saved and tells what of it is not what it was.
+func (s *source) check(ctx context.Context) error {
+	for i, sums := range s.Files {
+		if err := sums.Check(ctx, savedFiles[i], s.files[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// goOn waits until the machine has been restored and runs. The sentry reads what was saved while it is checked, and the machine does not run before it has been.
+func (s *sandbox) goOn(ctx context.Context, from *source) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	checked := make(chan error, 1)
+	go func() {
+		err := from.check(ctx)
+		if err == nil {
+			s.control.send(command{"go"}) // where it fails, the sentry has ended
+		} else {
+			cancel(err)
+		}
+		checked <- err
+	}()
+	started := s.started(ctx)
+	damaged := <-checked
+	switch {
+	case started == nil:
+		return nil
+	case damaged != nil:
+		return damaged
+	}
+	var refused *fault.Error
+	var r *refusal
+	if errors.As(started, &refused) && errors.As(started, &r) { // it is what was saved, and yet nothing that it can go on from here
+		refused.Kind = fault.Precondition
+	}
+	return started
+}

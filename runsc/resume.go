@@ -1,0 +1,73 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"reflect"
+
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/kernfs"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/urpc"
+	"gvisor.dev/gvisor/runsc/boot"
+)
+
+// savedState is what a machine goes on from, for gVisor. Its pages are read while it runs already: one that it needs before is read first.
+func savedState() *boot.RestoreOpts {
+	var files urpc.FilePayload
+	for i, name := range []string{"state", "where the pages belong", "pages"} {
+		files.Files = append(files.Files, os.NewFile(uintptr(stateFD+i), name))
+	}
+	return &boot.RestoreOpts{FilePayload: files, HavePagesFile: true, Background: true}
+}
+
+// resume makes a machine that has been restored, and does not run yet, one of its own, and waits until the owner has it go on.
+func resume(l *boot.Loader, owner *owner, changed *root) error {
+	k := kernelOf(l)
+	if changed != nil {
+		if err := changed.goOn(k); err != nil {
+			return err
+		}
+	}
+	for _, fs := range k.VFS().GetFilesystems() {
+		err := renewBootID(k, fs)
+		fs.DecRef(k.SupervisorContext())
+		if err != nil {
+			return fmt.Errorf("renew the boot id: %w", err)
+		}
+	}
+	return owner.await("go")
+}
+
+// bootIDFile is in every /proc, each of which has another one.
+const bootIDFile = "sys/kernel/random/boot_id"
+
+// renewBootID gives a file system, where it is a /proc, another boot id. gVisor makes it with the file system, and saves it.
+func renewBootID(k *kernel.Kernel, fs *vfs.Filesystem) error {
+	if fs.FilesystemType().Name() != "proc" {
+		return nil
+	}
+	ctx, user := k.SupervisorContext(), auth.NewRootCredentials(k.RootUserNamespace())
+	root := (*kernfs.Dentry)(reflect.ValueOf(fs.Impl()).Elem().FieldByName("root").UnsafePointer())
+	mount := k.VFS().NewDisconnectedMount(fs, root.VFSDentry(), &vfs.MountOptions{})
+	defer mount.DecRef(ctx)
+	at := vfs.MakeVirtualDentry(mount, mount.Root())
+	file, err := k.VFS().GetDentryAt(ctx, user, pathIn(at, bootIDFile), &vfs.GetDentryOptions{})
+	if err != nil {
+		return err
+	}
+	defer file.DecRef(ctx)
+	inode := file.Dentry().Impl().(*kernfs.Dentry).Inode()
+	reflect.ValueOf(inode).Elem().FieldByName("Data").SetString(newUUID() + "\n")
+	return nil
+}
+
+// newUUID gives a random UUID, as the kernel makes them.
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
