@@ -5,6 +5,10 @@ import (
 	"net/netip"
 	"os"
 
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/socket/netstack"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
@@ -25,7 +29,7 @@ const interfaceName = "eth0"
 
 // links are a machine's interfaces.
 func links(o order) boot.CreateLinksAndRoutesArgs {
-	args := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}, IsRestore: o.Restore}
+	args := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}, IsRestore: o.Restore, AllowConnectedOnSave: true}
 	n := o.Network
 	if n == nil {
 		return args
@@ -48,4 +52,27 @@ func defaultRoute(all netip.Addr, gateway netip.Addr) boot.DefaultRoute {
 
 func netOf(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Masked().Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// cutConnections ends a machine's connections to others with an error, when it goes on on another link: nobody there knows of them. gVisor by itself would end them
+// as if the others had said all. Those within the machine go on.
+func cutConnections(k *kernel.Kernel) {
+	stack, ok := k.RootNetworkNamespace().Stack().(*netstack.Stack)
+	if !ok {
+		return
+	}
+	for _, e := range stack.Stack.RegisteredEndpoints() {
+		connection, ok := e.(*tcp.Endpoint)
+		if !ok {
+			continue
+		}
+		to, err := connection.GetRemoteAddress()
+		if err != nil {
+			continue // it is none
+		}
+		from, err := connection.GetLocalAddress()
+		if err == nil && to.Addr != from.Addr && !header.IsV4LoopbackAddress(to.Addr) && !header.IsV6LoopbackAddress(to.Addr) {
+			connection.Abort()
+		}
+	}
 }

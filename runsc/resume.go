@@ -38,6 +38,7 @@ func resume(l *boot.Loader, owner *owner, changed *root) error {
 			return fmt.Errorf("renew the boot id: %w", err)
 		}
 	}
+	cutConnections(k)
 	return owner.await("go")
 }
 

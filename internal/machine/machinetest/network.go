@@ -54,8 +54,37 @@ func LinkOf(n byte) machine.Network {
 	}
 }
 
+// savedNetwork saves a machine with a link, and has it go on on another one, as somebody else.
+func (s suite) savedNetwork(t *testing.T) {
+	s.savable(t)
+	if !s.driver.Features().Network {
+		t.Skip("it has no network")
+	}
+	one, two := LinkOf(1), LinkOf(2)
+	g, near := s.linked(t, one)
+	g.sends(t, near, one)
+	dir := g.save(t)
+	spec := s.spec(t, usual)
+	spec.Saved = dir
+	other, far := s.linkedAs(t, spec, two)
+	other.sends(t, far, two)
+	if routes := other.shell(t, "grep -c eth0 /proc/net/route"); routes != "2" {
+		t.Errorf("it has %s routes", routes)
+	}
+	if err := g.Machine.(machine.Pauser).Resume(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	g.sends(t, near, one)
+	other.sends(t, far, two)
+}
+
 // linked starts a machine with a link and renews it. near is the other end of the link.
 func (s suite) linked(t *testing.T, n machine.Network) (g *guest, near net.Conn) {
+	t.Helper()
+	return s.linkedAs(t, s.spec(t, usual), n)
+}
+
+func (s suite) linkedAs(t *testing.T, spec machine.Spec, n machine.Network) (g *guest, near net.Conn) {
 	t.Helper()
 	near, far, err := machine.NewLink()
 	if err != nil {
@@ -63,7 +92,6 @@ func (s suite) linked(t *testing.T, n machine.Network) (g *guest, near net.Conn)
 	}
 	t.Cleanup(func() { near.Close() })
 	n.Link = far
-	spec := s.spec(t, usual)
 	spec.Network = &n
 	g = s.startAs(t, spec)
 	far.Close()
