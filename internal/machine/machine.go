@@ -66,7 +66,8 @@ type Spec struct {
 	Network *Network
 
 	// Saved is a folder that Save of a machine wrote, with the same Root, VCPUs, MemMiB, presence of Network and shape of Storage: the machine goes on where that one stood,
-	// with its processes, terminals and memory. Empty: it starts anew. Its disks MUST be as they were then, or layers over that, and it is renewed as after any start.
+	// with its processes, terminals and memory. Empty: it starts anew. Its disks MUST be as they were then, or layers over that (of TreeStorage the Folder; its
+	// Root is in what was saved), and it is renewed as after any start.
 	// Many machines may be started from one folder, also at once; it is only read, and stays when they end. What is not what Save wrote is refused with kind
 	// Corrupt, what is of another shape, pyro or host with Precondition. Only drivers with [Features].SavedState take one.
 	Saved string
