@@ -183,7 +183,11 @@ func start(sentry *urpc.Client, o order) error {
 	if !o.Restore {
 		return sentry.Call(boot.ContMgrRootContainerStart, &o.ID, nil)
 	}
-	return sentry.Call(boot.ContMgrRestore, savedState(), nil)
+	saved, err := savedState()
+	if err != nil {
+		return err
+	}
+	return sentry.Call(boot.ContMgrRestore, saved, nil)
 }
 
 // rootOf gives the root of a machine that can be asked to keep it, and nil for others.

@@ -3,25 +3,14 @@ package main
 import (
 	"crypto/rand"
 	"fmt"
-	"os"
 	"reflect"
 
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/kernfs"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
-	"gvisor.dev/gvisor/pkg/urpc"
 	"gvisor.dev/gvisor/runsc/boot"
 )
-
-// savedState is what a machine goes on from, for gVisor. Its pages are read while it runs already: one that it needs before is read first.
-func savedState() *boot.RestoreOpts {
-	var files urpc.FilePayload
-	for i, name := range []string{"state", "where the pages belong", "pages"} {
-		files.Files = append(files.Files, os.NewFile(uintptr(stateFD+i), name))
-	}
-	return &boot.RestoreOpts{FilePayload: files, HavePagesFile: true, Background: true}
-}
 
 // resume makes a machine that has been restored, and does not run yet, one of its own, and waits until the owner has it go on.
 func resume(l *boot.Loader, owner *owner, changed *root) error {

@@ -84,11 +84,6 @@ func (s *sandbox) writeDown(ctx context.Context, dir string) error {
 	if d.Files, err = s.receive(ctx, files); err != nil {
 		return err
 	}
-	for _, f := range files {
-		if err := f.Sync(); err != nil {
-			return err
-		}
-	}
 	if s.storage != nil {
 		if err := flush(s.storage.Folder); err != nil {
 			return err
@@ -100,7 +95,7 @@ func (s *sandbox) writeDown(ctx context.Context, dir string) error {
 	return record.Write(dir, savedForm, d)
 }
 
-// receive has the sentry send the machine, and writes each stream to its file.
+// receive has the sentry send the machine, and writes each stream to its file, which it flushes.
 func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums, error) {
 	limits := []int64{maxState, maxState, s.description.Shape.memory() + layerSize + sentryMemory}
 	sums, failed := make([]record.Sums, len(files)), make([]error, len(files))
@@ -125,6 +120,9 @@ func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums,
 		storing.Go(func() {
 			sums[i], failed[i] = record.Store(files[i], n, limits[i])
 			n.Close() // where that failed, the sentry waits for nobody
+			if failed[i] == nil {
+				failed[i] = files[i].Sync()
+			}
 		})
 	}
 	err := s.ask(ctx, "save", "saved", far...)
