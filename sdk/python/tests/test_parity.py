@@ -67,7 +67,9 @@ prepare_environment(environment="debian:12", *, network=False, force=False)
 summarize_workspace(workspace_id)
 resize_shell(workspace_id, shell_id, *, cols, rows)
 list_shells(workspace_id)
-fork_workspace(workspace_id, *, snapshot=None, count=1, name=None, labels=None)
+pause_workspace(workspace_id)
+resume_workspace(workspace_id)
+fork_workspace(workspace_id, *, snapshot=None, live=False, count=1, name=None, labels=None)
 network_log_workspace(workspace_id, *, tail_lines=200, all=False)
 """
 
