@@ -55,7 +55,8 @@ type Server struct {
 	windowInUse sync.Mutex
 
 	freezing sync.Mutex
-	frozen   *freeze // nil: nothing is
+	held     *time.Timer // ends what no process runs for; nil: they run
+	frozen   *freeze     // nil: nothing is
 }
 
 // Window is memory that the machine and its owner share (internal/agent/window).
@@ -201,6 +202,9 @@ func (s *Server) Renew(ctx context.Context, req *connect.Request[agentv1.RenewRe
 			code = connect.CodeUnimplemented
 		}
 		return nil, connect.NewError(code, err)
+	}
+	if err := s.awake(); err != nil {
+		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	sessionOf(ctx).renewed.Store(true)
 	return connect.NewResponse(&agentv1.RenewResponse{UnixNanos: time.Now().UnixNano()}), nil

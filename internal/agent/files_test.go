@@ -37,6 +37,8 @@ func (none) Volume() (*Volume, error)           { return nil, ErrNoVolume }
 func (none) Flush(bool) error                   { return ErrNoVolume }
 func (none) Freeze(_, _ bool) (bool, error)     { return false, ErrNoVolume }
 func (none) Thaw() error                        { return nil }
+func (none) Hold() error                        { return nil }
+func (none) Release() error                     { return nil }
 func (none) Quiesce(context.Context) error      { return nil }
 
 func (f folder) Root() (int, error)    { return f.root, nil }

@@ -47,6 +47,9 @@ type Storage interface {
 	Flush(root bool) error
 	// Freeze stops all writing to them until Thaw. Where file systems can't be frozen it only flushes the volume, and frozen is false.
 	Freeze(root, volume bool) (frozen bool, err error)
+	// Hold has no process run until Release, which is idempotent, where the machine has a kernel of its own. Else it does nothing.
+	Hold() error
+	Release() error
 	// Thaw lets writing go on to what is frozen.
 	Thaw() error
 	// Quiesce kills all processes, lets nothing begin any more, and sees to it that nothing is lost with the end of the machine. Idempotent.

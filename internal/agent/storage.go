@@ -38,7 +38,8 @@ func storageError(err error) error {
 
 // Quiesce sees to it that nothing is lost with the end of the machine. It is not given up when its caller is.
 func (s *Server) Quiesce(ctx context.Context, _ *connect.Request[agentv1.QuiesceRequest]) (*connect.Response[agentv1.QuiesceResponse], error) {
-	if _, err := s.thaw(); err != nil {
+	_, err := s.thaw()
+	if err = errors.Join(err, s.awake()); err != nil {
 		return nil, storageError(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quiescePatience)
@@ -66,8 +67,22 @@ func (s *Server) Freeze(ctx context.Context, req *connect.Request[agentv1.Freeze
 	if _, err := s.thawLocked(); err != nil {
 		return nil, storageError(err)
 	}
+	if req.Msg.Processes {
+		if err := s.hold(limit); err != nil {
+			return nil, storageError(errors.Join(err, s.letGo()))
+		}
+	}
+	answer, err := s.freeze(ctx, req.Msg, limit)
+	if err != nil && req.Msg.Processes {
+		err = errors.Join(err, s.letGo())
+	}
+	return answer, err
+}
+
+// freeze freezes file systems. It is called with the lock held.
+func (s *Server) freeze(ctx context.Context, m *agentv1.FreezeRequest, limit time.Duration) (*connect.Response[agentv1.FreezeResponse], error) {
 	release := func() {}
-	if req.Msg.Volume {
+	if m.Volume {
 		v, err := s.place.Volume()
 		if err != nil {
 			return nil, storageError(err)
@@ -76,7 +91,7 @@ func (s *Server) Freeze(ctx context.Context, req *connect.Request[agentv1.Freeze
 			return nil, err
 		}
 	}
-	frozen, err := s.place.Freeze(req.Msg.Root, req.Msg.Volume)
+	frozen, err := s.place.Freeze(m.Root, m.Volume)
 	if err != nil || !frozen {
 		release()
 		if err != nil {
@@ -107,13 +122,49 @@ func (s *Server) watchFreeze(f *freeze, limit time.Duration, sessionOver <-chan 
 	}
 }
 
+// hold has no process run for a time, unless it is let go before.
+func (s *Server) hold(limit time.Duration) error {
+	if s.held != nil {
+		s.held.Stop()
+	}
+	s.held = time.AfterFunc(limit, func() {
+		s.freezing.Lock()
+		defer s.freezing.Unlock()
+		s.letGo() // nobody is there to be told of an error; whoever does it next meets it again
+	})
+	return s.place.Hold()
+}
+
+// letGo has processes run again. It is called with the lock held.
+func (s *Server) letGo() error {
+	if s.held == nil {
+		return nil
+	}
+	s.held.Stop()
+	if err := s.place.Release(); err != nil {
+		return err
+	}
+	s.held = nil
+	return nil
+}
+
 // Thaw lets writing go on.
 func (s *Server) Thaw(context.Context, *connect.Request[agentv1.ThawRequest]) (*connect.Response[agentv1.ThawResponse], error) {
 	held, err := s.thaw()
+	if err == nil {
+		err = s.awake()
+	}
 	if err != nil {
 		return nil, storageError(err)
 	}
 	return connect.NewResponse(&agentv1.ThawResponse{Held: held}), nil
+}
+
+// awake has processes run again.
+func (s *Server) awake() error {
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
+	return s.letGo()
 }
 
 func (s *Server) thaw() (held bool, err error) {

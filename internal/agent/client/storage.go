@@ -49,8 +49,19 @@ func (c *Client) Quiesce(ctx context.Context) error {
 // Freeze flushes file systems and stops all writing to them: until Thaw, until limit is over, at most a minute, or until the link is lost. Where they can't be
 // frozen the volume is flushed, and frozen is false.
 func (c *Client) Freeze(ctx context.Context, m Mounts, limit time.Duration) (frozen bool, err error) {
+	return c.freeze(ctx, &agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume}, limit)
+}
+
+// Hold is Freeze of all file systems, and has processes stand still, too, where the machine has a kernel of its own: also where the link is lost, until the next session
+// has renewed the machine.
+func (c *Client) Hold(ctx context.Context, limit time.Duration) (frozen bool, err error) {
+	return c.freeze(ctx, &agentv1.FreezeRequest{Root: true, Volume: true, Processes: true}, limit)
+}
+
+func (c *Client) freeze(ctx context.Context, req *agentv1.FreezeRequest, limit time.Duration) (frozen bool, err error) {
+	req.LimitMs = uint32(min(max(limit.Milliseconds(), 0), math.MaxUint32))
 	err = c.do(ctx, func(ctx context.Context, s *session) error {
-		answer, err := s.rpc.Freeze(ctx, connect.NewRequest(&agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume, LimitMs: uint32(min(max(limit.Milliseconds(), 0), math.MaxUint32))}))
+		answer, err := s.rpc.Freeze(ctx, connect.NewRequest(req))
 		if err == nil {
 			frozen = answer.Msg.Frozen
 		}

@@ -19,6 +19,7 @@ type place struct {
 	files
 	mu     sync.Mutex
 	frozen bool
+	held   bool
 	said   []string
 }
 
@@ -45,6 +46,26 @@ func (p *place) Thaw() error {
 	p.frozen = false
 	p.said = append(p.said, "thaw")
 	return nil
+}
+
+func (p *place) Hold() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = true
+	return nil
+}
+
+func (p *place) Release() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = false
+	return nil
+}
+
+func (p *place) isHeld() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
 }
 
 func (p *place) Quiesce(context.Context) error {
@@ -129,6 +150,47 @@ func TestAFreezeEnds(t *testing.T) {
 	}
 	c.current().close()
 	thawed("its session was over")
+}
+
+// TestHeldUntilRenewed has no process run after a session is over, though the file systems thaw, before the next one has renewed the machine; or the limit is over, or
+// somebody thaws.
+func TestHeldUntilRenewed(t *testing.T) {
+	c, p := frozenPlace(t)
+	ctx := within(t, 20*time.Second)
+	hold := func(limit time.Duration) {
+		t.Helper()
+		if _, err := c.Hold(ctx, limit); err != nil || !p.isHeld() || !p.isFrozen() {
+			t.Fatalf("%v, held: %t, frozen: %t", err, p.isHeld(), p.isFrozen())
+		}
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		eventually(t, func() error {
+			if !is() {
+				return errors.New("not yet: " + what)
+			}
+			return nil
+		})
+	}
+	hold(time.Minute)
+	if _, err := c.Thaw(ctx); err != nil || p.isHeld() {
+		t.Errorf("thawed: %v, held: %t", err, p.isHeld())
+	}
+	hold(50 * time.Millisecond)
+	until("its limit is over", func() bool { return !p.isHeld() && !p.isFrozen() })
+	hold(time.Minute)
+	c.current().close()
+	until("its session is over", func() bool { return !p.isFrozen() })
+	if !p.isHeld() {
+		t.Error("processes run before the machine is renewed")
+	}
+	if err := c.Renew(ctx, NewIdentity("again")); err != nil || p.isHeld() {
+		t.Errorf("renewed: %v, held: %t", err, p.isHeld())
+	}
+	hold(time.Minute)
+	if err := c.Quiesce(ctx); err != nil || p.isHeld() {
+		t.Errorf("%v, held: %t", err, p.isHeld())
+	}
 }
 
 // TestNoChangeIsAppliedToWhatIsFrozen: it waits.

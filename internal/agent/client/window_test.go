@@ -40,6 +40,8 @@ func (files) Mount(_, _ bool) (agent.Recovered, error) { return agent.Recovered{
 func (files) Flush(bool) error                         { return nil }
 func (files) Freeze(_, _ bool) (bool, error)           { return false, nil }
 func (files) Thaw() error                              { return nil }
+func (files) Hold() error                              { return nil }
+func (files) Release() error                           { return nil }
 func (files) Quiesce(context.Context) error            { return nil }
 func (f files) Volume() (*agent.Volume, error)         { return f.volume, nil }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -142,6 +143,36 @@ func (g *groups) release(c *cgroup) {
 		return true
 	})
 }
+
+// freezePatience is how long processes are waited for that can't be stopped where they are.
+const freezePatience = 500 * time.Millisecond
+
+// freeze has no process run, and returns when none does, as far as the kernel can stop them.
+func (g *groups) freeze() error {
+	if err := put(filepath.Join(g.path, "cgroup.freeze"), "1"); err != nil {
+		return err
+	}
+	events, err := os.Open(filepath.Join(g.path, "cgroup.events"))
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	b := make([]byte, 128)
+	for began := time.Now(); time.Since(began) < freezePatience; {
+		n, err := unix.Pread(int(events.Fd()), b, 0)
+		if err != nil || strings.Contains(string(b[:n]), "frozen 1") {
+			return err
+		}
+		changed := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
+		if _, err := unix.Poll(changed, int((freezePatience-time.Since(began)).Milliseconds())+1); err != nil && err != unix.EINTR {
+			return err
+		}
+	}
+	return nil
+}
+
+// thaw has them run again.
+func (g *groups) thaw() error { return put(filepath.Join(g.path, "cgroup.freeze"), "0") }
 
 // oomKills is how many processes the kernel has killed for want of memory.
 func (g *groups) oomKills() (int, error) {

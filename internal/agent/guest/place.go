@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +28,7 @@ type place struct {
 	volume   *agent.Volume         // nil: it is not mounted
 	identity *agentv1.RenewRequest // the last
 	link     agent.Link            // as eth0 was configured last; the zero value: it was not
+	bootID   string                // that processes are told; empty: the kernel's own
 	keyless  string                // the machine whose environment has no host keys any more
 	quiesced bool
 	frozen   []string // mount points
@@ -108,6 +110,11 @@ func (p *place) nowLocked() (*room, error) {
 	r, err := newRoom(volume)
 	if err != nil {
 		return nil, fmt.Errorf("make the namespace of processes: %w", err)
+	}
+	if p.bootID != "" {
+		if err := r.thread.Do(func() error { return tellBootID(p.bootID) }); err != nil {
+			return nil, errors.Join(fmt.Errorf("renew the boot id: %w", err), r.end(context.Background()))
+		}
 	}
 	p.room = r
 	return r, nil

@@ -34,6 +34,9 @@ func (p *place) Renew(m *agentv1.RenewRequest) error {
 			return fmt.Errorf("configure the network: %w", err)
 		}
 	}
+	if err := p.newBoot(m); err != nil {
+		return fmt.Errorf("renew the boot id: %w", err)
+	}
 	p.mu.Lock()
 	p.identity = m
 	p.mu.Unlock()

@@ -247,6 +247,22 @@ func (p *place) Freeze(root, volume bool) (bool, error) {
 	return root || volume, nil
 }
 
+// Hold has no process of a kernel of the machine's own run.
+func (p *place) Hold() error {
+	if !p.ownKernel {
+		return nil
+	}
+	return p.groups.freeze()
+}
+
+// Release has them run again.
+func (p *place) Release() error {
+	if !p.ownKernel {
+		return nil
+	}
+	return p.groups.thaw()
+}
+
 // note notes what is frozen now.
 func (p *place) note(path string, err error) {
 	if err == nil {

@@ -93,6 +93,10 @@ func (p *Place) Freeze(_, volume bool) (bool, error) {
 	return false, p.Flush(false)
 }
 
+// Hold and Release do nothing.
+func (p *Place) Hold() error    { return nil }
+func (p *Place) Release() error { return nil }
+
 // Thaw has nothing to do.
 func (p *Place) Thaw() error { return nil }
 

@@ -9,7 +9,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/machine"
@@ -115,8 +114,8 @@ func (d *daemon) save(ctx context.Context, dir string, copied bool) (*still, err
 	if err := d.machine.Agent.Forget(ctx); err != nil {
 		return nil, err
 	}
-	// What is on the disks has to do without the memory, too, should that be lost. And nothing runs that has not got the time, and a random pool, of its own.
-	frozen, err := d.machine.Agent.Freeze(ctx, client.Mounts{Root: true, Volume: true}, frozenFor)
+	// What is on the disks has to do without the memory, too, should that be lost. And nothing runs in who goes on before it has the time, and a random pool of its own.
+	frozen, err := d.machine.Agent.Hold(ctx, frozenFor)
 	if err != nil {
 		return nil, err
 	}

@@ -448,7 +448,7 @@ type RenewRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	UnixNanos int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // the host's clock as the request is sent
 	Entropy   []byte                 `protobuf:"bytes,2,opt,name=entropy,proto3" json:"entropy,omitempty"`                       // 32 to 512 bytes from the host's random source, credited in full
-	MachineId string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`  // 32 lower-case hex digits
+	MachineId string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`  // 32 lower-case hex digits. Another one than before: the machine is a copy, and gets a boot id of its own
 	Hostname  string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`                     // at most 63 bytes, a DNS label
 	Network   *Network               `protobuf:"bytes,5,opt,name=network,proto3" json:"network,omitempty"`                       // absent: the machine has no link, and resolv.conf stays as it is. UNIMPLEMENTED where the machine is the host
 	// The root is the environment as it is, which no machine has written to before: what was in it that must be one machine's alone, the host keys of an SSH server, is
@@ -2158,6 +2158,7 @@ type FreezeRequest struct {
 	Root          bool                   `protobuf:"varint,1,opt,name=root,proto3" json:"root,omitempty"`
 	Volume        bool                   `protobuf:"varint,2,opt,name=volume,proto3" json:"volume,omitempty"`
 	LimitMs       uint32                 `protobuf:"varint,3,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"` // 1 to 60000
+	Processes     bool                   `protobuf:"varint,4,opt,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2211,6 +2212,13 @@ func (x *FreezeRequest) GetLimitMs() uint32 {
 		return x.LimitMs
 	}
 	return 0
+}
+
+func (x *FreezeRequest) GetProcesses() bool {
+	if x != nil {
+		return x.Processes
+	}
+	return false
 }
 
 type FreezeResponse struct {
@@ -2549,11 +2557,12 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\tcompleted\x18\x01 \x01(\rR\tcompleted\x12\x16\n" +
 	"\x06undone\x18\x02 \x01(\rR\x06undone\"\x10\n" +
 	"\x0eQuiesceRequest\"\x11\n" +
-	"\x0fQuiesceResponse\"V\n" +
+	"\x0fQuiesceResponse\"t\n" +
 	"\rFreezeRequest\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\bR\x04root\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\bR\x06volume\x12\x19\n" +
-	"\blimit_ms\x18\x03 \x01(\rR\alimitMs\"(\n" +
+	"\blimit_ms\x18\x03 \x01(\rR\alimitMs\x12\x1c\n" +
+	"\tprocesses\x18\x04 \x01(\bR\tprocesses\"(\n" +
 	"\x0eFreezeResponse\x12\x16\n" +
 	"\x06frozen\x18\x01 \x01(\bR\x06frozen\"\r\n" +
 	"\vThawRequest\"\"\n" +
