@@ -68,8 +68,8 @@ func TestStore(t *testing.T) {
 			t.Errorf("%d bytes: it is not what came, %v", size, err)
 		}
 		if size > 0 {
-			if _, err := Store(fileFor(t), bytes.NewReader(content[:size]), int64(size)-1); err == nil {
-				t.Errorf("%d bytes, which are too many, were stored", size)
+			if _, err := Store(fileFor(t), bytes.NewReader(content[:size]), int64(size)-1); fault.KindOf(err) != fault.Exhausted {
+				t.Errorf("%d bytes, which are too many: %v", size, err)
 			}
 		}
 	}

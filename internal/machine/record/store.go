@@ -1,12 +1,13 @@
 package record
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // Storer writes a file beside whoever makes it, block after block, and sums it up.
@@ -116,7 +117,7 @@ func Store(to *os.File, from io.Reader, limit int64) (sums Sums, err error) {
 		n, err := io.ReadFull(from, b)
 		if n > 0 {
 			if sums.Size+int64(n) > limit {
-				return Sums{}, fmt.Errorf("it is more than %d bytes", limit)
+				return Sums{}, fault.New(fault.Exhausted, "", "", "what comes of the machine is more than %d bytes", limit)
 			}
 			if err := s.Put(Piece{sums.Size, b[:n], true}); err != nil {
 				return Sums{}, err
