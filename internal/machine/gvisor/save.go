@@ -126,6 +126,9 @@ func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums,
 		})
 	}
 	err := s.ask(ctx, "save", "saved", far...)
+	for _, f := range far {
+		f.Close() // so that the end of the sentry is that of the streams
+	}
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() {
 			for _, n := range near {
