@@ -109,7 +109,8 @@ func (d *daemon) save(ctx context.Context, dir string, copied bool) (*still, err
 	m := d.machine.Machine()
 	saver, ok := m.(machine.Saver)
 	if !ok {
-		return nil, fault.New(fault.Unsupported, "", "", "a machine with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).WithHint("pyro workspace stop keeps its files")
+		return nil, fault.New(fault.Unsupported, "", "", "what runs with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).
+			WithHint("pyro workspace stop %s keeps its files", d.order.Workspace.ID)
 	}
 	if err := d.machine.Agent.Forget(ctx); err != nil {
 		return nil, err
