@@ -157,8 +157,7 @@ type Pauser interface {
 
 // Saver is a running machine that can be written down, to go on from there later, more than once. See Spec.Saved. A driver with [Features].SavedState has it.
 type Saver interface {
-	// Save writes the machine's memory and the state of its devices to dir, an empty folder. Where the driver can tell for certain what the machine changes meanwhile, it runs
-	// on while most of that is written, and stands still for the rest; else it stands still for all of it.
+	// Save writes the machine's memory and the state of its devices to dir, an empty folder. The machine stands still for that.
 	//
 	// With nil what was written is whole and flushed, the machine stands still, and its disks hold what it wrote, flushed too: its owner closes it, or gives it new
 	// layers if it has disks that are kept (Layerer), and has it go on (Pauser). With an error it goes on as if nothing had been, and what is in dir is of no use.

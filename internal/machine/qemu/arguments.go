@@ -127,10 +127,5 @@ var ignoreShared = command{"migrate-set-capabilities", map[string]any{
 	"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": true}, map[string]any{"capability": "events", "state": true}},
 }}
 
-// ignoreNothing has what is saved be whole, also where the machine was restored from what was not.
-var ignoreNothing = command{"migrate-set-capabilities", map[string]any{
-	"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": false}, map[string]any{"capability": "events", "state": true}},
-}}
-
 // unannounced keeps QEMU from telling the link the address that the template's interface had.
 var unannounced = command{"migrate-set-parameters", map[string]any{"announce-rounds": 0}}

@@ -193,7 +193,6 @@ type origin struct {
 	state     *os.File // what QEMU reads
 	root      []layer
 	volume    []layer
-	saved     bool // not a template: it has its root and volume mounted, and most of its memory is in state
 }
 
 // restore starts QEMU with the template's memory and the machine's disks and lets it go on where the template was saved. The instance closes t when it ends.
@@ -224,12 +223,12 @@ func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Te
 // keep keeps open what Save needs of the files that a machine was started with.
 func (in *instance) keep(f *opener) {
 	o := in.origin
-	files := []*os.File{f.release(o.ram)}
+	files := []*os.File{f.release(o.ram), f.release(o.state)}
 	if o.spec.Storage == nil {
 		o.overlay = f.release(o.root[len(o.root)-1].file)
 		files = append(files, o.overlay)
 	}
-	o.state, o.root, o.volume = nil, nil, nil
+	o.root, o.volume = nil, nil
 	in.onEnd(func() {
 		for _, file := range files {
 			file.Close()
@@ -237,8 +236,8 @@ func (in *instance) keep(f *opener) {
 	})
 }
 
-// goOn starts a QEMU that goes on from an origin, once check has not failed: it runs meanwhile, and may be nil.
-func (d *Driver) goOn(ctx context.Context, p parts, o *origin, check func(context.Context) error) (*instance, error) {
+// goOn starts a QEMU that goes on from an origin. fill, which may be nil, is called when it has mapped its memory, and is done with that when it reads how its devices are.
+func (d *Driver) goOn(ctx context.Context, p parts, o *origin, fill func(context.Context, *instance) error) (*instance, error) {
 	accel, spec := d.cfg.Isolation, o.spec
 	var stateFD int
 	in, err := start(accel, p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
@@ -254,34 +253,20 @@ func (d *Driver) goOn(ctx context.Context, p parts, o *origin, check func(contex
 			args = append(args, layered(w, volumeDisk, o.volume...)...)
 		}
 		stateFD = w.add(o.state)
-		if check != nil {
-			args = append(args, "-S")
-		}
 		return append(args, "-incoming", "defer")
 	})
 	if err != nil {
 		return nil, err
 	}
 	commands := []command{{name: "qmp_capabilities"}, ignoreShared}
-	if o.saved {
-		commands[1] = ignoreNothing
-	}
 	if spec.Network != nil {
 		commands = append(commands, unannounced)
 	}
-	answer := in.monitor.send(append(commands, command{"migrate-incoming", map[string]string{"uri": fmt.Sprintf("fd:%d", stateFD)}})...)
-	_, err = answer(ctx)
-	if check != nil {
-		if err == nil {
-			err = in.await(ctx, in.loaded)
-		}
-		if damaged := check(ctx); damaged != nil { // for which QEMU may have ended
-			in.Close()
-			return nil, damaged
-		}
-		if err == nil {
-			_, err = in.monitor.run(ctx, command{name: "cont"})
-		}
+	if fill != nil {
+		err = fill(ctx, in)
+	}
+	if err == nil {
+		_, err = in.monitor.run(ctx, append(commands, command{"migrate-incoming", map[string]string{"uri": fmt.Sprintf("fd:%d", stateFD)}})...)
 	}
 	if err == nil {
 		err = in.await(ctx, in.running)

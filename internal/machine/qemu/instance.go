@@ -31,11 +31,10 @@ type instance struct {
 	running chan struct{} // closed when the guest runs, after a restore too
 	done    chan struct{}
 
-	loaded chan struct{} // closed when all that it was to go on from has been read
-	passed chan struct{} // told when its memory has been sent several times, to be saved, and still changes
-	origin *origin       // what it went on from; nil: it booted
+	origin *origin // what it went on from; nil: it booted
 
 	layering turn
+	devices  *devices            // nil: it has not been asked yet how they are
 	nodes    map[string][]string // of each disk, QEMU's nodes, the lowest first
 	added    int                 // layers
 
@@ -51,8 +50,7 @@ var _ machine.Machine = (*instance)(nil)
 // start runs a QEMU for an accelerator, whose arguments arrange makes, given the wiring to add inherited files to. Those files may be closed once start has
 // returned.
 func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring) []string) (*instance, error) {
-	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{}), nodes: map[string][]string{},
-		loaded: make(chan struct{}), passed: make(chan struct{}, 1), layering: make(turn, 1)}
+	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{}), nodes: map[string][]string{}, layering: make(turn, 1)}
 	var w wiring
 	var args []string
 	conns := map[string]net.Conn{}
@@ -87,22 +85,11 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 		return nil, err
 	}
 	in.process, in.link, in.window = p, conns["agent"], shareable
-	var once, loaded sync.Once
+	var once sync.Once
 	in.monitor = newMonitor(conns["qmp"], func(name string, data json.RawMessage) {
 		switch name {
 		case "RESUME":
 			once.Do(func() { close(in.running) })
-		case "MIGRATION":
-			if migrationEvent(data).Status == "completed" {
-				loaded.Do(func() { close(in.loaded) })
-			}
-		case "MIGRATION_PASS":
-			if migrationEvent(data).Pass > maxPasses {
-				select {
-				case in.passed <- struct{}{}:
-				default:
-				}
-			}
 		case "BLOCK_JOB_COMPLETED", "BLOCK_JOB_CANCELLED":
 			in.jobEnded(name, data)
 		case "BLOCK_IO_ERROR":

@@ -30,7 +30,7 @@ func (o *opener) open(path string, flags int) *os.File {
 
 // create makes a file that QEMU's user may open again by its number. Its folder keeps everybody else away.
 func (o *opener) create(path string, size int64) *os.File {
-	f := o.keep(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
+	f := o.make(path)
 	if o.err == nil {
 		o.err = f.Truncate(size)
 	}
@@ -38,6 +38,11 @@ func (o *opener) create(path string, size int64) *os.File {
 		o.err = f.Chmod(0o666)
 	}
 	return f
+}
+
+// make makes a file that is pyro's alone.
+func (o *opener) make(path string) *os.File {
+	return o.keep(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }
 
 func (o *opener) unnamed(dir string) *os.File {

@@ -28,11 +28,13 @@ type monitor struct {
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan reply
-	closed  error // set once no reply can come any more
+	closed  error         // set once no reply can come any more
+	greeted chan struct{} // closed when QEMU has greeted
 	done    chan struct{}
 }
 
 type reply struct {
+	QMP    json.RawMessage `json:"QMP"` // the greeting
 	Return json.RawMessage `json:"return"`
 	Error  *struct {
 		Class string `json:"class"`
@@ -45,7 +47,7 @@ type reply struct {
 
 // newMonitor starts to speak over conn, which it owns from here on. The greeting is not waited for: QEMU takes commands that were sent before it.
 func newMonitor(conn net.Conn, events func(string, json.RawMessage)) *monitor {
-	m := &monitor{conn: conn, events: events, waiting: map[int]chan reply{}, done: make(chan struct{})}
+	m := &monitor{conn: conn, events: events, waiting: map[int]chan reply{}, greeted: make(chan struct{}), done: make(chan struct{})}
 	go m.receive()
 	return m
 }
@@ -55,6 +57,7 @@ func (m *monitor) receive() {
 	lines := bufio.NewScanner(m.conn)
 	lines.Buffer(make([]byte, 0, 16<<10), maxQMPLine)
 	var broken error
+	var greeted sync.Once
 	for lines.Scan() {
 		var r reply
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -62,6 +65,8 @@ func (m *monitor) receive() {
 			break
 		}
 		switch {
+		case r.QMP != nil:
+			greeted.Do(func() { close(m.greeted) })
 		case r.Event != "":
 			if m.events != nil {
 				m.events(r.Event, r.Data)

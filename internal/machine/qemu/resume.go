@@ -5,16 +5,18 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/saved"
 	"github.com/pyro-mcp/pyro/internal/machine/record"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
 // savedForm is changed when what Save writes is.
-const savedForm = "qemu-saved-1"
+const savedForm = "qemu-saved-2"
 
 // description is the record of a saved machine.
 type description struct {
@@ -23,6 +25,7 @@ type description struct {
 	Shape   savedShape   `json:"shape"`
 	RAM     ramRecord    `json:"ram"`
 	Memory  record.Sums  `json:"memory"`
+	Devices record.Sums  `json:"devices"`
 	Overlay *record.Sums `json:"overlay,omitempty"`
 }
 
@@ -81,7 +84,7 @@ func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) erro
 // near tells whether two measures of a frequency may be of one processor.
 func near(a, b int) bool { return max(a, b)-min(a, b) <= max(a, b)/500 }
 
-// resume starts a machine from what Save wrote. QEMU reads that while it is checked, and the machine does not run before it has been.
+// resume starts a machine from what Save wrote, all of which is checked while QEMU starts.
 func (d *Driver) resume(ctx context.Context, p parts, v verdict, spec machine.Spec) (*instance, error) {
 	in, err := d.resumeFrom(ctx, p, v, spec)
 	return in, fault.Wrap(err, "go on from what was saved", spec.Saved)
@@ -99,9 +102,10 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 	var f opener
 	defer f.close()
 	o := &origin{
-		accel: d.cfg.Isolation, templates: d.templates, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest, saved: true,
-		state: f.open(path(savedMemory), os.O_RDONLY), ram: f.open(path(templateRAM), os.O_RDONLY),
+		accel: d.cfg.Isolation, templates: d.templates, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest,
+		state: f.open(path(savedDevices), os.O_RDONLY), ram: f.open(path(templateRAM), os.O_RDONLY),
 	}
+	memory := f.open(path(savedMemory), os.O_RDONLY)
 	image := layer{file: f.open(spec.Root.Image, os.O_RDONLY), raw: true}
 	var overlay *os.File
 	if spec.Storage == nil {
@@ -118,41 +122,52 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 	}
 	checking, stop := context.WithCancel(ctx)
 	checked := make(chan error, 1)
-	defer func() { <-checked }() // it reads files that are closed here
+	go func() { checked <- r.check(checking, path(templateRAM), o.state, overlay) }()
+	check := sync.OnceValue(func() error { return <-checked })
+	defer check() // it reads files that are closed here
 	defer stop()
 	if overlay != nil {
 		mine := f.unnamed(spec.Dir)
 		if f.err == nil {
 			f.err = disk.Copy(mine, overlay)
 		}
+		if f.err != nil {
+			return nil, f.err
+		}
 		o.root = []layer{image, {file: mine}}
 	}
-	result := make(chan error, 1)
-	go func() {
-		defer close(checked)
-		result <- r.check(checking, path(templateRAM), o.state, overlay)
-	}()
-	if f.err != nil {
-		return nil, f.err
-	}
-	in, err := d.goOn(ctx, p, o, func(ctx context.Context) error {
-		select {
-		case err := <-result:
+	in, err := d.goOn(ctx, p, o, func(ctx context.Context, in *instance) error {
+		if err := r.fill(ctx, in, memory); err != nil {
 			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
+		return check()
 	})
 	if err != nil {
+		if damaged := check(); damaged != nil { // for which QEMU may have ended
+			return nil, damaged
+		}
 		return nil, err
 	}
 	in.keep(&f)
 	return in, nil
 }
 
-// check reads all that was saved and tells what of it is not what it was.
-func (r description) check(ctx context.Context, ram string, state, overlay *os.File) error {
-	if err := r.Memory.Check(ctx, savedMemory, state); err != nil {
+// fill puts what was saved of the machine's memory in place in a QEMU that has mapped it, which it has done when it greets.
+func (r description) fill(ctx context.Context, in *instance, file *os.File) error {
+	if err := in.await(ctx, in.monitor.greeted); err != nil {
+		return err
+	}
+	memory, err := in.memory(int64(r.Shape.MemMiB) << 20)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	return saved.Load(ctx, savedMemory, file, r.Memory, memory)
+}
+
+// check reads what was saved, but for the memory, and tells what of it is not what it was.
+func (r description) check(ctx context.Context, ram string, devices, overlay *os.File) error {
+	if err := r.Devices.Check(ctx, savedDevices, devices); err != nil {
 		return err
 	}
 	if overlay != nil {

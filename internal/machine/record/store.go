@@ -13,72 +13,80 @@ import (
 // Storer writes a file beside whoever makes it, block after block, and sums it up.
 type Storer struct {
 	file   *os.File
-	pieces chan Piece
+	blocks chan []byte
 	free   chan []byte // buffers that have been written
 	done   chan struct{}
 	failed atomic.Pointer[error]
-	sums   []uint32
-	stale  map[int64]bool // blocks that have been changed since they were summed up
+	sums   Sums
 	ended  bool
 }
 
-// Piece is something to write: the next block, or a change of what came before.
-type Piece struct {
-	Offset int64
-	Bytes  []byte
-	Next   bool
-}
-
-// ahead is how many pieces may wait to be written.
+// ahead is how many blocks may wait to be written.
 const ahead = 8
 
 // NewStorer makes one for a file that is empty. Whoever made it MUST call End.
 func NewStorer(file *os.File) *Storer {
-	s := &Storer{file: file, pieces: make(chan Piece, ahead), free: make(chan []byte, ahead), done: make(chan struct{}), stale: map[int64]bool{}}
+	s := &Storer{file: file, blocks: make(chan []byte, ahead), free: make(chan []byte, ahead), done: make(chan struct{})}
 	go s.run()
 	return s
 }
 
 func (s *Storer) run() {
 	defer close(s.done)
-	for p := range s.pieces {
+	written, stored := make(chan int64, ahead), make(chan struct{})
+	go func() {
+		defer close(stored)
+		s.store(written)
+	}()
+	for b := range s.blocks {
 		if s.failed.Load() != nil {
 			continue
 		}
-		if _, err := s.file.WriteAt(p.Bytes, p.Offset); err != nil {
+		if _, err := s.file.WriteAt(b, s.sums.Size); err != nil {
 			s.failed.Store(&err)
 			continue
 		}
-		if !p.Next {
-			s.stale[p.Offset/BlockSize], s.stale[(p.Offset+int64(len(p.Bytes))-1)/BlockSize] = true, true
-			continue
-		}
-		// The host begins to store it at once: so little is left to do when the machine stands still.
-		unix.SyncFileRange(int(s.file.Fd()), p.Offset, int64(len(p.Bytes)), unix.SYNC_FILE_RANGE_WRITE)
-		s.sums = append(s.sums, sum(p.Bytes))
+		s.sums.add(b)
 		select {
-		case s.free <- p.Bytes[:0]:
+		case s.free <- b:
 		default:
+		}
+		written <- s.sums.Size
+	}
+	close(written)
+	<-stored
+}
+
+// storedAtOnce is how much the host is given to store at once.
+const storedAtOnce = 8 << 20
+
+// store has the host begin to store what has been written so far, while more is written: so little is left to do in the end. It may wait for the disk.
+func (s *Storer) store(written <-chan int64) {
+	begun := int64(0)
+	for end := range written {
+		if end-begun >= storedAtOnce {
+			unix.SyncFileRange(int(s.file.Fd()), begun, end-begun, unix.SYNC_FILE_RANGE_WRITE)
+			begun = end
 		}
 	}
 }
 
-// Put has a piece written, which is the Storer's from then on. The error is that of an earlier one.
-func (s *Storer) Put(p Piece) error {
+// Put has the next block written, which is the Storer's from then on. All but the last have BlockSize. The error is that of an earlier one.
+func (s *Storer) Put(b []byte) error {
 	if err := s.failed.Load(); err != nil {
 		return *err
 	}
-	s.pieces <- p
+	s.blocks <- b
 	return nil
 }
 
-// Empty gives a buffer for the next block.
-func (s *Storer) Empty() []byte {
+// Buffer gives room for the next block.
+func (s *Storer) Buffer() []byte {
 	select {
 	case b := <-s.free:
-		return b
+		return b[:BlockSize]
 	default:
-		return make([]byte, 0, BlockSize)
+		return make([]byte, BlockSize)
 	}
 }
 
@@ -86,49 +94,39 @@ func (s *Storer) Empty() []byte {
 func (s *Storer) End() {
 	if !s.ended {
 		s.ended = true
-		close(s.pieces)
+		close(s.blocks)
 	}
 	<-s.done
 }
 
-// Finish writes what is left, and gives the sums of all blocks.
-func (s *Storer) Finish() ([]uint32, error) {
+// Finish writes what is left, and gives the sums of all that was written.
+func (s *Storer) Finish() (Sums, error) {
 	s.End()
 	if err := s.failed.Load(); err != nil {
-		return nil, *err
-	}
-	changed := make([]byte, BlockSize)
-	for block := range s.stale {
-		n, err := s.file.ReadAt(changed, block*BlockSize)
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
-		s.sums[block] = sum(changed[:n])
+		return Sums{}, *err
 	}
 	return s.sums, nil
 }
 
 // Store writes what comes of a machine to a file, which is empty, as it comes, and sums it up. Nothing is flushed. More than limit bytes are refused.
-func Store(to *os.File, from io.Reader, limit int64) (sums Sums, err error) {
+func Store(to *os.File, from io.Reader, limit int64) (Sums, error) {
 	s := NewStorer(to)
 	defer s.End()
-	for {
-		b := s.Empty()[:BlockSize]
+	for size := int64(0); ; {
+		b := s.Buffer()
 		n, err := io.ReadFull(from, b)
 		if n > 0 {
-			if sums.Size+int64(n) > limit {
+			if size += int64(n); size > limit {
 				return Sums{}, fault.New(fault.Exhausted, "", "", "what comes of the machine is more than %d bytes", limit)
 			}
-			if err := s.Put(Piece{sums.Size, b[:n], true}); err != nil {
+			if err := s.Put(b[:n]); err != nil {
 				return Sums{}, err
 			}
-			sums.Size += int64(n)
 		}
 		switch err {
 		case nil:
 		case io.EOF, io.ErrUnexpectedEOF:
-			sums.CRC32C, err = s.Finish()
-			return sums, err
+			return s.Finish()
 		default:
 			return Sums{}, err
 		}

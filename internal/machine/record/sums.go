@@ -22,18 +22,53 @@ type Sums struct {
 	CRC32C []uint32 `json:"crc32c"` // of each MiB
 }
 
+// add takes what comes next of a file, a block.
+func (s *Sums) add(b []byte) {
+	s.Size += int64(len(b))
+	s.CRC32C = append(s.CRC32C, sum(b))
+}
+
 // SumsOf sums up a file.
 func SumsOf(f *os.File) (s Sums, err error) {
-	err = blocks(f, func(_ int, b []byte) error {
-		s.Size += int64(len(b))
-		s.CRC32C = append(s.CRC32C, sum(b))
-		return nil
-	})
-	return s, err
+	buffer := make([]byte, BlockSize)
+	for {
+		n, err := f.ReadAt(buffer, s.Size)
+		if n > 0 {
+			s.add(buffer[:n])
+		}
+		if err == io.EOF {
+			return s, nil
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+}
+
+// Damaged says that a block of a file is not what was written.
+func Damaged(name string, block int, how string) error {
+	return fault.New(fault.Corrupt, "", "", "%s is damaged: block %d, the MiB at %#x, %s", name, block, int64(block)*BlockSize, how)
 }
 
 // Check reads a file whole and tells which block of it is not what was summed up, with kind Corrupt.
 func (s Sums) Check(ctx context.Context, name string, f *os.File) error {
+	if err := s.Measure(name, f); err != nil {
+		return err
+	}
+	buffer := make([]byte, BlockSize)
+	for i := range s.CRC32C {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if _, err := s.Block(name, f, i, buffer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Measure tells whether a file has the size that was summed up, with kind Corrupt where it has not.
+func (s Sums) Measure(name string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -41,28 +76,20 @@ func (s Sums) Check(ctx context.Context, name string, f *os.File) error {
 	if info.Size() != s.Size || int64(len(s.CRC32C)) != (s.Size+BlockSize-1)/BlockSize {
 		return fault.New(fault.Corrupt, "", "", "%s is damaged: it has %d bytes, not %d", name, info.Size(), s.Size)
 	}
-	return blocks(f, func(i int, b []byte) error {
-		if i >= len(s.CRC32C) || sum(b) != s.CRC32C[i] {
-			return fault.New(fault.Corrupt, "", "", "%s is damaged: block %d, the MiB at %#x, has another checksum", name, i, int64(i)*BlockSize)
-		}
-		return ctx.Err()
-	})
+	return nil
 }
 
-func blocks(f *os.File, each func(i int, b []byte) error) error {
-	buffer := make([]byte, BlockSize)
-	for i := 0; ; i++ {
-		n, err := f.ReadAt(buffer, int64(i)*BlockSize)
-		if n > 0 {
-			if err := each(i, buffer[:n]); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// Block reads a block into a buffer of BlockSize, and tells where it is not what was summed up, with kind Corrupt.
+func (s Sums) Block(name string, f *os.File, i int, buffer []byte) ([]byte, error) {
+	at := int64(i) * BlockSize
+	b := buffer[:min(BlockSize, s.Size-at)]
+	if _, err := f.ReadAt(b, at); err == io.EOF {
+		return nil, Damaged(name, i, "is cut short")
+	} else if err != nil {
+		return nil, err
 	}
+	if sum(b) != s.CRC32C[i] {
+		return nil, Damaged(name, i, "has another checksum")
+	}
+	return b, nil
 }

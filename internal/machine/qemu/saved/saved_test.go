@@ -3,127 +3,45 @@ package saved
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"math/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
-	"testing/iotest"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
-// sender makes streams as QEMU does.
-type sender struct {
-	bytes.Buffer
-	named string
-}
-
-const ramID = 2
-
-func (s *sender) number(n uint32) { s.Write(binary.BigEndian.AppendUint32(nil, n)) }
-func (s *sender) long(n uint64)   { s.Write(binary.BigEndian.AppendUint64(nil, n)) }
-func (s *sender) name(n string)   { s.WriteByte(byte(len(n))); s.WriteString(n) }
-
-func (s *sender) section(kind byte, body func()) {
-	s.WriteByte(kind)
-	s.number(ramID)
-	body()
-	s.long(flagEnd)
-	s.WriteByte(kindFooter)
-	s.number(ramID)
-}
-
-// begin sends what comes before the pages, of a machine with size bytes of memory and a table of its firmware.
-func (s *sender) begin(size int64) {
-	s.number(magic)
-	s.number(version)
-	s.WriteByte(kindConfiguration)
-	s.number(7)
-	s.WriteString("microvm")
-	s.section(kindStart, func() {
-		s.name("ram")
-		s.number(0)
-		s.number(4)
-		s.long(uint64(size+2*pageSize) | flagSizes)
-		s.name("mem")
-		s.long(uint64(size))
-		s.name("/rom@etc/tables")
-		s.long(2 * pageSize)
-	})
-}
-
-func (s *sender) page(block string, at int64, data []byte) {
-	flags := uint64(flagPage)
-	if isZero(data) {
-		flags = flagZero
-	}
-	if s.named == block {
-		flags |= flagContinue
-	}
-	s.long(uint64(at) | flags)
-	if s.named != block {
-		s.name(block)
-		s.named = block
-	}
-	if flags&flagZero != 0 {
-		s.WriteByte(0)
-	} else {
-		s.Write(data)
-	}
-}
-
-// devices are what QEMU says of its devices: here, something.
-var devices = append([]byte{kindFull}, "all that is known of its devices"...)
-
-// reader is the QEMU that goes on from an image, with its memory mapped from a base.
-func load(t *testing.T, image io.Reader, memory []byte) (firmware, tail []byte) {
-	t.Helper()
-	firmware = make([]byte, 2*pageSize)
-	r := newStream(image, int64(len(memory)))
-	r.page = func(b *block, at int64, data []byte) error {
-		if b.main {
-			copy(memory[at:], data)
-		} else {
-			copy(firmware[at:], data)
-		}
-		return nil
-	}
-	err := r.head()
-	if err == nil {
-		err = r.memory(int64(len(memory)), func() error { return nil })
-	}
-	if err == nil {
-		tail, err = r.tail()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return firmware, tail
+// mapped is a memory that this process has mapped from a base, as a QEMU has that of its machine.
+type mapped struct {
+	*Memory
+	base  *os.File
+	bytes []byte
 }
 
 // baseOf makes a base with some content, of which most is a hole.
-func baseOf(t testing.TB, size int64, random *rand.Rand) (*os.File, []byte) {
+func baseOf(t testing.TB, size int64, random *rand.Rand) *os.File {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "ram"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	content := make([]byte, size)
-	random.Read(content[:size/8])
-	if _, err := f.WriteAt(content[:size/8], 0); err != nil {
+	f := fileFor(t, "ram")
+	content := make([]byte, size/8)
+	random.Read(content)
+	if _, err := f.WriteAt(content, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
-	return f, content
+	return f
 }
 
-func fileFor(t testing.TB) *os.File {
+func fileFor(t testing.TB, name string) *os.File {
 	t.Helper()
-	f, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+	f, err := os.Create(filepath.Join(t.TempDir(), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,172 +49,260 @@ func fileFor(t testing.TB) *os.File {
 	return f
 }
 
-// TestImage sends machines that change while they are sent, and has another go on from what was written.
-func TestImage(t *testing.T) {
+func self(name string, flags int) (*os.File, error) {
+	return os.OpenFile("/proc/self/"+name, flags, 0)
+}
+
+// mapOf maps a base, of which no other mapping of the size may be there.
+func mapOf(t testing.TB, base *os.File, size int64) *mapped {
+	t.Helper()
+	b, err := unix.Mmap(int(base.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mapped{base: base, bytes: b}
+	t.Cleanup(func() { m.unmap(t) })
+	if m.Memory, err = OpenMemory(self, size); err != nil {
+		t.Fatal(err)
+	}
+	if at := int64(uintptr(unsafe.Pointer(&b[0]))); m.begin != at {
+		t.Fatalf("found at %#x, and is at %#x", m.begin, at)
+	}
+	return m
+}
+
+func (m *mapped) unmap(t testing.TB) {
+	if m.bytes == nil {
+		return
+	}
+	m.Close()
+	if err := unix.Munmap(m.bytes); err != nil {
+		t.Error(err)
+	}
+	m.bytes = nil
+}
+
+// touch changes pages, some to zeros, some to what the base has, and looks at others.
+func (m *mapped) touch(random *rand.Rand, pages int) {
+	was := make([]byte, pageSize)
+	for range pages {
+		at := random.Int63n(m.size/pageSize) * pageSize
+		page := m.bytes[at:][:pageSize]
+		switch random.Intn(5) {
+		case 0:
+			clear(page)
+		case 1:
+			m.base.ReadAt(was, at)
+			copy(page, was)
+		case 2:
+			bytes.Equal(page, was)
+		default:
+			random.Read(page)
+		}
+	}
+}
+
+func (m *mapped) save(t testing.TB, file *os.File) record.Sums {
+	t.Helper()
+	base, err := OpenBase(m.base, m.size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums, err := Save(context.Background(), m.Memory, base, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sums.Check(context.Background(), "memory", file); err != nil {
+		t.Error("what was just written:", err)
+	}
+	return sums
+}
+
+// TestMemory saves memories that have changed, has others go on from there, and these be changed and saved again.
+func TestMemory(t *testing.T) {
 	const size = 24 << 20
 	for seed := range int64(6) {
 		random := rand.New(rand.NewSource(seed))
-		base, memory := baseOf(t, size, random)
-		before := bytes.Clone(memory)
-		touch := func(pages int) (touched []int64) {
-			for range pages {
-				at := random.Int63n(size/pageSize) * pageSize
-				switch random.Intn(4) {
-				case 0:
-					clear(memory[at:][:pageSize])
-				case 1:
-					copy(memory[at:], before[at:][:pageSize])
-				default:
-					random.Read(memory[at:][:pageSize])
+		m := mapOf(t, baseOf(t, size, random), size)
+		for round := range 3 {
+			m.touch(random, size/pageSize/3)
+			if seed == 1 { // stretches that blocks begin and end in the middle of
+				random.Read(m.bytes[2<<20 : 20<<20])
+				clear(m.bytes[7<<20 : 9<<20])
+			}
+			if seed == 2 { // so many zeros that a block has no room to tell of more
+				for at := int64(0); at < size/8; at += 2 * pageSize {
+					clear(m.bytes[at:][:pageSize])
 				}
-				touched = append(touched, at)
 			}
-			return touched
-		}
-		touch(size / pageSize / 3)
-		if seed == 1 {
-			random.Read(memory[:pageSize])
-		}
-		var s sender
-		s.begin(size)
-		tables := make([]byte, 2*pageSize)
-		random.Read(tables[:pageSize])
-		s.section(kindPart, func() {
-			for at := int64(0); at < size; at += pageSize {
-				s.page("mem", at, memory[at:][:pageSize])
-			}
-			for at := int64(0); at < 2*pageSize; at += pageSize {
-				s.page("/rom@etc/tables", at, tables[at:][:pageSize])
-			}
-		})
-		for pass, kind := range []byte{kindPart, kindPart, kindEnd} {
-			s.section(kind, func() {
-				for _, at := range touch(500) {
-					s.page("mem", at, memory[at:][:pageSize])
-				}
-				if pass == 1 {
-					random.Read(tables[:pageSize])
-					s.page("/rom@etc/tables", 0, tables[:pageSize])
-				}
-			})
-		}
-		// A page is sent as it is when it is sent, which may be later than when it was touched.
-		var all sender
-		all.Write(s.Bytes())
-		all.Write(devices)
-
-		file := fileFor(t)
-		sums, err := Receive(iotest.HalfReader(&all), base, size, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sums.Check(context.Background(), "memory", file); err != nil {
-			t.Error("what was just written:", err)
-		}
-		other := bytes.Clone(before)
-		firmware, tail := load(t, io.NewSectionReader(file, 0, sums.Size), other)
-		if !bytes.Equal(other, memory) || !bytes.Equal(firmware, tables) || !bytes.Equal(tail, devices) {
-			t.Errorf("seed %d: it went on with another memory: %t, firmware: %t, devices: %t",
-				seed, !bytes.Equal(other, memory), !bytes.Equal(firmware, tables), !bytes.Equal(tail, devices))
-		}
-		different := 0
-		for at := 0; at < size; at += pageSize {
-			if !bytes.Equal(memory[at:][:pageSize], before[at:][:pageSize]) && !isZero(memory[at:][:pageSize]) {
-				different++
-			}
-		}
-		// Those that were sent again and are as they were before keep their place.
-		if most := int64(different+1500)*recordSize + size/pageSize*9 + 64<<10; sums.Size > most {
-			t.Errorf("seed %d: %d pages differ, and it takes %d bytes", seed, different, sums.Size)
-		}
-	}
-}
-
-// TestNothingChangedTakesNoRoom saves a machine that is what it was mapped from.
-func TestNothingChangedTakesNoRoom(t *testing.T) {
-	const size = 8 << 20
-	base, memory := baseOf(t, size, rand.New(rand.NewSource(1)))
-	var s sender
-	s.begin(size)
-	s.section(kindPart, func() {
-		for at := int64(0); at < size; at += pageSize {
-			s.page("mem", at, memory[at:][:pageSize])
-		}
-	})
-	s.section(kindEnd, func() {})
-	s.Write(devices)
-	sums, err := Receive(&s, base, size, fileFor(t))
-	if err != nil || sums.Size > 8<<10 {
-		t.Errorf("%d bytes, %v", sums.Size, err)
-	}
-}
-
-// small is a stream of a small machine, and what it was mapped from.
-func small(t testing.TB) (stream []byte, base *os.File, size int64) {
-	size = 16 * pageSize
-	random := rand.New(rand.NewSource(1))
-	base, memory := baseOf(t, size, random)
-	random.Read(memory[3*pageSize : 5*pageSize])
-	clear(memory[:pageSize])
-	var s sender
-	s.begin(size)
-	for _, kind := range []byte{kindPart, kindEnd} {
-		s.section(kind, func() {
-			for at := int64(0); at < size; at += pageSize {
-				s.page("mem", at, memory[at:][:pageSize])
-			}
-			s.page("/rom@etc/tables", pageSize, memory[3*pageSize:][:pageSize])
-		})
-	}
-	s.Write(devices)
-	return s.Bytes(), base, size
-}
-
-// TestEveryCutIsTold cuts a stream at each of its bytes before the devices.
-func TestEveryCutIsTold(t *testing.T) {
-	whole, base, size := small(t)
-	file := fileFor(t)
-	for n := 0; n <= len(whole)-len(devices); n += 1 + n%97 {
-		if _, err := Receive(bytes.NewReader(whole[:n]), base, size, file); !errors.Is(err, ErrStream) {
-			t.Fatalf("cut after %d bytes: %v", n, err)
-		}
-	}
-}
-
-// FuzzReceive gives anything for a stream: it may be refused, but what is accepted is whole, bounded, and can be gone on from.
-func FuzzReceive(f *testing.F) {
-	whole, base, size := small(f)
-	f.Add(whole)
-	f.Add(whole[:len(whole)/2])
-	f.Add(whole[:60])
-	f.Add([]byte("QEVM"))
-	for _, at := range []int{4, 8, 9, 13, 21, 26, 40, 60, 61, 80, 100, 120} {
-		changed := bytes.Clone(whole)
-		changed[at] ^= 0xff
-		f.Add(changed)
-	}
-	file := fileFor(f)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := file.Truncate(0); err != nil {
-			t.Fatal(err)
-		}
-		sums, err := Receive(bytes.NewReader(b), base, size, file)
-		info, statErr := file.Stat()
-		if statErr != nil || info.Size() > int64(len(b))+2*maxSmall+size {
-			t.Fatalf("%d bytes became %v, %v", len(b), info.Size(), statErr)
-		}
-		if err != nil {
-			if !errors.Is(err, ErrStream) {
+			want := bytes.Clone(m.bytes)
+			file := fileFor(t, "memory")
+			sums := m.save(t, file)
+			m.unmap(t)
+			m = mapOf(t, m.base, size)
+			if err := Load(context.Background(), "memory", file, sums, m.Memory); err != nil {
 				t.Fatal(err)
 			}
-			return
+			if !bytes.Equal(m.bytes, want) {
+				t.Fatalf("seed %d, round %d: another memory", seed, round)
+			}
+			different, was := int64(0), make([]byte, pageSize)
+			for at := int64(0); at < size; at += pageSize {
+				m.base.ReadAt(was, at)
+				if page := want[at:][:pageSize]; !bytes.Equal(page, was) && !bytes.Equal(page, zeroPage) {
+					different++
+				}
+			}
+			if most := different*pageSize + different*pageSize/pagesInBlock + (seed%3/2*10+2)*record.BlockSize; sums.Size > most {
+				t.Errorf("seed %d, round %d: %d pages differ, and it takes %d bytes", seed, round, different, sums.Size)
+			}
 		}
-		if err := sums.Check(context.Background(), "memory", file); err != nil {
-			t.Error(err)
+		m.unmap(t)
+	}
+}
+
+// TestNothingChangedTakesNoRoom saves a memory that is what it was mapped from, which has been read, and written with what it had been.
+func TestNothingChangedTakesNoRoom(t *testing.T) {
+	const size = 8 << 20
+	m := mapOf(t, baseOf(t, size, rand.New(rand.NewSource(1))), size)
+	copy(m.bytes[size/16:], bytes.Clone(m.bytes[size/16:size/2]))
+	file := fileFor(t, "memory")
+	if sums := m.save(t, file); sums.Size > 0 {
+		t.Errorf("%d bytes", sums.Size)
+	}
+}
+
+// TestPagesThatAreNotThere has the kernel write pages to the disk, or say that it would: they are the process's own all the same.
+func TestPagesThatAreNotThere(t *testing.T) {
+	const size = 4 << 20
+	random := rand.New(rand.NewSource(1))
+	m := mapOf(t, baseOf(t, size, random), size)
+	random.Read(m.bytes[1<<20 : 2<<20])
+	want := bytes.Clone(m.bytes)
+	if err := unix.Madvise(m.bytes, unix.MADV_PAGEOUT); err != nil {
+		t.Skip(err)
+	}
+	file := fileFor(t, "memory")
+	sums := m.save(t, file)
+	m.unmap(t)
+	m = mapOf(t, m.base, size)
+	if err := Load(context.Background(), "memory", file, sums, m.Memory); err != nil || !bytes.Equal(m.bytes, want) {
+		t.Errorf("%v, or another memory", err)
+	}
+	for mark, is := range map[uint64]bool{
+		0: false, pagePresent: true, pageSwapped: true, pagePresent | pageOfFile: false, pageSwapped | pageOfFile: false, pageOfFile: false, pagePresent | 1<<55: true,
+	} {
+		if own(mark) != is {
+			t.Errorf("%#x: %t", mark, !is)
 		}
-		again := fileFor(t)
-		if _, err := Receive(io.NewSectionReader(file, 0, sums.Size), base, size, again); err != nil {
-			t.Error("what was written can't be read:", err)
+	}
+}
+
+// TestDamageIsNamed changes a bit at many places of a file, and its length: the block is named, and the memory can't be gone on with.
+func TestDamageIsNamed(t *testing.T) {
+	const size = 8 << 20
+	random := rand.New(rand.NewSource(1))
+	m := mapOf(t, baseOf(t, size, random), size)
+	random.Read(m.bytes[2<<20 : 6<<20])
+	file := fileFor(t, "memory")
+	sums := m.save(t, file)
+	content, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := sums.Size / record.BlockSize
+	if last < 3 {
+		t.Fatal(sums.Size)
+	}
+	for at, block := range map[int64]string{0: "block 0,", 1000: "block 0,", record.BlockSize - 1: "block 0,", record.BlockSize: "block 1,", 2*record.BlockSize + 5000: "block 2,", sums.Size - 1: "block 4,"} {
+		file.WriteAt([]byte{content[at] ^ 4}, at)
+		for what, err := range map[string]error{"checked": sums.Check(context.Background(), "memory", file), "loaded": Load(context.Background(), "memory", file, sums, m.Memory)} {
+			if fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), block) {
+				t.Errorf("%s, at %d: %v", what, at, err)
+			}
+		}
+		file.WriteAt(content[at:at+1], at)
+	}
+	if err := sums.Check(context.Background(), "memory", file); err != nil {
+		t.Error(err)
+	}
+	for _, length := range []int64{sums.Size - 1, sums.Size + 1, 0} {
+		file.Truncate(length)
+		if err := Load(context.Background(), "memory", file, sums, m.Memory); fault.KindOf(err) != fault.Corrupt {
+			t.Errorf("of %d bytes: %v", length, err)
+		}
+	}
+}
+
+// TestGivenUp saves and loads in a context that is over.
+func TestGivenUp(t *testing.T) {
+	const size = 4 << 20
+	random := rand.New(rand.NewSource(1))
+	m := mapOf(t, baseOf(t, size, random), size)
+	random.Read(m.bytes)
+	file := fileFor(t, "memory")
+	sums := m.save(t, file)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := Load(ctx, "memory", file, sums, m.Memory); !errors.Is(err, context.Canceled) {
+		t.Error("loaded:", err)
+	}
+	base, err := OpenBase(m.base, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Save(ctx, m.Memory, base, file); !errors.Is(err, context.Canceled) {
+		t.Error("saved:", err)
+	}
+}
+
+// TestFind gives lists of mappings as kernels do.
+func TestFind(t *testing.T) {
+	const whole = "7f0000000000-7f0000002000 rw-p 00000000 fe:00 42 /cache/ram\n"
+	const size = 2 * pageSize
+	for list, at := range map[string]int64{
+		whole: 0x7f0000000000,
+		"1000-2000 rw-p 00000000 fe:00 42 /cache/ram\n2000-3000 rw-p 00001000 fe:00 42 /cache/ram\n":                                        0x1000,
+		"1000-2000 rw-p 00000000 fe:00 41 /usr/bin/qemu\n2000-4000 rw-p 00000000 fe:00 42 /cache/ram (deleted)\n":                           0x2000,
+		"1000-3000 rw-s 00000000 fe:00 43 /memfd:window\n" + whole + "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n": 0x7f0000000000,
+		"1000-2000 rw-p 00000000 fe:00 42 /cache/ram\n3000-4000 rw-p 00001000 fe:00 42 /cache/ram\n":                                        -1,
+		"1000-2000 rw-p 00000000 fe:00 42 /cache/ram\n2000-3000 rw-p 00001000 fe:00 43 /cache/ram\n":                                        -1,
+		"1000-2000 rw-p 00000000 fe:00 42 /cache/ram\n2000-3000 rw-p 00002000 fe:00 42 /cache/ram\n":                                        -1,
+		"1000-3000 rw-p 00001000 fe:00 42 /cache/ram\n":                                                                                     -1,
+		"1000-3000 rw-p 00000000 00:00 0\n":                 -1,
+		"1000-3000 rw-s 00000000 fe:00 42 /cache/ram\n":     -1,
+		whole + "1000-3000 rw-p 00000000 fe:00 44 /other\n": -1,
+		"nothing of that kind\n":                            -1,
+		"":                                                  -1,
+	} {
+		if got, err := find(strings.NewReader(list), size); (err != nil) != (at < 0) || err == nil && got != at {
+			t.Errorf("%#x, %v, of\n%s", got, err, list)
+		}
+	}
+}
+
+// FuzzStretches gives anything for a block: what is accepted lies within the memory and the block.
+func FuzzStretches(f *testing.F) {
+	b := newBlock(make([]byte, record.BlockSize))
+	for number := range uint32(9) {
+		b.add(number*number, b.room()[:pageSize])
+		b.zero(100 + number)
+	}
+	f.Add(bytes.Clone(b.whole(true)))
+	f.Add(b.whole(true)[:pageSize])
+	f.Add([]byte{1})
+	const size = 128
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, ok := stretches(b, size)
+		room := len(b)
+		for _, s := range all {
+			if uint64(s.first)+uint64(s.pages) > size || s.content != nil && len(s.content) != int(s.pages)*pageSize {
+				t.Fatalf("%d pages at %d with %d bytes", s.pages, s.first, len(s.content))
+			}
+			room -= len(s.content)
+		}
+		if ok && room < pageSize {
+			t.Fatalf("more than its %d bytes", len(b))
 		}
 	})
 }

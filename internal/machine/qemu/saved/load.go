@@ -1,0 +1,60 @@
+package saved
+
+import (
+	"context"
+	"os"
+	"sync"
+
+	"github.com/pyro-mcp/pyro/internal/machine/record"
+)
+
+// loaders is how many blocks are read, checked and put in place at once.
+const loaders = 2
+
+// Load puts in place what Save wrote down of a memory, in one that was mapped from the same base and is as it was then. It names the first block that is not what was written.
+func Load(ctx context.Context, name string, file *os.File, sums record.Sums, memory *Memory) error {
+	if err := sums.Measure(name, file); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for first := range loaders {
+		all.Go(func() {
+			buffer := make([]byte, record.BlockSize)
+			for i := first; i < len(sums.CRC32C) && ctx.Err() == nil; i += loaders {
+				b, err := sums.Block(name, file, i, buffer)
+				if err == nil {
+					err = memory.put(name, i, b)
+				}
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// put puts in place what a block holds.
+func (m *Memory) put(name string, i int, b []byte) error {
+	all, ok := stretches(b, uint32(m.size/pageSize))
+	if !ok {
+		return record.Damaged(name, i, "is none")
+	}
+	for _, s := range all {
+		if s.content != nil {
+			if err := m.write(s.first, s.content); err != nil {
+				return err
+			}
+			continue
+		}
+		for page := range s.pages {
+			if err := m.write(s.first+page, zeroPage); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package saved
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Memory is the memory of a machine, as a process has it that mapped it from a file for itself alone.
+type Memory struct {
+	size    int64
+	begin   int64    // its address
+	content *os.File // what the process has at each address
+	marks   *os.File // a word for each page
+}
+
+// OpenMemory finds the memory of a machine with size bytes. open opens what the kernel tells of the process that has it, by the names of /proc/PID.
+func OpenMemory(open func(name string, flags int) (*os.File, error), size int64) (*Memory, error) {
+	m := &Memory{size: size}
+	if err := m.open(open); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Memory) open(open func(name string, flags int) (*os.File, error)) error {
+	maps, err := open("maps", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer maps.Close()
+	if m.begin, err = find(maps, m.size); err != nil {
+		return err
+	}
+	if m.content, err = open("mem", os.O_RDWR); err != nil {
+		return err
+	}
+	m.marks, err = open("pagemap", os.O_RDONLY)
+	return err
+}
+
+// Close ends the use of it.
+func (m *Memory) Close() {
+	for _, f := range []*os.File{m.content, m.marks} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// errNoMapping says that a process has nothing mapped that could be a machine's memory, or more than one thing.
+var errNoMapping = errors.New("the machine's memory is not where it was mapped")
+
+// find gives the address at which a process has a whole file of a size for itself alone. The kernel lists a mapping in several pieces where something differs between these.
+// The file is known by its size: on some file systems the kernel tells another number of it here than to those who ask for it.
+func find(maps io.Reader, size int64) (int64, error) {
+	var at, next, file uint64 // of the pieces that have come one after the other: the first's address, where the next would be, and their file's number
+	var found []uint64
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		var begin, end, offset, inode uint64
+		var access, device string
+		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d", &begin, &end, &access, &offset, &device, &inode); err != nil {
+			return 0, err
+		}
+		private := strings.HasSuffix(access, "p")
+		switch {
+		case private && file != 0 && inode == file && begin == next && offset == begin-at:
+		case private && offset == 0:
+			at, file = begin, inode
+		default:
+			file = 0
+		}
+		if next = end; file != 0 && next-at == uint64(size) {
+			found = append(found, at)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, err
+	}
+	if len(found) != 1 {
+		return 0, errNoMapping
+	}
+	return int64(found[0]), nil
+}
+
+// What the kernel says of a page (https://docs.kernel.org/admin-guide/mm/pagemap.html).
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+	pageOfFile  = 1 << 61
+)
+
+// own tells whether the process has a page of its own in place of the file's: it has written there since it mapped the file.
+func own(mark uint64) bool { return mark&(pagePresent|pageSwapped) != 0 && mark&pageOfFile == 0 }
+
+// marksAtOnce is of how many pages the kernel is asked at once.
+const marksAtOnce = 16 << 10
+
+// owned calls f for each stretch of pages that the process has of its own, in their order.
+func (m *Memory) owned(f func(first, pages uint32) error) error {
+	marks := make([]byte, marksAtOnce*8)
+	var first, pages uint32
+	for at := int64(0); at < m.size; at += marksAtOnce * pageSize {
+		n := min(marksAtOnce, (m.size-at)/pageSize)
+		if _, err := m.marks.ReadAt(marks[:n*8], (m.begin+at)/pageSize*8); err != nil {
+			return err
+		}
+		for i := range n {
+			switch {
+			case own(binary.NativeEndian.Uint64(marks[i*8:])):
+				if pages == 0 {
+					first = uint32(at/pageSize + i)
+				}
+				pages++
+				continue
+			case pages == 0:
+				continue
+			}
+			if err := f(first, pages); err != nil {
+				return err
+			}
+			pages = 0
+		}
+	}
+	if pages == 0 {
+		return nil
+	}
+	return f(first, pages)
+}
+
+// read reads pages.
+func (m *Memory) read(first uint32, into []byte) error {
+	_, err := m.content.ReadAt(into, m.begin+int64(first)*pageSize)
+	return err
+}
+
+// write writes pages.
+func (m *Memory) write(first uint32, from []byte) error {
+	_, err := m.content.WriteAt(from, m.begin+int64(first)*pageSize)
+	return err
+}
