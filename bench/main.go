@@ -76,6 +76,7 @@ var sections = []section{
 	{"memory", machines, (*bench).memory},
 	{"first", machines, (*bench).first},
 	{"gvisor", machines, (*bench).gvisor},
+	{"saved", machines, (*bench).saved},
 	{"workspace", machines, (*bench).workspace},
 	{"shell", machines, (*bench).shell},
 	{"network", machines, (*bench).network},
@@ -85,7 +86,7 @@ var sections = []section{
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, workspace, shell, network, mcp, pty")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, shell, network, mcp, pty")
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")
