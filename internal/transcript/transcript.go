@@ -85,6 +85,20 @@ func (l *Log) Read(cursor int64, chars int) Piece {
 	return pieceOf(data, cursor, from, l.end(), chars, l.ended)
 }
 
+// ReadRaw gives what is at a cursor and after it, at most so many bytes, whatever they are.
+func (l *Log) ReadRaw(cursor int64, limit int) Piece {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := min(max(cursor, l.start(), 0), l.end())
+	p := Piece{Data: l.ring.Bytes(uint64(from), uint64(from+int64(limit))), From: from}
+	if cursor <= l.end() {
+		p.Dropped = from - max(cursor, 0)
+	}
+	p.Next = from + int64(len(p.Data))
+	p.More, p.Ended = p.Next < l.end(), l.ended && p.Next == l.end()
+	return p
+}
+
 // pieceOf is what a reader gets of the bytes at from, which is its cursor or what is kept first.
 func pieceOf(data []byte, cursor, from, end int64, chars int, ended bool) Piece {
 	p := Piece{From: from, Dropped: max(0, from-max(cursor, 0))}

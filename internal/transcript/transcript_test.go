@@ -220,3 +220,31 @@ func TestFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestRawReadsHoldNothingBack: bytes come as they are, also what is no character yet.
+func TestRawReadsHoldNothingBack(t *testing.T) {
+	l := New(10)
+	write(l, "a日\xe6\x97")
+	for _, c := range []struct {
+		cursor      int64
+		limit       int
+		data        string
+		from        int64
+		dropped     int64
+		more, ended bool
+	}{
+		{0, 3, "a\xe6\x97", 0, 0, true, false}, {3, 10, "\xa5\xe6\x97", 3, 0, false, false}, {6, 10, "", 6, 0, false, false}, {100, 10, "", 6, 0, false, false},
+	} {
+		if p := l.ReadRaw(c.cursor, c.limit); string(p.Data) != c.data || p.From != c.from || p.Dropped != c.dropped || p.More != c.more || p.Ended != c.ended || p.Next != c.from+int64(len(c.data)) {
+			t.Errorf("at %d: %+v", c.cursor, p)
+		}
+	}
+	write(l, "\xa50123456789")
+	l.End()
+	if p := l.ReadRaw(2, 5); string(p.Data) != "01234" || p.From != 7 || p.Dropped != 5 || !p.More || p.Ended {
+		t.Errorf("what is gone: %+v", p)
+	}
+	if p := l.ReadRaw(12, 5); string(p.Data) != "56789" || p.More || !p.Ended {
+		t.Errorf("the end: %+v", p)
+	}
+}

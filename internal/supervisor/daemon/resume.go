@@ -97,16 +97,28 @@ func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
 		return err
 	}
 	s := &shell{
-		of: d, id: stood.ID, execID: stood.ExecID, cwd: stood.Cwd, opened: stood.Opened, log: transcript.Restore(shellOutput, stood.Kept, kept),
-		switches: stood.Switches, cols: stood.Cols, rows: stood.Rows, ended: stood.Ended, exit: stood.Exit, done: make(chan struct{}),
+		of: d, id: stood.ID, execID: stood.ExecID, tag: stood.Tag, pid: stood.PID, argv: stood.Argv, cwd: stood.Cwd, opened: stood.Opened,
+		switches: stood.Switches, cols: stood.Cols, rows: stood.Rows, taken: stood.Read, ended: stood.Ended, exit: stood.Exit, done: make(chan struct{}),
 	}
-	s.out = d.outlet(s, stood.Out)
+	from := &client.Position{Stdout: stood.Out.Came, Input: stood.Taken}
+	if stood.Errs == nil {
+		s.log = transcript.Restore(shellOutput, stood.Kept, kept)
+		s.print(stood.Out, point{})
+	} else {
+		errs, err := os.ReadFile(shellErrors(dir, stood.ID))
+		if err != nil {
+			return err
+		}
+		s.log, s.errs = transcript.Restore(backgroundOutput, stood.Kept, kept), transcript.Restore(backgroundOutput, stood.KeptErrs, errs)
+		s.print(stood.Out, *stood.Errs)
+		from = &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}
+	}
 	s.in.init()
 	s.in.taken, s.in.typed = stood.Taken, stood.Typed
 	var life context.Context
-	life, s.cancel = context.WithCancel(context.Background())
+	life, s.cancel = context.WithCancelCause(context.Background())
 	if err := all.add(s); err != nil {
-		s.cancel()
+		s.cancel(nil)
 		return err
 	}
 	if !stood.Ended.IsZero() {
@@ -114,12 +126,12 @@ func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
 			s.err = errors.New(stood.Broken)
 		}
 		s.in.close()
-		s.log.End()
-		s.cancel()
+		s.endLogs()
+		s.cancel(nil)
 		close(s.done)
 		return nil
 	}
-	go s.run(life, client.Command{ID: s.execID, From: &client.Position{Stdout: stood.Out.Came, Input: stood.Taken}})
+	go s.run(life, client.Command{ID: s.execID, From: from})
 	return nil
 }
 

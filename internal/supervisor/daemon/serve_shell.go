@@ -9,6 +9,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
 const (
@@ -26,10 +27,15 @@ func (s *server) OpenShell(ctx context.Context, req *connect.Request[supervisorv
 	}
 	defer done()
 	start := req.Msg.Start
-	if start == nil || len(start.Argv) == 0 || !validSize(start.Tty) {
-		return nil, fault.New(fault.Invalid, "open shell", "", "there is no program, or no terminal of 1 to %d columns and rows", maxTerminal)
+	switch {
+	case start == nil || len(start.Argv) == 0:
+		return nil, fault.New(fault.Invalid, "open shell", "", "there is no program")
+	case start.Tty != nil && !validSize(start.Tty):
+		return nil, fault.New(fault.Invalid, "open shell", "", "a terminal has 1 to %d columns and rows", maxTerminal)
+	case len(req.Msg.Tag) > maxTag:
+		return nil, fault.New(fault.Invalid, "open shell", "", "its tag has more than %d bytes", maxTag)
 	}
-	opened, err := s.daemon.shells.open(ctx, s.daemon, start)
+	opened, err := s.daemon.shells.open(ctx, s.daemon, start, req.Msg.Tag)
 	if err != nil {
 		return nil, fault.Wrap(err, "open shell", "")
 	}
@@ -41,13 +47,17 @@ func validSize(s *supervisorv1.Size) bool {
 }
 
 // ListShells lists the shells.
-func (s *server) ListShells(ctx context.Context, _ *connect.Request[supervisorv1.ListShellsRequest]) (*connect.Response[supervisorv1.ListShellsResponse], error) {
+func (s *server) ListShells(ctx context.Context, req *connect.Request[supervisorv1.ListShellsRequest]) (*connect.Response[supervisorv1.ListShellsResponse], error) {
 	if err := s.daemon.released(ctx); err != nil {
 		return nil, err
 	}
 	r := &supervisorv1.ListShellsResponse{}
 	for _, one := range s.daemon.shells.list() {
-		r.Shells = append(r.Shells, one.info())
+		if req.Msg.Tag == "" || req.Msg.Tag == one.tag {
+			m := one.info()
+			m.Argv = one.argv
+			r.Shells = append(r.Shells, m)
+		}
 	}
 	return connect.NewResponse(r), nil
 }
@@ -75,11 +85,22 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	if m.Cursor < 0 || m.MaxChars < 1 || m.MaxChars > maxChars || m.IdleMs < 0 || m.WaitMs < 0 {
 		return nil, fault.New(fault.Invalid, "read shell", m.ShellId, "a cursor, a number of characters or a time is out of its range")
 	}
-	if err := s.waitFor(ctx, one, m); err != nil {
+	log := one.log
+	if m.Errors {
+		if log = one.errs; log == nil {
+			return nil, fault.New(fault.Precondition, "read shell", one.id, "on its terminal all output is one")
+		}
+	}
+	one.take(m.Taken)
+	if err := waitFor(ctx, log, m); err != nil {
 		return nil, err
 	}
 	info := one.info() // before the data: where it says that the shell has ended, all data is there
-	piece := one.log.Read(m.Cursor, int(m.MaxChars))
+	read := log.Read
+	if m.Raw {
+		read = log.ReadRaw
+	}
+	piece := read(m.Cursor, int(m.MaxChars))
 	r := &supervisorv1.ReadShellResponse{Shell: info, Data: piece.Data, From: piece.From, Next: piece.Next, Dropped: piece.Dropped, More: piece.More}
 	if m.Screen {
 		r.Before = one.before(piece.From)
@@ -88,7 +109,7 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 }
 
 // waitFor waits as a request says. That it was long enough is no error.
-func (s *server) waitFor(ctx context.Context, one *shell, m *supervisorv1.ReadShellRequest) error {
+func waitFor(ctx context.Context, log *transcript.Log, m *supervisorv1.ReadShellRequest) error {
 	wait := maxWait
 	if m.WaitMs > 0 {
 		wait = min(wait, time.Duration(m.WaitMs)*time.Millisecond)
@@ -96,12 +117,19 @@ func (s *server) waitFor(ctx context.Context, one *shell, m *supervisorv1.ReadSh
 	long, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if m.WaitMs > 0 {
-		one.log.Wait(long, m.Cursor)
+		log.Wait(long, m.Cursor)
 	}
 	if m.IdleMs > 0 {
-		one.log.WaitIdle(long, m.Cursor, time.Duration(m.IdleMs)*time.Millisecond, int(m.MaxChars))
+		log.WaitIdle(long, m.Cursor, time.Duration(m.IdleMs)*time.Millisecond, int(m.MaxChars))
 	}
 	return context.Cause(ctx)
+}
+
+// take notes that the output before an offset was taken.
+func (s *shell) take(offset int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken = max(s.taken, min(offset, s.log.Len()))
 }
 
 // before is what was printed since the alternate screen was last shown, where it is shown at an offset.
@@ -128,13 +156,16 @@ func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisor
 		return nil, err
 	}
 	defer done()
+	if one.inBackground() {
+		return nil, fault.New(fault.Precondition, "write to shell", one.id, "it has no terminal")
+	}
 	if err := one.in.put(req.Msg.Data); err != nil {
 		return nil, fault.Wrap(err, "write to shell", one.id)
 	}
 	return connect.NewResponse(&supervisorv1.WriteShellResponse{Shell: one.info()}), nil
 }
 
-// SignalShell signals the foreground group of a shell.
+// SignalShell signals the foreground group of a shell, or kills all that it has started.
 func (s *server) SignalShell(ctx context.Context, req *connect.Request[supervisorv1.SignalShellRequest]) (*connect.Response[supervisorv1.SignalShellResponse], error) {
 	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
@@ -144,6 +175,13 @@ func (s *server) SignalShell(ctx context.Context, req *connect.Request[superviso
 	switch {
 	case req.Msg.Signal < 1 || req.Msg.Signal > 64:
 		return nil, fault.New(fault.Invalid, "signal shell", one.id, "no such signal: %d", req.Msg.Signal)
+	case req.Msg.Tree && syscall.Signal(req.Msg.Signal) != syscall.SIGKILL:
+		return nil, fault.New(fault.Invalid, "signal shell", one.id, "all that it has started can only be killed")
+	case req.Msg.Tree:
+		if err := one.kill(ctx); err != nil {
+			return nil, fault.Wrap(err, "kill shell", one.id)
+		}
+		return connect.NewResponse(&supervisorv1.SignalShellResponse{Shell: one.info()}), nil
 	case one.hasEnded():
 		return nil, fault.New(fault.Precondition, "signal shell", one.id, "it has ended")
 	}
@@ -164,6 +202,8 @@ func (s *server) ResizeShell(ctx context.Context, req *connect.Request[superviso
 	switch {
 	case !validSize(size):
 		return nil, fault.New(fault.Invalid, "resize shell", one.id, "a terminal has 1 to %d columns and rows", maxTerminal)
+	case one.inBackground():
+		return nil, fault.New(fault.Precondition, "resize shell", one.id, "it has no terminal")
 	case one.hasEnded():
 		return nil, fault.New(fault.Precondition, "resize shell", one.id, "it has ended")
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"io"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -18,11 +19,15 @@ import (
 )
 
 const (
-	maxShells     = 32      // that are open, or have ended and were not closed
-	shellOutput   = 4 << 20 // bytes of each that are kept
-	shellInput    = 1 << 20 // bytes that it need not have read
-	hangUpGrace   = 500 * time.Millisecond
-	startPatience = 30 * time.Second
+	maxShells        = 32      // that are open, or have ended and were not closed
+	maxBackground    = 64      // programs in the background, likewise
+	maxTag           = 256     // bytes
+	shellOutput      = 4 << 20 // bytes of each that are kept
+	backgroundOutput = 1 << 20 // bytes of each output of a program in the background that are kept
+	shellInput       = 1 << 20 // bytes that it need not have read
+	hangUpGrace      = 500 * time.Millisecond
+	killPatience     = 5 * time.Second // that the end of what was killed may take to show
+	startPatience    = 30 * time.Second
 )
 
 // shells are those of the machine.
@@ -31,28 +36,34 @@ type shells struct {
 	all []*shell // the oldest first
 }
 
-// shell is a program on a terminal that nobody need be watching.
+// shell is a program that nobody need be watching: on a terminal, or in the background.
 type shell struct {
 	of         *daemon
 	id, execID string
+	tag        string
+	argv       []string // as it may be told
 	cwd        string
 	opened     time.Time
 	log        *transcript.Log
-	out        *outlet
+	errs       *transcript.Log // nil where there is a terminal, on which all is one
+	out        *outlet         // to log
+	errOut     *outlet         // to errs
 	in         inbox
-	cancel     context.CancelFunc
+	cancel     context.CancelCauseFunc
 	done       chan struct{} // closed when the program has ended, or will not be seen to
 
 	mu         sync.Mutex
 	switches   terminal.Switches
 	cols, rows uint32
+	pid        int
+	taken      int64 // of its output, by whom that is for
 	ended      time.Time
 	exit       client.Exit
 	err        error // why its end was not seen
 }
 
 // open starts one, and returns when its program runs.
-func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.ExecStart) (*shell, error) {
+func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.ExecStart, tag string) (*shell, error) {
 	c, err := d.command(start)
 	if err != nil {
 		return nil, err
@@ -60,19 +71,29 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 	var id [6]byte
 	rand.Read(id[:])
 	s := &shell{
-		of: d, id: "sh-" + hex.EncodeToString(id[:]), execID: client.NewID(), cwd: start.Cwd, opened: time.Now(), log: transcript.New(shellOutput),
-		cols: start.Tty.Cols, rows: start.Tty.Rows, done: make(chan struct{}),
+		of: d, id: "sh-" + hex.EncodeToString(id[:]), execID: client.NewID(), tag: tag, argv: d.secrets.texts(start.Argv), cwd: start.Cwd, opened: time.Now(),
+		cols: start.Tty.GetCols(), rows: start.Tty.GetRows(), done: make(chan struct{}),
 	}
-	s.out = d.outlet(s, point{})
+	if start.Tty != nil {
+		s.log = transcript.New(shellOutput)
+	} else {
+		s.log, s.errs = transcript.New(backgroundOutput), transcript.New(backgroundOutput)
+	}
+	s.print(point{}, point{})
 	s.in.init()
 	var life context.Context
-	life, s.cancel = context.WithCancel(context.Background())
+	life, s.cancel = context.WithCancelCause(context.Background())
 	if err := all.add(s); err != nil {
-		s.cancel()
+		s.cancel(nil)
 		return nil, err
 	}
 	started := make(chan struct{})
-	c.ID, c.Started = s.execID, func(int) { close(started) }
+	c.ID, c.Started = s.execID, func(pid int) {
+		s.mu.Lock()
+		s.pid = pid
+		s.mu.Unlock()
+		close(started)
+	}
 	go s.run(life, c)
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -82,7 +103,7 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 	case <-s.done:
 	case <-ctx.Done():
 	}
-	s.cancel()
+	s.cancel(nil)
 	<-s.done
 	all.forget(s)
 	switch {
@@ -97,18 +118,44 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 // run runs the program to its end.
 func (s *shell) run(ctx context.Context, c client.Command) {
 	defer close(s.done)
-	exit, err := s.of.machine.Agent.Exec(ctx, c, &s.in, s.out, io.Discard)
+	var in, errs = io.Reader(&s.in), io.Discard
+	if s.inBackground() {
+		in, errs = nil, s.errOut
+	}
+	exit, err := s.of.machine.Agent.Exec(ctx, c, in, s.out, errs)
 	if err != nil && ctx.Err() == nil && !s.of.hasLeft(err) {
 		exit, err = s.of.broken(ctx, err)
 	}
 	s.out.Close()
+	if s.inBackground() {
+		s.errOut.Close()
+	}
 	s.in.close()
 	s.mu.Lock()
 	s.ended, s.exit, s.err = time.Now(), exit, err
 	s.mu.Unlock()
-	s.log.End()
-	s.cancel()
+	s.endLogs()
+	s.cancel(nil)
 }
+
+func (s *shell) endLogs() {
+	s.log.End()
+	if s.inBackground() {
+		s.errs.End()
+	}
+}
+
+// print has what it prints go to its logs.
+func (s *shell) print(out, errs point) {
+	if s.inBackground() {
+		s.out, s.errOut = s.of.outlet(s.log, out), s.of.outlet(s.errs, errs)
+	} else {
+		s.out = s.of.outlet(s, out)
+	}
+}
+
+// inBackground tells whether it has no terminal.
+func (s *shell) inBackground() bool { return s.errs != nil }
 
 // Write takes what it prints.
 func (s *shell) Write(b []byte) (int, error) {
@@ -123,7 +170,10 @@ func (s *shell) info() *supervisorv1.Shell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := &supervisorv1.Shell{
-		ShellId: s.id, Cwd: s.cwd, Size: &supervisorv1.Size{Cols: s.cols, Rows: s.rows}, OpenedUnixNanos: s.opened.UnixNano(), OutputBytes: s.log.Len(),
+		ShellId: s.id, Tag: s.tag, Pid: uint32(s.pid), Cwd: s.cwd, OpenedUnixNanos: s.opened.UnixNano(), OutputBytes: s.log.Len(), TakenBytes: s.taken,
+	}
+	if !s.inBackground() {
+		m.Size = &supervisorv1.Size{Cols: s.cols, Rows: s.rows}
 	}
 	if s.ended.IsZero() {
 		return m
@@ -137,25 +187,38 @@ func (s *shell) info() *supervisorv1.Shell {
 	return m
 }
 
-// add adds a shell, in the place of the oldest that has ended where there are as many as there can be.
+// add adds a shell: in the place of the one that had its tag and has ended, or of the oldest that has ended where there are as many as there can be.
 func (all *shells) add(s *shell) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if len(all.all) >= maxShells {
-		free := -1
-		for i, one := range all.all {
-			if one.hasEnded() {
-				free = i
-				break
+	most, what := maxShells, "shells"
+	if s.inBackground() {
+		most, what = maxBackground, "programs in the background"
+	}
+	var kept []*shell
+	like, oldest := 0, -1
+	for _, one := range all.all {
+		if s.tag != "" && one.tag == s.tag {
+			if !one.hasEnded() {
+				return fault.New(fault.Exists, "", "", "one that runs has the tag %q", fault.Printable(s.tag))
+			}
+			continue
+		}
+		if one.inBackground() == s.inBackground() {
+			like++
+			if oldest < 0 && one.hasEnded() {
+				oldest = len(kept)
 			}
 		}
-		if free < 0 {
-			return fault.New(fault.Exhausted, "", "", "the workspace has %d shells, which is the most that it can have", maxShells).
-				WithHint("close one")
-		}
-		all.all = append(all.all[:free:free], all.all[free+1:]...)
+		kept = append(kept, one)
 	}
-	all.all = append(all.all, s)
+	if like >= most {
+		if oldest < 0 {
+			return fault.New(fault.Exhausted, "", "", "the workspace has %d %s, which is the most that it can have", most, what).WithHint("close one")
+		}
+		kept = slices.Delete(kept, oldest, oldest+1)
+	}
+	all.all = append(kept, s)
 	return nil
 }
 
@@ -206,14 +269,36 @@ func (s *shell) hangUp(ctx context.Context) {
 			}
 		}
 	}
-	s.cancel()
+	s.cancel(nil)
 	<-s.done
+}
+
+// kill kills all that a shell has started, and returns when its program is seen to have ended.
+func (s *shell) kill(ctx context.Context) error {
+	if s.hasEnded() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, killPatience)
+	defer cancel()
+	if err := s.of.machine.Agent.Kill(ctx, s.execID); err != nil && !s.hasEnded() {
+		return err
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // end ends all of them, with their machine.
 func (all *shells) end() {
 	for _, s := range all.list() {
-		s.cancel()
+		why := errMachine
+		if s.of.left.Load() {
+			why = errLeft
+		}
+		s.cancel(why)
 		<-s.done
 	}
 }

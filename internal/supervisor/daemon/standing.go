@@ -29,13 +29,19 @@ type standing struct {
 type standingShell struct {
 	ID       string            `json:"id"`
 	ExecID   string            `json:"exec_id"`
+	Tag      string            `json:"tag,omitempty"`
+	PID      int               `json:"pid,omitempty"`
+	Argv     []string          `json:"argv,omitempty"`
 	Cwd      string            `json:"cwd"`
 	Opened   time.Time         `json:"opened"`
 	Cols     uint32            `json:"cols"`
 	Rows     uint32            `json:"rows"`
 	Switches terminal.Switches `json:"switches"`
 	Out      point             `json:"out"`
-	Kept     int64             `json:"kept"`            // the offset of what is kept of its output, which is in a file
+	Kept     int64             `json:"kept"`           // the offset of what is kept of its output, which is in a file
+	Errs     *point            `json:"errs,omitempty"` // of a program in the background: its standard error
+	KeptErrs int64             `json:"kept_errs,omitempty"`
+	Read     int64             `json:"read,omitempty"`  // of its output, by whom that is for
 	Taken    uint64            `json:"taken,omitempty"` // of its input
 	Typed    []byte            `json:"typed,omitempty"` // after that
 	Ended    time.Time         `json:"ended,omitzero"`
@@ -72,7 +78,8 @@ const (
 	maxStanding  = 256 << 20 // bytes of it: shells that nobody reads may have much in their way
 )
 
-func shellFile(dir, id string) string { return filepath.Join(dir, "shell-"+id) }
+func shellFile(dir, id string) string   { return filepath.Join(dir, "shell-"+id) }
+func shellErrors(dir, id string) string { return shellFile(dir, id) + ".2" }
 
 func serviceFile(dir, name string, stream int) string {
 	return filepath.Join(dir, fmt.Sprintf("service-%s.%d", name, stream+1))
@@ -92,7 +99,12 @@ func (d *daemon) stand(ctx context.Context, dir string, copied bool) (held []*ou
 		state := one.standing(hold)
 		from, kept := one.log.Kept()
 		state.Kept = from
-		if err := writeFile(shellFile(dir, one.id), kept); err != nil {
+		err := writeFile(shellFile(dir, one.id), kept)
+		if err == nil && one.inBackground() {
+			state.KeptErrs, kept = one.errs.Kept()
+			err = writeFile(shellErrors(dir, one.id), kept)
+		}
+		if err != nil {
 			return held, err
 		}
 		s.Shells = append(s.Shells, state)
@@ -164,10 +176,14 @@ func writeFile(path string, content []byte) error {
 
 func (s *shell) standing(hold func(*outlet) point) standingShell {
 	at := hold(s.out)
+	var errs *point
+	if s.inBackground() {
+		errs = new(hold(s.errOut))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := standingShell{
-		ID: s.id, ExecID: s.execID, Cwd: s.cwd, Opened: s.opened, Cols: s.cols, Rows: s.rows, Switches: s.switches, Out: at, Ended: s.ended, Exit: s.exit,
+		ID: s.id, ExecID: s.execID, Tag: s.tag, PID: s.pid, Argv: s.argv, Errs: errs, Read: s.taken, Cwd: s.cwd, Opened: s.opened, Cols: s.cols, Rows: s.rows, Switches: s.switches, Out: at, Ended: s.ended, Exit: s.exit,
 	}
 	if s.err != nil {
 		state.Broken = s.of.secrets.Text(s.err.Error())

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"slices"
 	"syscall"
 	"time"
 
@@ -12,20 +13,27 @@ import (
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 )
 
-// Shell is a program on a terminal of its own, as it is now.
+// Shell is a program on a terminal of its own, or in the background, as it is now.
 type Shell struct {
 	ID, Cwd     string
-	Cols, Rows  int
+	Tag         string   // by which whoever started it finds it again
+	PID         int      // in the machine
+	Argv        []string // in lists
+	Cols, Rows  int      // 0: it is a program in the background
 	OpenedAt    time.Time
 	EndedAt     time.Time    // zero: it runs
 	Exit        *client.Exit // nil: it runs, or its end was not seen
 	Broken      string       // why that was not seen
 	OutputBytes int64
+	TakenBytes  int64 // of it, see ShellRead.Taken
 }
+
+// InBackground tells whether it has no terminal.
+func (s *Shell) InBackground() bool { return s.Cols == 0 }
 
 func shellOf(m *supervisorv1.Shell) Shell {
 	s := Shell{
-		ID: fault.Printable(m.GetShellId()), Cwd: m.GetCwd(), Cols: int(m.GetSize().GetCols()), Rows: int(m.GetSize().GetRows()),
+		ID: fault.Printable(m.GetShellId()), Tag: m.GetTag(), PID: int(m.GetPid()), Argv: m.GetArgv(), TakenBytes: m.GetTakenBytes(), Cwd: m.GetCwd(), Cols: int(m.GetSize().GetCols()), Rows: int(m.GetSize().GetRows()),
 		OpenedAt: time.Unix(0, m.GetOpenedUnixNanos()).UTC(), Broken: m.GetBroken(), OutputBytes: m.GetOutputBytes(),
 	}
 	if ended := m.GetEndedUnixNanos(); ended != 0 {
@@ -40,19 +48,33 @@ func shellOf(m *supervisorv1.Shell) Shell {
 
 // OpenShell starts a program on a terminal, and returns when it runs.
 func (c *Client) OpenShell(ctx context.Context, command client.Command, secrets ...SecretEnv) (Shell, error) {
+	if command.TTY == nil {
+		return Shell{}, fault.New(fault.Invalid, "open shell", "", "there is no terminal")
+	}
+	return c.OpenTagged(ctx, "", command, secrets...)
+}
+
+// OpenTagged starts a program on a terminal, or where the command has none in the background, and returns when it runs. Exists: one that runs has the tag.
+func (c *Client) OpenTagged(ctx context.Context, tag string, command client.Command, secrets ...SecretEnv) (Shell, error) {
 	if err := checkCommand(command); err != nil {
 		return Shell{}, fault.Wrap(err, "open shell", "")
 	}
-	r, err := c.rpc.OpenShell(ctx, connect.NewRequest(&supervisorv1.OpenShellRequest{Start: startOf(command, secrets, false)}))
+	r, err := c.rpc.OpenShell(ctx, connect.NewRequest(&supervisorv1.OpenShellRequest{Start: startOf(command, secrets, false), Tag: tag}))
 	if err != nil {
 		return Shell{}, fromWire(ctx, err)
 	}
 	return shellOf(r.Msg.Shell), nil
 }
 
-// Shells gives those that were not closed, the oldest first.
+// Shells gives those on terminals that were not closed, the oldest first.
 func (c *Client) Shells(ctx context.Context) ([]Shell, error) {
-	r, err := c.rpc.ListShells(ctx, connect.NewRequest(&supervisorv1.ListShellsRequest{}))
+	all, err := c.Tagged(ctx, "")
+	return slices.DeleteFunc(all, func(s Shell) bool { return s.InBackground() }), err
+}
+
+// Tagged gives what has a tag; with none all, on terminals and in the background, the oldest first.
+func (c *Client) Tagged(ctx context.Context, tag string) ([]Shell, error) {
+	r, err := c.rpc.ListShells(ctx, connect.NewRequest(&supervisorv1.ListShellsRequest{Tag: tag}))
 	if err != nil {
 		return nil, fromWire(ctx, err)
 	}
@@ -71,6 +93,9 @@ type ShellRead struct {
 	Idle   time.Duration // wait until nothing was printed for so long; 0: don't
 	Wait   time.Duration // wait for so long at most until something was printed; 0: don't
 	Screen bool          // Before is wanted
+	Raw    bool          // Chars are bytes, and no character is waited for to be whole
+	Errors bool          // of a program in the background: its standard error
+	Taken  int64         // what is before this offset has got to whom it is for
 }
 
 // ShellOutput is what was read.
@@ -88,7 +113,7 @@ type ShellOutput struct {
 func (c *Client) ReadShell(ctx context.Context, read ShellRead) (ShellOutput, error) {
 	r, err := c.rpc.ReadShell(ctx, connect.NewRequest(&supervisorv1.ReadShellRequest{
 		ShellId: read.ID, Cursor: read.Cursor, MaxChars: int32(read.Chars), IdleMs: int32(read.Idle.Milliseconds()), WaitMs: int32(read.Wait.Milliseconds()),
-		Screen: read.Screen,
+		Screen: read.Screen, Raw: read.Raw, Errors: read.Errors, Taken: read.Taken,
 	}))
 	if err != nil {
 		return ShellOutput{}, fromWire(ctx, err)
@@ -109,6 +134,15 @@ func (c *Client) WriteShell(ctx context.Context, id string, typed []byte) (Shell
 // SignalShell sends a signal to the foreground group of a shell's terminal.
 func (c *Client) SignalShell(ctx context.Context, id string, sig syscall.Signal) (Shell, error) {
 	r, err := c.rpc.SignalShell(ctx, connect.NewRequest(&supervisorv1.SignalShellRequest{ShellId: id, Signal: uint32(sig)}))
+	if err != nil {
+		return Shell{}, fromWire(ctx, err)
+	}
+	return shellOf(r.Msg.Shell), nil
+}
+
+// KillShell kills all that a shell has started, and returns when its program has ended. It is no error where it has before.
+func (c *Client) KillShell(ctx context.Context, id string) (Shell, error) {
+	r, err := c.rpc.SignalShell(ctx, connect.NewRequest(&supervisorv1.SignalShellRequest{ShellId: id, Signal: uint32(syscall.SIGKILL), Tree: true}))
 	if err != nil {
 		return Shell{}, fromWire(ctx, err)
 	}

@@ -625,13 +625,17 @@ func (x *ExecExit) GetDurationNs() int64 {
 type Shell struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ShellId         string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	Cwd             string                 `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"` // in which it was opened
-	Size            *Size                  `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"`
+	Cwd             string                 `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"`   // in which it was opened
+	Size            *Size                  `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"` // none: it is a program in the background
 	OpenedUnixNanos int64                  `protobuf:"varint,4,opt,name=opened_unix_nanos,json=openedUnixNanos,proto3" json:"opened_unix_nanos,omitempty"`
 	EndedUnixNanos  int64                  `protobuf:"varint,5,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"` // 0: it runs
 	Exit            *ExecExit              `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`                                              // where it has ended and that was seen
 	Broken          string                 `protobuf:"bytes,7,opt,name=broken,proto3" json:"broken,omitempty"`                                          // why its end was not seen
-	OutputBytes     int64                  `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`            // that it has printed
+	OutputBytes     int64                  `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`            // that it has printed; of a program in the background its standard output
+	Tag             string                 `protobuf:"bytes,9,opt,name=tag,proto3" json:"tag,omitempty"`
+	Pid             uint32                 `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`                                 // in the machine
+	Argv            []string               `protobuf:"bytes,11,rep,name=argv,proto3" json:"argv,omitempty"`                                // in lists
+	TakenBytes      int64                  `protobuf:"varint,12,opt,name=taken_bytes,json=takenBytes,proto3" json:"taken_bytes,omitempty"` // of its output that a reader has taken
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -722,9 +726,38 @@ func (x *Shell) GetOutputBytes() int64 {
 	return 0
 }
 
+func (x *Shell) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *Shell) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Shell) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *Shell) GetTakenBytes() int64 {
+	if x != nil {
+		return x.TakenBytes
+	}
+	return 0
+}
+
 type OpenShellRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"` // without exec_id, stdin and time-out
+	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"` // without exec_id, stdin and time-out; without tty it is a program in the background
+	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`     // by which its starter finds it again, at most 256 bytes; empty: it has none. One that has ended loses it to the next
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +797,13 @@ func (x *OpenShellRequest) GetStart() *ExecStart {
 		return x.Start
 	}
 	return nil
+}
+
+func (x *OpenShellRequest) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
 }
 
 type OpenShellResponse struct {
@@ -812,6 +852,7 @@ func (x *OpenShellResponse) GetShell() *Shell {
 
 type ListShellsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"` // only what has it; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -844,6 +885,13 @@ func (x *ListShellsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListShellsRequest.ProtoReflect.Descriptor instead.
 func (*ListShellsRequest) Descriptor() ([]byte, []int) {
 	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListShellsRequest) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
 }
 
 type ListShellsResponse struct {
@@ -898,6 +946,9 @@ type ReadShellRequest struct {
 	IdleMs        int32                  `protobuf:"varint,4,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`       // wait until nothing was printed for so long, or there is as much as is asked for; 60 s at most
 	WaitMs        int32                  `protobuf:"varint,5,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`       // wait for so long at most until something was printed
 	Screen        bool                   `protobuf:"varint,6,opt,name=screen,proto3" json:"screen,omitempty"`                     // before is wanted
+	Raw           bool                   `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                           // max_chars are bytes, and no character is waited for to be whole
+	Errors        bool                   `protobuf:"varint,8,opt,name=errors,proto3" json:"errors,omitempty"`                     // of a program in the background: its standard error
+	Taken         int64                  `protobuf:"varint,9,opt,name=taken,proto3" json:"taken,omitempty"`                       // what is before this offset has been taken by whom it is for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -972,6 +1023,27 @@ func (x *ReadShellRequest) GetScreen() bool {
 		return x.Screen
 	}
 	return false
+}
+
+func (x *ReadShellRequest) GetRaw() bool {
+	if x != nil {
+		return x.Raw
+	}
+	return false
+}
+
+func (x *ReadShellRequest) GetErrors() bool {
+	if x != nil {
+		return x.Errors
+	}
+	return false
+}
+
+func (x *ReadShellRequest) GetTaken() int64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
 }
 
 type ReadShellResponse struct {
@@ -1166,6 +1238,7 @@ type SignalShellRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ShellId       string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
 	Signal        uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1 to 64
+	Tree          bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`     // signal is 9: all that it has started is killed. It is no error where it has ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1212,6 +1285,13 @@ func (x *SignalShellRequest) GetSignal() uint32 {
 		return x.Signal
 	}
 	return 0
+}
+
+func (x *SignalShellRequest) GetTree() bool {
+	if x != nil {
+		return x.Tree
+	}
+	return false
 }
 
 type SignalShellResponse struct {
@@ -2414,7 +2494,7 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\voutput_held\x18\x06 \x01(\bR\n" +
 	"outputHeld\x12\x1f\n" +
 	"\vduration_ns\x18\a \x01(\x03R\n" +
-	"durationNs\"\x9b\x02\n" +
+	"durationNs\"\xf4\x02\n" +
 	"\x05Shell\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x10\n" +
 	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12'\n" +
@@ -2423,21 +2503,32 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x10ended_unix_nanos\x18\x05 \x01(\x03R\x0eendedUnixNanos\x12+\n" +
 	"\x04exit\x18\x06 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x16\n" +
 	"\x06broken\x18\a \x01(\tR\x06broken\x12!\n" +
-	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\"B\n" +
+	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x10\n" +
+	"\x03tag\x18\t \x01(\tR\x03tag\x12\x10\n" +
+	"\x03pid\x18\n" +
+	" \x01(\rR\x03pid\x12\x12\n" +
+	"\x04argv\x18\v \x03(\tR\x04argv\x12\x1f\n" +
+	"\vtaken_bytes\x18\f \x01(\x03R\n" +
+	"takenBytes\"T\n" +
 	"\x10OpenShellRequest\x12.\n" +
-	"\x05start\x18\x01 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\"?\n" +
+	"\x05start\x18\x01 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\x12\x10\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\"?\n" +
 	"\x11OpenShellResponse\x12*\n" +
-	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"\x13\n" +
-	"\x11ListShellsRequest\"B\n" +
+	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"%\n" +
+	"\x11ListShellsRequest\x12\x10\n" +
+	"\x03tag\x18\x01 \x01(\tR\x03tag\"B\n" +
 	"\x12ListShellsResponse\x12,\n" +
-	"\x06shells\x18\x01 \x03(\v2\x14.supervisor.v1.ShellR\x06shells\"\xac\x01\n" +
+	"\x06shells\x18\x01 \x03(\v2\x14.supervisor.v1.ShellR\x06shells\"\xec\x01\n" +
 	"\x10ReadShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x1b\n" +
 	"\tmax_chars\x18\x03 \x01(\x05R\bmaxChars\x12\x17\n" +
 	"\aidle_ms\x18\x04 \x01(\x05R\x06idleMs\x12\x17\n" +
 	"\await_ms\x18\x05 \x01(\x05R\x06waitMs\x12\x16\n" +
-	"\x06screen\x18\x06 \x01(\bR\x06screen\"\xc1\x01\n" +
+	"\x06screen\x18\x06 \x01(\bR\x06screen\x12\x10\n" +
+	"\x03raw\x18\a \x01(\bR\x03raw\x12\x16\n" +
+	"\x06errors\x18\b \x01(\bR\x06errors\x12\x14\n" +
+	"\x05taken\x18\t \x01(\x03R\x05taken\"\xc1\x01\n" +
 	"\x11ReadShellResponse\x12*\n" +
 	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
@@ -2450,10 +2541,11 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"@\n" +
 	"\x12WriteShellResponse\x12*\n" +
-	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"G\n" +
+	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"[\n" +
 	"\x12SignalShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\rR\x06signal\"A\n" +
+	"\x06signal\x18\x02 \x01(\rR\x06signal\x12\x12\n" +
+	"\x04tree\x18\x03 \x01(\bR\x04tree\"A\n" +
 	"\x13SignalShellResponse\x12*\n" +
 	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"X\n" +
 	"\x12ResizeShellRequest\x12\x19\n" +

@@ -118,16 +118,17 @@ type SupervisorServiceClient interface {
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
 	// Resize sets the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
-	// OpenShell starts a program on a terminal of its own, which outlives its caller: until CloseShell, its own end, or that of the machine. Exhausted: there are
-	// as many as there can be.
+	// OpenShell starts a program on a terminal of its own, or in the background, which outlives its caller: until CloseShell, its own end, or that of the machine.
+	// Exhausted: there are as many as there can be. Exists: one that runs has the tag.
 	OpenShell(context.Context, *connect.Request[v1.OpenShellRequest]) (*connect.Response[v1.OpenShellResponse], error)
 	// ListShells gives all shells that were not closed, the oldest first.
 	ListShells(context.Context, *connect.Request[v1.ListShellsRequest]) (*connect.Response[v1.ListShellsResponse], error)
-	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. Only the last 4 MiB are kept.
+	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. Only the last 4 MiB are kept, of a
+	// program in the background the last 1 MiB of each of its outputs.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
 	// WriteShell types into a shell. It does not wait for it to read that. Exhausted: it has 1 MiB that it has not read.
 	WriteShell(context.Context, *connect.Request[v1.WriteShellRequest]) (*connect.Response[v1.WriteShellResponse], error)
-	// SignalShell sends a signal to the foreground group of a shell's terminal.
+	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a program in the background; or it kills all that it has started.
 	SignalShell(context.Context, *connect.Request[v1.SignalShellRequest]) (*connect.Response[v1.SignalShellResponse], error)
 	// ResizeShell sets the size of a shell's terminal.
 	ResizeShell(context.Context, *connect.Request[v1.ResizeShellRequest]) (*connect.Response[v1.ResizeShellResponse], error)
@@ -383,16 +384,17 @@ type SupervisorServiceHandler interface {
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
 	// Resize sets the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
-	// OpenShell starts a program on a terminal of its own, which outlives its caller: until CloseShell, its own end, or that of the machine. Exhausted: there are
-	// as many as there can be.
+	// OpenShell starts a program on a terminal of its own, or in the background, which outlives its caller: until CloseShell, its own end, or that of the machine.
+	// Exhausted: there are as many as there can be. Exists: one that runs has the tag.
 	OpenShell(context.Context, *connect.Request[v1.OpenShellRequest]) (*connect.Response[v1.OpenShellResponse], error)
 	// ListShells gives all shells that were not closed, the oldest first.
 	ListShells(context.Context, *connect.Request[v1.ListShellsRequest]) (*connect.Response[v1.ListShellsResponse], error)
-	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. Only the last 4 MiB are kept.
+	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. Only the last 4 MiB are kept, of a
+	// program in the background the last 1 MiB of each of its outputs.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
 	// WriteShell types into a shell. It does not wait for it to read that. Exhausted: it has 1 MiB that it has not read.
 	WriteShell(context.Context, *connect.Request[v1.WriteShellRequest]) (*connect.Response[v1.WriteShellResponse], error)
-	// SignalShell sends a signal to the foreground group of a shell's terminal.
+	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a program in the background; or it kills all that it has started.
 	SignalShell(context.Context, *connect.Request[v1.SignalShellRequest]) (*connect.Response[v1.SignalShellResponse], error)
 	// ResizeShell sets the size of a shell's terminal.
 	ResizeShell(context.Context, *connect.Request[v1.ResizeShellRequest]) (*connect.Response[v1.ResizeShellResponse], error)
