@@ -24,7 +24,7 @@ type AttachShellRequest struct {
 
 const (
 	attachReplay = 64 << 10 // bytes that were printed before, to begin with
-	attachChunk  = 1 << 20  // characters at once: one who is late catches up with what is kept in a few reads
+	attachChunk  = 1 << 20  // bytes at once: one who is late catches up with what is kept in a few reads
 	attachWait   = 20 * time.Second
 	atEnd        = 1 << 62 // a cursor that is taken for that of the end
 )
@@ -129,7 +129,7 @@ func (a *attachment) pass() {
 // follow prints what the shell prints, to its end.
 func (a *attachment) follow(cursor int64) (remote.Shell, error) {
 	for {
-		out, err := a.ReadShell(a.ctx, remote.ShellRead{ID: a.req.ShellID, Cursor: cursor, Chars: attachChunk, Wait: attachWait})
+		out, err := a.ReadShell(a.ctx, remote.ShellRead{ID: a.req.ShellID, Cursor: cursor, Chars: attachChunk, Wait: attachWait, Raw: true})
 		if err != nil {
 			return remote.Shell{}, err
 		}

@@ -181,6 +181,9 @@ func TestAPersonTakesAShellThatAnAgentReads(t *testing.T) {
 	readUntil(t, p, id, s.ShellID, "from the 3rd person")
 	write("echo and the $((2+2))th")
 	one.sees(t, "and the 4th")
+	io.WriteString(one.keys, `printf 'half \303'; read -r x`+"\r")
+	one.sees(t, "half \xc3") // of a character, which is not waited for
+	io.WriteString(one.keys, "\r")
 	resize <- WindowSize{70, 20}
 	for sized := false; !sized; time.Sleep(5 * time.Millisecond) {
 		all, err := p.ListShells(ctx, id)
