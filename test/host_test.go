@@ -92,6 +92,7 @@ func TestHostAgent(t *testing.T) {
 	}
 	hostStreams(ctx, t, c)
 	hostFiles(ctx, t, c)
+	programs := leavePrograms(ctx, t, c)
 	agent.Process.Signal(syscall.SIGKILL)
 	agent.Wait()
 	agent, address = p.serveHost()
@@ -123,9 +124,11 @@ func TestHostAgent(t *testing.T) {
 	if flushed, err := c.FlushSandboxMetrics(ctx, connect.NewRequest(&pb.FlushSandboxMetricsRequest{SandboxId: "one"})); err != nil || len(flushed.Msg.Points_10M) < 2 {
 		t.Errorf("%v %v", flushed, err)
 	}
+	programs.comeBack(ctx, t, c)
 	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "one"})); err != nil {
 		t.Error(err)
 	}
+	programs.gone(t)
 	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{})); err != nil {
 		t.Error(err)
 	}
@@ -315,6 +318,18 @@ func TestHostAgentWithAForeignClient(t *testing.T) {
 			{service("ListSandboxes", `{}`), `"running"`},
 			{service("GetSandboxMetrics", `{"sandbox_id": "x", "range": "1m"}`), `(?s)failed: .*invalid_argument.*ErrorDetail`},
 			{service("FlushSandboxMetrics", `{"sandbox_id": "x"}`), `^\{`},
+			{service("PtyAttach", `{"sandbox_id": "x", "tag": "t", "cmd": "sh", "args": ["-c", "stty size; tty; exit 4"], "cols": 90}`), `(?s)"tag": ?"t".*"data".*"exitCode": ?4`},
+			{service("PtyAttach", `{"sandbox_id": "x", "tag": "t", "offset": 2}`), `(?s)"offset": ?"2".*"exitCode": ?4`},
+			{service("PtyAttach", `{"sandbox_id": "x", "tag": "none"}`), `(?s)failed: .*not_found.*ErrorDetail`},
+			{service("PtySendInput", `{"sandbox_id": "x", "tag": "t", "data": "YQ=="}`), `(?s)failed: .*failed_precondition.*ErrorDetail`},
+			{service("PtyResize", `{"sandbox_id": "x", "tag": "t"}`), `(?s)failed: .*invalid_argument`},
+			{service("PtyKill", `{"sandbox_id": "x", "tag": "t"}`), `^\{\}`},
+			{service("StartBackground", `{"sandbox_id": "x", "tag": "b", "cmd": "sh", "args": ["-c", "echo said; echo wrong >&2; sleep 1000"]}`), `"tag": ?"b"`},
+			{service("StartBackground", `{"sandbox_id": "x", "tag": "b", "cmd": "true"}`), `(?s)failed: .*already_exists.*ErrorDetail`},
+			{service("ListProcesses", `{"sandbox_id": "x"}`), `(?s)"tag": ?"b".*"cmd": ?"sh".*"args"`},
+			{service("KillProcess", `{"sandbox_id": "x", "tag": "b", "signal": "SIGSTOP"}`), `(?s)failed: .*invalid_argument`},
+			{service("KillProcess", `{"sandbox_id": "x", "tag": "b"}`), `^\{\}`},
+			{service("ConnectProcess", `{"sandbox_id": "x", "tag": "b"}`), `(?s)"pid".*"exitCode": ?137`},
 			{service("PauseSandbox", `{"sandbox_id": "x"}`), `(?s)failed: .*unimplemented`},
 			{service("DestroySandbox", `{"sandbox_id": "x"}`), `^\{\}`},
 			{service("DestroySandbox", `{"sandbox_id": "x"}`), `^\{\}`},

@@ -24,18 +24,23 @@ const (
 	maxCollected   = 16 << 20 // of what a program prints, in one answer
 )
 
-// program is what Exec and ExecStream are asked to run.
+// program is what a call asks to run.
 type program interface {
 	GetSandboxId() string
 	GetCmd() string
 	GetArgs() []string
-	GetTimeoutSec() int32
 	GetEnvs() map[string]string
 	GetCwd() string
 	GetUser() string
 }
 
-// command is a program as a machine is told it.
+// timed is one whose time is limited.
+type timed interface {
+	program
+	GetTimeoutSec() int32
+}
+
+// command is a program as a machine is told it, without a time limit.
 func (s *sandbox) command(p program) (client.Command, error) {
 	r := s.record()
 	env := maps.Clone(r.DefaultEnv)
@@ -47,18 +52,13 @@ func (s *sandbox) command(p program) (client.Command, error) {
 	if err != nil {
 		return client.Command{}, err
 	}
-	c := client.Command{Argv: append([]string{p.GetCmd()}, p.GetArgs()...), Env: all, Cwd: p.GetCwd(), User: r.DefaultUser, Timeout: defaultTimeout}
+	c := client.Command{Argv: append([]string{p.GetCmd()}, p.GetArgs()...), Env: all, Cwd: p.GetCwd(), User: r.DefaultUser}
 	if user := p.GetUser(); user != "" {
 		c.User = user
-	}
-	if n := p.GetTimeoutSec(); n != 0 {
-		c.Timeout = time.Duration(n) * time.Second
 	}
 	switch {
 	case p.GetCmd() == "":
 		err = fault.New(fault.Invalid, "", "", "cmd is missing")
-	case c.Timeout < 0 || c.Timeout > maxTimeoutSec*time.Second:
-		err = fault.New(fault.Invalid, "", "", "timeout_sec is %d: it must be 1 to %d, or 0 for 30", p.GetTimeoutSec(), maxTimeoutSec)
 	case c.Cwd != "" && !strings.HasPrefix(c.Cwd, "/"):
 		err = fault.New(fault.Invalid, "", "", "cwd is %q: it must be absolute", fault.Printable(c.Cwd))
 	case strings.ContainsRune(strings.Join(c.Argv, "")+c.Cwd+c.User, 0):
@@ -68,12 +68,19 @@ func (s *sandbox) command(p program) (client.Command, error) {
 }
 
 // begin connects to the sandbox that a program is to run in.
-func (a *Agent) begin(ctx context.Context, p program) (Machine, client.Command, func(), error) {
+func (a *Agent) begin(ctx context.Context, p timed) (Machine, client.Command, func(), error) {
 	m, s, end, err := a.connected(ctx, "exec", p.GetSandboxId())
 	if err != nil {
 		return nil, client.Command{}, nil, err
 	}
 	c, err := s.command(p)
+	c.Timeout = defaultTimeout
+	if n := p.GetTimeoutSec(); n != 0 {
+		c.Timeout = time.Duration(n) * time.Second
+	}
+	if err == nil && (c.Timeout < 0 || c.Timeout > maxTimeoutSec*time.Second) {
+		err = fault.New(fault.Invalid, "", "", "timeout_sec is %d: it must be 1 to %d, or 0 for 30", p.GetTimeoutSec(), maxTimeoutSec)
+	}
 	if err != nil {
 		end()
 		return nil, c, nil, fault.Wrap(err, "exec", s.id())

@@ -32,6 +32,7 @@ type fakes struct {
 	run     func(io.Writer)   // what programs print
 	written map[string][]byte // by path
 	failed  chan error        // what became of writes
+	shells  []*fakeShell
 }
 
 func newFakes() *fakes {

@@ -40,6 +40,8 @@ type Agent struct {
 	lock    *flock.Lock
 	ctx     context.Context // of what it does by itself
 	stop    context.CancelFunc
+	leaving context.Context // ends when it is no longer served: who only watches is told to come back
+	leave   context.CancelFunc
 	working sync.WaitGroup
 
 	mu         sync.Mutex
@@ -69,6 +71,7 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 	}
 	a := &Agent{options: o, lock: lock, sandboxes: map[string]*sandbox{}, terminated: make(chan struct{})}
 	a.ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
+	a.leaving, a.leave = context.WithCancel(a.ctx)
 	if err := a.recover(ctx); err != nil {
 		a.Close()
 		return nil, err

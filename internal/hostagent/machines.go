@@ -3,6 +3,7 @@ package hostagent
 import (
 	"context"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
@@ -31,6 +32,13 @@ type Machines interface {
 // Machine is a connection to one.
 type Machine interface {
 	Run(ctx context.Context, c client.Command, stdout, stderr io.Writer) (remote.Exit, error)
+	Open(ctx context.Context, tag string, c client.Command) (remote.Shell, error)
+	Tagged(ctx context.Context, tag string) ([]remote.Shell, error)
+	ReadShell(ctx context.Context, read remote.ShellRead) (remote.ShellOutput, error)
+	WriteShell(ctx context.Context, id string, typed []byte) (remote.Shell, error)
+	ResizeShell(ctx context.Context, id string, cols, rows int) (remote.Shell, error)
+	SignalShell(ctx context.Context, id string, sig syscall.Signal) (remote.Shell, error)
+	KillShell(ctx context.Context, id string) (remote.Shell, error)
 	ReadMachineFile(ctx context.Context, path string, to io.Writer) error
 	WriteMachineFile(ctx context.Context, path string, from io.Reader) error
 	RemoveMachinePath(ctx context.Context, path string) error

@@ -85,6 +85,7 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 	case <-ctx.Done():
 	case <-a.terminated:
 	}
+	a.leave()
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
 	for _, server := range servers {

@@ -27,16 +27,27 @@ func (m *Manager) Machine(ctx context.Context, kind store.Kind, id string) (*Mac
 
 // Run runs a command to its end as it is told, in the environment's variables and as the environment's user where it names none, and keeps it in the history.
 func (m *Machine) Run(ctx context.Context, c client.Command, stdout, stderr io.Writer) (remote.Exit, error) {
-	c.Env = append(slices.Clone(m.Spec.Env), c.Env...)
-	if c.User == "" {
-		c.User = m.Spec.User
-	}
+	c = m.in(c)
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout+timeoutGrace, errNotEnded)
 		defer cancel()
 	}
 	return m.Exec(ctx, c, nil, stdout, stderr)
+}
+
+// Open starts a program likewise, on a terminal or where the command has none in the background, that goes on by itself. Exists: one that runs has the tag.
+func (m *Machine) Open(ctx context.Context, tag string, c client.Command) (remote.Shell, error) {
+	return m.OpenTagged(ctx, tag, m.in(c))
+}
+
+// in gives a command what its environment says of all.
+func (m *Machine) in(c client.Command) client.Command {
+	c.Env = append(slices.Clone(m.Spec.Env), c.Env...)
+	if c.User == "" {
+		c.User = m.Spec.User
+	}
+	return c
 }
 
 // Running tells whether a workspace runs, without a look into its record.

@@ -1537,6 +1537,7 @@ type ExecStreamData struct {
 	//	*ExecStreamData_Stdout
 	//	*ExecStreamData_Stderr
 	Output        isExecStreamData_Output `protobuf_oneof:"output"`
+	Offset        int64                   `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"` // ours: of ConnectProcess, where these bytes are in what was printed there. What is between them and those before is not kept any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1594,6 +1595,13 @@ func (x *ExecStreamData) GetStderr() []byte {
 		}
 	}
 	return nil
+}
+
+func (x *ExecStreamData) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
 }
 
 type isExecStreamData_Output interface {
@@ -2869,14 +2877,15 @@ func (x *FlattenRootfsResponse) GetSizeBytes() int64 {
 type PtyAttachRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
-	Cmd           string                 `protobuf:"bytes,3,opt,name=cmd,proto3" json:"cmd,omitempty"` // empty: come back to what has the tag
+	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"` // at most 256 bytes; empty: one is made
+	Cmd           string                 `protobuf:"bytes,3,opt,name=cmd,proto3" json:"cmd,omitempty"` // as for Exec; empty: come back to what has the tag
 	Args          []string               `protobuf:"bytes,4,rep,name=args,proto3" json:"args,omitempty"`
-	Cols          uint32                 `protobuf:"varint,5,opt,name=cols,proto3" json:"cols,omitempty"`
-	Rows          uint32                 `protobuf:"varint,6,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,5,opt,name=cols,proto3" json:"cols,omitempty"` // 1 to 1000; 0: 80, or as it is
+	Rows          uint32                 `protobuf:"varint,6,opt,name=rows,proto3" json:"rows,omitempty"` // 1 to 1000; 0: 24, or as it is
 	Envs          map[string]string      `protobuf:"bytes,7,rep,name=envs,proto3" json:"envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Cwd           string                 `protobuf:"bytes,8,opt,name=cwd,proto3" json:"cwd,omitempty"`
 	User          string                 `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
+	Offset        *int64                 `protobuf:"varint,10,opt,name=offset,proto3,oneof" json:"offset,omitempty"` // ours: where to go on in what was printed; without it that is where those who were attached before have left off
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2974,6 +2983,13 @@ func (x *PtyAttachRequest) GetUser() string {
 	return ""
 }
 
+func (x *PtyAttachRequest) GetOffset() int64 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
 type PtyAttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -3055,7 +3071,7 @@ type isPtyAttachResponse_Event interface {
 }
 
 type PtyAttachResponse_Started struct {
-	Started *PtyStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+	Started *PtyStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"` // comes first
 }
 
 type PtyAttachResponse_Output struct {
@@ -3063,7 +3079,7 @@ type PtyAttachResponse_Output struct {
 }
 
 type PtyAttachResponse_Exited struct {
-	Exited *PtyExited `protobuf:"bytes,3,opt,name=exited,proto3,oneof"`
+	Exited *PtyExited `protobuf:"bytes,3,opt,name=exited,proto3,oneof"` // comes last
 }
 
 func (*PtyAttachResponse_Started) isPtyAttachResponse_Event() {}
@@ -3074,7 +3090,7 @@ func (*PtyAttachResponse_Exited) isPtyAttachResponse_Event() {}
 
 type PtyStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // in the sandbox
 	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3127,6 +3143,7 @@ func (x *PtyStarted) GetTag() string {
 type PtyOutput struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // ours: where these bytes are in what was printed. What is between them and those before is not kept any more: the last 4 MiB are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3168,10 +3185,17 @@ func (x *PtyOutput) GetData() []byte {
 	return nil
 }
 
+func (x *PtyOutput) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 type PtyExited struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // as for Exec
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`                        // what ended it, where its exit code does not tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3224,7 +3248,7 @@ type PtySendInputRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
-	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"` // at most 1 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3320,7 +3344,7 @@ type PtyResizeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
-	Cols          uint32                 `protobuf:"varint,3,opt,name=cols,proto3" json:"cols,omitempty"`
+	Cols          uint32                 `protobuf:"varint,3,opt,name=cols,proto3" json:"cols,omitempty"` // 1 to 1000
 	Rows          uint32                 `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3511,11 +3535,12 @@ func (*PtyKillResponse) Descriptor() ([]byte, []int) {
 type StartBackgroundRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Cmd           string                 `protobuf:"bytes,2,opt,name=cmd,proto3" json:"cmd,omitempty"`
+	Cmd           string                 `protobuf:"bytes,2,opt,name=cmd,proto3" json:"cmd,omitempty"` // as for Exec, but that it has no time limit
 	Args          []string               `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty"`
-	Tag           string                 `protobuf:"bytes,4,opt,name=tag,proto3" json:"tag,omitempty"`
+	Tag           string                 `protobuf:"bytes,4,opt,name=tag,proto3" json:"tag,omitempty"` // at most 256 bytes; empty: one is made
 	Envs          map[string]string      `protobuf:"bytes,5,rep,name=envs,proto3" json:"envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Cwd           string                 `protobuf:"bytes,6,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"` // ours
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3592,9 +3617,16 @@ func (x *StartBackgroundRequest) GetCwd() string {
 	return ""
 }
 
+func (x *StartBackgroundRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 type StartBackgroundResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // in the sandbox
 	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3808,7 +3840,7 @@ type KillProcessRequest struct {
 	//	*KillProcessRequest_Pid
 	//	*KillProcessRequest_Tag
 	Selector      isKillProcessRequest_Selector `protobuf_oneof:"selector"`
-	Signal        string                        `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"` // SIGKILL where it is empty
+	Signal        string                        `protobuf:"bytes,4,opt,name=signal,proto3" json:"signal,omitempty"` // SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2; empty: SIGKILL
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3942,6 +3974,8 @@ type ConnectProcessRequest struct {
 	//	*ConnectProcessRequest_Pid
 	//	*ConnectProcessRequest_Tag
 	Selector      isConnectProcessRequest_Selector `protobuf_oneof:"selector"`
+	StdoutOffset  int64                            `protobuf:"varint,4,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"` // ours: where to go on in its standard output; 0: with what is kept first, which is the last 1 MiB
+	StderrOffset  int64                            `protobuf:"varint,5,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"` // ours
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4006,6 +4040,20 @@ func (x *ConnectProcessRequest) GetTag() string {
 		}
 	}
 	return ""
+}
+
+func (x *ConnectProcessRequest) GetStdoutOffset() int64 {
+	if x != nil {
+		return x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *ConnectProcessRequest) GetStderrOffset() int64 {
+	if x != nil {
+		return x.StderrOffset
+	}
+	return 0
 }
 
 type isConnectProcessRequest_Selector interface {
@@ -4105,7 +4153,7 @@ type isConnectProcessResponse_Event interface {
 }
 
 type ConnectProcessResponse_Start struct {
-	Start *ExecStreamStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+	Start *ExecStreamStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"` // comes first
 }
 
 type ConnectProcessResponse_Data struct {
@@ -4113,7 +4161,7 @@ type ConnectProcessResponse_Data struct {
 }
 
 type ConnectProcessResponse_End struct {
-	End *ExecStreamEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
+	End *ExecStreamEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"` // comes last
 }
 
 func (*ConnectProcessResponse_Start) isConnectProcessResponse_Event() {}
@@ -4343,10 +4391,11 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\x03end\x18\x03 \x01(\v2\x1b.hostagent.v1.ExecStreamEndH\x00R\x03endB\a\n" +
 	"\x05event\"#\n" +
 	"\x0fExecStreamStart\x12\x10\n" +
-	"\x03pid\x18\x01 \x01(\rR\x03pid\"N\n" +
+	"\x03pid\x18\x01 \x01(\rR\x03pid\"f\n" +
 	"\x0eExecStreamData\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
-	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderrB\b\n" +
+	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offsetB\b\n" +
 	"\x06output\"B\n" +
 	"\rExecStreamEnd\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x14\n" +
@@ -4434,7 +4483,7 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"templateId\"6\n" +
 	"\x15FlattenRootfsResponse\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\"\xae\x02\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\"\xd6\x02\n" +
 	"\x10PtyAttachRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x10\n" +
@@ -4445,10 +4494,13 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\x04rows\x18\x06 \x01(\rR\x04rows\x12<\n" +
 	"\x04envs\x18\a \x03(\v2(.hostagent.v1.PtyAttachRequest.EnvsEntryR\x04envs\x12\x10\n" +
 	"\x03cwd\x18\b \x01(\tR\x03cwd\x12\x12\n" +
-	"\x04user\x18\t \x01(\tR\x04user\x1a7\n" +
+	"\x04user\x18\t \x01(\tR\x04user\x12\x1b\n" +
+	"\x06offset\x18\n" +
+	" \x01(\x03H\x00R\x06offset\x88\x01\x01\x1a7\n" +
 	"\tEnvsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_offset\"\xb8\x01\n" +
 	"\x11PtyAttachResponse\x124\n" +
 	"\astarted\x18\x01 \x01(\v2\x18.hostagent.v1.PtyStartedH\x00R\astarted\x121\n" +
 	"\x06output\x18\x02 \x01(\v2\x17.hostagent.v1.PtyOutputH\x00R\x06output\x121\n" +
@@ -4457,9 +4509,10 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\n" +
 	"PtyStarted\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x10\n" +
-	"\x03tag\x18\x02 \x01(\tR\x03tag\"\x1f\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\"7\n" +
 	"\tPtyOutput\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\">\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\">\n" +
 	"\tPtyExited\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\"Z\n" +
@@ -4480,7 +4533,7 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\"\x11\n" +
-	"\x0fPtyKillResponse\"\xfe\x01\n" +
+	"\x0fPtyKillResponse\"\x92\x02\n" +
 	"\x16StartBackgroundRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x10\n" +
@@ -4488,7 +4541,8 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\x04args\x18\x03 \x03(\tR\x04args\x12\x10\n" +
 	"\x03tag\x18\x04 \x01(\tR\x03tag\x12B\n" +
 	"\x04envs\x18\x05 \x03(\v2..hostagent.v1.StartBackgroundRequest.EnvsEntryR\x04envs\x12\x10\n" +
-	"\x03cwd\x18\x06 \x01(\tR\x03cwd\x1a7\n" +
+	"\x03cwd\x18\x06 \x01(\tR\x03cwd\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x1a7\n" +
 	"\tEnvsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"=\n" +
@@ -4513,12 +4567,14 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\x06signal\x18\x04 \x01(\tR\x06signalB\n" +
 	"\n" +
 	"\bselector\"\x15\n" +
-	"\x13KillProcessResponse\"j\n" +
+	"\x13KillProcessResponse\"\xb4\x01\n" +
 	"\x15ConnectProcessRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x12\n" +
-	"\x03tag\x18\x03 \x01(\tH\x00R\x03tagB\n" +
+	"\x03tag\x18\x03 \x01(\tH\x00R\x03tag\x12#\n" +
+	"\rstdout_offset\x18\x04 \x01(\x03R\fstdoutOffset\x12#\n" +
+	"\rstderr_offset\x18\x05 \x01(\x03R\fstderrOffsetB\n" +
 	"\n" +
 	"\bselector\"\xbd\x01\n" +
 	"\x16ConnectProcessResponse\x125\n" +
@@ -4770,6 +4826,7 @@ func file_hostagent_v1_hostagent_proto_init() {
 		(*WriteFileStreamRequest_Chunk)(nil),
 	}
 	file_hostagent_v1_hostagent_proto_msgTypes[33].OneofWrappers = []any{}
+	file_hostagent_v1_hostagent_proto_msgTypes[49].OneofWrappers = []any{}
 	file_hostagent_v1_hostagent_proto_msgTypes[50].OneofWrappers = []any{
 		(*PtyAttachResponse_Started)(nil),
 		(*PtyAttachResponse_Output)(nil),

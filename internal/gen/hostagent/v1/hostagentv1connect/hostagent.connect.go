@@ -172,21 +172,23 @@ type HostAgentServiceClient interface {
 	FlushSandboxMetrics(context.Context, *connect.Request[v1.FlushSandboxMetricsRequest]) (*connect.Response[v1.FlushSandboxMetricsResponse], error)
 	// FlattenRootfs makes a template of the disk of a sandbox alone, and ends the sandbox.
 	FlattenRootfs(context.Context, *connect.Request[v1.FlattenRootfsRequest]) (*connect.Response[v1.FlattenRootfsResponse], error)
-	// PtyAttach opens a program on a terminal under a tag, or with an empty cmd comes back to one, and tells what is printed.
+	// PtyAttach opens a program on a terminal under a tag, or with an empty cmd comes back to one, and tells what is printed until it has ended. The program goes on when
+	// the caller goes. AlreadyExists: a program that runs has the tag. NotFound: none has it.
 	PtyAttach(context.Context, *connect.Request[v1.PtyAttachRequest]) (*connect.ServerStreamForClient[v1.PtyAttachResponse], error)
-	// PtySendInput types.
+	// PtySendInput types. It does not wait for the program to read that. ResourceExhausted: it has 1 MiB that it has not read.
 	PtySendInput(context.Context, *connect.Request[v1.PtySendInputRequest]) (*connect.Response[v1.PtySendInputResponse], error)
 	// PtyResize sets the size of a terminal.
 	PtyResize(context.Context, *connect.Request[v1.PtyResizeRequest]) (*connect.Response[v1.PtyResizeResponse], error)
-	// PtyKill ends the program on a terminal.
+	// PtyKill kills the program on a terminal with all that it has started. It is no error where it has ended.
 	PtyKill(context.Context, *connect.Request[v1.PtyKillRequest]) (*connect.Response[v1.PtyKillResponse], error)
-	// StartBackground starts a program that goes on by itself.
+	// StartBackground starts a program that goes on by itself. AlreadyExists: one that runs has the tag.
 	StartBackground(context.Context, *connect.Request[v1.StartBackgroundRequest]) (*connect.Response[v1.StartBackgroundResponse], error)
-	// ListProcesses gives the programs that go on so.
+	// ListProcesses gives those that StartBackground has started and that run, the oldest first.
 	ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error)
-	// KillProcess sends one of them a signal.
+	// KillProcess kills one of them with all that it has started, or sends its process group another signal. To kill one that has ended is no error.
 	KillProcess(context.Context, *connect.Request[v1.KillProcessRequest]) (*connect.Response[v1.KillProcessResponse], error)
-	// ConnectProcess tells what one of them prints.
+	// ConnectProcess tells what one of them has printed, as far as it is kept, and prints, until it has ended; by tag also of the last that has. It goes on when the
+	// caller goes.
 	ConnectProcess(context.Context, *connect.Request[v1.ConnectProcessRequest]) (*connect.ServerStreamForClient[v1.ConnectProcessResponse], error)
 }
 
@@ -600,21 +602,23 @@ type HostAgentServiceHandler interface {
 	FlushSandboxMetrics(context.Context, *connect.Request[v1.FlushSandboxMetricsRequest]) (*connect.Response[v1.FlushSandboxMetricsResponse], error)
 	// FlattenRootfs makes a template of the disk of a sandbox alone, and ends the sandbox.
 	FlattenRootfs(context.Context, *connect.Request[v1.FlattenRootfsRequest]) (*connect.Response[v1.FlattenRootfsResponse], error)
-	// PtyAttach opens a program on a terminal under a tag, or with an empty cmd comes back to one, and tells what is printed.
+	// PtyAttach opens a program on a terminal under a tag, or with an empty cmd comes back to one, and tells what is printed until it has ended. The program goes on when
+	// the caller goes. AlreadyExists: a program that runs has the tag. NotFound: none has it.
 	PtyAttach(context.Context, *connect.Request[v1.PtyAttachRequest], *connect.ServerStream[v1.PtyAttachResponse]) error
-	// PtySendInput types.
+	// PtySendInput types. It does not wait for the program to read that. ResourceExhausted: it has 1 MiB that it has not read.
 	PtySendInput(context.Context, *connect.Request[v1.PtySendInputRequest]) (*connect.Response[v1.PtySendInputResponse], error)
 	// PtyResize sets the size of a terminal.
 	PtyResize(context.Context, *connect.Request[v1.PtyResizeRequest]) (*connect.Response[v1.PtyResizeResponse], error)
-	// PtyKill ends the program on a terminal.
+	// PtyKill kills the program on a terminal with all that it has started. It is no error where it has ended.
 	PtyKill(context.Context, *connect.Request[v1.PtyKillRequest]) (*connect.Response[v1.PtyKillResponse], error)
-	// StartBackground starts a program that goes on by itself.
+	// StartBackground starts a program that goes on by itself. AlreadyExists: one that runs has the tag.
 	StartBackground(context.Context, *connect.Request[v1.StartBackgroundRequest]) (*connect.Response[v1.StartBackgroundResponse], error)
-	// ListProcesses gives the programs that go on so.
+	// ListProcesses gives those that StartBackground has started and that run, the oldest first.
 	ListProcesses(context.Context, *connect.Request[v1.ListProcessesRequest]) (*connect.Response[v1.ListProcessesResponse], error)
-	// KillProcess sends one of them a signal.
+	// KillProcess kills one of them with all that it has started, or sends its process group another signal. To kill one that has ended is no error.
 	KillProcess(context.Context, *connect.Request[v1.KillProcessRequest]) (*connect.Response[v1.KillProcessResponse], error)
-	// ConnectProcess tells what one of them prints.
+	// ConnectProcess tells what one of them has printed, as far as it is kept, and prints, until it has ended; by tag also of the last that has. It goes on when the
+	// caller goes.
 	ConnectProcess(context.Context, *connect.Request[v1.ConnectProcessRequest], *connect.ServerStream[v1.ConnectProcessResponse]) error
 }
 

@@ -1,0 +1,199 @@
+//go:build machine
+
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+)
+
+// hostPty is a client that is attached to a terminal.
+type hostPty struct {
+	stream *connect.ServerStreamForClient[pb.PtyAttachResponse]
+	leave  context.CancelFunc
+	seen   bytes.Buffer
+	next   int64
+	exited *pb.PtyExited
+}
+
+func attachHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.PtyAttachRequest) (*hostPty, *pb.PtyStarted) {
+	t.Helper()
+	ctx, leave := context.WithCancel(ctx)
+	stream, err := c.PtyAttach(ctx, connect.NewRequest(q))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leave)
+	if !stream.Receive() || stream.Msg().GetStarted() == nil {
+		t.Fatalf("it begins with %v, %v", stream.Msg(), stream.Err())
+	}
+	return &hostPty{stream: stream, leave: leave}, stream.Msg().GetStarted()
+}
+
+// until reads until a text was seen; with none to the end.
+func (u *hostPty) until(t *testing.T, text string) string {
+	t.Helper()
+	for text == "" || !strings.Contains(u.seen.String(), text) {
+		if !u.stream.Receive() {
+			if text != "" || u.stream.Err() != nil {
+				t.Fatalf("%q does not come, but %q and %v", text, u.seen.String(), u.stream.Err())
+			}
+			break
+		}
+		if o := u.stream.Msg().GetOutput(); o != nil {
+			u.seen.Write(o.Data)
+			u.next = o.Offset + int64(len(o.Data))
+		}
+		if e := u.stream.Msg().GetExited(); e != nil {
+			u.exited = e
+		}
+	}
+	return u.seen.String()
+}
+
+// typeHost types a line.
+func typeHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, tag, text string) {
+	t.Helper()
+	if _, err := c.PtySendInput(ctx, connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "one", Tag: tag, Data: []byte(text + "\n")})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sayHost runs a command line, and gives what it prints.
+func sayHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, line string) string {
+	t.Helper()
+	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", line}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(r.Msg.Stdout)
+}
+
+// leftPrograms are on terminals and in the background of a sandbox.
+type leftPrograms struct {
+	next    int64 // what the terminal has printed
+	pty     uint32
+	server  uint32
+	watched *hostPty
+}
+
+// leavePrograms starts some, and goes.
+func leavePrograms(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) *leftPrograms {
+	script := `stty -echo; tty >/dev/null && echo "$WHO $(pwd) $(stty size) $$"; while read -r line; do echo "got $line"; stty size; done`
+	u, started := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Cmd: "sh", Args: []string{"-c", script}, Envs: map[string]string{"WHO": "you"}, Cwd: "/tmp", Cols: 91, Rows: 37})
+	u.until(t, fmt.Sprintf("you /tmp 37 91 %d\r\n", started.Pid))
+	typeHost(ctx, t, c, "pty-a", "one")
+	u.until(t, "got one\r\n37 91\r\n")
+	if _, err := c.PtyResize(ctx, connect.NewRequest(&pb.PtyResizeRequest{SandboxId: "one", Tag: "pty-a", Cols: 100, Rows: 40})); err != nil {
+		t.Error(err)
+	}
+	server, err := c.StartBackground(ctx, connect.NewRequest(&pb.StartBackgroundRequest{
+		SandboxId: "one", Tag: "server", Cmd: "sh", Cwd: "/srv", Envs: map[string]string{"WHO": "you"},
+		Args: []string{"-c", `echo "$WHO $OF $(pwd) $$"; echo wrong >&2; setsid sleep 7654 & until test -e /tmp/go; do sleep 0.1; done; echo went; sleep 7654`},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.leave()
+	typeHost(ctx, t, c, "pty-a", "two")
+	return &leftPrograms{next: u.next, pty: started.Pid, server: server.Msg.Pid}
+}
+
+// comeBack finds them again, after the host agent was killed and has come back.
+func (p *leftPrograms) comeBack(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
+	u, started := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a"})
+	if seen := u.until(t, "got two\r\n40 100\r\n"); started.Pid != p.pty {
+		t.Errorf("pid %d became %d, and says %q", p.pty, started.Pid, seen)
+	}
+	exact, _ := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Offset: proto.Int64(p.next)})
+	if seen := exact.until(t, "40 100\r\n"); seen != "got two\r\n40 100\r\n" {
+		t.Errorf("from where its client had come there is %q", seen)
+	}
+	if _, err := c.PtyKill(ctx, connect.NewRequest(&pb.PtyKillRequest{SandboxId: "one", Tag: "pty-a"})); err != nil {
+		t.Error(err)
+	}
+	for _, one := range []*hostPty{u, exact} {
+		if one.until(t, ""); one.exited.GetExitCode() != 137 {
+			t.Errorf("killed, it ended with %v", one.exited)
+		}
+	}
+	list, err := c.ListProcesses(ctx, connect.NewRequest(&pb.ListProcessesRequest{SandboxId: "one"}))
+	if err != nil || len(list.Msg.Processes) != 1 || list.Msg.Processes[0].Pid != p.server || list.Msg.Processes[0].Tag != "server" || list.Msg.Processes[0].Cmd != "sh" || len(list.Msg.Processes[0].Args) != 2 {
+		t.Fatalf("listed: %v %v", list, err)
+	}
+	p.slowReader(ctx, t, c)
+	p.connect(ctx, t, c)
+	p.watched, _ = attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "watched", Cmd: "cat"})
+}
+
+// slowReader has a client take nothing of a flood, which delays no other.
+func (p *leftPrograms) slowReader(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
+	slow, _ := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "flood", Cmd: "sh", Args: []string{"-c", "stty raw; head -c 20000000 /dev/zero; echo flooded"}})
+	quick, _ := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "flood"})
+	for quick.stream.Receive() { // of which it keeps nothing
+		if e := quick.stream.Msg().GetExited(); e != nil {
+			quick.exited = e
+		}
+	}
+	if quick.exited == nil || quick.exited.ExitCode != 0 || quick.stream.Err() != nil {
+		t.Errorf("beside one who does not read the end is %v, %v", quick.exited, quick.stream.Err())
+	}
+	if said := sayHost(ctx, t, c, "echo here"); said != "here\n" {
+		t.Errorf("beside one who does not read: %q", said)
+	}
+	if seen := slow.until(t, ""); !strings.HasSuffix(seen, "flooded\n") || slow.next != 20_000_000+int64(len("flooded\n")) {
+		t.Errorf("the slow one saw %d bytes up to %d", len(seen), slow.next)
+	}
+}
+
+// connect follows what runs in the background to its end.
+func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
+	stream, err := c.ConnectProcess(ctx, connect.NewRequest(&pb.ConnectProcessRequest{SandboxId: "one", Selector: &pb.ConnectProcessRequest_Pid{Pid: p.server}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	var out, errs string
+	var end *pb.ExecStreamEnd
+	for said := false; stream.Receive(); {
+		out, errs = out+string(stream.Msg().GetData().GetStdout()), errs+string(stream.Msg().GetData().GetStderr())
+		if first := fmt.Sprintf("you default /srv %d\n", p.server); out == first && !said {
+			said = true
+			sayHost(ctx, t, c, "touch /tmp/go")
+		}
+		if strings.HasSuffix(out, "\nwent\n") {
+			if _, err := c.KillProcess(ctx, connect.NewRequest(&pb.KillProcessRequest{SandboxId: "one", Selector: &pb.KillProcessRequest_Tag{Tag: "server"}})); err != nil {
+				t.Error(err)
+			}
+		}
+		end = stream.Msg().GetEnd()
+	}
+	if stream.Err() != nil || end.GetExitCode() != 137 || errs != "wrong\n" || !slices.Equal(strings.Split(out, "\n"), []string{fmt.Sprintf("you default /srv %d", p.server), "went", ""}) {
+		t.Errorf("it said %q and %q, and ended with %v: %v", out, errs, end, stream.Err())
+	}
+	for sayHost(ctx, t, c, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 765[4]'") != "0\n" {
+	}
+	list, err := c.ListProcesses(ctx, connect.NewRequest(&pb.ListProcessesRequest{SandboxId: "one"}))
+	if err != nil || len(list.Msg.Processes) != 0 {
+		t.Errorf("left: %v %v", list, err)
+	}
+}
+
+// gone: whoever watches when the sandbox is destroyed is told.
+func (p *leftPrograms) gone(t *testing.T) {
+	for p.watched.stream.Receive() {
+	}
+	if code := connect.CodeOf(p.watched.stream.Err()); code != connect.CodeUnavailable {
+		t.Errorf("its sandbox was destroyed: %v", p.watched.stream.Err())
+	}
+}
