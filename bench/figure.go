@@ -61,6 +61,9 @@ func (f Figure) share(floor []float64, limit float64) Figure {
 // atMost is a figure judged by itself.
 func (f Figure) atMost(limit float64) Figure { return f.judge(f.Median, f.Unit, limit, true) }
 
+// atLeast is the same of what should be much.
+func (f Figure) atLeast(limit float64) Figure { return f.judge(f.Median, f.Unit, limit, false) }
+
 func (f Figure) judge(value float64, by string, limit float64, atMost bool) Figure {
 	within := value <= limit
 	if !atMost {

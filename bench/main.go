@@ -78,6 +78,8 @@ var sections = []section{
 	{"gvisor", machines, (*bench).gvisor},
 	{"saved", machines, (*bench).saved},
 	{"workspace", machines, (*bench).workspace},
+	{"fork", machines, (*bench).fork},
+	{"host", machines, (*bench).host},
 	{"shell", machines, (*bench).shell},
 	{"network", machines, (*bench).network},
 	{"mcp", machines, (*bench).mcp},
@@ -86,7 +88,7 @@ var sections = []section{
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, shell, network, mcp, pty")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, fork, host, shell, network, mcp, pty")
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")

@@ -84,13 +84,17 @@ func moveBigFile(b *bench) error {
 
 // kilobytes reads a figure of /proc in MiB.
 func kilobytes(pid int, file, field string) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	return kilobytesIn(fmt.Sprintf("/proc/%d/%s", pid, file), field)
+}
+
+func kilobytesIn(path, field string) (float64, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
 	m := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+) kB`).FindSubmatch(text)
 	if m == nil {
-		return 0, fmt.Errorf("no %s of process %d", field, pid)
+		return 0, fmt.Errorf("%s has no %s", path, field)
 	}
 	kb, err := strconv.ParseFloat(string(m[1]), 64)
 	return kb / 1024, err

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/agent/client"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+)
+
+// host measures the host agent as its clients see it, over gRPC on the loopback.
+func (b *bench) host() error {
+	return b.onWorkspaces(func(w *workspaces) (steps []step) {
+		for _, k := range w.hostKinds() {
+			steps = append(steps, step{"host agent under " + string(k.isolation), func() error { return w.hosted(k) }})
+		}
+		return steps
+	})
+}
+
+// hostKinds are those that this host can have.
+func (w *workspaces) hostKinds() []kind {
+	if len(w.kinds) == 0 {
+		w.findKinds()
+	}
+	return w.kinds
+}
+
+// hostAgent is one that runs.
+type hostAgent struct {
+	cmd *exec.Cmd
+	hostagentv1connect.HostAgentServiceClient
+}
+
+const hostToken = "bench"
+
+// withToken shows the token with all that a client sends.
+type withToken struct{ http.RoundTripper }
+
+func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+hostToken)
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// serveHost starts a host agent.
+func (w *workspaces) serveHost(k kind) (*hostAgent, error) {
+	h := &hostAgent{cmd: exec.CommandContext(w.ctx, "bin/pyro", "host", "serve", "--listen", "127.0.0.1:0", "--network-policy", "off", "--log-level", "error", "--vcpus", "0", "--memory-mb", "0")}
+	h.cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+w.state, "PYRO_ISOLATION="+string(k.isolation), "PYRO_HOST_TOKEN="+hostToken)
+	h.cmd.Stderr = os.Stderr
+	out, err := h.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if _, address, ok := strings.Cut(lines.Text(), "serving at "); ok {
+			transport := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{}}
+			transport.Protocols.SetUnencryptedHTTP2(true)
+			h.HostAgentServiceClient = hostagentv1connect.NewHostAgentServiceClient(&http.Client{Transport: withToken{transport}}, address, connect.WithGRPC())
+			return h, nil
+		}
+	}
+	return nil, errors.Join(errors.New("the host agent does not serve"), h.cmd.Process.Kill(), h.cmd.Wait())
+}
+
+// end destroys all sandboxes.
+func (h *hostAgent) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
+	defer cancel()
+	_, err := h.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{}))
+	if err != nil {
+		h.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	return errors.Join(err, h.cmd.Wait())
+}
+
+// hostedSandboxes is how many there are where they are listed.
+const hostedSandboxes = 50
+
+func (w *workspaces) hosted(k kind) (err error) {
+	h, err := w.serveHost(k)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.end(w.ctx)) }()
+	if _, err := h.CreateSandbox(w.ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"})); err != nil {
+		return err
+	}
+	for _, measure := range []func(*hostAgent, kind) error{w.hostExec, w.hostRead, w.hostList} {
+		if err := measure(h, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostExec measures a command against one over package pyro.
+func (w *workspaces) hostExec(h *hostAgent, k kind) error {
+	id, err := w.create(k, "")
+	if err != nil {
+		return err
+	}
+	r, err := w.times(max(w.n, 10)*2, func() error {
+		_, err := h.Exec(w.ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "/bin/true"}))
+		return err
+	}, func() error {
+		_, err := w.run(id, "/bin/true")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.figures = append(w.figures, figure(string(k.isolation)+": host agent: Exec of /bin/true over gRPC; floor: over package pyro", "ms", r[0]).over(r[1], 2))
+	return w.delete(id)
+}
+
+// hostRead measures a large file against what the link to a machine gives, and the memory that the host agent has taken then.
+func (w *workspaces) hostRead(h *hostAgent, k kind) error {
+	if _, err := h.Exec(w.ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "fallocate", Args: []string{"-l", fmt.Sprint(bigFile), "/root/big"}, TimeoutSec: 300})); err != nil {
+		return err
+	}
+	m, err := w.machineOf(k.driver)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := m.Agent.WriteFile(w.ctx, client.FileSpec{Path: "/dev/shm/file", Size: fileSize}, io.LimitReader(zeroes{}, fileSize)); err != nil {
+		return err
+	}
+	r, err := w.inTurn(max(w.n/3, 3), func() (float64, error) {
+		began := time.Now()
+		s, err := h.ReadFileStream(w.ctx, connect.NewRequest(&pb.ReadFileStreamRequest{SandboxId: "one", Path: "/root/big"}))
+		if err != nil {
+			return 0, err
+		}
+		defer s.Close()
+		size := int64(0)
+		for s.Receive() {
+			size += int64(len(s.Msg().Chunk))
+		}
+		if s.Err() == nil && size != bigFile {
+			return 0, fmt.Errorf("%d bytes came", size)
+		}
+		return rate(size, time.Since(began)), s.Err()
+	}, func() (float64, error) {
+		began := time.Now()
+		_, err := m.Agent.ReadFile(w.ctx, "/dev/shm/file", 0, 0, io.Discard)
+		return rate(fileSize, time.Since(began)), err
+	})
+	if err != nil {
+		return err
+	}
+	peak, err := kilobytes(h.cmd.Process.Pid, "status", "VmHWM")
+	w.figures = append(w.figures, figure(string(k.isolation)+": host agent: ReadFileStream of 1 GiB; floor: the link, without anything between", "MB/s", r[0]).share(r[1], 0.7),
+		figure(string(k.isolation)+": host agent: its peak memory by then", "MiB", []float64{peak}).atMost(48))
+	return err
+}
+
+// hostList measures how many lists of many sandboxes are given in a second, by clients that ask at once.
+func (w *workspaces) hostList(h *hostAgent, k kind) error {
+	if k.isolation != pyro.IsolationGVisor { // which the list does not depend on
+		return nil
+	}
+	for i := range hostedSandboxes - 1 {
+		if _, err := h.CreateSandbox(w.ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: fmt.Sprintf("list-%d", i), MemoryMb: 128})); err != nil {
+			return err
+		}
+	}
+	const clients, lists = 4, 250
+	var rates []float64
+	for range max(w.n/3, 3) {
+		began := time.Now()
+		failed := make(chan error, clients)
+		for range clients {
+			go func() {
+				for range lists {
+					all, err := h.ListSandboxes(w.ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
+					if err == nil && len(all.Msg.Sandboxes) != hostedSandboxes {
+						err = fmt.Errorf("%d sandboxes are listed", len(all.Msg.Sandboxes))
+					}
+					if err != nil {
+						failed <- err
+						return
+					}
+				}
+				failed <- nil
+			}()
+		}
+		var err error
+		for range clients {
+			err = errors.Join(err, <-failed)
+		}
+		if err != nil {
+			return err
+		}
+		rates = append(rates, clients*lists/time.Since(began).Seconds())
+	}
+	w.figures = append(w.figures, figure(fmt.Sprintf("host agent: ListSandboxes of %d", hostedSandboxes), "calls/s", rates).atLeast(1000))
+	return nil
+}
