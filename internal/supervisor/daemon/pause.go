@@ -122,7 +122,7 @@ func (d *daemon) save(ctx context.Context, dir string, copied bool) (*still, err
 	}
 	s := &still{daemon: d, frozen: frozen}
 	if err := saver.Save(ctx, dir); err != nil {
-		return nil, errors.Join(err, d.thaw(ctx, false))
+		return nil, errors.Join(err, d.thaw(context.WithoutCancel(ctx), false))
 	}
 	if s.held, err = d.stand(ctx, dir, copied); err != nil {
 		return nil, errors.Join(err, s.goOn(ctx))

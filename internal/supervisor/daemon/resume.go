@@ -55,7 +55,7 @@ func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
 // hopeless gives the error of a machine that can't go on a way out.
 func (r *resuming) hopeless(err error) error {
 	k := fault.KindOf(err)
-	if r == nil || k != fault.Corrupt && k != fault.Precondition {
+	if r == nil || r.copied || k != fault.Corrupt && k != fault.Precondition {
 		return err
 	}
 	id := r.daemon.order.Workspace.ID
