@@ -197,3 +197,80 @@ func (p *leftPrograms) gone(t *testing.T) {
 		t.Errorf("its sandbox was destroyed: %v", p.watched.stream.Err())
 	}
 }
+
+// TestHostAgentProgramsOfAPausedMachine: terminals and processes stand where they were when their machine goes on, with what nobody has read yet.
+func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	agent, address := p.serveHost()
+	c := hostClient(t, address)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	made, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, started := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Cmd: "sh", Args: []string{"-c", `stty -echo; echo ready; while read -r line; do echo "got $line"; done`}})
+	u.until(t, "ready\r\n")
+	server, err := c.StartBackground(ctx, connect.NewRequest(&pb.StartBackgroundRequest{
+		SandboxId: "one", Tag: "server", Cmd: "sh", Args: []string{"-c", "echo before; echo wrong >&2; until test -e /tmp/go; do sleep 0.1; done; echo after; echo again >&2; exit 6"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := func() *connect.ServerStreamForClient[pb.ConnectProcessResponse] {
+		t.Helper()
+		stream, err := c.ConnectProcess(ctx, connect.NewRequest(&pb.ConnectProcessRequest{SandboxId: "one", Selector: &pb.ConnectProcessRequest_Tag{Tag: "server"}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { stream.Close() })
+		return stream
+	}
+	watched := watch()
+	for out := ""; !strings.Contains(out, "wrong") || !strings.Contains(out, "before"); {
+		if !watched.Receive() {
+			t.Fatal(watched.Err())
+		}
+		out += string(watched.Msg().GetData().GetStdout()) + string(watched.Msg().GetData().GetStderr())
+	}
+	workspace := made.Msg.Metadata["workspace_id"]
+	if r := p.run(nil, "workspace", "pause", workspace); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if u.stream.Receive() || connect.CodeOf(u.stream.Err()) != connect.CodeUnavailable {
+		t.Errorf("who watched is told %v, %v", u.stream.Msg(), u.stream.Err())
+	}
+	for watched.Receive() {
+	}
+	if connect.CodeOf(watched.Err()) != connect.CodeUnavailable {
+		t.Errorf("who was connected is told %v", watched.Err())
+	}
+	if r := p.run(nil, "workspace", "resume", workspace); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	list, err := c.ListProcesses(ctx, connect.NewRequest(&pb.ListProcessesRequest{SandboxId: "one"}))
+	if err != nil || len(list.Msg.Processes) != 1 || list.Msg.Processes[0].Pid != server.Msg.Pid || list.Msg.Processes[0].Cmd != "sh" {
+		t.Errorf("listed: %v %v", list, err)
+	}
+	typeHost(ctx, t, c, "pty-a", "it")
+	again, back := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Offset: proto.Int64(u.next)})
+	if seen := again.until(t, "it\r\n"); seen != "got it\r\n" || back.Pid != started.Pid {
+		t.Errorf("the terminal of %d goes on as %d with %q", started.Pid, back.Pid, seen)
+	}
+	sayHost(ctx, t, c, "touch /tmp/go")
+	var out, errs string
+	var end *pb.ExecStreamEnd
+	for stream := watch(); stream.Receive(); end = stream.Msg().GetEnd() {
+		out, errs = out+string(stream.Msg().GetData().GetStdout()), errs+string(stream.Msg().GetData().GetStderr())
+	}
+	if out != "before\nafter\n" || errs != "wrong\nagain\n" || end.GetExitCode() != 6 {
+		t.Errorf("it said %q and %q, and ended with %v", out, errs, end)
+	}
+	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil {
+		t.Error(err)
+	}
+	if end := agent.end(); end.code != 0 {
+		t.Errorf("after Terminate: %+v", end)
+	}
+}
