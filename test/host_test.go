@@ -330,7 +330,10 @@ func TestHostAgentWithAForeignClient(t *testing.T) {
 			{service("KillProcess", `{"sandbox_id": "x", "tag": "b", "signal": "SIGSTOP"}`), `(?s)failed: .*invalid_argument`},
 			{service("KillProcess", `{"sandbox_id": "x", "tag": "b"}`), `^\{\}`},
 			{service("ConnectProcess", `{"sandbox_id": "x", "tag": "b"}`), `(?s)"pid".*"exitCode": ?137`},
-			{service("PauseSandbox", `{"sandbox_id": "x"}`), `(?s)failed: .*unimplemented`},
+			{service("PauseSandbox", `{"sandbox_id": "x"}`), `^\{\}`},
+			{service("Exec", `{"sandbox_id": "x", "cmd": "cat", "args": ["/srv/f"]}`), `(?s)failed: .*failed_precondition.*ErrorDetail`},
+			{service("ListSandboxes", `{}`), `"paused"`},
+			{service("ResumeSandbox", `{"sandbox_id": "x", "timeout_sec": 60}`), `"status": ?"running"`},
 			{service("DestroySandbox", `{"sandbox_id": "x"}`), `^\{\}`},
 			{service("DestroySandbox", `{"sandbox_id": "x"}`), `^\{\}`},
 		} {

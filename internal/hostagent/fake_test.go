@@ -25,6 +25,8 @@ type fakes struct {
 	mu      sync.Mutex
 	made    map[string]Spec
 	stopped map[string]bool
+	paused  map[string]bool
+	turning func(id string) error // called while one is paused or resumed
 	when    map[string]time.Time
 	count   int
 	fail    error             // of Create
@@ -36,7 +38,7 @@ type fakes struct {
 }
 
 func newFakes() *fakes {
-	return &fakes{made: map[string]Spec{}, stopped: map[string]bool{}, when: map[string]time.Time{}, written: map[string][]byte{}, failed: make(chan error, 8)}
+	return &fakes{made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, when: map[string]time.Time{}, written: map[string][]byte{}, failed: make(chan error, 8)}
 }
 
 func (f *fakes) Create(_ context.Context, spec Spec) (Made, error) {
@@ -68,7 +70,31 @@ func (f *fakes) Running(id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, ok := f.made[id]
-	return ok && !f.stopped[id]
+	return ok && !f.stopped[id] && !f.paused[id]
+}
+
+func (f *fakes) Paused(_ context.Context, id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.paused[id]
+}
+
+func (f *fakes) Pause(_ context.Context, id string) error  { return f.turn(id, true) }
+func (f *fakes) Resume(_ context.Context, id string) error { return f.turn(id, false) }
+
+func (f *fakes) turn(id string, pause bool) error {
+	if f.turning != nil {
+		if err := f.turning(id); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped[id] {
+		return fault.New(fault.Precondition, "", "", "it is stopped")
+	}
+	f.paused[id] = pause
+	return nil
 }
 
 func (f *fakes) MadeFor(_ context.Context, sandbox string, since time.Time) (ids []string, err error) {
@@ -82,7 +108,12 @@ func (f *fakes) MadeFor(_ context.Context, sandbox string, since time.Time) (ids
 	return ids, nil
 }
 
-func (f *fakes) Connect(context.Context, string) (Machine, error) { return fake{f}, nil }
+func (f *fakes) Connect(_ context.Context, id string) (Machine, error) {
+	if !f.Running(id) {
+		return nil, fault.New(fault.Precondition, "", "", "it does not run")
+	}
+	return fake{f}, nil
+}
 
 func (f *fakes) ids() int {
 	f.mu.Lock()

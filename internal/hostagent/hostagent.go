@@ -1,7 +1,8 @@
 // Package hostagent is the service by which a control plane uses the machines of one host: proto/hostagent/v1, as gRPC, gRPC-Web and Connect on one port.
 //
 // A sandbox is a workspace, whose supervisor owns its machine: the host agent may end, crash or be replaced, and its sandboxes go on. What it knows of them beside
-// is a record for each, in a folder of its own below the state folder; when it comes back it finds them there. One that was being made when it died is removed then.
+// is a record for each, in a folder of its own below the state folder; when it comes back it finds them there. One that was being made when it died is removed then. Whether one runs
+// or is paused is not in its record, but looked for: so it is true whoever died while that changed.
 package hostagent
 
 import (
@@ -49,6 +50,9 @@ type Agent struct {
 	refused    bool // it is being ended: no sandbox is made any more
 	terminated chan struct{}
 	once       sync.Once
+
+	telling sync.Mutex // held while it is told which sandboxes are paused because of inactivity
+	told    int64      // the last number of one
 }
 
 // Open begins with the sandboxes that are there. Only one host agent can have a folder: Precondition.
@@ -77,6 +81,7 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 		return nil, err
 	}
 	a.working.Go(a.keepNoting)
+	a.working.Go(a.keepReaping)
 	return a, nil
 }
 
@@ -98,6 +103,7 @@ func (a *Agent) recover(ctx context.Context) error {
 			a.options.Log.Warn("what a sandbox took is forgotten", "sandbox", r.SandboxID, "error", err)
 		}
 		a.sandboxes[r.SandboxID] = s
+		a.status(s) // what is paused takes no memory
 		a.watch(s)
 	}
 	return nil

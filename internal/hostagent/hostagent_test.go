@@ -166,16 +166,26 @@ func TestUseResetsTheTimeOfInactivity(t *testing.T) {
 		now = now.Add(d)
 		mu.Unlock()
 	}
-	s := newSandbox(record{SandboxID: "x", LastActive: now}, clock)
-	end := s.use()
+	s := newSandbox(record{SandboxID: "x", WorkspaceID: "ws-x", TimeoutSec: 60, LastActive: now}, clock)
+	end, err := s.use(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	pass(time.Hour)
-	if _, inactive := s.inactive(); inactive || !s.record().LastActive.Equal(clock()) {
+	if s.due() || !s.record().LastActive.Equal(clock()) {
 		t.Error("it is inactive while it is used")
 	}
 	end()
-	pass(time.Minute)
-	if since, inactive := s.inactive(); !inactive || clock().Sub(since) != time.Minute {
-		t.Errorf("it is inactive since %v", since)
+	pass(time.Minute - 1)
+	if s.due() {
+		t.Error("it is inactive too soon")
+	}
+	if pass(1); !s.due() {
+		t.Error("it is never inactive")
+	}
+	s.is.TimeoutSec = 0
+	if s.due() {
+		t.Error("it is inactive although it has no time limit")
 	}
 }
 
@@ -230,7 +240,15 @@ func TestErrorsTell(t *testing.T) {
 				return err
 			}},
 			{connect.CodeUnimplemented, fault.Unsupported, func() error {
+				_, err := c.FlattenRootfs(t.Context(), connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "ended"}))
+				return err
+			}},
+			{connect.CodeFailedPrecondition, fault.Precondition, func() error {
 				_, err := c.PauseSandbox(t.Context(), connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "ended"}))
+				return err
+			}},
+			{connect.CodeFailedPrecondition, fault.Precondition, func() error {
+				_, err := c.ResumeSandbox(t.Context(), connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "ended"}))
 				return err
 			}},
 			{connect.CodeNotFound, fault.NotFound, func() error {

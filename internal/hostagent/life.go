@@ -38,11 +38,11 @@ func (a *Agent) CreateSandbox(ctx context.Context, req *connect.Request[pb.Creat
 	if err != nil {
 		return nil, fault.Wrap(err, "create sandbox", "")
 	}
-	r, err := a.create(ctx, want)
+	s, err := a.create(ctx, want)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.CreateSandboxResponse{SandboxId: r.SandboxID, Status: a.status(r), Metadata: metadataOf(r)}), nil
+	return connect.NewResponse(&pb.CreateSandboxResponse{SandboxId: s.id(), Status: a.status(s), Metadata: metadataOf(s.record())}), nil
 }
 
 // wanted is the sandbox that a request asks for, with defaults in their places.
@@ -149,7 +149,7 @@ func variables(env map[string]string) (all []string, err error) {
 }
 
 // create makes a sandbox, or gives the one that is there. When it fails nothing is left.
-func (a *Agent) create(ctx context.Context, want record) (record, error) {
+func (a *Agent) create(ctx context.Context, want record) (*sandbox, error) {
 	for {
 		a.mu.Lock()
 		there := a.sandboxes[want.SandboxID]
@@ -159,23 +159,23 @@ func (a *Agent) create(ctx context.Context, want record) (record, error) {
 		a.mu.Unlock()
 		done, err := there.change(ctx) // who makes it may be at it
 		if err != nil {
-			return record{}, err
+			return nil, err
 		}
 		there.mu.Lock()
 		gone := there.gone
 		there.mu.Unlock()
 		done()
 		if !gone {
-			return there.record(), nil
+			return there, nil
 		}
 	}
 	if a.refused {
 		a.mu.Unlock()
-		return record{}, fault.New(fault.Unavailable, "create sandbox", want.SandboxID, "the host agent is ending")
+		return nil, fault.New(fault.Unavailable, "create sandbox", want.SandboxID, "the host agent is ending")
 	}
 	if err := a.admit(want); err != nil {
 		a.mu.Unlock()
-		return record{}, err
+		return nil, fault.Wrap(err, "create sandbox", want.SandboxID)
 	}
 	s := newSandbox(want, a.options.clock)
 	s.changes <- struct{}{}
@@ -183,9 +183,9 @@ func (a *Agent) create(ctx context.Context, want record) (record, error) {
 	a.mu.Unlock()
 	defer func() { <-s.changes }()
 	if err := a.make(ctx, s, want); err != nil {
-		return record{}, fault.Wrap(err, "create sandbox", want.SandboxID)
+		return nil, fault.Wrap(err, "create sandbox", want.SandboxID)
 	}
-	return s.record(), nil
+	return s, nil
 }
 
 // make makes what a sandbox is, whose change is the caller's.
@@ -265,10 +265,7 @@ func (a *Agent) destroy(ctx context.Context, id string) error {
 		a.watch(s)
 		return fault.Wrap(err, "destroy sandbox", id)
 	}
-	s.mu.Lock()
-	s.gone = true // nobody notes it any more
-	s.mu.Unlock()
-	err = a.removeRecord(id)
+	err = a.drop(s)
 	a.forget(s)
 	a.options.Log.Info("sandbox destroyed", "sandbox", id)
 	return err
@@ -298,15 +295,26 @@ func (a *Agent) Terminate(ctx context.Context, _ *connect.Request[pb.TerminateRe
 }
 
 // ListSandboxes gives all sandboxes.
-func (a *Agent) ListSandboxes(context.Context, *connect.Request[pb.ListSandboxesRequest]) (*connect.Response[pb.ListSandboxesResponse], error) {
+func (a *Agent) ListSandboxes(_ context.Context, req *connect.Request[pb.ListSandboxesRequest]) (*connect.Response[pb.ListSandboxesResponse], error) {
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	if err := a.acknowledge(req.Msg.AutoPausedUntil); err != nil {
+		return nil, fault.Wrap(err, "list sandboxes", "")
+	}
 	m := &pb.ListSandboxesResponse{}
 	for _, s := range a.all() {
-		r := s.record()
+		status, r := a.status(s), s.record()
 		m.Sandboxes = append(m.Sandboxes, &pb.SandboxInfo{
-			SandboxId: r.SandboxID, Status: a.status(r), Template: r.Template, Vcpus: int32(r.VCPUs), MemoryMb: int32(r.MemoryMB),
+			SandboxId: r.SandboxID, Status: status, Template: r.Template, Vcpus: int32(r.VCPUs), MemoryMb: int32(r.MemoryMB),
 			CreatedAtUnix: r.CreatedAt.Unix(), LastActiveAtUnix: r.LastActive.Unix(), TimeoutSec: int32(r.TimeoutSec), TeamId: r.TeamID, TemplateId: r.TemplateID,
 			Metadata: metadataOf(r),
 		})
+		if r.Inactive && status == statusPaused {
+			m.AutoPausedSandboxIds = append(m.AutoPausedSandboxIds, r.SandboxID)
+			m.AutoPausedCursor = max(m.AutoPausedCursor, a.tell(s))
+		} else {
+			s.told = 0
+		}
 	}
 	return connect.NewResponse(m), nil
 }
@@ -321,14 +329,19 @@ func metadataOf(r record) map[string]string {
 }
 
 // PingSandbox has the time of inactivity begin anew.
-func (a *Agent) PingSandbox(_ context.Context, req *connect.Request[pb.PingSandboxRequest]) (*connect.Response[pb.PingSandboxResponse], error) {
+func (a *Agent) PingSandbox(ctx context.Context, req *connect.Request[pb.PingSandboxRequest]) (*connect.Response[pb.PingSandboxResponse], error) {
+	const op = "ping sandbox"
 	s, err := a.find(req.Msg.SandboxId)
 	if err != nil {
-		return nil, fault.Wrap(err, "ping sandbox", "")
+		return nil, fault.Wrap(err, op, "")
 	}
-	if status := a.status(s.record()); status != statusRunning {
-		return nil, fault.New(fault.Precondition, "ping sandbox", s.id(), "the sandbox is %s", status).WithHint("call DestroySandbox, then CreateSandbox")
+	used, err := s.use(ctx)
+	if err != nil {
+		return nil, fault.Wrap(err, op, s.id())
 	}
-	s.use()()
+	defer used()
+	if status := a.status(s); status != statusRunning {
+		return nil, fault.Wrap(notRunning(status), op, s.id())
+	}
 	return connect.NewResponse(&pb.PingSandboxResponse{}), nil
 }

@@ -13,19 +13,32 @@ type Limits struct {
 	Folder                  string
 }
 
+// takes is what a sandbox was promised: one that is paused has nothing but its disk.
+func (s *sandbox) takes() (memory, vcpus, disk int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resting {
+		return 0, 0, s.is.DiskSizeMB
+	}
+	return s.is.MemoryMB, s.is.VCPUs, s.is.DiskSizeMB
+}
+
 // admit refuses a sandbox that the host has no room for. The agent's lock is held.
 func (a *Agent) admit(want record) error {
 	l, memory, vcpus, disk := a.options.Limits, want.MemoryMB, want.VCPUs, want.DiskSizeMB
-	for _, s := range a.sandboxes {
-		memory, vcpus, disk = memory+s.is.MemoryMB, vcpus+s.is.VCPUs, disk+s.is.DiskSizeMB
+	for id, s := range a.sandboxes {
+		if id != want.SandboxID {
+			m, v, d := s.takes()
+			memory, vcpus, disk = memory+m, vcpus+v, disk+d
+		}
 	}
 	for _, c := range []struct {
 		what      string
 		sum, most int
 	}{{"MB of memory", memory, l.MemoryMB}, {"processors", vcpus, l.VCPUs}, {"MB of disk", disk, l.DiskMB}} {
 		if c.most > 0 && c.sum > c.most {
-			return fault.New(fault.Exhausted, "create sandbox", want.SandboxID, "the sandboxes of this host would have %d %s: at most %d", c.sum, c.what, c.most).
-				WithHint("call DestroySandbox for one that is not needed, or take another host")
+			return fault.New(fault.Exhausted, "", "", "the sandboxes of this host would have %d %s: at most %d", c.sum, c.what, c.most).
+				WithHint("call PauseSandbox or DestroySandbox for one that is not needed, or take another host")
 		}
 	}
 	if l.DiskFreeMB > 0 && l.Folder != "" {
@@ -34,9 +47,20 @@ func (a *Agent) admit(want record) error {
 			return fault.Wrap(err, "look how much of the disk is free", l.Folder)
 		}
 		if free := st.Bavail * uint64(st.Bsize) >> 20; free < uint64(l.DiskFreeMB) {
-			return fault.New(fault.Exhausted, "create sandbox", want.SandboxID, "%d MB of the host's disk are free: at least %d must be", free, l.DiskFreeMB).
+			return fault.New(fault.Exhausted, "", "", "%d MB of the host's disk are free: at least %d must be", free, l.DiskFreeMB).
 				WithHint("call DestroySandbox for one that is not needed; pyro env prune on the host")
 		}
 	}
+	return nil
+}
+
+// admitAgain has a sandbox that is paused take its memory and processors again, where there is room.
+func (a *Agent) admitAgain(s *sandbox) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.admit(s.record()); err != nil {
+		return err
+	}
+	s.rest(false)
 	return nil
 }

@@ -23,7 +23,13 @@ type Machines interface {
 	Delete(ctx context.Context, id string) error
 	// Running tells whether one runs. It costs next to nothing.
 	Running(id string) bool
-	// Connect connects to one that runs.
+	// Paused tells whether one is paused, of which Running says that it does not run.
+	Paused(ctx context.Context, id string) bool
+	// Pause writes one down and ends it. With an error it runs as before. Precondition: it does not run.
+	Pause(ctx context.Context, id string) error
+	// Resume has one go on that is paused. With an error it stays as it was. Precondition and Corrupt: it never can.
+	Resume(ctx context.Context, id string) error
+	// Connect connects to one that runs. Precondition: it does not, and that stays so.
 	Connect(ctx context.Context, id string) (Machine, error)
 	// MadeFor gives those that were made for a sandbox since a time.
 	MadeFor(ctx context.Context, sandboxID string, since time.Time) ([]string, error)
@@ -91,6 +97,24 @@ func (w Workspaces) Delete(ctx context.Context, id string) error {
 
 // Running tells whether its supervisor does.
 func (w Workspaces) Running(id string) bool { return w.Manager.Running(id) }
+
+// Paused looks into its record.
+func (w Workspaces) Paused(ctx context.Context, id string) bool {
+	now, err := w.Manager.Get(ctx, store.KindWorkspace, id)
+	return err == nil && now.State == workspace.Paused
+}
+
+// Pause pauses a workspace.
+func (w Workspaces) Pause(ctx context.Context, id string) error {
+	_, err := w.Manager.Pause(ctx, store.KindWorkspace, id)
+	return err
+}
+
+// Resume has it go on.
+func (w Workspaces) Resume(ctx context.Context, id string) error {
+	_, err := w.Manager.Resume(ctx, store.KindWorkspace, id, nil)
+	return err
+}
 
 // Connect connects to its supervisor.
 func (w Workspaces) Connect(ctx context.Context, id string) (Machine, error) {

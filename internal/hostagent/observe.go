@@ -64,12 +64,12 @@ func (c *counts) begin(method string) (end func(code string)) {
 
 // writeMetrics writes what is known in the text form of Prometheus.
 func (a *Agent) writeMetrics(w io.Writer, c *counts) {
-	states := map[string]int{statusPending: 0, statusRunning: 0, statusStopped: 0}
+	states := map[string]int{statusPending: 0, statusRunning: 0, statusPaused: 0, statusStopped: 0}
 	memory, vcpus := 0, 0
 	for _, s := range a.all() {
-		r := s.record()
-		states[a.status(r)]++
-		memory, vcpus = memory+r.MemoryMB, vcpus+r.VCPUs
+		states[a.status(s)]++
+		m, v, _ := s.takes()
+		memory, vcpus = memory+m, vcpus+v
 	}
 	head := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	head("pyro_host_sandboxes", "gauge", "Sandboxes of this host, by state.")

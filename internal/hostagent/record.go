@@ -36,6 +36,7 @@ type record struct {
 	DefaultEnv  map[string]string `json:"default_env,omitempty"`
 	CreatedAt   time.Time         `json:"created_at"`
 	LastActive  time.Time         `json:"last_active_at"`
+	Inactive    bool              `json:"paused_for_inactivity,omitempty"` // it was last paused, or was to be, because of inactivity, which nobody has acknowledged
 }
 
 func (a *Agent) folderOf(id string) string {

@@ -14,15 +14,22 @@ import (
 type sandbox struct {
 	clock   func() time.Time
 	metrics metrics
-	changes chan struct{} // holds a token while it is made or destroyed
+	changes chan struct{} // holds a token while it is made another: created, paused, resumed, destroyed
 	over    context.CancelFunc
 	watched sync.WaitGroup
+	writing sync.Mutex // held while its record is written, so that none overwrites a later one
 
-	mu    sync.Mutex
-	is    record
-	busy  int  // calls that are going on
-	noted bool // what is known of it is on the disk
-	gone  bool
+	mu      sync.Mutex
+	is      record
+	busy    int           // calls that are going on
+	noted   bool          // what is known of it is on the disk
+	gone    bool          // nothing is
+	resting bool          // it is paused, as far as is known: it takes neither memory nor processors
+	turning chan struct{} // closed when a pause or a resume has come to its end; nil: none is going on
+	shown   string        // its state until then
+	spared  time.Time     // until then it is not paused for inactivity
+
+	told int64 // that it is paused because of inactivity has this number; 0: it was not told yet. Of the agent's telling
 }
 
 func newSandbox(r record, clock func() time.Time) *sandbox {
@@ -41,9 +48,20 @@ func (s *sandbox) record() record {
 	return s.is
 }
 
-// use says that it is being used until the function is called that it gives: for as long it is not inactive.
-func (s *sandbox) use() (end func()) {
+// use says that it is being used until the function is called that it gives: for as long it is not inactive. While it is being paused or resumed it waits to see what
+// becomes of that.
+func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 	s.mu.Lock()
+	for s.turning != nil {
+		turning := s.turning
+		s.mu.Unlock()
+		select {
+		case <-turning:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+	}
 	s.busy++
 	s.is.LastActive, s.noted = s.clock(), false
 	s.mu.Unlock()
@@ -52,17 +70,65 @@ func (s *sandbox) use() (end func()) {
 		s.busy--
 		s.is.LastActive, s.noted = s.clock(), false
 		s.mu.Unlock()
+	}, nil
+}
+
+// due tells whether it was inactive for as long as it may be.
+func (s *sandbox) due() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dueLocked()
+}
+
+func (s *sandbox) dueLocked() bool {
+	now := s.clock()
+	return s.is.TimeoutSec > 0 && s.busy == 0 && !s.resting && s.turning == nil && !s.gone && s.is.WorkspaceID != "" &&
+		now.Sub(s.is.LastActive) >= time.Duration(s.is.TimeoutSec)*time.Second && !now.Before(s.spared)
+}
+
+// turn has it show a state while it is being paused or resumed, and those wait who are about to use it, until the function is called that it gives. Its change is the
+// caller's.
+func (s *sandbox) turn(shown string) (turned func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turnLocked(shown)
+}
+
+// turnInactive does so for a pause, unless it is used by now.
+func (s *sandbox) turnInactive() (turned func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.dueLocked() {
+		return nil, false
+	}
+	return s.turnLocked(statusRunning), true
+}
+
+func (s *sandbox) turnLocked(shown string) (turned func()) {
+	s.turning, s.shown = make(chan struct{}), shown
+	return func() {
+		s.mu.Lock()
+		close(s.turning)
+		s.turning = nil
+		s.mu.Unlock()
 	}
 }
 
-// inactive tells since when it is, and false while it is used.
-func (s *sandbox) inactive() (since time.Time, ok bool) {
+// rest says whether it takes memory and processors.
+func (s *sandbox) rest(resting bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.is.LastActive, s.busy == 0
+	s.resting = resting
+	s.mu.Unlock()
 }
 
-// change waits to be the only one who makes or destroys it.
+// spare keeps it from being paused for inactivity for a time.
+func (s *sandbox) spare(d time.Duration) {
+	s.mu.Lock()
+	s.spared = s.clock().Add(d)
+	s.mu.Unlock()
+}
+
+// change waits to be the only one who makes it another.
 func (s *sandbox) change(ctx context.Context) (done func(), err error) {
 	select {
 	case s.changes <- struct{}{}:
@@ -74,6 +140,8 @@ func (s *sandbox) change(ctx context.Context) (done func(), err error) {
 
 // note writes the record where it has changed.
 func (a *Agent) note(s *sandbox) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	s.mu.Lock()
 	if s.busy > 0 {
 		s.is.LastActive, s.noted = s.clock(), false
@@ -85,6 +153,36 @@ func (a *Agent) note(s *sandbox) error {
 		return nil
 	}
 	return a.writeRecord(r)
+}
+
+// set changes the record, on the disk first.
+func (a *Agent) set(s *sandbox, change func(*record)) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	r, gone := s.is, s.gone
+	s.mu.Unlock()
+	if gone {
+		return fault.New(fault.NotFound, "find sandbox", s.id(), "it was destroyed")
+	}
+	change(&r)
+	if err := a.writeRecord(r); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	change(&s.is)
+	s.mu.Unlock()
+	return nil
+}
+
+// drop removes the record: nobody writes it any more.
+func (a *Agent) drop(s *sandbox) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	s.gone = true
+	s.mu.Unlock()
+	return a.removeRecord(s.id())
 }
 
 // find gives a sandbox by its id.
@@ -120,15 +218,30 @@ func (a *Agent) all() []*sandbox {
 const (
 	statusPending = "pending" // it is being made
 	statusRunning = "running"
+	statusPaused  = "paused"
 	statusStopped = "stopped" // its machine has ended
 )
 
-func (a *Agent) status(r record) string {
+// status tells the state of a sandbox: what becomes of one that is being paused or resumed is told when it has come about.
+func (a *Agent) status(s *sandbox) string {
+	s.mu.Lock()
+	id, turning, shown, resting := s.is.WorkspaceID, s.turning != nil, s.shown, s.resting
+	s.mu.Unlock()
 	switch {
-	case r.WorkspaceID == "":
+	case id == "":
 		return statusPending
-	case a.options.Machines.Running(r.WorkspaceID):
+	case turning:
+		return shown
+	case a.options.Machines.Running(id):
+		if resting { // somebody else had it go on
+			s.rest(false)
+		}
 		return statusRunning
+	case resting:
+		return statusPaused
+	case a.options.Machines.Paused(a.ctx, id):
+		s.rest(true)
+		return statusPaused
 	}
 	return statusStopped
 }
@@ -138,12 +251,16 @@ func (a *Agent) connected(ctx context.Context, op, id string) (m Machine, s *san
 	if s, err = a.find(id); err != nil {
 		return nil, nil, nil, fault.Wrap(err, op, "")
 	}
-	r := s.record()
-	if status := a.status(r); status != statusRunning {
-		return nil, nil, nil, fault.New(fault.Precondition, op, id, "the sandbox is %s", status).WithHint("call DestroySandbox, then CreateSandbox")
+	used, err := s.use(ctx)
+	if err != nil {
+		return nil, nil, nil, fault.Wrap(err, op, id)
 	}
-	used := s.use()
-	if m, err = a.options.Machines.Connect(ctx, r.WorkspaceID); err != nil {
+	if status := a.status(s); status != statusRunning {
+		err = notRunning(status)
+	} else {
+		m, err = a.options.Machines.Connect(ctx, s.record().WorkspaceID)
+	}
+	if err != nil {
 		used()
 		return nil, nil, nil, fault.Wrap(err, op, id)
 	}

@@ -16,9 +16,13 @@ type Machine struct {
 	Spec store.Spec
 }
 
-// Machine connects to the machine of a workspace. Precondition: it does not run.
+// Machine connects to the machine of a workspace. Precondition: it does not run. One that is paused stays so.
 func (m *Manager) Machine(ctx context.Context, kind store.Kind, id string) (*Machine, error) {
-	c, w, err := m.connect(ctx, kind, id)
+	w, err := m.record(ctx, kind, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := remote.Dial(ctx, m.folder(id))
 	if err != nil {
 		return nil, err
 	}

@@ -375,10 +375,10 @@ func (*PauseSandboxResponse) Descriptor() ([]byte, []int) {
 type ResumeSandboxRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	TimeoutSec    int32                  `protobuf:"varint,2,opt,name=timeout_sec,json=timeoutSec,proto3" json:"timeout_sec,omitempty"` // as at its creation, from now on
-	DefaultUser   string                 `protobuf:"bytes,3,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`
-	DefaultEnv    map[string]string      `protobuf:"bytes,4,rep,name=default_env,json=defaultEnv,proto3" json:"default_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	KernelVersion string                 `protobuf:"bytes,5,opt,name=kernel_version,json=kernelVersion,proto3" json:"kernel_version,omitempty"`
+	TimeoutSec    int32                  `protobuf:"varint,2,opt,name=timeout_sec,json=timeoutSec,proto3" json:"timeout_sec,omitempty"`                                                                          // as at its creation, from now on
+	DefaultUser   string                 `protobuf:"bytes,3,opt,name=default_user,json=defaultUser,proto3" json:"default_user,omitempty"`                                                                        // from now on; empty: as it was
+	DefaultEnv    map[string]string      `protobuf:"bytes,4,rep,name=default_env,json=defaultEnv,proto3" json:"default_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // from now on; empty: as it was
+	KernelVersion string                 `protobuf:"bytes,5,opt,name=kernel_version,json=kernelVersion,proto3" json:"kernel_version,omitempty"`                                                                  // means nothing here: it goes on with its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -885,9 +885,11 @@ func (x *ExecResponse) GetExitCode() int32 {
 }
 
 type ListSandboxesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ours: the auto_paused_cursor of an answer that has come. What that told in auto_paused_sandbox_ids is not told again
+	AutoPausedUntil int64 `protobuf:"varint,1001,opt,name=auto_paused_until,json=autoPausedUntil,proto3" json:"auto_paused_until,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListSandboxesRequest) Reset() {
@@ -920,10 +922,19 @@ func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
 	return file_hostagent_v1_hostagent_proto_rawDescGZIP(), []int{14}
 }
 
+func (x *ListSandboxesRequest) GetAutoPausedUntil() int64 {
+	if x != nil {
+		return x.AutoPausedUntil
+	}
+	return 0
+}
+
 type ListSandboxesResponse struct {
-	state                protoimpl.MessageState `protogen:"open.v1"`
-	Sandboxes            []*SandboxInfo         `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	AutoPausedSandboxIds []string               `protobuf:"bytes,2,rep,name=auto_paused_sandbox_ids,json=autoPausedSandboxIds,proto3" json:"auto_paused_sandbox_ids,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Sandboxes []*SandboxInfo         `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
+	// Those that are paused because of inactivity. Each is told in every answer until that is acknowledged, or the sandbox is resumed or paused by a call or destroyed.
+	AutoPausedSandboxIds []string `protobuf:"bytes,2,rep,name=auto_paused_sandbox_ids,json=autoPausedSandboxIds,proto3" json:"auto_paused_sandbox_ids,omitempty"`
+	AutoPausedCursor     int64    `protobuf:"varint,1001,opt,name=auto_paused_cursor,json=autoPausedCursor,proto3" json:"auto_paused_cursor,omitempty"` // ours: stands for those; 0: there are none
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -972,10 +983,17 @@ func (x *ListSandboxesResponse) GetAutoPausedSandboxIds() []string {
 	return nil
 }
 
+func (x *ListSandboxesResponse) GetAutoPausedCursor() int64 {
+	if x != nil {
+		return x.AutoPausedCursor
+	}
+	return 0
+}
+
 type SandboxInfo struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId        string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Status           string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"` // pending, running, stopped or error
+	Status           string                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"` // pending, running, paused or stopped
 	Template         string                 `protobuf:"bytes,3,opt,name=template,proto3" json:"template,omitempty"`
 	Vcpus            int32                  `protobuf:"varint,4,opt,name=vcpus,proto3" json:"vcpus,omitempty"`
 	MemoryMb         int32                  `protobuf:"varint,5,opt,name=memory_mb,json=memoryMb,proto3" json:"memory_mb,omitempty"`
@@ -4335,11 +4353,13 @@ const file_hostagent_v1_hostagent_proto_rawDesc = "" +
 	"\fExecResponse\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12\x1b\n" +
-	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"\x16\n" +
-	"\x14ListSandboxesRequest\"\x87\x01\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\"C\n" +
+	"\x14ListSandboxesRequest\x12+\n" +
+	"\x11auto_paused_until\x18\xe9\a \x01(\x03R\x0fautoPausedUntil\"\xb6\x01\n" +
 	"\x15ListSandboxesResponse\x127\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x19.hostagent.v1.SandboxInfoR\tsandboxes\x125\n" +
-	"\x17auto_paused_sandbox_ids\x18\x02 \x03(\tR\x14autoPausedSandboxIds\"\xe0\x03\n" +
+	"\x17auto_paused_sandbox_ids\x18\x02 \x03(\tR\x14autoPausedSandboxIds\x12-\n" +
+	"\x12auto_paused_cursor\x18\xe9\a \x01(\x03R\x10autoPausedCursor\"\xe0\x03\n" +
 	"\vSandboxInfo\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +

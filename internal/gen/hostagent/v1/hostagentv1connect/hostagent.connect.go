@@ -134,9 +134,11 @@ type HostAgentServiceClient interface {
 	CreateSandbox(context.Context, *connect.Request[v1.CreateSandboxRequest]) (*connect.Response[v1.CreateSandboxResponse], error)
 	// DestroySandbox ends a sandbox and removes all that it holds. It is no error where there is none.
 	DestroySandbox(context.Context, *connect.Request[v1.DestroySandboxRequest]) (*connect.Response[v1.DestroySandboxResponse], error)
-	// PauseSandbox puts a running sandbox aside, memory and all.
+	// PauseSandbox writes down a running sandbox, with its memory and all that runs in it, and frees what it takes of the host's. It is no error where it is paused.
+	// FailedPrecondition: it has ended. With any error it runs as before.
 	PauseSandbox(context.Context, *connect.Request[v1.PauseSandboxRequest]) (*connect.Response[v1.PauseSandboxResponse], error)
-	// ResumeSandbox has a paused one go on where it was.
+	// ResumeSandbox has a paused one go on where it was. It is no error where it runs. FailedPrecondition: it has ended. ResourceExhausted: the host has no room for it,
+	// and it stays paused, as with any other error.
 	ResumeSandbox(context.Context, *connect.Request[v1.ResumeSandboxRequest]) (*connect.Response[v1.ResumeSandboxResponse], error)
 	// Exec runs a program to its end. DeadlineExceeded: its time was over, and it was killed with all that it started.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)
@@ -564,9 +566,11 @@ type HostAgentServiceHandler interface {
 	CreateSandbox(context.Context, *connect.Request[v1.CreateSandboxRequest]) (*connect.Response[v1.CreateSandboxResponse], error)
 	// DestroySandbox ends a sandbox and removes all that it holds. It is no error where there is none.
 	DestroySandbox(context.Context, *connect.Request[v1.DestroySandboxRequest]) (*connect.Response[v1.DestroySandboxResponse], error)
-	// PauseSandbox puts a running sandbox aside, memory and all.
+	// PauseSandbox writes down a running sandbox, with its memory and all that runs in it, and frees what it takes of the host's. It is no error where it is paused.
+	// FailedPrecondition: it has ended. With any error it runs as before.
 	PauseSandbox(context.Context, *connect.Request[v1.PauseSandboxRequest]) (*connect.Response[v1.PauseSandboxResponse], error)
-	// ResumeSandbox has a paused one go on where it was.
+	// ResumeSandbox has a paused one go on where it was. It is no error where it runs. FailedPrecondition: it has ended. ResourceExhausted: the host has no room for it,
+	// and it stays paused, as with any other error.
 	ResumeSandbox(context.Context, *connect.Request[v1.ResumeSandboxRequest]) (*connect.Response[v1.ResumeSandboxResponse], error)
 	// Exec runs a program to its end. DeadlineExceeded: its time was over, and it was killed with all that it started.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.Response[v1.ExecResponse], error)

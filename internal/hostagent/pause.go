@@ -1,0 +1,137 @@
+package hostagent
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+// pausePatience bounds a pause, which is not given up when whoever asked for it goes: the machine does not give it up either.
+const pausePatience = 10 * time.Minute
+
+// PauseSandbox writes a sandbox down, and ends its machine.
+func (a *Agent) PauseSandbox(ctx context.Context, req *connect.Request[pb.PauseSandboxRequest]) (*connect.Response[pb.PauseSandboxResponse], error) {
+	const op = "pause sandbox"
+	s, err := a.find(req.Msg.SandboxId)
+	if err != nil {
+		return nil, fault.Wrap(err, op, "")
+	}
+	done, err := s.change(ctx)
+	if err != nil {
+		return nil, fault.Wrap(err, op, s.id())
+	}
+	defer done()
+	if err := a.pause(ctx, s); err != nil {
+		return nil, fault.Wrap(err, op, s.id())
+	}
+	return connect.NewResponse(&pb.PauseSandboxResponse{}), nil
+}
+
+// pause pauses a sandbox for who has asked for that, whose change it is. They know of it then: it is none that was paused because of inactivity.
+func (a *Agent) pause(ctx context.Context, s *sandbox) error {
+	switch status := a.status(s); status {
+	case statusPaused:
+		return a.set(s, forgetInactivity)
+	case statusRunning:
+	default:
+		return notRunning(status)
+	}
+	turned := s.turn(statusRunning)
+	defer turned()
+	if err := a.set(s, forgetInactivity); err != nil {
+		return err
+	}
+	return a.putDown(context.WithoutCancel(ctx), s)
+}
+
+func forgetInactivity(r *record) { r.Inactive = false }
+
+// putDown pauses the machine of a sandbox that is turning.
+func (a *Agent) putDown(ctx context.Context, s *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, pausePatience)
+	defer cancel()
+	began := time.Now()
+	if err := a.options.Machines.Pause(ctx, s.record().WorkspaceID); err != nil {
+		return err
+	}
+	s.rest(true)
+	a.options.Log.Info("sandbox paused", "sandbox", s.id(), "ms", time.Since(began).Milliseconds())
+	return nil
+}
+
+// ResumeSandbox has a sandbox go on that is paused.
+func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.ResumeSandboxRequest]) (*connect.Response[pb.ResumeSandboxResponse], error) {
+	const op = "resume sandbox"
+	m := req.Msg
+	s, err := a.find(m.SandboxId)
+	if err != nil {
+		return nil, fault.Wrap(err, op, "")
+	}
+	if _, err = variables(m.DefaultEnv); err == nil && m.TimeoutSec < 0 {
+		err = fault.New(fault.Invalid, "", "", "timeout_sec is %d: it must not be below 0", m.TimeoutSec)
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, op, s.id())
+	}
+	done, err := s.change(ctx)
+	if err != nil {
+		return nil, fault.Wrap(err, op, s.id())
+	}
+	defer done()
+	err = a.resume(ctx, s, func(r *record) {
+		r.TimeoutSec, r.Inactive, r.LastActive = int(m.TimeoutSec), false, a.options.clock().UTC()
+		if m.DefaultUser != "" {
+			r.DefaultUser = m.DefaultUser
+		}
+		if len(m.DefaultEnv) > 0 {
+			r.DefaultEnv = maps.Clone(m.DefaultEnv)
+		}
+	})
+	if err != nil {
+		return nil, fault.Wrap(err, op, s.id())
+	}
+	return connect.NewResponse(&pb.ResumeSandboxResponse{SandboxId: s.id(), Status: a.status(s), Metadata: metadataOf(s.record())}), nil
+}
+
+// resume has a sandbox go on, whose change is the caller's, and be another from then on.
+func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) error {
+	switch status := a.status(s); status {
+	case statusRunning:
+		return a.set(s, change)
+	case statusPaused:
+	default:
+		return notRunning(status)
+	}
+	turned := s.turn(statusPaused)
+	defer turned()
+	if err := a.admitAgain(s); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := a.options.Machines.Resume(ctx, s.record().WorkspaceID); err != nil {
+		s.rest(true)
+		if k := fault.KindOf(err); k == fault.Corrupt || k == fault.Precondition {
+			return &fault.Error{Err: err, Hint: "it can't go on: call DestroySandbox, then CreateSandbox"}
+		}
+		return err
+	}
+	a.options.Log.Info("sandbox resumed", "sandbox", s.id(), "ms", time.Since(began).Milliseconds())
+	return a.set(s, change)
+}
+
+// notRunning says that a sandbox has another state than it has to have.
+func notRunning(status string) error {
+	hint := "call DestroySandbox, then CreateSandbox"
+	switch status {
+	case statusPaused:
+		hint = "call ResumeSandbox"
+	case statusPending:
+		hint = "wait until CreateSandbox has returned"
+	}
+	return fault.New(fault.Precondition, "", "", "the sandbox is %s", status).WithHint("%s", hint)
+}

@@ -1,0 +1,306 @@
+package hostagent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+func pause(t *testing.T, a *Agent, id string) error {
+	_, err := a.PauseSandbox(t.Context(), connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: id}))
+	return err
+}
+
+func resume(t *testing.T, a *Agent, m *pb.ResumeSandboxRequest) error {
+	r, err := a.ResumeSandbox(t.Context(), connect.NewRequest(m))
+	if err == nil && (r.Msg.Status != statusRunning || r.Msg.SandboxId != m.SandboxId || r.Msg.Metadata["workspace_id"] == "") {
+		t.Errorf("resumed: %v", r.Msg)
+	}
+	return err
+}
+
+func ping(t *testing.T, a *Agent, id string) error {
+	_, err := a.PingSandbox(t.Context(), connect.NewRequest(&pb.PingSandboxRequest{SandboxId: id}))
+	return err
+}
+
+func TestPauseAndResume(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{MemoryMB: 512})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", TimeoutSec: 60, DefaultUser: "me"})
+	for range 2 {
+		if err := pause(t, a, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec := &pb.ExecRequest{SandboxId: "x", Cmd: "true"}
+	if _, err := a.Exec(t.Context(), connect.NewRequest(exec)); fault.KindOf(err) != fault.Precondition || fault.HintOf(err) != "call ResumeSandbox" {
+		t.Errorf("exec: %v, %s", err, fault.HintOf(err))
+	}
+	if err := ping(t, a, "x"); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("ping: %v", err)
+	}
+	a.Close()
+	a = open(t, folder, f, Limits{MemoryMB: 512})
+	if all := list(t, a); len(all) != 1 || all[0].Status != statusPaused || all[0].TimeoutSec != 60 {
+		t.Fatalf("after a restart: %v", all)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "other"}) // in the memory that the first does not take
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}); fault.KindOf(err) != fault.Exhausted || list(t, a)[0].Status != statusPaused {
+		t.Errorf("there is no room: %v, %v", err, list(t, a))
+	}
+	if err := a.destroy(t.Context(), "other"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: 7, DefaultEnv: map[string]string{"A": "b"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := a.all()[0].record(); r.TimeoutSec != 7 || r.DefaultUser != "me" || r.DefaultEnv["A"] != "b" {
+		t.Errorf("it is %+v", r)
+	}
+	if err := ping(t, a, "x"); err != nil {
+		t.Error(err)
+	}
+	if err := pause(t, a, "none"); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: -1}); fault.KindOf(err) != fault.Invalid {
+		t.Error(err)
+	}
+}
+
+// TestWhatCanNotBePausedGoesOn has a pause and a resume fail: it is what it was.
+func TestWhatCanNotBePausedGoesOn(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{MemoryMB: 1024})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	no := fault.New(fault.Exhausted, "", "", "the disk is full")
+	f.turning = func(string) error { return no }
+	if err := pause(t, a, "x"); !errors.Is(err, no) || list(t, a)[0].Status != statusRunning {
+		t.Errorf("%v, %v", err, list(t, a))
+	}
+	f.turning = nil
+	if err := errors.Join(ping(t, a, "x"), pause(t, a, "x")); err != nil {
+		t.Fatal(err)
+	}
+	f.turning = func(string) error { return fault.New(fault.Corrupt, "", "", "block 7 is damaged") }
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}); fault.KindOf(err) != fault.Corrupt || list(t, a)[0].Status != statusPaused {
+		t.Errorf("%v, %v", err, list(t, a))
+	}
+	f.turning = nil
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", MemoryMb: 1024}) // it takes no memory
+	if err := a.destroy(t.Context(), "x"); err != nil || f.ids() != 1 {
+		t.Error(err)
+	}
+}
+
+// TestCallsWaitForAPause has a call come while a sandbox is being paused: it finds it paused, and none is broken off by what is done because of inactivity.
+func TestCallsWaitForAPause(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	began, goOn := make(chan bool), make(chan bool)
+	f.turning = func(string) error {
+		close(began)
+		<-goOn
+		return nil
+	}
+	paused := make(chan error)
+	go func() { paused <- pause(t, a, "x") }()
+	<-began
+	hasty, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("in a hurry"))
+	if _, err := a.all()[0].use(hasty); err == nil || err.Error() != "in a hurry" {
+		t.Error(err)
+	}
+	if got := list(t, a)[0].Status; got != statusRunning {
+		t.Errorf("it is %s", got)
+	}
+	pinged := make(chan error)
+	go func() { pinged <- ping(t, a, "x") }()
+	close(goOn)
+	if err := <-paused; err != nil {
+		t.Error(err)
+	}
+	if err := <-pinged; fault.KindOf(err) != fault.Precondition {
+		t.Errorf("pinged: %v", err)
+	}
+}
+
+// hand is a clock that is set by hand.
+type hand struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (h *hand) clock() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+func (h *hand) pass(d time.Duration) {
+	h.mu.Lock()
+	h.now = h.now.Add(d)
+	h.mu.Unlock()
+}
+
+// reaped has all that are inactive be paused, and waits until those are that are named.
+func reaped(t *testing.T, a *Agent, ids ...string) {
+	t.Helper()
+	a.reap()
+	for _, id := range ids {
+		s, err := a.find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := s.change(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done()
+		if got := a.status(s); got != statusPaused {
+			t.Errorf("%s is %s", id, got)
+		}
+	}
+}
+
+func openAt(t *testing.T, folder string, f *fakes, h *hand) *Agent {
+	t.Helper()
+	a, err := Open(t.Context(), Options{Folder: folder, Machines: f, Log: quiet, clock: h.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+func told(t *testing.T, a *Agent, until int64) (ids []string, cursor int64) {
+	t.Helper()
+	r, err := a.ListSandboxes(t.Context(), connect.NewRequest(&pb.ListSandboxesRequest{AutoPausedUntil: until}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Msg.AutoPausedSandboxIds, r.Msg.AutoPausedCursor
+}
+
+func TestInactivityPauses(t *testing.T) {
+	f, folder, h := newFakes(), t.TempDir(), &hand{now: time.Unix(1_000_000, 0)}
+	a := openAt(t, folder, f, h)
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a", TimeoutSec: 10})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "b", TimeoutSec: 10})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "never"})
+	h.pass(9 * time.Second)
+	if err := ping(t, a, "b"); err != nil {
+		t.Fatal(err)
+	}
+	h.pass(time.Second)
+	reaped(t, a, "a")
+	ids, first := told(t, a, 0)
+	if len(ids) != 1 || ids[0] != "a" || first == 0 {
+		t.Fatalf("told %v, %d", ids, first)
+	}
+	if again, cursor := told(t, a, 0); len(again) != 1 || cursor != first { // that answer got lost
+		t.Errorf("told %v, %d", again, cursor)
+	}
+	h.pass(9 * time.Second)
+	reaped(t, a, "a", "b")
+	if ids, cursor := told(t, a, first); len(ids) != 1 || ids[0] != "b" || cursor <= first {
+		t.Errorf("told %v, %d", ids, cursor)
+	}
+	if ids, _ := told(t, a, first); len(ids) != 1 {
+		t.Errorf("an old acknowledgement took %v", ids)
+	}
+	a.Close()
+	a = openAt(t, folder, f, h)
+	ids, second := told(t, a, 0)
+	if len(ids) != 1 || ids[0] != "b" {
+		t.Errorf("after a restart: told %v, %d", ids, second)
+	}
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "b", TimeoutSec: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if ids, _ := told(t, a, 0); len(ids) != 0 {
+		t.Errorf("told of one that runs: %v", ids)
+	}
+	h.pass(5 * time.Second)
+	reaped(t, a, "b")
+	if ids, _ := told(t, a, second); len(ids) != 1 { // which was about the pause before
+		t.Errorf("told %v", ids)
+	}
+	if err := pause(t, a, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if ids, cursor := told(t, a, 0); len(ids) != 0 || cursor != 0 {
+		t.Errorf("told %v, %d, though a call has paused it", ids, cursor)
+	}
+	if got := list(t, a)[2].Status; got != statusRunning {
+		t.Errorf("the one without a limit is %s", got)
+	}
+}
+
+// TestASlowPauseHoldsUpNone has one sandbox take long to be paused, and another one fail.
+func TestASlowPauseHoldsUpNone(t *testing.T) {
+	f, h := newFakes(), &hand{now: time.Unix(1_000_000, 0)}
+	a := openAt(t, t.TempDir(), f, h)
+	for _, id := range []string{"fails", "slow", "z"} {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: id, TimeoutSec: 1})
+	}
+	goOn := make(chan bool)
+	f.turning = func(id string) error {
+		switch id {
+		case "ws-slow":
+			<-goOn
+		case "ws-fails":
+			return fault.New(fault.Exhausted, "", "", "the disk is full")
+		}
+		return nil
+	}
+	h.pass(time.Second)
+	reaped(t, a, "z")
+	close(goOn)
+	reaped(t, a, "slow")
+	s, err := a.find("fails")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.change(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if ids, _ := told(t, a, 0); a.status(s) != statusRunning || len(ids) != 2 || s.due() {
+		t.Errorf("it is %s, due %v, and told are %v", a.status(s), s.due(), ids)
+	}
+	if h.pass(reapAgain); !s.due() {
+		t.Error("it is never tried again")
+	}
+}
+
+// TestWhoDiesWhilePausingTellsIt has a host agent die between its note and the pause, which the machine comes to the end of by itself, and another one where it did not.
+func TestWhoDiesWhilePausingTellsIt(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{})
+	for _, id := range []string{"paused", "runs"} {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
+		s, _ := a.find(id)
+		if err := a.set(s, func(r *record) { r.Inactive = true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Close()
+	a = open(t, folder, f, Limits{})
+	f.turn("ws-paused", true)
+	if ids, _ := told(t, a, 0); len(ids) != 1 || ids[0] != "paused" {
+		t.Errorf("told %v", ids)
+	}
+}

@@ -1,0 +1,108 @@
+//go:build machine
+
+package test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+)
+
+// said is what a shell in a sandbox prints.
+func said(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, sandbox, script string) string {
+	t.Helper()
+	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: sandbox, Cmd: "sh", Args: []string{"-c", script}}))
+	if err != nil || r.Msg.ExitCode != 0 {
+		t.Fatalf("%s: %s: %v %v", sandbox, script, r, err)
+	}
+	return strings.TrimSpace(string(r.Msg.Stdout))
+}
+
+// counting is a program that counts to a file, a number a line, and goes on by itself.
+const counting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $$ $n; sleep 0.05; done' >/tmp/counted 2>&1 </dev/null & sleep 0.5; head -n 1 /tmp/counted`
+
+// counts waits until what counts has come further, and looks that it is the same, and that no number is missing.
+func counts(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, sandbox, begun string) {
+	t.Helper()
+	pid := strings.Fields(begun)[0]
+	got := said(ctx, t, c, sandbox, `before=$(wc -l </tmp/counted); until [ $(wc -l </tmp/counted) -gt $before ]; do sleep 0.05; done; head -c -1 /tmp/counted`)
+	for i, line := range strings.Split(got, "\n") {
+		if want := fmt.Sprint(pid, " ", i+1); line != want {
+			t.Fatalf("%s: counted %q, want %q", sandbox, line, want)
+		}
+	}
+}
+
+// TestHostAgentPauses has sandboxes paused by calls and because of inactivity, over the death of the host agent.
+func TestHostAgentPauses(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	agent, address := p.serveHost()
+	c := hostClient(t, address)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"})); err != nil {
+		t.Fatal(err)
+	}
+	begun := said(ctx, t, c, "one", counting)
+	said(ctx, t, c, "one", "echo kept >/srv/kept; echo kept >/workspace/kept")
+	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "one"})); err != nil {
+		t.Fatal(err)
+	}
+	agent.Process.Signal(syscall.SIGKILL)
+	agent.Wait()
+	agent, address = p.serveHost()
+	c = hostClient(t, address)
+	all, err := c.ListSandboxes(ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
+	if err != nil || len(all.Msg.Sandboxes) != 1 || all.Msg.Sandboxes[0].Status != "paused" || len(all.Msg.AutoPausedSandboxIds) != 0 {
+		t.Fatalf("%v %v", all, err)
+	}
+	if _, err := c.ReadFile(ctx, connect.NewRequest(&pb.ReadFileRequest{SandboxId: "one", Path: "/srv/kept"})); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("a file of a paused sandbox: %v", err)
+	}
+	if r, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "one", TimeoutSec: 2})); err != nil || r.Msg.Status != "running" {
+		t.Fatalf("%v %v", r, err)
+	}
+	counts(ctx, t, c, "one", begun)
+	var cursor int64
+	for cursor == 0 {
+		all, err := c.ListSandboxes(ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cursor = all.Msg.AutoPausedCursor; cursor != 0 && (all.Msg.Sandboxes[0].Status != "paused" || all.Msg.AutoPausedSandboxIds[0] != "one") {
+			t.Errorf("%v", all)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if all, err := c.ListSandboxes(ctx, connect.NewRequest(&pb.ListSandboxesRequest{AutoPausedUntil: cursor})); err != nil || len(all.Msg.AutoPausedSandboxIds) != 0 {
+		t.Errorf("it is told again: %v %v", all, err)
+	}
+	if _, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "one"})); err != nil {
+		t.Fatal(err)
+	}
+	counts(ctx, t, c, "one", begun)
+	if got := said(ctx, t, c, "one", "cat /srv/kept /workspace/kept"); got != "kept\nkept" {
+		t.Errorf("kept is %q", got)
+	}
+	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "one"})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil { // what is paused, too
+		t.Error(err)
+	}
+	if end := agent.end(); end.code != 0 {
+		t.Errorf("after Terminate: %+v", end)
+	}
+	if r := p.run(nil, "workspace", "list", "--json"); !strings.Contains(r.stdout, `"workspaces": []`) {
+		t.Errorf("left: %s", r.stdout)
+	}
+}
