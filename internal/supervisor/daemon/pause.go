@@ -60,7 +60,7 @@ func (d *daemon) pause(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	still, err := d.save(ctx, dir, false)
+	still, err := d.save(ctx, dir)
 	if err == nil {
 		if err = disks.Flush(); err == nil {
 			err = d.store.SetDisks(ctx, d.order.Workspace.ID, next)
@@ -104,8 +104,8 @@ type still struct {
 	frozen bool
 }
 
-// save writes down the machine, and how what runs in it stands. copied says that another workspace may go on from it, too. With an error the machine goes on.
-func (d *daemon) save(ctx context.Context, dir string, copied bool) (*still, error) {
+// save writes down the machine, and how what runs in it stands. With an error the machine goes on.
+func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	m := d.machine.Machine()
 	saver, ok := m.(machine.Saver)
 	if !ok {
@@ -124,7 +124,7 @@ func (d *daemon) save(ctx context.Context, dir string, copied bool) (*still, err
 	if err := saver.Save(ctx, dir); err != nil {
 		return nil, errors.Join(err, d.thaw(context.WithoutCancel(ctx), false))
 	}
-	if s.held, err = d.stand(ctx, dir, copied); err != nil {
+	if s.held, err = d.stand(ctx, dir); err != nil {
 		return nil, errors.Join(err, s.goOn(ctx))
 	}
 	return s, nil

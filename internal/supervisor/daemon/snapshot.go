@@ -102,7 +102,7 @@ func (d *daemon) freeze(ctx context.Context, whole bool) (release func() error, 
 
 // saveForCopies saves the machine, which stands still until release is called.
 func (d *daemon) saveForCopies(ctx context.Context, dir string) (release func() error, err error) {
-	still, err := d.save(ctx, dir, true)
+	still, err := d.save(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ type standingService struct {
 	Record store.Service `json:"record"`
 	Out    point         `json:"out"`
 	Errs   point         `json:"errs"`
-	Gone   [2]int64      `json:"gone"` // bytes that are not kept any more of its logs, which are in files where another workspace may need them
+	Gone   [2]int64      `json:"gone"` // bytes that are not kept any more of its logs, which are in files for other workspaces
 }
 
 type standingCommand struct {
@@ -85,8 +85,8 @@ func serviceFile(dir, name string, stream int) string {
 	return filepath.Join(dir, fmt.Sprintf("service-%s.%d", name, stream+1))
 }
 
-// stand finds out how all that runs stands, and keeps it there until the outlets are released. copied says that another workspace may go on from it, too.
-func (d *daemon) stand(ctx context.Context, dir string, copied bool) (held []*outlet, err error) {
+// stand finds out how all that runs stands, and keeps it there until the outlets are released. Other workspaces may go on from it, too.
+func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err error) {
 	hold := func(o *outlet) point {
 		at, ok := o.hold(ctx)
 		if ok {
@@ -115,9 +115,6 @@ func (d *daemon) stand(ctx context.Context, dir string, copied bool) (held []*ou
 			continue // it is about to be started
 		}
 		for i, path := range d.folder.Service(state.Record.Name).Logs() {
-			if !copied {
-				break
-			}
 			kept, gone, err := transcript.ReadFile(path)
 			if err == nil {
 				err = writeFile(serviceFile(dir, state.Record.Name, i), kept)
