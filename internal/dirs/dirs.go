@@ -67,5 +67,8 @@ func (d Dirs) Workspaces() string { return filepath.Join(d.State, "workspaces") 
 // Sessions is where each session on a terminal of the host has its folder.
 func (d Dirs) Sessions() string { return filepath.Join(d.State, "sessions") }
 
+// Images is where images are kept that were made of what was changed in machines, and can't be made again.
+func (d Dirs) Images() string { return filepath.Join(d.State, "images") }
+
 // Volumes is where the volumes are that workspaces begin with. It is with them, since they share its files.
 func (d Dirs) Volumes() string { return filepath.Join(d.State, "volumes") }

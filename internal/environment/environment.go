@@ -10,6 +10,8 @@
 //	locks/                         one lock for each name that is being pulled, and one for changes of content
 //	staging-<random>/              work that is not done; its lock is held while its maker lives
 //
+// Images that were made of what was changed in machines are likewise in a folder of their own, with the state: others that use this cache know nothing of them.
+//
 // All changes are renames of what is whole and flushed, so a pull that is interrupted, however, leaves nothing but a staging folder, which the next pull or
 // prune removes. Any number of processes may use one store at once.
 package environment

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // testStore is a store in a folder of its own whose Debian is a small archive. Each build adds a letter to the file "builds" in that folder.
 func testStore(cache string) *Store {
-	s := Open(dirs.Dirs{Cache: cache})
+	s := Open(dirs.Dirs{Cache: cache, State: filepath.Join(cache, "state")})
 	s.bootstrap = func(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error {
 		report.Phase("installing packages", subject)
 		builds, err := os.OpenFile(filepath.Join(cache, "builds"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

@@ -56,7 +56,11 @@ func (s *Store) UseDigest(ctx context.Context, digest, name string, report progr
 	if !isDigest(digest) {
 		return nil, fault.New(fault.Corrupt, "use environment", name, "%q is no digest", digest)
 	}
-	lease, err := s.leaseContent(ctx, Environment{Name: name, Digest: digest, Installed: true}, report)
+	env := Environment{Name: name, Digest: digest, Installed: true}
+	lease, err := s.leaseContent(ctx, env, report)
+	if errors.Is(err, fs.ErrNotExist) {
+		lease, err = s.added.leaseContent(ctx, env, report)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "use environment", name, "the image that it was is gone (%s)", digest)
 	}
@@ -179,25 +183,30 @@ func (s *Store) pull(ctx context.Context, env Environment, report progress.Func)
 	if err != nil {
 		return nil, err
 	}
+	lock, err := s.place(ctx, dir, &env, report)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.writeRecord(env); err != nil {
+		lock.Release()
+		return nil, err
+	}
+	return &Lease{env, filepath.Join(s.contentDir(env.Digest), imageFile), lock}, nil
+}
+
+// place installs the image that is in a folder, and says of the environment what it is. The lock is the one to hold while the image is used.
+func (s *Store) place(ctx context.Context, dir string, env *Environment, report progress.Func) (*flock.Lock, error) {
 	digest, sealed, err := seal(ctx, dir, env.Name, report)
 	if err != nil {
 		return nil, err
 	}
 	env.SizeBytes = allocated(filepath.Join(dir, imageFile))
 	lock, err := s.install(ctx, dir, digest, env.Name, sealed, report)
-	if err != nil {
-		sealed.Release()
-		return nil, err
-	}
 	if lock != sealed {
 		sealed.Release()
 	}
 	env.Digest, env.Installed, env.InstalledAt, env.VirtualSize = digest, true, time.Now().UTC(), virtualSize
-	if err := s.writeRecord(env); err != nil {
-		lock.Release()
-		return nil, err
-	}
-	return &Lease{env, filepath.Join(s.contentDir(digest), imageFile), lock}, nil
+	return lock, err
 }
 
 // debianSpace is what building takes at most: the unpacked packages, their downloads and the image.

@@ -26,6 +26,7 @@ import (
 type Store struct {
 	root    string // of environments
 	kernels string
+	added   *Store // of images that were made from others here, which have no names
 
 	// What makes things from Debian's packages; tests put others in their place.
 	bootstrap     func(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error
@@ -34,7 +35,7 @@ type Store struct {
 
 // Open gives the store in the user's folders. It creates nothing until something is pulled.
 func Open(d dirs.Dirs) *Store {
-	return &Store{root: d.Environments(), kernels: d.Kernels(), bootstrap: debian.Bootstrap, kernelPackage: debian.KernelPackage}
+	return &Store{root: d.Environments(), kernels: d.Kernels(), added: &Store{root: d.Images()}, bootstrap: debian.Bootstrap, kernelPackage: debian.KernelPackage}
 }
 
 // List gives the catalogue and all that is installed, by name.

@@ -275,6 +275,37 @@ func TestAForkOutlivesItsSource(t *testing.T) {
 	})
 }
 
+func TestAFlatVolumeHasTheFilesAlone(t *testing.T) {
+	both(t, func(t *testing.T, f Folder) {
+		d, err := f.Create(t.Context(), seedOf(few))
+		check(t, err)
+		write(t, f, d, "first")
+		first := snapshot(t, f, d, false)
+		write(t, f, first.Next, "second")
+		s := snapshot(t, f, first.Next, false)
+		flat, err := f.Flatten(t.Context(), s.Kept)
+		check(t, err)
+		write(t, f, s.Next, "third")
+		check(t, f.Sweep(t.Context(), flat))
+		is := func() {
+			if f.Blocks { // what is written there is no file
+				wantFiles(t, f, flat, few)
+			} else {
+				written(t, f, flat, "second")
+			}
+		}
+		is()
+		if len(flat.Volume) != 1 || len(flat.Root) > 0 || f.Missing(flat) != "" {
+			t.Errorf("%+v, missing %q", flat, f.Missing(flat))
+		}
+		other := f.beside("fork")
+		fork, err := other.Fork(t.Context(), f, store.Disks{Volume: flat.Baseline}, false)
+		check(t, err)
+		write(t, other, fork, "fourth")
+		is()
+	})
+}
+
 func TestWhatNothingNamesIsRemoved(t *testing.T) {
 	t.Run("at once", func(t *testing.T) { removed(t, Folder.Sweep) })
 	t.Run("later", func(t *testing.T) {

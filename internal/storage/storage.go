@@ -68,6 +68,7 @@ type kind interface {
 	reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error)
 	goOn(ctx context.Context, d store.Disks) (store.Disks, error)
 	adopt(ctx context.Context, source Folder, d store.Disks) error
+	flatten(ctx context.Context, d store.Disks) (volume string, err error)
 	size(d, others store.Disks) int64
 }
 

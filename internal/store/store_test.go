@@ -355,3 +355,33 @@ func TestClosing(t *testing.T) {
 		t.Error("a closed one was used")
 	}
 }
+
+// TestATemplateStaysWhatItIs has a workspace become one: nobody finds a workspace any more, and no supervisor that still runs changes its disks.
+func TestATemplateStaysWhatItIs(t *testing.T) {
+	s := Open(t.TempDir())
+	defer s.Close()
+	ctx := t.Context()
+	w := Workspace{ID: "ws-1", Kind: KindWorkspace, Name: "n", Spec: Spec{Digest: "one"}, Disks: Disks{Volume: []string{"v"}}, CreatedAt: time.Now(), ExpiresAt: time.Now()}
+	if err := s.AddWorkspace(ctx, w); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.MakeTemplate(ctx, "ws-1", map[string]string{"a": "b"}, Spec{Digest: "two"}, Disks{Volume: []string{"flat"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetDisks(ctx, "ws-1", w.Disks); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("its disks are changed: %v", err)
+	}
+	if err := s.MakeTemplate(ctx, "ws-1", nil, Spec{}, Disks{}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("it becomes one again: %v", err)
+	}
+	all, err := s.Workspaces(ctx, KindTemplate)
+	if err != nil || len(all) != 1 || all[0].Disks.Volume[0] != "flat" || all[0].Spec.Digest != "two" || all[0].Labels["a"] != "b" || all[0].Name != "" || !all[0].ExpiresAt.IsZero() {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if rest, err := s.Workspaces(ctx, KindWorkspace); err != nil || len(rest) != 0 {
+		t.Errorf("%+v, %v", rest, err)
+	}
+	if digests, err := s.Digests(ctx); err != nil || !digests["two"] || digests["one"] {
+		t.Errorf("%v, %v", digests, err)
+	}
+}

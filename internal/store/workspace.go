@@ -18,6 +18,7 @@ type Kind string
 const (
 	KindWorkspace Kind = "workspace" // outlives its machines: when its time is over it is stopped
 	KindVM        Kind = "vm"        // one machine: when its time is over it is deleted
+	KindTemplate  Kind = "template"  // was a workspace: others are made from it, and it never runs or changes again
 )
 
 // The beginnings of ids, by kind.
@@ -203,7 +204,7 @@ func (s *Store) Workspaces(ctx context.Context, kind Kind) ([]Workspace, error) 
 // Digests gives the environments' images that are in use by some record.
 func (s *Store) Digests(ctx context.Context) (map[string]bool, error) {
 	digests := map[string]bool{}
-	for _, kind := range []Kind{KindWorkspace, KindVM} {
+	for _, kind := range []Kind{KindWorkspace, KindVM, KindTemplate} {
 		all, err := s.Workspaces(ctx, kind)
 		if err != nil {
 			return nil, err
@@ -267,7 +268,7 @@ func (s *Store) SetDisks(ctx context.Context, id string, d Disks) error {
 }
 
 func setDisks(ctx context.Context, tx *sql.Tx, id string, d Disks) error {
-	r, err := tx.ExecContext(ctx, "UPDATE workspaces SET disks = $1 WHERE id = $2", text(d), id)
+	r, err := tx.ExecContext(ctx, "UPDATE workspaces SET disks = $1 WHERE id = $2 AND kind <> $3", text(d), id, KindTemplate)
 	if err != nil {
 		return err
 	}
@@ -283,13 +284,36 @@ func (s *Store) Reset(ctx context.Context, id string, d Disks, when time.Time) e
 		if err := setDisks(ctx, tx, id, d); err != nil {
 			return err
 		}
-		for _, table := range []string{"commands", "services", "events"} {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE workspace_id = $1", id); err != nil {
-				return err
-			}
+		if err := forgetPast(ctx, tx, id); err != nil {
+			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE workspaces SET reset_count = reset_count + 1, last_reset_at = $1 WHERE id = $2", nanos(when), id)
 		return err
+	})
+}
+
+// forgetPast removes what was done in a workspace.
+func forgetPast(ctx context.Context, tx *sql.Tx, id string) error {
+	for _, table := range []string{"commands", "services", "events"} {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE workspace_id = $1", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MakeTemplate has a workspace be a template from now on, with these labels, spec and disks, and forgets what was done in it. NotFound where none has the id.
+func (s *Store) MakeTemplate(ctx context.Context, id string, labels map[string]string, spec Spec, d Disks) error {
+	return s.write(ctx, func(tx *sql.Tx) error {
+		r, err := tx.ExecContext(ctx, "UPDATE workspaces SET kind = $1, name = '', labels = $2, spec = $3, disks = $4, expires_at = 0 WHERE id = $5 AND kind = $6",
+			KindTemplate, text(labels), text(spec), text(d), id, KindWorkspace)
+		if err != nil {
+			return err
+		}
+		if n, err := r.RowsAffected(); err != nil || n == 0 {
+			return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id")))
+		}
+		return forgetPast(ctx, tx, id)
 	})
 }
 

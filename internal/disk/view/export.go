@@ -43,8 +43,7 @@ func export(ctx context.Context, v *FS, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	e := exporter{ctx, v, w, map[fileID]string{}}
-	if err := e.folder("."); err != nil {
+	if err := Copy(ctx, v, w); err != nil {
 		return err
 	}
 	if err := w.Finish(); err != nil {
@@ -68,12 +67,18 @@ func export(ctx context.Context, v *FS, path string) (err error) {
 	return nil
 }
 
+// Copy writes all that a tree holds to an image that is being made. What there is of each file is kept, as Export does.
+func Copy(ctx context.Context, from Tree, to *mkext4.Writer) error {
+	e := exporter{ctx, from, to, map[fileID]string{}}
+	return e.folder(".")
+}
+
 // fileID tells files apart, whatever their names.
 type fileID struct{ device, inode uint64 }
 
 type exporter struct {
 	ctx   context.Context
-	view  *FS
+	view  Tree
 	out   *mkext4.Writer
 	links map[fileID]string // the first name of what has several
 }

@@ -61,6 +61,16 @@ func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits) 
 	})
 }
 
+// Fill makes an environment's image of what fill writes, as Build does of an archive.
+func Fill(ctx context.Context, path string, fill func(*mkext4.Writer) error) error {
+	return build(ctx, path, environment, fill)
+}
+
+// FillVolume makes the image of a volume so: fill writes VolumeFiles and VolumePending, too.
+func FillVolume(ctx context.Context, path string, fill func(*mkext4.Writer) error) error {
+	return build(ctx, path, volume, fill)
+}
+
 func build(ctx context.Context, path string, id mkext4.Identity, fill func(*mkext4.Writer) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
