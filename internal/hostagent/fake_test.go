@@ -26,6 +26,8 @@ type fakes struct {
 	made    map[string]Spec
 	stopped map[string]bool
 	paused  map[string]bool
+	kept    map[string]string     // what is said of those that are templates
+	keeping func(flat bool) error // called while one becomes a template
 	turning func(id string) error // called while one is paused or resumed
 	when    map[string]time.Time
 	count   int
@@ -38,7 +40,7 @@ type fakes struct {
 }
 
 func newFakes() *fakes {
-	return &fakes{made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, when: map[string]time.Time{}, written: map[string][]byte{}, failed: make(chan error, 8)}
+	return &fakes{made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, kept: map[string]string{}, when: map[string]time.Time{}, written: map[string][]byte{}, failed: make(chan error, 8)}
 }
 
 func (f *fakes) Create(_ context.Context, spec Spec) (Made, error) {
@@ -106,6 +108,42 @@ func (f *fakes) MadeFor(_ context.Context, sandbox string, since time.Time) (ids
 		}
 	}
 	return ids, nil
+}
+
+func (f *fakes) Keep(_ context.Context, id string, flat bool, about func(int64) string) error {
+	if !flat {
+		if err := f.turn(id, true); err != nil {
+			return err
+		}
+	}
+	if f.keeping != nil {
+		if err := f.keeping(flat); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kept[id] = about(1 << 20)
+	delete(f.made, id)
+	return nil
+}
+
+func (f *fakes) Settle(context.Context, string) error { return nil }
+
+func (f *fakes) Kept(context.Context) (all []Kept, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, about := range f.kept {
+		all = append(all, Kept{id, about})
+	}
+	return all, nil
+}
+
+func (f *fakes) Forget(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.kept, id)
+	return nil
 }
 
 func (f *fakes) Connect(_ context.Context, id string) (Machine, error) {

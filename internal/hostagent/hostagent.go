@@ -47,7 +47,9 @@ type Agent struct {
 
 	mu         sync.Mutex
 	sandboxes  map[string]*sandbox
-	refused    bool // it is being ended: no sandbox is made any more
+	templates  map[templateKey]*template
+	keeping    map[templateKey]chan struct{} // those that are being made or deleted; closed at the end of that
+	refused    bool                          // it is being ended: no sandbox is made any more
 	terminated chan struct{}
 	once       sync.Once
 
@@ -73,7 +75,10 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, "open the host agent", o.Folder)
 	}
-	a := &Agent{options: o, lock: lock, sandboxes: map[string]*sandbox{}, terminated: make(chan struct{})}
+	a := &Agent{
+		options: o, lock: lock, sandboxes: map[string]*sandbox{}, templates: map[templateKey]*template{}, keeping: map[templateKey]chan struct{}{},
+		terminated: make(chan struct{}),
+	}
 	a.ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	a.leaving, a.leave = context.WithCancel(a.ctx)
 	if err := a.recover(ctx); err != nil {
@@ -87,6 +92,9 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 
 // recover reads the records, and removes what was never a whole sandbox.
 func (a *Agent) recover(ctx context.Context) error {
+	if err := a.loadTemplates(ctx); err != nil {
+		return err
+	}
 	records, err := readRecords(filepath.Join(a.options.Folder, sandboxesFolder))
 	if err != nil {
 		return err
@@ -94,6 +102,12 @@ func (a *Agent) recover(ctx context.Context) error {
 	for _, r := range records {
 		if r.WorkspaceID == "" {
 			if err := a.discard(ctx, r); err != nil {
+				return err
+			}
+			continue
+		}
+		if a.became(r.WorkspaceID) {
+			if err := a.removeRecord(r.SandboxID); err != nil {
 				return err
 			}
 			continue

@@ -239,10 +239,6 @@ func TestErrorsTell(t *testing.T) {
 				_, err := c.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "more"}))
 				return err
 			}},
-			{connect.CodeUnimplemented, fault.Unsupported, func() error {
-				_, err := c.FlattenRootfs(t.Context(), connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "ended"}))
-				return err
-			}},
 			{connect.CodeFailedPrecondition, fault.Precondition, func() error {
 				_, err := c.PauseSandbox(t.Context(), connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "ended"}))
 				return err

@@ -58,6 +58,23 @@ func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 	if err := checkID(r.SandboxID); err != nil {
 		return r, err
 	}
+	key, err := keyOf(m.TeamId, m.TemplateId, m.Template)
+	if err != nil {
+		return r, err
+	}
+	a.mu.Lock()
+	t := a.templates[key]
+	a.mu.Unlock()
+	switch {
+	case t != nil:
+		r.from(t)
+	case key.id != "":
+		return r, errNoTemplate(key)
+	case key.name != "":
+		r.Template, r.Environment = key.name, key.name
+	default:
+		r.Template, r.Environment = minimal, a.options.Environment
+	}
 	for _, n := range []struct {
 		name               string
 		value              *int
@@ -75,31 +92,8 @@ func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 			return r, fault.New(fault.Invalid, "", "", "%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
 		}
 	}
-	if _, err := variables(r.DefaultEnv); err != nil {
-		return r, err
-	}
-	r.Template, r.Environment, err = a.template(m.TeamId, m.TemplateId, m.Template)
+	_, err = variables(r.DefaultEnv)
 	return r, err
-}
-
-// minimal is the name of the template that is always there.
-const minimal = "minimal"
-
-// template finds what a sandbox is to be made from: the template of the two ids, or, where they are empty, what has a name.
-func (a *Agent) template(teamID, templateID, name string) (template, environment string, err error) {
-	team, err1 := parseUUID("team_id", teamID)
-	id, err2 := parseUUID("template_id", templateID)
-	switch {
-	case errors.Join(err1, err2) != nil:
-		return "", "", errors.Join(err1, err2)
-	case templateID != "" && team == noUUID && id == noUUID:
-		return minimal, a.options.Environment, nil
-	case templateID != "":
-		return "", "", fault.New(fault.NotFound, "find template", templateID, "there is none of these ids on this host").WithHint("leave template_id out and name an environment in template, such as %s", DefaultEnvironment)
-	case name == "" || name == minimal:
-		return minimal, a.options.Environment, nil
-	}
-	return name, name, nil
 }
 
 // noUUID is the UUID of zeros.
@@ -124,10 +118,12 @@ func newID() string {
 	return "cl-" + strings.Repeat("0", 25-len(text)) + text
 }
 
-func checkID(id string) error {
+func checkID(id string) error { return checkName("sandbox_id", id) }
+
+func checkName(what, name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	if id == "" || len(id) > 64 || strings.Trim(id, letters+"._-") != "" || !strings.Contains(letters, id[:1]) {
-		return fault.New(fault.Invalid, "", "", "sandbox_id %q is none: letters, digits, \".\", \"_\" and \"-\", at most 64, and first a letter or a digit", fault.Printable(id[:min(len(id), 80)]))
+	if name == "" || len(name) > 64 || strings.Trim(name, letters+"._-") != "" || !strings.Contains(letters, name[:1]) {
+		return fault.New(fault.Invalid, "", "", "%s %q is none: letters, digits, \".\", \"_\" and \"-\", at most 64, and first a letter or a digit", what, fault.Printable(name[:min(len(name), 80)]))
 	}
 	return nil
 }
@@ -173,6 +169,10 @@ func (a *Agent) create(ctx context.Context, want record) (*sandbox, error) {
 		a.mu.Unlock()
 		return nil, fault.New(fault.Unavailable, "create sandbox", want.SandboxID, "the host agent is ending")
 	}
+	if want.From != "" && !a.became(want.From) { // it was deleted meanwhile
+		a.mu.Unlock()
+		return nil, fault.New(fault.NotFound, "create sandbox", want.SandboxID, "template %s was deleted", want.Template)
+	}
 	if err := a.admit(want); err != nil {
 		a.mu.Unlock()
 		return nil, fault.Wrap(err, "create sandbox", want.SandboxID)
@@ -205,7 +205,7 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 		return err
 	}
 	began := time.Now()
-	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB})
+	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 // Machines are what sandboxes are made of. Errors are those of package fault.
 type Machines interface {
-	// Create makes a machine for a sandbox and starts it. When it fails or is cancelled nothing is left.
+	// Create makes a machine for a sandbox and starts it, or has what ran in a template go on in it. When it fails or is cancelled nothing is left.
 	Create(ctx context.Context, spec Spec) (Made, error)
 	// Delete ends one and removes it with all that it holds. NotFound where there is none.
 	Delete(ctx context.Context, id string) error
@@ -29,6 +29,15 @@ type Machines interface {
 	Pause(ctx context.Context, id string) error
 	// Resume has one go on that is paused. With an error it stays as it was. Precondition and Corrupt: it never can.
 	Resume(ctx context.Context, id string) error
+	// Keep has one become a template: with what runs in it, or, where it is to be flat, of its files alone. Until that is so it is what it was; but with an error one that
+	// ran may be paused. What about says of a template that takes as many bytes is kept with it. Precondition: it can't be paused, as it has ended.
+	Keep(ctx context.Context, id string, flat bool, about func(sizeBytes int64) string) error
+	// Settle ends what is left of the machine that a template was. It is no error where nothing is.
+	Settle(ctx context.Context, id string) error
+	// Kept gives all templates, and removes what was left of others.
+	Kept(ctx context.Context) ([]Kept, error)
+	// Forget removes a template.
+	Forget(ctx context.Context, id string) error
 	// Connect connects to one that runs. Precondition: it does not, and that stays so.
 	Connect(ctx context.Context, id string) (Machine, error)
 	// MadeFor gives those that were made for a sandbox since a time.
@@ -57,9 +66,16 @@ type Machine interface {
 // Spec says what machine a sandbox is to have.
 type Spec struct {
 	SandboxID   string
+	From        string // the template; empty: Environment
 	Environment string
-	VCPUs       int
+	VCPUs       int // of a template that is not flat it is as many as the machine had that it was, and of memory as much
 	MemoryMB    int
+}
+
+// Kept is a template.
+type Kept struct {
+	ID    string
+	About string
 }
 
 // Made is a machine that was made.
@@ -75,18 +91,26 @@ type Workspaces struct {
 	Network   string // one of store's policies
 }
 
-// label marks a workspace as a sandbox's, so that one whose host agent died before it had noted it is found.
-const label = "pyro-host-sandbox"
+// The labels of workspaces. By label one that is a sandbox's is found whose host agent died before it had noted it; aboutLabel says what a template is.
+const (
+	label      = "pyro-host-sandbox"
+	aboutLabel = "pyro-host-template"
+)
 
 // Create makes a workspace. It does not expire by itself: whoever calls this decides on that.
 func (w Workspaces) Create(ctx context.Context, spec Spec) (Made, error) {
+	want := workspace.Spec{
+		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, Network: w.Network,
+		Labels: map[string]string{label: spec.SandboxID},
+	}
+	if spec.From != "" {
+		made, err := w.Manager.FromTemplate(ctx, spec.From, want)
+		return Made{made.ID, made.Spec.Isolation}, err
+	}
 	if _, err := w.Manager.Environments.Inspect(ctx, spec.Environment); fault.KindOf(err) == fault.NotFound && fault.HintOf(err) != "pyro env pull "+spec.Environment {
 		return Made{}, err
 	}
-	made, err := w.Manager.Create(ctx, workspace.Spec{
-		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, Network: w.Network,
-		Labels: map[string]string{label: spec.SandboxID},
-	})
+	made, err := w.Manager.Create(ctx, want)
 	return Made{made.ID, made.Spec.Isolation}, err
 }
 
@@ -114,6 +138,39 @@ func (w Workspaces) Pause(ctx context.Context, id string) error {
 func (w Workspaces) Resume(ctx context.Context, id string) error {
 	_, err := w.Manager.Resume(ctx, store.KindWorkspace, id, nil)
 	return err
+}
+
+// Keep has a workspace become a template.
+func (w Workspaces) Keep(ctx context.Context, id string, flat bool, about func(sizeBytes int64) string) error {
+	labels := func(size int64) map[string]string { return map[string]string{aboutLabel: about(size)} }
+	if flat {
+		return w.Manager.FlattenTemplate(ctx, id, labels, nil)
+	}
+	return w.Manager.MakeTemplate(ctx, id, labels)
+}
+
+// Settle ends its supervisor.
+func (w Workspaces) Settle(ctx context.Context, id string) error {
+	return w.Manager.SettleTemplate(ctx, id)
+}
+
+// Kept gives the templates that were sandboxes.
+func (w Workspaces) Kept(ctx context.Context) (kept []Kept, err error) {
+	if err := w.Manager.SweepTemplates(ctx); err != nil {
+		return nil, err
+	}
+	all, err := w.Manager.Templates(ctx)
+	for _, one := range all {
+		if about, ok := one.Labels[aboutLabel]; ok {
+			kept = append(kept, Kept{one.ID, about})
+		}
+	}
+	return kept, err
+}
+
+// Forget removes a template.
+func (w Workspaces) Forget(ctx context.Context, id string) error {
+	return w.Manager.DeleteTemplate(ctx, id)
 }
 
 // Connect connects to its supervisor.

@@ -21,7 +21,7 @@ func (a *Agent) PauseSandbox(ctx context.Context, req *connect.Request[pb.PauseS
 	if err != nil {
 		return nil, fault.Wrap(err, op, "")
 	}
-	done, err := s.change(ctx)
+	done, err := s.alter(ctx)
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}
@@ -78,7 +78,7 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}
-	done, err := s.change(ctx)
+	done, err := s.alter(ctx)
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}

@@ -26,6 +26,7 @@ type record struct {
 	TeamID      string            `json:"team_id,omitempty"`
 	TemplateID  string            `json:"template_id,omitempty"`
 	Template    string            `json:"template"`
+	From        string            `json:"from,omitempty"` // the id of the template that it was made from, where that was a sandbox once
 	Environment string            `json:"environment"`
 	Isolation   string            `json:"isolation,omitempty"`
 	VCPUs       int               `json:"vcpus"`

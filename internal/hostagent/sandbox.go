@@ -62,6 +62,10 @@ func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 		}
 		s.mu.Lock()
 	}
+	if s.gone {
+		s.mu.Unlock()
+		return nil, errNoSandbox(s.id())
+	}
 	s.busy++
 	s.is.LastActive, s.noted = s.clock(), false
 	s.mu.Unlock()
@@ -138,6 +142,20 @@ func (s *sandbox) change(ctx context.Context) (done func(), err error) {
 	}
 }
 
+// alter does so for one that has to be there.
+func (s *sandbox) alter(ctx context.Context) (done func(), err error) {
+	if done, err = s.change(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		done()
+		return nil, errNoSandbox(s.id())
+	}
+	return done, nil
+}
+
 // note writes the record where it has changed.
 func (a *Agent) note(s *sandbox) error {
 	s.writing.Lock()
@@ -163,7 +181,7 @@ func (a *Agent) set(s *sandbox, change func(*record)) error {
 	r, gone := s.is, s.gone
 	s.mu.Unlock()
 	if gone {
-		return fault.New(fault.NotFound, "find sandbox", s.id(), "it was destroyed")
+		return errNoSandbox(s.id())
 	}
 	change(&r)
 	if err := a.writeRecord(r); err != nil {
@@ -194,9 +212,13 @@ func (a *Agent) find(id string) (*sandbox, error) {
 	s := a.sandboxes[id]
 	a.mu.Unlock()
 	if s == nil {
-		return nil, fault.New(fault.NotFound, "find sandbox", fault.Printable(id[:min(len(id), 80)]), "there is none of this id on this host").WithHint("call ListSandboxes")
+		return nil, errNoSandbox(id)
 	}
 	return s, nil
+}
+
+func errNoSandbox(id string) error {
+	return fault.New(fault.NotFound, "find sandbox", fault.Printable(id[:min(len(id), 80)]), "there is none of this id on this host").WithHint("call ListSandboxes")
 }
 
 // all gives all sandboxes, the oldest first.

@@ -154,9 +154,10 @@ type HostAgentServiceClient interface {
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
 	// RemovePath removes what is at a path, a folder with all that is in it. NotFound where there is nothing.
 	RemovePath(context.Context, *connect.Request[v1.RemovePathRequest]) (*connect.Response[v1.RemovePathResponse], error)
-	// CreateSnapshot makes a template of a sandbox, with its memory, and ends the sandbox.
+	// CreateSnapshot has a sandbox that runs or is paused become a template, with its memory and all that runs in it. The sandbox is no more then; with an error it is as
+	// before. AlreadyExists: there is a template of these ids; but who calls again because the answer got lost is given it again.
 	CreateSnapshot(context.Context, *connect.Request[v1.CreateSnapshotRequest]) (*connect.Response[v1.CreateSnapshotResponse], error)
-	// DeleteSnapshot removes a template.
+	// DeleteSnapshot removes a template. NotFound: there is none. FailedPrecondition: a sandbox of this host was made from it and is not destroyed yet.
 	DeleteSnapshot(context.Context, *connect.Request[v1.DeleteSnapshotRequest]) (*connect.Response[v1.DeleteSnapshotResponse], error)
 	// ExecStream runs a program and tells what it prints as it comes. When the caller goes it is killed with all that it started.
 	ExecStream(context.Context, *connect.Request[v1.ExecStreamRequest]) (*connect.ServerStreamForClient[v1.ExecStreamResponse], error)
@@ -172,7 +173,8 @@ type HostAgentServiceClient interface {
 	GetSandboxMetrics(context.Context, *connect.Request[v1.GetSandboxMetricsRequest]) (*connect.Response[v1.GetSandboxMetricsResponse], error)
 	// FlushSandboxMetrics gives all that is kept of that, and forgets it.
 	FlushSandboxMetrics(context.Context, *connect.Request[v1.FlushSandboxMetricsRequest]) (*connect.Response[v1.FlushSandboxMetricsResponse], error)
-	// FlattenRootfs makes a template of the disk of a sandbox alone, and ends the sandbox.
+	// FlattenRootfs has a sandbox become a template of its files alone, in an image of their own that holds nothing else: nothing runs in what is made from it. All else is
+	// as for CreateSnapshot.
 	FlattenRootfs(context.Context, *connect.Request[v1.FlattenRootfsRequest]) (*connect.Response[v1.FlattenRootfsResponse], error)
 	// PtyAttach opens a program on a terminal under a tag, or with an empty cmd comes back to one, and tells what is printed until it has ended. The program goes on when
 	// the caller goes. AlreadyExists: a program that runs has the tag. NotFound: none has it.
@@ -586,9 +588,10 @@ type HostAgentServiceHandler interface {
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
 	// RemovePath removes what is at a path, a folder with all that is in it. NotFound where there is nothing.
 	RemovePath(context.Context, *connect.Request[v1.RemovePathRequest]) (*connect.Response[v1.RemovePathResponse], error)
-	// CreateSnapshot makes a template of a sandbox, with its memory, and ends the sandbox.
+	// CreateSnapshot has a sandbox that runs or is paused become a template, with its memory and all that runs in it. The sandbox is no more then; with an error it is as
+	// before. AlreadyExists: there is a template of these ids; but who calls again because the answer got lost is given it again.
 	CreateSnapshot(context.Context, *connect.Request[v1.CreateSnapshotRequest]) (*connect.Response[v1.CreateSnapshotResponse], error)
-	// DeleteSnapshot removes a template.
+	// DeleteSnapshot removes a template. NotFound: there is none. FailedPrecondition: a sandbox of this host was made from it and is not destroyed yet.
 	DeleteSnapshot(context.Context, *connect.Request[v1.DeleteSnapshotRequest]) (*connect.Response[v1.DeleteSnapshotResponse], error)
 	// ExecStream runs a program and tells what it prints as it comes. When the caller goes it is killed with all that it started.
 	ExecStream(context.Context, *connect.Request[v1.ExecStreamRequest], *connect.ServerStream[v1.ExecStreamResponse]) error
@@ -604,7 +607,8 @@ type HostAgentServiceHandler interface {
 	GetSandboxMetrics(context.Context, *connect.Request[v1.GetSandboxMetricsRequest]) (*connect.Response[v1.GetSandboxMetricsResponse], error)
 	// FlushSandboxMetrics gives all that is kept of that, and forgets it.
 	FlushSandboxMetrics(context.Context, *connect.Request[v1.FlushSandboxMetricsRequest]) (*connect.Response[v1.FlushSandboxMetricsResponse], error)
-	// FlattenRootfs makes a template of the disk of a sandbox alone, and ends the sandbox.
+	// FlattenRootfs has a sandbox become a template of its files alone, in an image of their own that holds nothing else: nothing runs in what is made from it. All else is
+	// as for CreateSnapshot.
 	FlattenRootfs(context.Context, *connect.Request[v1.FlattenRootfsRequest]) (*connect.Response[v1.FlattenRootfsResponse], error)
 	// PtyAttach opens a program on a terminal under a tag, or with an empty cmd comes back to one, and tells what is printed until it has ended. The program goes on when
 	// the caller goes. AlreadyExists: a program that runs has the tag. NotFound: none has it.

@@ -1,0 +1,217 @@
+package hostagent
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+const (
+	team1     = "11111111-1111-1111-1111-111111111111"
+	template1 = "22222222-2222-2222-2222-222222222222"
+	template2 = "33333333-3333-3333-3333-333333333333"
+)
+
+func snapshot(t *testing.T, a *Agent, m *pb.CreateSnapshotRequest) (*pb.CreateSnapshotResponse, error) {
+	r, err := a.CreateSnapshot(t.Context(), connect.NewRequest(m))
+	if err != nil {
+		return nil, err
+	}
+	return r.Msg, nil
+}
+
+func deleteSnapshot(t *testing.T, a *Agent, m *pb.DeleteSnapshotRequest) error {
+	_, err := a.DeleteSnapshot(t.Context(), connect.NewRequest(m))
+	return err
+}
+
+func TestASandboxBecomesATemplate(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", Vcpus: 2, MemoryMb: 256, DefaultUser: "me", DefaultEnv: map[string]string{"A": "template", "B": "template"}})
+	request := &pb.CreateSnapshotRequest{SandboxId: "x", Name: "mine", TeamId: team1, TemplateId: template1}
+	r, err := snapshot(t, a, request)
+	if err != nil || r.Name != "mine" || r.SizeBytes != 1<<20 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	if again, err := snapshot(t, a, request); err != nil || again.SizeBytes != r.SizeBytes { // the answer got lost
+		t.Errorf("asked again: %v, %v", again, err)
+	}
+	if all := list(t, a); len(all) != 0 {
+		t.Errorf("it is still listed: %v", all)
+	}
+	if err := ping(t, a, "x"); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+	a.Close()
+	a = open(t, folder, f, Limits{})
+	made := create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", TeamId: team1, TemplateId: template1, Vcpus: 7, DefaultEnv: map[string]string{"B": "own"}})
+	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 2 || spec.MemoryMB != 256 || made.Status != statusRunning {
+		t.Errorf("made %+v, %v", spec, made)
+	}
+	if y := a.all()[0].record(); y.DefaultUser != "me" || y.DefaultEnv["A"] != "template" || y.DefaultEnv["B"] != "own" || y.TemplateID != template1 || y.Template != "mine" {
+		t.Errorf("%+v", y)
+	}
+	other := &pb.CreateSnapshotRequest{SandboxId: "y", TeamId: team1, TemplateId: template1}
+	if _, err := snapshot(t, a, other); fault.KindOf(err) != fault.Exists {
+		t.Errorf("there is one of these ids: %v", err)
+	}
+	gone := &pb.DeleteSnapshotRequest{TeamId: team1, TemplateId: template1}
+	if err := deleteSnapshot(t, a, gone); fault.KindOf(err) != fault.Precondition || fault.HintOf(err) == "" {
+		t.Errorf("it is in use: %v", err)
+	}
+	if err := a.destroy(t.Context(), "y"); err != nil {
+		t.Fatal(err)
+	}
+	if err := deleteSnapshot(t, a, gone); err != nil || len(f.kept) != 0 {
+		t.Errorf("%v, left: %v", err, f.kept)
+	}
+	if err := deleteSnapshot(t, a, gone); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+	missing := &pb.CreateSandboxRequest{TeamId: team1, TemplateId: template1}
+	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(missing)); fault.KindOf(err) != fault.NotFound {
+		t.Error(err)
+	}
+}
+
+// TestTemplatesOfFiles has a template of files alone be what any machine is made from.
+func TestTemplatesOfFiles(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", MemoryMb: 256, DiskSizeMb: 7})
+	if err := pause(t, a, "x"); err != nil {
+		t.Fatal(err)
+	}
+	f.keeping = func(bool) error {
+		if f.paused["ws-x"] {
+			t.Error("its files may be in its memory")
+		}
+		return nil
+	}
+	r, err := a.FlattenRootfs(t.Context(), connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "x", Name: "files"}))
+	if err != nil || r.Msg.SizeBytes != 1<<20 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", Template: "files", Vcpus: 3})
+	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 3 || spec.MemoryMB != 256 {
+		t.Errorf("%+v", spec)
+	}
+	if y := a.all()[0].record(); y.DiskSizeMB != 7 || y.Template != "files" || y.Environment != DefaultEnvironment {
+		t.Errorf("%+v", y)
+	}
+	for _, m := range []*pb.FlattenRootfsRequest{{SandboxId: "y"}, {SandboxId: "y", Name: minimal}, {SandboxId: "y", Name: "../x"}, {SandboxId: "y", TemplateId: noUUID}} {
+		if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(m)); fault.KindOf(err) != fault.Invalid {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	if err := deleteSnapshot(t, a, &pb.DeleteSnapshotRequest{TemplateId: noUUID}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("minimal is deleted: %v", err)
+	}
+}
+
+// TestWhatBecomesNoTemplateIsAsBefore has it fail in the middle, and for a sandbox that has ended.
+func TestWhatBecomesNoTemplateIsAsBefore(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	no := fault.New(fault.Exhausted, "", "", "the disk is full")
+	f.keeping = func(bool) error { return no }
+	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template1}); !errors.Is(err, no) {
+		t.Error(err)
+	}
+	if err := ping(t, a, "x"); err != nil {
+		t.Errorf("it does not run any more: %v", err)
+	}
+	if err := pause(t, a, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template1}); !errors.Is(err, no) || list(t, a)[0].Status != statusPaused {
+		t.Errorf("%v, %v", err, list(t, a))
+	}
+	f.keeping = nil
+	f.stopped["ws-x"], f.paused["ws-x"] = true, false
+	if err := a.destroy(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "ended"})
+	f.stopped["ws-ended"] = true
+	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "ended", TemplateId: template1}); fault.KindOf(err) != fault.Precondition {
+		t.Error(err)
+	}
+}
+
+// TestADeathAfterATemplateWasMade has the host agent die before it has removed what it knew of the sandbox.
+func TestADeathAfterATemplateWasMade(t *testing.T) {
+	f, folder := newFakes(), t.TempDir()
+	a := open(t, folder, f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	before := a.all()[0].record()
+	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "x", TeamId: team1, TemplateId: template1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.writeRecord(before); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	a = open(t, folder, f, Limits{})
+	if all := list(t, a); len(all) != 0 {
+		t.Errorf("left: %v", all)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", TeamId: team1, TemplateId: template1})
+	if f.made["ws-y"].From != "ws-x" {
+		t.Errorf("%+v", f.made["ws-y"])
+	}
+}
+
+// TestManyWantOneTemplate has many sandboxes become the same one at once, and others be made and deleted beside.
+func TestManyWantOneTemplate(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	const many = 8
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	for _, id := range names {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
+	}
+	var mu sync.Mutex
+	won := 0
+	var all sync.WaitGroup
+	for _, id := range names {
+		all.Go(func() {
+			_, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: id, TeamId: team1, TemplateId: template2})
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if fault.KindOf(err) != fault.Exists {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if won != 1 || len(f.kept) != 1 || len(list(t, a)) != many-1 {
+		t.Fatalf("%d became it, %d are kept, %d are left", won, len(f.kept), len(list(t, a)))
+	}
+	for _, id := range []string{"p", "q", "r"} {
+		all.Go(func() {
+			_, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: id, TeamId: team1, TemplateId: template2}))
+			if err != nil && fault.KindOf(err) != fault.NotFound {
+				t.Error(err)
+			}
+		})
+	}
+	all.Go(func() {
+		if err := deleteSnapshot(t, a, &pb.DeleteSnapshotRequest{TeamId: team1, TemplateId: template2}); err != nil && fault.KindOf(err) != fault.Precondition {
+			t.Error(err)
+		}
+	})
+	all.Wait()
+	if made := len(list(t, a)) - (many - 1); (made == 0) != (len(f.kept) == 0) {
+		t.Errorf("%d were made, and %d templates are kept", made, len(f.kept))
+	}
+}

@@ -1,0 +1,101 @@
+//go:build machine
+
+package test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+// TestHostAgentTemplates has a sandbox become a template with all that runs in it, and another one of its files alone, and sandboxes be made from both.
+func TestHostAgentTemplates(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	agent, address := p.serveHost()
+	c := hostClient(t, address)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	const team, running, files = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222", "33333333-3333-3333-3333-333333333333"
+	create := func(m *pb.CreateSandboxRequest) {
+		t.Helper()
+		if r, err := c.CreateSandbox(ctx, connect.NewRequest(m)); err != nil || r.Msg.Status != "running" {
+			t.Fatalf("%v %v", r, err)
+		}
+	}
+	create(&pb.CreateSandboxRequest{SandboxId: "source", DefaultEnv: map[string]string{"OF": "template"}})
+	begun := said(ctx, t, c, "source", counting)
+	said(ctx, t, c, "source", "echo kept >/workspace/kept; mkdir /srv/d; echo kept >/srv/d/kept; chown 7:8 /srv/d /workspace/kept; rm /etc/debian_version")
+	made, err := c.CreateSnapshot(ctx, connect.NewRequest(&pb.CreateSnapshotRequest{SandboxId: "source", Name: "counting", TeamId: team, TemplateId: running}))
+	if err != nil || made.Msg.Name != "counting" || made.Msg.SizeBytes < 1<<20 {
+		t.Fatalf("%v %v", made, err)
+	}
+	agent.Process.Signal(syscall.SIGKILL)
+	agent.Wait()
+	agent, address = p.serveHost()
+	c = hostClient(t, address)
+	var both sync.WaitGroup
+	for _, id := range []string{"one", "two"} {
+		both.Go(func() { create(&pb.CreateSandboxRequest{SandboxId: id, TeamId: team, TemplateId: running}) })
+	}
+	both.Wait()
+	const all = "cat /workspace/kept /srv/d/kept; stat -c %u:%g /srv/d /workspace/kept; ls /etc/debian_version 2>/dev/null; echo $OF"
+	const want = "kept\nkept\n7:8\n7:8\ntemplate"
+	names := map[string]bool{}
+	for _, id := range []string{"one", "two"} {
+		counts(ctx, t, c, id, begun)
+		if got := said(ctx, t, c, id, all); got != want {
+			t.Errorf("%s has %q", id, got)
+		}
+		names[said(ctx, t, c, id, "hostname; cat /etc/machine-id")] = true
+	}
+	if len(names) != 2 {
+		t.Errorf("they are the same machine: %v", names)
+	}
+	inUse := connect.NewRequest(&pb.DeleteSnapshotRequest{TeamId: team, TemplateId: running})
+	if _, err := c.DeleteSnapshot(ctx, inUse); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("it is in use: %v", err)
+	}
+	said(ctx, t, c, "one", "echo more >>/workspace/kept; rm -r /srv/d; dd if=/dev/zero of=/srv/big bs=1M count=64 2>/dev/null; sync; rm /srv/big; echo new >/srv/new")
+	flat, err := c.FlattenRootfs(ctx, connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "one", TeamId: team, TemplateId: files}))
+	if err != nil || flat.Msg.SizeBytes < 1<<20 {
+		t.Fatalf("%v %v", flat, err)
+	}
+	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "two"})); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.DeleteSnapshot(ctx, inUse); err != nil { // what was made from it is no more, or does without it
+		t.Error(err)
+	}
+	create(&pb.CreateSandboxRequest{SandboxId: "anew", TeamId: team, TemplateId: files, MemoryMb: 384})
+	if got := said(ctx, t, c, "anew", "cat /workspace/kept /srv/new; ls /srv /etc/debian_version 2>/dev/null; stat -c %u:%g /workspace/kept; ls /tmp/counted; cat /proc/[0-9]*/cmdline | grep -c 'n+[1]'; echo $OF"); got !=
+		"kept\nmore\nnew\n/srv:\nnew\n7:8\n/tmp/counted\n0\ntemplate" {
+		t.Errorf("made of files it has %q", got)
+	}
+	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil {
+		t.Error(err)
+	}
+	agent.end()
+	agent, address = p.serveHost()
+	c = hostClient(t, address)
+	create(&pb.CreateSandboxRequest{SandboxId: "again", TeamId: team, TemplateId: files}) // Terminate destroys sandboxes, not templates
+	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "again"})); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.DeleteSnapshot(ctx, connect.NewRequest(&pb.DeleteSnapshotRequest{TeamId: team, TemplateId: files})); err != nil {
+		t.Error(err)
+	}
+	agent.Process.Signal(syscall.SIGTERM)
+	agent.end()
+	for _, folder := range []string{"workspaces", "images/content"} {
+		if left, err := filepath.Glob(filepath.Join(p.state, folder, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v %v", left, err)
+		}
+	}
+}
