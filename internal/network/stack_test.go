@@ -166,6 +166,7 @@ type guest struct {
 	stack *stack.Stack
 	*world
 	network *Stack
+	near    net.Conn // the network's end of the link
 
 	mu      sync.Mutex
 	records []Record
@@ -176,21 +177,8 @@ type guest struct {
 func newGuest(t testing.TB, z zone, allow, deny []string) *guest {
 	t.Helper()
 	near, far := packets(t)
-	policy, err := egress.New(allow, deny)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &guest{t: t, plan: NewPlan(t.Name()), world: &world{t: t, at: map[string]string{}}}
-	if g.network, err = Start(Config{
-		Link: near, Plan: g.plan, Hostname: "m-1", Policy: policy, Resolver: z, Dial: g.Dial,
-		Records: func(r Record) {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.records = append(g.records, r)
-		},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	g := &guest{t: t, plan: NewPlan(t.Name()), world: &world{t: t, at: map[string]string{}}, near: near}
+	g.serve(z, allow, deny)
 	g.link = &link{conn: far, mac: tcpip.LinkAddress(g.plan.MAC), accept: func(frame []byte) bool {
 		g.mu.Lock()
 		see := g.frames
@@ -223,6 +211,7 @@ func newGuest(t testing.TB, z zone, allow, deny []string) *guest {
 	})
 	t.Cleanup(func() {
 		g.network.Close()
+		near.Close()
 		g.link.Close()
 		g.stack.Close()
 		g.stack.Wait()
@@ -230,6 +219,35 @@ func newGuest(t testing.TB, z zone, allow, deny []string) *guest {
 	})
 	return g
 }
+
+// serve gives the machine a network, in the place of one that it had and that says nothing to it any more.
+func (g *guest) serve(z zone, allow, deny []string) {
+	g.t.Helper()
+	policy, err := egress.New(allow, deny)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if g.network != nil {
+		lent{g.near}.Close()
+		g.network.Close()
+		g.near.SetDeadline(time.Time{})
+	}
+	if g.network, err = Start(Config{
+		Link: lent{g.near}, Plan: g.plan, Hostname: "m-1", Policy: policy, Resolver: z, Dial: g.Dial,
+		Records: func(r Record) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.records = append(g.records, r)
+		},
+	}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// lent is a link that another network may have when this one is closed.
+type lent struct{ net.Conn }
+
+func (l lent) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
 
 func full(to string) (tcpip.FullAddress, tcpip.NetworkProtocolNumber) {
 	a := netip.MustParseAddrPort(to)

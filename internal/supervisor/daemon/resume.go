@@ -69,6 +69,9 @@ func (r *resuming) settle(ctx context.Context) error {
 	if err := d.store.SetDisks(ctx, d.order.Workspace.ID, r.next); err != nil {
 		return err
 	}
+	if n := d.machine.Network(); n != nil {
+		n.Sever(r.stood.Connections)
+	}
 	for _, s := range r.stood.Shells {
 		if err := d.shells.takeOver(d, s, r.dir); err != nil {
 			slog.Error("take over shell", "workspace", d.order.Workspace.ID, "shell", s.ID, "error", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/terminal"
 	"github.com/pyro-mcp/pyro/internal/transcript"
@@ -24,6 +25,8 @@ type standing struct {
 	Shells    []standingShell   `json:"shells,omitempty"`
 	Services  []standingService `json:"services,omitempty"`
 	Commands  []standingCommand `json:"commands,omitempty"`
+
+	Connections []network.Connection `json:"connections,omitempty"` // of the machine, which end with its network
 }
 
 type standingShell struct {
@@ -130,6 +133,9 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 		s.Commands = append(s.Commands, one.(*running).standing(hold))
 		return true
 	})
+	if n := d.machine.Network(); n != nil {
+		s.Connections = n.Connections()
+	}
 	text, err := json.Marshal(s)
 	if err == nil {
 		err = writeFile(filepath.Join(dir, standingName), text)
