@@ -19,13 +19,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// offline opens the disks of a workspace that is stopped. While they are open it can't be started.
-func (m *Manager) offline(ctx context.Context, id string) (*storage.View, func(), error) {
+// offline opens the disks of a workspace that is stopped or paused, for what is at a path. While they are open it can't be started.
+func (m *Manager) offline(ctx context.Context, id, inside string) (*storage.View, func(), error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, release, err := m.open(ctx, id)
+	var v *storage.View
+	var release func()
+	elsewhere, err := m.rootInMemory(ctx, id)
+	switch {
+	case err != nil:
+	case elsewhere && !strings.HasPrefix(inside+"/", Path[1:]+"/"):
+		err = fault.New(fault.Precondition, "read the disk of workspace", id, "it is paused, and what it changed outside of %s is in its memory", Path).WithHint("pyro workspace stop %s", id)
+	default:
+		v, release, err = m.open(ctx, id)
+	}
 	if err != nil {
 		lock.Release()
 		return nil, nil, err
@@ -105,7 +114,7 @@ func (m *Manager) ListDisk(ctx context.Context, id, name string, recursive bool,
 	if err != nil {
 		return err
 	}
-	v, release, err := m.offline(ctx, id)
+	v, release, err := m.offline(ctx, id, inside)
 	if err != nil {
 		return err
 	}
@@ -141,7 +150,7 @@ func (m *Manager) ReadDisk(ctx context.Context, id, name string, most int) (Text
 	if err != nil {
 		return Text{}, "", err
 	}
-	v, release, err := m.offline(ctx, id)
+	v, release, err := m.offline(ctx, id, inside)
 	if err != nil {
 		return Text{}, "", err
 	}
@@ -194,7 +203,7 @@ func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool,
 	if _, err := os.Lstat(absolute); err == nil && !force {
 		return "", fault.New(fault.Exists, "export disk to", absolute, "there is something already").WithHint("--force replaces it")
 	}
-	v, release, err := m.offline(ctx, id)
+	v, release, err := m.offline(ctx, id, ".")
 	if err != nil {
 		return "", err
 	}

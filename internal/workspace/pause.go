@@ -29,10 +29,23 @@ func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Worksp
 		return Workspace{}, fault.Wrap(err, "pause "+string(kind), id)
 	}
 	defer c.Close()
-	if err := c.Pause(ctx, "it was paused"); err != nil {
+	if err := c.Pause(ctx, pausedReason); err != nil {
 		return Workspace{}, err
 	}
 	return m.Get(ctx, kind, id)
+}
+
+// pausedReason is why one is paused that somebody has paused.
+const pausedReason = "it was paused"
+
+// rootInMemory tells whether a workspace whose lock is held is paused, and what it changed of its root is nowhere but in its memory.
+func (m *Manager) rootInMemory(ctx context.Context, id string) (bool, error) {
+	w, err := m.Store.Workspace(ctx, id)
+	if err != nil || w.Disks.Memory == "" || m.folder(id).Running() {
+		return false, err
+	}
+	features, err := m.features(w.Spec)
+	return !features.BlockDisks, err
 }
 
 // Resume has a workspace go on that is paused. It is no error where it runs. Precondition: it is stopped. Corrupt: what it was saved as is damaged; it stays as it is.
@@ -54,11 +67,11 @@ func (m *Manager) forget(ctx context.Context, id string) error {
 	if err != nil || w.Disks.Memory == "" {
 		return err
 	}
-	features, err := m.features(w.Spec)
+	needed, err := m.rootInMemory(ctx, id)
 	if err != nil {
 		return err
 	}
-	if !features.BlockDisks {
+	if needed {
 		err := m.start(ctx, id, nil)
 		if err == nil {
 			return m.stop(ctx, id, "it was stopped", false)

@@ -77,10 +77,23 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 		return fault.New(fault.Exhausted, "create snapshot", name, "the workspace has %d snapshots, which is the most that it can have", len(all)).
 			WithHint("pyro workspace snapshot delete %s %s", w.ID, all[0].Name)
 	}
+	asleep := false
+	if whole && !live {
+		if asleep, err = m.rootInMemory(ctx, w.ID); err == nil && asleep {
+			err = m.start(ctx, w.ID, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	c, err := remote.Dial(ctx, m.folder(w.ID))
 	if err == nil {
 		defer c.Close()
-		return c.Snapshot(ctx, name, whole, live)
+		err := c.Snapshot(ctx, name, whole, live)
+		if asleep {
+			_ = c.Pause(ctx, pausedReason) // where it can't be it runs, which its state tells
+		}
+		return err
 	}
 	if fault.KindOf(err) != fault.Precondition || live {
 		return err

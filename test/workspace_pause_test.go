@@ -1,0 +1,352 @@
+//go:build machine
+
+package test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// counting is a program that counts in a file, a number a line, for as long as its machine is there.
+const counting = `setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i >>/workspace/count; sleep 0.02; done' >/dev/null 2>&1 </dev/null &`
+
+// counted checks that a count has every number once, and gives the last one.
+func (p *program) counted(id, when string) int {
+	p.t.Helper()
+	said := strings.Fields(p.shell(id, `awk '$0 != NR { print "line " NR " is " $0; exit 1 }' count; wc -l <count`))
+	last, err := strconv.Atoi(strings.Join(said, " "))
+	if err != nil {
+		p.t.Fatalf("%s: counted wrongly: %q", when, said)
+	}
+	return last
+}
+
+// countsOn waits until a count has gone on beyond a number.
+func (p *program) countsOn(id string, beyond int, when string) int {
+	p.t.Helper()
+	for began := time.Now(); ; {
+		if now := p.counted(id, when); now > beyond {
+			return now
+		}
+		if time.Since(began) > patience {
+			p.t.Fatalf("%s: nobody counts", when)
+		}
+	}
+}
+
+// pause pauses a workspace, and checks that nothing of it runs any more.
+func (p *program) pause(id string) {
+	p.t.Helper()
+	supervisor, m := p.processes(id)
+	if w := p.object("workspace", "pause", id); w["state"] != "paused" || w["state_reason"] != "it was paused" {
+		p.t.Fatalf("paused: %v", w)
+	}
+	if err := errors.Join(gone(supervisor), gone(m)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// stateOf is that of a workspace. Asking for it wakes nobody.
+func (p *program) stateOf(id string) string {
+	p.t.Helper()
+	return p.object("workspace", "status", id)["state"].(string)
+}
+
+// clock checks the time of a machine against that of the host. How long it took to ask says nothing.
+func (p *program) clock(id, when string) {
+	p.t.Helper()
+	const most = 50 * time.Millisecond
+	began := time.Now()
+	said := strings.TrimSpace(p.shell(id, "date +%s%N"))
+	ended := time.Now()
+	nanos, err := strconv.ParseInt(said, 10, 64)
+	if at := time.Unix(0, nanos); err != nil || at.Before(began.Add(-most)) || at.After(ended.Add(most)) {
+		p.t.Errorf("%s: its clock says %q between %d and %d", when, said, began.UnixNano(), ended.UnixNano())
+	}
+}
+
+// TestPause pauses a workspace in which much goes on, and has it go on.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create("--network-policy", "egress+published-ports")
+	p.shell(id, `echo kept >kept; echo kept >/root/kept; `+counting)
+
+	// A shell with a variable, with output that nobody has read, and with much typed that nothing has read.
+	shell := p.openShell(id, "--env", "PS1=> ")
+	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT='häßlich 🙂'; stty raw -echo; echo beg''un; sleep 2; head -c 200000 | sha256sum; stty sane; echo $KEPT")
+	for !strings.Contains(p.must("workspace", "shell", "read", id, shell, "--plain", "--cursor", "0"), "begun") {
+		time.Sleep(20 * time.Millisecond)
+	}
+	var typed strings.Builder
+	for range 4 {
+		piece := strings.Repeat("größer 🙂 ", 50000/14)
+		piece += strings.Repeat("x", 50000-len(piece))
+		typed.WriteString(piece)
+		p.must("workspace", "shell", "write", id, shell, "--no-newline", "--input", piece)
+	}
+
+	// A service with a published port, and a command whose caller waits.
+	p.must("workspace", "service", "start", id, "web", "--publish", "8000", "--ready-tcp", "8000", "--ready-timeout-seconds", "120", "--",
+		"sh", "-c", "echo says this; exec python3 -u -m http.server 8000")
+	published := func() (port int) {
+		for _, one := range p.object("workspace", "service", "status", id, "web")["published_ports"].([]any) {
+			port = int(one.(map[string]any)["host_port"].(float64))
+		}
+		return port
+	}
+	port := published()
+	at := fmt.Sprintf("http://127.0.0.1:%d/kept", port)
+	if got, err := get(at); err != nil || got != "kept\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	r := p.start("workspace", "exec", id, "--timeout-seconds=600", "--", "sh", "-c", "echo ready; while ! test -e go; do sleep 0.1; done; echo größer >&2; exit 7")
+	r.says("ready")
+
+	p.pause(id)
+	if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "the workspace was paused while it ran") || !strings.Contains(end.stderr, "pyro: hint: ") {
+		t.Errorf("the caller of a command is told %+v", end)
+	}
+	if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+		c.Close()
+		t.Error("the port of a paused machine takes connections")
+	}
+	for _, w := range p.list() {
+		if w["state"] != "paused" {
+			t.Errorf("%v", w)
+		}
+	}
+	if text := p.must("workspace", "status", id); !strings.Contains(text, "paused: it was paused") {
+		t.Error(text)
+	}
+	if w := p.object("workspace", "pause", id); w["state"] != "paused" {
+		t.Errorf("paused again: %v", w)
+	}
+	if got := p.must("workspace", "disk", "read", id, "kept"); got != "kept\n" || p.stateOf(id) != "paused" {
+		t.Errorf("the disk of a paused one: %q", got)
+	}
+
+	// Two at once have it go on, once.
+	var both sync.WaitGroup
+	for range 2 {
+		cmd := p.command("workspace", "exec", "-q", id, "--", "sh", "-c", "echo $PPID; touch go; cat kept /root/kept")
+		both.Go(func() {
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "\nkept\nkept\n") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	both.Wait()
+	p.clock(id, "after it was paused")
+	last := p.counted(id, "after it was paused")
+	p.countsOn(id, last, "after it was paused")
+	for _, again := range []string{"resume", "start"} {
+		if w := p.object("workspace", again, id); w["state"] != "started" {
+			t.Errorf("%s: %v", again, w)
+		}
+	}
+
+	// The command has come to its end, for the history.
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		var found map[string]any
+		for _, e := range p.object("workspace", "logs", id)["entries"].([]any) {
+			if one := e.(map[string]any); one["stdout"] == "ready\n" {
+				found = one
+			}
+		}
+		if found != nil && found["exit_code"] == 7.0 && found["stderr"] == "größer\n" {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("the command that went on is told as %v", found)
+		}
+	}
+
+	// So has what the shell was doing, with all that was typed.
+	want := fmt.Sprintf("%x  -", sha256.Sum256([]byte(typed.String())))
+	if seen := p.awaitShell(id, shell, "häßlich 🙂\n"); !strings.Contains(seen, "begun") || !strings.Contains(seen, want) {
+		t.Errorf("not %s: %q", want, seen)
+	}
+	if again := published(); again != port {
+		t.Errorf("the port was %d and is %d", port, again)
+	}
+	if got, err := get(at); err != nil || got != "kept\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if logs := p.run(nil, "workspace", "service", "logs", id, "web"); logs.stdout[:min(len(logs.stdout), 10)] != "says this\n" || strings.Count(logs.stderr, `"GET /kept HTTP/1.1" 200`) != 2 {
+		t.Errorf("%+v", logs)
+	}
+
+	// What was changed since is kept when it is stopped while it is paused.
+	p.shell(id, "echo later >/root/later; echo later >later; rm /root/kept")
+	p.pause(id)
+	if w := p.object("workspace", "stop", id); w["state"] != "stopped" {
+		t.Errorf("stopped: %v", w)
+	}
+	p.fails(5, "it is stopped, not paused", "workspace", "resume", id)
+	if r := p.run(nil, "workspace", "pause", id); r.code == 0 || !strings.Contains(r.stderr, "it is stopped") || !strings.Contains(r.stderr, "pyro: hint: pyro workspace start "+id) {
+		t.Errorf("pause of one that is stopped: %+v", r)
+	}
+	p.must("workspace", "start", id)
+	if got := p.shell(id, "cat /root/later later; ls /root"); got != "later\nlater\nlater\n" {
+		t.Errorf("after it was stopped: %q", got)
+	}
+	if list := p.object("workspace", "shell", "list", id); len(list["shells"].([]any)) != 0 {
+		t.Errorf("shells of a machine that is no more: %v", list)
+	}
+	p.shell(id, "sleep 1") // a machine that has a little to tell
+	p.pause(id)
+	p.must("workspace", "delete", id)
+	if left, _ := os.ReadDir(filepath.Join(p.state, "workspaces")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestWhatIsDoneWithAPausedWorkspace does all that leaves it paused, and what has it be another.
+func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create()
+	const look = `cat kept /root/kept 2>&1; cat /proc/[0-9]*/comm | grep -c sleep || true`
+	p.shell(id, "echo one >kept; echo one >/root/kept; setsid sleep 4321 >/dev/null 2>&1 </dev/null &")
+	p.pause(id)
+	for _, args := range [][]string{{"status"}, {"snapshot", "list"}, {"logs"}, {"snapshot", "create", "--name", "x"}, {"service", "list"}} {
+		if args[len(args)-1] == "x" {
+			args = []string{"snapshot", "create", id, "files"}
+		} else {
+			args = append(args, id)
+		}
+		p.must(append([]string{"workspace"}, args...)...)
+		if len(args) > 2 && p.stateOf(id) != "paused" {
+			t.Errorf("after %v it is not paused", args)
+		}
+	}
+	for _, path := range []string{"kept", "/root/kept"} { // what of the root is in the memory alone is not told wrongly
+		r := p.run(nil, "workspace", "disk", "read", id, path)
+		if r.stdout != "one\n" && (path == "kept" || !strings.Contains(r.stderr, "it is paused, and what it changed outside of /workspace is in its memory")) {
+			t.Errorf("%s on the disk of a paused one: %+v", path, r)
+		}
+	}
+	cold := strings.TrimSpace(p.must("workspace", "fork", id, "--id-only"))
+	if got := p.shell(cold, look); got != "one\none\n0\n" {
+		t.Errorf("a fork that is not live: %q", got)
+	}
+	p.must("workspace", "snapshot", "create", id, "all", "--full")
+	if p.stateOf(id) != "paused" {
+		t.Error("a snapshot has it run")
+	}
+	live := strings.TrimSpace(p.must("workspace", "fork", id, "--live", "--id-only"))
+	if p.stateOf(id) != "paused" {
+		t.Error("a live fork of a paused one woke it")
+	}
+	for who, one := range map[string]string{"a live fork": live, "the source": id} {
+		if got := p.shell(one, look); got != "one\none\n1\n" {
+			t.Errorf("%s: %q", who, got)
+		}
+	}
+	p.shell(id, "echo two >kept; echo two >/root/kept")
+	p.pause(id)
+	if w := p.object("workspace", "reset", id, "--snapshot", "all"); w["state"] != "started" {
+		t.Errorf("reset: %v", w)
+	}
+	if got := p.shell(id, look); got != "one\none\n0\n" {
+		t.Errorf("after a reset: %q", got)
+	}
+	p.pause(id)
+	p.must("workspace", "reset", id, "--snapshot", "files")
+	if got := p.shell(id, "cat kept; ls /root"); got != "one\n" {
+		t.Errorf("after a reset of the files: %q", got)
+	}
+}
+
+// TestAutoPause pauses a workspace that nobody uses, and no other. Whatever is done with it next, at whichever moment, succeeds.
+func TestAutoPause(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create("--auto-pause-seconds=1")
+	p.shell(id, counting)
+	paused := func(when string) {
+		t.Helper()
+		for began := time.Now(); p.stateOf(id) != "paused"; time.Sleep(50 * time.Millisecond) {
+			if time.Since(began) > patience {
+				t.Fatal(when, "it is not paused")
+			}
+		}
+	}
+	paused("after a command")
+	if w := p.object("workspace", "status", id); w["state_reason"] != "nothing was done with it for 1 s" || w["auto_pause_seconds"] != 1.0 {
+		t.Errorf("%v", w)
+	}
+
+	// Not while something is done, for which nobody has to say anything.
+	supervisor := 0
+	used := func(when string, done <-chan result) result {
+		t.Helper()
+		for {
+			select {
+			case r := <-done:
+				return r
+			default:
+			}
+			if now, _, running := p.find(id); running && supervisor == 0 {
+				supervisor = now
+			} else if running && now != supervisor {
+				t.Errorf("%s it was paused", when)
+				supervisor = now
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	begin := func(cmd *running) <-chan result {
+		done := make(chan result, 1)
+		go func() { done <- cmd.end() }()
+		return done
+	}
+	if r := used("during a command", begin(p.start("workspace", "exec", "-q", id, "--timeout-seconds=600", "--", "sh", "-c", "sleep 4; echo done"))); r.code != 0 || r.stdout != "done\n" {
+		t.Errorf("a long command: %+v", r)
+	}
+	shell := p.openShell(id)
+	supervisor = 0
+	attach := p.command("workspace", "shell", "attach", id, shell)
+	cmd := p.command()
+	cmd.Path, cmd.Args = "/usr/bin/script", []string{"script", "-qec", strings.Join(attach.Args, " "), "/dev/null"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	attached := make(chan result, 1)
+	go func() {
+		time.Sleep(3 * time.Second) // nothing is typed, and nothing printed
+		fmt.Fprint(in, "echo $((6*7))\r")
+		p.awaitShell(id, shell, "42")
+		fmt.Fprint(in, "\x1d")
+		cmd.Wait()
+		attached <- result{}
+	}()
+	used("while somebody looks", attached)
+	paused("when nobody looks any more")
+
+	// Around the moment at which it is paused.
+	for i := range 10 {
+		time.Sleep(time.Second + time.Duration(i-6)*20*time.Millisecond)
+		word := fmt.Sprint("word", i)
+		p.must("workspace", "file", "write", id, "f", "--text", word)
+		if got := p.must("workspace", "file", "read", id, "f"); got != word {
+			t.Errorf("%q, not %q", got, word)
+		}
+	}
+	last := p.counted(id, "after all of that")
+	p.countsOn(id, last, "after all of that")
+}
