@@ -17,7 +17,7 @@ import (
 )
 
 // counting is a program that counts in a file, a number a line, for as long as its machine is there.
-const counting = `setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i >>/workspace/count; sleep 0.02; done' >/dev/null 2>&1 </dev/null &`
+const counting = `setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i >>/workspace/count; sleep 0.05; done' >/dev/null 2>&1 </dev/null &`
 
 // counted checks that a count has every number once, and gives the last one.
 func (p *program) counted(id, when string) int {

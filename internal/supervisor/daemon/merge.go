@@ -17,21 +17,70 @@ const (
 	// looseLayers is how many layers that nobody needs a disk may have between those that are needed and the one that is written: each of them is one more
 	// for the machine to look through, and to take them away costs copying what is in them.
 	looseLayers = 8
+	// crowdedLayers is how many of them a machine that is to be paused has none more than: it comes back with one more.
+	crowdedLayers = 3 * looseLayers
 )
 
-// merge keeps the layers of a disk few, as forks and snapshots that were deleted leave more and more of them. It gives up when the machine is to stop or a snapshot
-// is to be taken, and begins anew later. The files are removed by whoever next changes what the workspace is.
+// merge keeps the layers of a disk few, as each pause leaves one more, and so do forks and snapshots that were deleted. It gives up when the machine is to stop or a
+// snapshot is to be taken, and begins anew later. The files are removed by whoever next changes what the workspace is.
 func (d *daemon) merge(ctx context.Context, m machine.Merger) {
-	for {
-		select {
-		case <-time.After(mergeEvery):
-		case <-ctx.Done():
+	select {
+	case <-d.free: // until then others may need the disks as they were
+	case <-ctx.Done():
+		return
+	}
+	for ; ; d.awaitMerge(ctx) {
+		if ctx.Err() != nil {
 			return
 		}
 		if err := d.mergeOnce(ctx, m); err != nil && ctx.Err() == nil {
 			slog.Error("merge layers", "workspace", d.order.Workspace.ID, "error", err)
 		}
 	}
+}
+
+// awaitMerge waits until it is time to look again.
+func (d *daemon) awaitMerge(ctx context.Context) {
+	select {
+	case <-time.After(mergeEvery):
+	case <-ctx.Done():
+	}
+}
+
+// makeRoom merges layers where there are so many that no more should come, and gives up a merge that goes on where there are not.
+func (d *daemon) makeRoom(ctx context.Context) error {
+	m, ok := d.machine.Machine().(machine.Merger)
+	if !ok {
+		return nil
+	}
+	crowded, err := d.crowded(ctx)
+	if err != nil || !crowded {
+		d.merging.giveUp()
+		return err
+	}
+	return d.mergeOnce(ctx, m)
+}
+
+// crowded tells whether a disk has too many layers that nobody else needs.
+func (d *daemon) crowded(ctx context.Context) (bool, error) {
+	w, err := d.store.Workspace(ctx, d.order.Workspace.ID) // which of them there are is another's to say while layers are merged
+	if err != nil {
+		return false, err
+	}
+	kept, err := d.store.Snapshots(ctx, w.ID)
+	for _, of := range disksOf {
+		layers := *of(&w.Disks)
+		if len(layers)-1-neededLayers(layers, w.Disks.Baseline, kept, of) >= crowdedLayers {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// disksOf are the layers of each disk.
+var disksOf = map[machine.Disk]func(*store.Disks) *[]string{
+	machine.VolumeDisk: func(d *store.Disks) *[]string { return &d.Volume },
+	machine.RootDisk:   func(d *store.Disks) *[]string { return &d.Root },
 }
 
 func (d *daemon) mergeOnce(ctx context.Context, m machine.Merger) error {
@@ -41,10 +90,7 @@ func (d *daemon) mergeOnce(ctx context.Context, m machine.Merger) error {
 	defer d.snapshots.Unlock()
 	d.merging.begin(cancel)
 	defer d.merging.begin(nil)
-	for disk, of := range map[machine.Disk]func(*store.Disks) *[]string{
-		machine.VolumeDisk: func(d *store.Disks) *[]string { return &d.Volume },
-		machine.RootDisk:   func(d *store.Disks) *[]string { return &d.Root },
-	} {
+	for disk, of := range disksOf {
 		kept, err := d.store.Snapshots(ctx, d.order.Workspace.ID)
 		if err != nil {
 			return err

@@ -40,6 +40,9 @@ func (d *daemon) pause(ctx context.Context) (err error) {
 	if d.left.Load() {
 		return nil
 	}
+	if err := d.makeRoom(ctx); err != nil && ctx.Err() == nil {
+		slog.Error("merge layers", "workspace", d.order.Workspace.ID, "error", err)
+	}
 	d.server.refuse(errPausing)
 	defer func() {
 		if err != nil {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 
@@ -35,9 +34,6 @@ func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
 	disks := d.disksFolder()
 	r = &resuming{daemon: d, memory: d.disks.Memory, dir: disks.DiskPath(d.disks.Memory)}
 	if r.stood, err = readStanding(r.dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = fault.New(fault.Corrupt, "", "", "what its machine was saved as is not whole: %w", err)
-		}
 		return nil, err
 	}
 	r.copied = r.stood.Workspace != d.order.Workspace.ID
@@ -52,13 +48,13 @@ func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
 	return r, nil
 }
 
-// hopeless gives the error of a machine that can't go on a way out.
-func (r *resuming) hopeless(err error) error {
+// hopeless gives the error of a start a way out where the machine that was saved can't go on.
+func (d *daemon) hopeless(err error) error {
 	k := fault.KindOf(err)
-	if r == nil || r.copied || k != fault.Corrupt && k != fault.Precondition {
+	if d.order.Workspace.Disks.Memory == "" || d.resume != nil && d.resume.copied || k != fault.Corrupt && k != fault.Precondition {
 		return err
 	}
-	id := r.daemon.order.Workspace.ID
+	id := d.order.Workspace.ID
 	return fault.New(k, "", "", "%w", err).WithHint("pyro workspace stop %s && pyro workspace start %s keeps its files, and loses what ran", id, id)
 }
 

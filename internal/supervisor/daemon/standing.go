@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,6 +30,8 @@ type standing struct {
 	Commands  []standingCommand `json:"commands,omitempty"`
 
 	Connections []network.Connection `json:"connections,omitempty"` // of the machine, which end with its network
+
+	Sums map[string]uint32 `json:"sums,omitempty"` // of the files beside it, by name
 }
 
 type standingShell struct {
@@ -79,6 +84,7 @@ type standingText struct {
 const (
 	standingName = "standing.json"
 	maxStanding  = 256 << 20 // bytes of it: shells that nobody reads may have much in their way
+	maxKept      = 16 << 20  // bytes of a file beside it
 )
 
 func shellFile(dir, id string) string   { return filepath.Join(dir, "shell-"+id) }
@@ -97,15 +103,19 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 		}
 		return at
 	}
-	s := standing{Workspace: d.order.Workspace.ID}
+	s := standing{Workspace: d.order.Workspace.ID, Sums: map[string]uint32{}}
+	keep := func(path string, content []byte) error {
+		s.Sums[filepath.Base(path)] = sum(content)
+		return writeFile(path, content)
+	}
 	for _, one := range d.shells.list() {
 		state := one.standing(hold)
 		from, kept := one.log.Kept()
 		state.Kept = from
-		err := writeFile(shellFile(dir, one.id), kept)
+		err := keep(shellFile(dir, one.id), kept)
 		if err == nil && one.inBackground() {
 			state.KeptErrs, kept = one.errs.Kept()
-			err = writeFile(shellErrors(dir, one.id), kept)
+			err = keep(shellErrors(dir, one.id), kept)
 		}
 		if err != nil {
 			return held, err
@@ -120,7 +130,7 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 		for i, path := range d.folder.Service(state.Record.Name).Logs() {
 			kept, gone, err := transcript.ReadFile(path)
 			if err == nil {
-				err = writeFile(serviceFile(dir, state.Record.Name, i), kept)
+				err = keep(serviceFile(dir, state.Record.Name, i), kept)
 			}
 			if err != nil {
 				return held, err
@@ -138,7 +148,7 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 	}
 	text, err := json.Marshal(s)
 	if err == nil {
-		err = writeFile(filepath.Join(dir, standingName), text)
+		err = writeFile(filepath.Join(dir, standingName), append(fmt.Appendf(nil, "%08x\n", sum(text)), text...))
 	}
 	if err != nil {
 		return held, err
@@ -150,22 +160,50 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 	return held, errors.Join(folder.Sync(), folder.Close())
 }
 
-// readStanding reads what stand wrote.
+// sum is what a file is known by that was damaged.
+func sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// readStanding reads what stand wrote, with kind Corrupt where that, or a file beside it, is not what was written.
 func readStanding(dir string) (s standing, err error) {
-	f, err := os.Open(filepath.Join(dir, standingName))
+	text, err := readKept(dir, standingName, maxStanding)
 	if err != nil {
 		return s, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxStanding))
-	if err == nil {
-		err = json.Unmarshal(text, &s)
+	head, text, _ := bytes.Cut(text, []byte("\n"))
+	if string(head) != fmt.Sprintf("%08x", sum(text)) || json.Unmarshal(text, &s) != nil {
+		return s, damaged(standingName)
 	}
-	if err != nil {
-		return s, fault.New(fault.Corrupt, "", "", "%s: %w", standingName, err)
+	for name, want := range s.Sums {
+		if filepath.Base(name) != name {
+			return s, damaged(standingName)
+		}
+		content, err := readKept(dir, name, maxKept)
+		if err != nil {
+			return s, err
+		}
+		if sum(content) != want {
+			return s, damaged(name)
+		}
 	}
 	return s, nil
 }
+
+// readKept reads a file of those beside what a machine was saved as.
+func readKept(dir, name string, most int64) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.Corrupt, "", "", "part of it is missing: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+func damaged(name string) error { return fault.New(fault.Corrupt, "", "", "%s is damaged", name) }
 
 // writeFile writes a file that is not there, flushed.
 func writeFile(path string, content []byte) error {

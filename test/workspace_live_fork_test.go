@@ -1,0 +1,135 @@
+//go:build machine
+
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// number is how often something is done: by default as often as is quick, and as an environment variable says.
+func number(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// drawing is a program that all the time writes down what must be nobody else's.
+const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; sleep 0.1; done >>/workspace/drawn' >/dev/null 2>&1 </dev/null &`
+
+// identity prints who a machine is, a line each, and its time.
+const identity = `cat /proc/sys/kernel/random/boot_id /etc/machine-id; cat /sys/class/net/eth0/address 2>/dev/null || ` +
+	`python3 -c 'import fcntl, socket, struct; print(fcntl.ioctl(socket.socket(), 0x8927, struct.pack("256s", b"eth0"))[18:24].hex(":"))'; hostname; ` +
+	`cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; date +%s%N; ls /etc/ssh | grep -c ssh_host || true`
+
+// fork makes live forks, each of which runs.
+func (p *program) forkLive(id string, count int) (ids []string) {
+	p.t.Helper()
+	var v struct {
+		Workspaces []struct {
+			ID    string `json:"workspace_id"`
+			State string
+		}
+	}
+	if err := json.Unmarshal([]byte(p.must("workspace", "fork", id, "--live", "--count", fmt.Sprint(count), "--json")), &v); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, w := range v.Workspaces {
+		if w.State != "started" {
+			p.t.Errorf("a fork is %s", w.State)
+		}
+		ids = append(ids, w.ID)
+	}
+	if len(ids) != count {
+		p.t.Fatalf("%d forks, not %d", len(ids), count)
+	}
+	return ids
+}
+
+// TestLiveForks makes many of a machine in which programs run: each goes on where it stood, and nothing that is to be one machine's alone is two's.
+func TestLiveForks(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create("--network-policy", "egress", "--mem-mib", "512")
+	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+counting+drawing)
+	shell := p.openShell(id)
+	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT=kept; echo be''gun")
+	p.awaitShell(id, shell, "begun\n")
+	supervisor, _ := p.processes(id)
+	before := p.countsOn(id, 0, "the source")
+
+	began := time.Now()
+	forks := p.forkLive(id, number("PYRO_TEST_FORKS", 6))
+	t.Logf("%d live forks in %s", len(forks), time.Since(began).Round(time.Millisecond))
+	if now, _ := p.processes(id); now != supervisor {
+		t.Error("the source has another supervisor")
+	}
+	p.countsOn(id, before, "the source")
+
+	seen := map[string]string{}
+	var drawn [][]string
+	for _, one := range append(slices.Clone(forks), id) {
+		const most = 50 * time.Millisecond
+		began := time.Now()
+		lines := strings.Split(strings.TrimSpace(p.shell(one, identity)), "\n")
+		ended := time.Now()
+		if len(lines) != 8 {
+			t.Fatalf("%s: %q", one, lines)
+		}
+		for i, what := range []string{"boot id", "machine-id", "MAC", "host name", "uuid", "random bytes"} {
+			key := what + " " + lines[i]
+			if other, ok := seen[key]; ok || len(lines[i]) < 10 {
+				t.Errorf("%s and %s have the same %s", one, other, key)
+			}
+			seen[key] = one
+		}
+		if lines[3] != one {
+			t.Errorf("%s calls itself %s", one, lines[3])
+		}
+		nanos, err := strconv.ParseInt(lines[6], 10, 64)
+		if at := time.Unix(0, nanos); err != nil || at.Before(began.Add(-most)) || at.After(ended.Add(most)) {
+			t.Errorf("%s: its clock says %q between %d and %d", one, lines[6], began.UnixNano(), ended.UnixNano())
+		}
+		if keys := map[bool]string{true: "1", false: "0"}[one == id]; lines[7] != keys {
+			t.Errorf("%s has %s host keys, not %s", one, lines[7], keys)
+		}
+		p.countsOn(one, p.counted(one, one), one)
+		p.must("workspace", "shell", "write", one, shell, "--input", "echo $KEPT by $(hostname)")
+		if said := p.awaitShell(one, shell, "kept by "+one); !strings.Contains(said, "begun\n") {
+			t.Errorf("%s: its shell has printed %q", one, said)
+		}
+		drawn = append(drawn, strings.Split(p.shell(one, "head -c -1 drawn"), "\n"))
+		if one != id {
+			p.must("workspace", "delete", one)
+		}
+	}
+
+	// What was drawn until the fork is all machines', what was drawn since is one's.
+	common := 0
+	for same := true; same; common++ {
+		for _, lines := range drawn {
+			same = same && common < len(lines)-1 && lines[common] == drawn[0][common]
+		}
+	}
+	since := map[string]int{}
+	for i, lines := range drawn {
+		lines = lines[common-1 : len(lines)-1] // the last may be half written
+		if len(lines) < 4 {
+			t.Errorf("machine %d has drawn %d since the fork", i, len(lines))
+		}
+		for _, l := range lines {
+			if other, ok := since[l]; ok {
+				t.Errorf("machines %d and %d, after %d lines that all have, have drawn %q", i, other, common-1, l)
+			}
+			since[l] = i
+		}
+	}
+	p.countsOn(id, p.counted(id, "the source"), "the source, when its forks are gone")
+}

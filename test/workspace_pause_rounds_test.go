@@ -1,0 +1,135 @@
+//go:build machine
+
+package test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// taken is what a workspace takes of its host.
+type taken struct {
+	folder, image, layers    int64 // while it is paused: bytes on the disk, those of its memory among them, and how many disks there are
+	machine, supervisor      int64 // while it runs: memory, in bytes
+	pausing, resuming, first time.Duration
+}
+
+// rss is the memory of a process that is its own.
+func rss(pid int) (bytes int64) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && (f[0] == "RssAnon:" || f[0] == "RssShmem:") {
+			kib, _ := strconv.ParseInt(f[1], 10, 64)
+			bytes += kib << 10
+		}
+	}
+	return bytes
+}
+
+// allocated is what a folder takes on the disk.
+func allocated(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += blocks(info) * 512
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// TestRoundsOfPauses pauses a machine again and again that counts, writes files and holds a terminal: nothing is lost or done twice, and nothing grows.
+func TestRoundsOfPauses(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create("--mem-mib", "512")
+	disks := filepath.Join(p.state, "workspaces", id, "disks")
+	p.shell(id, counting)
+	shell := p.openShell(id, "--env", "PS1=> ")
+	rounds := number("PYRO_TEST_PAUSES", 8)
+	var all []taken
+	counted := 0
+	for i := range rounds {
+		when := fmt.Sprint("in round ", i)
+		// A file of a few that are written again and again, on each disk, whose sums are kept beside them.
+		p.shell(id, fmt.Sprintf("for f in /workspace/f%[1]d /root/f%[1]d; do head -c 300000 /dev/urandom >$f; sha256sum $f >$f.sum; done", i%5))
+		p.must("workspace", "shell", "write", id, shell, "--input", "n=$((n+1)); echo round $n.")
+		now := taken{}
+		began := time.Now()
+		p.pause(id)
+		now.pausing = time.Since(began)
+		now.folder = allocated(t, disks)
+		images, _ := filepath.Glob(filepath.Join(disks, "memory-*"))
+		if len(images) != 1 {
+			t.Fatalf("%s there are %v", when, images)
+		}
+		now.image = allocated(t, images[0])
+		entries, _ := os.ReadDir(disks)
+		now.layers = int64(len(entries))
+		began = time.Now()
+		p.must("workspace", "resume", id)
+		now.resuming = time.Since(began)
+		p.shell(id, "cat /workspace/*.sum /root/*.sum | sha256sum -c --quiet")
+		now.first = time.Since(began)
+		counted = p.countsOn(id, counted, when)
+		supervisor, m := p.processes(id)
+		now.machine, now.supervisor = rss(m), rss(supervisor)
+		all = append(all, now)
+	}
+	seen := p.awaitShell(id, shell, fmt.Sprintf("round %d.", rounds))
+	for n := range rounds {
+		if strings.Count(seen, fmt.Sprintf("round %d.\n", n+1)) != 1 {
+			t.Errorf("the shell's round %d is there %d times", n+1, strings.Count(seen, fmt.Sprintf("round %d.\n", n+1)))
+		}
+	}
+	third := max(rounds/3, 1)
+	mean := func(of func(taken) int64) (first, last int64) {
+		for i := range third {
+			first += of(all[i]) / int64(third)
+			last += of(all[rounds-1-i]) / int64(third)
+		}
+		return first, last
+	}
+	for what, of := range map[string]func(taken) int64{
+		"the folder's bytes": func(o taken) int64 { return o.folder }, "the image's bytes": func(o taken) int64 { return o.image },
+		"the machine's memory": func(o taken) int64 { return o.machine }, "the supervisor's memory": func(o taken) int64 { return o.supervisor },
+	} {
+		first, last := mean(of)
+		t.Logf("%s: %d MiB, then %d MiB", what, first>>20, last>>20)
+		if last > first+first/2+(32<<20) {
+			t.Errorf("%s: %d in the first third of %d rounds, %d in the last", what, first, rounds, last)
+		}
+	}
+	most := int64(0)
+	for _, o := range all {
+		most = max(most, o.layers)
+	}
+	for what, of := range map[string]func(taken) int64{
+		"pausing": func(o taken) int64 { return int64(o.pausing) }, "resuming": func(o taken) int64 { return int64(o.resuming) },
+		"to the first command's end": func(o taken) int64 { return int64(o.first) },
+	} {
+		first, last := mean(of)
+		t.Logf("%s: %s, then %s", what, time.Duration(first).Round(time.Millisecond), time.Duration(last).Round(time.Millisecond))
+	}
+	t.Logf("%d rounds, %d numbers, at most %d disks", rounds, counted, most)
+	if most > 80 {
+		t.Errorf("there are %d disks", most)
+	}
+}
+
+// blocks are those of 512 bytes that a file takes.
+func blocks(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Blocks }
