@@ -26,8 +26,8 @@ func said(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServi
 	return strings.TrimSpace(string(r.Msg.Stdout))
 }
 
-// counting is a program that counts to a file, a number a line, and goes on by itself.
-const counting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $$ $n; sleep 0.05; done' >/tmp/counted 2>&1 </dev/null & sleep 0.5; head -n 1 /tmp/counted`
+// hostCounting is a program that counts to a file, a number a line, and goes on by itself.
+const hostCounting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $$ $n; sleep 0.05; done' >/tmp/counted 2>&1 </dev/null & sleep 0.5; head -n 1 /tmp/counted`
 
 // counts waits until what counts has come further, and looks that it is the same, and that no number is missing.
 func counts(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, sandbox, begun string) {
@@ -52,7 +52,7 @@ func TestHostAgentPauses(t *testing.T) {
 	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"})); err != nil {
 		t.Fatal(err)
 	}
-	begun := said(ctx, t, c, "one", counting)
+	begun := said(ctx, t, c, "one", hostCounting)
 	said(ctx, t, c, "one", "echo kept >/srv/kept; echo kept >/workspace/kept")
 	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "one"})); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func TestHostAgentTemplates(t *testing.T) {
 		}
 	}
 	create(&pb.CreateSandboxRequest{SandboxId: "source", DefaultEnv: map[string]string{"OF": "template"}})
-	begun := said(ctx, t, c, "source", counting)
+	begun := said(ctx, t, c, "source", hostCounting)
 	said(ctx, t, c, "source", "echo kept >/workspace/kept; mkdir /srv/d; echo kept >/srv/d/kept; chown 7:8 /srv/d /workspace/kept; rm /etc/debian_version")
 	made, err := c.CreateSnapshot(ctx, connect.NewRequest(&pb.CreateSnapshotRequest{SandboxId: "source", Name: "counting", TeamId: team, TemplateId: running}))
 	if err != nil || made.Msg.Name != "counting" || made.Msg.SizeBytes < 1<<20 {
