@@ -100,21 +100,20 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 
 // resume has a sandbox go on, whose change is the caller's, and be another from then on.
 func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) error {
-	switch status := a.status(s); status {
-	case statusRunning:
-		return a.set(s, change)
-	case statusPaused:
-	default:
+	status := a.status(s)
+	if status != statusRunning && status != statusPaused { // one that runs may be about to be paused again, where a host agent died that had it go on
 		return notRunning(status)
 	}
-	turned := s.turn(statusPaused)
+	turned := s.turn(status)
 	defer turned()
-	if err := a.admitAgain(s); err != nil {
-		return err
+	if status == statusPaused {
+		if err := a.admitAgain(s); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
 	if err := a.options.Machines.Resume(ctx, s.record().WorkspaceID); err != nil {
-		s.rest(true)
+		s.rest(status == statusPaused)
 		if k := fault.KindOf(err); k == fault.Corrupt || k == fault.Precondition {
 			return &fault.Error{Err: err, Hint: "it can't go on: call DestroySandbox, then CreateSandbox"}
 		}

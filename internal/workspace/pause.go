@@ -50,14 +50,34 @@ func (m *Manager) rootInMemory(ctx context.Context, id string) (bool, error) {
 
 // Resume has a workspace go on that is paused. It is no error where it runs. Precondition: it is stopped. Corrupt: what it was saved as is damaged; it stays as it is.
 func (m *Manager) Resume(ctx context.Context, kind store.Kind, id string, report progress.Func) (Workspace, error) {
-	w, err := m.Get(ctx, kind, id)
+	lock, err := m.lock(ctx, id)
 	if err != nil {
 		return Workspace{}, err
 	}
-	if w.State != Paused && w.State != Started {
-		return Workspace{}, fault.New(fault.Precondition, "resume "+string(kind), id, "it is %s, not paused", w.State).WithHint("pyro workspace start %s", id)
+	defer lock.Release()
+	if _, err := m.record(ctx, kind, id); err != nil {
+		return Workspace{}, err
 	}
-	return m.Start(ctx, kind, id, report)
+	runs, err := m.runs(ctx, id) // and what seems to may be about to end, as whoever had it go on has died
+	if err == nil && !runs {
+		err = m.goOn(ctx, kind, id, report)
+	}
+	if err != nil {
+		return Workspace{}, err
+	}
+	return m.Get(ctx, kind, id)
+}
+
+// goOn starts a workspace whose lock is held, and that has no supervisor, where it is paused.
+func (m *Manager) goOn(ctx context.Context, kind store.Kind, id string, report progress.Func) error {
+	w, err := m.Get(ctx, kind, id)
+	if err != nil {
+		return err
+	}
+	if w.State != Paused {
+		return fault.New(fault.Precondition, "resume "+string(kind), id, "it is %s, not paused", w.State).WithHint("pyro workspace start %s", id)
+	}
+	return m.start(ctx, id, report)
 }
 
 // forget has a workspace whose lock is held, and that is paused, be stopped: what ran in it is lost. What it changed of its root may be in its memory alone, and is taken

@@ -164,6 +164,9 @@ func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Works
 	if err := errors.Join(checkID(id), spec.checkDiscovery()); err != nil {
 		return Workspace{}, err
 	}
+	if _, err := m.Sweep(ctx); err != nil {
+		return Workspace{}, err
+	}
 	lock, err := flock.Take(ctx, filepath.Join(string(m.folder(id)), remote.LifecycleLock), flock.Shared, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Workspace{}, fault.New(fault.NotFound, op, id, "there is none of this id")
@@ -197,6 +200,9 @@ func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Works
 
 // SweepTemplates removes what was left of templates that were being made or deleted.
 func (m *Manager) SweepTemplates(ctx context.Context) error {
+	if _, err := m.Sweep(ctx); err != nil {
+		return err
+	}
 	keep, err := m.Store.Digests(ctx)
 	if err != nil {
 		return err

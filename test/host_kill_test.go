@@ -1,0 +1,136 @@
+//go:build machine
+
+package test
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+)
+
+// TestHostAgentIsKilledAnywhere kills the host agent at seeded moments of what it does with a sandbox. When it is back there is the old or the new, which works, and what
+// was acknowledged is there; at the end nothing is left.
+func TestHostAgentIsKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	agent, address := p.serveHost()
+	c := hostClient(t, address)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
+	defer cancel()
+	const template = "22222222-2222-2222-2222-222222222222"
+	random := rand.New(rand.NewPCG(8, 8))
+	ask := map[string]func(hostagentv1connect.HostAgentServiceClient) error{
+		"create": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"}))
+			return err
+		},
+		"create from it": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x", TemplateId: template}))
+			return err
+		},
+		"pause": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "x"}))
+			return err
+		},
+		"resume": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "x"}))
+			return err
+		},
+		"snapshot": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.CreateSnapshot(ctx, connect.NewRequest(&pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template}))
+			return err
+		},
+		"flatten": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.FlattenRootfs(ctx, connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "x", TemplateId: template}))
+			return err
+		},
+		"destroy": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "x"}))
+			return err
+		},
+		"delete": func(c hostagentv1connect.HostAgentServiceClient) error {
+			_, err := c.DeleteSnapshot(ctx, connect.NewRequest(&pb.DeleteSnapshotRequest{TemplateId: template}))
+			return err
+		},
+	}
+	// killed calls, kills the host agent within the time that such a call takes, and calls again when it is back: until then nothing is half.
+	killed := func(op string, within time.Duration) {
+		t.Helper()
+		said := make(chan error, 1)
+		go func() { said <- ask[op](c) }()
+		time.Sleep(time.Duration(random.Int64N(int64(within))))
+		agent.Process.Signal(syscall.SIGKILL)
+		agent.Wait()
+		first := <-said
+		agent, address = p.serveHost()
+		c = hostClient(t, address)
+		again := ask[op](c)
+		for connect.CodeOf(again) == connect.CodeUnavailable { // a supervisor is about to come to the end of what it was told
+			again = ask[op](c)
+		}
+		if gone := op == "delete" && connect.CodeOf(again) == connect.CodeNotFound; again != nil && !gone {
+			t.Fatalf("%s: first %v, and when it was back %v", op, first, again)
+		}
+	}
+	state := func() string {
+		t.Helper()
+		all, err := c.ListSandboxes(ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
+		if err != nil || len(all.Msg.Sandboxes) > 1 {
+			t.Fatalf("%v %v", all, err)
+		}
+		for _, s := range all.Msg.Sandboxes {
+			return s.Status
+		}
+		return "gone"
+	}
+	is := func(op, want string) {
+		t.Helper()
+		if got := state(); got != want {
+			t.Fatalf("after %s it is %s", op, got)
+		}
+	}
+	for round := range 2 * kills() {
+		keep := []string{"snapshot", "flatten"}[round%2]
+		killed("create", time.Second)
+		is("create", "running")
+		begun := said(ctx, t, c, "x", counting+`; echo kept >/srv/kept; echo kept >/workspace/kept; sync`)
+		killed("pause", 500*time.Millisecond)
+		is("pause", "paused")
+		killed("resume", 500*time.Millisecond)
+		is("resume", "running")
+		counts(ctx, t, c, "x", begun)
+		killed(keep, 2*time.Second)
+		is(keep, "gone")
+		killed("create from it", time.Second)
+		is("create from it", "running")
+		if keep == "snapshot" {
+			counts(ctx, t, c, "x", begun)
+		}
+		if got := said(ctx, t, c, "x", "cat /srv/kept /workspace/kept"); got != "kept\nkept" {
+			t.Errorf("made from %s it has %q", keep, got)
+		}
+		killed("destroy", 300*time.Millisecond)
+		is("destroy", "gone")
+		killed("delete", 100*time.Millisecond)
+	}
+	for _, op := range []string{"create", "destroy"} { // with the next sandbox goes what supervisors have left whose host agent had died
+		if err := ask[op](c); err != nil {
+			t.Error(err)
+		}
+	}
+	agent.Process.Signal(syscall.SIGTERM)
+	agent.end()
+	for _, folder := range []string{"workspaces", "images/content", "host/sandboxes"} {
+		if left, err := filepath.Glob(filepath.Join(p.state, folder, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v %v", left, err)
+		}
+	}
+}
