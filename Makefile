@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 TOOL := go tool -modfile=tools/go.mod
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
-.PHONY: build runsc guest demo test unit machines bench lint generate arm64 clean
+.PHONY: build runsc guest demo host-demo test unit machines bench lint generate arm64 clean
 
 build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc and bin/pty-mcp
 	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.release=$(VERSION)' -o bin/pyro ./cmd/pyro
@@ -27,6 +27,11 @@ demo: ## install what is missing, build, and run real work in a real machine
 	@scripts/install.sh run
 	@$(MAKE) build
 	@scripts/demo.sh
+
+host-demo: ## install what is missing, build, and call the host agent as a control plane does
+	@scripts/install.sh run
+	@$(MAKE) build
+	@scripts/host_demo.sh
 
 test: ## install what is missing and run all tests
 	@scripts/install.sh test
