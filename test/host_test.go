@@ -279,6 +279,8 @@ func hostFiles(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgent
 	}
 }
 
+const flatTeam = "44444444-4444-4444-8444-444444444444"
+
 // TestHostAgentWithAForeignClient drives it by buf curl, which knows the calls by reflection alone.
 func TestHostAgentWithAForeignClient(t *testing.T) {
 	t.Parallel()
@@ -334,7 +336,14 @@ func TestHostAgentWithAForeignClient(t *testing.T) {
 			{service("Exec", `{"sandbox_id": "x", "cmd": "cat", "args": ["/srv/f"]}`), `(?s)failed: .*failed_precondition.*ErrorDetail`},
 			{service("ListSandboxes", `{}`), `"paused"`},
 			{service("ResumeSandbox", `{"sandbox_id": "x", "timeout_sec": 60}`), `"status": ?"running"`},
+			{service("CreateSnapshot", `{"sandbox_id": "x", "name": "`+protocol+`"}`), `"sizeBytes": ?"[0-9]{7,}"`},
+			{service("CreateSandbox", `{"sandbox_id": "y", "template": "`+protocol+`"}`), `"status": ?"running"`},
+			{service("DeleteSnapshot", `{"name": "`+protocol+`"}`), `(?s)failed: .*failed_precondition.*ErrorDetail`},
+			{service("FlattenRootfs", `{"sandbox_id": "y", "team_id": "`+flatTeam+`", "template_id": "`+flatTeam+`"}`), `"sizeBytes": ?"[0-9]{7,}"`},
+			{service("DeleteSnapshot", `{"name": "`+protocol+`"}`), `^\{\}`},
+			{service("DeleteSnapshot", `{"team_id": "`+flatTeam+`", "template_id": "`+flatTeam+`"}`), `^\{\}`},
 			{service("DestroySandbox", `{"sandbox_id": "x"}`), `^\{\}`},
+			{service("CreateSandbox", `{"sandbox_id": "x"}`), `"status": ?"running"`},
 			{service("DestroySandbox", `{"sandbox_id": "x"}`), `^\{\}`},
 		} {
 			if !regexp.MustCompile(c.want).MatchString(c.said) {

@@ -40,7 +40,10 @@ type fakes struct {
 }
 
 func newFakes() *fakes {
-	return &fakes{made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, kept: map[string]string{}, when: map[string]time.Time{}, written: map[string][]byte{}, failed: make(chan error, 8)}
+	return &fakes{
+		made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, kept: map[string]string{}, when: map[string]time.Time{}, written: map[string][]byte{},
+		failed: make(chan error, 8),
+	}
 }
 
 func (f *fakes) Create(_ context.Context, spec Spec) (Made, error) {

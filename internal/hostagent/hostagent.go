@@ -1,8 +1,9 @@
 // Package hostagent is the service by which a control plane uses the machines of one host: proto/hostagent/v1, as gRPC, gRPC-Web and Connect on one port.
 //
 // A sandbox is a workspace, whose supervisor owns its machine: the host agent may end, crash or be replaced, and its sandboxes go on. What it knows of them beside
-// is a record for each, in a folder of its own below the state folder; when it comes back it finds them there. One that was being made when it died is removed then. Whether one runs
-// or is paused is not in its record, but looked for: so it is true whoever died while that changed.
+// is a record for each, in a folder of its own below the state folder; when it comes back it finds them there. One that was being made when it died is removed then.
+// Whether one runs or is paused is not in its record, but looked for: so it is true whoever died while that changed. Templates are workspaces that never run, and what
+// is known of one is in the same record of the database as what it holds.
 package hostagent
 
 import (

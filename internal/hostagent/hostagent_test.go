@@ -50,7 +50,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 		t.Errorf("its record is %+v", got)
 	}
 	for _, m := range []*pb.CreateSandboxRequest{
-		{SandboxId: "../x"}, {SandboxId: ".x"}, {Vcpus: -1}, {MemoryMb: 1}, {TimeoutSec: -1}, {TeamId: "x"}, {DefaultEnv: map[string]string{"A=B": ""}},
+		{SandboxId: "../x"}, {SandboxId: ".x"}, {Vcpus: -1}, {MemoryMb: 1}, {TimeoutSec: -1}, {DiskSizeMb: 16<<10 + 1}, {TeamId: "x"}, {DefaultEnv: map[string]string{"A=B": ""}},
 	} {
 		if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(m)); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%v: %v", m, err)

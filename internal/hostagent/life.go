@@ -13,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
@@ -25,8 +26,8 @@ const (
 	maxVCPUs          = 64
 	minMemoryMB       = 128
 	maxMemoryMB       = 1 << 20
-	maxDiskSizeMB     = 1 << 24
-	maxEnvironment    = 1 << 20 // bytes of all variables
+	maxDiskSizeMB     = mkext4.Size >> 20 // which all file systems have
+	maxEnvironment    = 1 << 20           // bytes of all variables
 )
 
 // destroyPatience bounds the end of a sandbox, which is not given up when whoever asked for it goes.
