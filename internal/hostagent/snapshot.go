@@ -105,7 +105,8 @@ func (a *Agent) reserve(ctx context.Context, key templateKey) (there *template, 
 
 // become has a sandbox, whose change is the caller's, become a template.
 func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name string, flat bool) (*template, error) {
-	status := a.status(s)
+	before := a.status(s)
+	status := before
 	switch {
 	case status == statusPaused && flat: // what it changed of its files may be in its memory alone
 		if err := a.resume(ctx, s, forgetInactivity); err != nil {
@@ -131,7 +132,7 @@ func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name st
 		return string(text)
 	})
 	if err != nil {
-		return nil, errors.Join(err, a.asBefore(ctx, s, status))
+		return nil, errors.Join(err, a.asBefore(ctx, s, before))
 	}
 	// From here on the sandbox is no more, whatever fails.
 	a.mu.Lock()
@@ -147,14 +148,17 @@ func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name st
 }
 
 // asBefore has a sandbox be what it was that could not become a template.
-func (a *Agent) asBefore(ctx context.Context, s *sandbox, status string) error {
+func (a *Agent) asBefore(ctx context.Context, s *sandbox, before string) (err error) {
 	defer a.watch(s)
 	id := s.record().WorkspaceID
-	if status != statusRunning || a.options.Machines.Running(id) || !a.options.Machines.Paused(ctx, id) {
-		return nil
+	runs := a.options.Machines.Running(id)
+	switch {
+	case before == statusPaused && runs:
+		return a.putDown(ctx, s)
+	case before == statusRunning && !runs && a.options.Machines.Paused(ctx, id):
+		err = a.options.Machines.Resume(ctx, id)
+		s.rest(err != nil)
 	}
-	err := a.options.Machines.Resume(ctx, id)
-	s.rest(err != nil)
 	return err
 }
 

@@ -134,8 +134,11 @@ func TestWhatBecomesNoTemplateIsAsBefore(t *testing.T) {
 	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template1}); !errors.Is(err, no) || list(t, a)[0].Status != statusPaused {
 		t.Errorf("%v, %v", err, list(t, a))
 	}
+	flat := &pb.FlattenRootfsRequest{SandboxId: "x", TemplateId: template1}
+	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat)); !errors.Is(err, no) || list(t, a)[0].Status != statusPaused {
+		t.Errorf("%v, %v", err, list(t, a))
+	}
 	f.keeping = nil
-	f.stopped["ws-x"], f.paused["ws-x"] = true, false
 	if err := a.destroy(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
