@@ -95,7 +95,7 @@ func TestLiveForks(t *testing.T) {
 		}
 		nanos, err := strconv.ParseInt(lines[6], 10, 64)
 		if at := time.Unix(0, nanos); err != nil || at.Before(began.Add(-most)) || at.After(ended.Add(most)) {
-			t.Errorf("%s: its clock says %q between %d and %d", one, lines[6], began.UnixNano(), ended.UnixNano())
+			t.Errorf("%s, of which %s is the source: its clock says %q between %d and %d", one, id, lines[6], began.UnixNano(), ended.UnixNano())
 		}
 		if keys := map[bool]string{true: "1", false: "0"}[one == id]; lines[7] != keys {
 			t.Errorf("%s has %s host keys, not %s", one, lines[7], keys)

@@ -5,6 +5,7 @@ package test
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	mathrand "math/rand"
 	"os"
@@ -37,7 +38,13 @@ func TestFullDiskWhilePausing(t *testing.T) {
 		}
 	}()
 	id := p.create("--mem-mib", "512")
-	defer p.must("workspace", "delete", id)
+	defer func() { // the disk is held by whoever has not ended
+		supervisor, m := p.processes(id)
+		p.must("workspace", "delete", id)
+		if err := errors.Join(gone(supervisor), gone(m)); err != nil {
+			t.Error(err)
+		}
+	}()
 	p.shell(id, `setsid python3 -c 'import os, time; x = os.urandom(120 << 20); open("/run/filled", "w"); time.sleep(1e9)' >/dev/null 2>&1 </dev/null &
 		while ! test -e /run/filled; do sleep 0.1; done; sync`)
 	shell := p.openShell(id)
@@ -46,7 +53,7 @@ func TestFullDiskWhilePausing(t *testing.T) {
 		leave(t, ballast, room)
 		supervisor, m := p.processes(id)
 		r := p.run(nil, "workspace", "pause", id, "--json")
-		if r.code == 0 || !strings.Contains(r.stdout+r.stderr, "no space left") || !strings.Contains(r.stdout+r.stderr, `"exhausted"`) {
+		if r.code == 0 || !strings.Contains(r.stdout+r.stderr, "no space left") || !strings.Contains(r.stdout+r.stderr, `"resource_exhausted"`) {
 			t.Errorf("with room for %d: %+v", room, r)
 		}
 		if s, now := p.processes(id); s != supervisor || now != m || p.stateOf(id) != "started" {
@@ -122,8 +129,16 @@ func TestDamagedMemory(t *testing.T) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(memory, e.Name())
-		if info, err := e.Info(); err != nil || info.Mode().Perm()&0o077 != 0 && e.Name() != "ram" {
+		info, err := e.Info()
+		if err != nil || info.Mode().Perm()&0o077 != 0 && e.Name() != "ram" {
 			t.Errorf("others can read %s: %v, %v", e.Name(), info, err)
+		}
+		write := func(content []byte) {
+			t.Helper()
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			os.Chmod(path, info.Mode().Perm())
 		}
 		content, err := os.ReadFile(path)
 		if err != nil || os.Remove(path) != nil { // it may be a name of what others have, too
@@ -133,19 +148,21 @@ func TestDamagedMemory(t *testing.T) {
 		if len(content) > 0 {
 			flipped := slices.Clone(content)
 			flipped[len(flipped)*2/3] ^= 4
-			write(t, path, flipped)
+			write(flipped)
 			refused(e.Name() + " has another bit")
-			write(t, path, content[:len(content)/2])
+			write(content[:len(content)/2])
 			refused(e.Name() + " is cut")
 		}
-		write(t, path, content)
+		write(content)
 	}
 	last := p.counted(id, "after it was put right")
 	p.countsOn(id, last, "after it was put right")
 	p.shell(id, "sync")
 	p.pause(id)
 	flip := filepath.Join(p.memories(id)[0], "standing.json")
-	write(t, flip, []byte("{}"))
+	if err := os.WriteFile(flip, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if r := p.run(nil, "workspace", "exec", id, "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "pyro: hint: pyro workspace stop "+id) {
 		t.Errorf("an operation on a damaged one: %+v", r)
 	}
@@ -160,13 +177,6 @@ func TestDamagedMemory(t *testing.T) {
 		t.Errorf("its files say %q", got)
 	} else if n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(got), "kept\n")); n <= last {
 		t.Errorf("counted to %d, and to more than %d when it was paused", n, last)
-	}
-}
-
-func write(t *testing.T, path string, content []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 

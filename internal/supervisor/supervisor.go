@@ -69,6 +69,7 @@ type Machine struct {
 
 	machine machine.Machine
 	network *network.Stack // nil: it has none
+	own     client.Identity
 	folder  *folder
 	phases  []machine.Phase
 	ttl     *time.Timer
@@ -224,7 +225,12 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machi
 	if link != nil {
 		own.Network = seenFromInside(link)
 	}
-	if err := c.Renew(ctx, own); err != nil {
+	m.own = own
+	renew := c.Renew
+	if keep != nil && keep.Memory != "" {
+		renew = c.RenewClosely
+	}
+	if err := renew(ctx, own); err != nil {
 		c.Close()
 		return err
 	}
@@ -282,6 +288,9 @@ func (m *Machine) end(reason error) {
 	m.mu.Unlock()
 	m.machine.Close()
 }
+
+// Renew gives a machine that stood still the time again.
+func (m *Machine) Renew(ctx context.Context) error { return m.Agent.RenewClosely(ctx, m.own) }
 
 // Phases are the steps of its start.
 func (m *Machine) Phases() []machine.Phase { return m.phases }

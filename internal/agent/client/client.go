@@ -210,7 +210,7 @@ func (c *Client) openRenewed(ctx context.Context) (*session, error) {
 		if identity == nil {
 			return s, nil
 		}
-		if err = renew(ctx, s, *identity); err == nil {
+		if _, err = renew(ctx, s, *identity); err == nil {
 			return s, nil
 		}
 		again := attempt < maxAttempts && ctx.Err() == nil && s.lost(err)

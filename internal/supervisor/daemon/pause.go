@@ -125,7 +125,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	}
 	s := &still{daemon: d, frozen: frozen}
 	if err := saver.Save(ctx, dir); err != nil {
-		return nil, errors.Join(err, d.thaw(context.WithoutCancel(ctx), false))
+		return nil, errors.Join(err, d.wake(context.WithoutCancel(ctx), false))
 	}
 	if s.held, err = d.stand(ctx, dir); err != nil {
 		return nil, errors.Join(err, s.goOn(ctx))
@@ -143,7 +143,12 @@ func (s *still) goOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.daemon.thaw(ctx, s.frozen)
+	return s.daemon.wake(ctx, s.frozen)
+}
+
+// wake lets a machine write again that stood still, and gives it the time that has passed.
+func (d *daemon) wake(ctx context.Context, frozen bool) error {
+	return errors.Join(d.thaw(ctx, frozen), d.machine.Renew(ctx))
 }
 
 // leave has it go on elsewhere, and nothing of it here.
