@@ -104,18 +104,14 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 		return at
 	}
 	s := standing{Workspace: d.order.Workspace.ID, Sums: map[string]uint32{}}
-	keep := func(path string, content []byte) error {
-		s.Sums[filepath.Base(path)] = sum(content)
-		return writeFile(path, content)
-	}
 	for _, one := range d.shells.list() {
 		state := one.standing(hold)
 		from, kept := one.log.Kept()
 		state.Kept = from
-		err := keep(shellFile(dir, one.id), kept)
+		err := s.keep(shellFile(dir, one.id), kept)
 		if err == nil && one.inBackground() {
 			state.KeptErrs, kept = one.errs.Kept()
-			err = keep(shellErrors(dir, one.id), kept)
+			err = s.keep(shellErrors(dir, one.id), kept)
 		}
 		if err != nil {
 			return held, err
@@ -130,7 +126,7 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 		for i, path := range d.folder.Service(state.Record.Name).Logs() {
 			kept, gone, err := transcript.ReadFile(path)
 			if err == nil {
-				err = keep(serviceFile(dir, state.Record.Name, i), kept)
+				err = s.keep(serviceFile(dir, state.Record.Name, i), kept)
 			}
 			if err != nil {
 				return held, err
@@ -146,11 +142,7 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 	if n := d.machine.Network(); n != nil {
 		s.Connections = n.Connections()
 	}
-	text, err := json.Marshal(s)
-	if err == nil {
-		err = writeFile(filepath.Join(dir, standingName), append(fmt.Appendf(nil, "%08x\n", sum(text)), text...))
-	}
-	if err != nil {
+	if err := s.write(dir); err != nil {
 		return held, err
 	}
 	folder, err := os.Open(dir)
@@ -158,6 +150,20 @@ func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err err
 		return held, err
 	}
 	return held, errors.Join(folder.Sync(), folder.Close())
+}
+
+// keep writes a file beside it.
+func (s *standing) keep(path string, content []byte) error {
+	s.Sums[filepath.Base(path)] = sum(content)
+	return writeFile(path, content)
+}
+
+func (s *standing) write(dir string) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, standingName), append(fmt.Appendf(nil, "%08x\n", sum(text)), text...))
 }
 
 // sum is what a file is known by that was damaged.

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// TestAMachineThatCantBePaused is one without isolation, which can't be written down: what runs in it goes on.
+func TestAMachineThatCantBePaused(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	text := mark()
+	ended := sleeper(t, c, text)
+	err := c.Pause(t.Context(), "the test wants it")
+	var f *fault.Error
+	if fault.KindOf(err) != fault.Unsupported || !errors.As(err, &f) || f.Hint == "" {
+		t.Errorf("got %v", err)
+	}
+	if _, out := run(t, c, "echo still here"); out != "still here\n" || processes(t, text) == nil {
+		t.Errorf("afterwards it says %q", out)
+	}
+	if left, _ := filepath.Glob(filepath.Join(h.folder.DisksPath(), "memory-*")); left != nil {
+		t.Errorf("left: %v", left)
+	}
+	for _, pid := range processes(t, text) {
+		kill(t, pid, 9)
+	}
+	check(t, <-ended)
+}
+
+// TestDamageOfWhatStood finds every bit that is another, in what is written beside a saved machine.
+func TestDamageOfWhatStood(t *testing.T) {
+	t.Parallel()
+	write := func(dir string) (names []string) {
+		s := standing{Workspace: "ws-0", Sums: map[string]uint32{}, Shells: []standingShell{{ID: "sh-1", Typed: []byte("größer"), Out: point{Came: 7}}}}
+		check(t, errors.Join(s.keep(shellFile(dir, "sh-1"), []byte("what it printed")), s.keep(serviceFile(dir, "web", 0), nil), s.write(dir)))
+		return []string{"shell-sh-1", "service-web.1", standingName}
+	}
+	dir := t.TempDir()
+	names := write(dir)
+	if s, err := readStanding(dir); err != nil || len(s.Shells) != 1 || string(s.Shells[0].Typed) != "größer" || s.Shells[0].Out.Came != 7 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		content, err := os.ReadFile(path)
+		check(t, err)
+		corrupt := func(what string) {
+			t.Helper()
+			if _, err := readStanding(dir); fault.KindOf(err) != fault.Corrupt {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		for at := range len(content) * 8 {
+			other := bytes.Clone(content)
+			other[at/8] ^= 1 << (at % 8)
+			check(t, os.WriteFile(path, other, 0o600))
+			corrupt("another bit")
+		}
+		for size := range content {
+			check(t, os.WriteFile(path, content[:size], 0o600))
+			corrupt("cut")
+		}
+		check(t, os.WriteFile(path, append(bytes.Clone(content), 'x'), 0o600))
+		corrupt("longer")
+		check(t, os.Remove(path))
+		corrupt("gone")
+		check(t, os.WriteFile(path, content, 0o600))
+	}
+	_, err := readStanding(dir)
+	check(t, err)
+}
