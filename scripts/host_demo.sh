@@ -83,7 +83,7 @@ tell 'One becomes a template of its files alone: no memory, one image that holds
 call Exec "$(sh three 'echo and more >>/srv/note')"
 call FlattenRootfs "{\"sandbox_id\": \"three\", $team, $files}"
 call CreateSandbox "{\"sandbox_id\": \"four\", $team, $files, \"memory_mb\": 256}" 3
-call Exec "$(sh four 'cat /srv/note; cat /proc/[0-9]*/cmdline | grep -c n+[1] || echo nothing counts')"
+call Exec "$(sh four 'cat /srv/note; cat /proc/[0-9]*/cmdline | grep -q n+[1] && echo it counts || echo nothing counts')"
 tell 'Terminate destroys all sandboxes, and the host agent ends. Templates stay until they are deleted.'
 call Terminate
 wait "$agent"
