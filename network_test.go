@@ -40,6 +40,10 @@ func TestPublishedPortsAreThoseOfServicesThatRun(t *testing.T) {
 	if got := newService("ws-0", store.Spec{}, s).PublishedPorts; got == nil || len(got) > 0 {
 		t.Errorf("its machine ended: %#v", got)
 	}
+	s.State = workspace.ServicePaused
+	if got := newService("ws-0", store.Spec{}, s).PublishedPorts; got == nil || len(got) > 0 {
+		t.Errorf("its workspace is paused: %#v", got)
+	}
 	s.State, s.EndedAt = workspace.ServiceExited, time.Now()
 	if got := newService("ws-0", store.Spec{}, s).PublishedPorts; got == nil || len(got) > 0 {
 		t.Errorf("ended: %#v", got)

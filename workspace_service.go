@@ -33,6 +33,7 @@ const (
 	ServiceExited   = ServiceState(workspace.ServiceExited)  // it ended by itself
 	ServiceStopped  = ServiceState(workspace.ServiceStopped) // it was stopped, or its machine ended
 	ServiceFailed   = ServiceState(workspace.ServiceFailed)  // it did not become ready, and was stopped
+	ServicePaused   = ServiceState(workspace.ServicePaused)  // it goes on with its workspace
 )
 
 // ReadinessType is how it is found out that a service is ready.
@@ -78,7 +79,7 @@ func newService(id string, spec store.Spec, s workspace.Service) Service {
 		SecretNames: s.Spec.Secrets, StartedAt: s.StartedAt, ReadyAt: moment(s.ReadyAt), EndedAt: moment(s.EndedAt), OutOfMemory: s.Result.OutOfMemory,
 	}
 	r.PublishedPorts = []PublishedPort{}
-	if s.EndedAt.IsZero() && s.State != workspace.ServiceStopped {
+	if s.EndedAt.IsZero() && s.State != workspace.ServiceStopped && s.State != workspace.ServicePaused {
 		r.PublishedPorts = publishedPorts(s.Spec.Ports)
 	}
 	r.ExecutionMode, _, _ = modeOf(spec)

@@ -126,7 +126,7 @@ func TestRoundsOfPauses(t *testing.T) {
 		t.Logf("%s: %s, then %s", what, time.Duration(first).Round(time.Millisecond), time.Duration(last).Round(time.Millisecond))
 	}
 	t.Logf("%d rounds, %d numbers, at most %d disks", rounds, counted, most)
-	if most > 80 {
+	if most > 64 { // two disks with the layers that a pause does without merging them
 		t.Errorf("there are %d disks", most)
 	}
 }

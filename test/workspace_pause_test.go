@@ -131,6 +131,9 @@ func TestPause(t *testing.T) {
 	if w := p.object("workspace", "pause", id); w["state"] != "paused" {
 		t.Errorf("paused again: %v", w)
 	}
+	if s := p.object("workspace", "service", "status", id, "web"); s["state"] != "paused" || s["state_reason"] != nil || len(s["published_ports"].([]any)) != 0 {
+		t.Errorf("the service of a paused one: %v", s)
+	}
 	if got := p.must("workspace", "disk", "read", id, "kept"); got != "kept\n" || p.stateOf(id) != "paused" {
 		t.Errorf("the disk of a paused one: %q", got)
 	}
@@ -184,6 +187,16 @@ func TestPause(t *testing.T) {
 	}
 	if logs := p.run(nil, "workspace", "service", "logs", id, "web"); logs.stdout[:min(len(logs.stdout), 10)] != "says this\n" || strings.Count(logs.stderr, `"GET /kept HTTP/1.1" 200`) != 2 {
 		t.Errorf("%+v", logs)
+	}
+
+	// A service is stopped also while it is paused.
+	p.pause(id)
+	if s := p.object("workspace", "service", "stop", id, "web"); s["state"] != "stopped" || s["state_reason"] != nil {
+		t.Errorf("stopped: %v", s)
+	}
+	if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+		c.Close()
+		t.Error("the port of a stopped service takes connections")
 	}
 
 	// What was changed since is kept when it is stopped while it is paused.

@@ -48,7 +48,7 @@ func (m *Manager) Summarize(ctx context.Context, id string, paths int) (Activity
 		a.Since = work.LastResetAt
 	}
 	for _, s := range work.Services {
-		a.Services = append(a.Services, serviceNow(s, a.State == Started))
+		a.Services = append(a.Services, serviceNow(s, a.State))
 	}
 	a.Work.Snapshots = nil
 	for _, s := range work.Snapshots {

@@ -19,6 +19,7 @@ const (
 	ServiceExited   ServiceState = "exited"  // it ended by itself
 	ServiceStopped  ServiceState = "stopped" // it was stopped, or its machine ended
 	ServiceFailed   ServiceState = "failed"  // it did not become ready, and was stopped
+	ServicePaused   ServiceState = "paused"  // it goes on with its workspace
 )
 
 // Service is a program that was started in the background, as it is now.
@@ -28,11 +29,13 @@ type Service struct {
 	Reason string // why it is stopped or failed, where that is worth telling
 }
 
-// serviceNow tells what a service is, of a workspace that runs or does not.
-func serviceNow(s store.Service, runs bool) Service {
+// serviceNow tells what a service is, of a workspace in a state.
+func serviceNow(s store.Service, of State) Service {
 	now := Service{Service: s, Reason: s.Result.Broken}
 	switch r := s.Result; {
-	case s.EndedAt.IsZero() && !runs:
+	case s.EndedAt.IsZero() && of == Paused:
+		now.State = ServicePaused
+	case s.EndedAt.IsZero() && of != Started:
 		now.State, now.Reason = ServiceStopped, store.MachineEnded
 	case s.EndedAt.IsZero() && s.ReadyAt.IsZero():
 		now.State = ServiceStarting
@@ -70,9 +73,24 @@ func (m *Manager) StartService(ctx context.Context, id, name string, c Command, 
 }
 
 func (m *Manager) service(ctx context.Context, id, name string) (Service, error) {
-	runs := m.folder(id).Running() // before the record, in which the end comes before that of the machine
+	state, err := m.machineState(ctx, id) // before the record, in which the end comes before that of the machine
+	if err != nil {
+		return Service{}, err
+	}
 	s, err := m.Store.Service(ctx, id, name)
-	return serviceNow(s, runs), err
+	return serviceNow(s, state), err
+}
+
+// machineState tells whether a workspace is started, paused or neither.
+func (m *Manager) machineState(ctx context.Context, id string) (State, error) {
+	if m.folder(id).Running() {
+		return Started, nil
+	}
+	w, err := m.Store.Workspace(ctx, id)
+	if err == nil && w.Disks.Memory != "" {
+		return Paused, nil
+	}
+	return Stopped, err
 }
 
 // Services gives those that were started since the workspace was created or last reset, sorted by name.
@@ -81,11 +99,14 @@ func (m *Manager) Services(ctx context.Context, id string) ([]Service, store.Spe
 	if err != nil {
 		return nil, store.Spec{}, err
 	}
-	runs := m.folder(id).Running()
+	state, err := m.machineState(ctx, id)
+	if err != nil {
+		return nil, w.Spec, err
+	}
 	kept, err := m.Store.Services(ctx, id)
 	var all []Service
 	for _, s := range kept {
-		all = append(all, serviceNow(s, runs))
+		all = append(all, serviceNow(s, state))
 	}
 	return all, w.Spec, err
 }
@@ -125,10 +146,10 @@ func (m *Manager) ServiceLogs(ctx context.Context, id, name string, lines int) (
 	return s, out, errs, nil
 }
 
-// StopService stops a service. It is no error where it does not run.
+// StopService stops a service, for which a workspace that is paused goes on. It is no error where it does not run.
 func (m *Manager) StopService(ctx context.Context, id, name string) (Service, store.Spec, error) {
 	s, spec, err := m.Service(ctx, id, name)
-	if err != nil || s.State != ServiceRunning && s.State != ServiceStarting {
+	if err != nil || s.State != ServiceRunning && s.State != ServiceStarting && s.State != ServicePaused {
 		return s, spec, err
 	}
 	c, _, err := m.connect(ctx, store.KindWorkspace, id)
