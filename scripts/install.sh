@@ -23,6 +23,7 @@ for program in "${!package[@]}"; do
 done
 [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 [ "$1" = test ] && [ ! -e /usr/include/stdio.h ] && missing+=(libc6-dev)
+[ "$1" = test ] && [ ! -e /usr/lib/python3/dist-packages/grpc_tools ] && missing+=(python3-grpc-tools)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || { echo "install these by hand, this is not Debian: ${missing[*]}" >&2; exit 1; }

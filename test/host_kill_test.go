@@ -101,7 +101,7 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 		keep := []string{"snapshot", "flatten"}[round%2]
 		killed("create", time.Second)
 		is("create", "running")
-		begun := said(ctx, t, c, "x", counting+`; echo kept >/srv/kept; echo kept >/workspace/kept; sync`)
+		begun := said(ctx, t, c, "x", hostCounting+`; echo kept >/srv/kept; echo kept >/workspace/kept; sync`)
 		killed("pause", 500*time.Millisecond)
 		is("pause", "paused")
 		killed("resume", 500*time.Millisecond)
