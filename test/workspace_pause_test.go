@@ -3,11 +3,14 @@
 package test
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -74,6 +77,24 @@ func (p *program) clock(id, when string) {
 	}
 }
 
+// attach takes a shell in a terminal.
+func (p *program) attach(id, shell string) (cmd *exec.Cmd, in io.Writer, out io.Reader) {
+	p.t.Helper()
+	cmd = p.command()
+	cmd.Path, cmd.Args = "/usr/bin/script", []string{"script", "-qec", strings.Join(p.command("workspace", "shell", "attach", id, shell).Args, " "), "/dev/null"}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		out, err = cmd.StdoutPipe()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return cmd, in, out
+}
+
 // TestPause pauses a workspace in which much goes on, and has it go on.
 func TestPause(t *testing.T) {
 	t.Parallel()
@@ -112,7 +133,16 @@ func TestPause(t *testing.T) {
 	r := p.start("workspace", "exec", id, "--timeout-seconds=600", "--", "sh", "-c", "echo ready; while ! test -e go; do sleep 0.1; done; echo größer >&2; exit 7")
 	r.says("ready")
 
+	watching, _, seen := p.attach(id, shell)
+	screen := bufio.NewReader(seen)
+	if line, err := screen.ReadString('\n'); err != nil || !strings.HasPrefix(line, "attached to "+shell) {
+		t.Errorf("%q, %v", line, err)
+	}
+
 	p.pause(id)
+	if said, err := io.ReadAll(screen); err != nil || watching.Wait() == nil || !strings.Contains(string(said), "paused") {
+		t.Errorf("who looks at a shell is told %q, %v", said, err)
+	}
 	if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "the workspace was paused while it ran") || !strings.Contains(end.stderr, "pyro: hint: ") {
 		t.Errorf("the caller of a command is told %+v", end)
 	}
@@ -176,8 +206,8 @@ func TestPause(t *testing.T) {
 
 	// So has what the shell was doing, with all that was typed.
 	want := fmt.Sprintf("%x  -", sha256.Sum256([]byte(typed.String())))
-	if seen := p.awaitShell(id, shell, "häßlich 🙂\n"); !strings.Contains(seen, "begun") || !strings.Contains(seen, want) {
-		t.Errorf("not %s: %q", want, seen)
+	if said := p.awaitShell(id, shell, "häßlich 🙂\n"); !strings.Contains(said, "begun") || !strings.Contains(said, want) {
+		t.Errorf("not %s: %q", want, said)
 	}
 	if again := published(); again != port {
 		t.Errorf("the port was %d and is %d", port, again)
@@ -329,16 +359,7 @@ func TestAutoPause(t *testing.T) {
 	}
 	shell := p.openShell(id)
 	supervisor = 0
-	attach := p.command("workspace", "shell", "attach", id, shell)
-	cmd := p.command()
-	cmd.Path, cmd.Args = "/usr/bin/script", []string{"script", "-qec", strings.Join(attach.Args, " "), "/dev/null"}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, in, _ := p.attach(id, shell)
 	attached := make(chan result, 1)
 	go func() {
 		time.Sleep(3 * time.Second) // nothing is typed, and nothing printed

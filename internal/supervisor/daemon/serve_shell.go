@@ -95,6 +95,9 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	if err := waitFor(ctx, log, m); err != nil {
 		return nil, err
 	}
+	if one.hasLeft() {
+		return nil, fault.Wrap(errLeft, "read shell", one.id)
+	}
 	info := one.info() // before the data: where it says that the shell has ended, all data is there
 	read := log.Read
 	if m.Raw {

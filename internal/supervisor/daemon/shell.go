@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -123,7 +124,10 @@ func (s *shell) run(ctx context.Context, c client.Command) {
 		in, errs = nil, s.errOut
 	}
 	exit, err := s.of.machine.Agent.Exec(ctx, c, in, s.out, errs)
-	if err != nil && ctx.Err() == nil && !s.of.hasLeft(err) {
+	switch {
+	case s.of.hasLeft(err):
+		err = errLeft
+	case err != nil && ctx.Err() == nil:
 		exit, err = s.of.broken(ctx, err)
 	}
 	s.out.Close()
@@ -156,6 +160,13 @@ func (s *shell) print(out, errs point) {
 
 // inBackground tells whether it has no terminal.
 func (s *shell) inBackground() bool { return s.errs != nil }
+
+// hasLeft tells whether it goes on without this supervisor.
+func (s *shell) hasLeft() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Is(s.err, errLeft)
+}
 
 // Write takes what it prints.
 func (s *shell) Write(b []byte) (int, error) {
