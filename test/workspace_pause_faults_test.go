@@ -209,6 +209,19 @@ func TestKilledWhilePausing(t *testing.T) {
 			}
 		}
 	}
+	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) { // forks whose makers were killed go with the next one, once their machines have ended
+		p.must("workspace", "fork", v.id)
+		left, err := os.ReadDir(filepath.Join(p.state, "workspaces"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(left) == len(p.list()) {
+			break
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("left: %v", left)
+		}
+	}
 }
 
 // pausing is a workspace with a program that holds a word which is nowhere else: it is there as long as its machine is.

@@ -82,6 +82,9 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 	if live && snapshot != "" {
 		return nil, fault.New(fault.Invalid, "fork workspace", id, "a snapshot has nothing that runs")
 	}
+	if _, err := m.Sweep(ctx); err != nil {
+		return nil, err
+	}
 	lock, err := m.lock(ctx, id)
 	if err != nil {
 		return nil, err
