@@ -22,7 +22,7 @@ func number(variable string, otherwise int) int {
 }
 
 // drawing is a program that all the time writes down what must be nobody else's.
-const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; sleep 0.1; done >>/workspace/drawn' >/dev/null 2>&1 </dev/null &`
+const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; sleep 0.5; done >>/workspace/drawn' >/dev/null 2>&1 </dev/null &`
 
 // identity prints who a machine is, a line each, and its time.
 const identity = `cat /proc/sys/kernel/random/boot_id /etc/machine-id; cat /sys/class/net/eth0/address 2>/dev/null || ` +
@@ -58,7 +58,8 @@ func TestLiveForks(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress", "--mem-mib", "512")
-	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+counting+drawing)
+	slowly := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) // many do it at once
+	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+slowly+drawing)
 	shell := p.openShell(id)
 	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT=kept; echo be''gun")
 	p.awaitShell(id, shell, "begun\n")
@@ -100,7 +101,7 @@ func TestLiveForks(t *testing.T) {
 		if keys := map[bool]string{true: "1", false: "0"}[one == id]; lines[7] != keys {
 			t.Errorf("%s has %s host keys, not %s", one, lines[7], keys)
 		}
-		p.countsOn(one, p.counted(one, one), one)
+		p.countsOn(one, p.counted(one, one)+1, one)
 		p.must("workspace", "shell", "write", one, shell, "--input", "echo $KEPT by $(hostname)")
 		if said := p.awaitShell(one, shell, "kept by "+one); !strings.Contains(said, "begun\n") {
 			t.Errorf("%s: its shell has printed %q", one, said)
@@ -121,7 +122,7 @@ func TestLiveForks(t *testing.T) {
 	since := map[string]int{}
 	for i, lines := range drawn {
 		lines = lines[common-1 : len(lines)-1] // the last may be half written
-		if len(lines) < 4 {
+		if len(lines) < 2 {
 			t.Errorf("machine %d has drawn %d since the fork", i, len(lines))
 		}
 		for _, l := range lines {
