@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import tempfile
+import time
 
 import grpc
 from grpc_tools import protoc
@@ -104,7 +105,8 @@ def terminals():
 
 
 def templates():
-    assert call("GetSandboxMetrics", pb.GetSandboxMetricsRequest(sandbox_id="py", range="10m")).points
+    while not call("GetSandboxMetrics", pb.GetSandboxMetricsRequest(sandbox_id="py", range="10m")).points:
+        time.sleep(0.1)  # the first is seen within half a second
     call("FlushSandboxMetrics", pb.FlushSandboxMetricsRequest(sandbox_id="py"))
     assert call("CreateSnapshot", pb.CreateSnapshotRequest(sandbox_id="py", name="kept", team_id=TEAM, template_id=TEMPLATE)).size_bytes > 0
     refused(grpc.StatusCode.NOT_FOUND, "PingSandbox", pb.PingSandboxRequest(sandbox_id="py"))
