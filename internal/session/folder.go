@@ -61,9 +61,6 @@ func Make(root string, s Spec) (_ Folder, err error) {
 			f.Remove()
 		}
 	}()
-	if err := f.write("spec.json", s); err != nil {
-		return "", err
-	}
 	if err := f.reserve(); err != nil {
 		return "", err
 	}
@@ -78,6 +75,9 @@ func Make(root string, s Spec) (_ Folder, err error) {
 		}
 		l.Mark().Store(s.CreatedAt.UnixNano())
 		l.Close()
+	}
+	if err := f.write("spec.json", s); err != nil { // at last: from now on there is a session, whose logs can be read
+		return "", err
 	}
 	return f, nil
 }

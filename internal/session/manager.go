@@ -254,10 +254,10 @@ func (m *Manager) List() ([]Info, error) {
 	return all, err
 }
 
-// list is List, and gives those beside it of which what is kept is not what was written, as after the host was switched off. They keep nobody from the others.
-func (m *Manager) list() (all []Info, corrupt []Folder, err error) {
+// list is List, and gives the folders beside it of which what is kept is not what was written, as after the host was switched off, or not yet all. They keep nobody from the others.
+func (m *Manager) list() (all []Info, unread []Folder, err error) {
 	used := map[string]int64{}
-	corrupt, err = m.each(func(info Info) {
+	unread, err = m.each(func(info Info) {
 		all = append(all, info)
 		used[info.ID] = info.LastActive().UnixNano()
 	})
@@ -267,11 +267,11 @@ func (m *Manager) list() (all []Info, corrupt []Folder, err error) {
 	m.conns.only(used)
 	m.memory.only(used)
 	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
-	return all, corrupt, nil
+	return all, unread, nil
 }
 
-// each has f look at all sessions, and gives those that can't be read.
-func (m *Manager) each(f func(Info)) (corrupt []Folder, err error) {
+// each has f look at all sessions, and gives the folders that can't be read.
+func (m *Manager) each(f func(Info)) (unread []Folder, err error) {
 	entries, err := os.ReadDir(m.Root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -287,14 +287,13 @@ func (m *Manager) each(f func(Info)) (corrupt []Folder, err error) {
 		switch kind := fault.KindOf(err); {
 		case err == nil:
 			f(info)
-		case kind == fault.NotFound: // it was closed meanwhile, or is being made
-		case kind == fault.Corrupt:
-			corrupt = append(corrupt, Folder(filepath.Join(m.Root, e.Name())))
+		case kind == fault.NotFound || kind == fault.Corrupt: // it was closed meanwhile, is being made, or whoever made it was killed
+			unread = append(unread, Folder(filepath.Join(m.Root, e.Name())))
 		default:
 			return nil, err
 		}
 	}
-	return corrupt, nil
+	return unread, nil
 }
 
 // Find gives the session of a name and an owner, of several the one that runs, else that which was used last. NotFound where there is none.
@@ -350,13 +349,13 @@ func (m *Manager) CloseFor(ctx context.Context, id, client string) error {
 
 // Collect removes what ended longer than Grace ago, or is what nobody can read, tidies after keepers that were killed, and ends what goes on without one when its time is over.
 func (m *Manager) Collect(now time.Time) error {
-	all, corrupt, err := m.list()
+	all, unread, err := m.list()
 	removed, _ := filepath.Glob(filepath.Join(m.Root, gonePrefix+"*")) // by somebody who was killed meanwhile, or is at it
 	for _, gone := range removed {
 		err = errors.Join(err, os.RemoveAll(gone))
 	}
-	for _, f := range corrupt {
-		if stat, e := os.Stat(string(f)); e == nil && now.Sub(stat.ModTime()) > m.Grace && !f.Kept() {
+	for _, f := range unread {
+		if stat, e := os.Stat(string(f)); e == nil && now.Sub(stat.ModTime()) > max(m.Grace, beginning) && !f.Kept() {
 			err = errors.Join(err, f.Remove())
 		}
 	}

@@ -1,0 +1,71 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestMadeWhileLookedAt has every session that is listed be whole: one that is being made is none yet.
+func TestMadeWhileLookedAt(t *testing.T) {
+	m := &Manager{Root: t.TempDir()}
+	made := make(chan error, 1)
+	go func() {
+		for n := range 300 {
+			if _, err := Make(m.Root, Spec{ID: NewID(time.Now(), n), OutputBytes: 1, CreatedAt: time.Now()}); err != nil {
+				made <- err
+				return
+			}
+		}
+		made <- nil
+	}()
+	for done := false; !done; {
+		select {
+		case err := <-made:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		default:
+		}
+		entries, err := os.ReadDir(m.Root)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, e := range entries[max(0, len(entries)-2):] { // the newest, in the order of their names
+			f := Folder(filepath.Join(m.Root, e.Name()))
+			if _, err := f.Spec(); err != nil {
+				continue
+			}
+			l, err := f.Log(Output)
+			if err != nil {
+				t.Fatalf("%s is told of without its log: %v", e.Name(), err)
+			}
+			if l.Mark().Load() == 0 {
+				t.Errorf("the log of %s was not made whole", e.Name())
+			}
+			l.Close()
+		}
+	}
+}
+
+// TestHalfMadeIsCollected has what a maker who was killed left go, and what is still being made stay.
+func TestHalfMadeIsCollected(t *testing.T) {
+	m := &Manager{Root: t.TempDir()}
+	half := filepath.Join(m.Root, NewID(time.Now(), 1))
+	if err := os.Mkdir(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		stays bool
+	}{{0, true}, {beginning / 2, true}, {2 * beginning, false}} {
+		if err := m.Collect(time.Now().Add(c.after)); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(half); (err == nil) != c.stays {
+			t.Errorf("after %v: %v", c.after, err)
+		}
+	}
+}
