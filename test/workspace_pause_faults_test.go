@@ -3,19 +3,15 @@
 package test
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	mathrand "math/rand"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -177,190 +173,5 @@ func TestDamagedMemory(t *testing.T) {
 		t.Errorf("its files say %q", got)
 	} else if n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(got), "kept\n")); n <= last {
 		t.Errorf("counted to %d, and to more than %d when it was paused", n, last)
-	}
-}
-
-// TestKilledWhilePausing kills the client, the supervisor and the machine at moments of pauses, of going on and of live forks, which are drawn from a seed. What was
-// acknowledged as paused goes on with all that ran in it; what was not is paused, runs or is stopped, and says which; nothing is left of it.
-func TestKilledWhilePausing(t *testing.T) {
-	t.Parallel()
-	seed := int64(1)
-	if s, err := strconv.ParseInt(os.Getenv("PYRO_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("PYRO_TEST_SEED=%d PYRO_TEST_KILLS=%d", seed, kills())
-	random := mathrand.New(mathrand.NewSource(seed))
-	p := workspaces(t)
-	v := &pausing{program: p, id: p.create("--mem-mib", "512")}
-	v.anew()
-	took := map[string]time.Duration{}
-	for _, operation := range []string{"pause", "resume", "fork"} {
-		v.prepare(operation)
-		began := time.Now()
-		p.must(v.args(operation)...)
-		took[operation] = time.Since(began)
-		v.check(operation, "")
-	}
-	for range kills() {
-		for _, operation := range []string{"pause", "resume", "fork"} {
-			for _, who := range []string{"client", "supervisor", "machine"} {
-				v.prepare(operation)
-				v.kill(operation, who, time.Duration(random.Float64()*1.1*float64(took[operation])))
-			}
-		}
-	}
-	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) { // forks whose makers were killed go with the next one, once their machines have ended
-		p.must("workspace", "fork", v.id)
-		left, err := os.ReadDir(filepath.Join(p.state, "workspaces"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) == len(p.list()) {
-			break
-		}
-		if time.Since(began) > patience {
-			t.Fatalf("left: %v", left)
-		}
-	}
-}
-
-// pausing is a workspace with a program that holds a word which is nowhere else: it is there as long as its machine is.
-type pausing struct {
-	*program
-	id   string
-	word string
-	was  string // its state before what is done
-}
-
-// anew has a machine that was begun anew hold another word.
-func (v *pausing) anew() {
-	v.t.Helper()
-	v.word = rand.Text()
-	v.shell(v.id, "rm -f ask answer; mkfifo ask answer; HELD="+v.word+` setsid sh -c 'exec 3<>ask 4<>answer; while read x <&3; do echo $HELD >&4; done' >/dev/null 2>&1 </dev/null & sleep 0.2`)
-}
-
-// alive checks that what ran runs.
-func (v *pausing) alive(when string) {
-	v.t.Helper()
-	if got := v.shell(v.id, "exec 4<>answer; echo >ask; timeout 60 head -n 1 <&4"); got != v.word+"\n" {
-		v.t.Fatalf("%s: what ran says %q, not %s", when, got, v.word)
-	}
-}
-
-func (v *pausing) args(operation string) []string {
-	args := []string{"workspace", operation, v.id}
-	if operation == "fork" {
-		args = append(args, "--live", "--json")
-	}
-	return args
-}
-
-// prepare has the workspace be what an operation is for.
-func (v *pausing) prepare(operation string) {
-	v.t.Helper()
-	if v.stateOf(v.id) == "stopped" {
-		v.must("workspace", "start", v.id)
-		v.anew()
-	}
-	if operation == "resume" {
-		v.must("workspace", "pause", v.id)
-	} else {
-		v.must("workspace", "resume", v.id)
-	}
-	v.was = v.stateOf(v.id)
-}
-
-// kill does an operation, and kills somebody after a while.
-func (v *pausing) kill(operation, who string, after time.Duration) {
-	v.t.Helper()
-	supervisor, m, _ := v.find(v.id)
-	cmd := v.command(v.args(operation)...)
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		v.t.Fatal(err)
-	}
-	time.Sleep(after)
-	if operation == "resume" && who != "client" { // they come while it goes on
-		if supervisor = v.supervisorOf(); supervisor != 0 {
-			if all := machines(supervisor); len(all) > 0 {
-				m = all[0]
-			}
-		}
-	}
-	victim := map[string]int{"client": cmd.Process.Pid, "supervisor": supervisor, "machine": m}[who]
-	if victim != 0 {
-		syscall.Kill(victim, syscall.SIGKILL)
-	}
-	err := cmd.Wait()
-	if who != "client" && victim != 0 {
-		if err := gone(victim); err != nil {
-			v.t.Fatal(err)
-		}
-	}
-	acknowledged := operation
-	if err != nil {
-		acknowledged = ""
-	}
-	v.t.Logf("%s, the %s killed after %s: %v", operation, who, after.Round(time.Millisecond), err)
-	v.check(fmt.Sprintf("%s, the %s killed after %s: %v %s", operation, who, after, err, errs.String()), acknowledged+" "+who)
-}
-
-// supervisorOf is the process that holds the workspace's lock, be its machine there or not.
-func (v *pausing) supervisorOf() int {
-	pid, _, _ := v.find(v.id)
-	return pid
-}
-
-// check checks what the workspace is once what was killed has ended.
-func (v *pausing) check(what, acknowledged string) {
-	v.t.Helper()
-	state := v.settledState()
-	switch {
-	case strings.HasPrefix(acknowledged, "pause ") && state != "paused":
-		v.t.Fatalf("%s: it is %s, and was told to be paused", what, state)
-	case strings.HasSuffix(acknowledged, "client") && state == "stopped", state != "paused" && state != "started" && state != "stopped":
-		v.t.Fatalf("%s: it is %s", what, state)
-	}
-	if state != "stopped" {
-		v.alive(what) // which has it go on
-	}
-	for _, w := range v.list() {
-		if other := w["workspace_id"].(string); other != v.id {
-			if w["state"] == "started" {
-				v.shell(other, "test -p ask")
-			}
-			v.must("workspace", "delete", other)
-		}
-	}
-	v.must("workspace", "start", v.id)
-	if state == "stopped" {
-		v.anew()
-	}
-	// Nothing is left of it when it was started once more.
-	v.must("workspace", "pause", v.id)
-	v.alive(what + ", and paused")
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // what was the memory goes beside all else
-		left := v.memories(v.id)
-		if len(left) == 0 {
-			break
-		}
-		if time.Since(began) > patience {
-			v.t.Fatalf("%s: left %v", what, left)
-		}
-	}
-}
-
-// settledState is the workspace's once nothing is under way.
-func (v *pausing) settledState() string {
-	v.t.Helper()
-	for before := ""; ; time.Sleep(200 * time.Millisecond) {
-		now := v.stateOf(v.id)
-		_, _, running := v.find(v.id)
-		if key := fmt.Sprint(now, running); key == before && running == (now == "started") {
-			return now
-		} else {
-			before = key
-		}
 	}
 }

@@ -1,0 +1,162 @@
+//go:build machine
+
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWhatIsDoneWithAPausedWorkspace does all that leaves it paused, and what has it be another.
+func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create()
+	const look = `cat kept /root/kept 2>&1; cat /proc/[0-9]*/comm | grep -c sleep || true`
+	p.shell(id, "echo one >kept; echo one >/root/kept; setsid sleep 4321 >/dev/null 2>&1 </dev/null &")
+	p.pause(id)
+	for _, args := range [][]string{{"status"}, {"snapshot", "list"}, {"logs"}, {"snapshot", "create", "--name", "x"}, {"service", "list"}} {
+		if args[len(args)-1] == "x" {
+			args = []string{"snapshot", "create", id, "files"}
+		} else {
+			args = append(args, id)
+		}
+		p.must(append([]string{"workspace"}, args...)...)
+		if len(args) > 2 && p.stateOf(id) != "paused" {
+			t.Errorf("after %v it is not paused", args)
+		}
+	}
+	for _, path := range []string{"kept", "/root/kept"} { // what of the root is in the memory alone is not told wrongly
+		r := p.run(nil, "workspace", "disk", "read", id, path)
+		if r.stdout != "one\n" && (path == "kept" || !strings.Contains(r.stderr, "it is paused, and what it changed outside of /workspace is in its memory")) {
+			t.Errorf("%s on the disk of a paused one: %+v", path, r)
+		}
+	}
+	cold := strings.TrimSpace(p.must("workspace", "fork", id, "--id-only"))
+	if got := p.shell(cold, look); got != "one\none\n0\n" {
+		t.Errorf("a fork that is not live: %q", got)
+	}
+	p.must("workspace", "snapshot", "create", id, "all", "--full")
+	if p.stateOf(id) != "paused" {
+		t.Error("a snapshot has it run")
+	}
+	live := strings.TrimSpace(p.must("workspace", "fork", id, "--live", "--id-only"))
+	if p.stateOf(id) != "paused" {
+		t.Error("a live fork of a paused one woke it")
+	}
+	for who, one := range map[string]string{"a live fork": live, "the source": id} {
+		if got := p.shell(one, look); got != "one\none\n1\n" {
+			t.Errorf("%s: %q", who, got)
+		}
+	}
+	p.shell(id, "echo two >kept; echo two >/root/kept")
+	p.pause(id)
+	if w := p.object("workspace", "reset", id, "--snapshot", "all"); w["state"] != "started" {
+		t.Errorf("reset: %v", w)
+	}
+	if got := p.shell(id, look); got != "one\none\n0\n" {
+		t.Errorf("after a reset: %q", got)
+	}
+	p.pause(id)
+	p.must("workspace", "reset", id, "--snapshot", "files")
+	if got := p.shell(id, "cat kept; ls /root"); got != "one\n" {
+		t.Errorf("after a reset of the files: %q", got)
+	}
+}
+
+// TestAutoPause pauses a workspace that nobody uses, and no other. Whatever is done with it next, at whichever moment, succeeds.
+func TestAutoPause(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create("--auto-pause-seconds=1")
+	p.shell(id, counting)
+	paused := func(when string) {
+		t.Helper()
+		for began := time.Now(); p.stateOf(id) != "paused"; time.Sleep(50 * time.Millisecond) {
+			if time.Since(began) > patience {
+				t.Fatal(when, "it is not paused")
+			}
+		}
+	}
+	paused("after a command")
+	if w := p.object("workspace", "status", id); w["state_reason"] != "nothing was done with it for 1 s" || w["auto_pause_seconds"] != 1.0 {
+		t.Errorf("%v", w)
+	}
+
+	// Not while something is done, for which nobody has to say anything.
+	supervisor := 0
+	used := func(when string, done <-chan result) result {
+		t.Helper()
+		for {
+			select {
+			case r := <-done:
+				return r
+			default:
+			}
+			if now, _, running := p.find(id); running && supervisor == 0 {
+				supervisor = now
+			} else if running && now != supervisor {
+				t.Errorf("%s it was paused", when)
+				supervisor = now
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	begin := func(cmd *running) <-chan result {
+		done := make(chan result, 1)
+		go func() { done <- cmd.end() }()
+		return done
+	}
+	if r := used("during a command", begin(p.start("workspace", "exec", "-q", id, "--timeout-seconds=600", "--", "sh", "-c", "sleep 4; echo done"))); r.code != 0 || r.stdout != "done\n" {
+		t.Errorf("a long command: %+v", r)
+	}
+	shell := p.openShell(id)
+	supervisor = 0
+	cmd, in, _ := p.attach(id, shell)
+	attached := make(chan result, 1)
+	go func() {
+		time.Sleep(3 * time.Second) // nothing is typed, and nothing printed
+		fmt.Fprint(in, "echo $((6*7))\r")
+		p.awaitShell(id, shell, "42")
+		fmt.Fprint(in, "\x1d")
+		cmd.Wait()
+		attached <- result{}
+	}()
+	used("while somebody looks", attached)
+	paused("when nobody looks any more")
+
+	// Around the moment at which it is paused.
+	for i := range 10 {
+		time.Sleep(time.Second + time.Duration(i-6)*20*time.Millisecond)
+		word := fmt.Sprint("word", i)
+		p.must("workspace", "file", "write", id, "f", "--text", word)
+		if got := p.must("workspace", "file", "read", id, "f"); got != word {
+			t.Errorf("%q, not %q", got, word)
+		}
+	}
+	last := p.counted(id, "after all of that")
+	p.countsOn(id, last, "after all of that")
+}
+
+// TestForkOfAPausedWorkspace has services go on in what is forked from a workspace that is paused, with all that they have printed.
+func TestForkOfAPausedWorkspace(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	id := p.create()
+	p.must("workspace", "service", "start", id, "counter", "--", "sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep 0.05; done")
+	p.object("workspace", "pause", id)
+	fork := strings.TrimSpace(p.must("workspace", "fork", id, "--live", "--id-only"))
+	if s := p.object("workspace", "service", "status", fork, "counter"); s["state"] != "running" {
+		t.Errorf("in the fork it is %v", s)
+	}
+	logs := p.run(nil, "workspace", "service", "logs", fork, "counter")
+	if logs.code != 0 || !strings.HasPrefix(logs.stdout, "1\n2\n") {
+		t.Errorf("in the fork it has printed %.100q: %s", logs.stdout, logs.stderr)
+	}
+	p.object("workspace", "resume", id)
+	if s := p.object("workspace", "service", "status", id, "counter"); s["state"] != "running" {
+		t.Errorf("in the source it is %v", s)
+	}
+}
