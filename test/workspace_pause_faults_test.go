@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,7 +30,11 @@ func TestFullDiskWhilePausing(t *testing.T) {
 		t.Skip("only root can mount a small disk: ", err)
 	}
 	defer func() {
-		if err := unix.Unmount(p.state, 0); err != nil {
+		err := unix.Unmount(p.state, 0)
+		for began := time.Now(); err != nil && time.Since(began) < 10*time.Second; err = unix.Unmount(p.state, 0) {
+			time.Sleep(10 * time.Millisecond) // a process shows as dead while its threads still give back what they held
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}()
