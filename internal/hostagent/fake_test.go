@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -29,9 +28,10 @@ type fakes struct {
 	kept    map[string]string     // what is said of those that are templates
 	keeping func(flat bool) error // called while one becomes a template
 	turning func(id string) error // called while one is paused or resumed
-	when    map[string]time.Time
 	count   int
 	fail    error             // of Create
+	unknown error             // of Paused
+	stays   error             // of Delete
 	during  func(Spec)        // called while one is made
 	run     func(io.Writer)   // what programs print
 	written map[string][]byte // by path
@@ -41,7 +41,7 @@ type fakes struct {
 
 func newFakes() *fakes {
 	return &fakes{
-		made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, kept: map[string]string{}, when: map[string]time.Time{}, written: map[string][]byte{},
+		made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, kept: map[string]string{}, written: map[string][]byte{},
 		failed: make(chan error, 8),
 	}
 }
@@ -57,13 +57,16 @@ func (f *fakes) Create(_ context.Context, spec Spec) (Made, error) {
 	}
 	f.count++
 	id := "ws-" + spec.SandboxID
-	f.made[id], f.when[id] = spec, time.Now()
+	f.made[id] = spec
 	return Made{id, "gvisor"}, nil
 }
 
 func (f *fakes) Delete(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.stays != nil {
+		return f.stays
+	}
 	if _, ok := f.made[id]; !ok {
 		return fault.New(fault.NotFound, "", "", "there is none")
 	}
@@ -78,10 +81,10 @@ func (f *fakes) Running(id string) bool {
 	return ok && !f.stopped[id] && !f.paused[id]
 }
 
-func (f *fakes) Paused(_ context.Context, id string) bool {
+func (f *fakes) Paused(_ context.Context, id string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.paused[id]
+	return f.paused[id], f.unknown
 }
 
 func (f *fakes) Pause(_ context.Context, id string) error  { return f.turn(id, true) }
@@ -102,11 +105,11 @@ func (f *fakes) turn(id string, pause bool) error {
 	return nil
 }
 
-func (f *fakes) MadeFor(_ context.Context, sandbox string, since time.Time) (ids []string, err error) {
+func (f *fakes) MadeFor(_ context.Context, making string) (ids []string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, spec := range f.made {
-		if spec.SandboxID == sandbox && !f.when[id].Before(since) {
+		if spec.Making == making {
 			ids = append(ids, id)
 		}
 	}

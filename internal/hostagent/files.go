@@ -17,6 +17,7 @@ import (
 
 const (
 	maxContent = 16 << 20  // of a file in one message
+	maxNames   = 64 << 20  // bytes that the entries of a list take
 	maxEntries = 100_000   // of one list
 	fileChunk  = 256 << 10 // of a file that is streamed
 )
@@ -160,16 +161,18 @@ func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequ
 	defer end()
 	top := path.Clean(req.Msg.Path)
 	var found []listing.Entry
+	size := 0 // what they take in the answer, about
 	err = m.ListMachine(ctx, req.Msg.Path, int(min(max(req.Msg.Depth, 1), listing.MaxPath)), func(e listing.Entry) error {
 		switch {
 		case e.Path == "" && e.Kind != listing.Folder:
 			return fault.New(fault.Precondition, op, top, "it is no folder").WithHint("call ReadFile")
 		case e.Path == "":
 			return nil
-		case len(found) == maxEntries:
-			return fault.New(fault.Exhausted, op, top, "there are more than %d entries", maxEntries).WithHint("list with a lower depth, or a folder below it")
+		case len(found) == maxEntries || size > maxNames:
+			return fault.New(fault.Exhausted, op, top, "there are more than %d entries, or %d bytes of names", maxEntries, maxNames).WithHint("list with a lower depth, or a folder below it")
 		}
 		found = append(found, e)
+		size += len(top) + len(e.Path) + len(e.Target) + 64
 		return nil
 	})
 	if err != nil {

@@ -54,7 +54,10 @@ func (h health) Watch(ctx context.Context, req *connect.Request[healthpb.HealthC
 		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-h.agent.terminated:
+		case <-h.agent.leaving.Done():
+			if status, known := h.status(req.Msg.Service); known && status != told {
+				to.Send(&healthpb.HealthCheckResponse{Status: status})
+			}
 			return fault.New(fault.Unavailable, "watch health", "", "the host agent ends")
 		}
 	}

@@ -46,13 +46,14 @@ type Agent struct {
 	leave   context.CancelFunc
 	working sync.WaitGroup
 
-	mu         sync.Mutex
-	sandboxes  map[string]*sandbox
-	templates  map[templateKey]*template
-	keeping    map[templateKey]chan struct{} // those that are being made or deleted; closed at the end of that
-	refused    bool                          // it is being ended: no sandbox is made any more
-	terminated chan struct{}
-	once       sync.Once
+	mu          sync.Mutex
+	sandboxes   map[string]*sandbox
+	templates   map[templateKey]*template
+	keeping     map[templateKey]chan struct{} // those that are being made or deleted; closed at the end of that
+	refused     bool                          // it is being ended: no sandbox is made any more
+	terminating sync.Mutex                    // held while a client has all of them destroyed
+	terminated  chan struct{}
+	once        sync.Once
 
 	telling sync.Mutex // held while it is told which sandboxes are paused because of inactivity
 	told    int64      // the last number of one
@@ -96,14 +97,18 @@ func (a *Agent) recover(ctx context.Context) error {
 	if err := a.loadTemplates(ctx); err != nil {
 		return err
 	}
-	records, err := readRecords(filepath.Join(a.options.Folder, sandboxesFolder))
+	records, damaged, err := readRecords(filepath.Join(a.options.Folder, sandboxesFolder))
 	if err != nil {
 		return err
 	}
+	for _, err := range damaged { // the others are served all the same
+		a.options.Log.Error("a sandbox is not served", "error", err, "hint", fault.HintOf(err))
+	}
 	for _, r := range records {
 		if r.WorkspaceID == "" {
-			if err := a.discard(ctx, r); err != nil {
-				return err
+			if err := a.discard(ctx, r); err != nil { // it is pending until it is destroyed
+				a.options.Log.Error("remove what is left of a sandbox", "sandbox", r.SandboxID, "error", err)
+				a.sandboxes[r.SandboxID] = newSandbox(r, a.options.clock)
 			}
 			continue
 		}
@@ -127,14 +132,8 @@ func (a *Agent) recover(ctx context.Context) error {
 // discard removes what is left of a sandbox that was never whole.
 func (a *Agent) discard(ctx context.Context, r record) error {
 	a.options.Log.Warn("remove a sandbox that was being made when the host agent ended", "sandbox", r.SandboxID)
-	left, err := a.options.Machines.MadeFor(ctx, r.SandboxID, r.CreatedAt)
-	if err != nil {
+	if err := a.deleteMachine(ctx, r); err != nil {
 		return err
-	}
-	for _, id := range left {
-		if err := a.options.Machines.Delete(ctx, id); err != nil && fault.KindOf(err) != fault.NotFound {
-			return err
-		}
 	}
 	return a.removeRecord(r.SandboxID)
 }
@@ -142,11 +141,16 @@ func (a *Agent) discard(ctx context.Context, r record) error {
 // Terminated is closed when a client has had all sandboxes destroyed and wants the host agent to end.
 func (a *Agent) Terminated() <-chan struct{} { return a.terminated }
 
+// refuse has no sandbox be made any more, or again.
+func (a *Agent) refuse(refused bool) {
+	a.mu.Lock()
+	a.refused = refused
+	a.mu.Unlock()
+}
+
 // Close ends the host agent, and no sandbox.
 func (a *Agent) Close() error {
-	a.mu.Lock()
-	a.refused = true
-	a.mu.Unlock()
+	a.refuse(true)
 	a.stop()
 	a.working.Wait()
 	a.mu.Lock()

@@ -43,14 +43,18 @@ func (a *Agent) CreateSandbox(ctx context.Context, req *connect.Request[pb.Creat
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.CreateSandboxResponse{SandboxId: s.id(), Status: a.status(s), Metadata: metadataOf(s.record())}), nil
+	status, err := a.status(s)
+	if err != nil {
+		return nil, fault.Wrap(err, "create sandbox", s.id())
+	}
+	return connect.NewResponse(&pb.CreateSandboxResponse{SandboxId: s.id(), Status: status, Metadata: metadataOf(s.record())}), nil
 }
 
 // wanted is the sandbox that a request asks for, with defaults in their places.
 func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 	r = record{
 		SandboxID: m.SandboxId, VCPUs: int(m.Vcpus), MemoryMB: int(m.MemoryMb), DiskSizeMB: int(m.DiskSizeMb), TimeoutSec: int(m.TimeoutSec),
-		TeamID: m.TeamId, TemplateID: m.TemplateId, DefaultUser: m.DefaultUser, DefaultEnv: maps.Clone(m.DefaultEnv), CreatedAt: a.options.clock().UTC(),
+		TeamID: m.TeamId, TemplateID: m.TemplateId, DefaultUser: m.DefaultUser, DefaultEnv: maps.Clone(m.DefaultEnv), CreatedAt: a.options.clock().UTC(), Making: newID(),
 	}
 	r.LastActive = r.CreatedAt
 	if r.SandboxID == "" {
@@ -197,7 +201,13 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 			return
 		}
 		if made.ID != "" {
-			err = errors.Join(err, a.options.Machines.Delete(context.WithoutCancel(ctx), made.ID))
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+			defer cancel()
+			if failed := a.options.Machines.Delete(ctx, made.ID); failed != nil && fault.KindOf(failed) != fault.NotFound {
+				s.has(made, want.LastActive) // it is there, and can be destroyed
+				err = errors.Join(err, failed)
+				return
+			}
 		}
 		err = errors.Join(err, a.removeRecord(want.SandboxID))
 		a.forget(s)
@@ -206,17 +216,15 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 		return err
 	}
 	began := time.Now()
-	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB})
+	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Making: want.Making, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB})
 	if err != nil {
 		return err
 	}
-	want.WorkspaceID, want.Isolation = made.ID, made.Isolation
+	want.WorkspaceID, want.Isolation, want.LastActive = made.ID, made.Isolation, a.options.clock().UTC()
 	if err := a.writeRecord(want); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.is.WorkspaceID, s.is.Isolation = made.ID, made.Isolation
-	s.mu.Unlock()
+	s.has(made, want.LastActive)
 	a.watch(s)
 	a.options.Log.Info("sandbox created", "sandbox", want.SandboxID, "workspace", made.ID, "isolation", made.Isolation, "ms", time.Since(began).Milliseconds())
 	return nil
@@ -262,21 +270,40 @@ func (a *Agent) destroy(ctx context.Context, id string) error {
 	}
 	s.over()
 	s.watched.Wait()
-	if err := a.options.Machines.Delete(ctx, s.record().WorkspaceID); err != nil && fault.KindOf(err) != fault.NotFound {
+	if err := a.deleteMachine(ctx, s.record()); err != nil {
 		a.watch(s)
 		return fault.Wrap(err, "destroy sandbox", id)
 	}
-	err = a.drop(s)
+	if err := a.drop(s); err != nil { // it is there still, and has ended
+		return fault.Wrap(err, "destroy sandbox", id)
+	}
 	a.forget(s)
 	a.options.Log.Info("sandbox destroyed", "sandbox", id)
-	return err
+	return nil
+}
+
+// deleteMachine removes what a sandbox runs in, or what was left of its making.
+func (a *Agent) deleteMachine(ctx context.Context, r record) error {
+	ids := []string{r.WorkspaceID}
+	if r.WorkspaceID == "" {
+		var err error
+		if ids, err = a.options.Machines.MadeFor(ctx, r.Making); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if err := a.options.Machines.Delete(ctx, id); err != nil && fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+	}
+	return nil
 }
 
 // Terminate destroys all sandboxes, and has the host agent end.
 func (a *Agent) Terminate(ctx context.Context, _ *connect.Request[pb.TerminateRequest]) (*connect.Response[pb.TerminateResponse], error) {
-	a.mu.Lock()
-	a.refused = true
-	a.mu.Unlock()
+	a.terminating.Lock() // one at a time: none lets sandboxes be made while another destroys them
+	defer a.terminating.Unlock()
+	a.refuse(true)
 	all := a.all()
 	failed := make([]error, len(all))
 	var ending sync.WaitGroup
@@ -285,64 +312,10 @@ func (a *Agent) Terminate(ctx context.Context, _ *connect.Request[pb.TerminateRe
 	}
 	ending.Wait()
 	if err := errors.Join(failed...); err != nil {
-		a.mu.Lock()
-		a.refused = false
-		a.mu.Unlock()
+		a.refuse(false)
 		return nil, fault.Wrap(err, "terminate", "")
 	}
 	a.options.Log.Info("terminated", "sandboxes", len(all))
 	a.once.Do(func() { close(a.terminated) })
 	return connect.NewResponse(&pb.TerminateResponse{}), nil
-}
-
-// ListSandboxes gives all sandboxes.
-func (a *Agent) ListSandboxes(_ context.Context, req *connect.Request[pb.ListSandboxesRequest]) (*connect.Response[pb.ListSandboxesResponse], error) {
-	a.telling.Lock()
-	defer a.telling.Unlock()
-	if err := a.acknowledge(req.Msg.AutoPausedUntil); err != nil {
-		return nil, fault.Wrap(err, "list sandboxes", "")
-	}
-	m := &pb.ListSandboxesResponse{}
-	for _, s := range a.all() {
-		status, r := a.status(s), s.record()
-		m.Sandboxes = append(m.Sandboxes, &pb.SandboxInfo{
-			SandboxId: r.SandboxID, Status: status, Template: r.Template, Vcpus: int32(r.VCPUs), MemoryMb: int32(r.MemoryMB),
-			CreatedAtUnix: r.CreatedAt.Unix(), LastActiveAtUnix: r.LastActive.Unix(), TimeoutSec: int32(r.TimeoutSec), TeamId: r.TeamID, TemplateId: r.TemplateID,
-			Metadata: metadataOf(r),
-		})
-		if r.Inactive && status == statusPaused {
-			m.AutoPausedSandboxIds = append(m.AutoPausedSandboxIds, r.SandboxID)
-			m.AutoPausedCursor = max(m.AutoPausedCursor, a.tell(s))
-		} else {
-			s.told = 0
-		}
-	}
-	return connect.NewResponse(m), nil
-}
-
-// metadataOf is what a control plane may show of a sandbox beside.
-func metadataOf(r record) map[string]string {
-	m := map[string]string{"environment": r.Environment}
-	if r.WorkspaceID != "" {
-		m["isolation"], m["workspace_id"] = r.Isolation, r.WorkspaceID
-	}
-	return m
-}
-
-// PingSandbox has the time of inactivity begin anew.
-func (a *Agent) PingSandbox(ctx context.Context, req *connect.Request[pb.PingSandboxRequest]) (*connect.Response[pb.PingSandboxResponse], error) {
-	const op = "ping sandbox"
-	s, err := a.find(req.Msg.SandboxId)
-	if err != nil {
-		return nil, fault.Wrap(err, op, "")
-	}
-	used, err := s.use(ctx)
-	if err != nil {
-		return nil, fault.Wrap(err, op, s.id())
-	}
-	defer used()
-	if status := a.status(s); status != statusRunning {
-		return nil, fault.Wrap(notRunning(status), op, s.id())
-	}
-	return connect.NewResponse(&pb.PingSandboxResponse{}), nil
 }

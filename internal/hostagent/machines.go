@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"syscall"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
@@ -23,8 +22,8 @@ type Machines interface {
 	Delete(ctx context.Context, id string) error
 	// Running tells whether one runs. It costs next to nothing.
 	Running(id string) bool
-	// Paused tells whether one is paused, of which Running says that it does not run.
-	Paused(ctx context.Context, id string) bool
+	// Paused tells whether one is paused, of which Running says that it does not run. Of what there is not it says no.
+	Paused(ctx context.Context, id string) (bool, error)
 	// Pause writes one down and ends it. With an error it runs as before. Precondition: it does not run.
 	Pause(ctx context.Context, id string) error
 	// Resume has one go on that is paused. With an error it stays as it was. Precondition and Corrupt: it never can.
@@ -40,8 +39,8 @@ type Machines interface {
 	Forget(ctx context.Context, id string) error
 	// Connect connects to one that runs. Precondition: it does not, and that stays so.
 	Connect(ctx context.Context, id string) (Machine, error)
-	// MadeFor gives those that were made for a sandbox since a time.
-	MadeFor(ctx context.Context, sandboxID string, since time.Time) ([]string, error)
+	// MadeFor gives those that were made with a specification's Making.
+	MadeFor(ctx context.Context, making string) ([]string, error)
 }
 
 // Machine is a connection to one.
@@ -66,6 +65,7 @@ type Machine interface {
 // Spec says what machine a sandbox is to have.
 type Spec struct {
 	SandboxID   string
+	Making      string // of this one making: another of the same sandbox has another
 	From        string // the template; empty: Environment
 	Environment string
 	VCPUs       int // of a template that is not flat it is as many as the machine had that it was, and of memory as much
@@ -91,17 +91,18 @@ type Workspaces struct {
 	Network   string // one of store's policies
 }
 
-// The labels of workspaces. By label one that is a sandbox's is found whose host agent died before it had noted it; aboutLabel says what a template is.
+// The labels of workspaces: whose one is; by which making it is found when the host agent died before it had noted it; and what a template is.
 const (
-	label      = "pyro-host-sandbox"
-	aboutLabel = "pyro-host-template"
+	label       = "pyro-host-sandbox"
+	makingLabel = "pyro-host-making"
+	aboutLabel  = "pyro-host-template"
 )
 
 // Create makes a workspace. It does not expire by itself: whoever calls this decides on that.
 func (w Workspaces) Create(ctx context.Context, spec Spec) (Made, error) {
 	want := workspace.Spec{
 		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, Network: w.Network,
-		Labels: map[string]string{label: spec.SandboxID},
+		Labels: map[string]string{label: spec.SandboxID, makingLabel: spec.Making},
 	}
 	if spec.From != "" {
 		made, err := w.Manager.FromTemplate(ctx, spec.From, want)
@@ -123,9 +124,12 @@ func (w Workspaces) Delete(ctx context.Context, id string) error {
 func (w Workspaces) Running(id string) bool { return w.Manager.Running(id) }
 
 // Paused looks into its record.
-func (w Workspaces) Paused(ctx context.Context, id string) bool {
+func (w Workspaces) Paused(ctx context.Context, id string) (bool, error) {
 	now, err := w.Manager.Get(ctx, store.KindWorkspace, id)
-	return err == nil && now.State == workspace.Paused
+	if fault.KindOf(err) == fault.NotFound {
+		return false, nil
+	}
+	return now.State == workspace.Paused, err
 }
 
 // Pause pauses a workspace.
@@ -178,12 +182,12 @@ func (w Workspaces) Connect(ctx context.Context, id string) (Machine, error) {
 	return w.Manager.Machine(ctx, store.KindWorkspace, id)
 }
 
-// MadeFor gives the workspaces that are marked as a sandbox's.
-func (w Workspaces) MadeFor(ctx context.Context, sandboxID string, since time.Time) ([]string, error) {
+// MadeFor gives the workspaces that are marked so.
+func (w Workspaces) MadeFor(ctx context.Context, making string) ([]string, error) {
 	all, err := w.Manager.Store.Workspaces(ctx, store.KindWorkspace)
 	var ids []string
 	for _, one := range all {
-		if one.Labels[label] == sandboxID && !one.CreatedAt.Before(since) {
+		if one.Labels[makingLabel] == making {
 			ids = append(ids, one.ID)
 		}
 	}

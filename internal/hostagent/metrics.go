@@ -46,8 +46,9 @@ var ranges = map[string]int{"10m": tier10m, "2h": tier2h, "24h": tier24h}
 
 // metrics are what a sandbox took lately.
 type metrics struct {
-	mu   sync.Mutex
-	tier [tiers]tier
+	saving sync.Mutex // held while the file is written: the last one to be there is the last one that was taken
+	mu     sync.Mutex
+	tier   [tiers]tier
 }
 
 func (m *metrics) init() {
@@ -118,17 +119,20 @@ func (m *metrics) flush() (all [tiers][]point) {
 	return all
 }
 
-// The file in which they outlive the host agent: the form's number, and of each tier the count of its points and the points.
-const metricsForm = 1
+// The file in which they outlive the host agent: the form's number, and of each tier what makes up its next point, the count of its points and the points.
+const metricsForm = 2
 
 // save writes the file. It is not flushed: after a loss of power it may be an older one, or none.
 func (m *metrics) save(path string) error {
 	var b bytes.Buffer
 	put := func(v any) { binary.Write(&b, binary.LittleEndian, v) } // into memory
+	m.saving.Lock()
+	defer m.saving.Unlock()
 	m.mu.Lock()
 	put(int64(metricsForm))
 	for i := range m.tier {
-		put(int64(len(m.tier[i].points)))
+		put(m.tier[i].sum)
+		put([]int64{m.tier[i].count, m.tier[i].slot, int64(len(m.tier[i].points))})
 		put(m.tier[i].points)
 	}
 	m.mu.Unlock()
@@ -155,24 +159,27 @@ func (m *metrics) load(path string) error {
 	defer m.mu.Unlock()
 	m.tier = [tiers]tier{}
 	m.init()
-	var read [tiers][]point
+	var read [tiers]tier
 	from := bytes.NewReader(text)
 	var form int64
 	if binary.Read(from, binary.LittleEndian, &form) != nil || form != metricsForm {
 		return errMetrics
 	}
 	for i := range read {
-		var n int64
-		if binary.Read(from, binary.LittleEndian, &n) != nil || n < 0 || n > int64(m.tier[i].most) {
+		var counted [3]int64 // count, slot, points
+		read[i] = m.tier[i]
+		if binary.Read(from, binary.LittleEndian, &read[i].sum) != nil || binary.Read(from, binary.LittleEndian, &counted) != nil {
 			return errMetrics
 		}
-		read[i] = make([]point, n)
-		if binary.Read(from, binary.LittleEndian, read[i]) != nil {
+		n := counted[2]
+		if counted[0] < 0 || n < 0 || n > int64(read[i].most) {
+			return errMetrics
+		}
+		read[i].count, read[i].slot, read[i].points = counted[0], counted[1], make([]point, n)
+		if binary.Read(from, binary.LittleEndian, read[i].points) != nil {
 			return errMetrics
 		}
 	}
-	for i := range read {
-		m.tier[i].points = read[i]
-	}
+	m.tier = read
 	return nil
 }

@@ -1,10 +1,10 @@
 package hostagent
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -23,9 +23,10 @@ var buckets = [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 // counts are what is known of the calls that were made.
 type counts struct {
-	mu    sync.Mutex
-	calls map[call]*histogram
-	open  int
+	mu      sync.Mutex
+	calls   map[call]*histogram
+	open    int
+	refused int64 // who had no token
 }
 
 type histogram struct {
@@ -62,12 +63,23 @@ func (c *counts) begin(method string) (end func(code string)) {
 	}
 }
 
+// refuse counts who had no token.
+func (c *counts) refuse() {
+	c.mu.Lock()
+	c.refused++
+	c.mu.Unlock()
+}
+
 // writeMetrics writes what is known in the text form of Prometheus.
-func (a *Agent) writeMetrics(w io.Writer, c *counts) {
+func (a *Agent) writeMetrics(w *bytes.Buffer, c *counts) {
 	states := map[string]int{statusPending: 0, statusRunning: 0, statusPaused: 0, statusStopped: 0}
 	memory, vcpus := 0, 0
 	for _, s := range a.all() {
-		states[a.status(s)]++
+		status, err := a.status(s)
+		if err != nil {
+			status = "unknown"
+		}
+		states[status]++
 		m, v, _ := s.takes()
 		memory, vcpus = memory+m, vcpus+v
 	}
@@ -82,6 +94,8 @@ func (a *Agent) writeMetrics(w io.Writer, c *counts) {
 	fmt.Fprintf(w, "pyro_host_promised_vcpus %d\n", vcpus)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	head("pyro_host_refused_total", "counter", "Requests without the token.")
+	fmt.Fprintf(w, "pyro_host_refused_total %d\n", c.refused)
 	head("pyro_host_calls_open", "gauge", "Calls that are going on.")
 	fmt.Fprintf(w, "pyro_host_calls_open %d\n", c.open)
 	head("pyro_host_call_seconds", "histogram", "How long calls took, by method and code.")
@@ -96,7 +110,8 @@ func (a *Agent) writeMetrics(w io.Writer, c *counts) {
 	}
 }
 
-// observer counts calls and writes them to the log: what was called, for which sandbox, how it ended and how long it took. Nothing of what they carry is in it.
+// observer counts calls and writes them to the log: what was called, for which sandbox, how it ended and how long it took. Of what they carry an
+// error's text may name a path or a program.
 type observer struct {
 	log    *slog.Logger
 	counts *counts

@@ -34,11 +34,12 @@ func (a *Agent) PauseSandbox(ctx context.Context, req *connect.Request[pb.PauseS
 
 // pause pauses a sandbox for who has asked for that, whose change it is. They know of it then: it is none that was paused because of inactivity.
 func (a *Agent) pause(ctx context.Context, s *sandbox) error {
-	switch status := a.status(s); status {
-	case statusPaused:
+	switch status, err := a.status(s); {
+	case err != nil:
+		return err
+	case status == statusPaused:
 		return a.set(s, forgetInactivity)
-	case statusRunning:
-	default:
+	case status != statusRunning:
 		return notRunning(status)
 	}
 	turned := s.turn(statusRunning)
@@ -84,7 +85,7 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 	}
 	defer done()
 	err = a.resume(ctx, s, func(r *record) {
-		r.TimeoutSec, r.Inactive, r.LastActive = int(m.TimeoutSec), false, a.options.clock().UTC()
+		r.TimeoutSec = int(m.TimeoutSec)
 		if m.DefaultUser != "" {
 			r.DefaultUser = m.DefaultUser
 		}
@@ -95,12 +96,15 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}
-	return connect.NewResponse(&pb.ResumeSandboxResponse{SandboxId: s.id(), Status: a.status(s), Metadata: metadataOf(s.record())}), nil
+	return connect.NewResponse(&pb.ResumeSandboxResponse{SandboxId: s.id(), Status: statusRunning, Metadata: metadataOf(s.record())}), nil
 }
 
-// resume has a sandbox go on, whose change is the caller's, and be another from then on.
+// resume has a sandbox go on, whose change is the caller's, and be another from then on. With an error it is what it was.
 func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) error {
-	status := a.status(s)
+	status, err := a.status(s)
+	if err != nil {
+		return err
+	}
 	if status != statusRunning && status != statusPaused { // one that runs may be about to be paused again, where a host agent died that had it go on
 		return notRunning(status)
 	}
@@ -111,16 +115,27 @@ func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) er
 			return err
 		}
 	}
-	began := time.Now()
-	if err := a.options.Machines.Resume(ctx, s.record().WorkspaceID); err != nil {
+	began, before := time.Now(), s.record()
+	if err := a.set(s, change); err != nil { // first: what runs has all that was asked for, on a full disk too
+		return err
+	}
+	if err := a.options.Machines.Resume(ctx, before.WorkspaceID); err != nil {
 		s.rest(status == statusPaused)
+		if err := a.set(s, func(r *record) { *r = before }); err != nil {
+			a.options.Log.Error("note that a sandbox stays paused as it was", "sandbox", s.id(), "error", err)
+		}
 		if k := fault.KindOf(err); k == fault.Corrupt || k == fault.Precondition {
 			return &fault.Error{Err: err, Hint: "it can't go on: call DestroySandbox, then CreateSandbox"}
 		}
 		return err
 	}
 	a.options.Log.Info("sandbox resumed", "sandbox", s.id(), "ms", time.Since(began).Milliseconds())
-	return a.set(s, change)
+	active := a.options.clock().UTC()
+	s.active(active)
+	if err := a.set(s, func(r *record) { r.Inactive, r.LastActive = false, active }); err != nil { // it is no longer told either way: it runs
+		a.options.Log.Error("note that a sandbox runs again", "sandbox", s.id(), "error", err)
+	}
+	return nil
 }
 
 // notRunning says that a sandbox has another state than it has to have.

@@ -168,7 +168,7 @@ func reaped(t *testing.T, a *Agent, ids ...string) {
 			t.Fatal(err)
 		}
 		done()
-		if got := a.status(s); got != statusPaused {
+		if got, _ := a.status(s); got != statusPaused {
 			t.Errorf("%s is %s", id, got)
 		}
 	}
@@ -278,8 +278,9 @@ func TestASlowPauseHoldsUpNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	done()
-	if ids, _ := told(t, a, 0); a.status(s) != statusRunning || len(ids) != 2 || s.due() {
-		t.Errorf("it is %s, due %v, and told are %v", a.status(s), s.due(), ids)
+	status, _ := a.status(s)
+	if ids, _ := told(t, a, 0); status != statusRunning || len(ids) != 2 || s.due() {
+		t.Errorf("it is %s, due %v, and told are %v", status, s.due(), ids)
 	}
 	if h.pass(reapAgain); !s.due() {
 		t.Error("it is never tried again")

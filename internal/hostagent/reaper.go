@@ -49,8 +49,8 @@ func (a *Agent) reap() {
 // pauseInactive pauses a sandbox, whose change is the caller's, unless it is used by now. That it does so because of inactivity is on the disk before: whoever comes back when
 // the host agent has died meanwhile tells it, where the machine was paused indeed.
 func (a *Agent) pauseInactive(ctx context.Context, s *sandbox) error {
-	if a.status(s) != statusRunning {
-		return nil
+	if status, err := a.status(s); err != nil || status != statusRunning {
+		return err
 	}
 	turned, ok := s.turnInactive()
 	if !ok {

@@ -23,6 +23,7 @@ const (
 type record struct {
 	SandboxID   string            `json:"sandbox_id"`
 	WorkspaceID string            `json:"workspace_id,omitempty"` // empty: it is being made
+	Making      string            `json:"making,omitempty"`       // by which what was made of it is found
 	TeamID      string            `json:"team_id,omitempty"`
 	TemplateID  string            `json:"template_id,omitempty"`
 	Template    string            `json:"template"`
@@ -77,24 +78,30 @@ func (a *Agent) removeRecord(id string) error {
 // goingPrefix begins the name of what is being removed. No id begins so.
 const goingPrefix = ".going-"
 
-// readRecords reads all records of a folder, and removes what was being removed.
-func readRecords(folder string) (all []record, err error) {
+// damagedPrefix begins the name of the folder of one whose record nobody can read. No id begins so.
+const damagedPrefix = ".damaged-"
+
+// readRecords reads all records of a folder, and removes what was being removed. Those that can't be read are put aside, so that nothing is made in their place.
+func readRecords(folder string) (all []record, damaged []error, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, fault.Wrap(err, "read the records of sandboxes", folder)
+		return nil, nil, fault.Wrap(err, "read the records of sandboxes", folder)
 	}
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
-		if strings.HasPrefix(e.Name(), goingPrefix) {
+		switch {
+		case strings.HasPrefix(e.Name(), goingPrefix):
 			if err := os.RemoveAll(path); err != nil {
-				return nil, fault.Wrap(err, "remove", path)
+				return nil, nil, fault.Wrap(err, "remove", path)
 			}
+			continue
+		case strings.HasPrefix(e.Name(), damagedPrefix) || !e.IsDir():
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(path, recordFile))
 		if errors.Is(err, fs.ErrNotExist) { // its maker ended before it had written it
 			if err := os.RemoveAll(path); err != nil {
-				return nil, fault.Wrap(err, "remove", path)
+				return nil, nil, fault.Wrap(err, "remove", path)
 			}
 			continue
 		}
@@ -106,11 +113,18 @@ func readRecords(folder string) (all []record, err error) {
 			err = errors.New("it is another sandbox's")
 		}
 		if err != nil {
-			return nil, &fault.Error{Op: "read the record of sandbox", Subject: e.Name(), Kind: fault.Corrupt, Err: err, Hint: "move " + path + " away, and remove its workspace"}
+			aside := filepath.Join(folder, damagedPrefix+e.Name())
+			damaged = append(damaged, &fault.Error{
+				Op: "read the record of sandbox", Subject: e.Name(), Kind: fault.Corrupt, Err: err, Hint: "put " + aside + " right and back, or pyro workspace list, and delete its workspace",
+			})
+			if err := errors.Join(os.RemoveAll(aside), os.Rename(path, aside)); err != nil {
+				return nil, nil, fault.Wrap(err, "put aside", path)
+			}
+			continue
 		}
 		all = append(all, r)
 	}
-	return all, nil
+	return all, damaged, nil
 }
 
 // replace replaces a file by one that is on the disk before it has its name.

@@ -48,6 +48,20 @@ func (s *sandbox) record() record {
 	return s.is
 }
 
+// has says what machine it has from now on.
+func (s *sandbox) has(made Made, since time.Time) {
+	s.mu.Lock()
+	s.is.WorkspaceID, s.is.Isolation, s.is.LastActive = made.ID, made.Isolation, since
+	s.mu.Unlock()
+}
+
+// active says that it was used.
+func (s *sandbox) active(at time.Time) {
+	s.mu.Lock()
+	s.is.LastActive = at
+	s.mu.Unlock()
+}
+
 // use says that it is being used until the function is called that it gives: for as long it is not inactive. While it is being paused or resumed it waits to see what
 // becomes of that.
 func (s *sandbox) use(ctx context.Context) (end func(), err error) {
@@ -197,10 +211,13 @@ func (a *Agent) set(s *sandbox, change func(*record)) error {
 func (a *Agent) drop(s *sandbox) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if err := a.removeRecord(s.id()); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.gone = true
 	s.mu.Unlock()
-	return a.removeRecord(s.id())
+	return nil
 }
 
 // find gives a sandbox by its id.
@@ -244,28 +261,43 @@ const (
 	statusStopped = "stopped" // its machine has ended
 )
 
-// status tells the state of a sandbox: what becomes of one that is being paused or resumed is told when it has come about.
-func (a *Agent) status(s *sandbox) string {
+// status tells the state of a sandbox: what becomes of one that is being paused or resumed is told when it has come about. Unavailable where it can't be told: one that
+// may be paused is never said to have ended.
+func (a *Agent) status(s *sandbox) (string, error) {
 	s.mu.Lock()
 	id, turning, shown, resting := s.is.WorkspaceID, s.turning != nil, s.shown, s.resting
 	s.mu.Unlock()
 	switch {
 	case id == "":
-		return statusPending
+		return statusPending, nil
 	case turning:
-		return shown
+		return shown, nil
 	case a.options.Machines.Running(id):
 		if resting { // somebody else had it go on
 			s.rest(false)
 		}
-		return statusRunning
+		return statusRunning, nil
 	case resting:
-		return statusPaused
-	case a.options.Machines.Paused(a.ctx, id):
-		s.rest(true)
-		return statusPaused
+		return statusPaused, nil
 	}
-	return statusStopped
+	paused, err := a.options.Machines.Paused(a.ctx, id)
+	if err != nil {
+		return "", &fault.Error{Op: "look at sandbox", Subject: s.id(), Kind: fault.Unavailable, Err: err, Hint: "try again"}
+	}
+	if paused {
+		s.rest(true)
+		return statusPaused, nil
+	}
+	return statusStopped, nil
+}
+
+// needRunning is no error where it runs.
+func (a *Agent) needRunning(s *sandbox) error {
+	status, err := a.status(s)
+	if err == nil && status != statusRunning {
+		err = notRunning(status)
+	}
+	return err
 }
 
 // connected connects to the machine of a sandbox, which is used until end is called.
@@ -277,9 +309,7 @@ func (a *Agent) connected(ctx context.Context, op, id string) (m Machine, s *san
 	if err != nil {
 		return nil, nil, nil, fault.Wrap(err, op, id)
 	}
-	if status := a.status(s); status != statusRunning {
-		err = notRunning(status)
-	} else {
+	if err = a.needRunning(s); err == nil {
 		m, err = a.options.Machines.Connect(ctx, s.record().WorkspaceID)
 	}
 	if err != nil {

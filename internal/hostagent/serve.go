@@ -1,15 +1,18 @@
 package hostagent
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -50,7 +53,7 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 	open := a.openHandler(counts)
 	main := a.handler(counts, open)
 	if s.TLS == nil {
-		main = authorized(s.Token, main)
+		main = authorized(s.Token, counts, main)
 	}
 	ended := make(chan error, 2)
 	var servers []*http.Server
@@ -60,7 +63,7 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 		protocols.SetHTTP2(config != nil)
 		protocols.SetUnencryptedHTTP2(config == nil)
 		server := &http.Server{
-			Handler: handler, Protocols: &protocols, TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0),
+			Handler: handler, Protocols: &protocols, TLSConfig: config, ErrorLog: slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn),
 			ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: 64 << 10,
 			HTTP2: &http.HTTP2Config{
 				MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: sharedBuffer, MaxReadFrameSize: 256 << 10,
@@ -85,6 +88,7 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 	case <-ctx.Done():
 	case <-a.terminated:
 	}
+	a.refuse(true) // who asks for its health while calls come to their end is told
 	a.leave()
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
@@ -102,7 +106,9 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 // handler serves everything.
 func (a *Agent) handler(counts *counts, open http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(observer{a.options.Log, counts}, errorDetails{})}
+	options := []connect.HandlerOption{
+		connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(observer{a.options.Log, counts}, errorDetails{}), connect.WithRecover(a.recovered),
+	}
 	mux.Handle(hostagentv1connect.NewHostAgentServiceHandler(a, options...))
 	mux.Handle(healthv1connect.NewHealthHandler(health{a}, options...))
 	reflector := grpcreflect.NewStaticReflector(hostagentv1connect.HostAgentServiceName, healthv1connect.HealthName)
@@ -110,6 +116,12 @@ func (a *Agent) handler(counts *counts, open http.Handler) http.Handler {
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
 	mux.Handle("/", open)
 	return mux
+}
+
+// recovered is what a client is told of a fault of pyro's own, of which the log has all.
+func (a *Agent) recovered(ctx context.Context, spec connect.Spec, _ http.Header, panicked any) error {
+	a.options.Log.ErrorContext(ctx, "a call panicked", "procedure", spec.Procedure, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+	return connect.NewError(connect.CodeInternal, errors.New("a fault of the host agent's own: its log tells of it"))
 }
 
 // openHandler serves what programs that only look want to know.
@@ -124,7 +136,9 @@ func (a *Agent) openHandler(counts *counts) http.Handler {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		a.writeMetrics(w, counts)
+		var text bytes.Buffer // nobody who reads slowly holds what calls are counted by
+		a.writeMetrics(&text, counts)
+		w.Write(text.Bytes())
 	})
 	return mux
 }
@@ -137,7 +151,7 @@ func (a *Agent) serving() bool {
 }
 
 // authorized refuses who does not show the token, in constant time. Whether the host agent is there may be known to all.
-func authorized(token secret.Value, next http.Handler) http.Handler {
+func authorized(token secret.Value, counts *counts, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token.Reveal()))
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,6 +161,7 @@ func authorized(token secret.Value, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		counts.refuse()
 		err := connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or wrong"))
 		if refuse.IsSupported(r) {
 			refuse.Write(w, r, err)

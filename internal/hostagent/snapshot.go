@@ -105,11 +105,14 @@ func (a *Agent) reserve(ctx context.Context, key templateKey) (there *template, 
 
 // become has a sandbox, whose change is the caller's, become a template.
 func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name string, flat bool) (*template, error) {
-	before := a.status(s)
-	status := before
+	before, err := a.status(s)
+	if err != nil {
+		return nil, err
+	}
+	status, inactive := before, s.record().Inactive
 	switch {
 	case status == statusPaused && flat: // what it changed of its files may be in its memory alone
-		if err := a.resume(ctx, s, forgetInactivity); err != nil {
+		if err := a.resume(ctx, s, func(*record) {}); err != nil {
 			return nil, err
 		}
 		status = statusRunning
@@ -126,13 +129,13 @@ func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name st
 		id: r.WorkspaceID, TeamID: key.team, TemplateID: key.id, Name: name, SandboxID: r.SandboxID, Flat: flat, Environment: r.Environment, Isolation: r.Isolation,
 		VCPUs: r.VCPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DefaultUser: r.DefaultUser, DefaultEnv: r.DefaultEnv, CreatedAt: a.options.clock().UTC(),
 	}
-	err := a.options.Machines.Keep(ctx, t.id, flat, func(sizeBytes int64) string {
+	err = a.options.Machines.Keep(ctx, t.id, flat, func(sizeBytes int64) string {
 		t.SizeBytes = sizeBytes
 		text, _ := json.Marshal(t) // which can't fail
 		return string(text)
 	})
 	if err != nil {
-		return nil, errors.Join(err, a.asBefore(ctx, s, before))
+		return nil, errors.Join(err, a.asBefore(ctx, s, before, inactive))
 	}
 	// From here on the sandbox is no more, whatever fails.
 	a.mu.Lock()
@@ -147,15 +150,22 @@ func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name st
 	return t, nil
 }
 
-// asBefore has a sandbox be what it was that could not become a template.
-func (a *Agent) asBefore(ctx context.Context, s *sandbox, before string) (err error) {
+// asBefore has a sandbox be what it was that could not become a template. It has its own time: the caller's may be what was over.
+func (a *Agent) asBefore(ctx context.Context, s *sandbox, before string, inactive bool) error {
 	defer a.watch(s)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pausePatience)
+	defer cancel()
 	id := s.record().WorkspaceID
 	runs := a.options.Machines.Running(id)
-	switch {
-	case before == statusPaused && runs:
-		return a.putDown(ctx, s)
-	case before == statusRunning && !runs && a.options.Machines.Paused(ctx, id):
+	if before == statusPaused && runs {
+		err := a.putDown(ctx, s)
+		return errors.Join(err, a.set(s, func(r *record) { r.Inactive = inactive }))
+	}
+	if before != statusRunning || runs {
+		return nil
+	}
+	paused, err := a.options.Machines.Paused(ctx, id)
+	if err == nil && paused {
 		err = a.options.Machines.Resume(ctx, id)
 		s.rest(err != nil)
 	}
