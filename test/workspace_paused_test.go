@@ -146,6 +146,11 @@ func TestForkOfAPausedWorkspace(t *testing.T) {
 	p := newProgram(t)
 	id := p.create()
 	p.must("workspace", "service", "start", id, "counter", "--", "sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep 0.05; done")
+	for began := time.Now(); !strings.HasPrefix(p.must("workspace", "service", "logs", id, "counter"), "1\n2\n"); time.Sleep(50 * time.Millisecond) {
+		if time.Since(began) > patience {
+			t.Fatal("it has printed nothing")
+		}
+	}
 	p.object("workspace", "pause", id)
 	fork := strings.TrimSpace(p.must("workspace", "fork", id, "--live", "--id-only"))
 	if s := p.object("workspace", "service", "status", fork, "counter"); s["state"] != "running" {
