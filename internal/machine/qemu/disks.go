@@ -203,6 +203,9 @@ func (in *instance) Merge(ctx context.Context, disk machine.Disk, keep int) erro
 	if err := in.stream(ctx, nodes[len(nodes)-1], nodes[keep-1]); err != nil {
 		return err
 	}
+	if err := in.flush(ctx, nodes[len(nodes)-1], nodes[keep-1]); err != nil {
+		return err
+	}
 	var unused []command
 	for i := len(nodes) - 2; i >= keep; i-- {
 		for _, node := range []string{nodes[i], nodes[i] + "-file"} {
@@ -213,6 +216,19 @@ func (in *instance) Merge(ctx context.Context, disk machine.Disk, keep int) erro
 	_, err := in.monitor.run(ctx, unused...)
 	return err
 }
+
+// flush has what QEMU knows of a node be in its file. To open it once more does that, to copy into it does not: where QEMU was killed then, what it had copied was lost,
+// which the machine had flushed long before.
+func (in *instance) flush(ctx context.Context, node, below string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
+	defer cancel()
+	same := map[string]string{"driver": "qcow2", "node-name": node, "file": node + "-file", "backing": below}
+	_, err := in.monitor.run(ctx, command{"blockdev-reopen", map[string]any{"options": []any{same}}})
+	return err
+}
+
+// flushPatience bounds how long a merged layer may take to be on the disk.
+const flushPatience = 2 * time.Minute
 
 // stream copies what lies between two nodes of a disk into the upper one, which then lies on the lower.
 func (in *instance) stream(ctx context.Context, upper, lower string) error {

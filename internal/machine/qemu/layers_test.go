@@ -212,3 +212,27 @@ func TestWhatAKilledMachineLeaves(t *testing.T) {
 		k.agent.Close()
 	}
 }
+
+// TestMergedIsKept kills a machine once its layers are merged: what was flushed before is in what is left.
+func TestMergedIsKept(t *testing.T) {
+	k := newKept(t)
+	k.start()
+	k.shell("head -c 3000000 /dev/urandom >random; sha256sum random >sums; cp random /root/random; sync")
+	for range 2 {
+		k.add()
+	}
+	sums := k.shell("cat sums")
+	m := k.Machine.(machine.Merger)
+	if err := errors.Join(m.Merge(t.Context(), machine.VolumeDisk, 1), m.Merge(t.Context(), machine.RootDisk, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(k.Close(), k.agent.Close()); err != nil { // which kills it
+		t.Fatal(err)
+	}
+	k.storage.Volume, k.storage.Root = append(k.storage.Volume[:1:1], k.storage.Volume[len(k.storage.Volume)-1]), k.storage.Root[len(k.storage.Root)-1:]
+	k.start()
+	if got := k.shell("sha256sum random; cd /root; sha256sum random"); got != sums+"\n"+sums {
+		t.Errorf("%s, and then\n%s", sums, got)
+	}
+	k.end()
+}
