@@ -36,8 +36,8 @@ before=$(processes)
 packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u)
 # shellcheck disable=SC2086
 go test -tags machine -count 1 -p 1 -timeout 20m $packages
-# The built program once more on emulated machines, which are what it falls back to.
-PYRO_ISOLATION=tcg go test -tags machine -count 1 -timeout 20m ./test
+# The built program once more on emulated machines, which are what it falls back to, but for what is the same whatever runs them.
+PYRO_ISOLATION=tcg go test -tags machine -short -count 1 -timeout 20m ./test
 found=$(left)
 if [ -n "$found" ]; then
 	printf 'left behind by the tests:\n%s\n' "$found" >&2

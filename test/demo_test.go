@@ -13,6 +13,7 @@ import (
 
 // TestDemo has every step of the tour do what it says, and leave nothing, also where it is ended in the middle.
 func TestDemo(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).sandboxed()
 	nothingLeft := func() {

@@ -157,6 +157,7 @@ func serve(t *testing.T, r http.Handler) []string {
 
 // TestOpenAIVMRun has a model compute in machines.
 func TestOpenAIVMRun(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	a, b := rand.IntN(1e6), rand.IntN(1e6)
@@ -187,6 +188,7 @@ func TestOpenAIVMRun(t *testing.T) {
 
 // TestOpenAIWorkspaceCore has a model fix a bug in a workspace, which it does not delete.
 func TestOpenAIWorkspaceCore(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	seed, err := filepath.Abs("../examples/roman")
@@ -229,6 +231,7 @@ func TestOpenAIWorkspaceCore(t *testing.T) {
 
 // TestOpenAIInterrupted ends the program while the model thinks: the workspace that was made for it is deleted.
 func TestOpenAIInterrupted(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	thinks, end := make(chan struct{}), make(chan struct{})
@@ -266,6 +269,7 @@ func TestOpenAIInterrupted(t *testing.T) {
 
 // TestOpenAIFaults has endpoints do what they should not. Both programs say what is wrong, and the key nowhere.
 func TestOpenAIFaults(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		t.Errorf("a redirect was followed: %s %s %q", req.Method, req.URL, req.Header)

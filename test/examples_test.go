@@ -192,6 +192,7 @@ func finished(t *testing.T, cmd *exec.Cmd) result {
 
 // TestExamples runs the examples as their page says, at once, and looks at what they print and leave.
 func TestExamples(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	commands := exampleCommands(t)
@@ -232,6 +233,7 @@ func TestExamples(t *testing.T) {
 
 // TestInterruptedExamples ends examples in the middle of their work: they delete their workspace.
 func TestInterruptedExamples(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	commands := exampleCommands(t)
 	for _, key := range []string{"go/review-eval", "python/review-eval"} {

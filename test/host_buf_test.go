@@ -12,6 +12,7 @@ import (
 
 // TestHostAgentWithAForeignClient drives it by buf curl, which knows the calls by reflection alone.
 func TestHostAgentWithAForeignClient(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
 	find := exec.Command("go", "tool", "-n", "-modfile=tools/go.mod", "buf") // builds it, and says where it is

@@ -10,6 +10,7 @@ import (
 
 // TestHostAgentFromPython has a client that gRPC's own tools made of the proto call every method.
 func TestHostAgentFromPython(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()

@@ -13,6 +13,7 @@ import (
 
 // TestHostAgentUnit has systemd check the unit of the host agent, and looks that what it starts is there.
 func TestHostAgentUnit(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	text, err := os.ReadFile("../scripts/pyro-host.service")
 	if err != nil {

@@ -35,6 +35,7 @@ func TestWhatWasDeliveredIsNamed(t *testing.T) {
 
 // TestIsolationThatCannotBeHad is an error with the reason; only auto takes the next.
 func TestIsolationThatCannotBeHad(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
 	for _, flags := range [][]string{nil, {"--allow-host-compat"}} {

@@ -20,6 +20,7 @@ import (
 
 // TestMCPClients has clients that nobody here wrote drive pyro: the official one for TypeScript, the Inspector, and the conformance tests of the protocol.
 func TestMCPClients(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	node := nodeWithClients(t)
 	seed := t.TempDir()
@@ -96,6 +97,7 @@ func (p *program) serveMCP(token string) (*running, string) {
 
 // TestMCPVersions speaks each version of the protocol with pyro, in lines as they are, and looks at all that it prints.
 func TestMCPVersions(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t)
 	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "1999-01-01"} {

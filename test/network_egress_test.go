@@ -316,6 +316,7 @@ func (b *besieged) flood(f attack) {
 
 // TestEgress attacks what keeps a machine from all but the public Internet, from inside.
 func TestEgress(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	h := newHosts(t)
 	b := h.besiege(t, []string{reachable, reachableAll, publicNAT64 + "/128"})

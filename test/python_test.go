@@ -9,6 +9,7 @@ import (
 
 // TestPythonMachines has the Python package do real work with bin/pyro.
 func TestPythonMachines(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	program, err := filepath.Abs("../bin/pyro")
 	if err != nil {

@@ -30,4 +30,7 @@ func unittest(t *testing.T, folder string, env ...string) {
 }
 
 // TestPythonUnits runs the tests of the Python package that need no machine: with a child that misbehaves in the place of pyro.
-func TestPythonUnits(t *testing.T) { unittest(t, "tests") }
+func TestPythonUnits(t *testing.T) {
+	sameForAll(t)
+	unittest(t, "tests")
+}

@@ -69,6 +69,7 @@ func noise(size int) []byte {
 }
 
 func TestJSON(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t)
 	var r pyro.RunResult

@@ -80,6 +80,7 @@ func (w *terminals) processes() (lines []string) {
 
 // TestTerminalsByOfficialClients has clients that nobody here wrote drive real programs on terminals: an editor, an interpreter, and one that asks for a password.
 func TestTerminalsByOfficialClients(t *testing.T) {
+	sameForAll(t)
 	w := newTerminals(t)
 	server := fromBin(t, "pty-mcp")
 	t.Run("typescript over stdio", func(t *testing.T) {

@@ -20,11 +20,8 @@ import (
 
 // TestCutLink: whatever happens to the link, a command runs once, and its input and output are whole.
 func TestCutLink(t *testing.T) {
-	rounds := 15
-	if testing.Short() {
-		rounds = 6
-	}
-	const lines = 300_000
+	const rounds = 6
+	const lines = 200_000
 	want := numbers(lines)
 	sessions := 0
 	for seed := range rounds {

@@ -39,7 +39,7 @@ func TestCutVolume(t *testing.T) {
 	}
 	var wantTree []byte
 	good, bad := 0, 0
-	for seed := range 12 {
+	for seed := range 6 {
 		link := &cutter{Conn: startAgentWith(t, dir), random: rand.New(rand.NewSource(int64(seed))), most: 1 << 20}
 		c := dial(t, link)
 		ctx := within(t, 60*time.Second)
