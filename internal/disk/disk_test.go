@@ -111,6 +111,16 @@ func TestStampSeesChanges(t *testing.T) {
 	if after, _ := StampOf(path); after == before {
 		t.Error("a write whose time was set back is not seen")
 	}
+	older := before
+	if older.CTime--; !older.SameContent(before) || older == before {
+		t.Error("another change time is another content")
+	}
+	for _, differ := range []func(*Stamp){func(s *Stamp) { s.Size++ }, func(s *Stamp) { s.Inode++ }, func(s *Stamp) { s.MTime++ }} {
+		other := before
+		if differ(&other); before.SameContent(other) {
+			t.Errorf("%+v has the content of %+v", other, before)
+		}
+	}
 	if _, err := StampOf(t.TempDir()); err == nil {
 		t.Error("a folder has no stamp")
 	}

@@ -182,24 +182,23 @@ func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.
 
 // origin is what a machine goes on from: a template, or what Save wrote.
 type origin struct {
-	accel     machine.Isolation
-	templates template.Store
-	key       template.Key // of the template that its memory is mapped from
-	verdict   verdict
-	spec      machine.Spec
-	ram       *os.File // its memory is mapped from that, copy on write
-	digest    string   // of it
-	overlay   *os.File // what it writes to its root, where that is thrown away with it
-	state     *os.File // what QEMU reads
-	root      []layer
-	volume    []layer
+	accel   machine.Isolation
+	key     template.Key // of the template that its memory is mapped from
+	verdict verdict
+	spec    machine.Spec
+	ram     *os.File // its memory is mapped from that, copy on write
+	digest  string   // of it
+	overlay *os.File // what it writes to its root, where that is thrown away with it
+	state   *os.File // what QEMU reads
+	root    []layer
+	volume  []layer
 }
 
 // restore starts QEMU with the template's memory and the machine's disks and lets it go on where the template was saved. The instance closes t when it ends.
 func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Template, key template.Key, spec machine.Spec) (*instance, error) {
 	var f opener
 	defer f.close()
-	o := &origin{accel: d.cfg.Isolation, templates: d.templates, key: key, verdict: v, spec: spec, state: f.open(t.Path(templateState), os.O_RDONLY), ram: f.open(t.Path(templateRAM), os.O_RDONLY)}
+	o := &origin{accel: d.cfg.Isolation, key: key, verdict: v, spec: spec, state: f.open(t.Path(templateState), os.O_RDONLY), ram: f.open(t.Path(templateRAM), os.O_RDONLY)}
 	o.root = f.root(t, spec)
 	if spec.Storage != nil {
 		o.volume = f.layers(spec.Storage.Block.Volume, true)

@@ -29,7 +29,7 @@ type description struct {
 	Overlay *record.Sums `json:"overlay,omitempty"`
 }
 
-// ramRecord is of the file that its memory is mapped from. It may have names elsewhere, which change its stamp as they come and go.
+// ramRecord is of the file that its memory is mapped from. It may have names elsewhere, which move its change time as they come and go.
 type ramRecord struct {
 	Digest string     `json:"digest"`
 	Stamp  disk.Stamp `json:"stamp"`
@@ -102,7 +102,7 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 	var f opener
 	defer f.close()
 	o := &origin{
-		accel: d.cfg.Isolation, templates: d.templates, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest,
+		accel: d.cfg.Isolation, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest,
 		state: f.open(path(savedDevices), os.O_RDONLY), ram: f.open(path(templateRAM), os.O_RDONLY),
 	}
 	memory := f.open(path(savedMemory), os.O_RDONLY)
@@ -179,7 +179,7 @@ func (r description) check(ctx context.Context, ram string, devices, overlay *os
 		}
 	}
 	stamp, err := disk.StampOf(ram)
-	if err != nil || stamp == r.RAM.Stamp {
+	if err != nil || r.RAM.Stamp.SameContent(stamp) {
 		return err
 	}
 	sum, err := disk.Hash(ram, nil)

@@ -143,11 +143,8 @@ func (in *instance) memory(size int64) (*saved.Memory, error) {
 // have one.
 func (o *origin) keepRAM(path string) (ramRecord, error) {
 	r := ramRecord{Digest: o.digest}
-	linked := o.templates.Linking(o.key, func() error {
-		return unix.Linkat(unix.AT_FDCWD, inherited(int(o.ram.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
-	})
-	var err error
-	if linked != nil {
+	err := unix.Linkat(unix.AT_FDCWD, inherited(int(o.ram.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+	if err != nil {
 		if err = copyRAM(path, o.ram); err != nil {
 			return r, err
 		}

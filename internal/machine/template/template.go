@@ -99,7 +99,8 @@ func (s Store) Open(key Key) (*Template, error) {
 	return &Template{Dir: dir, lock: lock}, nil
 }
 
-// verify tells whether the files in dir are what was saved. It looks at the stamps first, and reads a file only when its stamp has changed.
+// verify tells whether the files in dir are what was saved. It looks at the stamps first, and reads a file only when its stamp has changed. Saved machines give files of
+// templates other names, each of which comes and goes: that tells nothing.
 func verify(dir string, key Key) error {
 	r, err := read(dir)
 	if err != nil {
@@ -118,7 +119,7 @@ func verify(dir string, key Key) error {
 		if err != nil {
 			return err
 		}
-		if stamp == want.Stamp {
+		if want.Stamp.SameContent(stamp) {
 			continue
 		}
 		if stamp.Size != want.Stamp.Size {
@@ -164,35 +165,6 @@ func write(dir string, r record) error {
 		return err
 	}
 	return os.Rename(part.Name(), filepath.Join(dir, manifest))
-}
-
-// Linking calls link, which gives files of a template other names or takes such away. That changes their stamps: so that they need not be read for it by the next
-// who opens the template, they are stamped again where they had been as they were saved. There may be no such template.
-func (s Store) Linking(key Key, link func() error) error {
-	dir := filepath.Join(s.Dir, key.Hash())
-	lock, err := flock.TryFolder(dir, flock.Shared)
-	if err != nil {
-		return link()
-	}
-	defer lock.Release()
-	r, unread := read(dir)
-	before := map[string]disk.Stamp{}
-	for file, want := range r.Files {
-		if stamp, err := disk.StampOf(filepath.Join(dir, filepath.Base(file))); err == nil && stamp == want.Stamp {
-			before[file] = stamp
-		}
-	}
-	if err := link(); err != nil || unread != nil {
-		return err
-	}
-	for file, stamp := range before {
-		now, err := disk.StampOf(filepath.Join(dir, filepath.Base(file)))
-		if stamp.CTime = now.CTime; err == nil && stamp == now {
-			r.Files[file] = fileRecord{r.Files[file].Digest, now}
-		}
-	}
-	_ = write(dir, r) // without it, the next who opens the template reads it
-	return nil
 }
 
 // Build makes the template for a key by calling fill with an empty folder to put the files into, and opens it. When somebody else is making the same
