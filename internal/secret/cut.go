@@ -20,7 +20,7 @@ type Span struct {
 	Told bool `json:"told,omitempty"` // it goes on from what was passed on as hidden
 }
 
-// Cut gives where the stream is, and passes nothing on by itself any more. It goes on with the next Write, which may be of nothing.
+// Cut gives where the stream is, and passes nothing on by itself any more. It goes on with the next Write, which may be of nothing: that alone writes nothing.
 func (w *Writer) Cut() Cut {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,10 +6,13 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // TestAStreamThatIsCut hides the same whether a stream goes on in another writer or not, wherever it is cut, and also where the beginning of a value was passed on.
-func TestAStreamThatIsCut(t *testing.T) {
+func TestAStreamThatIsCut(t *testing.T) { synctest.Test(t, testAStreamThatIsCut) } // nothing is quiet for long
+
+func testAStreamThatIsCut(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	values := []string{"aaab", "abab", "aabaaabaa", "hunter2hunter3", "-----BEGIN KEY-----\nabcdef\n-----END KEY-----"}
 	var all []Value
@@ -80,3 +83,25 @@ func TestACutStreamGoesOn(t *testing.T) {
 		t.Errorf("%q", got.String())
 	}
 }
+
+// TestACutStreamPassesNothingOn has the moment come, as a stream is cut, at which what is held would be passed on by itself; and nothing goes on with a cut stream, which
+// writes nothing.
+func TestACutStreamPassesNothingOn(t *testing.T) {
+	for _, r := range []*Redactor{NewRedactor(New("hunter2")), nil} {
+		wrote := 0
+		w := r.Writer(writer(func(b []byte) (int, error) { wrote++; return len(b), nil }))
+		w.Write([]byte("h"))
+		before := wrote
+		w.Cut()
+		w.quiet()
+		w.Write(nil)
+		if wrote != before {
+			t.Errorf("it wrote %d times", wrote-before)
+		}
+		w.Close()
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }

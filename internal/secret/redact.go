@@ -118,7 +118,7 @@ func (w *Writer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.states) == 0 || w.err != nil {
-		if w.err == nil {
+		if w.err == nil && len(b) > 0 {
 			_, w.err = w.to.Write(b)
 		}
 		return len(b), w.err
@@ -288,7 +288,7 @@ func (w *Writer) hidden(to int) []byte {
 func (w *Writer) quiet() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || len(w.held) == 0 {
+	if w.closed || w.timer == nil || len(w.held) == 0 { // it has been cut while this waited
 		return
 	}
 	for _, i := range w.active {

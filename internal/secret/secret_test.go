@@ -211,7 +211,9 @@ func cut(s string, width int, end string) string {
 }
 
 // TestCutAnywhere has streams that are full of values and of beginnings of them hidden as their whole text is, however they are cut.
-func TestCutAnywhere(t *testing.T) {
+func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // nothing is quiet for long
+
+func testCutAnywhere(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	values := []string{"aaab", "abab", "aabaaabaa", "hunter2", "-----BEGIN KEY-----\nabcdef\n-----END KEY-----"}
 	var all []Value
