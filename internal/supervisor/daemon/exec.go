@@ -55,8 +55,8 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	to := &sender{stream: stream}
 	r := &running{
 		id: start.ExecId, history: h,
-		out:  s.daemon.outlet(io.MultiWriter(&h.stdout, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b })), point{}),
-		errs: s.daemon.outlet(io.MultiWriter(&h.stderr, to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b })), point{}),
+		out:  s.daemon.outletFor(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b }), &h.stdout),
+		errs: s.daemon.outletFor(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b }), &h.stderr),
 	}
 	c.Started = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // a caller that is gone is told of by what comes next
 	exit, err := s.daemon.run(ctx, r, c, input)

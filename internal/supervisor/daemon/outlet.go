@@ -1,21 +1,22 @@
 package daemon
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// outlet is where a stream of something that runs in the machine goes, with secrets hidden. It knows how much of the stream has come, and can be held there.
+// outlet is where a stream of something that runs in the machine goes, with secrets hidden. It knows how much of the stream has come, and can be held there, whoever
+// reads or does not.
 type outlet struct {
-	mu   sync.Mutex // held by who writes, and by who holds it
-	came atomic.Uint64
+	reader *relay // nil: nobody reads it who could be slow
+
+	mu   sync.Mutex // held by who takes something, which waits for nobody, and by who holds it
+	came uint64
 	w    *secret.Writer
 	left bool
 }
@@ -26,53 +27,62 @@ type point struct {
 	Cut  secret.Cut `json:"cut,omitzero"`
 }
 
-// outlet begins one, or goes on where another stood.
+// outlet begins one, or goes on where another stood. Writing to to must not wait for anybody.
 func (d *daemon) outlet(to io.Writer, from point) *outlet {
-	o := &outlet{w: d.secrets.Continue(to, from.Cut)}
-	o.came.Store(from.Came)
+	return &outlet{w: d.secrets.Continue(to, from.Cut), came: from.Came}
+}
+
+// outletFor begins one that somebody reads, and something is kept of. Who writes waits for the reader.
+func (d *daemon) outletFor(reader, kept io.Writer) *outlet {
+	r := newRelay(reader)
+	o := d.outlet(io.MultiWriter(kept, r), point{})
+	o.reader = r
 	return o
 }
 
 // errLeft is what somebody is told who waits for something that goes on without this supervisor.
 var errLeft = fault.New(fault.Unavailable, "", "", "the workspace was paused while it ran, where it stands now").WithHint("what is done next with the workspace has it go on")
 
-func (o *outlet) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.left {
-		return 0, errLeft
-	}
-	n, err := o.w.Write(b)
-	o.came.Add(uint64(n))
+func (o *outlet) Write(b []byte) (n int, err error) {
+	err = o.pass(func() error {
+		if o.left {
+			return errLeft
+		}
+		n, err = o.w.Write(b)
+		o.came += uint64(n)
+		return err
+	})
 	return n, err
 }
 
 // Close passes on what is held back, unless the stream goes on elsewhere.
 func (o *outlet) Close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.left {
-		return nil
-	}
-	return o.w.Close()
+	return o.pass(func() error {
+		if o.left {
+			return nil
+		}
+		return o.w.Close()
+	})
 }
 
-// holdPatience is how long an outlet is waited for that waits for somebody else.
-const holdPatience = time.Second
-
-// hold keeps an outlet from taking more, and tells where it stands. held is false where somebody on the other side takes nothing: what they have got by then is not
-// known for certain.
-func (o *outlet) hold(ctx context.Context) (at point, held bool) {
-	ctx, cancel := context.WithTimeout(ctx, holdPatience)
-	defer cancel()
-	for !o.mu.TryLock() {
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return point{Came: o.came.Load()}, false
-		}
+// pass has something be taken, and waits until whoever reads it has it.
+func (o *outlet) pass(take func() error) error {
+	if o.reader == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return take()
 	}
-	return point{Came: o.came.Load(), Cut: o.w.Cut()}, true
+	o.reader.begin()
+	o.mu.Lock()
+	err := take()
+	o.mu.Unlock()
+	return cmp.Or(err, o.reader.end())
+}
+
+// hold keeps an outlet from taking more, and tells where it stands. What has come may be on its way to the reader still.
+func (o *outlet) hold() point {
+	o.mu.Lock()
+	return point{Came: o.came, Cut: o.w.Cut()}
 }
 
 // release ends a hold. Where the stream has been left, nothing more is taken.

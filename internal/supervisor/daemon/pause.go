@@ -127,7 +127,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	if err := saver.Save(ctx, dir); err != nil {
 		return nil, errors.Join(err, d.wake(context.WithoutCancel(ctx), false))
 	}
-	if s.held, err = d.stand(ctx, dir); err != nil {
+	if s.held, err = d.stand(dir); err != nil {
 		return nil, errors.Join(err, s.goOn(ctx))
 	}
 	return s, nil

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,13 +94,10 @@ func serviceFile(dir, name string, stream int) string {
 }
 
 // stand finds out how all that runs stands, and keeps it there until the outlets are released. Other workspaces may go on from it, too.
-func (d *daemon) stand(ctx context.Context, dir string) (held []*outlet, err error) {
+func (d *daemon) stand(dir string) (held []*outlet, err error) {
 	hold := func(o *outlet) point {
-		at, ok := o.hold(ctx)
-		if ok {
-			held = append(held, o)
-		}
-		return at
+		held = append(held, o)
+		return o.hold()
 	}
 	s := standing{Workspace: d.order.Workspace.ID, Sums: map[string]uint32{}}
 	for _, one := range d.shells.list() {
