@@ -125,7 +125,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	}
 	s := &still{daemon: d, frozen: frozen}
 	if err := saver.Save(ctx, dir); err != nil {
-		return nil, errors.Join(err, d.wake(context.WithoutCancel(ctx), false))
+		return nil, errors.Join(err, d.wake(ctx, false))
 	}
 	if s.held, err = d.stand(dir); err != nil {
 		return nil, errors.Join(err, s.goOn(ctx))
@@ -133,21 +133,42 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	return s, nil
 }
 
-// goOn has the machine go on here.
+// goOn has the machine go on here. What it prints is taken once it has the time.
 func (s *still) goOn(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	err := s.daemon.machine.Machine().(machine.Pauser).Resume(ctx)
+	err := s.daemon.unpause(ctx)
+	if err == nil {
+		err = s.daemon.wake(ctx, s.frozen)
+	}
 	for _, o := range s.held {
 		o.release(false)
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+// goOnPatience bounds how long a machine may take to go on that stands still, and to be given the time.
+const goOnPatience = 30 * time.Second
+
+// unpause has the processors of a machine go on. One that can't ends: nobody could tell it from one that hangs.
+func (d *daemon) unpause(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goOnPatience)
+	defer cancel()
+	err := d.machine.Machine().(machine.Pauser).Resume(ctx)
+	if err == nil {
+		return nil
 	}
-	return s.daemon.wake(ctx, s.frozen)
+	select {
+	case <-d.machine.Done():
+		return err
+	default:
+	}
+	d.stop(end{reason: "its machine stood still and could not go on: " + err.Error(), killed: true})
+	return errors.Join(err, d.machine.Close())
 }
 
 // wake lets a machine write again that stood still, and gives it the time that has passed.
 func (d *daemon) wake(ctx context.Context, frozen bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goOnPatience)
+	defer cancel()
 	return errors.Join(d.thaw(ctx, frozen), d.machine.Renew(ctx))
 }
 

@@ -2,12 +2,19 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/host"
+	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
 // TestAMachineThatCantBePaused is one without isolation, which can't be written down: what runs in it goes on.
@@ -74,4 +81,45 @@ func TestDamageOfWhatStood(t *testing.T) {
 	}
 	_, err := readStanding(dir)
 	check(t, err)
+}
+
+// stuck is a driver whose machines never go on.
+type stuck struct{ machine.Driver }
+
+type stuckMachine struct{ machine.Machine }
+
+func (s stuck) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
+	m, err := s.Driver.Start(ctx, spec)
+	return stuckMachine{m}, err
+}
+
+func (stuckMachine) Pause(context.Context) error  { return nil }
+func (stuckMachine) Resume(context.Context) error { return errStuck }
+
+var errStuck = errors.New("it does not")
+
+// TestAMachineThatCantGoOn ends, and with it its supervisor: nobody could tell it from one that hangs. What it printed is held no more.
+func TestAMachineThatCantGoOn(t *testing.T) {
+	t.Parallel()
+	in := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
+	program, err := guest.Find()
+	check(t, err)
+	m, err := supervisor.Start(t.Context(), supervisor.Config{Dirs: in, Driver: stuck{host.New(host.Config{Dirs: in, Guest: program})}, VCPUs: 1, MemMiB: 128})
+	check(t, err)
+	defer m.Close()
+	d := &daemon{machine: m, stopping: make(chan struct{})}
+	var printed bytes.Buffer
+	o := d.outlet(&printed, point{})
+	o.hold()
+	if err := (&still{daemon: d, held: []*outlet{o}}).goOn(t.Context()); !errors.Is(err, errStuck) {
+		t.Errorf("got %v", err)
+	}
+	<-m.Done()
+	<-d.stopping
+	if !d.stopFor.killed || !strings.Contains(d.stopFor.reason, errStuck.Error()) {
+		t.Errorf("it ends as %+v", d.stopFor)
+	}
+	if _, err := o.Write([]byte("x")); err != nil || printed.String() != "x" {
+		t.Errorf("%v, and it has printed %q", err, printed.String())
+	}
 }

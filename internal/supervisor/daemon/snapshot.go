@@ -178,7 +178,7 @@ func (d *daemon) copyPaused(ctx context.Context, disks storage.Folder, s *storag
 		if err := pauser.Pause(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, pauser.Resume(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, d.unpause(ctx)) }()
 	}
 	return disks.Take(ctx, *s)
 }
