@@ -154,8 +154,12 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 		return Workspace{}, err
 	}
 	made = true
-	// A supervisor that has died by now is told by the state, and the workspace is there all the same.
-	_ = starting.Release()
+	// A supervisor that has died by now is told by the state, and the workspace is there all the same: but for a live fork, which is nothing else than what runs in it.
+	if err := starting.Release(); err != nil && w.Disks.Memory != "" {
+		forgotten := m.Store.Delete(context.WithoutCancel(ctx), w.ID)
+		made = forgotten != nil
+		return Workspace{}, errors.Join(err, forgotten)
+	}
 	return m.now(ctx, w), nil
 }
 

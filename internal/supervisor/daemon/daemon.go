@@ -66,6 +66,7 @@ func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) 
 	if err = d.start(starting, report); err == nil {
 		if err = report.ready(word); err == nil && d.resume != nil {
 			err = d.resume.settle(ctx)
+			report.goesOn(err)
 		}
 	} else {
 		report.failed(err)

@@ -37,3 +37,12 @@ func (r *reporter) ready(word <-chan error) error {
 	}
 	return <-word
 }
+
+// goesOn tells whether the machine that was saved runs now.
+func (r *reporter) goesOn(err error) {
+	if err != nil {
+		r.failed(err)
+		return
+	}
+	r.tell(remote.News{GoesOn: true})
+}

@@ -22,6 +22,7 @@ type News struct {
 	Progress *progress.Event `json:"progress,omitempty"`
 	Failed   *fault.Report   `json:"failed,omitempty"`
 	Ready    bool            `json:"ready,omitempty"`
+	GoesOn   bool            `json:"goes_on,omitempty"` // a machine that was saved, which from then on runs for everybody
 }
 
 // maxNews bounds one of them.
@@ -49,9 +50,11 @@ func handedOn() (env []string) {
 
 // Starting is a supervisor that has started its machine and waits for the word to go on.
 type Starting struct {
-	order io.WriteCloser
-	news  io.Closer
-	cmd   *exec.Cmd
+	order  io.WriteCloser
+	news   io.Closer
+	lines  *bufio.Scanner // of news
+	cmd    *exec.Cmd
+	paused bool // the machine goes on where it was saved
 }
 
 // Start starts a supervisor with a pyro program and waits until its machine is served. The caller must either Release it, upon which it goes on by itself, or
@@ -87,10 +90,11 @@ func start(ctx context.Context, program string, o Order, report progress.Func) (
 	if err := cmd.Start(); err != nil {
 		return nil, fault.New(fault.Unavailable, "", "", "its supervisor can't be started: %w", err)
 	}
-	s := &Starting{order, news, cmd}
+	s := &Starting{order, news, bufio.NewScanner(news), cmd, o.Workspace.Disks.Memory != ""}
+	s.lines.Buffer(make([]byte, 0, 4<<10), maxNews)
 	// One that does not even read its order has ended, and tells why by what it said, or did not.
 	if _, err = order.Write(append(text, '\n')); err == nil || errors.Is(err, syscall.EPIPE) {
-		err = s.await(ctx, news, report)
+		err = s.await(ctx, report)
 	}
 	if err != nil {
 		s.Abandon()
@@ -100,35 +104,51 @@ func start(ctx context.Context, program string, o Order, report progress.Func) (
 }
 
 // await passes the news on until the supervisor is ready, has failed, or ctx ends.
-func (s *Starting) await(ctx context.Context, news io.ReadCloser, report progress.Func) error {
+func (s *Starting) await(ctx context.Context, report progress.Func) error {
 	stop := context.AfterFunc(ctx, func() { s.order.Close(); s.cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	lines := bufio.NewScanner(news)
-	lines.Buffer(make([]byte, 0, 4<<10), maxNews)
-	for lines.Scan() {
+	err := s.hear(report)
+	if errors.Is(err, errEnded) && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// hear passes the news on until the supervisor is where it wanted to get, or has failed.
+func (s *Starting) hear(report progress.Func) error {
+	for s.lines.Scan() {
 		var n News
-		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
+		if err := json.Unmarshal(s.lines.Bytes(), &n); err != nil {
 			return fmt.Errorf("its supervisor can't be understood: %w", err)
 		}
 		switch {
 		case n.Failed != nil:
 			return n.Failed.Err()
-		case n.Ready:
+		case n.Ready || n.GoesOn:
 			return nil
 		case n.Progress != nil:
 			report.Report(*n.Progress)
 		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return fault.New(fault.Unavailable, "", "", "its supervisor ended before its machine was ready").WithHint("see the file log in its folder")
+	return errEnded
 }
 
-// Release lets the supervisor go on by itself.
+var errEnded = fault.New(fault.Unavailable, "", "", "its supervisor ended before its machine was ready").WithHint("see the file log in its folder")
+
+// Release lets the supervisor go on by itself. Where its machine was saved, it returns when that runs for everybody; with an error it has ended, and is as it was saved.
 func (s *Starting) Release() error {
 	_, err := s.order.Write([]byte{'\n'})
 	err = errors.Join(err, s.order.Close())
+	if s.paused {
+		if err == nil {
+			err = s.hear(nil)
+		}
+		if err != nil {
+			s.news.Close()
+			s.cmd.Wait()
+			return fault.Wrap(err, "start workspace", "")
+		}
+	}
 	go s.cmd.Wait() // so that it is no zombie where the caller lives on
 	return fault.Wrap(err, "start workspace", "")
 }

@@ -56,6 +56,17 @@ func beSupervisor() int {
 		os.WriteFile(filepath.Join(o.Folder, "abandoned"), nil, 0o600)
 		return 1
 	}
+	switch o.Workspace.Disks.Memory {
+	case "goes on":
+		tell.Encode(News{GoesOn: true})
+	case "can't go on":
+		report := fault.ReportOf(fault.New(fault.Exhausted, "", "", "the disk is full"))
+		tell.Encode(News{Failed: &report})
+		fallthrough
+	case "dies":
+		os.WriteFile(filepath.Join(o.Folder, "abandoned"), nil, 0o600)
+		return 1
+	}
 	os.WriteFile(filepath.Join(o.Folder, "released"), nil, 0o600)
 	io.Copy(io.Discard, in)
 	return 0
@@ -80,6 +91,20 @@ func TestASupervisorIsReleased(t *testing.T) {
 	check(t, s.Release())
 	eventually(t, "it goes on", func() bool { return has(o, "released") })
 	eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
+}
+
+// TestAPausedMachineGoesOn waits for it to run, and is told where it does not: its supervisor has ended then.
+func TestAPausedMachineGoesOn(t *testing.T) {
+	for memory, want := range map[string]fault.Kind{"goes on": "", "can't go on": fault.Exhausted, "dies": fault.Unavailable} {
+		o := order(t, "is ready")
+		o.Workspace.Disks.Memory = memory
+		s, err := Start(t.Context(), os.Args[0], o, nil)
+		check(t, err)
+		err = s.Release()
+		if err == nil && want != "" || err != nil && (fault.KindOf(err) != want || !has(o, "abandoned") || alive(s.cmd.Process.Pid)) {
+			t.Errorf("%s: %v", memory, err)
+		}
+	}
 }
 
 // alive tells whether there is a process, be it a zombie.
