@@ -53,7 +53,7 @@ func (c *Client) Freeze(ctx context.Context, m Mounts, limit time.Duration) (fro
 }
 
 // Hold is Freeze of all file systems, and has processes stand still, too, where the machine has a kernel of its own: also where the link is lost, until the next session
-// has renewed the machine.
+// has renewed the machine, or the limit is over.
 func (c *Client) Hold(ctx context.Context, limit time.Duration) (frozen bool, err error) {
 	return c.freeze(ctx, &agentv1.FreezeRequest{Root: true, Volume: true, Processes: true}, limit)
 }

@@ -100,6 +100,10 @@ func (d *daemon) autoPause(ctx context.Context) bool {
 	return true
 }
 
+// heldFor is how long the processes of a machine may be held, by the machine's own clock, which goes on where it was saved: longer than whoever has it go on waits for its
+// agent, so that none of them runs before the machine is renewed, and as long as the agent takes at most. A machine whose supervisor forgets it ends anyway.
+const heldFor = time.Minute
+
 // still is a machine that was saved, and stands still with all that takes what it prints.
 type still struct {
 	daemon *daemon
@@ -119,7 +123,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 		return nil, err
 	}
 	// What is on the disks has to do without the memory, too, should that be lost. And nothing runs in who goes on before it has the time, and a random pool of its own.
-	frozen, err := d.machine.Agent.Hold(ctx, frozenFor)
+	frozen, err := d.machine.Agent.Hold(ctx, heldFor)
 	if err != nil {
 		return nil, err
 	}
