@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
@@ -60,6 +61,49 @@ func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
 	_, err = m.Start(t.Context(), store.KindWorkspace, w.ID, nil)
 	check(t, err)
 	wantFile(t, m, w.ID, "a", "alpha")
+}
+
+// TestASupervisorThatEndsHasPaused has one pause its machine, whose client is gone, while others wait for its end: they find a paused workspace, not one that does not run.
+func TestASupervisorThatEndsHasPaused(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	w := stopped(t, m, "a", "alpha")
+	record, err := m.Store.Workspace(t.Context(), w.ID)
+	check(t, err)
+	for name, operation := range map[string]func(ctx context.Context) (store.Disks, error){
+		"pause": func(ctx context.Context) (store.Disks, error) {
+			w, err := m.Pause(ctx, store.KindWorkspace, w.ID)
+			if err == nil && w.State != Paused {
+				t.Errorf("it is %s", w.State)
+			}
+			return w.Disks, err
+		},
+		"live fork": func(ctx context.Context) (store.Disks, error) {
+			from, _, err := m.forkFrom(ctx, record, "", true)
+			return from, err
+		},
+	} {
+		check(t, m.Store.SetDisks(t.Context(), w.ID, record.Disks))
+		_, err := operation(t.Context())
+		wantKind(t, name+" of one that is stopped", err, fault.Precondition)
+		dying, err := m.folder(w.ID).Take()
+		check(t, err)
+		var disks store.Disks
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			disks, err = operation(t.Context())
+			done <- err
+		}()
+		time.Sleep(300 * time.Millisecond) // it has read the record, and waits
+		paused := record.Disks
+		paused.Memory = "memory-x"
+		check(t, m.Store.SetDisks(t.Context(), w.ID, paused))
+		dying.Release()
+		if err := <-done; err != nil || disks.Memory != "memory-x" {
+			t.Errorf("%s: %+v, %v", name, disks, err)
+		}
+	}
 }
 
 // replace gives a workspace another volume with the same files, and gives the disks that it had.

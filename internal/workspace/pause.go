@@ -17,13 +17,14 @@ func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Worksp
 		return Workspace{}, err
 	}
 	defer lock.Release()
-	w, err := m.record(ctx, kind, id)
-	if err != nil {
+	if _, err := m.record(ctx, kind, id); err != nil {
 		return Workspace{}, err
 	}
 	c, err := remote.Dial(ctx, m.folder(id))
-	if fault.KindOf(err) == fault.Precondition && w.Disks.Memory != "" {
-		return m.Get(ctx, kind, id)
+	if fault.KindOf(err) == fault.Precondition {
+		if w, failed := m.record(ctx, kind, id); failed != nil || w.Disks.Memory != "" { // its supervisor may have ended just now
+			return m.now(ctx, w), failed
+		}
 	}
 	if err != nil {
 		return Workspace{}, fault.Wrap(err, "pause "+string(kind), id)

@@ -131,11 +131,14 @@ func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot stri
 	if snapshot != "" {
 		return m.from(ctx, w, snapshot)
 	}
-	if live && w.Disks.Memory != "" && !m.folder(w.ID).Running() { // it is paused
-		return w.Disks, true, nil
-	}
 	snapshot = "." + newID(store.KindWorkspace)
-	if err := m.takeSnapshot(ctx, w, snapshot, true, live); err != nil {
+	err = m.takeSnapshot(ctx, w, snapshot, true, live)
+	if live && fault.KindOf(err) == fault.Precondition {
+		if w, failed := m.Store.Workspace(ctx, w.ID); failed != nil || w.Disks.Memory != "" { // it is paused, since just now perhaps
+			return w.Disks, true, failed
+		}
+	}
+	if err != nil {
 		return from, false, err
 	}
 	return m.from(ctx, w, snapshot)
