@@ -127,11 +127,11 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &still{daemon: d, frozen: frozen}
+	s, had := &still{daemon: d, frozen: frozen}, d.connections()
 	if err := saver.Save(ctx, dir); err != nil {
 		return nil, errors.Join(err, d.wake(ctx, false))
 	}
-	if s.held, err = d.stand(dir); err != nil {
+	if s.held, err = d.stand(dir, had); err != nil {
 		return nil, errors.Join(err, s.goOn(ctx))
 	}
 	return s, nil

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
@@ -94,7 +95,9 @@ func serviceFile(dir, name string, stream int) string {
 }
 
 // stand finds out how all that runs stands, and keeps it there until the outlets are released. Other workspaces may go on from it, too.
-func (d *daemon) stand(dir string) (held []*outlet, err error) {
+//
+// had are the connections that the machine had before it stood still. Of one that was reset since the machine knows nothing.
+func (d *daemon) stand(dir string, had []network.Connection) (held []*outlet, err error) {
 	hold := func(o *outlet) point {
 		held = append(held, o)
 		return o.hold()
@@ -135,9 +138,7 @@ func (d *daemon) stand(dir string) (held []*outlet, err error) {
 		s.Commands = append(s.Commands, one.(*running).standing(hold))
 		return true
 	})
-	if n := d.machine.Network(); n != nil {
-		s.Connections = n.Connections()
-	}
+	s.Connections = union(had, d.connections())
 	if err := s.write(dir); err != nil {
 		return held, err
 	}
@@ -146,6 +147,26 @@ func (d *daemon) stand(dir string) (held []*outlet, err error) {
 		return held, err
 	}
 	return held, errors.Join(folder.Sync(), folder.Close())
+}
+
+// connections are those that the machine has.
+func (d *daemon) connections() []network.Connection {
+	if n := d.machine.Network(); n != nil {
+		return n.Connections()
+	}
+	return nil
+}
+
+// union gives what is in either, once.
+func union(a, b []network.Connection) (all []network.Connection) {
+	seen := map[network.Connection]bool{}
+	for _, c := range slices.Concat(a, b) {
+		if !seen[c] {
+			seen[c] = true
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // keep writes a file beside it.
