@@ -83,6 +83,18 @@ func TestDamageOfWhatStood(t *testing.T) {
 	check(t, err)
 }
 
+// TestTooMuchStands refuses to write what could not be read: the machine goes on then.
+func TestTooMuchStands(t *testing.T) {
+	t.Parallel()
+	dir, s := t.TempDir(), standing{Sums: map[string]uint32{}}
+	if err := s.keep(shellFile(dir, "sh-1"), make([]byte, maxKept+1)); fault.KindOf(err) != fault.Exhausted {
+		t.Errorf("got %v", err)
+	}
+	check(t, errors.Join(s.keep(shellFile(dir, "sh-1"), make([]byte, maxKept)), s.write(dir)))
+	_, err := readStanding(dir)
+	check(t, err)
+}
+
 // stuck is a driver whose machines never go on.
 type stuck struct{ machine.Driver }
 

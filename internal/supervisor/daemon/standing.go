@@ -172,7 +172,7 @@ func union(a, b []network.Connection) (all []network.Connection) {
 // keep writes a file beside it.
 func (s *standing) keep(path string, content []byte) error {
 	s.Sums[filepath.Base(path)] = sum(content)
-	return writeFile(path, content)
+	return writeFile(path, content, maxKept)
 }
 
 func (s *standing) write(dir string) error {
@@ -180,7 +180,7 @@ func (s *standing) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, standingName), append(fmt.Appendf(nil, "%08x\n", sum(text)), text...))
+	return writeFile(filepath.Join(dir, standingName), append(fmt.Appendf(nil, "%08x\n", sum(text)), text...), maxStanding)
 }
 
 // sum is what a file is known by that was damaged.
@@ -228,8 +228,11 @@ func readKept(dir, name string, most int64) ([]byte, error) {
 
 func damaged(name string) error { return fault.New(fault.Corrupt, "", "", "%s is damaged", name) }
 
-// writeFile writes a file that is not there, flushed.
-func writeFile(path string, content []byte) error {
+// writeFile writes a file that is not there, flushed, with no more in it than who reads it takes.
+func writeFile(path string, content []byte, most int) error {
+	if len(content) > most {
+		return fault.New(fault.Exhausted, "", "", "what runs has printed, or was typed, more than can be kept of it: %s would have %d bytes, and may have %d", filepath.Base(path), len(content), most)
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
