@@ -46,10 +46,11 @@ func (f Folder) MemorySize(memory string) int64 {
 // Flush makes the names of the disks durable.
 func (f Folder) Flush() error { return fault.Wrap(f.flush(), "flush disks", f.Path) }
 
-// adoptMemory takes over what a machine of another workspace was saved as.
+// adoptMemory takes over what a machine of another workspace was saved as, with its names flushed.
 func (f Folder) adoptMemory(ctx context.Context, source Folder, memory string) error {
 	from, to := source.path(memory), f.path(memory)
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	var made []string
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -58,10 +59,17 @@ func (f Folder) adoptMemory(ctx context.Context, source Folder, memory string) e
 		}
 		at := filepath.Join(to, path[len(from):])
 		if d.IsDir() {
+			made = append(made, at)
 			return os.Mkdir(at, 0o700)
 		}
 		return os.Link(path, at)
 	})
+	for _, dir := range made {
+		if err == nil {
+			err = flushNames(dir)
+		}
+	}
+	return err
 }
 
 func (b blocks) goOn(_ context.Context, d store.Disks) (store.Disks, error) {

@@ -279,8 +279,10 @@ func (f Folder) paths(names []string) []string {
 func (f Folder) DiskPath(name string) string { return f.path(name) }
 
 // flush makes the names in the folder durable.
-func (f Folder) flush() error {
-	dir, err := os.Open(f.Path)
+func (f Folder) flush() error { return flushNames(f.Path) }
+
+func flushNames(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
