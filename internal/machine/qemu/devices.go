@@ -60,6 +60,9 @@ func (in *instance) tell(ctx context.Context) ([]byte, error) {
 	if _, err := d.write.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
+	if err := d.write.Truncate(0); err != nil { // which QEMU does by itself from 5.0 on
+		return nil, err
+	}
 	if _, err := in.monitor.run(ctx, command{"xen-save-devices-state", map[string]any{"filename": setPath(devicesSet), "live": false}}); err != nil {
 		return nil, err
 	}
