@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 TOOL := go tool -modfile=tools/go.mod
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
-.PHONY: build runsc guest demo host-demo test unit machines bench lint generate arm64 clean
+.PHONY: build runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
 
 build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc and bin/pty-mcp
 	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.release=$(VERSION)' -o bin/pyro ./cmd/pyro
@@ -43,6 +43,9 @@ unit: build ## tests that boot nothing, under the race detector
 
 machines: build ## tests on real machines
 	@scripts/machines.sh
+
+soak: build ## the long runs: 300 pauses, 50 live forks at once, kills at many moments. An hour or more
+	PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled' ./test
 
 bench: build ## the figures, each against its floor of the same run
 	@scripts/install.sh bench
