@@ -77,7 +77,7 @@ func run(owner *owner, o order) error {
 	if err != nil {
 		return err
 	}
-	changed := rootOf(o)
+	changed, others := rootOf(o), &held{}
 	metric.Initialize()
 	sentry, err := client.ConnectTo(controlName)
 	if err != nil {
@@ -90,13 +90,13 @@ func run(owner *owner, o order) error {
 		}
 		owner.tell("started", err)
 		if err == nil {
-			owner.obey(deeds(l, changed))
+			owner.obey(deeds(l, changed, others))
 		}
 		os.Exit(0) // the owner is gone, or there is nothing to own
 	}()
 	l.WaitForStartSignal()
 	if o.Restore { // it has been read; whether it is what was saved the owner knows
-		if err := resume(l, owner, changed); err != nil {
+		if err := resume(l, owner, changed, others); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func rootOf(o order) *root {
 }
 
 // deeds are what a started machine does for its owner.
-func deeds(l *boot.Loader, changed *root) map[string]deed {
+func deeds(l *boot.Loader, changed *root, others *held) map[string]deed {
 	k, paused := kernelOf(l), false
 	pause := func(wanted bool, do func()) func([]*os.File) error {
 		return func([]*os.File) error {
@@ -220,6 +220,7 @@ func deeds(l *boot.Loader, changed *root) map[string]deed {
 		"save":   {"saved", func(streams []*os.File) error { return save(l, streams) }},
 		"pause":  {"paused", pause(true, k.Pause)},
 		"resume": {"resumed", pause(false, k.Unpause)},
+		"wake":   {"awake", func([]*os.File) error { others.letGo(); return nil }},
 		"keep":   {"kept", func(to []*os.File) error { return keep(changed, to) }},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 )
 
-// resume makes a machine that has been restored, and does not run yet, one of its own, and waits until the owner has it go on.
-func resume(l *boot.Loader, owner *owner, changed *root) error {
+// resume makes a machine that has been restored, and does not run yet, one of its own, of which nothing but the agent will run, and waits until the owner has it go on.
+func resume(l *boot.Loader, owner *owner, changed *root, others *held) error {
 	k := kernelOf(l)
 	if changed != nil {
 		if err := changed.goOn(k); err != nil {
@@ -28,6 +28,7 @@ func resume(l *boot.Loader, owner *owner, changed *root) error {
 		}
 	}
 	cutConnections(k)
+	others.hold(k)
 	return owner.await("go")
 }
 

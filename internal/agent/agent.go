@@ -55,7 +55,8 @@ type Server struct {
 	windowInUse sync.Mutex
 
 	freezing sync.Mutex
-	held     *time.Timer // ends what no process runs for; nil: they run
+	held     bool        // no process runs
+	limit    *time.Timer // ends that; nil: nothing does but who holds them
 	frozen   *freeze     // nil: nothing is
 }
 
@@ -203,7 +204,11 @@ func (s *Server) Renew(ctx context.Context, req *connect.Request[agentv1.RenewRe
 		}
 		return nil, connect.NewError(code, err)
 	}
-	if err := s.awake(); err != nil {
+	awake := s.awake
+	if m.Held {
+		awake = s.stay
+	}
+	if err := awake(); err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	sessionOf(ctx).renewed.Store(true)

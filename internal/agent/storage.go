@@ -124,27 +124,45 @@ func (s *Server) watchFreeze(f *freeze, limit time.Duration, sessionOver <-chan 
 
 // hold has no process run for a time, unless it is let go before.
 func (s *Server) hold(limit time.Duration) error {
-	if s.held != nil {
-		s.held.Stop()
-	}
-	s.held = time.AfterFunc(limit, func() {
+	s.endless()
+	var over *time.Timer
+	over = time.AfterFunc(limit, func() {
 		s.freezing.Lock()
 		defer s.freezing.Unlock()
-		s.letGo() // nobody is there to be told of an error; whoever does it next meets it again
+		if s.limit == over {
+			s.letGo() // nobody is there to be told of an error; whoever does it next meets it again
+		}
 	})
+	s.held, s.limit = true, over
 	return s.place.Hold()
+}
+
+// endless takes from what is held the limit that it had. It is called with the lock held.
+func (s *Server) endless() {
+	if s.limit != nil {
+		s.limit.Stop()
+		s.limit = nil
+	}
+}
+
+// stay has processes that are held be so until somebody lets them go.
+func (s *Server) stay() error {
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
+	s.endless()
+	return nil
 }
 
 // letGo has processes run again. It is called with the lock held.
 func (s *Server) letGo() error {
-	if s.held == nil {
+	if !s.held {
 		return nil
 	}
-	s.held.Stop()
+	s.endless()
 	if err := s.place.Release(); err != nil {
 		return err
 	}
-	s.held = nil
+	s.held = false
 	return nil
 }
 

@@ -67,7 +67,7 @@ type Spec struct {
 
 	// Saved is a folder that Save of a machine wrote, with the same Root, VCPUs, MemMiB, presence of Network and shape of Storage: the machine goes on where that one stood,
 	// with its processes, terminals and memory. Empty: it starts anew. Its disks MUST be as they were then, or layers over that (of TreeStorage the Folder; its
-	// Root is in what was saved), and it is renewed as after any start.
+	// Root is in what was saved), and it is renewed as after any start. Until its owner says so nothing runs in it but the agent: see Waker.
 	// Many machines may be started from one folder, also at once; it is only read, and stays when they end. What is not what Save wrote is refused with kind
 	// Corrupt, what is of another shape, pyro or host with Precondition. Only drivers with [Features].SavedState take one.
 	Saved string
@@ -163,6 +163,15 @@ type Saver interface {
 	// layers if it has disks that are kept (Layerer), and has it go on (Pauser). With an error it goes on as if nothing had been, and what is in dir is of no use.
 	// Of a machine without Storage what it changed of its root is saved too.
 	Save(ctx context.Context, dir string) error
+}
+
+// Waker is a machine that may have gone on from Spec.Saved, in which nothing but the agent runs before it is woken: no process takes a step, and none changes a file. The
+// agent can be asked for all meanwhile but to start something. A driver with [Features].SavedState has it unless its machines have a kernel of their own: of those the agent
+// holds the processes, which were held when they were saved (Hold, Identity.Held and Thaw of internal/agent/client). It may be saved before it is woken, too, and who goes
+// on is held again.
+type Waker interface {
+	// Wake has the processes run. Idempotent; of a machine that started anew it does nothing.
+	Wake(ctx context.Context) error
 }
 
 // RootKeeper is a running machine that writes down what it changed of its root, for [TreeStorage].

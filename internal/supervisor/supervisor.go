@@ -50,7 +50,7 @@ type Kept struct {
 	ID      string           // of the machine, and its host name: always the same
 	Folder  string           // the machine's own while it runs; the caller's, who has locked it, and whatever is in it is removed
 	Storage *machine.Storage // whose volume is mounted when Start returns
-	Memory  string           // what another machine was saved as, from which this one goes on (machine.Spec.Saved); empty: it starts anew
+	Memory  string           // what another machine was saved as, from which this one goes on (machine.Spec.Saved) once Wake is called; empty: it starts anew
 	Copied  bool             // there may be another that has gone on from Memory: what must be one machine's alone is removed
 
 	Started func(machine.Machine) error // is called before anything of the storage is mounted; may be nil
@@ -228,7 +228,7 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machi
 	m.own = own
 	renew := c.Renew
 	if keep != nil && keep.Memory != "" {
-		renew = c.RenewClosely
+		renew, own.Held = c.RenewClosely, true
 	}
 	if err := renew(ctx, own); err != nil {
 		c.Close()
@@ -291,6 +291,15 @@ func (m *Machine) end(reason error) {
 
 // Renew gives a machine that stood still the time again.
 func (m *Machine) Renew(ctx context.Context) error { return m.Agent.RenewClosely(ctx, m.own) }
+
+// Wake has run what ran in the machine that it goes on from. Until then nothing of that does, so nothing happens that its owner has not taken over.
+func (m *Machine) Wake(ctx context.Context) error {
+	if w, ok := m.machine.(machine.Waker); ok {
+		return w.Wake(ctx)
+	}
+	_, err := m.Agent.Thaw(ctx)
+	return err
+}
 
 // Phases are the steps of its start.
 func (m *Machine) Phases() []machine.Phase { return m.phases }

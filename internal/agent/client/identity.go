@@ -20,6 +20,7 @@ type Identity struct {
 	Hostname  string
 	Network   *Network // nil: the machine has no link
 	FreshRoot bool     // its root is the environment as it is: host keys in it are removed
+	Held      bool     // processes that were held (Hold) stay so until Thaw
 }
 
 // Network is what a machine's one network interface is to be, and who resolves names for it.
@@ -86,6 +87,7 @@ func renew(ctx context.Context, s *session, id Identity) (behind time.Duration, 
 	rand.Read(entropy)
 	answer, err := s.rpc.Renew(ctx, connect.NewRequest(&agentv1.RenewRequest{
 		UnixNanos: time.Now().UnixNano(), Entropy: entropy, MachineId: id.MachineID, Hostname: id.Hostname, Network: id.Network.message(), FreshRoot: id.FreshRoot,
+		Held: id.Held,
 	}))
 	if err != nil {
 		return 0, err

@@ -52,10 +52,10 @@ func (c *Client) Freeze(ctx context.Context, m Mounts, limit time.Duration) (fro
 	return c.freeze(ctx, &agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume}, limit)
 }
 
-// Hold is Freeze of all file systems, and has processes stand still, too, where the machine has a kernel of its own: also where the link is lost, until the next session
-// has renewed the machine, or the limit is over.
-func (c *Client) Hold(ctx context.Context, limit time.Duration) (frozen bool, err error) {
-	return c.freeze(ctx, &agentv1.FreezeRequest{Root: true, Volume: true, Processes: true}, limit)
+// Hold is Freeze, and has processes stand still, too, where the machine has a kernel of its own: also where the link is lost, until the next session
+// has renewed the machine (and after that, with Identity.Held), or the limit is over.
+func (c *Client) Hold(ctx context.Context, m Mounts, limit time.Duration) (frozen bool, err error) {
+	return c.freeze(ctx, &agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume, Processes: true}, limit)
 }
 
 func (c *Client) freeze(ctx context.Context, req *agentv1.FreezeRequest, limit time.Duration) (frozen bool, err error) {
@@ -70,7 +70,7 @@ func (c *Client) freeze(ctx context.Context, req *agentv1.FreezeRequest, limit t
 	return frozen, fault.Wrap(err, "freeze the machine's disks", "")
 }
 
-// Thaw lets writing go on. held: they had been frozen all the time since Freeze. Idempotent, but for that.
+// Thaw lets writing go on, and processes that are held. held: file systems had been frozen all the time since Freeze. Idempotent, but for that.
 func (c *Client) Thaw(ctx context.Context) (held bool, err error) {
 	err = c.do(ctx, func(ctx context.Context, s *session) error {
 		answer, err := s.rpc.Thaw(ctx, connect.NewRequest(&agentv1.ThawRequest{}))
@@ -79,7 +79,21 @@ func (c *Client) Thaw(ctx context.Context) (held bool, err error) {
 		}
 		return err
 	})
+	if err == nil {
+		c.letGo()
+	}
 	return held, fault.Wrap(err, "thaw the machine's disks", "")
+}
+
+// letGo has the sessions to come hold nothing.
+func (c *Client) letGo() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.identity != nil && c.identity.Held {
+		free := *c.identity
+		free.Held = false
+		c.identity = &free
+	}
 }
 
 // Flush has everything that was written to the volume on the disk, and to the root where that is asked for.

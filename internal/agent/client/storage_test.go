@@ -153,13 +153,13 @@ func TestAFreezeEnds(t *testing.T) {
 }
 
 // TestHeldUntilRenewed has no process run after a session is over, though the file systems thaw, before the next one has renewed the machine; or the limit is over, or
-// somebody thaws.
+// somebody thaws. Who renews it may have them stay as they are, whatever becomes of the link, and however long it takes.
 func TestHeldUntilRenewed(t *testing.T) {
 	c, p := frozenPlace(t)
 	ctx := within(t, 20*time.Second)
 	hold := func(limit time.Duration) {
 		t.Helper()
-		if _, err := c.Hold(ctx, limit); err != nil || !p.isHeld() || !p.isFrozen() {
+		if _, err := c.Hold(ctx, Mounts{Root: true, Volume: true}, limit); err != nil || !p.isHeld() || !p.isFrozen() {
 			t.Fatalf("%v, held: %t, frozen: %t", err, p.isHeld(), p.isFrozen())
 		}
 	}
@@ -186,6 +186,25 @@ func TestHeldUntilRenewed(t *testing.T) {
 	}
 	if err := c.Renew(ctx, NewIdentity("again")); err != nil || p.isHeld() {
 		t.Errorf("renewed: %v, held: %t", err, p.isHeld())
+	}
+	hold(100 * time.Millisecond)
+	still := NewIdentity("still")
+	still.Held = true
+	if err := c.Renew(ctx, still); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // longer than the limit was
+	c.current().close()
+	if _, err := c.Status(ctx); err != nil || !p.isHeld() {
+		t.Errorf("renewed to stay as it is: %v, held: %t", err, p.isHeld())
+	}
+	if _, err := c.Thaw(ctx); err != nil || p.isHeld() {
+		t.Errorf("thawed: %v, held: %t", err, p.isHeld())
+	}
+	hold(time.Minute)
+	c.current().close()
+	if _, err := c.Status(ctx); err != nil || p.isHeld() {
+		t.Errorf("in a session after Thaw: %v, held: %t", err, p.isHeld())
 	}
 	hold(time.Minute)
 	if err := c.Quiesce(ctx); err != nil || p.isHeld() {

@@ -36,8 +36,24 @@ func specOf(t *testing.T, root machine.Root) machine.Spec {
 	return machine.Spec{ID: "test-" + client.NewIdentity("").MachineID[:16], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256}
 }
 
-// start starts a machine and renews it.
+// start starts a machine, renews and wakes it.
 func start(t *testing.T, d *Driver, spec machine.Spec) *started {
+	t.Helper()
+	s := startAsleep(t, d, spec)
+	s.wake(t)
+	return s
+}
+
+// wake has run what ran in the machine that it goes on from.
+func (s *started) wake(t *testing.T) {
+	t.Helper()
+	if err := s.Machine.(machine.Waker).Wake(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startAsleep starts a machine and renews it.
+func startAsleep(t *testing.T, d *Driver, spec machine.Spec) *started {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

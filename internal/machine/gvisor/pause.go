@@ -7,7 +7,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-var _ machine.Pauser = (*sandbox)(nil)
+var (
+	_ machine.Pauser = (*sandbox)(nil)
+	_ machine.Waker  = (*sandbox)(nil)
+)
 
 // standing is whether a machine stands still, and the turn of who changes that.
 type standing struct {
@@ -37,6 +40,11 @@ func (s *sandbox) Pause(ctx context.Context) error {
 // Resume lets it go on, after a Save too. Idempotent. When ctx is cancelled, the machine may be paused or not.
 func (s *sandbox) Resume(ctx context.Context) error {
 	return fault.Wrap(s.inTurn(ctx, s.resume), "resume machine", s.id)
+}
+
+// Wake has the sentry let run what it holds since it was restored. Idempotent.
+func (s *sandbox) Wake(ctx context.Context) error {
+	return fault.Wrap(s.ask(ctx, "wake", "awake"), "wake machine", s.id)
 }
 
 func (s *sandbox) inTurn(ctx context.Context, do func(context.Context) error) error {

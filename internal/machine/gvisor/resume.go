@@ -113,7 +113,7 @@ func (s *source) check(ctx context.Context) error {
 	return nil
 }
 
-// goOn waits until the machine has been restored and runs. The sentry reads what was saved while it is checked, and the machine does not run before it has been.
+// goOn waits until the machine has been restored and its agent runs. The sentry reads what was saved while it is checked, and the machine does not run before it has been.
 func (s *sandbox) goOn(ctx context.Context, from *source) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

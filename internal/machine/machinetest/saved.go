@@ -33,13 +33,35 @@ func (s suite) again(t *testing.T, g *guest, dir string) machine.Spec {
 	return spec
 }
 
-// renew makes a machine its own.
+// renew makes a machine its own, and wakes it.
 func (g *guest) renew(t *testing.T) {
+	t.Helper()
+	g.renewAsleep(t)
+	g.wake(t)
+}
+
+// renewAsleep makes a machine its own that nothing runs in yet.
+func (g *guest) renewAsleep(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	g.identity = client.NewIdentity(g.spec.ID)
+	g.identity.Held = true
 	if err := g.agent.Renew(ctx, g.identity); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wake has run what was saved.
+func (g *guest) wake(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := g.agent.Thaw(ctx)
+	if w, ok := g.Machine.(machine.Waker); ok && err == nil {
+		err = w.Wake(ctx)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,6 +152,7 @@ func (s suite) goesOn(t *testing.T) {
 	}()
 	g.Machine, g.spec = m, spec
 	link.to(m.Link())
+	g.wake(t)
 
 	io.WriteString(typed, "echo $word in $PWD on $(tty); exit\n")
 	g.until(t, func() bool { return strings.Contains(terminal.String(), "of-before in /usr/share on /dev/pts/") })

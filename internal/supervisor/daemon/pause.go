@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/machine"
@@ -123,7 +124,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 		return nil, err
 	}
 	// What is on the disks has to do without the memory, too, should that be lost. And nothing runs in who goes on before it has the time, and a random pool of its own.
-	frozen, err := d.machine.Agent.Hold(ctx, heldFor)
+	frozen, err := d.machine.Agent.Hold(ctx, client.Mounts{Root: true, Volume: true}, heldFor)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// resuming is the taking over of a machine that was saved. Until it is settled the workspace is still paused for everybody else, and what the machine does is on disks
-// that nobody knows of: who dies before has done nothing.
+// resuming is the taking over of a machine that was saved. Until it is settled the workspace is still paused for everybody else, and nothing runs in the machine but its
+// agent: who dies before has done nothing.
 type resuming struct {
 	daemon *daemon
 	memory string // among the disks
@@ -58,7 +58,7 @@ func (d *daemon) hopeless(err error) error {
 	return fault.New(k, "", "", "%w", err).WithHint("pyro workspace stop %s && pyro workspace start %s keeps its files, and loses what ran", id, id)
 }
 
-// settle has the workspace run, for everybody, and takes over what runs in the machine.
+// settle has the workspace run, for everybody, then what was saved run, and takes that over.
 func (r *resuming) settle(ctx context.Context) error {
 	defer r.lock.Release()
 	d := r.daemon
@@ -67,6 +67,9 @@ func (r *resuming) settle(ctx context.Context) error {
 	}
 	if n := d.machine.Network(); n != nil {
 		n.Sever(r.stood.Connections)
+	}
+	if err := d.machine.Wake(ctx); err != nil {
+		return err
 	}
 	for _, s := range r.stood.Shells {
 		if err := d.shells.takeOver(d, s, r.dir); err != nil {

@@ -454,6 +454,7 @@ type RenewRequest struct {
 	// The root is the environment as it is, which no machine has written to before: what was in it that must be one machine's alone, the host keys of an SSH server, is
 	// removed.
 	FreshRoot     bool `protobuf:"varint,6,opt,name=fresh_root,json=freshRoot,proto3" json:"fresh_root,omitempty"`
+	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"` // processes that stand still by Freeze go on doing so, until Thaw or the next Renew without it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +527,13 @@ func (x *RenewRequest) GetNetwork() *Network {
 func (x *RenewRequest) GetFreshRoot() bool {
 	if x != nil {
 		return x.FreshRoot
+	}
+	return false
+}
+
+func (x *RenewRequest) GetHeld() bool {
+	if x != nil {
+		return x.Held
 	}
 	return false
 }
@@ -2435,7 +2443,7 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\arenewed\x18\x02 \x01(\bR\arenewed\x12\x16\n" +
 	"\x06kernel\x18\x03 \x01(\tR\x06kernel\x12\x1b\n" +
-	"\tuptime_ms\x18\x04 \x01(\x03R\buptimeMs\"\xce\x01\n" +
+	"\tuptime_ms\x18\x04 \x01(\x03R\buptimeMs\"\xe2\x01\n" +
 	"\fRenewRequest\x12\x1d\n" +
 	"\n" +
 	"unix_nanos\x18\x01 \x01(\x03R\tunixNanos\x12\x18\n" +
@@ -2445,7 +2453,8 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x12+\n" +
 	"\anetwork\x18\x05 \x01(\v2\x11.agent.v1.NetworkR\anetwork\x12\x1d\n" +
 	"\n" +
-	"fresh_root\x18\x06 \x01(\bR\tfreshRoot\"\xab\x01\n" +
+	"fresh_root\x18\x06 \x01(\bR\tfreshRoot\x12\x12\n" +
+	"\x04held\x18\a \x01(\bR\x04held\"\xab\x01\n" +
 	"\aNetwork\x12\x10\n" +
 	"\x03mac\x18\x01 \x01(\fR\x03mac\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +

@@ -170,7 +170,7 @@ type AgentServiceClient interface {
 	// nothing is lost with the end of the machine. It takes at most 20 s; DEADLINE_EXCEEDED: it could not be done. Idempotent.
 	Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error)
 	// Freeze flushes file systems and stops all writing to them, until Thaw, the end of the limit or of this session. One that is frozen already is thawed first. With
-	// processes those stand still, too, until Thaw, the end of the limit or the next Renew, where the machine has a kernel of its own.
+	// processes those stand still, too, until Thaw, the end of the limit or the next Renew, unless that says otherwise, where the machine has a kernel of its own.
 	Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error)
 	// Thaw lets writing go on. Idempotent.
 	Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error)
@@ -423,7 +423,7 @@ type AgentServiceHandler interface {
 	// nothing is lost with the end of the machine. It takes at most 20 s; DEADLINE_EXCEEDED: it could not be done. Idempotent.
 	Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error)
 	// Freeze flushes file systems and stops all writing to them, until Thaw, the end of the limit or of this session. One that is frozen already is thawed first. With
-	// processes those stand still, too, until Thaw, the end of the limit or the next Renew, where the machine has a kernel of its own.
+	// processes those stand still, too, until Thaw, the end of the limit or the next Renew, unless that says otherwise, where the machine has a kernel of its own.
 	Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error)
 	// Thaw lets writing go on. Idempotent.
 	Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error)
