@@ -107,6 +107,7 @@ func TestDamagedMemory(t *testing.T) {
 	p.openShell(id)
 	p.shell(id, "echo kept >kept; echo kept >/root/kept; "+counting)
 	p.pause(id)
+	inMemory := p.object("workspace", "status", id)["isolation"] == "gvisor" // what it changed of its root
 	memory := p.memories(id)[0]
 	entries, err := os.ReadDir(memory)
 	if err != nil {
@@ -164,16 +165,21 @@ func TestDamagedMemory(t *testing.T) {
 	if err := os.WriteFile(flip, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := p.run(nil, "workspace", "exec", id, "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "pyro: hint: pyro workspace stop "+id) {
+	if r := p.run(nil, "workspace", "exec", id, "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "pyro: hint: pyro workspace stop "+id) ||
+		strings.Contains(r.stderr, "loses what ran and what was changed elsewhere") != inMemory {
 		t.Errorf("an operation on a damaged one: %+v", r)
 	}
-	if w := p.object("workspace", "stop", id); w["state"] != "stopped" {
+	w := p.object("workspace", "stop", id)
+	if reason, _ := w["state_reason"].(string); w["state"] != "stopped" || strings.Contains(reason, "it has its /workspace, and of all else") != inMemory {
 		t.Errorf("%v", w)
 	}
 	if left := p.memories(id); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	p.must("workspace", "start", id)
+	if got := strings.TrimSpace(p.shell(id, "test -e /root/kept && echo kept || echo lost")); (got == "lost") != inMemory {
+		t.Errorf("what it had changed of its root is %s", got)
+	}
 	if got := p.shell(id, "cat kept; tail -n 1 count"); !strings.HasPrefix(got, "kept\n") {
 		t.Errorf("its files say %q", got)
 	} else if n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(got), "kept\n")); n <= last {

@@ -81,6 +81,9 @@ func (m *Manager) goOn(ctx context.Context, kind store.Kind, id string, report p
 	return m.start(ctx, id, report)
 }
 
+// rootLost is told of one whose memory can't be gone on with, where what it changed of its root is in that alone.
+const rootLost = ", and could not go on: it has its /workspace, and of all else what there was when it was last stopped"
+
 // forget has a workspace whose lock is held, and that is paused, be stopped: what ran in it is lost. What it changed of its root may be in its memory alone, and is taken
 // from there where the machine can go on.
 func (m *Manager) forget(ctx context.Context, id string) error {
@@ -88,6 +91,7 @@ func (m *Manager) forget(ctx context.Context, id string) error {
 	if err != nil || w.Disks.Memory == "" {
 		return err
 	}
+	reason := "it was stopped while it was paused"
 	needed, err := m.rootInMemory(ctx, id)
 	if err != nil {
 		return err
@@ -100,12 +104,13 @@ func (m *Manager) forget(ctx context.Context, id string) error {
 		if k := fault.KindOf(err); k != fault.Corrupt && k != fault.Precondition {
 			return err
 		}
+		reason += rootLost
 	}
 	w.Disks.Memory = ""
 	if err := m.Store.SetDisks(ctx, id, w.Disks); err != nil {
 		return err
 	}
-	if err := m.folder(id).WriteEnd(remote.End{Reason: "it was stopped while it was paused"}); err != nil {
+	if err := m.folder(id).WriteEnd(remote.End{Reason: reason}); err != nil {
 		return err
 	}
 	return m.sweepDisks(context.WithoutCancel(ctx), id)

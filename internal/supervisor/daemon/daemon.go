@@ -186,7 +186,7 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	}
 	keep := &supervisor.Kept{ID: d.order.Workspace.ID, Folder: d.folder.Machine(), Started: d.noteProcesses}
 	if d.resume, err = d.resuming(ctx); err != nil {
-		return d.hopeless(err)
+		return d.hopeless(err, driver)
 	}
 	if r := d.resume; r != nil {
 		keep.Memory, keep.Copied = r.dir, r.copied
@@ -199,7 +199,7 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 		Keep:    keep,
 	})
 	if err != nil {
-		return d.hopeless(err)
+		return d.hopeless(err, driver)
 	}
 	d.started = time.Now()
 	d.activity = newActivity(time.Duration(spec.TTLSeconds)*time.Second, time.Duration(spec.AutoPause)*time.Second, d.noteActivity)

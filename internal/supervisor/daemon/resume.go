@@ -9,6 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 	"github.com/pyro-mcp/pyro/internal/transcript"
@@ -49,13 +50,16 @@ func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
 }
 
 // hopeless gives the error of a start a way out where the machine that was saved can't go on.
-func (d *daemon) hopeless(err error) error {
+func (d *daemon) hopeless(err error, driver machine.Driver) error {
 	k := fault.KindOf(err)
 	if d.order.Workspace.Disks.Memory == "" || d.resume != nil && d.resume.copied || k != fault.Corrupt && k != fault.Precondition {
 		return err
 	}
-	id := d.order.Workspace.ID
-	return fault.New(k, "", "", "%w", err).WithHint("pyro workspace stop %s && pyro workspace start %s keeps its files, and loses what ran", id, id)
+	id, left := d.order.Workspace.ID, "its files, and loses what ran"
+	if !driver.Features().BlockDisks { // what was changed of the root is in that memory alone
+		left = "/workspace, and loses what ran and what was changed elsewhere since it was last stopped"
+	}
+	return fault.New(k, "", "", "%w", err).WithHint("pyro workspace stop %s && pyro workspace start %s keeps %s", id, id, left)
 }
 
 // settle has the workspace run, for everybody, then what was saved run, and takes that over.
