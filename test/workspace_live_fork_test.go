@@ -24,6 +24,10 @@ func number(variable string, otherwise int) int {
 // drawing is a program that all the time writes down what must be nobody else's.
 const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; sleep 0.5; done >>/workspace/drawn' >/dev/null 2>&1 </dev/null &`
 
+// naming is one that all the time writes down who it takes its machine for.
+const naming = ` cat /etc/machine-id >/run/first; setsid sh -c 'while :; do read id </etc/machine-id; read name </proc/sys/kernel/hostname; echo $name $id; sleep 0.1; done >>/run/named' ` +
+	`>/dev/null 2>&1 </dev/null &`
+
 // identity prints who a machine is, a line each, and its time.
 const identity = `cat /proc/sys/kernel/random/boot_id /etc/machine-id; cat /sys/class/net/eth0/address 2>/dev/null || ` +
 	`python3 -c 'import fcntl, socket, struct; print(fcntl.ioctl(socket.socket(), 0x8927, struct.pack("256s", b"eth0"))[18:24].hex(":"))'; hostname; ` +
@@ -59,7 +63,7 @@ func TestLiveForks(t *testing.T) {
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress", "--mem-mib", "512")
 	slowly := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) // many do it at once
-	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+slowly+drawing)
+	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+slowly+drawing+naming)
 	shell := p.openShell(id)
 	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT=kept; echo be''gun")
 	p.awaitShell(id, shell, "begun\n")
@@ -76,6 +80,7 @@ func TestLiveForks(t *testing.T) {
 
 	seen := map[string]string{}
 	var drawn [][]string
+	twins := "" // how often a fork took itself for the source, which was before it was one
 	for _, one := range append(slices.Clone(forks), id) {
 		const most = 50 * time.Millisecond
 		began := time.Now()
@@ -108,6 +113,12 @@ func TestLiveForks(t *testing.T) {
 		}
 		drawn = append(drawn, strings.Split(p.shell(one, "head -c -1 drawn"), "\n"))
 		if one != id {
+			p.shell(one, "until grep -q "+one+" /run/named; do sleep 0.05; done")
+			if n := p.shell(one, "grep -cE '"+id+"|'$(cat /run/first) /run/named"); twins != "" && n != twins {
+				t.Errorf("%s has taken itself for the source %s times, and others %s times", one, n, twins)
+			} else {
+				twins = n
+			}
 			p.must("workspace", "delete", one)
 		}
 	}
