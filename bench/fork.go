@@ -61,8 +61,7 @@ func (w *workspaces) forkedOf(k kind) error {
 	if _, err := pause(); err != nil {
 		return err
 	}
-	before := []float64{}
-	var memory []float64
+	var singles, memory []float64
 	forks := func(count int) func() (float64, error) {
 		return func() (float64, error) {
 			free, err := available()
@@ -91,9 +90,9 @@ func (w *workspaces) forkedOf(k kind) error {
 		return err
 	}
 	for _, one := range r[1] {
-		before = append(before, one*liveForks/float64(runtime.NumCPU()))
+		singles = append(singles, one*liveForks/float64(runtime.NumCPU()))
 	}
-	w.figures = append(w.figures, figure(fmt.Sprintf("%s%d live forks; floor: so many single ones on all processors", of, liveForks), "ms", r[0]).times(r[0], before, 1.2),
+	w.figures = append(w.figures, figure(fmt.Sprintf("%s%d live forks; floor: so many single ones on all processors", of, liveForks), "ms", r[0]).times(r[0], singles, 1.2),
 		figure(of+"memory of the host that a live fork takes", "MiB", memory))
 	return w.delete(id)
 }

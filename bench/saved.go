@@ -72,7 +72,11 @@ func (b *bench) own(d machine.Driver, saved string) (*owned, error) {
 	if o.agent, err = client.Dial(b.ctx, m.Link()); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if err = o.agent.Renew(b.ctx, identity); err == nil {
+	err = o.agent.Renew(b.ctx, identity)
+	if w, ok := m.(machine.Waker); ok && err == nil && saved != "" {
+		err = w.Wake(b.ctx)
+	}
+	if err == nil {
 		err = o.run(b, "/bin/true")
 	}
 	if err != nil {

@@ -3,7 +3,10 @@
 package test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -163,5 +166,56 @@ func TestForkOfAPausedWorkspace(t *testing.T) {
 	p.object("workspace", "resume", id)
 	if s := p.object("workspace", "service", "status", id, "counter"); s["state"] != "running" {
 		t.Errorf("in the source it is %v", s)
+	}
+}
+
+// TestWhatWasReplacedIsNotPaused replaces pyro below a workspace that runs: it is not written down for a pyro that could not have it go on, and runs on.
+func TestWhatWasReplacedIsNotPaused(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t)
+	folder := t.TempDir()
+	install := func() {
+		t.Helper()
+		for _, name := range []string{"pyro", "pyro-runsc"} {
+			content, err := os.ReadFile(fromBin(t, name))
+			path := filepath.Join(folder, name)
+			if err == nil {
+				err = errors.Join(os.WriteFile(path+".new", content, 0o755), os.Rename(path+".new", path))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run := func(args ...string) (string, error) {
+		t.Helper()
+		cmd := p.with("PYRO_RUNSC", filepath.Join(folder, "pyro-runsc")).command(args...)
+		cmd.Path = filepath.Join(folder, "pyro")
+		var out, errs strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		err := cmd.Run()
+		return out.String() + errs.String(), err
+	}
+	install()
+	said, err := run("workspace", "create", environment, "--id-only")
+	if err != nil {
+		t.Fatal(said)
+	}
+	id, _, _ := strings.Cut(said, "\n")
+	if said, err := run("workspace", "pause", id); err != nil {
+		t.Error(said)
+	}
+	if said, err := run("workspace", "resume", id); err != nil {
+		t.Error(said)
+	}
+	install()
+	if said, err := run("workspace", "pause", id); err == nil || !strings.Contains(said, "was replaced since the machine was started") || !strings.Contains(said, "pyro workspace stop "+id) {
+		t.Errorf("%v: %s", err, said)
+	}
+	if said, err := run("workspace", "exec", id, "--", "echo", "here"); err != nil || !strings.Contains(said, "here") || p.stateOf(id) != "started" {
+		t.Errorf("%v: %s", err, said)
+	}
+	if said, err := run("workspace", "delete", id); err != nil {
+		t.Error(said)
 	}
 }

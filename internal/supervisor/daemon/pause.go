@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -120,6 +122,9 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 		return nil, fault.New(fault.Unsupported, "", "", "what runs with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).
 			WithHint("pyro workspace stop %s keeps its files", d.order.Workspace.ID)
 	}
+	if err := d.replaced(m.PID()); err != nil {
+		return nil, err
+	}
 	if err := d.machine.Agent.Forget(ctx); err != nil {
 		return nil, err
 	}
@@ -136,6 +141,19 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 		return nil, errors.Join(err, s.goOn(ctx))
 	}
 	return s, nil
+}
+
+// replaced says where a program has been replaced that the machine runs under: what is written down can be gone on with by the same ones alone, so after an upgrade
+// what runs is not put away.
+func (d *daemon) replaced(machine int) error {
+	for _, pid := range []int{os.Getpid(), machine} {
+		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if program, gone := strings.CutSuffix(path, " (deleted)"); err == nil && gone {
+			return fault.New(fault.Unsupported, "", "", "%s was replaced since the machine was started: paused, it could not go on", fault.Printable(program)).
+				WithHint("pyro workspace stop %s keeps its files", d.order.Workspace.ID)
+		}
+	}
+	return nil
 }
 
 // goOn has the machine go on here. What it prints is taken once it has the time.
