@@ -65,6 +65,25 @@ func try(path string, mode Mode, flags int) (*Lock, error) {
 	}
 }
 
+// Held tells whether somebody else holds the lock on the file at path. It makes no file: fs.ErrNotExist where there is none.
+func Held(path string) (bool, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for errors.Is(err, unix.EINTR) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return false, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	switch err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return true, nil
+	case err != nil:
+		return false, &os.PathError{Op: "flock", Path: path, Err: err}
+	}
+	return false, nil
+}
+
 // Take waits for the lock. waiting, which may be nil, is called once if it has to wait.
 func Take(ctx context.Context, path string, mode Mode, waiting func()) (*Lock, error) {
 	return take(ctx, func() (*Lock, error) { return Try(path, mode) }, waiting)

@@ -3,6 +3,7 @@ package flock
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -113,5 +114,23 @@ func TestHolder(t *testing.T) {
 	held.Release()
 	if pid, err := Holder(path); !errors.Is(err, ErrNoHolder) {
 		t.Errorf("of one that was released: %d, %v", pid, err)
+	}
+}
+
+func TestHeld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if held, err := Held(path); held || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %t, %v", held, err)
+	}
+	lock, err := Try(path, Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held, err := Held(path); !held || err != nil {
+		t.Errorf("held: %t, %v", held, err)
+	}
+	lock.Release()
+	if held, err := Held(path); held || err != nil {
+		t.Errorf("released: %t, %v", held, err)
 	}
 }

@@ -109,16 +109,11 @@ func (f Folder) TakeDisks(ctx context.Context) (*flock.Lock, error) {
 
 // Running tells whether the workspace has a supervisor, or a process of its machine that has not ended yet: for as long its disks are in use.
 func (f Folder) Running() bool {
-	path := f.path(supervisorLock)
-	if _, err := os.Lstat(path); err != nil {
-		return false // and so that none is made
+	held, err := flock.Held(f.path(supervisorLock))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
 	}
-	lock, err := flock.Try(path, flock.Shared)
-	if err != nil {
-		return true // or it can't be told, which is no reason to touch the disks
-	}
-	lock.Release()
-	return len(f.processes()) > 0
+	return held || err != nil || len(f.processes()) > 0 // where it can't be told that is no reason to touch the disks
 }
 
 // WriteProcesses notes the processes of the machine, before anything is written to the disks.
