@@ -11,6 +11,7 @@ import (
 )
 
 func TestHostileCommands(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t)
 	if r := p.in("sh", "-c", "kill -9 -1; kill -9 $$"); r.code != 137 {

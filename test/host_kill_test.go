@@ -19,6 +19,7 @@ import (
 // TestHostAgentIsKilledAnywhere kills the host agent at seeded moments of what it does with a sandbox. When it is back there is the old or the new, which works, and what
 // was acknowledged is there; at the end nothing is left.
 func TestHostAgentIsKilledAnywhere(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()

@@ -19,6 +19,7 @@ import (
 // TestKilledWhileBecomingATemplate kills supervisors and machines at seeded moments of a snapshot and of a flattening. Either there is a template, of which the next
 // sandbox is made, or there is none, and the sandbox has a state that is true and can be left by a call; at the end nothing is left.
 func TestKilledWhileBecomingATemplate(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()

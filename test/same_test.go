@@ -2,10 +2,10 @@ package test
 
 import "testing"
 
-// sameForAll marks a test of what is the same whatever runs the machines: it is not run once more for each of the kinds.
+// sameForAll marks a test of what is the same, or nearly so, whatever runs the machines: where there is little time it is not run once more for another kind.
 func sameForAll(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short: what runs the machines makes no difference")
+		t.Skip("-short: what runs the machines makes little difference")
 	}
 }

@@ -259,6 +259,7 @@ func (p *program) find(id string) (supervisor, machine int, running bool) {
 
 // TestConflictingOperations has two clients do at once what excludes each other: each does it wholly, or is told why not.
 func TestConflictingOperations(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--seed-path", tree(t))
@@ -307,6 +308,7 @@ func TestConflictingOperations(t *testing.T) {
 
 // TestManyWorkspaces makes and deletes workspaces: nothing grows.
 func TestManyWorkspaces(t *testing.T) {
+	sameForAll(t)
 	rounds := 20
 	if n, err := strconv.Atoi(os.Getenv("PYRO_TEST_ROUNDS")); err == nil {
 		rounds = n

@@ -19,6 +19,7 @@ import (
 
 // TestPublishedPorts reaches a service from the host, in every way that clients have, until it is stopped or killed.
 func TestPublishedPorts(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress+published-ports")

@@ -71,6 +71,7 @@ func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
 
 // TestAutoPause pauses a workspace that nobody uses, and no other. Whatever is done with it next, at whichever moment, succeeds.
 func TestAutoPause(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--auto-pause-seconds=1")
@@ -146,7 +147,7 @@ func TestAutoPause(t *testing.T) {
 // TestForkOfAPausedWorkspace has services go on in what is forked from a workspace that is paused, with all that they have printed.
 func TestForkOfAPausedWorkspace(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t)
+	p := workspaces(t)
 	id := p.create()
 	p.must("workspace", "service", "start", id, "counter", "--", "sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep 0.05; done")
 	for began := time.Now(); !strings.HasPrefix(p.must("workspace", "service", "logs", id, "counter"), "1\n2\n"); time.Sleep(50 * time.Millisecond) {

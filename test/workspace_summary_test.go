@@ -12,6 +12,7 @@ import (
 
 // TestSummary does all kinds of work in a workspace, and has it told before and after the workspace is stopped and reset.
 func TestSummary(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--seed-path", tree(t), "--secret", "TOKEN=hunter2-correct-horse")

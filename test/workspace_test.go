@@ -484,6 +484,7 @@ func (p *program) processes(id string) (supervisor, machine int) {
 
 // TestTimeToLive has the time of a workspace be over: it is stopped, not deleted.
 func TestTimeToLive(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--ttl-seconds=3")
