@@ -28,6 +28,7 @@ import (
 // Bounds of what clients may send and have at once.
 const (
 	maxMessage     = 18 << 20 // a file of maxContent, and what is around it
+	neverCompress  = 1 << 30  // answers are not compressed, whatever a client takes: files and output would wait for that
 	maxStreams     = 1000     // on one connection
 	streamBuffer   = 1 << 20  // that a stream may send before it is read
 	sharedBuffer   = 64 << 20 // that a connection may: many slow streams leave room for others
@@ -107,7 +108,7 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 func (a *Agent) handler(counts *counts, open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	options := []connect.HandlerOption{
-		connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(observer{a.options.Log, counts}, errorDetails{}), connect.WithRecover(a.recovered),
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(neverCompress), connect.WithInterceptors(observer{a.options.Log, counts}, errorDetails{}), connect.WithRecover(a.recovered),
 	}
 	mux.Handle(hostagentv1connect.NewHostAgentServiceHandler(a, options...))
 	mux.Handle(healthv1connect.NewHealthHandler(health{a}, options...))
