@@ -18,7 +18,7 @@ func (a *Agent) ListSandboxes(_ context.Context, req *connect.Request[pb.ListSan
 	}
 	m := &pb.ListSandboxesResponse{}
 	for _, s := range a.all() {
-		status, err := a.status(s)
+		status, err := a.listed(s)
 		if err != nil {
 			return nil, fault.Wrap(err, "list sandboxes", "")
 		}

@@ -27,7 +27,9 @@ type sandbox struct {
 	resting bool          // it is paused, as far as is known: it takes neither memory nor processors
 	turning chan struct{} // closed when a pause or a resume has come to its end; nil: none is going on
 	shown   string        // its state until then
+	turned  time.Time     // when the last one had come to its end
 	spared  time.Time     // until then it is not paused for inactivity
+	seen    time.Time     // when a list last saw that it runs; zero where it was made another since
 
 	told int64 // that it is paused because of inactivity has this number; 0: it was not told yet. Of the agent's telling
 }
@@ -127,7 +129,7 @@ func (s *sandbox) turnLocked(shown string) (turned func()) {
 	return func() {
 		s.mu.Lock()
 		close(s.turning)
-		s.turning = nil
+		s.turning, s.turned, s.seen = nil, time.Now(), time.Time{}
 		s.mu.Unlock()
 	}
 }
@@ -289,6 +291,27 @@ func (a *Agent) status(s *sandbox) (string, error) {
 		return statusPaused, nil
 	}
 	return statusStopped, nil
+}
+
+// seenFor is how long a list takes what another has seen: many may ask at once for many sandboxes.
+const seenFor = 20 * time.Millisecond
+
+// listed is status for a list, which may be that much late in seeing that a machine has ended by itself.
+func (a *Agent) listed(s *sandbox) (string, error) {
+	s.mu.Lock()
+	fresh := s.turning == nil && time.Since(s.seen) < seenFor
+	s.mu.Unlock()
+	if fresh {
+		return statusRunning, nil
+	}
+	began := time.Now()
+	status, err := a.status(s)
+	s.mu.Lock()
+	if s.turning == nil && status == statusRunning && began.After(s.turned) {
+		s.seen = began
+	}
+	s.mu.Unlock()
+	return status, err
 }
 
 // needRunning is no error where it runs.
