@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/hostarch"
@@ -48,33 +47,10 @@ func (savedFiles) OpenRead(name string) (stateio.AsyncReader, error) {
 	const atOnce = 64 << 10 // who waits for a page waits for so much before it
 	for i, known := range []string{checkpointfiles.StateFileName, checkpointfiles.PagesMetadataFileName, checkpointfiles.PagesFileName} {
 		if name == known {
-			r := stateio.NewFDReader(int32(stateFD+i), atOnce, atOnce/hostarch.PageSize, 1)
-			if name == checkpointfiles.PagesFileName {
-				return &gentle{r, time.Now().Add(gentleFor)}, nil
-			}
-			return r, nil
+			return stateio.NewFDReader(int32(stateFD+i), atOnce, atOnce/hostarch.PageSize, 1), nil
 		}
 	}
 	return nil, os.ErrNotExist
-}
-
-// gentle is read slowly for a while: what a machine has not asked for yet is read in the background, and would take the processors from what it does first.
-type gentle struct {
-	stateio.AsyncReader
-	until time.Time
-}
-
-// How long reading is slowed down, and by how much for each piece. Who waits for a page waits for that, too.
-const (
-	gentleFor  = 300 * time.Millisecond
-	gentleWait = 200 * time.Microsecond
-)
-
-func (g *gentle) Wait(done []stateio.Completion, least int) ([]stateio.Completion, error) {
-	if time.Now().Before(g.until) {
-		time.Sleep(gentleWait)
-	}
-	return g.AsyncReader.Wait(done, least)
 }
 
 func (savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil, os.ErrPermission }
