@@ -58,14 +58,18 @@ func TestHalfMadeIsCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		after time.Duration
+		age   time.Duration
 		stays bool
 	}{{0, true}, {beginning / 2, true}, {2 * beginning, false}} {
-		if err := m.Collect(time.Now().Add(c.after)); err != nil {
+		since := time.Now().Add(-c.age)
+		if err := os.Chtimes(half, since, since); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Collect(time.Now().Add(time.Hour)); err != nil { // whatever is taken for the time
 			t.Error(err)
 		}
 		if _, err := os.Stat(half); (err == nil) != c.stays {
-			t.Errorf("after %v: %v", c.after, err)
+			t.Errorf("after %v: %v", c.age, err)
 		}
 	}
 }

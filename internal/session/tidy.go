@@ -19,7 +19,7 @@ func (m *Manager) Collect(now time.Time) error {
 		err = errors.Join(err, os.RemoveAll(gone))
 	}
 	for _, f := range unread {
-		if stat, e := os.Stat(string(f)); e == nil && now.Sub(stat.ModTime()) > max(m.Grace, beginning) && !f.Kept() {
+		if stat, e := os.Stat(string(f)); e == nil && now.Sub(stat.ModTime()) > m.Grace && time.Since(stat.ModTime()) > beginning && !f.Kept() {
 			err = errors.Join(err, f.Remove())
 		}
 	}
