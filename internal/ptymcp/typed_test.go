@@ -177,6 +177,7 @@ func TestTypedToPrograms(t *testing.T) {
 			w.until(t, id, ">>> ")
 			types("for n in [6]:\n    print(n * '7', f'{n!r}')\n\n")
 			w.until(t, id, "777777 6")
+			w.until(t, id, ">>> ")
 			types("", "left", "right")
 			harms("import os; os.system('rm -rf /')\n")
 			types("", "ctrl-c")

@@ -185,6 +185,10 @@ func TestWhatNobodyCanRead(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(string(info.Folder), file), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		old := time.Now().Add(-m.Grace / 2)
+		if err := os.Chtimes(string(info.Folder), old, old); err != nil {
+			t.Fatal(err)
+		}
 		broken = append(broken, info)
 	}
 	for _, info := range broken {
