@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
@@ -123,7 +124,7 @@ func (t Tokens) keep(k record) error {
 	if err := os.Rename(f.Name(), filepath.Join(t.Dir, k.name)); err != nil {
 		return err
 	}
-	return flush(t.Dir)
+	return durable.Sync(t.Dir)
 }
 
 // sweep removes what has expired, used or not, and what writers that were killed left. It counts the rest. Its caller holds the lock.
@@ -145,14 +146,4 @@ func (t Tokens) sweep() (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// flush makes the names in a folder durable.
-func flush(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

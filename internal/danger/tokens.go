@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -107,7 +108,7 @@ func (t Tokens) Redeem(token string, r Request) error {
 	case err != nil:
 		return fault.Wrap(err, "redeem a confirmation", "")
 	}
-	return fault.Wrap(flush(t.Dir), "redeem a confirmation", "") // what was used stays so when the host loses power
+	return fault.Wrap(durable.Sync(t.Dir), "redeem a confirmation", "") // what was used stays so when the host loses power
 }
 
 // gone says why a token is not there: it was used, or it never was, or it is swept.

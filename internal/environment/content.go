@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
@@ -40,7 +41,7 @@ func seal(ctx context.Context, dir, subject string, report progress.Func) (strin
 		return "", nil, err
 	}
 	report.Phase("flushing the image to disk", subject)
-	if err := errors.Join(os.Chmod(path, 0o444), syncFile(path)); err != nil {
+	if err := errors.Join(os.Chmod(path, 0o444), durable.Sync(path)); err != nil {
 		return "", nil, err
 	}
 	if err := restamp(dir, digest); err != nil {
@@ -59,7 +60,7 @@ func restamp(dir, digest string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, imageInfo), text)
+	return durable.Replace(filepath.Join(dir, imageInfo), text)
 }
 
 // verify tells whether the image of a digest is whole: nil, a fault of kind Corrupt, or what kept it from looking. It looks at the content only where the
@@ -142,7 +143,7 @@ func (s *Store) install(ctx context.Context, staged, digest, subject string, sea
 	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(syncFile(staged), os.Rename(staged, place), syncFile(filepath.Dir(place))); err != nil {
+	if err := errors.Join(durable.Sync(staged), os.Rename(staged, place), durable.Sync(filepath.Dir(place))); err != nil {
 		return nil, err
 	}
 	return sealed, nil

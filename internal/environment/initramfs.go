@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment/kernel"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
@@ -124,5 +125,5 @@ func (s *Store) makeInitramfs(k Kernel, agent []byte, path string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path+".json", text)
+	return durable.Replace(path+".json", text)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment/kernel"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -196,7 +197,7 @@ func (s *Store) importKernel(ctx context.Context, chosen string, report progress
 	if err != nil {
 		return Kernel{}, err
 	}
-	return k, writeFile(s.choicePath(chosen), text)
+	return k, durable.Replace(s.choicePath(chosen), text)
 }
 
 // storeKernel writes a kernel and its modules into the store.
@@ -221,7 +222,7 @@ func (s *Store) storeKernel(ctx context.Context, work *staging, source found, re
 		fmt.Fprintf(hash, "%s %d\n", name, len(contents[i]))
 		hash.Write(contents[i])
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path, contents[i], 0o444), syncFile(path)); err != nil {
+		if err := errors.Join(os.WriteFile(path, contents[i], 0o444), durable.Sync(path)); err != nil {
 			return Kernel{}, err
 		}
 		if info.Stamps[name], err = disk.StampOf(path); err != nil {
@@ -233,7 +234,7 @@ func (s *Store) storeKernel(ctx context.Context, work *staging, source found, re
 	if err != nil {
 		return Kernel{}, err
 	}
-	if err := writeFile(filepath.Join(dir, kernelRecord), text); err != nil {
+	if err := durable.Replace(filepath.Join(dir, kernelRecord), text); err != nil {
 		return Kernel{}, err
 	}
 	place := s.kernelDir(info.Digest)
@@ -242,7 +243,7 @@ func (s *Store) storeKernel(ctx context.Context, work *staging, source found, re
 		if err := os.RemoveAll(place); err != nil {
 			return Kernel{}, err
 		}
-		if err := errors.Join(os.Rename(dir, place), syncFile(s.kernels)); err != nil {
+		if err := errors.Join(os.Rename(dir, place), durable.Sync(s.kernels)); err != nil {
 			return Kernel{}, err
 		}
 	}

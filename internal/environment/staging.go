@@ -105,32 +105,6 @@ func checkSpace(path string, need int64) error {
 	return nil
 }
 
-// syncFile flushes a file or a folder to the disk.
-func syncFile(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
-}
-
-// writeFile replaces a file so that a reader sees either the old or the new one, whatever happens.
-func writeFile(path string, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name())
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return err
-	}
-	return syncFile(filepath.Dir(path))
-}
-
 // waitFor takes a lock below parent, and calls waiting once where somebody else has it.
 func waitFor(ctx context.Context, parent, name string, waiting func()) (*flock.Lock, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment/debian"
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -121,7 +122,7 @@ func (s *Store) writeRecord(env Environment) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, text)
+	return durable.Replace(path, text)
 }
 
 func (s *Store) recordPath(name string) string {

@@ -43,12 +43,9 @@ func TryFolder(path string, mode Mode) (*Lock, error) {
 
 func try(path string, mode Mode, flags int) (*Lock, error) {
 	for {
-		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600) // os.OpenFile asks whether it can be waited for, which takes longer than all this
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+		fd, err := open(path, flags)
 		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+			return nil, err
 		}
 		f := os.NewFile(uintptr(fd), path)
 		if err := unix.Flock(fd, int(mode)|unix.LOCK_NB); err != nil {
@@ -67,12 +64,9 @@ func try(path string, mode Mode, flags int) (*Lock, error) {
 
 // Held tells whether somebody else holds the lock on the file at path. It makes no file: fs.ErrNotExist where there is none.
 func Held(path string) (bool, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	for errors.Is(err, unix.EINTR) {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	}
+	fd, err := open(path, os.O_RDONLY)
 	if err != nil {
-		return false, &os.PathError{Op: "open", Path: path, Err: err}
+		return false, err
 	}
 	defer unix.Close(fd)
 	switch err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); {
@@ -82,6 +76,20 @@ func Held(path string) (bool, error) {
 		return false, &os.PathError{Op: "flock", Path: path, Err: err}
 	}
 	return false, nil
+}
+
+// open does not ask, as os.OpenFile does, whether the file can be waited for, which takes longer than all that is done here.
+func open(path string, flags int) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		if err == nil || !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
 }
 
 // Take waits for the lock. waiting, which may be nil, is called once if it has to wait.

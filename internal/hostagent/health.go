@@ -43,6 +43,7 @@ const watchEvery = 250 * time.Millisecond
 func (h health) Watch(ctx context.Context, req *connect.Request[healthpb.HealthCheckRequest], to *connect.ServerStream[healthpb.HealthCheckResponse]) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	leaving := false
 	for told, first := healthpb.HealthCheckResponse_UNKNOWN, true; ; first = false {
 		if status, _ := h.status(req.Msg.Service); first || status != told {
 			told = status
@@ -50,15 +51,15 @@ func (h health) Watch(ctx context.Context, req *connect.Request[healthpb.HealthC
 				return err
 			}
 		}
+		if leaving {
+			return fault.New(fault.Unavailable, "watch health", "", "the host agent ends")
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-h.agent.leaving.Done():
-			if status, known := h.status(req.Msg.Service); known && status != told {
-				to.Send(&healthpb.HealthCheckResponse{Status: status})
-			}
-			return fault.New(fault.Unavailable, "watch health", "", "the host agent ends")
+			leaving = true // told as the last
 		}
 	}
 }

@@ -87,8 +87,8 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 		a.Close()
 		return nil, err
 	}
-	a.working.Go(a.keepNoting)
-	a.working.Go(a.keepReaping)
+	a.working.Go(func() { every(a.ctx, noteEvery, a.noteAll) })
+	a.working.Go(func() { every(a.ctx, reapEvery, a.reap) })
 	return a, nil
 }
 
@@ -168,19 +168,24 @@ func (a *Agent) Close() error {
 // noteEvery is how often what has changed of a sandbox by being used is noted.
 const noteEvery = 5 * time.Second
 
-func (a *Agent) keepNoting() {
-	tick := time.NewTicker(noteEvery)
+func (a *Agent) noteAll() {
+	for _, s := range a.all() {
+		if err := a.note(s); err != nil {
+			a.options.Log.Error("note when a sandbox was used", "sandbox", s.id(), "error", err)
+		}
+	}
+}
+
+// every does something at intervals until the context ends.
+func every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-a.ctx.Done():
+			do()
+		case <-ctx.Done():
 			return
-		}
-		for _, s := range a.all() {
-			if err := a.note(s); err != nil {
-				a.options.Log.Error("note when a sandbox was used", "sandbox", s.id(), "error", err)
-			}
 		}
 	}
 }

@@ -203,7 +203,7 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 		if made.ID != "" {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
 			defer cancel()
-			if failed := a.options.Machines.Delete(ctx, made.ID); failed != nil && fault.KindOf(failed) != fault.NotFound {
+			if failed := a.deleteMachine(ctx, record{WorkspaceID: made.ID}); failed != nil {
 				s.has(made, want.LastActive) // it is there, and can be destroyed
 				err = errors.Join(err, failed)
 				return

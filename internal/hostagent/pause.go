@@ -117,6 +117,7 @@ func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) er
 	}
 	began, before := time.Now(), s.record()
 	if err := a.set(s, change); err != nil { // first: what runs has all that was asked for, on a full disk too
+		s.rest(status == statusPaused)
 		return err
 	}
 	if err := a.options.Machines.Resume(ctx, before.WorkspaceID); err != nil {
@@ -130,9 +131,8 @@ func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) er
 		return err
 	}
 	a.options.Log.Info("sandbox resumed", "sandbox", s.id(), "ms", time.Since(began).Milliseconds())
-	active := a.options.clock().UTC()
-	s.active(active)
-	if err := a.set(s, func(r *record) { r.Inactive, r.LastActive = false, active }); err != nil { // it is no longer told either way: it runs
+	s.active()
+	if err := a.note(s); err != nil { // what is noted later: it runs either way
 		a.options.Log.Error("note that a sandbox runs again", "sandbox", s.id(), "error", err)
 	}
 	return nil

@@ -12,20 +12,7 @@ const (
 	reapAgain = time.Minute // when one is tried again that failed
 )
 
-// keepReaping pauses sandboxes that were inactive for as long as they may be, each by itself: one that takes long holds up none.
-func (a *Agent) keepReaping() {
-	tick := time.NewTicker(reapEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-a.ctx.Done():
-			return
-		}
-		a.reap()
-	}
-}
-
+// reap pauses sandboxes that were inactive for as long as they may be, each by itself: one that takes long holds up none.
 func (a *Agent) reap() {
 	for _, s := range a.all() {
 		if !s.due() {

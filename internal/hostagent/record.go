@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -57,8 +58,8 @@ func (a *Agent) writeRecord(r record) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fault.Wrap(err, "write the record of sandbox", r.SandboxID)
 	}
-	err = replace(filepath.Join(folder, recordFile), text)
-	return fault.Wrap(errors.Join(err, flush(filepath.Dir(folder))), "write the record of sandbox", r.SandboxID)
+	err = durable.Replace(filepath.Join(folder, recordFile), text)
+	return fault.Wrap(errors.Join(err, durable.Sync(filepath.Dir(folder))), "write the record of sandbox", r.SandboxID)
 }
 
 // removeRecord removes it with all that is beside it: once its name is gone nothing of it is there.
@@ -72,7 +73,7 @@ func (a *Agent) removeRecord(id string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fault.Wrap(errors.Join(err, flush(filepath.Dir(folder)), os.RemoveAll(gone)), "remove the record of sandbox", id)
+	return fault.Wrap(errors.Join(err, durable.Sync(filepath.Dir(folder)), os.RemoveAll(gone)), "remove the record of sandbox", id)
 }
 
 // goingPrefix begins the name of what is being removed. No id begins so.
@@ -125,36 +126,4 @@ func readRecords(folder string) (all []record, damaged []error, err error) {
 		all = append(all, r)
 	}
 	return all, damaged, nil
-}
-
-// replace replaces a file by one that is on the disk before it has its name.
-func replace(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	return flush(filepath.Dir(path))
-}
-
-// flush makes the names in a folder durable.
-func flush(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

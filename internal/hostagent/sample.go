@@ -20,16 +20,7 @@ func (a *Agent) watch(s *sandbox) {
 		defer cancel()
 		w := watcher{agent: a, of: s}
 		defer w.drop()
-		tick := time.NewTicker(sampleEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				w.sample(ctx)
-			case <-ctx.Done():
-				return
-			}
-		}
+		every(ctx, sampleEvery, func() { w.sample(ctx) })
 	})
 }
 

@@ -57,10 +57,10 @@ func (s *sandbox) has(made Made, since time.Time) {
 	s.mu.Unlock()
 }
 
-// active says that it was used.
-func (s *sandbox) active(at time.Time) {
+// active says that it has gone on, for whatever it was paused.
+func (s *sandbox) active() {
 	s.mu.Lock()
-	s.is.LastActive = at
+	s.is.LastActive, s.is.Inactive, s.noted = s.clock().UTC(), false, false
 	s.mu.Unlock()
 }
 
@@ -172,7 +172,7 @@ func (s *sandbox) alter(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// note writes the record where it has changed.
+// note writes the record where it has changed. With an error that is tried again at the next time.
 func (a *Agent) note(s *sandbox) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -186,7 +186,13 @@ func (a *Agent) note(s *sandbox) error {
 	if !due {
 		return nil
 	}
-	return a.writeRecord(r)
+	err := a.writeRecord(r)
+	if err != nil {
+		s.mu.Lock()
+		s.noted = false
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // set changes the record, on the disk first.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
@@ -47,24 +48,14 @@ func Remember(d dirs.Dirs, s State) error {
 	if err != nil {
 		return err
 	}
-	return fault.Wrap(write(path(d, s), b), "note what was prepared", s.Environment)
+	return fault.Wrap(replace(path(d, s), b), "note what was prepared", s.Environment)
 }
 
-// write replaces a file as a whole.
-func write(path string, b []byte) error {
+func replace(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(b)
-	if err := errors.Join(err, part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
+	return durable.Replace(path, b)
 }
 
 // Prune removes the notes of what was prepared from images that are not kept any more.

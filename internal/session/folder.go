@@ -117,11 +117,8 @@ func (f Folder) Keep() (*flock.Lock, error) { return flock.Try(f.path("keeper.lo
 
 // Kept tells whether there is a keeper.
 func (f Folder) Kept() bool {
-	l, err := flock.Try(f.path("keeper.lock"), flock.Shared)
-	if err == nil {
-		l.Release()
-	}
-	return errors.Is(err, flock.ErrHeld)
+	held, _ := flock.Held(f.path("keeper.lock"))
+	return held
 }
 
 // gonePrefix begins the name of what is being removed.

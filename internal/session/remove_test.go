@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRemovedWhileLookedAt has a session be removed whole while others look whether it has a keeper, which makes its lock; and what somebody who was killed left of
+// TestRemovedWhileLookedAt has a session be removed whole while others take its keeper's lock, which makes a file; and what somebody who was killed left of
 // one be collected.
 func TestRemovedWhileLookedAt(t *testing.T) {
 	m := &Manager{Root: t.TempDir()}
@@ -26,7 +26,9 @@ func TestRemovedWhileLookedAt(t *testing.T) {
 					case <-removed:
 						return
 					default:
-						f.Kept()
+						if lock, err := f.Keep(); err == nil {
+							lock.Release()
+						}
 					}
 				}
 			})

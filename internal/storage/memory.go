@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
@@ -66,7 +67,7 @@ func (f Folder) adoptMemory(ctx context.Context, source Folder, memory string) e
 	})
 	for _, dir := range made {
 		if err == nil {
-			err = flushNames(dir)
+			err = durable.Sync(dir)
 		}
 	}
 	return err

@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -279,16 +280,7 @@ func (f Folder) paths(names []string) []string {
 func (f Folder) DiskPath(name string) string { return f.path(name) }
 
 // flush makes the names in the folder durable.
-func (f Folder) flush() error { return flushNames(f.Path) }
-
-func flushNames(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
+func (f Folder) flush() error { return durable.Sync(f.Path) }
 
 // name makes one that nothing else has, in any workspace.
 func name(what, suffix string) string {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
@@ -131,7 +132,7 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 		return Workspace{}, err
 	}
 	for _, path := range []string{string(folder), m.Dirs.Workspaces()} { // what a record names has to be there after a loss of power
-		if err := flush(path); err != nil {
+		if err := durable.Sync(path); err != nil {
 			return Workspace{}, err
 		}
 	}
@@ -161,15 +162,6 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 		return Workspace{}, errors.Join(err, forgotten)
 	}
 	return m.now(ctx, w), nil
-}
-
-// flush makes the names in a folder durable.
-func flush(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // launch starts the supervisor of a workspace.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
@@ -45,7 +46,7 @@ func (s *sandbox) keepRoot(ctx context.Context, path string) error {
 		os.Remove(part)
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return durable.Sync(filepath.Dir(path))
 }
 
 // writeRoot has the sentry write the root to a stream, and writes to a file what comes: a sentry that was taken over has no file of the host's to change later.
@@ -96,13 +97,4 @@ func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File)
 		return reason
 	}
 	return fault.New(fault.Precondition, "", "", "the machine has ended")
-}
-
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

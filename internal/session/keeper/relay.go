@@ -150,12 +150,3 @@ func (f *follower) Read(b []byte) (int, error) {
 
 // Close says that nothing more will come.
 func (f *follower) Close() error { return f.bell.Close() }
-
-// held tells whether somebody holds the lock of a file.
-func held(path string) bool {
-	l, err := flock.Try(path, flock.Shared)
-	if err == nil {
-		l.Release()
-	}
-	return errors.Is(err, flock.ErrHeld)
-}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/session/pane"
 	"github.com/pyro-mcp/pyro/internal/socket"
@@ -171,7 +172,10 @@ func (p *inPane) pipeAgain(ctx context.Context) error {
 }
 
 // relayed tells whether there is a relay.
-func (p *inPane) relayed() bool { return held(filepath.Join(string(p.folder), session.RelayLock)) }
+func (p *inPane) relayed() bool {
+	held, _ := flock.Held(filepath.Join(string(p.folder), session.RelayLock))
+	return held
+}
 
 // descriptors holds on to the processes of the program and of the server: whoever has their numbers later is not taken for them.
 func (p *inPane) descriptors() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -142,11 +143,7 @@ func (d *daemon) stand(dir string, had []network.Connection) (held []*outlet, er
 	if err := s.write(dir); err != nil {
 		return held, err
 	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return held, err
-	}
-	return held, errors.Join(folder.Sync(), folder.Close())
+	return held, durable.Sync(dir)
 }
 
 // connections are those that the machine has.
