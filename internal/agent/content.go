@@ -86,6 +86,15 @@ const (
 	countsTrailer = "Counts" // what was done
 )
 
+// chunks are for moving content: most files are small, and new memory costs more than what is moved.
+var chunks = sync.Pool{New: func() any { return new([maxFileChunk]byte) }}
+
+func copyChunks(to io.Writer, from io.Reader) (int64, error) {
+	chunk := chunks.Get().(*[maxFileChunk]byte)
+	defer chunks.Put(chunk)
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, chunk[:])
+}
+
 // readContent gives the content of a regular file, which open opens.
 func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(path string) error, open func(path string) (*os.File, error)) error {
 	q := r.URL.Query()
@@ -111,7 +120,7 @@ func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(
 		defer s.windowInUse.Unlock()
 		_, err = window.Send(s.window, content, flusher{w}, r.Body)
 	} else {
-		_, err = io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{content}, make([]byte, maxFileChunk))
+		_, err = copyChunks(w, content)
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler) // the stream is reset: what arrived is not the whole
@@ -145,7 +154,7 @@ func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func
 		return err
 	}
 	defer body.close()
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{body}, make([]byte, maxFileChunk))
+	_, err = copyChunks(f, body)
 	return body.answer(f.finish(r.Context(), err))
 }
 

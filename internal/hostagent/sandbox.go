@@ -12,6 +12,8 @@ import (
 
 // sandbox is one sandbox.
 type sandbox struct {
+	name    string
+	created time.Time
 	clock   func() time.Time
 	metrics metrics
 	changes chan struct{} // holds a token while it is made another: created, paused, resumed, destroyed
@@ -35,10 +37,10 @@ type sandbox struct {
 }
 
 func newSandbox(r record, clock func() time.Time) *sandbox {
-	return &sandbox{clock: clock, changes: make(chan struct{}, 1), over: func() {}, is: r, noted: true}
+	return &sandbox{name: r.SandboxID, created: r.CreatedAt, clock: clock, changes: make(chan struct{}, 1), over: func() {}, is: r, noted: true}
 }
 
-func (s *sandbox) id() string { return s.is.SandboxID } // which never changes
+func (s *sandbox) id() string { return s.name }
 
 // record is what is known of it now.
 func (s *sandbox) record() record {
@@ -254,10 +256,7 @@ func (a *Agent) all() []*sandbox {
 		all = append(all, s)
 	}
 	a.mu.Unlock()
-	slices.SortFunc(all, func(x, y *sandbox) int {
-		a, b := x.record(), y.record()
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.SandboxID, b.SandboxID))
-	})
+	slices.SortFunc(all, func(x, y *sandbox) int { return cmp.Or(x.created.Compare(y.created), cmp.Compare(x.name, y.name)) })
 	return all
 }
 

@@ -20,6 +20,15 @@ import (
 // fileChunk is how much of a file is moved at once where that does not go through the window.
 const fileChunk = 1 << 20
 
+// chunks are for those moves: many are of a few bytes.
+var chunks = sync.Pool{New: func() any { return new([fileChunk]byte) }}
+
+func copyChunks(to io.Writer, from io.Reader) (int64, error) {
+	chunk := chunks.Get().(*[fileChunk]byte)
+	defer chunks.Put(chunk)
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, chunk[:])
+}
+
 // shared is the window, with the right to use it.
 type shared struct {
 	file  *os.File // nil: there is none
@@ -160,7 +169,7 @@ func (b *content) copy(to io.Writer) (int64, error) {
 	if b.window != nil {
 		return b.window.WriteTo(to)
 	}
-	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{b.Reader}, make([]byte, fileChunk))
+	return copyChunks(to, b.Reader)
 }
 
 func (b *content) close() {

@@ -72,7 +72,7 @@ type TreeCounts struct {
 func (c *Client) ReadTree(ctx context.Context, path string, to io.Writer) (TreeCounts, error) {
 	w := &writer{to: to}
 	told, err := c.generated(ctx, "/volume/tree?"+url.Values{"path": {path}}.Encode(), true, func(from io.Reader) error {
-		_, err := io.CopyBuffer(struct{ io.Writer }{w}, from, make([]byte, fileChunk))
+		_, err := copyChunks(w, from)
 		if w.err != nil {
 			return w.err
 		}

@@ -1,13 +1,9 @@
 package daemon
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,7 +36,7 @@ func (s *server) usage(w http.ResponseWriter, r *http.Request) {
 func (d *daemon) usage(ctx context.Context) (u remote.Usage, err error) {
 	u.CPU = processorTime(d.machine.PID())
 	var meminfo bytes.Buffer
-	if _, err := d.machine.Agent.ReadFile(ctx, "/proc/meminfo", 0, 64<<10, &meminfo); err != nil {
+	if _, err := d.machine.Agent.ReadFile(ctx, "/proc/meminfo", 0, maxMeminfo, &meminfo); err != nil {
 		return u, err
 	}
 	u.MemBytes = memoryUsed(meminfo.Bytes())
@@ -48,72 +44,39 @@ func (d *daemon) usage(ctx context.Context) (u remote.Usage, err error) {
 	return u, nil
 }
 
+// maxMeminfo bounds what is read of /proc/meminfo, which begins with what is looked for.
+const maxMeminfo = 4 << 10
+
 // memoryUsed is what is not available, by what /proc/meminfo says.
 func memoryUsed(meminfo []byte) int64 {
-	amount := map[string]int64{}
-	for lines := bufio.NewScanner(bytes.NewReader(meminfo)); lines.Scan(); {
-		var name string
-		var kib int64
-		if n, _ := fmt.Sscan(lines.Text(), &name, &kib); n == 2 {
-			amount[strings.TrimSuffix(name, ":")] = kib
+	var total, free int64
+	for line := range bytes.Lines(meminfo) {
+		name, amount, _ := strings.Cut(string(line), ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(amount), " kB"), 10, 64)
+		switch name {
+		case "MemTotal":
+			total = kib
+		case "MemFree":
+			free = kib
+		case "MemAvailable": // which is after both
+			return max(total-kib, 0) << 10
 		}
 	}
-	free, ok := amount["MemAvailable"]
-	if !ok {
-		free = amount["MemFree"]
-	}
-	return max(amount["MemTotal"]-free, 0) << 10
+	return max(total-free, 0) << 10
 }
 
-// maxFamily bounds how many processes of a machine are looked at.
-const maxFamily = 4096
-
-// processorTime is what a process and all below it have used, and those of them that were reaped.
-func processorTime(pid int) (total time.Duration) {
-	for all := []int{pid}; len(all) > 0 && len(all) < maxFamily; {
-		pid, all = all[len(all)-1], all[:len(all)-1]
-		total += timeOf(pid)
-		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-		for _, list := range lists {
-			text, _ := os.ReadFile(list)
-			for child := range strings.FieldsSeq(string(text)) {
-				if n, err := strconv.Atoi(child); err == nil {
-					all = append(all, n)
-				}
-			}
-		}
-	}
-	return total
-}
-
-// tick is the unit of times in /proc, which is the same on all of Linux's platforms that there are machines on.
-const tick = 10 * time.Millisecond
-
-// timeOf is what a process has used, and those of its children that it has reaped.
-func timeOf(pid int) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, after, _ := strings.Cut(string(text[max(bytes.LastIndexByte(text, ')'), 0):]), " ")
-	fields := strings.Fields(after) // from the state on, which is the third
-	var ticks int64
-	for i := 11; i < 15 && i < len(fields); i++ { // utime, stime, cutime, cstime
-		n, _ := strconv.ParseInt(fields[i], 10, 64)
-		ticks += n
-	}
-	return time.Duration(ticks) * tick
-}
-
-// stored knows what a folder takes. It is measured anew when that has not cost much for a while: a folder may hold a million files.
+// stored knows what a folder takes. It is measured anew every few seconds, and when that has not cost much for a while: a folder may hold a million files.
 type stored struct {
 	mu    sync.Mutex
 	next  time.Time
 	known int64
 }
 
-// measureShare is how much longer than a measurement the time between two of them is.
-const measureShare = 50
+// The time between two measurements is at least this, and this much longer than one of them.
+const (
+	measureEvery = 2 * time.Second
+	measureShare = 50
+)
 
 func (s *stored) bytes(ctx context.Context, folder string) int64 {
 	s.mu.Lock()
@@ -122,7 +85,7 @@ func (s *stored) bytes(ctx context.Context, folder string) int64 {
 		if n, _, err := tree.Size(ctx, folder); err == nil {
 			s.known = n
 		}
-		s.next = time.Now().Add(time.Since(began) * measureShare)
+		s.next = time.Now().Add(max(time.Since(began)*measureShare, measureEvery))
 	}
 	return s.known
 }
