@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -77,14 +78,14 @@ func run(owner *owner, o order) error {
 	if err != nil {
 		return err
 	}
-	changed, others := rootOf(o), &held{}
+	changed, others, restored := rootOf(o), &held{}, make(chan struct{})
 	metric.Initialize()
 	sentry, err := client.ConnectTo(controlName)
 	if err != nil {
 		return err
 	}
 	go func() {
-		err := start(sentry, o)
+		err := start(sentry, o, restored)
 		if err == nil && changed != nil {
 			err = changed.wait()
 		}
@@ -95,7 +96,8 @@ func run(owner *owner, o order) error {
 		os.Exit(0) // the owner is gone, or there is nothing to own
 	}()
 	l.WaitForStartSignal()
-	if o.Restore { // it has been read; whether it is what was saved the owner knows
+	if o.Restore { // its state has been read; whether it is what was saved the owner knows
+		close(restored)
 		if err := resume(l, owner, changed, others); err != nil {
 			return err
 		}
@@ -174,8 +176,8 @@ func duplicates(fds ...int) (copies []int, err error) {
 	return copies, nil
 }
 
-// start starts the machine, by the sentry's own interface.
-func start(sentry *urpc.Client, o order) error {
+// start starts the machine, by the sentry's own interface. The pages of one that goes on are read from when it has been restored, with which they would compete before.
+func start(sentry *urpc.Client, o order, restored <-chan struct{}) error {
 	links := links(o)
 	if err := sentry.Call(boot.ContMgrSetNetworkArgs, &links, nil); err != nil {
 		return err
@@ -183,7 +185,7 @@ func start(sentry *urpc.Client, o order) error {
 	if !o.Restore {
 		return sentry.Call(boot.ContMgrRootContainerStart, &o.ID, nil)
 	}
-	saved, err := savedState()
+	saved, err := savedState(restored)
 	if err != nil {
 		return err
 	}
