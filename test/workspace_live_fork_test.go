@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,14 @@ const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; hea
 // naming is one that all the time writes down who it takes its machine for.
 const naming = ` cat /etc/machine-id >/run/first; setsid sh -c 'while :; do read id </etc/machine-id; read name </proc/sys/kernel/hostname; echo $name $id; sleep 0.1; done >>/run/named' ` +
 	`>/dev/null 2>&1 </dev/null &`
+
+// slowedDown has a script sleep for so many times as long.
+func slowedDown(script string, times float64) string {
+	return regexp.MustCompile(`sleep ([0-9.]+)`).ReplaceAllStringFunc(script, func(s string) string {
+		d, _ := strconv.ParseFloat(s[len("sleep "):], 64)
+		return fmt.Sprintf("sleep %g", d*times)
+	})
+}
 
 // identity prints who a machine is, a line each, and its time.
 const identity = `cat /proc/sys/kernel/random/boot_id /etc/machine-id; cat /sys/class/net/eth0/address 2>/dev/null || ` +
@@ -62,8 +71,12 @@ func TestLiveForks(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress", "--mem-mib", "512")
-	slowly := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) // many do it at once
-	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+slowly+drawing+naming)
+	count := number("PYRO_TEST_FORKS", 6)
+	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + drawing + naming
+	if few := 6; count > few { // so many do it at once
+		running = strings.Replace(counting, "sleep 0.05", "sleep 1", 1) + slowedDown(drawing+naming, float64(count)/float64(few))
+	}
+	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+running)
 	shell := p.openShell(id)
 	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT=kept; echo be''gun")
 	p.awaitShell(id, shell, "begun\n")
@@ -71,7 +84,7 @@ func TestLiveForks(t *testing.T) {
 	before := p.countsOn(id, 0, "the source")
 
 	began := time.Now()
-	forks := p.forkLive(id, number("PYRO_TEST_FORKS", 6))
+	forks := p.forkLive(id, count)
 	t.Logf("%d live forks in %s", len(forks), time.Since(began).Round(time.Millisecond))
 	if now, _ := p.processes(id); now != supervisor {
 		t.Error("the source has another supervisor")
