@@ -3,6 +3,7 @@
 package test
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -60,69 +61,70 @@ func (p *program) templates(name string) []string {
 // TestPrepare: what is cold is prepared and warm then, and what has changed or is damaged since is stale and prepared again.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
-	for _, isolation := range []string{"gvisor", "tcg"} {
-		t.Run(isolation, func(t *testing.T) {
-			t.Parallel()
-			p := workspaces(t).withCache().with("PYRO_ISOLATION", isolation)
-			expect := func(want pyro.PreparationStatus, why string) {
-				t.Helper()
-				if r := p.readiness(); r.Status != want || !strings.Contains(r.Reason, why) || string(r.Isolation) != isolation {
-					t.Errorf("%+v, not %s for %q", r, want, why)
-				}
-			}
-			expect(pyro.Cold, "there is no ")
-			if r := p.prepare(); !r.Made || r.Before != pyro.Cold || string(r.Isolation) != isolation {
-				t.Errorf("the first time: %+v", r)
-			}
-			expect(pyro.Warm, "")
-			if r := p.prepare(); r.Made || r.Before != pyro.Warm {
-				t.Errorf("again: %+v", r)
-			}
-
-			// What is damaged is seen, whatever the notes say.
-			for _, harm := range []func(string) error{
-				func(dir string) error { return os.WriteFile(filepath.Join(dir, "template.json"), []byte("{}"), 0o600) },
-				func(dir string) error {
-					file := filepath.Join(dir, "state")
-					if _, err := os.Stat(file); err != nil {
-						file = filepath.Join(dir, "image.erofs")
-					}
-					return errors.Join(os.Chmod(file, 0o600), os.Truncate(file, 100))
-				},
-			} {
-				for _, record := range p.templates("template.json") {
-					if err := harm(filepath.Dir(record)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				expect(pyro.Stale, "is damaged")
-				if r := p.prepare(); !r.Made || r.Before != pyro.Stale {
-					t.Errorf("damaged: %+v", r)
-				}
-				expect(pyro.Warm, "")
-			}
-
-			// With a network: under QEMU that is another template.
-			if r := p.prepare("--network"); !r.Network || r.Made != (isolation == "tcg") {
-				t.Errorf("with a network: %+v", r)
-			}
-			if r := p.readiness(); r.NetworkStatus != pyro.Warm {
-				t.Errorf("with a network: %+v", r)
-			}
-
-			// Another agent, as another build of pyro has it.
-			p.with("PYRO_GUEST", otherAgent(t))
-			r := p.prepare()
-			if !r.Made || r.Before != pyro.Stale || !strings.Contains(r.Reason, "the guest agent of this pyro has changed since it was prepared") {
-				t.Errorf("another agent: %+v", r)
-			}
-			expect(pyro.Warm, "")
-		})
+	isolation := cmp.Or(os.Getenv("PYRO_ISOLATION"), "gvisor")
+	p := workspaces(t).withCache().with("PYRO_ISOLATION", isolation)
+	expect := func(want pyro.PreparationStatus, why string) {
+		t.Helper()
+		if r := p.readiness(); r.Status != want || !strings.Contains(r.Reason, why) || string(r.Isolation) != isolation {
+			t.Errorf("%+v, not %s for %q", r, want, why)
+		}
 	}
+	expect(pyro.Cold, "there is no ")
+	if r := p.prepare(); !r.Made || r.Before != pyro.Cold || string(r.Isolation) != isolation {
+		t.Errorf("the first time: %+v", r)
+	}
+	expect(pyro.Warm, "")
+	if r := p.prepare(); r.Made || r.Before != pyro.Warm {
+		t.Errorf("again: %+v", r)
+	}
+
+	// What is damaged is seen, whatever the notes say.
+	harms := []func(string) error{
+		func(dir string) error { return os.WriteFile(filepath.Join(dir, "template.json"), []byte("{}"), 0o600) },
+		func(dir string) error {
+			file := filepath.Join(dir, "state")
+			if _, err := os.Stat(file); err != nil {
+				file = filepath.Join(dir, "image.erofs")
+			}
+			return errors.Join(os.Chmod(file, 0o600), os.Truncate(file, 100))
+		},
+	}
+	if testing.Short() { // each has a machine boot, under emulation
+		harms = harms[1:]
+	}
+	for _, harm := range harms {
+		for _, record := range p.templates("template.json") {
+			if err := harm(filepath.Dir(record)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(pyro.Stale, "is damaged")
+		if r := p.prepare(); !r.Made || r.Before != pyro.Stale {
+			t.Errorf("damaged: %+v", r)
+		}
+		expect(pyro.Warm, "")
+	}
+
+	// With a network: under QEMU that is another template.
+	if r := p.prepare("--network"); !r.Network || r.Made != (isolation == "tcg") {
+		t.Errorf("with a network: %+v", r)
+	}
+	if r := p.readiness(); r.NetworkStatus != pyro.Warm {
+		t.Errorf("with a network: %+v", r)
+	}
+
+	// Another agent, as another build of pyro has it.
+	p.with("PYRO_GUEST", otherAgent(t))
+	r := p.prepare()
+	if !r.Made || r.Before != pyro.Stale || !strings.Contains(r.Reason, "the guest agent of this pyro has changed since it was prepared") {
+		t.Errorf("another agent: %+v", r)
+	}
+	expect(pyro.Warm, "")
 }
 
 // TestPrepareAgain: with --force all is made again while a workspace goes on, and a plain run finds it.
 func TestPrepareAgain(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).withCache().with("PYRO_ISOLATION", "gvisor")
 	p.prepare()
@@ -150,6 +152,7 @@ func TestPrepareAgain(t *testing.T) {
 
 // TestPrepareIsInterrupted leaves no workspace.
 func TestPrepareIsInterrupted(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).withCache().with("PYRO_ISOLATION", "gvisor")
 	running := p.start("prepare", environment)

@@ -9,3 +9,11 @@ func sameForAll(t *testing.T) {
 		t.Skip("-short: what runs the machines makes little difference")
 	}
 }
+
+// killed are those who are killed in the midst of operations. What a client does is the same whatever runs the machines.
+func killed() []string {
+	if testing.Short() {
+		return []string{"supervisor", "machine"}
+	}
+	return []string{"client", "supervisor", "machine"}
+}

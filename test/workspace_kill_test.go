@@ -123,7 +123,7 @@ func TestKilledAnywhere(t *testing.T) {
 		took := time.Since(began)
 		v.check(o.name, "nobody", after)
 		for range kills() {
-			for _, who := range []string{"client", "supervisor", "machine"} {
+			for _, who := range killed() {
 				args, after := o.args(v)
 				v.kill(o.name, who, time.Duration(random.Float64()*1.1*float64(took)), args, after)
 			}

@@ -71,9 +71,13 @@ func TestLiveForks(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress", "--mem-mib", "512")
-	count := number("PYRO_TEST_FORKS", 6)
+	few := 6
+	if testing.Short() {
+		few = 3
+	}
+	count := number("PYRO_TEST_FORKS", few)
 	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + drawing + naming
-	if few := 6; count > few { // so many do it at once
+	if count > few { // so many do it at once
 		running = strings.Replace(counting, "sleep 0.05", "sleep 1", 1) + slowedDown(drawing+naming, float64(count)/float64(few))
 	}
 	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+running)

@@ -38,7 +38,7 @@ func TestKilledWhilePausing(t *testing.T) {
 	}
 	for range kills() {
 		for _, operation := range []string{"pause", "resume", "fork"} {
-			for _, who := range []string{"client", "supervisor", "machine"} {
+			for _, who := range killed() {
 				v.prepare(operation)
 				v.kill(operation, who, time.Duration(random.Float64()*1.1*float64(took[operation])))
 			}

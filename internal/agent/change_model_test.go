@@ -180,7 +180,7 @@ func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("some of the modes keep an ordinary user out")
 	}
-	rounds := 400
+	rounds := 200
 	if testing.Short() {
 		rounds = 50
 	}

@@ -20,7 +20,7 @@ func seeds() int {
 	if testing.Short() {
 		return 20
 	}
-	return 120
+	return 60
 }
 
 // TestADifferenceIsAPatch: what package diff tells is what package patch does.
