@@ -15,7 +15,8 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 )
 
-// savedState is what a machine goes on from, for gVisor. Its pages are read once pages is closed, and while it runs already: one that it needs before is read first.
+// savedState is what a machine goes on from, for gVisor. Its pages are read while it runs already, one that it needs before the others, and only slowly until pages is
+// closed.
 //
 // It is read through gVisor's interface for files that are elsewhere, with this process at the other end too: gVisor by itself would read pages in 128 threads, which keep
 // the machine, that needs few of them, from its start, and into its mapping of the machine's memory, which takes twice as long as to write them to the file behind that.
@@ -59,13 +60,14 @@ func (s savedFiles) OpenRead(name string) (stateio.AsyncReader, error) {
 
 func (savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil, os.ErrPermission }
 
-const before = 2 * time.Millisecond
+// patience is how long what is asked for too early waits: somebody may wait for it, as the clock does for its page.
+const patience = 2 * time.Millisecond
 
 // savedFile is one of them. What is read of it is written to the file that it is read for, by the time that it has been asked for.
 type savedFile struct {
 	content []byte
 	atOnce  uint64
-	begin   <-chan struct{} // nil: it is read from the beginning
+	begin   <-chan struct{} // before it is closed, the file is read slowly; nil: it never is
 	to      []int           // descriptors
 	done    []stateio.Completion
 }
@@ -117,7 +119,7 @@ func (f *savedFile) AddReadv(id int, at int64, _ uint64, to stateio.DestinationF
 	if f.begin != nil {
 		select {
 		case <-f.begin:
-		case <-time.After(before):
+		case <-time.After(patience):
 		}
 	}
 	c := stateio.Completion{ID: id}
