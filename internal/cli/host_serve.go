@@ -127,7 +127,7 @@ func (s *hostServe) run(cmd *cobra.Command) error {
 		fmt.Printf("bearer token, shown this once: %s\n", serving.Token.Reveal())
 	}
 	log.Info("host agent serves", "version", pyro.Version(), "address", serving.Listener.Addr().String(), "tls", serving.TLS != nil)
-	debug.SetGCPercent(25) // it has little, and what goes through it leaves much behind
+	debug.SetGCPercent(50) // it has little, and what goes through it leaves much behind
 	err = agent.Serve(ctx, serving)
 	log.Info("host agent ends")
 	return err

@@ -15,8 +15,8 @@ import (
 
 // Sizes of the HTTP/2 connection, the same on both ends.
 const (
-	MaxFrame      = 1 << 20
-	ReceiveBuffer = 4 << 20
+	MaxFrame      = 256 << 10
+	ReceiveBuffer = 1 << 20
 )
 
 // reportHeader carries an error, see EncodeError, beside what Connect says of it.
