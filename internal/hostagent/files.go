@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxContent = 16 << 20 // of a file in one message
-	maxNames   = 64 << 20 // bytes that the entries of a list take
-	maxEntries = 100_000  // of one list
+	maxContent = 16 << 20  // of a file in one message
+	maxNames   = 64 << 20  // bytes that the entries of a list take
+	maxEntries = 100_000   // of one list
 	fileChunk  = 256 << 10 // of a file that is streamed
 )
 
