@@ -15,23 +15,32 @@ const maxFamily = 4096
 // processorTime is what a process and all below it have used, and those of them that were reaped. It is asked for twice a second of each of a host's machines: so it reads
 // no more than it needs, and those files without what package os does for others.
 func processorTime(pid int) (total time.Duration) {
-	buffer := make([]byte, 4<<10)
+	buffer := make([]byte, maxFamily*len("4194304 ")) // the highest number of a process that Linux gives
 	for all := []int{pid}; len(all) > 0 && len(all) < maxFamily; {
 		process := "/proc/" + strconv.Itoa(all[len(all)-1])
 		all = all[:len(all)-1]
 		total += timeOf(read(process+"/stat", buffer))
-		tasks, _ := os.Open(process + "/task")
-		threads, _ := tasks.Readdirnames(-1)
-		tasks.Close()
-		for _, thread := range threads {
-			for child := range bytes.FieldsSeq(read(process+"/task/"+thread+"/children", buffer)) {
-				if n, err := strconv.Atoi(string(child)); err == nil {
-					all = append(all, n)
-				}
+		all = append(all, startedBy(process, buffer)...)
+	}
+	return total
+}
+
+// startedBy gives the children of all threads of a process, which is a folder of /proc.
+func startedBy(process string, buffer []byte) (children []int) {
+	tasks, err := os.Open(process + "/task")
+	if err != nil {
+		return nil // it is gone
+	}
+	defer tasks.Close()
+	threads, _ := tasks.Readdirnames(-1)
+	for _, thread := range threads {
+		for child := range bytes.FieldsSeq(read(process+"/task/"+thread+"/children", buffer)) {
+			if n, err := strconv.Atoi(string(child)); err == nil {
+				children = append(children, n)
 			}
 		}
 	}
-	return total
+	return children
 }
 
 // read gives what a file of the kernel's begins with, as much as there is room for; nothing of one that is gone.
@@ -41,8 +50,18 @@ func read(path string, buffer []byte) []byte {
 		return nil
 	}
 	defer unix.Close(fd)
-	n, _ := unix.Read(fd, buffer)
-	return buffer[:max(n, 0)]
+	have := 0
+	for have < len(buffer) { // the kernel gives a page at a time
+		n, err := unix.Read(fd, buffer[have:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			break
+		}
+		have += n
+	}
+	return buffer[:have]
 }
 
 // tick is the unit of times in /proc, which is the same on all of Linux's platforms that there are machines on.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -56,6 +57,34 @@ func TestProcessorTime(t *testing.T) {
 	}
 	if gone := processorTime(all[0].Process.Pid); gone != 0 {
 		t.Errorf("one that is gone has used %v", gone)
+	}
+}
+
+// TestStartedBy finds all that a process has started, where their numbers take more than a page.
+func TestStartedBy(t *testing.T) {
+	const many = 1000
+	cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt "+strconv.Itoa(many)+" ]; do sleep 1000 & i=$((i+1)); done; echo; wait")
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	found := startedBy("/proc/"+strconv.Itoa(cmd.Process.Pid), make([]byte, maxFamily*8))
+	for _, pid := range found {
+		if group, err := unix.Getpgid(pid); err != nil || group != cmd.Process.Pid {
+			t.Fatalf("it has not started %d: %v", pid, err)
+		}
+	}
+	if len(found) != many {
+		t.Errorf("%d were found, not %d", len(found), many)
 	}
 }
 
