@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 	"os"
 	"runtime/debug"
 	"strconv"

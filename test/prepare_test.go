@@ -106,7 +106,7 @@ func TestPrepare(t *testing.T) {
 	}
 
 	// With a network: under QEMU that is another template.
-	if r := p.prepare("--network"); !r.Network || r.Made != (isolation == "tcg") {
+	if r := p.prepare("--network"); !r.Network || r.Made != (isolation != "gvisor") {
 		t.Errorf("with a network: %+v", r)
 	}
 	if r := p.readiness(); r.NetworkStatus != pyro.Warm {

@@ -48,14 +48,11 @@ func Remember(d dirs.Dirs, s State) error {
 	if err != nil {
 		return err
 	}
-	return fault.Wrap(replace(path(d, s), b), "note what was prepared", s.Environment)
-}
-
-func replace(path string, b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+	file := path(d, s)
+	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
+		err = durable.Replace(file, b)
 	}
-	return durable.Replace(path, b)
+	return fault.Wrap(err, "note what was prepared", s.Environment)
 }
 
 // Prune removes the notes of what was prepared from images that are not kept any more.
