@@ -53,6 +53,10 @@ func machine() error {
 	return err
 }
 
+// starters is for how many goroutines there are threads while a machine starts, beside those that it has later: what starts it calls itself over sockets, and who waits in
+// the kernel for an answer keeps a thread from others for up to 10 ms.
+const starters = 2
+
 func run(owner *owner, o order) error {
 	conf, err := configure(o)
 	if err != nil {
@@ -73,6 +77,7 @@ func run(owner *owner, o order) error {
 		// waits awake for the next system call, which then costs 70 us instead of 3.
 		gomaxprocs.Add(1)
 	}
+	gomaxprocs.Add(starters)
 	l, err := load(conf, o)
 	if err != nil {
 		return err
@@ -89,6 +94,7 @@ func run(owner *owner, o order) error {
 			err = changed.wait()
 		}
 		owner.tell("started", err)
+		gomaxprocs.Add(-starters)
 		if err == nil {
 			owner.obey(deeds(l, changed, others))
 		}
