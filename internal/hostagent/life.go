@@ -220,6 +220,9 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 	if err != nil {
 		return err
 	}
+	if !a.options.Machines.Running(made.ID) {
+		return fault.New(fault.Unavailable, "", "", "its machine ended as soon as it had been made").WithHint("try again")
+	}
 	want.WorkspaceID, want.Isolation, want.LastActive = made.ID, made.Isolation, a.options.clock().UTC()
 	if err := a.writeRecord(want); err != nil {
 		return err

@@ -121,9 +121,9 @@ func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) er
 		return err
 	}
 	if err := a.options.Machines.Resume(ctx, before.WorkspaceID); err != nil {
-		s.rest(status == statusPaused)
+		s.rest(false) // it may have ended: who asks next looks
 		if err := a.set(s, func(r *record) { *r = before }); err != nil {
-			a.options.Log.Error("note that a sandbox stays paused as it was", "sandbox", s.id(), "error", err)
+			a.options.Log.Error("note that a sandbox stays as it was", "sandbox", s.id(), "error", err)
 		}
 		if k := fault.KindOf(err); k == fault.Corrupt || k == fault.Precondition {
 			return &fault.Error{Err: err, Hint: "it can't go on: call DestroySandbox, then CreateSandbox"}

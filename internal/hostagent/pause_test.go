@@ -3,6 +3,7 @@ package hostagent
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -284,6 +285,79 @@ func TestASlowPauseHoldsUpNone(t *testing.T) {
 	}
 	if h.pass(reapAgain); !s.due() {
 		t.Error("it is never tried again")
+	}
+}
+
+// TestNothingToldIsAcknowledgedBefore has the clock go back while no host agent runs, and the answer to the first list get lost.
+func TestNothingToldIsAcknowledgedBefore(t *testing.T) {
+	f, folder, h := newFakes(), t.TempDir(), &hand{now: time.Unix(1_000_000, 0)}
+	a := openAt(t, folder, f, h)
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a", TimeoutSec: 10})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "b", TimeoutSec: 20})
+	h.pass(10 * time.Second)
+	reaped(t, a, "a")
+	_, first := told(t, a, 0)
+	a.Close()
+	h.pass(-time.Hour)
+	a = openAt(t, folder, f, h)
+	h.pass(time.Hour + 10*time.Second)
+	reaped(t, a, "a", "b")
+	h.pass(-time.Hour)
+	for range 2 {
+		if ids, cursor := told(t, a, first); len(ids) != 2 || cursor <= first {
+			t.Errorf("told %v, %d after %d", ids, cursor, first)
+		}
+	}
+	if ids, cursor := told(t, a, math.MaxInt64); len(ids) != 0 || cursor != 0 {
+		t.Errorf("told %v, %d", ids, cursor)
+	}
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "a", TimeoutSec: 10}); err != nil {
+		t.Fatal(err)
+	}
+	h.pass(10 * time.Second)
+	reaped(t, a, "a", "b")
+	if ids, cursor := told(t, a, first); len(ids) != 1 || cursor <= first {
+		t.Errorf("after an acknowledgement of everything: told %v, %d", ids, cursor)
+	}
+}
+
+// TestAResumeThatFailsTellsWhatIs has a machine end while it is resumed, and another one stay paused.
+func TestAResumeThatFailsTellsWhatIs(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	for id, status := range map[string]string{"ends": statusStopped, "stays": statusPaused} {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
+		if err := pause(t, a, id); err != nil {
+			t.Fatal(err)
+		}
+		f.turning = func(workspace string) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.stopped[workspace], f.paused[workspace] = status == statusStopped, status == statusPaused
+			return fault.New(fault.Unavailable, "", "", "its supervisor has ended")
+		}
+		if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: id}); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("%s: %v", id, err)
+		}
+		s, err := a.find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := a.status(s); got != status || err != nil {
+			t.Errorf("%s is %s, %v", id, got, err)
+		}
+		f.turning = nil
+	}
+}
+
+// TestWhatEndsAtOnceIsNotMade has a machine end before anybody is told of it.
+func TestWhatEndsAtOnceIsNotMade(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	f.stopped["ws-x"] = true
+	_, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"}))
+	if fault.KindOf(err) != fault.Unavailable || len(list(t, a)) != 0 || f.ids() != 0 {
+		t.Errorf("%v; there are %v, and %d machines", err, list(t, a), f.ids())
 	}
 }
 

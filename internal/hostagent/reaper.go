@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -72,6 +73,7 @@ func (a *Agent) acknowledge(until int64) error {
 	if until <= 0 { // as most lists say
 		return nil
 	}
+	a.told = max(a.told, min(until, math.MaxInt64/2)) // another host agent gave that, whose clock may have been ahead
 	for _, s := range a.all() {
 		if s.told == 0 || s.told > until {
 			continue

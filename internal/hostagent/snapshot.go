@@ -167,7 +167,7 @@ func (a *Agent) asBefore(ctx context.Context, s *sandbox, before string, inactiv
 	paused, err := a.options.Machines.Paused(ctx, id)
 	if err == nil && paused {
 		err = a.options.Machines.Resume(ctx, id)
-		s.rest(err != nil)
+		s.rest(false)
 	}
 	return err
 }
@@ -207,7 +207,7 @@ func (a *Agent) withdraw(t *template) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, s := range a.sandboxes {
-		if s.is.From == t.id { // which never changes
+		if s.record().From == t.id {
 			return fault.New(fault.Precondition, "", "", "sandbox %s was made from it", id).WithHint("call DestroySandbox for those that were made from it")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -107,18 +108,23 @@ func (s stuck) Start(ctx context.Context, spec machine.Spec) (machine.Machine, e
 
 func (stuckMachine) Pause(context.Context) error  { return nil }
 func (stuckMachine) Resume(context.Context) error { return errStuck }
+func (stuckMachine) Wake(context.Context) error   { return errStuck }
+
+func stuckIn(t *testing.T, in dirs.Dirs) *supervisor.Machine {
+	program, err := guest.Find()
+	check(t, err)
+	m, err := supervisor.Start(t.Context(), supervisor.Config{Dirs: in, Driver: stuck{host.New(host.Config{Dirs: in, Guest: program})}, VCPUs: 1, MemMiB: 128})
+	check(t, err)
+	t.Cleanup(func() { m.Close() })
+	return m
+}
 
 var errStuck = errors.New("it does not")
 
 // TestAMachineThatCantGoOn ends, and with it its supervisor: nobody could tell it from one that hangs. What it printed is held no more.
 func TestAMachineThatCantGoOn(t *testing.T) {
 	t.Parallel()
-	in := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
-	program, err := guest.Find()
-	check(t, err)
-	m, err := supervisor.Start(t.Context(), supervisor.Config{Dirs: in, Driver: stuck{host.New(host.Config{Dirs: in, Guest: program})}, VCPUs: 1, MemMiB: 128})
-	check(t, err)
-	defer m.Close()
+	m := stuckIn(t, dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()})
 	d := &daemon{machine: m, stopping: make(chan struct{})}
 	var printed bytes.Buffer
 	o := d.outlet(&printed, point{})
@@ -134,4 +140,35 @@ func TestAMachineThatCantGoOn(t *testing.T) {
 	if _, err := o.Write([]byte("x")); err != nil || printed.String() != "x" {
 		t.Errorf("%v, and it has printed %q", err, printed.String())
 	}
+}
+
+// TestAMachineThatDoesNotWakeStaysPaused has what was saved be there for the next who resumes it.
+func TestAMachineThatDoesNotWakeStaysPaused(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, nil)
+	saved := h.order.Workspace.Disks
+	saved.Memory = "memory-1"
+	h.order.Workspace.Disks = saved
+	check(t, errors.Join(h.store.SetDisks(t.Context(), h.order.Workspace.ID, saved), os.Mkdir(h.disks().DiskPath(saved.Memory), 0o700)))
+	lock, err := h.folder.TakeDisks(t.Context())
+	check(t, err)
+	next := saved
+	next.Memory = ""
+	m := stuckIn(t, h.order.Dirs)
+	r := &resuming{daemon: &daemon{order: h.order, folder: h.folder, store: h.store, machine: m}, memory: saved.Memory, next: next, lock: lock}
+	if err := r.settle(t.Context()); !errors.Is(err, errStuck) {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case <-m.Done():
+	default:
+		t.Error("its machine is still there")
+	}
+	w, err := h.store.Workspace(t.Context(), h.order.Workspace.ID)
+	check(t, err)
+	if !reflect.DeepEqual(w.Disks, saved) {
+		t.Errorf("its disks are %+v, and were %+v", w.Disks, saved)
+	}
+	_, err = os.Stat(h.disks().DiskPath(saved.Memory))
+	check(t, err)
 }

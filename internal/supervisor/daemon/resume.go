@@ -73,7 +73,7 @@ func (r *resuming) settle(ctx context.Context) error {
 		n.Sever(r.stood.Connections)
 	}
 	if err := d.machine.Wake(ctx); err != nil {
-		return err
+		return errors.Join(err, r.giveUp(ctx))
 	}
 	for _, s := range r.stood.Shells {
 		if err := d.shells.takeOver(d, s, r.dir); err != nil {
@@ -94,6 +94,12 @@ func (r *resuming) settle(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// giveUp has the workspace be paused as it was: nothing ran in its machine.
+func (r *resuming) giveUp(ctx context.Context) error {
+	d := r.daemon
+	return errors.Join(d.machine.Close(), d.store.SetDisks(context.WithoutCancel(ctx), d.order.Workspace.ID, d.order.Workspace.Disks))
 }
 
 // takeOver goes on with a shell where another supervisor left it.
