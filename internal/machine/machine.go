@@ -182,7 +182,7 @@ type RootKeeper interface {
 
 // Processes is a running machine that is several processes of the host's.
 type Processes interface {
-	// PIDs are those that write to its storage, PID's among them.
+	// PIDs are those that the driver started, PID's among them: they write to its storage, and what they and those below them compute is the machine's.
 	PIDs() []int
 }
 

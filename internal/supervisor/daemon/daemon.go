@@ -221,11 +221,15 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 
 // noteProcesses notes the processes of the machine.
 func (d *daemon) noteProcesses(m machine.Machine) error {
-	pids := []int{m.PID()}
+	return d.folder.WriteProcesses(processesOf(m))
+}
+
+// processesOf gives the processes of a machine that were started for it, but none that these start.
+func processesOf(m machine.Machine) []int {
 	if p, ok := m.(machine.Processes); ok {
-		pids = p.PIDs()
+		return p.PIDs()
 	}
-	return d.folder.WriteProcesses(pids)
+	return []int{m.PID()}
 }
 
 // prepare finds the driver that the workspace is bound to, and its environment.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,11 +13,11 @@ import (
 // maxFamily bounds how many processes of a machine are looked at.
 const maxFamily = 4096
 
-// processorTime is what a process and all below it have used, and those of them that were reaped. It is asked for twice a second of each of a host's machines: so it reads
+// processorTime is what processes and all below them have used, and those of them that were reaped. It is asked for twice a second of each of a host's machines: so it reads
 // no more than it needs, and those files without what package os does for others.
-func processorTime(pid int) (total time.Duration) {
+func processorTime(pids []int) (total time.Duration) {
 	buffer := make([]byte, maxFamily*len("4194304 ")) // the highest number of a process that Linux gives
-	for all := []int{pid}; len(all) > 0 && len(all) < maxFamily; {
+	for all := slices.Clone(pids); len(all) > 0 && len(all) < maxFamily; {
 		process := "/proc/" + strconv.Itoa(all[len(all)-1])
 		all = all[:len(all)-1]
 		total += timeOf(read(process+"/stat", buffer))

@@ -4,11 +4,14 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
 // TestProcessorTime counts what is used below a process, whichever of its threads started that.
@@ -20,11 +23,11 @@ func TestProcessorTime(t *testing.T) {
 		}
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	before, mine := processorTime(os.Getpid()), own()
+	before, mine := processorTime([]int{os.Getpid()}), own()
 	if before <= 0 {
 		t.Fatal("it has used nothing")
 	}
-	below := func() time.Duration { return processorTime(os.Getpid()) - before - (own() - mine) }
+	below := func() time.Duration { return processorTime([]int{os.Getpid()}) - before - (own() - mine) }
 	started := make(chan *exec.Cmd)
 	for range 3 {
 		go func() {
@@ -55,8 +58,47 @@ func TestProcessorTime(t *testing.T) {
 		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		cmd.Wait()
 	}
-	if gone := processorTime(all[0].Process.Pid); gone != 0 {
+	if gone := processorTime([]int{all[0].Process.Pid}); gone != 0 {
 		t.Errorf("one that is gone has used %v", gone)
+	}
+}
+
+// beside is a machine of several processes, of which none is below another.
+type beside struct {
+	machine.Machine
+	pids []int
+}
+
+func (b beside) PID() int    { return b.pids[0] }
+func (b beside) PIDs() []int { return b.pids }
+
+// TestProcessorTimeOfSeveral counts what all processes of a machine use: under gVisor the gofer is beside the sentry, not below it.
+func TestProcessorTimeOfSeveral(t *testing.T) {
+	var m beside
+	var each time.Duration
+	for range 2 {
+		cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; kill -STOP $$")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Wait()
+		defer cmd.Process.Kill()
+		var status unix.WaitStatus
+		if _, err := unix.Wait4(cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+			t.Fatalf("it did not come to a stop: %v, %v", status, err)
+		}
+		used := processorTime([]int{cmd.Process.Pid})
+		if used <= 0 {
+			t.Fatal("it has used nothing")
+		}
+		each += used
+		m.pids = append(m.pids, cmd.Process.Pid)
+	}
+	if got := processorTime(processesOf(m)); got != each {
+		t.Errorf("both have used %v, which is told as %v", each, got)
+	}
+	if got := processesOf(struct{ machine.Machine }{m}); !slices.Equal(got, m.pids[:1]) {
+		t.Errorf("one that does not say of which processes it is has %v, not %d", got, m.pids[0])
 	}
 }
 

@@ -34,7 +34,7 @@ func (s *server) usage(w http.ResponseWriter, r *http.Request) {
 
 // usage measures: processor time by what the host's kernel has counted for the machine's processes, memory by what the machine says, storage by what its folder takes.
 func (d *daemon) usage(ctx context.Context) (u remote.Usage, err error) {
-	u.CPU = processorTime(d.machine.PID())
+	u.CPU = processorTime(processesOf(d.machine.Machine()))
 	var meminfo bytes.Buffer
 	if _, err := d.machine.Agent.ReadFile(ctx, "/proc/meminfo", 0, maxMeminfo, &meminfo); err != nil {
 		return u, err
