@@ -2,6 +2,7 @@ package layers
 
 import (
 	"cmp"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +25,36 @@ func read(t *testing.T, path string) string {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
+// row is one of the table of rooms: the folders that it is about, and what it says that they may import.
+type row struct {
+	folders []string
+	may     string
+}
+
+// rows gives the table of rooms in docs/design.md.
+func rows(t *testing.T) (all []row) {
+	t.Helper()
+	_, rooms, ok := strings.Cut(read(t, "docs/design.md"), "\n## Rooms\n")
+	if !ok {
+		t.Fatal("docs/design.md has no section on rooms")
+	}
+	rooms, _, _ = strings.Cut(rooms, "\n## ")
+	for line := range strings.Lines(rooms) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			all = append(all, row{names(cells[1]), cells[3]})
+		}
+	}
+	return all
+}
+
+// names gives what is quoted in a text.
+func names(text string) (all []string) {
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
 // TestDesignNamesEveryFolder holds the table of rooms in docs/design.md against the folders that hold Go code.
 func TestDesignNamesEveryFolder(t *testing.T) {
 	out, err := exec.Command("go", "list", module+"/...").Output()
@@ -34,18 +65,9 @@ func TestDesignNamesEveryFolder(t *testing.T) {
 	for pkg := range strings.Lines(string(out)) {
 		folders = append(folders, cmp.Or(trim(strings.TrimSpace(pkg)), "."))
 	}
-	_, rooms, ok := strings.Cut(read(t, "docs/design.md"), "\n## Rooms\n")
-	if !ok {
-		t.Fatal("docs/design.md has no section on rooms")
-	}
-	rooms, _, _ = strings.Cut(rooms, "\n## ")
 	var named []string
-	for line := range strings.Lines(rooms) {
-		if cells := strings.Split(line, "|"); len(cells) > 2 {
-			for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
-				named = append(named, m[1])
-			}
-		}
+	for _, r := range rows(t) {
+		named = append(named, r.folders...)
 	}
 	for _, folder := range folders {
 		if !slices.Contains(named, folder) {
@@ -55,6 +77,55 @@ func TestDesignNamesEveryFolder(t *testing.T) {
 	for _, name := range named {
 		if !slices.Contains(folders, name) {
 			t.Errorf("the table of rooms has %s, which holds no Go code", name)
+		}
+	}
+}
+
+// named tells whether a name in the table is a folder's, in whole or its last part. It is that folder's alone, not those' below it.
+func named(folder, name string) bool { return folder == name || strings.HasSuffix(folder, "/"+name) }
+
+// allows tells whether a row lets a folder import another.
+func (r row) allows(from, to string) bool {
+	says := func(phrase string) bool { return strings.Contains(r.may, phrase) }
+	if strings.HasPrefix(to, from+"/") || slices.Contains(r.folders, to) || slices.ContainsFunc(names(r.may), func(name string) bool { return named(to, name) }) {
+		return true
+	}
+	floor, room := place(to)
+	switch {
+	case says("all below"):
+		return true // TestImportsRunDownwards looks at that
+	case to == "":
+		return says("package pyro")
+	case strings.HasPrefix(floors[floor].reason, "the ground"):
+		return says("the ground")
+	case strings.HasPrefix(floors[floor].reason, "drivers"):
+		return says("drivers")
+	}
+	return slices.Contains([]string{"internal/disk", "internal/agent", "internal/environment", "internal/machine"}, room) && says("what machines are made of")
+}
+
+// TestDesignSaysWhatFoldersImport holds what the table of rooms says that a folder may import, and what the ground is, against what is so.
+func TestDesignSaysWhatFoldersImport(t *testing.T) {
+	all := imports(t)
+	for _, r := range rows(t) {
+		for _, name := range names(r.may) {
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(all)), func(folder string) bool { return named(folder, name) }) {
+				t.Errorf("%v may import %s, which holds no Go code", r.folders, name)
+			}
+		}
+		for _, from := range r.folders {
+			for _, to := range all[strings.TrimPrefix(from, ".")] {
+				if !r.allows(from, to) {
+					t.Errorf("%s imports %s, and docs/design.md says that it may import%s", from, to, r.may)
+				}
+			}
+		}
+	}
+	_, ground, _ := strings.Cut(read(t, "docs/design.md"), "\nThe ground is ")
+	ground, _, _ = strings.Cut(ground, ". ")
+	for _, room := range floors[0].rooms {
+		if !slices.ContainsFunc(names(ground), func(name string) bool { return named(room, name) }) {
+			t.Errorf("docs/design.md does not say that %s is of the ground", room)
 		}
 	}
 }
