@@ -42,8 +42,8 @@ that CA; "pyro host certs" makes a set. Without them it serves on a loopback add
 clients who show a bearer token: that in PYRO_HOST_TOKEN or --token-file, or one that is made and
 printed once.
 
-Sandboxes go on when it ends, however it ends, and are there when it is started again; only the
-call Terminate destroys them.`,
+Sandboxes go on when it ends, however it ends, and are there when it is started again. What
+destroys them are calls: DestroySandbox, Terminate, and those that make templates of them.`,
 		Example: `  pyro host serve --listen 127.0.0.1:8933 --token-file ~/.config/pyro/host-token
   pyro host serve --listen 0.0.0.0:8933 --tls-ca ca.pem --tls-cert server.pem --tls-key server-key.pem`,
 		Args: arguments(cobra.NoArgs),

@@ -23,7 +23,7 @@ func toWire(err error) error {
 		}
 		detail.Kind = string(fault.FromRPC(uint32(wire.Code())))
 		if wire.Code() == connect.CodeUnimplemented {
-			detail.Hint = "docs/host.md tells which calls this release has"
+			detail.Hint = "the call is one of another release: replace pyro on the host, or use the proto of its release"
 		}
 	} else {
 		r := fault.ReportOf(err)

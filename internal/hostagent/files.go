@@ -38,16 +38,17 @@ func checkPath(op, name string) error {
 func (a *Agent) file(ctx context.Context, op string, m interface {
 	GetSandboxId() string
 	GetPath() string
-}) (Machine, *sandbox, func(), error) {
+}) (Machine, func(), error) {
 	if err := checkPath(op, m.GetPath()); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	return a.connected(ctx, op, m.GetSandboxId())
+	to, _, end, err := a.connected(ctx, op, m.GetSandboxId())
+	return to, end, err
 }
 
 // WriteFile creates or replaces a file.
 func (a *Agent) WriteFile(ctx context.Context, req *connect.Request[pb.WriteFileRequest]) (*connect.Response[pb.WriteFileResponse], error) {
-	m, _, end, err := a.file(ctx, "write file", req.Msg)
+	m, end, err := a.file(ctx, "write file", req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +69,12 @@ func (a *Agent) WriteFileStream(ctx context.Context, stream *connect.ClientStrea
 	if meta == nil {
 		return nil, fault.New(fault.Invalid, op, "", "the first message must have meta")
 	}
-	m, s, end, err := a.file(ctx, op, meta)
+	m, end, err := a.file(ctx, op, meta)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	if err := m.WriteMachineFile(ctx, meta.Path, &chunks{stream: stream, of: s}); err != nil {
+	if err := m.WriteMachineFile(ctx, meta.Path, &chunks{stream: stream}); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&pb.WriteFileStreamResponse{}), nil
@@ -82,7 +83,6 @@ func (a *Agent) WriteFileStream(ctx context.Context, stream *connect.ClientStrea
 // chunks reads the content that a stream brings.
 type chunks struct {
 	stream *connect.ClientStream[pb.WriteFileStreamRequest]
-	of     *sandbox
 	left   []byte
 	err    error
 }
@@ -115,7 +115,7 @@ func (c *chunks) next() ([]byte, error) {
 
 // ReadFile gives the content of a file.
 func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRequest]) (*connect.Response[pb.ReadFileResponse], error) {
-	m, _, end, err := a.file(ctx, "read file", req.Msg)
+	m, end, err := a.file(ctx, "read file", req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRe
 
 // ReadFileStream gives it in pieces.
 func (a *Agent) ReadFileStream(ctx context.Context, req *connect.Request[pb.ReadFileStreamRequest], to *connect.ServerStream[pb.ReadFileStreamResponse]) error {
-	m, _, end, err := a.file(ctx, "read file", req.Msg)
+	m, end, err := a.file(ctx, "read file", req.Msg)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (a *Agent) ReadFileStream(ctx context.Context, req *connect.Request[pb.Read
 // ListDir gives what is in a folder.
 func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
 	const op = "list folder"
-	m, _, end, err := a.file(ctx, op, req.Msg)
+	m, end, err := a.file(ctx, op, req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequ
 
 // MakeDir makes a folder.
 func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
-	m, _, end, err := a.file(ctx, "make folder", req.Msg)
+	m, end, err := a.file(ctx, "make folder", req.Msg)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequ
 
 // RemovePath removes what is at a path.
 func (a *Agent) RemovePath(ctx context.Context, req *connect.Request[pb.RemovePathRequest]) (*connect.Response[pb.RemovePathResponse], error) {
-	m, _, end, err := a.file(ctx, "remove", req.Msg)
+	m, end, err := a.file(ctx, "remove", req.Msg)
 	if err != nil {
 		return nil, err
 	}

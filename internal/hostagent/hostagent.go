@@ -36,7 +36,7 @@ const DefaultEnvironment = "debian:12"
 
 // Agent is a host agent. It is safe for concurrent use.
 type Agent struct {
-	hostagentv1connect.UnimplementedHostAgentServiceHandler // what is not there yet
+	hostagentv1connect.UnimplementedHostAgentServiceHandler // refuses calls that the proto has got and this has not
 
 	options Options
 	lock    *flock.Lock

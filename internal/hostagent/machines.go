@@ -26,7 +26,8 @@ type Machines interface {
 	Paused(ctx context.Context, id string) (bool, error)
 	// Pause writes one down and ends it. With an error it runs as before. Precondition: it does not run.
 	Pause(ctx context.Context, id string) error
-	// Resume has one go on that is paused. With an error it stays as it was. Precondition and Corrupt: it never can.
+	// Resume has one go on that is paused. With an error it stays as it was. Precondition: it can't with the programs that are there now, and may with those that it was paused with.
+	// Corrupt: it never can.
 	Resume(ctx context.Context, id string) error
 	// Keep has one become a template: with what runs in it, or, where it is to be flat, of its files alone. Until that is so it is what it was; but with an error one that
 	// ran may be paused. What about says of a template that takes as many bytes is kept with it. Precondition: it can't be paused, as it has ended.

@@ -125,8 +125,11 @@ func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) er
 		if err := a.set(s, func(r *record) { *r = before }); err != nil {
 			a.options.Log.Error("note that a sandbox stays as it was", "sandbox", s.id(), "error", err)
 		}
-		if k := fault.KindOf(err); k == fault.Corrupt || k == fault.Precondition {
+		switch fault.KindOf(err) {
+		case fault.Corrupt:
 			return &fault.Error{Err: err, Hint: "it can't go on: call DestroySandbox, then CreateSandbox"}
+		case fault.Precondition:
+			return &fault.Error{Err: err, Hint: "put back what was replaced and call ResumeSandbox again; where that can't be, call DestroySandbox, then CreateSandbox"}
 		}
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,9 +94,12 @@ func TestWhatCanNotBePausedGoesOn(t *testing.T) {
 	if err := errors.Join(ping(t, a, "x"), pause(t, a, "x")); err != nil {
 		t.Fatal(err)
 	}
-	f.turning = func(string) error { return fault.New(fault.Corrupt, "", "", "block 7 is damaged") }
-	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}); fault.KindOf(err) != fault.Corrupt || list(t, a)[0].Status != statusPaused {
-		t.Errorf("%v, %v", err, list(t, a))
+	for kind, again := range map[fault.Kind]bool{fault.Corrupt: false, fault.Precondition: true} { // what was replaced may be put back
+		f.turning = func(string) error { return fault.New(kind, "", "", "that is not what it was") }
+		err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"})
+		if fault.KindOf(err) != kind || list(t, a)[0].Status != statusPaused || strings.Contains(fault.HintOf(err), "call ResumeSandbox again") != again {
+			t.Errorf("%v, %s, %v", err, fault.HintOf(err), list(t, a))
+		}
 	}
 	f.turning = nil
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", MemoryMb: 1024}) // it takes no memory
