@@ -22,9 +22,6 @@ func toWire(err error) error {
 			return err
 		}
 		detail.Kind = string(fault.FromRPC(uint32(wire.Code())))
-		if wire.Code() == connect.CodeUnimplemented {
-			detail.Hint = "the call is one of another release: replace pyro on the host, or use the proto of its release"
-		}
 	} else {
 		r := fault.ReportOf(err)
 		detail.Kind, detail.Hint, detail.Op, detail.Subject = string(r.Kind), r.Hint, fault.Printable(r.Op), fault.Printable(r.Subject)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
-	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
 // Options say how a host agent works. Folder, Machines and Log have to be set.
@@ -36,8 +35,6 @@ const DefaultEnvironment = "debian:12"
 
 // Agent is a host agent. It is safe for concurrent use.
 type Agent struct {
-	hostagentv1connect.UnimplementedHostAgentServiceHandler // refuses calls that the proto has got and this has not
-
 	options Options
 	lock    *flock.Lock
 	ctx     context.Context // of what it does by itself
