@@ -22,6 +22,9 @@ func toWire(err error) error {
 			return err
 		}
 		detail.Kind = string(fault.FromRPC(uint32(wire.Code())))
+		if wire.Code() == connect.CodeUnauthenticated { // a code that no kind has
+			detail.Kind, detail.Hint = string(fault.Permission), "send the header Authorization: Bearer TOKEN, with the token that the host agent was started with"
+		}
 	} else {
 		r := fault.ReportOf(err)
 		detail.Kind, detail.Hint, detail.Op, detail.Subject = string(r.Kind), r.Hint, fault.Printable(r.Op), fault.Printable(r.Subject)

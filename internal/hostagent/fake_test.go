@@ -34,6 +34,7 @@ type fakes struct {
 	stays   error             // of Delete
 	during  func(Spec)        // called while one is made
 	run     func(io.Writer)   // what programs print
+	ran     []client.Command  // programs, as they were told
 	written map[string][]byte // by path
 	failed  chan error        // what became of writes
 	shells  []*fakeShell
@@ -172,6 +173,9 @@ func (f fake) Run(_ context.Context, c client.Command, stdout, _ io.Writer) (rem
 	if c.Started != nil {
 		c.Started(7)
 	}
+	f.mu.Lock()
+	f.ran = append(f.ran, c)
+	f.mu.Unlock()
 	if f.run != nil {
 		f.run(stdout)
 	}

@@ -3,6 +3,7 @@ package hostagent
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
 // blocked has nothing be written of a sandbox any more, until the function is called that it gives.
@@ -194,3 +196,27 @@ type unread struct{ net.Conn }
 
 func (unread) Header() http.Header { return http.Header{} }
 func (unread) WriteHeader(int)     {}
+
+// TestWhatIsNoMessageIsRefused has bytes that are no request of a call, and too many of them: a code and a text tell that, before there is a call to have an ErrorDetail.
+func TestWhatIsNoMessageIsRefused(t *testing.T) {
+	address := "http://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), Serving{})
+	for _, c := range []struct{ kind, body, want string }{
+		{"application/json", `{"sandbox_id": 7}`, `"code":"invalid_argument"`}, {"application/json", `{`, `"code":"invalid_argument"`}, {"application/proto", "\xff", `"code":"invalid_argument"`},
+		{"application/json", `{"content":"` + strings.Repeat("a", maxMessage) + `"}`, `"code":"resource_exhausted"`},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+hostagentv1connect.HostAgentServiceWriteFileProcedure, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", c.kind)
+		answer, err := shown{http.DefaultTransport}.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || !strings.Contains(string(text), c.want) || !strings.Contains(string(text), `"message":"`) {
+			t.Errorf("%.20q: %s %s %v", c.body, answer.Status, text, err)
+		}
+	}
+}

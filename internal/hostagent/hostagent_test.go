@@ -1,10 +1,8 @@
 package hostagent
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -313,50 +311,6 @@ func TestACutStreamIsNoFile(t *testing.T) {
 			t.Errorf("%s: wrote %q, %v", name, f.written["/f"], err)
 		}
 		delete(f.written, "/f")
-	}
-}
-
-func TestExecIsBounded(t *testing.T) {
-	f := newFakes()
-	a := open(t, t.TempDir(), f, Limits{})
-	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	f.run = func(w io.Writer) { io.WriteString(w, "said") }
-	c := dial(t, serve(t, a, Serving{}))["grpc"]
-	r, err := c.Exec(t.Context(), connect.NewRequest(&pb.ExecRequest{SandboxId: "x", Cmd: "say"}))
-	if err != nil || string(r.Msg.Stdout) != "said" || r.Msg.ExitCode != 3 {
-		t.Errorf("%v %v", r, err)
-	}
-	stream, err := c.ExecStream(t.Context(), connect.NewRequest(&pb.ExecStreamRequest{SandboxId: "x", Cmd: "say"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	var events []string
-	for stream.Receive() {
-		switch e := stream.Msg().Event.(type) {
-		case *pb.ExecStreamResponse_Start:
-			events = append(events, "start")
-			if e.Start.Pid != 7 {
-				t.Errorf("pid %d", e.Start.Pid)
-			}
-		case *pb.ExecStreamResponse_Data:
-			events = append(events, string(e.Data.GetStdout()))
-		case *pb.ExecStreamResponse_End:
-			events = append(events, "end")
-		}
-	}
-	if want := []string{"start", "said", "end"}; stream.Err() != nil || len(events) != 3 || events[0] != want[0] || events[1] != want[1] || events[2] != want[2] {
-		t.Errorf("%v %v", events, stream.Err())
-	}
-	left := 8
-	bounded := collected{left: &left}
-	if _, err := bounded.Write(bytes.Repeat([]byte("x"), 9)); !errors.Is(err, errTooMuch) {
-		t.Error(err)
-	}
-	for _, m := range []*pb.ExecRequest{{SandboxId: "x"}, {SandboxId: "x", Cmd: "a", TimeoutSec: -1}, {SandboxId: "x", Cmd: "a", Cwd: "b"}, {SandboxId: "x", Cmd: "a\x00"}} {
-		if _, err := a.Exec(t.Context(), connect.NewRequest(m)); fault.KindOf(err) != fault.Invalid {
-			t.Errorf("%v: %v", m, err)
-		}
 	}
 }
 

@@ -114,3 +114,34 @@ func TestMetricsOutliveTheHostAgent(t *testing.T) {
 		}
 	}
 }
+
+// TestEachRangeIsOfItsOwn has what was seen in eleven minutes come by each range, and all of it when it is flushed.
+func TestEachRangeIsOfItsOwn(t *testing.T) {
+	a := open(t, t.TempDir(), newFakes(), Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	a.all()[0].over() // nothing else is seen
+	a.all()[0].watched.Wait()
+	c := dial(t, serve(t, a, Serving{}))["grpc"]
+	a.all()[0].metrics.flush()
+	for i := range 11 * 60 * 2 {
+		a.all()[0].metrics.add(time.Unix(0, 0).Add(time.Duration(i)*sampleEvery), point{CPU: float64(i % 2 * 100), MemBytes: 42, DiskBytes: 7})
+	}
+	for name, want := range map[string]struct {
+		points      int
+		first, next int64
+		cpu         float64
+	}{"10m": {1200, 60, 60, 0}, "2h": {21, 30, 60, 50}, "24h": {2, 300, 600, 50}} {
+		r, err := c.GetSandboxMetrics(t.Context(), connect.NewRequest(&pb.GetSandboxMetricsRequest{SandboxId: "x", Range: name}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := r.Msg.Points
+		if len(p) != want.points || p[0].TimestampUnix != want.first || p[1].TimestampUnix != want.next || p[0].CpuPct != want.cpu || p[0].MemBytes != 42 || p[0].DiskBytes != 7 {
+			t.Errorf("%s: %d points from %v", name, len(p), p[:min(len(p), 2)])
+		}
+	}
+	r, err := c.FlushSandboxMetrics(t.Context(), connect.NewRequest(&pb.FlushSandboxMetricsRequest{SandboxId: "x"}))
+	if err != nil || len(r.Msg.Points_10M) != 1200 || len(r.Msg.Points_2H) != 21 || len(r.Msg.Points_24H) != 2 {
+		t.Errorf("flushed: %v %v", r, err)
+	}
+}

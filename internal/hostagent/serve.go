@@ -165,7 +165,7 @@ func authorized(token secret.Value, counts *counts, next http.Handler) http.Hand
 		counts.refuse()
 		err := connect.NewError(connect.CodeUnauthenticated, errors.New("the bearer token is missing or wrong"))
 		if refuse.IsSupported(r) {
-			refuse.Write(w, r, err)
+			refuse.Write(w, r, toWire(err))
 			return
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")

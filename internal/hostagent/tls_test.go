@@ -167,6 +167,27 @@ func TestTheTokenIsNeeded(t *testing.T) {
 			}
 		}
 	}
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: &protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	for _, option := range []connect.ClientOption{connect.WithGRPC(), connect.WithGRPCWeb(), connect.WithProtoJSON()} {
+		c := hostagentv1connect.NewHostAgentServiceClient(&http.Client{Transport: transport}, address, option)
+		_, unary := c.ListSandboxes(t.Context(), connect.NewRequest(&pb.ListSandboxesRequest{}))
+		stream, err := c.ReadFileStream(t.Context(), connect.NewRequest(&pb.ReadFileStreamRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stream.Receive() {
+			t.Error("it gave something")
+		}
+		for _, err := range []error{unary, stream.Err()} {
+			if detail := detailOf(err); connect.CodeOf(err) != connect.CodeUnauthenticated || detail.Kind != string(fault.Permission) || !strings.Contains(detail.Hint, "Bearer") {
+				t.Errorf("%v, %v", err, detail)
+			}
+		}
+		stream.Close()
+	}
 	if err := open(t, t.TempDir(), newFakes(), Limits{}).Serve(t.Context(), Serving{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("without TLS and token: %v", err)
 	}
