@@ -15,13 +15,7 @@ func TestHostAgentWithAForeignClient(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
-	find := exec.Command("go", "tool", "-n", "-modfile=tools/go.mod", "buf") // builds it, and says where it is
-	find.Dir = ".."
-	said, err := find.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	buf := strings.TrimSpace(string(said))
+	buf := bufTool(t)
 	agent, address := p.serveHost()
 	for _, protocol := range []string{"grpc", "grpcweb", "connect"} {
 		call := func(method, request string) string {
@@ -90,4 +84,16 @@ func TestHostAgentWithAForeignClient(t *testing.T) {
 	if r := p.run(nil, "workspace", "list", "--json"); !strings.Contains(r.stdout, `"workspaces": []`) {
 		t.Errorf("left: %s", r.stdout)
 	}
+}
+
+// bufTool builds buf, and gives its path.
+func bufTool(t *testing.T) string {
+	t.Helper()
+	find := exec.Command("go", "tool", "-n", "-modfile=tools/go.mod", "buf")
+	find.Dir = ".."
+	said, err := find.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(said))
 }

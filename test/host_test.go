@@ -32,9 +32,9 @@ func (w withHostToken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // serveHost starts a host agent and gives its address.
-func (p *program) serveHost() (*running, string) {
+func (p *program) serveHost(flags ...string) (*running, string) {
 	p.t.Helper()
-	r := p.start("host", "serve", "--listen", "127.0.0.1:0", "--network-policy", "off")
+	r := p.start(append([]string{"host", "serve", "--listen", "127.0.0.1:0", "--network-policy", "off"}, flags...)...)
 	address := ""
 	for line := range strings.Lines(r.untilLine("serving at ")) {
 		if _, after, ok := strings.Cut(strings.TrimSpace(line), "serving at "); ok {

@@ -201,7 +201,8 @@ func (unread) WriteHeader(int)     {}
 func TestWhatIsNoMessageIsRefused(t *testing.T) {
 	address := "http://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), Serving{})
 	for _, c := range []struct{ kind, body, want string }{
-		{"application/json", `{"sandbox_id": 7}`, `"code":"invalid_argument"`}, {"application/json", `{`, `"code":"invalid_argument"`}, {"application/proto", "\xff", `"code":"invalid_argument"`},
+		{"application/json", `{"sandbox_id": 7}`, `"code":"invalid_argument"`}, {"application/json", `{`, `"code":"invalid_argument"`},
+		{"application/proto", "\xff", `"code":"invalid_argument"`},
 		{"application/json", `{"content":"` + strings.Repeat("a", maxMessage) + `"}`, `"code":"resource_exhausted"`},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+hostagentv1connect.HostAgentServiceWriteFileProcedure, strings.NewReader(c.body))
