@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,6 +117,39 @@ func TestThereIsRoomOrNot(t *testing.T) {
 		t.Errorf("no room for processors: %v", err)
 	}
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "c"})
+}
+
+// TestThereIsRoomOnTheDiskOrNot has what is paused keep its disk, and the host keep what has to be free on its own.
+func TestThereIsRoomOnTheDiskOrNot(t *testing.T) {
+	a := open(t, t.TempDir(), newFakes(), Limits{DiskMB: 2*defaultDiskSizeMB + 100})
+	for _, id := range []string{"a", "b"} {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
+	}
+	refused := func(what string, a *Agent, m *pb.CreateSandboxRequest) {
+		t.Helper()
+		_, err := a.CreateSandbox(t.Context(), connect.NewRequest(m))
+		if fault.KindOf(err) != fault.Exhausted || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "disk") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	refused("no room", a, &pb.CreateSandboxRequest{SandboxId: "c"})
+	if err := pause(t, a, "a"); err != nil {
+		t.Fatal(err)
+	}
+	refused("no room beside one that is paused", a, &pb.CreateSandboxRequest{SandboxId: "c", DiskSizeMb: 101})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "c", DiskSizeMb: 100})
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "a"}); err != nil { // its disk is counted once
+		t.Error(err)
+	}
+	if err := a.destroy(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "d"})
+
+	folder := t.TempDir()
+	create(t, open(t, folder, newFakes(), Limits{Folder: folder, DiskFreeMB: 1}), &pb.CreateSandboxRequest{})
+	folder = t.TempDir()
+	refused("more than the host has", open(t, folder, newFakes(), Limits{Folder: folder, DiskFreeMB: 1 << 40}), &pb.CreateSandboxRequest{})
 }
 
 // TestRecordsOutliveTheHostAgent has one go away, in order and in the middle of making a sandbox, and another come.

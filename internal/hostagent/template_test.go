@@ -115,6 +115,33 @@ func TestTemplatesOfFiles(t *testing.T) {
 	}
 }
 
+// TestWhatHasEndedBecomesATemplateOfItsFiles has a sandbox that is stopped be flattened, without its machine being started, and stay what it is where that fails.
+func TestWhatHasEndedBecomesATemplateOfItsFiles(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", Vcpus: 3})
+	f.stopped["ws-x"] = true
+	f.turning = func(string) error {
+		t.Error("it is to go on")
+		return nil
+	}
+	flat := &pb.FlattenRootfsRequest{SandboxId: "x", TeamId: team1, TemplateId: template1}
+	no := fault.New(fault.Exhausted, "", "", "the disk is full")
+	f.keeping = func(bool) error { return no }
+	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat)); !errors.Is(err, no) || list(t, a)[0].Status != statusStopped {
+		t.Errorf("%v, %v", err, list(t, a))
+	}
+	f.keeping = nil
+	r, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat))
+	if err != nil || r.Msg.SizeBytes != 1<<20 || len(list(t, a)) != 0 {
+		t.Fatalf("%v, %v, %v", r, err, list(t, a))
+	}
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", TeamId: team1, TemplateId: template1})
+	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 3 {
+		t.Errorf("%+v", spec)
+	}
+}
+
 // TestWhatBecomesNoTemplateIsAsBefore has it fail in the middle, and for a sandbox that has ended.
 func TestWhatBecomesNoTemplateIsAsBefore(t *testing.T) {
 	f := newFakes()
