@@ -192,16 +192,22 @@ func machines(owner int) (pids []int) {
 	return pids
 }
 
-// gone waits until a process has ended: what is reaped by somebody else may stay a zombie for a moment.
+// gone waits until a process has ended.
 func gone(pid int) error {
 	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return nil
-		}
-		if _, rest, _ := strings.Cut(string(b), ") "); strings.HasPrefix(rest, "Z") {
+		if ended(pid) {
 			return nil
 		}
 	}
 	return fmt.Errorf("process %d is still there", pid)
+}
+
+// ended tells whether a process has: what is reaped by somebody else may stay a zombie for a moment.
+func ended(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.HasPrefix(rest, "Z")
 }

@@ -8,21 +8,13 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// kills is how often each operation is killed. PYRO_TEST_KILLS has it be more.
-func kills() int {
-	if n, err := strconv.Atoi(os.Getenv("PYRO_TEST_KILLS")); err == nil {
-		return n
-	}
-	return 1
-}
 
 // victim is a workspace that operations are killed in. Its files all say the same number: an operation that changes it changes all of them.
 type victim struct {
@@ -35,6 +27,12 @@ type victim struct {
 }
 
 const victimFiles = 20
+
+type operation struct {
+	name   string
+	args   func(*victim) (args []string, after int)
+	starts bool
+}
 
 // content is what the files of a number say.
 func (v *victim) content(number int) string { return fmt.Sprintf("before\n%d\nafter\n", number) }
@@ -66,39 +64,37 @@ func (v *victim) patch(from, to int) string {
 	return path
 }
 
-// operations are what is killed: each gives its arguments, and what the workspace may say afterwards if it was acknowledged.
-var operations = []struct {
-	name string
-	args func(*victim) (args []string, after int)
-}{
-	{"sync", func(v *victim) ([]string, int) {
+// operations are what is killed: each gives its arguments, and what the workspace may say afterwards if it was acknowledged. Those that start a machine have that one
+// and its supervisor killed, as soon as they come.
+var operations = []operation{
+	{name: "sync", args: func(v *victim) ([]string, int) {
 		v.next++
 		return []string{"sync", "push", v.id, v.folder(v.next)}, v.next
 	}},
-	{"patch", func(v *victim) ([]string, int) {
+	{name: "patch", args: func(v *victim) ([]string, int) {
 		v.next++
 		return []string{"patch", "apply", v.id, "--patch-file", v.patch(v.number, v.next)}, v.next
 	}},
-	{"exec", func(v *victim) ([]string, int) {
+	{name: "exec", args: func(v *victim) ([]string, int) {
 		return []string{"exec", v.id, "--", "sh", "-c", "cat sub/* | sha256sum"}, v.number
 	}},
-	{"snapshot", func(v *victim) ([]string, int) {
+	{name: "snapshot", args: func(v *victim) ([]string, int) {
 		name := fmt.Sprintf("s%d-%d", v.number, len(v.states))
 		v.states[name] = v.number
 		return []string{"snapshot", "create", v.id, name}, v.number
 	}},
-	{"reset", func(v *victim) ([]string, int) {
+	{name: "reset", args: func(v *victim) ([]string, int) {
 		return []string{"reset", v.id, "--snapshot", "first"}, v.states["first"]
 	}},
-	{"stop", func(v *victim) ([]string, int) { return []string{"stop", v.id}, v.number }},
-	{"start", func(v *victim) ([]string, int) {
+	{name: "stop", args: func(v *victim) ([]string, int) { return []string{"stop", v.id}, v.number }},
+	{name: "start", starts: true, args: func(v *victim) ([]string, int) {
 		v.must("workspace", "stop", v.id)
 		return []string{"start", v.id}, v.number
 	}},
-	{"diff", func(v *victim) ([]string, int) { return []string{"diff", v.id}, v.number }},
-	{"fork", func(v *victim) ([]string, int) { return []string{"fork", v.id}, v.number }},
-	{"create", func(v *victim) ([]string, int) {
-		return []string{"create", environment, "--seed-path", v.folder(v.number)}, v.number
+	{name: "diff", args: func(v *victim) ([]string, int) { return []string{"diff", v.id}, v.number }},
+	{name: "fork", args: func(v *victim) ([]string, int) { return []string{"fork", v.id, "--id-only"}, v.number }},
+	{name: "create", starts: true, args: func(v *victim) ([]string, int) {
+		return []string{"create", environment, "--id-only", "--seed-path", v.folder(v.number)}, v.number
 	}},
 }
 
@@ -124,8 +120,9 @@ func TestKilledAnywhere(t *testing.T) {
 		v.check(o.name, "nobody", after)
 		for range kills() {
 			for _, who := range killed() {
-				args, after := o.args(v)
-				v.kill(o.name, who, time.Duration(random.Float64()*1.1*float64(took)), args, after)
+				drawn(t, o.name+", the "+who, took*11/10, func(within time.Duration) bool {
+					return v.kill(o, who, time.Duration(random.Float64()*float64(within)))
+				})
 			}
 		}
 	}
@@ -139,16 +136,14 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// kill runs an operation, kills somebody after a while, and checks what there is then.
-func (v *victim) kill(operation, who string, after time.Duration, args []string, number int) {
+// kill runs an operation, kills somebody after a while, and checks what there is then. It tells whether somebody was killed.
+func (v *victim) kill(o operation, who string, after time.Duration) bool {
 	v.t.Helper()
-	supervisor, pid, running := v.find(v.id)
-	if who != "client" && !running {
-		v.must("workspace", "start", v.id) // nobody is there to be killed
-		return
-	}
-	if who == "supervisor" {
-		pid = supervisor
+	args, number := o.args(v)
+	supervisor, m, _ := v.find(v.id)
+	over := v.folders()
+	if o.name == "start" {
+		over = slices.DeleteFunc(over, func(id string) bool { return id == v.id })
 	}
 	cmd := v.command(append([]string{"workspace"}, args...)...)
 	var out, errs strings.Builder
@@ -156,34 +151,74 @@ func (v *victim) kill(operation, who string, after time.Duration, args []string,
 	if err := cmd.Start(); err != nil {
 		v.t.Fatal(err)
 	}
-	if who == "client" {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait()
+	}()
+	pid := victimOf(who, supervisor, m)
+	switch {
+	case who == "client":
 		pid = cmd.Process.Pid
+	case o.starts:
+		pid, supervisor = v.coming(who, over, ended), 0
 	}
-	killed := make(chan struct{})
-	timer := time.AfterFunc(after, func() { syscall.Kill(pid, syscall.SIGKILL); close(killed) })
-	err := cmd.Wait()
-	if timer.Stop() {
-		syscall.Kill(pid, syscall.SIGKILL)
-	} else {
-		<-killed
+	select {
+	case <-time.After(after):
+	case <-ended:
 	}
-	if who != "client" {
+	killed := hit(pid)
+	<-ended
+	acknowledged := cmd.ProcessState.Success()
+	if who != "client" && killed {
 		if err := errors.Join(gone(pid), gone(supervisor)); err != nil {
 			v.t.Fatal(err)
 		}
 	}
-	if who == "client" && err != nil {
+	if who == "client" && !acknowledged {
 		v.quiet()
 	}
-	what := fmt.Sprintf("%s, the %s killed after %s: %v %s", operation, who, after, err, errs.String())
-	if err == nil {
-		v.check(what, who, number)
-		return
+	what := fmt.Sprintf("%s, the %s killed (%t) after %s: %v %s", o.name, who, killed, after, cmd.ProcessState, errs.String())
+	v.t.Log(strings.TrimSpace(what))
+	may := []int{number}
+	if !acknowledged {
+		if may = append(may, v.number); o.name == "snapshot" {
+			v.forgetUnless(args[len(args)-1])
+		}
 	}
-	if name := args[len(args)-1]; operation == "snapshot" {
-		v.forgetUnless(name)
+	v.check(what, who, may...)
+	if o.name == "fork" || o.name == "create" {
+		v.made(what, over, strings.TrimSpace(out.String()), acknowledged)
 	}
-	v.check(what, who, v.number, number)
+	if o.name == "create" {
+		v.noneIsHalf("create", environment)
+	}
+	return killed
+}
+
+// made checks what became of a workspace that was being made beside those that were there: one that was acknowledged is there, be it stopped; another one may be. It has
+// all files, and can be deleted.
+func (v *victim) made(what string, before []string, id string, acknowledged bool) {
+	v.t.Helper()
+	var made []string
+	for _, w := range v.list() {
+		if one := w["workspace_id"].(string); !slices.Contains(before, one) {
+			made = append(made, one)
+		}
+	}
+	if len(made) > 1 || acknowledged && !slices.Equal(made, []string{id}) {
+		v.t.Fatalf("%s: made are %v", what, made)
+	}
+	for _, one := range made {
+		if state := v.settled(one); state != "started" && state != "stopped" {
+			v.t.Errorf("%s: it is %s", what, state)
+		}
+		v.must("workspace", "start", one)
+		if got := v.shell(one, "cat sub/* | grep -cx "+strconv.Itoa(v.number)); got != fmt.Sprintln(victimFiles) {
+			v.t.Errorf("%s: so many of its files are right: %s", what, got)
+		}
+		v.must("workspace", "delete", one)
+	}
 }
 
 // quiet waits until what a client had begun before it was killed has happened, or not.
@@ -214,7 +249,7 @@ func (v *victim) forgetUnless(name string) {
 // check checks what the workspace is, having started it where it is stopped, and notes what its files say.
 func (v *victim) check(what, who string, may ...int) {
 	v.t.Helper()
-	state := v.settled()
+	state := v.settled(v.id)
 	if who == "nobody" && state == "damaged" || state == "created" {
 		v.t.Fatalf("%s: it is %s", what, state)
 	}
@@ -229,32 +264,19 @@ func (v *victim) check(what, who string, may ...int) {
 	v.t.Fatalf("%s: the files say\n%s\nnot one of %v", what, said, may)
 }
 
-// settled gives the state of the workspace once what was killed has ended.
-func (v *victim) settled() string {
-	v.t.Helper()
+// settled gives the state of a workspace once what was killed has ended: it is started if its machine runs.
+func (p *program) settled(id string) string {
+	p.t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		w := v.object("workspace", "status", v.id)
-		_, _, running := v.find(v.id)
-		if state := w["state"].(string); running == (state == "started") || time.Since(began) > 10*time.Second {
+		state := p.stateOf(id)
+		_, _, running := p.find(id)
+		if running == (state == "started") {
 			return state
 		}
-	}
-}
-
-// find gives the processes of a workspace.
-func (p *program) find(id string) (supervisor, machine int, running bool) {
-	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
-	lock := filepath.Join(p.state, "workspaces", id, "supervisor.lock")
-	for _, file := range files {
-		if target, _ := os.Readlink(file); target != lock {
-			continue
-		}
-		supervisor, _ = strconv.Atoi(strings.Split(file, "/")[2])
-		if all := machines(supervisor); len(all) > 0 {
-			return supervisor, all[0], true
+		if time.Since(began) > patience {
+			p.t.Fatalf("%s is %s, and that it runs is %t", id, state, running)
 		}
 	}
-	return supervisor, 0, false
 }
 
 // TestConflictingOperations has two clients do at once what excludes each other: each does it wholly, or is told why not.

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -463,23 +462,6 @@ func TestADeadMachineIsTold(t *testing.T) {
 			t.Errorf("command %d: %v", i, e)
 		}
 	}
-}
-
-// processes gives those of a workspace that runs: of its supervisor, and of its machine.
-func (p *program) processes(id string) (supervisor, machine int) {
-	p.t.Helper()
-	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
-	lock := filepath.Join(p.state, "workspaces", id, "supervisor.lock")
-	for _, file := range files {
-		if target, _ := os.Readlink(file); target == lock {
-			pid, _ := strconv.Atoi(strings.Split(file, "/")[2])
-			if all := machines(pid); len(all) > 0 {
-				return pid, all[0]
-			}
-		}
-	}
-	p.t.Fatal("no supervisor was found")
-	return 0, 0
 }
 
 // TestTimeToLive has the time of a workspace be over: it is stopped, not deleted.
