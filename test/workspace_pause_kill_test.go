@@ -7,10 +7,9 @@ import (
 	"fmt"
 	mathrand "math/rand"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -39,24 +38,14 @@ func TestKilledWhilePausing(t *testing.T) {
 	for range kills() {
 		for _, operation := range []string{"pause", "resume", "fork"} {
 			for _, who := range killed() {
-				v.prepare(operation)
-				v.kill(operation, who, time.Duration(random.Float64()*1.1*float64(took[operation])))
+				drawn(t, operation+", the "+who, took[operation]*11/10, func(within time.Duration) bool {
+					v.prepare(operation)
+					return v.kill(operation, who, time.Duration(random.Float64()*float64(within)))
+				})
 			}
 		}
 	}
-	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) { // forks whose makers were killed go with the next one, once their machines have ended
-		p.must("workspace", "fork", v.id)
-		left, err := os.ReadDir(filepath.Join(p.state, "workspaces"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(left) == len(p.list()) {
-			break
-		}
-		if time.Since(began) > patience {
-			t.Fatalf("left: %v", left)
-		}
-	}
+	p.noneIsHalf("fork", v.id)
 }
 
 // pausing is a workspace with a program that holds a word which is nowhere else: it is there as long as its machine is.
@@ -105,46 +94,48 @@ func (v *pausing) prepare(operation string) {
 	v.was = v.stateOf(v.id)
 }
 
-// kill does an operation, and kills somebody after a while.
-func (v *pausing) kill(operation, who string, after time.Duration) {
+// kill does an operation, and kills somebody after a while, who comes while it goes on where it was paused. It tells whether somebody was killed.
+func (v *pausing) kill(operation, who string, after time.Duration) bool {
 	v.t.Helper()
 	supervisor, m, _ := v.find(v.id)
+	others := slices.DeleteFunc(v.folders(), func(id string) bool { return id == v.id })
 	cmd := v.command(v.args(operation)...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Start(); err != nil {
 		v.t.Fatal(err)
 	}
-	time.Sleep(after)
-	if operation == "resume" && who != "client" { // they come while it goes on
-		if supervisor = v.supervisorOf(); supervisor != 0 {
-			if all := machines(supervisor); len(all) > 0 {
-				m = all[0]
-			}
-		}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait()
+	}()
+	victim := victimOf(who, supervisor, m)
+	switch {
+	case who == "client":
+		victim = cmd.Process.Pid
+	case operation == "resume":
+		victim = v.coming(who, others, ended)
 	}
-	victim := map[string]int{"client": cmd.Process.Pid, "supervisor": supervisor, "machine": m}[who]
-	if victim != 0 {
-		syscall.Kill(victim, syscall.SIGKILL)
+	select {
+	case <-time.After(after):
+	case <-ended:
 	}
-	err := cmd.Wait()
-	if who != "client" && victim != 0 {
+	killed := hit(victim)
+	<-ended
+	if who != "client" && killed {
 		if err := gone(victim); err != nil {
 			v.t.Fatal(err)
 		}
 	}
 	acknowledged := operation
-	if err != nil {
+	if !cmd.ProcessState.Success() {
 		acknowledged = ""
 	}
-	v.t.Logf("%s, the %s killed after %s: %v", operation, who, after.Round(time.Millisecond), err)
-	v.check(fmt.Sprintf("%s, the %s killed after %s: %v %s", operation, who, after, err, errs.String()), acknowledged+" "+who)
-}
-
-// supervisorOf is the process that holds the workspace's lock, be its machine there or not.
-func (v *pausing) supervisorOf() int {
-	pid, _, _ := v.find(v.id)
-	return pid
+	what := fmt.Sprintf("%s, the %s killed (%t) after %s: %v %s", operation, who, killed, after.Round(time.Millisecond), cmd.ProcessState, errs.String())
+	v.t.Log(strings.TrimSpace(what))
+	v.check(what, acknowledged+" "+who)
+	return killed
 }
 
 // check checks what the workspace is once what was killed has ended.
