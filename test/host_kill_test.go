@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -118,6 +119,11 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 		if got := said(ctx, t, c, "x", "cat /srv/kept /workspace/kept"); got != "kept\nkept" {
 			t.Errorf("made from %s it has %q", keep, got)
 		}
+		for _, who := range []string{"supervisor", "machine"} {
+			drawn(t, "resume, the "+who, 200*time.Millisecond, func(within time.Duration) bool {
+				return killedWhileItGoesOn(ctx, t, p, c, who, time.Duration(random.Int64N(int64(within))))
+			})
+		}
 		killed("destroy", 300*time.Millisecond)
 		is("destroy", "gone")
 		killed("delete", 100*time.Millisecond)
@@ -127,11 +133,64 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	p.endHost(agent)
+}
+
+// killedWhileItGoesOn pauses the sandbox x, and kills somebody a while after they came while it goes on. What is told of it then is what it is: it runs, it can go on once
+// more, or it has ended, and runs again as another one. It tells whether somebody was killed.
+func killedWhileItGoesOn(ctx context.Context, t *testing.T, p *program, c hostagentv1connect.HostAgentServiceClient, who string, after time.Duration) bool {
+	t.Helper()
+	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "x"})); err != nil {
+		t.Fatal(err)
+	}
+	id := p.list()[0]["workspace_id"].(string)
+	others := slices.DeleteFunc(p.folders(), func(one string) bool { return one == id })
+	resume := func() error {
+		_, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "x"}))
+		return err
+	}
+	var failed error
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		failed = resume()
+	}()
+	victim := p.coming(who, others, answered)
+	time.Sleep(after)
+	killed := hit(victim)
+	<-answered
+	state := settledSandbox(ctx, t, c, "x")
+	t.Logf("resume, the %s killed (%t) after %s: %v, and it is %s", who, killed, after, failed, state)
+	if really := p.settled(id); state != map[string]string{"started": "running", "paused": "paused", "stopped": "stopped"}[really] || failed == nil && state == "paused" || !killed && state != "running" {
+		t.Fatalf("resume, the %s killed (%t) after %s: %v, and it is told as %s, and is %s", who, killed, after, failed, state, really)
+	}
+	if state == "paused" {
+		if err := resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state == "stopped" {
+		if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "x"})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := said(ctx, t, c, "x", "echo here"); got != "here" {
+		t.Errorf("it says %q", got)
+	}
+	return killed
+}
+
+// endHost ends a host agent of which no sandbox and no template is to be left.
+func (p *program) endHost(agent *running) {
+	p.t.Helper()
 	agent.Process.Signal(syscall.SIGTERM)
 	agent.end()
 	for _, folder := range []string{"workspaces", "images/content", "host/sandboxes"} {
 		if left, err := filepath.Glob(filepath.Join(p.state, folder, "*")); err != nil || len(left) > 0 {
-			t.Errorf("left: %v %v", left, err)
+			p.t.Errorf("left: %v %v", left, err)
 		}
 	}
 }

@@ -5,8 +5,6 @@ package test
 import (
 	"context"
 	"math/rand/v2"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,66 +49,67 @@ func TestKilledWhileBecomingATemplate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, op := range []string{"snapshot", "flatten"} {
-		took := time.Second
-		for _, who := range append([]string{"nobody"}, repeated(kills(), "supervisor", "machine")...) {
-			id, err := create("x", "")
-			if err != nil {
+	// killed has a sandbox become a template, kills somebody within a time, and checks what there is then. It tells whether somebody was killed, and how long it took.
+	killed := func(op, who string, within time.Duration) (was bool, took time.Duration) {
+		t.Helper()
+		id, err := create("x", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := said(ctx, t, c, "x", hostCounting+`; echo kept >/srv/kept; echo kept >/workspace/kept; sync`)
+		supervisor, m, _ := p.find(id)
+		answered := make(chan error, 1)
+		began := time.Now()
+		go func() { answered <- keep[op]() }()
+		if within > 0 {
+			time.Sleep(time.Duration(random.Int64N(int64(within))))
+			was = hit(victimOf(who, supervisor, m))
+		}
+		err = <-answered
+		took = time.Since(began)
+		state := settledSandbox(ctx, t, c, "x")
+		t.Logf("%s, %s killed (%t): %v, and it is %s", op, who, was, err, state)
+		_, made := create("y", template)
+		switch {
+		case err == nil && (state != "gone" || made != nil) || !was && err != nil:
+			t.Fatalf("%s, %s killed: it is %s, and of the template: %v", op, who, state, made)
+		case err != nil && connect.CodeOf(made) != connect.CodeNotFound:
+			t.Fatalf("%s, %s killed: %v, and there is a template: %v", op, who, err, made)
+		case err != nil && state == "paused":
+			if _, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "x"})); err != nil {
 				t.Fatal(err)
 			}
-			begun := said(ctx, t, c, "x", hostCounting+`; echo kept >/srv/kept; echo kept >/workspace/kept; sync`)
-			supervisor, m, _ := p.find(id)
-			answered := make(chan error, 1)
-			began := time.Now()
-			go func() { answered <- keep[op]() }()
-			if victim := map[string]int{"supervisor": supervisor, "machine": m}[who]; victim != 0 {
-				time.Sleep(time.Duration(random.Int64N(int64(took))))
-				syscall.Kill(victim, syscall.SIGKILL)
+			counts(ctx, t, c, "x", begun)
+		case err != nil && state == "running":
+			counts(ctx, t, c, "x", begun)
+		case err != nil && state != "stopped":
+			t.Fatalf("%s, %s killed: %v, and it is %s", op, who, err, state)
+		}
+		if made == nil {
+			if got := said(ctx, t, c, "y", "cat /srv/kept /workspace/kept"); got != "kept\nkept" {
+				t.Errorf("it has %q", got)
 			}
-			err = <-answered
-			if who == "nobody" {
-				took = time.Since(began)
+			if op == "snapshot" {
+				counts(ctx, t, c, "y", begun)
 			}
-			state := settledSandbox(ctx, t, c, "x")
-			t.Logf("%s, %s killed: %v, and it is %s", op, who, err, state)
-			_, made := create("y", template)
-			switch {
-			case err == nil && (state != "gone" || made != nil) || who == "nobody" && err != nil:
-				t.Fatalf("%s, %s killed: it is %s, and of the template: %v", op, who, state, made)
-			case err != nil && connect.CodeOf(made) != connect.CodeNotFound:
-				t.Fatalf("%s, %s killed: %v, and there is a template: %v", op, who, err, made)
-			case err != nil && state == "paused":
-				if _, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "x"})); err != nil {
-					t.Fatal(err)
-				}
-				counts(ctx, t, c, "x", begun)
-			case err != nil && state == "running":
-				counts(ctx, t, c, "x", begun)
-			case err != nil && state != "stopped":
-				t.Fatalf("%s, %s killed: %v, and it is %s", op, who, err, state)
+			destroy("y")
+			if _, err := c.DeleteSnapshot(ctx, connect.NewRequest(&pb.DeleteSnapshotRequest{TemplateId: template})); err != nil {
+				t.Error(err)
 			}
-			if made == nil {
-				if got := said(ctx, t, c, "y", "cat /srv/kept /workspace/kept"); got != "kept\nkept" {
-					t.Errorf("it has %q", got)
-				}
-				if op == "snapshot" {
-					counts(ctx, t, c, "y", begun)
-				}
-				destroy("y")
-				if _, err := c.DeleteSnapshot(ctx, connect.NewRequest(&pb.DeleteSnapshotRequest{TemplateId: template})); err != nil {
-					t.Error(err)
-				}
-			}
-			destroy("x")
+		}
+		destroy("x")
+		return was, took
+	}
+	for _, op := range []string{"snapshot", "flatten"} {
+		_, took := killed(op, "nobody", 0)
+		for _, who := range repeated(kills(), "supervisor", "machine") {
+			drawn(t, op+", the "+who, took, func(within time.Duration) bool {
+				was, _ := killed(op, who, within)
+				return was
+			})
 		}
 	}
-	agent.Process.Signal(syscall.SIGTERM)
-	agent.end()
-	for _, folder := range []string{"workspaces", "images/content", "host/sandboxes"} {
-		if left, err := filepath.Glob(filepath.Join(p.state, folder, "*")); err != nil || len(left) > 0 {
-			t.Errorf("left: %v %v", left, err)
-		}
-	}
+	p.endHost(agent)
 }
 
 // settledSandbox is a sandbox's state once it is no longer ending: until its supervisor has ended it is told as running.

@@ -4,7 +4,6 @@ package test
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -91,11 +90,5 @@ func TestHostAgentTemplates(t *testing.T) {
 	if _, err := c.DeleteSnapshot(ctx, connect.NewRequest(&pb.DeleteSnapshotRequest{TeamId: team, TemplateId: files})); err != nil {
 		t.Error(err)
 	}
-	agent.Process.Signal(syscall.SIGTERM)
-	agent.end()
-	for _, folder := range []string{"workspaces", "images/content"} {
-		if left, err := filepath.Glob(filepath.Join(p.state, folder, "*")); err != nil || len(left) > 0 {
-			t.Errorf("left: %v %v", left, err)
-		}
-	}
+	p.endHost(agent)
 }
