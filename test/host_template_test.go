@@ -4,6 +4,10 @@ package test
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,11 +26,13 @@ func TestHostAgentTemplates(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	const team, running, files = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222", "33333333-3333-3333-3333-333333333333"
-	create := func(m *pb.CreateSandboxRequest) {
+	create := func(m *pb.CreateSandboxRequest) (workspace string) {
 		t.Helper()
-		if r, err := c.CreateSandbox(ctx, connect.NewRequest(m)); err != nil || r.Msg.Status != "running" {
+		r, err := c.CreateSandbox(ctx, connect.NewRequest(m))
+		if err != nil || r.Msg.Status != "running" {
 			t.Fatalf("%v %v", r, err)
 		}
+		return r.Msg.Metadata["workspace_id"]
 	}
 	create(&pb.CreateSandboxRequest{SandboxId: "source", DefaultEnv: map[string]string{"OF": "template"}})
 	begun := said(ctx, t, c, "source", hostCounting)
@@ -40,8 +46,11 @@ func TestHostAgentTemplates(t *testing.T) {
 	agent, address = p.serveHost()
 	c = hostClient(t, address)
 	var both sync.WaitGroup
-	for _, id := range []string{"one", "two"} {
-		both.Go(func() { create(&pb.CreateSandboxRequest{SandboxId: id, TeamId: team, TemplateId: running}) })
+	var workspaces [2]string
+	for i, id := range []string{"one", "two"} {
+		both.Go(func() {
+			workspaces[i] = create(&pb.CreateSandboxRequest{SandboxId: id, TeamId: team, TemplateId: running})
+		})
 	}
 	both.Wait()
 	const all = "cat /workspace/kept /srv/d/kept; stat -c %u:%g /srv/d /workspace/kept; ls /etc/debian_version 2>/dev/null; echo $OF"
@@ -61,11 +70,17 @@ func TestHostAgentTemplates(t *testing.T) {
 	if _, err := c.DeleteSnapshot(ctx, inUse); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("it is in use: %v", err)
 	}
-	said(ctx, t, c, "one", "echo more >>/workspace/kept; rm -r /srv/d; dd if=/dev/zero of=/srv/big bs=1M count=64 2>/dev/null; sync; rm /srv/big; echo new >/srv/new")
-	flat, err := c.FlattenRootfs(ctx, connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "one", TeamId: team, TemplateId: files}))
-	if err != nil || flat.Msg.SizeBytes < 1<<20 {
-		t.Fatalf("%v %v", flat, err)
+	said(ctx, t, c, "one", "echo more >>/workspace/kept; rm -r /srv/d; echo new >/srv/new; "+
+		"find /usr -type f -exec cat {} + 2>/dev/null | head -c 32M >/srv/big; cp /srv/big /workspace; sync; rm /srv/big /workspace/big")
+	inFiles, err := strconv.Atoi(said(ctx, t, c, "one", "du -sk --exclude=proc --exclude=sys --exclude=dev / | cut -f 1")) // KiB
+	if err != nil {
+		t.Fatal(err)
 	}
+	flat, err := c.FlattenRootfs(ctx, connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "one", TeamId: team, TemplateId: files}))
+	if err != nil || flat.Msg.SizeBytes < 1<<20 || flat.Msg.SizeBytes > int64(inFiles)<<10+28<<20 {
+		t.Fatalf("of %d KiB of files: %v %v", inFiles, flat, err)
+	}
+	p.areWhole(flat.Msg.SizeBytes, "images/content", filepath.Join("workspaces", workspaces[0], "disks"))
 	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "two"})); err != nil {
 		t.Error(err)
 	}
@@ -91,4 +106,37 @@ func TestHostAgentTemplates(t *testing.T) {
 		t.Error(err)
 	}
 	p.endHost(agent)
+}
+
+// areWhole checks that what is in folders takes as much as was told, and that each image there is a file system without a fault.
+func (p *program) areWhole(told int64, folders ...string) {
+	p.t.Helper()
+	var taken int64
+	images := 0
+	for _, folder := range folders {
+		err := filepath.WalkDir(filepath.Join(p.state, folder), func(path string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			taken += info.Sys().(*syscall.Stat_t).Blocks * 512
+			if filepath.Ext(path) != ".ext4" {
+				return nil
+			}
+			images++
+			if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", path).CombinedOutput(); err != nil {
+				p.t.Errorf("%s: %v: %s", path, err, out)
+			}
+			return nil
+		})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if images == 0 || taken < told || taken > told+1<<20 {
+		p.t.Errorf("%d images take %d bytes, and told are %d", images, taken, told)
+	}
 }

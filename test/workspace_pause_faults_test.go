@@ -99,6 +99,9 @@ func leave(t *testing.T, path string, room uint64) {
 	}
 }
 
+// inBlocks are the files of a saved machine, QEMU's and gVisor's, of which the block is told that is damaged. Others are small, or a template's, and known whole.
+var inBlocks = []string{"memory", "devices", "state", "index", "pages"}
+
 // TestDamagedMemory damages what a machine was saved as, each file in each way. It is refused, and told; put right it goes on, and else its files are there.
 func TestDamagedMemory(t *testing.T) {
 	t.Parallel()
@@ -116,19 +119,23 @@ func TestDamagedMemory(t *testing.T) {
 	if info, err := os.Stat(memory); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("others can look at it: %v, %v", info, err)
 	}
-	refused := func(what string) {
+	refused := func(what, said string) {
 		t.Helper()
 		r := p.run(nil, "workspace", "resume", id, "--json")
-		var said struct {
+		var told struct {
 			Error struct{ Kind, Message, Hint string }
 		}
-		if json.Unmarshal([]byte(r.stdout+r.stderr), &said) != nil || r.code == 0 || said.Error.Kind != "corrupt" || !strings.Contains(said.Error.Hint, "pyro workspace stop "+id) {
+		if json.Unmarshal([]byte(r.stdout+r.stderr), &told) != nil || r.code == 0 || told.Error.Kind != "corrupt" || !strings.Contains(told.Error.Hint, "pyro workspace stop "+id) {
 			t.Errorf("%s: %+v", what, r)
+		}
+		if !strings.Contains(told.Error.Message, said) {
+			t.Errorf("%s: it is told as %q, not as %q", what, told.Error.Message, said)
 		}
 		if p.stateOf(id) != "paused" {
 			t.Fatalf("%s: it is %s", what, p.stateOf(id))
 		}
 	}
+	named := 0
 	for _, e := range entries {
 		path := filepath.Join(memory, e.Name())
 		info, err := e.Info()
@@ -146,16 +153,24 @@ func TestDamagedMemory(t *testing.T) {
 		if err != nil || os.Remove(path) != nil { // it may be a name of what others have, too
 			t.Fatal(err)
 		}
-		refused(e.Name() + " is gone")
+		refused(e.Name()+" is gone", e.Name())
 		if len(content) > 0 {
-			flipped := slices.Clone(content)
-			flipped[len(flipped)*2/3] ^= 4
+			flipped, at := slices.Clone(content), len(content)*2/3
+			flipped[at] ^= 4
 			write(flipped)
-			refused(e.Name() + " has another bit")
+			damaged := e.Name() + " is damaged"
+			if slices.Contains(inBlocks, e.Name()) {
+				damaged += fmt.Sprintf(": block %d, the MiB at %#x, has another checksum", at>>20, at>>20<<20)
+				named++
+			}
+			refused(e.Name()+" has another bit", damaged)
 			write(content[:len(content)/2])
-			refused(e.Name() + " is cut")
+			refused(e.Name()+" is cut", e.Name()+" is damaged")
 		}
 		write(content)
+	}
+	if named < 2 {
+		t.Errorf("of %v it is not known which are known by their blocks", entries)
 	}
 	last := p.counted(id, "after it was put right")
 	p.countsOn(id, last, "after it was put right")

@@ -3,6 +3,7 @@ package machinetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +56,11 @@ func (s suite) savedRefused(t *testing.T) {
 		size := copied(t, path, whole)
 		for _, at := range []int64{0, size / 2, size - 1} {
 			flip(t, path, at)
-			if err := refused(fault.Corrupt, s.again(t, g, dir)); err != nil && !strings.Contains(err.Error(), e.Name()) {
+			damaged := fmt.Sprintf("%s is damaged: block %d, the MiB at", e.Name(), at>>20)
+			if e.Name() == "saved.json" || e.Name() == "ram" { // the record, and the memory of a template, are known by one digest
+				damaged = e.Name() + " is damaged"
+			}
+			if err := refused(fault.Corrupt, s.again(t, g, dir)); err != nil && !strings.Contains(err.Error(), damaged) {
 				t.Errorf("%s, changed at %d: %v", e.Name(), at, err)
 			}
 			flip(t, path, at)
