@@ -156,6 +156,45 @@ func (p *leftPrograms) slowReader(ctx context.Context, t *testing.T, c hostagent
 	}
 }
 
+// slowNeighbour has a client take nothing more of a file and of a flood of one sandbox, which delays no call to another one. When it leaves, the flood ends.
+func slowNeighbour(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, slow, other string) {
+	t.Helper()
+	said(ctx, t, c, slow, "truncate -s 1G /tmp/endless")
+	unread, leave := context.WithCancel(ctx)
+	defer leave()
+	file, err := c.ReadFileStream(unread, connect.NewRequest(&pb.ReadFileStreamRequest{SandboxId: slow, Path: "/tmp/endless"}))
+	if err != nil || !file.Receive() {
+		t.Fatal(err, file.Err())
+	}
+	defer file.Close()
+	flood, err := c.ExecStream(unread, connect.NewRequest(&pb.ExecStreamRequest{SandboxId: slow, Cmd: "yes"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer flood.Close()
+	for flood.Receive() && flood.Msg().GetData() == nil {
+	}
+	if flood.Err() != nil {
+		t.Fatal(flood.Err())
+	}
+	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
+	for range 10 { // while more and more of it is on its way, until nothing is any more
+		if _, err := c.WriteFile(ctx, connect.NewRequest(&pb.WriteFileRequest{SandboxId: other, Path: "/tmp/beside", Content: content})); err != nil {
+			t.Error(err)
+		}
+		if r, err := c.ReadFile(ctx, connect.NewRequest(&pb.ReadFileRequest{SandboxId: other, Path: "/tmp/beside"})); err != nil || !bytes.Equal(r.Msg.Content, content) {
+			t.Errorf("beside who does not read: %v", err)
+		}
+		if got := said(ctx, t, c, other, "seq 100000 | tail -n 1"); got != "100000" {
+			t.Errorf("beside who does not read: %q", got)
+		}
+	}
+	leave()
+	for said(ctx, t, c, slow, "pidof yes || echo gone") != "gone" {
+	}
+	said(ctx, t, c, slow, "rm /tmp/endless")
+}
+
 // connect follows what runs in the background to its end.
 func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	stream, err := c.ConnectProcess(ctx, connect.NewRequest(&pb.ConnectProcessRequest{SandboxId: "one", Selector: &pb.ConnectProcessRequest_Pid{Pid: p.server}}))

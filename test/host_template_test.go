@@ -66,6 +66,7 @@ func TestHostAgentTemplates(t *testing.T) {
 	if len(names) != 2 {
 		t.Errorf("they are the same machine: %v", names)
 	}
+	slowNeighbour(ctx, t, c, "two", "one")
 	inUse := connect.NewRequest(&pb.DeleteSnapshotRequest{TeamId: team, TemplateId: running})
 	if _, err := c.DeleteSnapshot(ctx, inUse); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("it is in use: %v", err)
