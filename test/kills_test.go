@@ -22,7 +22,7 @@ func kills() int {
 }
 
 // draws bounds how often a round is drawn whose kill hits nobody.
-const draws = 6
+const draws = 8
 
 // drawn does a round until its kill has hit somebody, each time with less of the time that it may come after.
 func drawn(t *testing.T, what string, within time.Duration, round func(within time.Duration) (hit bool)) {
