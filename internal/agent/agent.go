@@ -41,7 +41,8 @@ const (
 	ringSize       = 1 << 20
 	heldPatience   = 100 * time.Millisecond // see Exit in the proto
 	maxFrame       = 1 << 20                // of HTTP/2
-	receiveBuffer  = 4 << 20                // flow control window
+	receiveBuffer  = 4 << 20                // of what a call has sent and nobody has taken
+	sharedBuffer   = 64 << 20               // of all calls: one that is not taken holds up no other
 )
 
 // Server is the agent.
@@ -129,7 +130,7 @@ func (s *Server) Serve(stream net.Conn) error {
 		ErrorLog:  log.New(io.Discard, "", 0), // a session that breaks is not worth a line on a machine's console
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: sharedBuffer, MaxReceiveBufferPerStream: receiveBuffer,
 			MaxConcurrentStreams: maxStreams,
 		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {

@@ -27,7 +27,8 @@ const (
 	maxMessage    = 1<<20 + 64<<10
 	maxHeader     = 64 << 10
 	maxFrame      = 1 << 20
-	receiveBuffer = 2 << 20
+	receiveBuffer = 2 << 20   // of what came for a call and was not taken
+	sharedBuffer  = 128 << 20 // of all calls: one that is not taken holds up no other
 )
 
 // Client is a machine's agent. It is safe for concurrent use.
@@ -110,7 +111,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	transport := &http.Transport{
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: sharedBuffer, MaxReceiveBufferPerStream: receiveBuffer,
 			StrictMaxConcurrentRequests: true, // there is no other connection for what is more
 		},
 		DialContext: func(context.Context, string, string) (net.Conn, error) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -153,6 +154,53 @@ func (s *spoiler) Write(b []byte) (int, error) {
 	s.n += int64(len(b))
 	return len(b), nil
 }
+
+// TestWhoDoesNotReadDelaysNobody has many files be read, and much printed, by callers that take nothing, while another runs something.
+func TestWhoDoesNotReadDelaysNobody(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	f, err := os.Create(filepath.Join(h.files(), "large"))
+	check(t, err)
+	check(t, errors.Join(f.Truncate(64<<20), f.Close()))
+	var callers sync.WaitGroup
+	began, over := make(chan bool, 64), make(chan bool)
+	stuck := writerFunc(func([]byte) (int, error) {
+		began <- true
+		<-over
+		return 0, errTook
+	})
+	const readers = 20
+	for range readers {
+		callers.Go(func() {
+			if err := c.ReadFile(t.Context(), "large", 0, 0, stuck); !errors.Is(err, errTook) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	callers.Go(func() { c.Exec(ctx, sh("yes"), nil, stuck, io.Discard) })
+	for range readers + 1 {
+		<-began
+	}
+	for range 3 {
+		run, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		var out bytes.Buffer
+		if _, err := c.Exec(run, sh("head -c 300000 /dev/zero"), nil, &out, io.Discard); err != nil || out.Len() != 300000 {
+			t.Errorf("%d bytes, %v", out.Len(), err)
+		}
+		cancel()
+	}
+	cancel()
+	close(over)
+	callers.Wait()
+}
+
+// writerFunc is a writer by one function.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+var errTook = errors.New("it takes no more")
 
 // TestErrorsBeforeAndAfterTheContentBegan has a server fail as it is asked to, without a machine.
 func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {

@@ -53,7 +53,7 @@ func (d *daemon) serve() (*server, error) {
 	s.http = &http.Server{
 		Handler: mux, Protocols: &protocols, ErrorLog: log.New(io.Discard, "", 0),
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: remote.ReceiveBuffer, MaxReceiveBufferPerStream: remote.ReceiveBuffer,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: remote.SharedBuffer, MaxReceiveBufferPerStream: remote.ReceiveBuffer,
 			MaxReadFrameSize: remote.MaxFrame,
 		},
 	}

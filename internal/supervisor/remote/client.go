@@ -45,7 +45,7 @@ func Dial(ctx context.Context, f Folder) (*Client, error) {
 	c.transport = &http.Transport{
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: MaxFrame, MaxReceiveBufferPerConnection: ReceiveBuffer, MaxReceiveBufferPerStream: ReceiveBuffer,
+			MaxReadFrameSize: MaxFrame, MaxReceiveBufferPerConnection: SharedBuffer, MaxReceiveBufferPerStream: ReceiveBuffer,
 		},
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			select {

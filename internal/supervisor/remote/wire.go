@@ -16,7 +16,8 @@ import (
 // Sizes of the HTTP/2 connection, the same on both ends.
 const (
 	MaxFrame      = 256 << 10
-	ReceiveBuffer = 1 << 20
+	ReceiveBuffer = 1 << 20  // of what came for a call and was not taken
+	SharedBuffer  = 64 << 20 // of all calls: one that is not taken holds up no other
 )
 
 // reportHeader carries an error, see EncodeError, beside what Connect says of it.
