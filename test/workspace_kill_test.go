@@ -112,14 +112,14 @@ func TestKilledAnywhere(t *testing.T) {
 	v := &victim{program: workspaces(t), dir: t.TempDir(), states: map[string]int{"first": 0}}
 	v.id = v.create("--seed-path", v.folder(0))
 	v.must("workspace", "snapshot", "create", v.id, "first")
-	for _, o := range operations {
+	for i, o := range operations {
 		args, after := o.args(v)
 		began := time.Now()
 		v.must(append([]string{"workspace"}, args...)...)
 		took := time.Since(began)
 		v.check(o.name, "nobody", after)
 		for range kills() {
-			for _, who := range killed() {
+			for _, who := range killed(i) {
 				drawn(t, o.name+", the "+who, took*11/10, func(within time.Duration) bool {
 					return v.kill(o, who, time.Duration(random.Float64()*float64(within)))
 				})

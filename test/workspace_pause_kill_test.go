@@ -36,8 +36,8 @@ func TestKilledWhilePausing(t *testing.T) {
 		v.check(operation, "")
 	}
 	for range kills() {
-		for _, operation := range []string{"pause", "resume", "fork"} {
-			for _, who := range killed() {
+		for i, operation := range []string{"pause", "resume", "fork"} {
+			for _, who := range killed(i) {
 				drawn(t, operation+", the "+who, took[operation]*11/10, func(within time.Duration) bool {
 					v.prepare(operation)
 					return v.kill(operation, who, time.Duration(random.Float64()*float64(within)))

@@ -99,6 +99,7 @@ func TestShells(t *testing.T) {
 
 // TestShellFlood has a shell print much more than is kept while nobody reads.
 func TestShellFlood(t *testing.T) {
+	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()
