@@ -96,7 +96,7 @@ func (r *resuming) settle(ctx context.Context) error {
 	return nil
 }
 
-// giveUp has the workspace be paused as it was: nothing ran in its machine.
+// giveUp has the workspace be paused as it was, where its machine could not be woken.
 func (r *resuming) giveUp(ctx context.Context) error {
 	d := r.daemon
 	return errors.Join(d.machine.Close(), d.store.SetDisks(context.WithoutCancel(ctx), d.order.Workspace.ID, d.order.Workspace.Disks))
