@@ -123,7 +123,7 @@ func (w *workspaces) hostExec(h *hostAgent, k kind) error {
 	if err != nil {
 		return err
 	}
-	r, err := w.times(max(w.n, 10)*2, func() error {
+	r, err := w.times(max(w.n, 10)*10, func() error {
 		_, err := h.Exec(w.ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "/bin/true"}))
 		return err
 	}, func() error {
