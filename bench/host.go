@@ -117,12 +117,13 @@ func (w *workspaces) hosted(k kind) (err error) {
 	return nil
 }
 
-// hostExec measures a command against one over package pyro.
+// hostExec measures a command against one over package pyro in the same machine.
 func (w *workspaces) hostExec(h *hostAgent, k kind) error {
-	id, err := w.create(k, "")
+	all, err := h.ListSandboxes(w.ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
 	if err != nil {
 		return err
 	}
+	id := all.Msg.Sandboxes[0].Metadata["workspace_id"]
 	r, err := w.times(max(w.n, 10)*10, func() error {
 		_, err := h.Exec(w.ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "/bin/true"}))
 		return err
@@ -134,7 +135,7 @@ func (w *workspaces) hostExec(h *hostAgent, k kind) error {
 		return err
 	}
 	w.figures = append(w.figures, figure(string(k.isolation)+": host agent: Exec of /bin/true over gRPC; floor: over package pyro", "ms", r[0]).over(r[1], 2))
-	return w.delete(id)
+	return nil
 }
 
 // hostFile is in memory: the way is measured, not the disk.
