@@ -263,14 +263,19 @@ func (s shown) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// dial makes a client of each protocol.
-func dial(t *testing.T, address string) map[string]hostagentv1connect.HostAgentServiceClient {
-	t.Helper()
+// plain is the way of clients over HTTP/2 without TLS, to the end of the test.
+func plain(t *testing.T) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: &protocols}
 	t.Cleanup(transport.CloseIdleConnections)
-	c := &http.Client{Transport: shown{transport}}
+	return transport
+}
+
+// dial makes a client of each protocol.
+func dial(t *testing.T, address string) map[string]hostagentv1connect.HostAgentServiceClient {
+	t.Helper()
+	c := &http.Client{Transport: shown{plain(t)}}
 	return map[string]hostagentv1connect.HostAgentServiceClient{
 		"connect":  hostagentv1connect.NewHostAgentServiceClient(c, "http://"+address),
 		"grpc":     hostagentv1connect.NewHostAgentServiceClient(c, "http://"+address, connect.WithGRPC()),

@@ -19,11 +19,7 @@ func TestWhoWatchesHealthIsTold(t *testing.T) {
 	const serving, ending, unknown = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING, healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 	a := open(t, t.TempDir(), newFakes(), Limits{})
 	address := serve(t, a, Serving{})
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: &protocols}
-	t.Cleanup(transport.CloseIdleConnections)
-	c := healthv1connect.NewHealthClient(&http.Client{Transport: shown{transport}}, "http://"+address, connect.WithGRPC())
+	c := healthv1connect.NewHealthClient(&http.Client{Transport: shown{plain(t)}}, "http://"+address, connect.WithGRPC())
 	all := map[string][]healthpb.HealthCheckResponse_ServingStatus{
 		"": {serving, ending}, hostagentv1connect.HostAgentServiceName: {serving, ending}, healthv1connect.HealthName: {serving, ending}, "none": {unknown},
 	}

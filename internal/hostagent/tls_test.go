@@ -167,10 +167,7 @@ func TestTheTokenIsNeeded(t *testing.T) {
 			}
 		}
 	}
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: &protocols}
-	t.Cleanup(transport.CloseIdleConnections)
+	transport := plain(t)
 	for _, option := range []connect.ClientOption{connect.WithGRPC(), connect.WithGRPCWeb(), connect.WithProtoJSON()} {
 		c := hostagentv1connect.NewHostAgentServiceClient(&http.Client{Transport: transport}, address, option)
 		_, unary := c.ListSandboxes(t.Context(), connect.NewRequest(&pb.ListSandboxesRequest{}))
