@@ -12,7 +12,7 @@ import (
 const diskSize = 16 << 30
 
 // kernelLine is the guest kernel's command line. reboot=t and panic=-1 end QEMU when the kernel panics; random.trust_cpu keeps the first boot from waiting
-// for entropy, which Renew replaces in any case.
+// for entropy, which Renew replaces in any case. init_on_free=0, whatever the kernel's own choice is: it would count on what is in free memory, which Save leaves out.
 //
 // An emulated processor has the host's time stamp counter, but on a busy host the kernel fails to find out its frequency, and then waits for ever for a timer
 // that this machine type does not have. So it is told the frequency.
@@ -23,7 +23,7 @@ const diskSize = 16 << 30
 //
 // bare has the agent mount no root before it is told to (internal/agent/guest).
 func kernelLine(accel machine.Isolation, tscKHz int, bare bool) string {
-	line := "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on"
+	line := "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on init_on_free=0"
 	if bare {
 		line += " pyro.bare"
 	}

@@ -13,19 +13,21 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/disk/qcow2"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// The files of a template: the machine's memory, which every machine restored from it maps copy on write; what QEMU knows of its devices; and what the
-// machine had written to its root disk by then.
+// The files of a template: the machine's memory, which every machine restored from it maps copy on write; what its kernel says of how that is laid out, which may be nothing; what QEMU knows
+// of its devices; and what the machine had written to its root disk by then.
 const (
 	templateRAM     = "ram"
+	templateNote    = "vmcoreinfo"
 	templateState   = "state"
 	templateOverlay = "overlay.qcow2"
 )
 
 // templateForm is changed when what a template holds is.
-const templateForm = "qemu-3"
+const templateForm = "qemu-4"
 
 // templateMAC is that of a template's interface.
 var templateMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 2}
@@ -95,6 +97,13 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 		return in.giveUp(err)
 	}
 	in.Close()
+	note, err := noteIn(ram)
+	if err == nil {
+		err = durable.Replace(filepath.Join(dir, templateNote), note)
+	}
+	if err != nil {
+		return err
+	}
 	if v.readOnlyRAM() {
 		if err := ram.Chmod(0o444); err != nil {
 			return err

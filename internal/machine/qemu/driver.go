@@ -189,6 +189,7 @@ type origin struct {
 	spec    machine.Spec
 	ram     *os.File // its memory is mapped from that, copy on write
 	digest  string   // of it
+	note    []byte   // what the machine's kernel says of how its memory is laid out
 	overlay *os.File // what it writes to its root, where that is thrown away with it
 	state   *os.File // what QEMU reads
 	root    []layer
@@ -209,6 +210,9 @@ func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Te
 	}
 	var err error
 	if o.digest, err = t.Digest(templateRAM); err != nil {
+		return nil, err
+	}
+	if o.note, err = os.ReadFile(t.Path(templateNote)); err != nil {
 		return nil, err
 	}
 	in, err := d.goOn(ctx, p, o, nil)

@@ -16,7 +16,7 @@ import (
 )
 
 // savedForm is changed when what Save writes is.
-const savedForm = "qemu-saved-2"
+const savedForm = "qemu-saved-3"
 
 // description is the record of a saved machine.
 type description struct {
@@ -24,6 +24,7 @@ type description struct {
 	TSCKHz  int          `json:"tsc_khz"`
 	Shape   savedShape   `json:"shape"`
 	RAM     ramRecord    `json:"ram"`
+	Note    []byte       `json:"note"` // of its kernel, on how its memory is laid out
 	Memory  record.Sums  `json:"memory"`
 	Devices record.Sums  `json:"devices"`
 	Overlay *record.Sums `json:"overlay,omitempty"`
@@ -102,7 +103,7 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 	var f opener
 	defer f.close()
 	o := &origin{
-		accel: d.cfg.Isolation, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest,
+		accel: d.cfg.Isolation, key: r.Key, verdict: v, spec: spec, digest: r.RAM.Digest, note: r.Note,
 		state: f.open(path(savedDevices), os.O_RDONLY), ram: f.open(path(templateRAM), os.O_RDONLY),
 	}
 	memory := f.open(path(savedMemory), os.O_RDONLY)

@@ -75,7 +75,7 @@ func (in *instance) saveTo(ctx context.Context, dir string) error {
 func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
 	o := in.origin
 	size := int64(o.spec.MemMiB) << 20
-	r := description{Key: o.key, TSCKHz: o.verdict.TSCKHz, Shape: shapeOf(o.spec)}
+	r := description{Key: o.key, TSCKHz: o.verdict.TSCKHz, Shape: shapeOf(o.spec), Note: o.note}
 	var f opener
 	defer f.close()
 	memoryFile, devicesFile := f.make(filepath.Join(dir, savedMemory)), f.make(filepath.Join(dir, savedDevices))
@@ -110,7 +110,7 @@ func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
 		}
 		overlaid <- err
 	}()
-	r.Memory, err = saved.Save(ctx, memory, base, memoryFile)
+	r.Memory, err = saved.Save(ctx, memory, base, free(o.note, memory, size), memoryFile)
 	if err == nil {
 		r.Devices, err = in.keepDevices(ctx, head, devicesFile)
 	}

@@ -165,6 +165,49 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	}
 }
 
+// churn takes memory and lets go of it, and ends when something that it holds is not what it was.
+const churn = `cat >/run/churn.py <<'end'
+import hashlib, os, random
+held, rounds = {}, 0
+while True:
+    k = random.randrange(20)
+    if k in held:
+        content, sum = held.pop(k)
+        assert hashlib.md5(content).digest() == sum, "memory"
+        assert hashlib.md5(open(f"/run/churn-{k}", "rb").read()).digest() == sum, "file"
+        os.unlink(f"/run/churn-{k}")
+    else:
+        content = os.urandom(4096) * random.randrange(1, 200)
+        open(f"/run/churn-{k}", "wb").write(content)
+        held[k] = content, hashlib.md5(content).digest()
+    rounds += 1
+    print(rounds, file=open("/run/rounds", "w"))
+end
+: >/run/rounds
+(setsid python3 /run/churn.py >/run/churn.log 2>&1 &)
+until [ -s /run/rounds ]; do sleep 0.1; done`
+
+// TestFreeMemoryTakesNoRoom: neither what was freed, nor what is zero, is in what is saved. All else is, while memory changes hands all the time, also when the machine has gone on from there
+// and is saved again.
+func TestFreeMemoryTakesNoRoom(t *testing.T) {
+	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
+	s := startSmall(t, d, root)
+	s.shell(t, "head -c 10000000 /dev/urandom >/run/kept; sha256sum /run/kept >/run/sum; "+churn)
+	for round := range 2 {
+		s.shell(t, "head -c 50000000 /dev/urandom >/run/random; rm /run/random; head -c 10000000 /dev/zero >/run/zero")
+		dir := s.save(t)
+		if info, err := os.Stat(filepath.Join(dir, savedMemory)); err != nil || info.Size() < 10_000_000 || info.Size() > 50_000_000 {
+			t.Errorf("round %d: %d bytes, %v", round, info.Size(), err)
+		}
+		s.Close()
+		s = startWith(t, d, machine.Spec{ID: "again-" + client.NewIdentity("").MachineID[:8], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256, Saved: dir})
+		if got := s.shell(t, "sha256sum -c /run/sum; head -c 10000000 /dev/zero | cmp - /run/zero; cat /run/churn.log"); got != "/run/kept: OK" {
+			t.Errorf("round %d: %s", round, got)
+		}
+		s.shell(t, `was=$(cat /run/rounds); for i in $(seq 300); do [ "$was" = "$(cat /run/rounds)" ] || exit 0; sleep 0.1; done; exit 1`)
+	}
+}
+
 // TestSaveOfAMachineThatDies kills QEMU.
 func TestSaveOfAMachineThatDies(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)

@@ -134,9 +134,17 @@ func (m *Memory) owned(f func(first, pages uint32) error) error {
 	return f(first, pages)
 }
 
+// ReadAt reads what the machine has from an offset in its memory on.
+func (m *Memory) ReadAt(into []byte, offset int64) (int, error) {
+	if offset < 0 || offset > m.size-int64(len(into)) {
+		return 0, errors.New("that is no memory of the machine's")
+	}
+	return m.content.ReadAt(into, m.begin+offset)
+}
+
 // read reads pages.
 func (m *Memory) read(first uint32, into []byte) error {
-	_, err := m.content.ReadAt(into, m.begin+int64(first)*pageSize)
+	_, err := m.ReadAt(into, int64(first)*pageSize)
 	return err
 }
 

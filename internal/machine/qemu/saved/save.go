@@ -9,14 +9,16 @@ import (
 )
 
 // Save writes down what of a memory differs from its base, each page once, into file, which becomes as long as that. Nothing changes the memory meanwhile. Nothing is flushed.
-func Save(ctx context.Context, memory *Memory, base *Base, file *os.File) (record.Sums, error) {
+//
+// Pages that are free, as free tells (nil: none is), are left out, whatever they hold. It is asked in the order of the pages.
+func Save(ctx context.Context, memory *Memory, base *Base, free func(page uint32) bool, file *os.File) (record.Sums, error) {
 	if err := file.Truncate(0); err != nil {
 		return record.Sums{}, err
 	}
 	w := &writer{ctx: ctx, memory: memory, base: base, out: record.NewStorer(file)}
 	w.block = newBlock(w.out.Buffer())
 	defer w.out.End()
-	if err := memory.owned(w.take); err != nil {
+	if err := memory.owned(w.without(free)); err != nil {
 		return record.Sums{}, err
 	}
 	if !w.block.empty() {
@@ -38,6 +40,26 @@ type writer struct {
 
 // zeroPage is a page of zeros.
 var zeroPage = make([]byte, pageSize)
+
+// without takes pages that may differ from the base, but for those that are free.
+func (w *writer) without(free func(page uint32) bool) func(first, pages uint32) error {
+	if free == nil {
+		return w.take
+	}
+	return func(first, pages uint32) error {
+		begin, end := first, first+pages
+		for page := first; page < end; page++ {
+			if !free(page) {
+				continue
+			}
+			if err := w.take(begin, page-begin); err != nil {
+				return err
+			}
+			begin = page + 1
+		}
+		return w.take(begin, end-begin)
+	}
+}
 
 // take takes pages that may differ from the base.
 func (w *writer) take(first, pages uint32) error {

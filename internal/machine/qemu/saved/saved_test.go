@@ -108,7 +108,7 @@ func (m *mapped) save(t testing.TB, file *os.File) record.Sums {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sums, err := Save(context.Background(), m.Memory, base, file)
+	sums, err := Save(context.Background(), m.Memory, base, nil, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +169,48 @@ func TestNothingChangedTakesNoRoom(t *testing.T) {
 	file := fileFor(t, "memory")
 	if sums := m.save(t, file); sums.Size > 0 {
 		t.Errorf("%d bytes", sums.Size)
+	}
+}
+
+// TestFreePagesAreLeftOut: they take no room, whatever they hold, and are what the base has afterwards; the others are all kept.
+func TestFreePagesAreLeftOut(t *testing.T) {
+	const size = 16 << 20
+	random := rand.New(rand.NewSource(1))
+	m := mapOf(t, baseOf(t, size, random), size)
+	random.Read(m.bytes)
+	free, kept := make([]bool, size/pageSize), int64(0)
+	for at := 0; at < len(free); {
+		for end, is := min(len(free), at+1+random.Intn(600)), random.Intn(2) == 0; at < end; at++ {
+			if free[at] = is; !is {
+				kept++
+			}
+		}
+	}
+	base, err := OpenBase(m.base, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, next := fileFor(t, "memory"), uint32(0)
+	sums, err := Save(context.Background(), m.Memory, base, func(page uint32) bool {
+		if page != next {
+			t.Fatalf("page %d is asked for, not %d", page, next)
+		}
+		next++
+		return free[page]
+	}, file)
+	if err != nil || sums.Size > kept*pageSize+(kept/pagesInBlock+1)*pageSize {
+		t.Errorf("%d bytes for %d pages, %v", sums.Size, kept, err)
+	}
+	want := bytes.Clone(m.bytes)
+	for page, is := range free {
+		if is {
+			m.base.ReadAt(want[page*pageSize:][:pageSize], int64(page)*pageSize)
+		}
+	}
+	m.unmap(t)
+	m = mapOf(t, m.base, size)
+	if err := Load(context.Background(), "memory", file, sums, m.Memory); err != nil || !bytes.Equal(m.bytes, want) {
+		t.Errorf("%v, or another memory", err)
 	}
 }
 
@@ -251,7 +293,7 @@ func TestGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Save(ctx, m.Memory, base, file); !errors.Is(err, context.Canceled) {
+	if _, err := Save(ctx, m.Memory, base, nil, file); !errors.Is(err, context.Canceled) {
 		t.Error("saved:", err)
 	}
 }

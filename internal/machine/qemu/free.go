@@ -1,0 +1,42 @@
+package qemu
+
+import (
+	"os"
+
+	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/saved"
+	"github.com/pyro-mcp/pyro/internal/machine/qemu/vmcore"
+)
+
+// noteIn finds what the kernel of a machine says of how its memory is laid out. It is empty where the kernel says nothing, or more than one thing.
+func noteIn(ram *os.File) (note []byte, err error) {
+	info, err := ram.Stat()
+	if err != nil {
+		return nil, err
+	}
+	found := 0
+	err = disk.Extents(ram, func(offset, length int64) error {
+		begin, end := offset/vmcore.PageSize*vmcore.PageSize, min(offset+length+vmcore.PageSize-1, info.Size())/vmcore.PageSize*vmcore.PageSize
+		return vmcore.Find(ram, begin, end-begin, func(text []byte) {
+			note = append([]byte(nil), text...)
+			found++
+		})
+	})
+	if found != 1 {
+		note = nil
+	}
+	return note, err
+}
+
+// free looks which pages of a machine that stands still are free. nil: that can't be told, and all of them are kept, which costs room and no more.
+func free(note []byte, memory *saved.Memory, size int64) func(page uint32) bool {
+	kernel, err := vmcore.Parse(note)
+	if err != nil {
+		return nil
+	}
+	f, err := kernel.Free(memory, size)
+	if err != nil {
+		return nil
+	}
+	return f.Page
+}
