@@ -153,6 +153,9 @@ func (a *answer) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil // the header may still become that of an error
 	}
-	a.begun = true
+	if !a.begun {
+		a.begun = true
+		a.Header().Set("Trailer", remote.ErrorTrailer+", "+remote.WholeTrailer) // HTTP/1.1 has none where the content is short, but if it is told before
+	}
 	return a.ResponseWriter.Write(b)
 }

@@ -202,9 +202,16 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 var errTook = errors.New("it takes no more")
 
-// TestErrorsBeforeAndAfterTheContentBegan has a server fail as it is asked to, without a machine.
+// TestErrorsBeforeAndAfterTheContentBegan has a server fail as it is asked to, without a machine; one of an older pyro too, which speaks HTTP/2 alone.
 func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
 	t.Parallel()
+	var older http.Protocols
+	older.SetUnencryptedHTTP2(true)
+	t.Run("a supervisor", func(t *testing.T) { failAsAsked(t, protocols()) })
+	t.Run("an older one", func(t *testing.T) { failAsAsked(t, &older) })
+}
+
+func failAsAsked(t *testing.T, speaks *http.Protocols) {
 	d := &daemon{free: make(chan struct{}), settled: make(chan struct{}), activity: newActivity(0, 0, func(_, _ time.Time) error { return nil })}
 	close(d.free)
 	defer d.activity.close()
@@ -226,9 +233,7 @@ func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
 	folder := remote.Folder(t.TempDir())
 	listener, err := remote.Listen(folder)
 	check(t, err)
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
-	serving := &http.Server{Handler: mux, Protocols: &protocols}
+	serving := &http.Server{Handler: mux, Protocols: speaks}
 	go serving.Serve(listener)
 	defer serving.Close()
 	c, err := remote.Dial(t.Context(), folder)

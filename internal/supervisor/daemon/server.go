@@ -48,10 +48,8 @@ func (d *daemon) serve() (*server, error) {
 	mux.Handle(supervisorv1connect.NewSupervisorServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(errorDetails{d.secrets})))
 	s.handleFiles(mux)
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler: mux, Protocols: &protocols, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: mux, Protocols: protocols(), ErrorLog: log.New(io.Discard, "", 0),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: remote.SharedBuffer, MaxReceiveBufferPerStream: remote.ReceiveBuffer,
 			MaxReadFrameSize: remote.MaxFrame,
@@ -62,6 +60,14 @@ func (d *daemon) serve() (*server, error) {
 		s.http.Serve(listener)
 	}()
 	return s, nil
+}
+
+// protocols are those that it speaks: HTTP/1.1 is for what is read of files.
+func protocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return &p
 }
 
 // begin lets an operation begin, unless the machine is being stopped, and gives what to call at its end. Nothing begins before whoever started the supervisor

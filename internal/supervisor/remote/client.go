@@ -17,12 +17,12 @@ import (
 
 // Client is a connection to the supervisor of a workspace. It is safe for concurrent use. Close it.
 type Client struct {
-	folder    Folder
-	use       *flock.Lock
-	conns     connections
-	rpc       supervisorv1connect.SupervisorServiceClient
-	http      *http.Client
-	transport *http.Transport
+	folder Folder
+	use    *flock.Lock
+	conns  connections
+	rpc    supervisorv1connect.SupervisorServiceClient
+	calls  *http.Client // over HTTP/2, many on one connection
+	reads  *http.Client // over HTTP/1.1, each on a connection of its own: content comes in pieces of any size, and takes half the time of the processor
 }
 
 // Dial connects to the supervisor of a workspace, and waits for it where it is starting its machine. Precondition where there is none: it is stopped.
@@ -36,63 +36,81 @@ func Dial(ctx context.Context, f Folder) (*Client, error) {
 		use.Release()
 		return nil, err
 	}
-	var protocols http.Protocols
-	protocols.SetUnencryptedHTTP2(true)
 	c := &Client{folder: f, use: use}
-	c.conns.add(conn)
+	if conn, err = c.conns.add(conn); err != nil {
+		return nil, err
+	}
 	first := make(chan net.Conn, 1)
 	first <- conn
-	c.transport = &http.Transport{
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		select {
+		case conn := <-first:
+			return conn, nil
+		default:
+			conn, err := reach(ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			return c.conns.add(conn)
+		}
+	}
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	c.calls = &http.Client{Transport: &http.Transport{
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize: MaxFrame, MaxReceiveBufferPerConnection: SharedBuffer, MaxReceiveBufferPerStream: ReceiveBuffer,
 		},
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			select {
-			case conn := <-first:
-				return conn, nil
-			default:
-				conn, err := reach(ctx, f)
-				if err == nil && !c.conns.add(conn) {
-					return nil, errClosed
-				}
-				return conn, err
-			}
-		},
-		DisableCompression: true,
-	}
-	c.http = &http.Client{Transport: c.transport}
-	c.rpc = supervisorv1connect.NewSupervisorServiceClient(c.http, "http://supervisor", connect.WithAcceptCompression("gzip", nil, nil))
+		DialContext: dial, DisableCompression: true,
+	}}
+	c.reads = &http.Client{Transport: &http.Transport{DialContext: dial, DisableCompression: true}}
+	c.rpc = supervisorv1connect.NewSupervisorServiceClient(c.calls, "http://supervisor", connect.WithAcceptCompression("gzip", nil, nil))
 	return c, nil
 }
 
 var errClosed = fault.New(fault.Unavailable, "use workspace", "", "the connection to its supervisor is closed")
 
-// connections are those of a client.
+// connections are those of a client that are open.
 type connections struct {
 	mu     sync.Mutex
-	all    []net.Conn
+	all    map[*connection]bool
 	closed bool
 }
 
+type connection struct {
+	net.Conn
+	of *connections
+}
+
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.all, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
 // add takes a connection, unless the client has been closed: then it closes it.
-func (c *connections) add(conn net.Conn) bool {
+func (c *connections) add(conn net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		conn.Close()
-		return false
+		return nil, errClosed
 	}
-	c.all = append(c.all, conn)
-	return true
+	if c.all == nil {
+		c.all = map[*connection]bool{}
+	}
+	added := &connection{conn, c}
+	c.all[added] = true
+	return added, nil
 }
 
 func (c *connections) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for _, conn := range c.all {
-		conn.Close()
+	for conn := range c.all {
+		conn.Conn.Close()
 	}
 	c.all = nil
 }
@@ -101,7 +119,8 @@ func (c *connections) close() {
 func (c *Client) Close() error {
 	c.conns.close()
 	c.use.Release()
-	c.transport.CloseIdleConnections()
+	c.calls.CloseIdleConnections()
+	c.reads.CloseIdleConnections()
 	return nil
 }
 

@@ -48,7 +48,7 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 	if err != nil {
 		return err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.ask(req)
 	if err != nil {
 		if own := given.failed(); own != nil {
 			return own
@@ -89,6 +89,16 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 		return gone(io.ErrUnexpectedEOF)
 	}
 	return nil
+}
+
+// ask sends a request. A supervisor of an older pyro speaks HTTP/2 alone.
+func (c *Client) ask(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		if resp, err := c.reads.Do(req); err == nil || req.Context().Err() != nil {
+			return resp, err
+		}
+	}
+	return c.calls.Do(req)
 }
 
 // sent keeps the error of what is sent: it is the caller's own.

@@ -3,7 +3,8 @@
 // It is served as Connect over HTTP/2 on a unix socket in the machine's folder, to processes of the same user alone. Both ends know each other by version
 // (Status): a supervisor goes on running while pyro is replaced, so fields are only ever added.
 //
-// The content of files travels beside this service, as plain HTTP/2 bodies on the same connection, where paths are below the workspace:
+// The content of files travels beside this service, as plain bodies: what is read (GET) over HTTP/1.1 on connections of its own, which costs far less than frames of HTTP/2 do, and over
+// HTTP/2 from a supervisor of a pyro that did not know that; what is written over HTTP/2. Where paths are below the workspace:
 //
 //   GET /file?path=P&offset=N&limit=N       the content of a regular file; limit 0: to its end
 //   PUT /file?path=P&mode=M&size=N          replaces a file, whole; missing folders are made. mode 0 (decimal): keep that of an existing file, 0644 for a new one
