@@ -70,7 +70,7 @@ func (p *program) forkLive(id string, count int) (ids []string) {
 func TestLiveForks(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
-	id := p.create("--network-policy", "egress", "--mem-mib", "512")
+	id := p.create("--network-policy", "egress", "--mem-mib", "512", "--ttl-seconds", "7200") // fifty that are emulated take ten minutes to be looked at
 	few := 6
 	if testing.Short() {
 		few = 3
