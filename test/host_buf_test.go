@@ -14,7 +14,7 @@ import (
 func TestHostAgentWithAForeignClient(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
-	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	buf := bufTool(t)
 	agent, address := p.serveHost()
 	for _, protocol := range []string{"grpc", "grpcweb", "connect"} {

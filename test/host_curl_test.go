@@ -31,7 +31,7 @@ type hostCurl struct {
 func TestHostAgentOverHTTP1(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
-	p := newProgram(t)
+	p := workspaces(t)
 	certs := p.hostCerts()
 	agent, address := p.serveHost(append(certs.served(), "--metrics-listen", "127.0.0.1:0")...)
 	if !strings.HasPrefix(address, "https://") {

@@ -44,7 +44,7 @@ func counts(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentSer
 // TestHostAgentPauses has sandboxes paused by calls and because of inactivity, over the death of the host agent.
 func TestHostAgentPauses(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -240,7 +240,7 @@ func (p *leftPrograms) gone(t *testing.T) {
 // TestHostAgentProgramsOfAPausedMachine: terminals and processes stand where they were when their machine goes on, with what nobody has read yet.
 func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -12,7 +12,7 @@ import (
 func TestHostAgentFromPython(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
-	p := newProgram(t)
+	p := workspaces(t)
 	certs := p.hostCerts()
 	agent, address := p.serveHost(append(certs.served(), "--vcpus", "6", "--memory-mb", "2000", "--disk-mb", "8000")...)
 	proto, at := "../proto/hostagent/v1/hostagent.proto", strings.TrimPrefix(address, "https://")

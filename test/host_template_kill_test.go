@@ -19,7 +19,7 @@ import (
 func TestKilledWhileBecomingATemplate(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
-	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)

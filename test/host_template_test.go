@@ -20,7 +20,7 @@ import (
 // TestHostAgentTemplates has a sandbox become a template with all that runs in it, and another one of its files alone, and sandboxes be made from both.
 func TestHostAgentTemplates(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)

@@ -65,7 +65,7 @@ func (r *running) untilLine(begin string) string {
 // TestHostAgent drives every call that there is, by a generated client over gRPC, before and after the host agent was killed.
 func TestHostAgent(t *testing.T) {
 	t.Parallel()
-	p := newProgram(t).with("PYRO_HOST_TOKEN", hostToken)
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
 	agent, address := p.serveHost()
 	c := hostClient(t, address)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

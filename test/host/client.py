@@ -240,6 +240,7 @@ def templates():
     assert flat.stdout == b"small\nroot\nlater flat\n1\n", flat
     call("DestroySandbox", pb.DestroySandboxRequest(sandbox_id="flat"))
     call("DestroySandbox", pb.DestroySandboxRequest(sandbox_id="flat"))
+    call("DeleteSnapshot", pb.DeleteSnapshotRequest(name="flat"))
 
 
 strangers()
