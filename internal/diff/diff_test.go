@@ -323,7 +323,7 @@ func TestManyFiles(t *testing.T) {
 			}
 		}
 	}
-	result, err := diff.Compare(context.Background(), list(300_000, "i"), list(300_000, "i"), nil, diff.Options{})
+	result, err := diff.Compare(context.Background(), list(100_000, "i"), list(100_000, "i"), nil, diff.Options{})
 	if err != nil || len(result.Entries) != 0 {
 		t.Fatal(err, result)
 	}

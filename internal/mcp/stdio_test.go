@@ -43,9 +43,9 @@ func TestResults(t *testing.T) {
 	if f := failureOf(t, r, err); f.Kind != fault.Exhausted || f.Hint != "ask for less" {
 		t.Errorf("%+v", f)
 	}
-	r, err = call("echo", map[string]any{"number": strings.Repeat("x", 20_000_000)})
+	r, err = call("echo", map[string]any{"number": strings.Repeat("x", 4_000_000)})
 	if f := failureOf(t, r, err); f.Kind != fault.Invalid || len(f.Error) > 1000 {
-		t.Errorf("20 MB of what is wrong: %.200q, %d bytes", f.Error, len(f.Error))
+		t.Errorf("4 MB of what is wrong: %.200q, %d bytes", f.Error, len(f.Error))
 	}
 	r, err = call("echo", map[string]any{strings.Repeat("x", 1<<20): 1})
 	if f := failureOf(t, r, err); f.Kind != fault.Invalid || len(f.Error) > 1000 {

@@ -124,7 +124,7 @@ func replace(t *testing.T, m *Manager, id string) store.Disks {
 func TestOthersSweepWhileOneDeletes(t *testing.T) {
 	m := newManager(t)
 	var files []string
-	for i := range 1000 {
+	for i := range 200 {
 		files = append(files, fmt.Sprintf("d%d/f%d", i%50, i), "x")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -40,7 +40,7 @@ func put(t testing.TB, path, content string, mode os.FileMode) {
 }
 
 // fullTreeBytes are in the files of a full tree.
-const fullTreeBytes = 5 + smallFile + 3<<20 + 17 + 2 + 1 + 1 + 1 + 300*299/2 + 64<<20
+const fullTreeBytes = 5 + smallFile + 3<<20 + 17 + 2 + 1 + 1 + 1 + 300*299/2 + 16<<20
 
 // fullTree makes a folder that has one of everything the tests can make.
 func fullTree(t testing.TB) string {
@@ -69,8 +69,8 @@ func fullTree(t testing.TB) string {
 	}
 	sparse, err := os.Create(in("sparse"))
 	check(t, err)
-	check(t, sparse.Truncate(64<<20))
-	for _, at := range []int64{1 << 20, 40 << 20} {
+	check(t, sparse.Truncate(16<<20))
+	for _, at := range []int64{1 << 20, 10 << 20} {
 		_, err := sparse.WriteAt([]byte(bytesOf(4096)), at)
 		check(t, err)
 	}
