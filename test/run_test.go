@@ -135,6 +135,7 @@ func TestTooManyArguments(t *testing.T) {
 
 // TestMuchOutput passes a gigabyte to a reader that waits first, so that everything on the way fills up.
 func TestMuchOutput(t *testing.T) {
+	t.Parallel()
 	const mib = 1 << 20
 	const maxMemoryKiB = 64 << 10
 	total := 1 << 30

@@ -108,11 +108,22 @@ func TestKilledAnywhere(t *testing.T) {
 		seed = s
 	}
 	t.Logf("PYRO_TEST_SEED=%d PYRO_TEST_KILLS=%d", seed, kills())
-	random := rand.New(rand.NewSource(seed))
+	// Two workspaces at once, each for some of the operations: they wait as much as they work.
+	for name, part := range map[string][2]int{"Inside": {0, 5}, "AsAWhole": {5, len(operations)}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killedIn(t, rand.New(rand.NewSource(seed)), part[0], part[1])
+		})
+	}
+}
+
+// killedIn does so in a workspace of its own, in some of the operations.
+func killedIn(t *testing.T, random *rand.Rand, from, to int) {
 	v := &victim{program: workspaces(t), dir: t.TempDir(), states: map[string]int{"first": 0}}
 	v.id = v.create("--seed-path", v.folder(0))
 	v.must("workspace", "snapshot", "create", v.id, "first")
-	for i, o := range operations {
+	for i := from; i < to; i++ {
+		o := operations[i]
 		args, after := o.args(v)
 		began := time.Now()
 		v.must(append([]string{"workspace"}, args...)...)

@@ -73,7 +73,7 @@ func TestLiveForks(t *testing.T) {
 	id := p.create("--network-policy", "egress", "--mem-mib", "512", "--ttl-seconds", "7200") // fifty that are emulated take ten minutes to be looked at
 	few := 6
 	if testing.Short() {
-		few = 3
+		few = 2
 	}
 	count := number("PYRO_TEST_FORKS", few)
 	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + drawing + naming

@@ -93,6 +93,7 @@ func (s *started) works(t *testing.T) {
 
 // TestTemplateFaults has a template made by two processes at once, and then damaged in every way.
 func TestTemplateFaults(t *testing.T) {
+	t.Parallel()
 	root := machinetest.Debian(t)
 	d := privateDirs(t)
 	driver := func() *Driver { return driverIn(t, machine.TCG, d) }

@@ -18,6 +18,7 @@ import (
 
 // TestFullDiskWhileATemplateIsMade: the reason is told, nothing half is left, and with room it works.
 func TestFullDiskWhileATemplateIsMade(t *testing.T) {
+	t.Parallel()
 	d := privateDirs(t)
 	if err := os.MkdirAll(d.Templates(), 0o700); err != nil {
 		t.Fatal(err)

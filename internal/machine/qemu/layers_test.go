@@ -138,6 +138,7 @@ func (k *kept) on(layers int, name string) (string, error) {
 
 // TestLayers gives a running machine new layers, and merges them: what was kept below stays as it was, and nothing is lost above.
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	k := newKept(t)
 	k.start()
 	const layers = 4
@@ -195,6 +196,7 @@ func TestLayers(t *testing.T) {
 
 // TestWhatAKilledMachineLeaves kills machines that write: what they had flushed is there, and their disks can be used at once.
 func TestWhatAKilledMachineLeaves(t *testing.T) {
+	t.Parallel()
 	k := newKept(t)
 	for i := range 3 {
 		k.start()
@@ -215,6 +217,7 @@ func TestWhatAKilledMachineLeaves(t *testing.T) {
 
 // TestMergedIsKept kills a machine once its layers are merged: what was flushed before is in what is left.
 func TestMergedIsKept(t *testing.T) {
+	t.Parallel()
 	k := newKept(t)
 	k.start()
 	k.shell("head -c 3000000 /dev/urandom >random; sha256sum random >sums; cp random /root/random; sync")
