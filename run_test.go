@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	build := exec.Command("go", "build", "-o", dir, "./cmd/pyro", "./cmd/pyro-guest")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "./cmd/pyro", "./cmd/pyro-guest")
 	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	if err := build.Run(); err != nil {
 		os.RemoveAll(dir)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programs.pyro, programs.guest = filepath.Join(dir, "pyro"), filepath.Join(dir, "pyro-guest")
-	build := exec.Command("go", "build", "-o", dir, "github.com/pyro-mcp/pyro/cmd/pyro", "github.com/pyro-mcp/pyro/cmd/pyro-guest")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "github.com/pyro-mcp/pyro/cmd/pyro", "github.com/pyro-mcp/pyro/cmd/pyro-guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

@@ -57,16 +57,16 @@ func FuzzCheck(f *testing.F) {
 
 // FuzzLong is FuzzCheck for what is repeated, up to what is parsed at all.
 func FuzzLong(f *testing.F) {
-	times := uint16(1000)
+	times, few := uint16(1000), uint16(10)
 	if raced {
-		times = 200
+		times, few = 100, 3
 	}
 	for _, unit := range units {
 		f.Add(unit, "", times)
 	}
 	for _, table := range [][]string{published, bypasses, effects, ordinary} {
 		for _, command := range table {
-			f.Add(command+"\n", "", uint16(10))
+			f.Add(command+"\n", "", few)
 		}
 	}
 	r := rules(f, "")

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Setenv("PYRO_GUEST", filepath.Join(dir, "pyro-guest"))
-	build := exec.Command("go", "build", "-o", os.Getenv("PYRO_GUEST"), "github.com/pyro-mcp/pyro/cmd/pyro-guest")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", os.Getenv("PYRO_GUEST"), "github.com/pyro-mcp/pyro/cmd/pyro-guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)

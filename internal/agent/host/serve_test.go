@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Chmod(dir, 0o755) // others run it too
 	program = filepath.Join(dir, "pyro-guest")
-	build := exec.Command("go", "build", "-o", program, "github.com/pyro-mcp/pyro/cmd/pyro-guest")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "github.com/pyro-mcp/pyro/cmd/pyro-guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
