@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 )
@@ -184,6 +185,29 @@ func FuzzInspect(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestClosedWhileTheMachineSends closes networks of machines that go on sending: none waits for ever.
+func TestClosedWhileTheMachineSends(t *testing.T) {
+	for range 100 {
+		t.Run("", func(t *testing.T) {
+			g := newGuest(t, nil, nil, nil)
+			for i := range 20 {
+				body := to(dnsPort)
+				binary.BigEndian.PutUint16(body, uint16(2000+i)) // from another port, and so another flow
+				if _, err := g.link.conn.Write(frame4(17, g.plan.Address.Addr(), netip.MustParseAddr("93.184.216.34"), body, nil, nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			closed := make(chan struct{})
+			go func() { g.network.Close(); close(closed) }()
+			select {
+			case <-closed:
+			case <-time.After(time.Minute):
+				panic("the network does not close") // with what all goroutines do
+			}
+		})
+	}
 }
 
 // FuzzStack gives a running stack any frames: it does not panic, and serves on.

@@ -260,11 +260,11 @@ func (s *Stack) Close() error {
 	}
 	s.link.Close() // a machine that takes nothing more keeps nobody
 	s.abort()
+	s.link.Wait() // now, for the stack waits for it with its lock held, which the last frame may need
 	if s.stack != nil {
 		s.stack.Close()
 		s.stack.Wait()
 	}
-	s.link.Wait()
 	s.records.close()
 	return nil
 }

@@ -213,9 +213,9 @@ func newGuest(t testing.TB, z zone, allow, deny []string) *guest {
 		g.network.Close()
 		near.Close()
 		g.link.Close()
+		g.link.Wait()
 		g.stack.Close()
 		g.stack.Wait()
-		g.link.Wait()
 	})
 	return g
 }
