@@ -22,7 +22,10 @@ func mounted(t *testing.T, path string) (folder string, unmount func()) {
 	if out, err := exec.Command("mount", "-o", "loop", path, folder).CombinedOutput(); err != nil {
 		t.Skipf("no loop devices here: %v: %s", err, out)
 	}
-	unmount = func() { unix.Unmount(folder, 0) }
+	unmount = func() {
+		unix.Mount("", folder, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") // else it is not written out while a mount namespace that somebody has made meanwhile has it too
+		unix.Unmount(folder, 0)
+	}
 	t.Cleanup(unmount)
 	return folder, unmount
 }
