@@ -3,6 +3,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,42 @@ func drawn(t *testing.T, what string, within time.Duration, round func(within ti
 
 // hit kills a process, and tells whether it was there to be killed.
 func hit(pid int) bool { return pid != 0 && !ended(pid) && syscall.Kill(pid, syscall.SIGKILL) == nil }
+
+// interruption is a run of pyro in the midst of which somebody was to be killed.
+type interruption struct {
+	killed       bool // who was to be was still there
+	acknowledged bool // pyro succeeded
+	out, said    string
+}
+
+// interrupt runs pyro, and kills a process after a while, unless it has ended by then. who is asked which one, once pyro has started: given its own, and what is closed when it ends.
+func (p *program) interrupt(args []string, after time.Duration, who func(client int, ended <-chan struct{}) int) interruption {
+	p.t.Helper()
+	cmd := p.command(args...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait()
+	}()
+	victim := who(cmd.Process.Pid, ended)
+	select {
+	case <-time.After(after):
+	case <-ended:
+	}
+	killed := hit(victim)
+	<-ended
+	if killed && victim != cmd.Process.Pid {
+		if err := gone(victim); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return interruption{killed, cmd.ProcessState.Success(), out.String(), fmt.Sprintf("%v %s", cmd.ProcessState, errs.String())}
+}
 
 // victimOf is the process of those who are killed.
 func victimOf(who string, supervisor, machine int) int {

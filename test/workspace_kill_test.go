@@ -3,7 +3,6 @@
 package test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -156,55 +155,39 @@ func (v *victim) kill(o operation, who string, after time.Duration) bool {
 	if o.name == "start" {
 		over = slices.DeleteFunc(over, func(id string) bool { return id == v.id })
 	}
-	cmd := v.command(append([]string{"workspace"}, args...)...)
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		v.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		cmd.Wait()
-	}()
-	pid := victimOf(who, supervisor, m)
-	switch {
-	case who == "client":
-		pid = cmd.Process.Pid
-	case o.starts:
-		pid, supervisor = v.coming(who, over, ended), 0
-	}
-	select {
-	case <-time.After(after):
-	case <-ended:
-	}
-	killed := hit(pid)
-	<-ended
-	acknowledged := cmd.ProcessState.Success()
-	if who != "client" && killed {
-		if err := errors.Join(gone(pid), gone(supervisor)); err != nil {
+	r := v.interrupt(append([]string{"workspace"}, args...), after, func(client int, ended <-chan struct{}) int {
+		switch {
+		case who == "client":
+			return client
+		case o.starts:
+			return v.coming(who, over, ended)
+		}
+		return victimOf(who, supervisor, m)
+	})
+	if who != "client" && r.killed && !o.starts {
+		if err := gone(supervisor); err != nil {
 			v.t.Fatal(err)
 		}
 	}
-	if who == "client" && !acknowledged {
+	if who == "client" && !r.acknowledged {
 		v.quiet()
 	}
-	what := fmt.Sprintf("%s, the %s killed (%t) after %s: %v %s", o.name, who, killed, after, cmd.ProcessState, errs.String())
+	what := fmt.Sprintf("%s, the %s killed (%t) after %s: %s", o.name, who, r.killed, after, r.said)
 	v.t.Log(strings.TrimSpace(what))
 	may := []int{number}
-	if !acknowledged {
+	if !r.acknowledged {
 		if may = append(may, v.number); o.name == "snapshot" {
 			v.forgetUnless(args[len(args)-1])
 		}
 	}
 	v.check(what, who, may...)
 	if o.name == "fork" || o.name == "create" {
-		v.made(what, over, strings.TrimSpace(out.String()), acknowledged)
+		v.made(what, over, strings.TrimSpace(r.out), r.acknowledged)
 	}
 	if o.name == "create" {
 		v.noneIsHalf("create", environment)
 	}
-	return killed
+	return r.killed
 }
 
 // made checks what became of a workspace that was being made beside those that were there: one that was acknowledged is there, be it stopped; another one may be. It has

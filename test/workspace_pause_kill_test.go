@@ -99,43 +99,23 @@ func (v *pausing) kill(operation, who string, after time.Duration) bool {
 	v.t.Helper()
 	supervisor, m, _ := v.find(v.id)
 	others := slices.DeleteFunc(v.folders(), func(id string) bool { return id == v.id })
-	cmd := v.command(v.args(operation)...)
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
-		v.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		cmd.Wait()
-	}()
-	victim := victimOf(who, supervisor, m)
-	switch {
-	case who == "client":
-		victim = cmd.Process.Pid
-	case operation == "resume":
-		victim = v.coming(who, others, ended)
-	}
-	select {
-	case <-time.After(after):
-	case <-ended:
-	}
-	killed := hit(victim)
-	<-ended
-	if who != "client" && killed {
-		if err := gone(victim); err != nil {
-			v.t.Fatal(err)
+	r := v.interrupt(v.args(operation), after, func(client int, ended <-chan struct{}) int {
+		switch {
+		case who == "client":
+			return client
+		case operation == "resume":
+			return v.coming(who, others, ended)
 		}
-	}
+		return victimOf(who, supervisor, m)
+	})
 	acknowledged := operation
-	if !cmd.ProcessState.Success() {
+	if !r.acknowledged {
 		acknowledged = ""
 	}
-	what := fmt.Sprintf("%s, the %s killed (%t) after %s: %v %s", operation, who, killed, after.Round(time.Millisecond), cmd.ProcessState, errs.String())
+	what := fmt.Sprintf("%s, the %s killed (%t) after %s: %s", operation, who, r.killed, after.Round(time.Millisecond), r.said)
 	v.t.Log(strings.TrimSpace(what))
 	v.check(what, acknowledged+" "+who)
-	return killed
+	return r.killed
 }
 
 // check checks what the workspace is once what was killed has ended.
