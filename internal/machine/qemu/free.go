@@ -1,6 +1,7 @@
 package qemu
 
 import (
+	"bytes"
 	"os"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
@@ -18,7 +19,7 @@ func noteIn(ram *os.File) (note []byte, err error) {
 	err = disk.Extents(ram, func(offset, length int64) error {
 		begin, end := offset/vmcore.PageSize*vmcore.PageSize, min(offset+length+vmcore.PageSize-1, info.Size())/vmcore.PageSize*vmcore.PageSize
 		return vmcore.Find(ram, begin, end-begin, func(text []byte) {
-			note = append([]byte(nil), text...)
+			note = bytes.Clone(text)
 			found++
 		})
 	})

@@ -11,8 +11,8 @@ type Free struct {
 	kernel *Kernel
 	memory io.ReaderAt
 	size   int64
-	maps   map[int64]uint64 // the virtual address of the descriptors, less what comes before a section's first, by the section's number
-	err    error            // why no more can be told
+	maps   []uint64 // the virtual address of the descriptors, less what comes before a section's first, by the section's number
+	err    error    // why no more can be told
 
 	chunk       int64  // whose frames are known, -1: none
 	free        []bool // which of them are
@@ -22,7 +22,7 @@ type Free struct {
 // Free begins to look which pages are free in a memory of size bytes, of the kernel that k is of.
 func (k *Kernel) Free(memory io.ReaderAt, size int64) (*Free, error) {
 	f := &Free{
-		kernel: k, memory: memory, size: size, maps: map[int64]uint64{}, chunk: -1,
+		kernel: k, memory: memory, size: size, chunk: -1,
 		free: make([]bool, k.chunk()), descriptors: make([]byte, k.chunk()*k.page.size),
 	}
 	if err := f.findMaps(); err != nil {
@@ -66,7 +66,7 @@ func (f *Free) findMaps() error {
 		if known := word&sectionHasMap != 0; known == inHole {
 			return fmt.Errorf("%w: section %d of its memory is %#x", errNote, number, word)
 		}
-		f.maps[number] = word &^ sectionMarks
+		f.maps = append(f.maps, word&^sectionMarks)
 	}
 	return nil
 }
