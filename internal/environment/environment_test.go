@@ -154,6 +154,18 @@ func TestPruneSparesWhatAnotherProcessUses(t *testing.T) {
 	}
 }
 
+func TestPruneBesideAnother(t *testing.T) {
+	s := testStore(t.TempDir())
+	pulled := must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
+	p := &pruning{store: s}
+	if err := os.Remove(s.recordPath("debian:12")); err != nil { // another prune did so since the names were listed
+		t.Fatal(err)
+	}
+	if err := p.name(t.Context(), pulled); err != nil || len(p.done.Removed) != 0 {
+		t.Errorf("pruned %+v, %v", p.done, err)
+	}
+}
+
 func TestKilledPullLeavesNothingHalf(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)

@@ -125,7 +125,9 @@ func (p *pruning) name(ctx context.Context, record Environment) error {
 		return err
 	}
 	defer inUse.Release()
-	if err := os.Remove(s.recordPath(record.Name)); err != nil {
+	if err := os.Remove(s.recordPath(record.Name)); errors.Is(err, fs.ErrNotExist) {
+		return nil // another prune was faster
+	} else if err != nil {
 		return err
 	}
 	removed := Removed{Kind: "environment", Name: record.Name, Digest: record.Digest}

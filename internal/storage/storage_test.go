@@ -226,3 +226,23 @@ func TestOldDisksAreRemovedBesideWhoSetsAside(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestSweepBesideTheRemovalOfOldDisks has a snapshot deleted while a supervisor still removes what a reset set aside.
+func TestSweepBesideTheRemovalOfOldDisks(t *testing.T) {
+	f := Folder{Path: t.TempDir()}
+	for range 10 {
+		for range 4 {
+			for i := range 20 {
+				check(t, os.MkdirAll(filepath.Join(f.path(name("volume", "")), "files", fmt.Sprint(i)), 0o700))
+			}
+		}
+		check(t, f.SetAside(t.Context()))
+		removed := make(chan error, 1)
+		go func() { removed <- f.RemoveOld(t.Context()) }()
+		check(t, f.Sweep(t.Context()))
+		check(t, <-removed)
+		if left := names(t, f); len(left) != 0 {
+			t.Fatalf("left: %v", left)
+		}
+	}
+}

@@ -40,16 +40,20 @@ func list(folder int, buffer []byte, most int) ([]Entry, error) {
 			return nil, err
 		}
 	}
-	for i := range all {
-		if all[i].Kind != 0 {
-			continue
+	known := all[:0]
+	for _, e := range all {
+		if e.Kind == 0 {
+			var st unix.Stat_t // some file systems don't tell kinds
+			if err := unix.Fstatat(folder, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+				continue // it was removed since
+			} else if err != nil {
+				return nil, err
+			}
+			e.Kind = st.Mode & unix.S_IFMT
 		}
-		var st unix.Stat_t // some file systems don't tell kinds
-		if err := unix.Fstatat(folder, all[i].Name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return nil, err
-		}
-		all[i].Kind = st.Mode & unix.S_IFMT
+		known = append(known, e)
 	}
+	all = known
 	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }

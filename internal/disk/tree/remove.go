@@ -15,7 +15,7 @@ import (
 
 // Remove removes a file, or a folder with all that is in it; where nothing is, it does nothing. Folders that their owner has no permission for are given it
 // first. It follows no links and goes into nothing that is mounted inside. Others may change the tree meanwhile: what was moved out of it, it doesn't
-// look for, and what they keep adding makes it fail.
+// look for, and what they keep adding makes it fail. Others may also remove the same tree: all of them succeed.
 //
 // What can't be removed does not keep it from removing the rest; the first such thing is the error, with a hint where there is one.
 func Remove(ctx context.Context, path string) error {
@@ -105,6 +105,10 @@ func (r *remover) remove(here *emptied, name string) error {
 		}
 	}
 	fd, st, err := r.enter(name)
+	if err == unix.ENOENT { // somebody else has removed it since
+		here.removed++
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -118,7 +122,9 @@ func (r *remover) remove(here *emptied, name string) error {
 func (r *remover) next(here *emptied) error {
 	if here.removed > 0 {
 		content, err := list(r.at.fd(), r.buffer, chunk)
-		r.failed(err, "")
+		if err != unix.ENOENT { // so the kernel says for a folder that somebody else has removed
+			r.failed(err, "")
+		}
 		here.removed, here.names = 0, here.names[:0]
 		for _, e := range content {
 			here.names = append(here.names, e.Name)

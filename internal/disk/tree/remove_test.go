@@ -181,3 +181,30 @@ func TestRemoveBesideAProcessThatChangesTheTree(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoveBesideOthersThatRemove has several remove one tree at once: none of them fails, and when one is done nothing is left.
+func TestRemoveBesideOthersThatRemove(t *testing.T) {
+	for range 5 {
+		top := filepath.Join(t.TempDir(), "top")
+		for i := range 4 {
+			folder := top
+			for j := range maxOpen + 4 { // deep enough for folders to be opened again on the way back
+				folder = filepath.Join(folder, fmt.Sprint(i*j%3))
+				check(t, os.MkdirAll(filepath.Join(folder, "x"), 0o755))
+				put(t, filepath.Join(folder, "x", "f"), "x", 0o644)
+			}
+		}
+		var removers sync.WaitGroup
+		for range 4 {
+			removers.Go(func() {
+				if err := Remove(t.Context(), top); err != nil {
+					t.Error(err)
+				}
+				if exists(top) {
+					t.Error("it is still there")
+				}
+			})
+		}
+		removers.Wait()
+	}
+}

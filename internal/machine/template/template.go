@@ -330,6 +330,9 @@ func (s Store) remove(name string) (bool, error) {
 	}
 	defer building.Release()
 	using, err := flock.TryFolder(filepath.Join(s.Dir, name), flock.Exclusive)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // another prune was faster
+	}
 	if err != nil {
 		return false, ignoreHeld(err)
 	}

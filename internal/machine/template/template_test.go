@@ -223,6 +223,20 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+func TestPruneBesideAnother(t *testing.T) {
+	s := Store{t.TempDir()}
+	build(t, s, Key{Root: "unwanted"}).Close()
+	removed, err := s.Prune(func(Info) bool {
+		if removed, err := s.Prune(func(Info) bool { return false }); err != nil || len(removed) != 1 {
+			t.Errorf("the faster one removed %+v, %v", removed, err)
+		}
+		return false
+	})
+	if err != nil || len(removed) != 0 {
+		t.Errorf("the slower one removed %+v, %v", removed, err)
+	}
+}
+
 func TestRetire(t *testing.T) {
 	s := Store{filepath.Join(t.TempDir(), "not", "there", "yet")}
 	key := Key{Root: "a"}
