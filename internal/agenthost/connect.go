@@ -1,7 +1,6 @@
 package agenthost
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -186,7 +185,7 @@ func (h Host) run(ctx context.Context, home Home, program string, args []string)
 			err = ctx.Err()
 		}
 		line := Server{Command: h.Program, Args: args}.String()
-		if text := strings.TrimSpace(fault.Printable(said.String())); text != "" {
+		if text := strings.TrimSpace(fault.Printable(string(said.kept))); text != "" {
 			err = fmt.Errorf("%s", shortened(errors.New(text)))
 		}
 		return &fault.Error{Op: "run", Subject: line, Kind: kindOf(ctx), Err: err, Hint: "pyro host print-config " + h.Name}
@@ -211,16 +210,14 @@ func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// bounded keeps the first bytes that are written to it.
+// bounded keeps the first bytes that are written to it, and drops the rest.
 type bounded struct {
-	bytes.Buffer
+	kept []byte
 	most int
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if room := b.most - b.Len(); room > 0 {
-		b.Buffer.Write(p[:min(room, len(p))])
-	}
+	b.kept = append(b.kept, p[:min(b.most-len(b.kept), len(p))]...)
 	return len(p), nil
 }
 

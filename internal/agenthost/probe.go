@@ -57,7 +57,7 @@ func ask(ctx context.Context, program string, s Server, folder string) (a answer
 	case err == nil && ended != nil:
 		err = fmt.Errorf("it answered, and did not end well: %w", ended)
 	}
-	if text := strings.TrimSpace(fault.Printable(said.String())); err != nil && text != "" {
+	if text := strings.TrimSpace(fault.Printable(string(said.kept))); err != nil && text != "" {
 		err = fmt.Errorf("%w; it said: %s", err, shortened(errors.New(text)))
 	}
 	return a, err
@@ -104,6 +104,6 @@ func versionOf(ctx context.Context, program string, args []string) string {
 	if cmd.Run() != nil {
 		return ""
 	}
-	line, _, _ := bytes.Cut(bytes.TrimSpace(said.Bytes()), []byte("\n"))
+	line, _, _ := bytes.Cut(bytes.TrimSpace(said.kept), []byte("\n"))
 	return shortened(errors.New(string(line)))
 }

@@ -3,6 +3,7 @@ package agenthost
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,5 +134,14 @@ func TestMends(t *testing.T) {
 		if got := h.mends(c.f); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
+	}
+}
+
+// TestBoundedHoldsAgainstCopy has what a program says come by io.Copy, as it does from a pipe.
+func TestBoundedHoldsAgainstCopy(t *testing.T) {
+	said := &bounded{most: 8}
+	n, err := io.Copy(said, strings.NewReader(strings.Repeat("x", 1<<20)))
+	if n != 1<<20 || err != nil || string(said.kept) != "xxxxxxxx" {
+		t.Errorf("%d bytes were copied, %d are kept: %v", n, len(said.kept), err)
 	}
 }

@@ -2,7 +2,6 @@ package hostagent
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"path"
 	"strconv"
@@ -28,7 +27,7 @@ func namesIn(ctx context.Context, m Machine) owners {
 			return nil
 		}
 		names := map[string]string{}
-		for lines := bufio.NewScanner(bytes.NewReader(text.Bytes())); lines.Scan(); {
+		for lines := bufio.NewScanner(&text.buffer); lines.Scan(); {
 			if f := strings.Split(lines.Text(), ":"); len(f) > 2 && f[0] != "" {
 				if _, known := names[f[2]]; !known {
 					names[f[2]] = f[0]

@@ -88,10 +88,11 @@ func (a *Agent) begin(ctx context.Context, p timed) (Machine, client.Command, fu
 	return m, c, end, nil
 }
 
-// collected takes what a program prints, up to a bound that two streams share.
+// collected is a buffer with a bound, which two streams may share. Its buffer is a field with a name:
+// the methods of an embedded one, such as ReadFrom, which io.Copy prefers, would write past the bound.
 type collected struct {
-	bytes.Buffer
-	left *int
+	buffer bytes.Buffer
+	left   *int
 }
 
 var errTooMuch = errors.New("more was printed than can be collected")
@@ -100,7 +101,7 @@ func (c *collected) Write(b []byte) (int, error) {
 	if *c.left -= len(b); *c.left < 0 {
 		return 0, errTooMuch
 	}
-	return c.Buffer.Write(b)
+	return c.buffer.Write(b)
 }
 
 // Exec runs a program to its end.
@@ -122,9 +123,9 @@ func (a *Agent) Exec(ctx context.Context, req *connect.Request[pb.ExecRequest]) 
 		return nil, fault.New(fault.Timeout, "exec", c.Argv[0], "it did not end within %v, and was killed with all that it had started", c.Timeout).WithHint("set timeout_sec")
 	}
 	if why := whyNot(exit, c); why != "" {
-		fmt.Fprintf(&stderr.Buffer, "%s: %s\n", c.Argv[0], why)
+		fmt.Fprintf(&stderr.buffer, "%s: %s\n", c.Argv[0], why)
 	}
-	return connect.NewResponse(&pb.ExecResponse{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: int32(exit.Code)}), nil
+	return connect.NewResponse(&pb.ExecResponse{Stdout: stdout.buffer.Bytes(), Stderr: stderr.buffer.Bytes(), ExitCode: int32(exit.Code)}), nil
 }
 
 // whyNot tells why a program never ran, or what ended it, where its exit code does not tell that; else it is empty.

@@ -1,6 +1,7 @@
 package hostagent
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -36,6 +37,7 @@ type fakes struct {
 	run     func(io.Writer)   // what programs print
 	ran     []client.Command  // programs, as they were told
 	written map[string][]byte // by path
+	zeros   map[string]int64  // the sizes of files of zeros, by path
 	failed  chan error        // what became of writes
 	shells  []*fakeShell
 }
@@ -185,12 +187,24 @@ func (f fake) Run(_ context.Context, c client.Command, stdout, _ io.Writer) (rem
 func (f fake) ReadMachineFile(_ context.Context, path string, to io.Writer) error {
 	f.mu.Lock()
 	content, ok := f.written[path]
+	size, sparse := f.zeros[path]
 	f.mu.Unlock()
-	if !ok {
+	from := io.Reader(bytes.NewReader(content))
+	if sparse {
+		from = io.LimitReader(zeros{}, size)
+	} else if !ok {
 		return fault.New(fault.NotFound, "read", path, "there is nothing")
 	}
-	_, err := to.Write(content)
+	_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, 256<<10)) // as a real connection copies
 	return err
+}
+
+// zeros is a file of zeros without an end.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
 }
 
 func (f fake) WriteMachineFile(_ context.Context, path string, from io.Reader) error {

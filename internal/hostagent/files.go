@@ -129,7 +129,7 @@ func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRe
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.ReadFileResponse{Content: content.Bytes()}), nil
+	return connect.NewResponse(&pb.ReadFileResponse{Content: content.buffer.Bytes()}), nil
 }
 
 // ReadFileStream gives it in pieces.

@@ -85,14 +85,22 @@ func openPort() (*port, error) {
 }
 
 // port is the link's port as a stream. Where nobody is at the other end, a read waits until somebody is.
-type port struct{ *os.File }
+type port struct{ device }
+
+// device is what a port takes of its file. The rest, such as WriteTo, would bypass the port's Read.
+type device interface {
+	io.ReadWriteCloser
+	SetDeadline(t time.Time) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
+}
 
 // absentEvery is how often a port is asked whether somebody is at its other end.
 const absentEvery = 10 * time.Millisecond
 
 func (p *port) Read(b []byte) (int, error) {
 	for {
-		n, err := p.File.Read(b)
+		n, err := p.device.Read(b)
 		if n > 0 || err != io.EOF {
 			return n, err
 		}
