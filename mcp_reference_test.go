@@ -32,7 +32,8 @@ const referenceHead = `# Tools for agents
   No result has more than 1 MiB.
 - A client that sends a progress token is told what is made meanwhile. A call that is cancelled, or whose client goes, ends, and with it the command that it ran. Workspaces,
   services and shells go on.
-- A line on stdio that is no message, and a batch, is answered with one error, and the next is served. A message has 34 MiB at most, an HTTP server 256 requests at
+- A line on stdio that is no message, and a batch, is answered with one error, and the next is served. Over HTTP too a refused message is answered with a JSON-RPC
+  error: with status 200 if its method is unknown, else with 400. An id must be a string, or an integer between -2^53 and 2^53. A message has 34 MiB at most, an HTTP server 256 requests at
   once and 1,000 sessions; a session that was silent for an hour is forgotten.
 - Each path that is "of the host" is one of the computer that pyro runs on.
 - A server that was started in a git checkout, or with ` + "`--project-path`, has a project: where `seed_path` of `workspace_create`" + ` is left out, it is a copy of the project

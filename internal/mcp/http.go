@@ -43,7 +43,7 @@ func (s *Server) Handler(token secret.Value) http.Handler {
 			sessions.ServeHTTP(w, r)
 		}
 	})
-	return sameOrigin(authorized(token, bounded(maxRequests, withRequest(both))))
+	return sameOrigin(authorized(token, bounded(maxRequests, withRequest(inMessages(s.started, both)))))
 }
 
 // clients counts those that are connected.
@@ -52,6 +52,16 @@ func (s *Server) clients() (n int) {
 		n++
 	}
 	return n
+}
+
+// started tells whether a session has been initialized. One that is not known has been: the SDK refuses it.
+func (s *Server) started(id string) bool {
+	for session := range s.sdk.Sessions() {
+		if session.ID() == id {
+			return session.InitializeParams() != nil
+		}
+	}
+	return id != ""
 }
 
 // sameOrigin refuses what a page of another origin asks for, be it only to read.

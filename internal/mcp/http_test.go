@@ -122,6 +122,81 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestAnswersOverHTTP has everything that is posted be answered as JSON-RPC, with the id that it came with.
+func TestAnswersOverHTTP(t *testing.T) {
+	s := newSite(t)
+	session := s.session(t)
+	message := func(id, rest string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":` + rest + `}` }
+	for _, row := range []struct {
+		body    string
+		id      string
+		code    float64
+		status  int
+		session string
+	}{
+		{message(`1`, `"ping"`), `1`, 0, 200, session},
+		{message(`"1.5"`, `"ping"`), `"1.5"`, 0, 200, session},
+		{message(`-9007199254740992`, `"ping"`), `-9007199254740992`, 0, 200, session},
+		{message(`1.5`, `"ping"`), `null`, -32600, 400, session},
+		{message(`1e3`, `"ping"`), `null`, -32600, 400, session},
+		{message(`9007199254740993`, `"ping"`), `null`, -32600, 400, session},
+		{message(`9223372036854775808`, `"ping"`), `null`, -32600, 400, session},
+		{message(`null`, `"ping"`), `null`, -32600, 400, session},
+		{message(`{}`, `"ping"`), `null`, -32600, 400, session},
+		{message(`[1]`, `"ping"`), `null`, -32600, 400, session},
+		{message(`true`, `"ping"`), `null`, -32600, 400, session},
+		{message(`"\ud800"`, `"ping"`), `null`, -32600, 400, session},
+		{`[` + message(`1.5`, `"ping"`) + `]`, `null`, -32600, 400, session},
+		{`[]`, `null`, -32600, 400, session},
+		{`[`, `null`, -32700, 400, session},
+		{`{"jsonrpc":`, `null`, -32700, 400, session},
+		{`{"jsonrpc":"1.0","id":5,"method":"ping"}`, `5`, -32600, 400, session},
+		{`{"jsonrpc":"2.0","id":5,"method":7}`, `5`, -32600, 400, session},
+		{`{"jsonrpc":"2.0","id":5}`, `5`, -32600, 400, session},
+		{`{"jsonrpc":"2.0","method":"tools/list"}`, `null`, -32600, 400, session},
+		{message(`2`, `"tools/fly"`), `2`, -32601, 200, session},
+		{message(`2`, `""`), `2`, -32601, 200, session},
+		{message(`2`, `"tools/call"`), `2`, -32600, 400, session},
+		{message(`2`, `"tools/call","params":{"name":7}`), `2`, -32602, 200, session},
+		{strings.Replace(initialize, `"id":1`, `"id":"again"`, 1), `"again"`, -32600, 200, session},
+		{message(`2`, `"tools/fly"`), `2`, -32601, 200, ""},
+		{message(`2`, `"tools/list"`), `2`, -32600, 400, ""},
+	} {
+		a := s.ask(t, "POST", row.body, func(r *http.Request) {
+			if row.session != "" {
+				r.Header.Set("Mcp-Session-Id", row.session)
+			}
+		})
+		text := answer(t, a)
+		var said struct {
+			ID    json.RawMessage
+			Error struct {
+				Code    float64
+				Message string
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &said); err != nil || a.StatusCode != row.status || string(said.ID) != row.id || said.Error.Code != row.code || (row.code != 0) != (said.Error.Message != "") {
+			t.Errorf("%s: %s: %s, %v", row.body, a.Status, text, err)
+		}
+	}
+}
+
+// TestMethods holds the list of methods against those that the SDK serves: a method that is missing would be refused.
+func TestMethods(t *testing.T) {
+	s := newSite(t)
+	session := s.session(t)
+	for _, method := range methods {
+		id := `"id":7,`
+		if strings.HasPrefix(method, "notifications/") {
+			id = ""
+		}
+		a := s.ask(t, "POST", `{"jsonrpc":"2.0",`+id+`"method":"`+method+`","params":{}}`, header("Mcp-Session-Id", session))
+		if text := answer(t, a); strings.Contains(text, "there is no method") || strings.Contains(text, "not handled") {
+			t.Errorf("%s: %s: %s", method, a.Status, text)
+		}
+	}
+}
+
 // bearer shows the token.
 type bearer struct{ http.RoundTripper }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -29,6 +30,7 @@ func NewServer(name, version, instructions string, tools []Tool) *Server {
 	s := &Server{tools: tools, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, Logger: slog.New(slog.DiscardHandler),
 	})}
+	s.sdk.AddReceivingMiddleware(withCodes)
 	for _, t := range tools {
 		s.sdk.AddTool(t.Announced(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, &s.questions)
@@ -73,5 +75,13 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 func (s *Server) Close() {
 	for session := range s.sdk.Sessions() {
 		session.Close()
+	}
+}
+
+// withCodes gives errors of the SDK a JSON-RPC code, such as that of a second initialize.
+func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+		result, err := next(ctx, method, r)
+		return result, coded(err, jsonrpc.CodeInvalidRequest)
 	}
 }

@@ -3,9 +3,7 @@ package mcp
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -71,9 +69,8 @@ func (s *stdio) receive() {
 	}
 	for {
 		line, fits, err := next()
-		if message, fault := parse(line, fits); fault != nil {
-			text, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": fault})
-			_, werr := s.answers.Write(append(text, '\n'))
+		if message, answer := parse(line, fits); answer != nil {
+			_, werr := s.answers.Write(append(answer, '\n'))
 			err = errors.Join(err, werr)
 		} else if message != nil {
 			select {
@@ -86,25 +83,6 @@ func (s *stdio) receive() {
 			return
 		}
 	}
-}
-
-// parse gives the message that a line is, or what is in a frame, nil where it is empty, or why it is none.
-func parse(line []byte, fits bool) (jsonrpc.Message, *jsonrpc.Error) {
-	switch {
-	case !fits:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("a message may have %d bytes", MaxBody)}
-	case len(line) == 0:
-		return nil, nil
-	case !json.Valid(line):
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is no JSON"}
-	case line[0] == '[':
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "messages come one by one here, not as a batch"}
-	}
-	message, err := jsonrpc.DecodeMessage(line)
-	if err != nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("this is no JSON-RPC message: %.200v", err)}
-	}
-	return message, nil
 }
 
 // Read gives the next message, io.EOF where the client has gone.
@@ -126,6 +104,9 @@ func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (s *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if r, ok := message.(*jsonrpc.Response); ok {
+		r.Error = coded(r.Error, jsonrpc.CodeInvalidRequest) // of a call before initialize
 	}
 	text, err := jsonrpc.EncodeMessage(message)
 	if err != nil {

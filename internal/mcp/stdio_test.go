@@ -113,6 +113,38 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
+// TestIDs has each answer have the id of its call exactly, or be a refusal with null.
+func TestIDs(t *testing.T) {
+	r := newWorld(t).raw(t)
+	defer r.close()
+	if a := r.says(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); a.ID != 1.0 || a.Error == nil || a.Error.Code != -32600 {
+		t.Errorf("before initialize: %+v, %+v", a, a.Error)
+	}
+	r.says(t, initialize)
+	for id, exact := range map[string]bool{
+		`0`: true, `-7`: true, `9007199254740992`: true, `""`: true, `"1.5"`: true, `"\ud83d\ude00"`: true,
+		`1.5`: false, `1.0`: false, `1e2`: false, `-0`: false, `9007199254740993`: false, `9223372036854775808`: false, `1e400`: false,
+		`null`: false, `{}`: false, `[]`: false, `true`: false, `"\ud800"`: false,
+	} {
+		a := r.says(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
+		var want any
+		if json.Unmarshal([]byte(id), &want); !exact {
+			want = nil
+		}
+		if a.ID != want || (a.Error == nil) != exact || !exact && a.Error.Code != -32600 {
+			t.Errorf("%s: %+v, %+v", id, a, a.Error)
+		}
+	}
+	if a := r.says(t, strings.Replace(initialize, `"id":1`, `"id":"again"`, 1)); a.ID != "again" || a.Error == nil || a.Error.Code != -32600 {
+		t.Errorf("a second initialize: %+v, %+v", a, a.Error)
+	}
+	for _, broken := range []string{`{"jsonrpc":"2.0","id":5,"method":7}`, `{"jsonrpc":"2.0","id":5}`, `{"jsonrpc":"1.0","id":5,"method":"ping"}`, `{"id":5,"method":"ping"}`} {
+		if a := r.says(t, broken); a.ID != 5.0 || a.Error == nil || a.Error.Code != -32600 {
+			t.Errorf("%s: %+v, %+v", broken, a, a.Error)
+		}
+	}
+}
+
 // TestGoneMidCall has what a client asked for be cancelled when it goes, and when the server is to end.
 func TestGoneMidCall(t *testing.T) {
 	w := newWorld(t)

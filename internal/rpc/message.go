@@ -94,12 +94,12 @@ func read(line []byte, fits bool) (r request, wrong *failure) {
 	case line[0] == '[':
 		return r, refused(codeRequest, fault.Invalid, "messages come one by one here, not as a batch")
 	}
-	if err := json.Unmarshal(line, &r); err != nil {
-		return request{}, refused(codeRequest, fault.Invalid, "this is no JSON-RPC request")
-	}
+	err := json.Unmarshal(line, &r)
 	if r.ID != nil && !isID(r.ID) {
-		r.ID = nil
-		return r, refused(codeRequest, fault.Invalid, "an id is a string or a number, of at most %d bytes", maxID)
+		return request{}, refused(codeRequest, fault.Invalid, "an id is a string or a number, of at most %d bytes", maxID)
+	}
+	if err != nil {
+		return request{ID: r.ID}, refused(codeRequest, fault.Invalid, "this is no JSON-RPC request")
 	}
 	if r.Version != "2.0" || r.Method == "" {
 		return r, refused(codeRequest, fault.Invalid, `this is no JSON-RPC request: "jsonrpc" must be "2.0", and there must be a "method"`)

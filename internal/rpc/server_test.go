@@ -85,6 +85,32 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
+// TestIDs has each answer have the id of its call, byte for byte, or be a refusal with null.
+func TestIDs(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	for id, exact := range map[string]bool{
+		`0`: true, `-0`: true, `1.5`: true, `1e2`: true, `9007199254740993`: true, `9223372036854775808`: true, `1e400`: true, `""`: true, `"\ud800"`: true,
+		`null`: false, `{}`: false, `[]`: false, `true`: false,
+	} {
+		for method, code := range map[string]int{`"echo"`: 0, `"fly"`: codeMethod, `7`: codeRequest} {
+			p.says(`{"jsonrpc":"2.0","method":` + method + `,"id":` + id + `}`)
+			var said struct {
+				ID    json.RawMessage
+				Error *failure
+			}
+			if err := p.told.Decode(&said); err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case exact && (string(said.ID) != id || code != 0 && said.Error.Code != code):
+				t.Errorf("%s, %s: %s, %+v", id, method, said.ID, said.Error)
+			case !exact && (string(said.ID) != "null" || said.Error.Code != codeRequest):
+				t.Errorf("%s, %s: %s, %+v", id, method, said.ID, said.Error)
+			}
+		}
+	}
+}
+
 // TestErrorsTellNoValues has what is wrong with params be named, and not be told: it may be a secret.
 func TestErrorsTellNoValues(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)

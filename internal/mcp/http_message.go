@@ -1,0 +1,119 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// inMessages answers posts that the SDK would refuse in plain text with JSON-RPC errors, as clients expect them. started tells whether a session was initialized.
+func inMessages(started func(session string) bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+		if err != nil {
+			answerWith(w, http.StatusRequestEntityTooLarge, refusal(nil, jsonrpc.CodeInvalidRequest, "a message may have %d bytes", MaxBody))
+			return
+		}
+		messages, answer := parseBody(body)
+		if answer != nil {
+			answerWith(w, http.StatusBadRequest, answer)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var call *jsonrpc.Request
+		if len(messages) == 1 {
+			call, _ = messages[0].(*jsonrpc.Request)
+		}
+		if call != nil && tooEarly(call, r, started) {
+			answerWith(w, http.StatusBadRequest, refusal(idOf(call), jsonrpc.CodeInvalidRequest, "%.80q needs a session: begin with initialize", call.Method))
+			return
+		}
+		held := &refusals{ResponseWriter: w}
+		next.ServeHTTP(held, r)
+		held.answer(call)
+	})
+}
+
+// tooEarly tells whether a call of a protocol with sessions comes before its initialize. The SDK would make a session for it that nobody can use.
+func tooEarly(call *jsonrpc.Request, r *http.Request, started func(session string) bool) bool {
+	switch call.Method {
+	case "initialize", "ping", "server/discover":
+		return false
+	}
+	var params struct {
+		Meta map[string]any `json:"_meta"`
+	}
+	json.Unmarshal(call.Params, &params) // the SDK tells what is wrong with them
+	_, sessionless := params.Meta["io.modelcontextprotocol/protocolVersion"]
+	return call.IsCall() && isServed(call.Method) && !sessionless && r.Header.Get("Mcp-Protocol-Version") < statelessSince && !started(r.Header.Get("Mcp-Session-Id"))
+}
+
+// refusals passes a response on, but for a refusal in plain text, which it holds.
+type refusals struct {
+	http.ResponseWriter
+	refused bool
+	why     bytes.Buffer
+}
+
+func (w *refusals) WriteHeader(status int) {
+	if w.refused = status == http.StatusBadRequest && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain"); !w.refused {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *refusals) Write(b []byte) (int, error) {
+	if w.refused {
+		w.why.Write(b[:min(len(b), 300-min(300, w.why.Len()))])
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush is what the SDK looks for to stream.
+func (w *refusals) Flush() {
+	if f, ok := w.ResponseWriter.(http.Flusher); ok && !w.refused {
+		f.Flush()
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *refusals) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// answer answers a call whose refusal was held. call may be nil.
+func (w *refusals) answer(call *jsonrpc.Request) {
+	if !w.refused {
+		return
+	}
+	if call != nil && call.IsCall() && !isServed(call.Method) {
+		// A client takes any status but 200 for a failure of the transport.
+		answerWith(w.ResponseWriter, http.StatusOK, refusal(idOf(call), jsonrpc.CodeMethodNotFound, "there is no method %.80q", call.Method))
+		return
+	}
+	answerWith(w.ResponseWriter, http.StatusBadRequest, refusal(idOf(call), jsonrpc.CodeInvalidRequest, "%s", strings.TrimSpace(w.why.String())))
+}
+
+// idOf is the id of a call, nil if it has none.
+func idOf(call *jsonrpc.Request) json.RawMessage {
+	if call == nil || !call.IsCall() {
+		return nil
+	}
+	id, err := json.Marshal(call.ID.Raw())
+	if err != nil {
+		return nil
+	}
+	return id
+}
+
+func answerWith(w http.ResponseWriter, status int, answer []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(answer)
+}
