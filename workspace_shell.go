@@ -142,7 +142,7 @@ type ReadShellRequest struct {
 	Cursor        int64  `json:"cursor,omitempty"`           // next_cursor of the read before; 0: from the beginning
 	MaxChars      int    `json:"max_chars,omitempty"`        // 1 to MaxReadChars; default DefaultMaxChars
 	Plain         bool   `json:"plain,omitempty"`            // the text that a person would see, instead of all that was printed
-	WaitForIdleMS int    `json:"wait_for_idle_ms,omitempty"` // read when nothing was printed for so long, up to MaxWaitForIdleMS; 0: at once
+	WaitForIdleMS int    `json:"wait_for_idle_ms,omitempty"` // read when nothing was printed for so long since the shell answered, up to MaxWaitForIdleMS; 0: at once
 }
 
 // ShellOutput is what was read of a shell.
@@ -159,6 +159,9 @@ type ShellOutput struct {
 
 // ReadShell reads what a shell has printed from a cursor on. Nothing is lost or seen twice between reads, but for what is dropped: of each shell the last 4 MiB are
 // kept. No character is split. A program that shows a whole screen, such as an editor, is plain as that screen.
+//
+// WaitForIdleMS counts from output on: a shell that was just opened, or typed into, is not idle before it has printed something. That is waited for up to 15 seconds
+// from opening and 5 seconds from input, so a program that prints nothing delays a read, but does not block it.
 func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutput, error) {
 	if err := completeNumber("max_chars", &req.MaxChars, DefaultMaxChars, 1, MaxReadChars); err != nil {
 		return nil, err
@@ -244,7 +247,8 @@ type ShellSignal struct {
 	SignalName string `json:"signal_name"`
 }
 
-// SignalShell sends a signal to what runs in the foreground of a shell, as its keys would.
+// SignalShell sends a signal to what runs in the foreground of a shell, as its keys would. It waits for the shell's first prompt and until what was typed before was
+// read, for a few seconds at most; KILL and HUP do not wait.
 func (p *Pyro) SignalShell(ctx context.Context, req SignalShellRequest) (*ShellSignal, error) {
 	name := strings.TrimPrefix(strings.ToUpper(req.SignalName), "SIG")
 	if name == "" {

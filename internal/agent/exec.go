@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
@@ -227,8 +228,11 @@ func (p *process) limit(timeout time.Duration) {
 	})
 }
 
-// signal sends a signal to the process group; with a terminal, to its foreground group.
-func (p *process) signal(sig syscall.Signal) error {
+// signal sends a signal to the process group; with a terminal, to its foreground group, once that has read what was typed before.
+func (p *process) signal(ctx context.Context, sig syscall.Signal) error {
+	if p.terminal != nil && sig != syscall.SIGKILL && sig != syscall.SIGHUP {
+		p.awaitRead(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.reaped {

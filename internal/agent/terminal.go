@@ -74,13 +74,32 @@ func typeSignal(terminal *os.File, sig syscall.Signal) bool {
 }
 
 // youngest is the process group of a session that was started last, as far as can be seen: where the foreground is not known, that is likely it.
-func youngest(session int) (group int) {
+func youngest(session int) int {
+	last := member{group: session}
+	for _, m := range members(session) {
+		if m.group > 0 && m.began >= last.began {
+			last = m
+		}
+	}
+	return last.group
+}
+
+// member is a process of a session.
+type member struct {
+	group   int
+	running bool   // it waits for nothing
+	began   uint64 // in the kernel's ticks
+}
+
+// members are the processes of a session that can be seen.
+func members(session int) (all []member) {
 	entries, _ := os.ReadDir("/proc")
-	group = session
-	var latest uint64
 	for _, e := range entries {
+		if e.Name()[0] < '0' || e.Name()[0] > '9' {
+			continue
+		}
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil || e.Name()[0] < '0' || e.Name()[0] > '9' {
+		if err != nil {
 			continue
 		}
 		_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
@@ -88,13 +107,13 @@ func youngest(session int) (group int) {
 		if len(fields) < 20 || fields[3] != strconv.Itoa(session) {
 			continue
 		}
-		of, err := strconv.Atoi(fields[2])
+		group, err := strconv.Atoi(fields[2])
 		began, failed := strconv.ParseUint(fields[19], 10, 64)
-		if err == nil && failed == nil && of > 0 && began >= latest {
-			group, latest = of, began
+		if err == nil && failed == nil {
+			all = append(all, member{group, fields[0] == "R", began})
 		}
 	}
-	return group
+	return all
 }
 
 // withDescriptor calls f with the descriptor of an open file.

@@ -106,7 +106,9 @@ func newShellRead() *cobra.Command {
 		`Print what a shell has printed from a cursor on; the next cursor is told on stderr. Whoever
 comes back with it sees nothing twice. --plain prints the text that a person would see,
 without colours and what was overwritten. With --wait-for-idle-ms it waits until the shell
-has been quiet for so long, which is when a command is likely to be done.`,
+has been quiet for so long, which is when a command is likely to be done. A shell that was just
+opened, or typed into, is not quiet before it has printed something, or 5 seconds are over
+(15 after opening).`,
 		`  pyro workspace shell read ws-0123456789ab sh-0123456789ab --plain --wait-for-idle-ms 300
   pyro workspace shell read ws-0123456789ab sh-0123456789ab --cursor 1200 --json`,
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
@@ -158,7 +160,8 @@ func newShellWrite() *cobra.Command {
 
 func newShellSignal() *cobra.Command {
 	var req pyro.SignalShellRequest
-	cmd := onPart("signal ID SHELL", "Send a signal to what runs in a shell", "Send a signal to what runs in the foreground of a shell, as Ctrl-C does.",
+	cmd := onPart("signal ID SHELL", "Send a signal to what runs in a shell", `Send a signal to what runs in the foreground of a shell, as Ctrl-C does. It is sent when the
+shell has printed its first prompt and has read what was typed before; KILL and HUP at once.`,
 		"  pyro workspace shell signal ws-0123456789ab sh-0123456789ab --signal TERM",
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell

@@ -34,7 +34,7 @@ func (m *Manager) Shells(ctx context.Context, id string) (*Shells, error) {
 // Open opens a shell as a command says, but for what it runs. The command has a terminal.
 func (s *Shells) Open(ctx context.Context, c Command) (remote.Shell, error) {
 	c.Argv = []string{"/bin/sh", "-c", shellProgram}
-	opened, err := s.OpenShell(ctx, c.in(s.Spec), c.Secrets...)
+	opened, err := s.OpenPrompting(ctx, c.in(s.Spec), c.Secrets...)
 	if err == nil {
 		s.manager.note(ctx, s.workspace, s.began, store.EventShell, store.Detail{Name: opened.ID, Path: opened.Cwd})
 	}

@@ -125,6 +125,7 @@ func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
 		s.print(stood.Out, *stood.Errs)
 		from = &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}
 	}
+	s.ready.init(false)
 	s.in.init()
 	s.in.taken, s.in.typed = stood.Taken, stood.Typed
 	var life context.Context

@@ -35,7 +35,7 @@ func (s *server) OpenShell(ctx context.Context, req *connect.Request[supervisorv
 	case len(req.Msg.Tag) > maxTag:
 		return nil, fault.New(fault.Invalid, "open shell", "", "its tag has more than %d bytes", maxTag)
 	}
-	opened, err := s.daemon.shells.open(ctx, s.daemon, start, req.Msg.Tag)
+	opened, err := s.daemon.shells.open(ctx, s.daemon, req.Msg)
 	if err != nil {
 		return nil, fault.Wrap(err, "open shell", "")
 	}
@@ -92,7 +92,7 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 		}
 	}
 	one.take(m.Taken)
-	if err := waitFor(ctx, log, m); err != nil {
+	if err := one.waitFor(ctx, log, m); err != nil {
 		return nil, err
 	}
 	if one.hasLeft() {
@@ -111,8 +111,8 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	return connect.NewResponse(r), nil
 }
 
-// waitFor waits as a request says. That it was long enough is no error.
-func waitFor(ctx context.Context, log *transcript.Log, m *supervisorv1.ReadShellRequest) error {
+// waitFor waits as a request says. That it was long enough is no error. A shell that has not answered yet is not idle, unless there is enough to read already.
+func (s *shell) waitFor(ctx context.Context, log *transcript.Log, m *supervisorv1.ReadShellRequest) error {
 	wait := maxWait
 	if m.WaitMs > 0 {
 		wait = min(wait, time.Duration(m.WaitMs)*time.Millisecond)
@@ -123,6 +123,9 @@ func waitFor(ctx context.Context, log *transcript.Log, m *supervisorv1.ReadShell
 		log.Wait(long, m.Cursor)
 	}
 	if m.IdleMs > 0 {
+		if log.Len()-m.Cursor < int64(m.MaxChars) {
+			s.awaitAnswer(long)
+		}
 		log.WaitIdle(long, m.Cursor, time.Duration(m.IdleMs)*time.Millisecond, int(m.MaxChars))
 	}
 	return context.Cause(ctx)
@@ -162,6 +165,7 @@ func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisor
 	if one.inBackground() {
 		return nil, fault.New(fault.Precondition, "write to shell", one.id, "it has no terminal")
 	}
+	one.ask()
 	if err := one.in.put(req.Msg.Data); err != nil {
 		return nil, fault.Wrap(err, "write to shell", one.id)
 	}
@@ -188,7 +192,7 @@ func (s *server) SignalShell(ctx context.Context, req *connect.Request[superviso
 	case one.hasEnded():
 		return nil, fault.New(fault.Precondition, "signal shell", one.id, "it has ended")
 	}
-	if err := s.daemon.machine.Agent.Signal(ctx, one.execID, syscall.Signal(req.Msg.Signal)); err != nil {
+	if err := one.signal(ctx, syscall.Signal(req.Msg.Signal)); err != nil {
 		return nil, fault.Wrap(err, "signal shell", one.id)
 	}
 	return connect.NewResponse(&supervisorv1.SignalShellResponse{Shell: one.info()}), nil

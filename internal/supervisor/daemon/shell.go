@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -53,7 +52,10 @@ type shell struct {
 	cancel     context.CancelCauseFunc
 	done       chan struct{} // closed when the program has ended, or will not be seen to
 
+	ready readiness
+
 	mu         sync.Mutex
+	asked      question
 	switches   terminal.Switches
 	cols, rows uint32
 	pid        int
@@ -64,7 +66,8 @@ type shell struct {
 }
 
 // open starts one, and returns when its program runs.
-func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.ExecStart, tag string) (*shell, error) {
+func (all *shells) open(ctx context.Context, d *daemon, req *supervisorv1.OpenShellRequest) (*shell, error) {
+	start := req.Start
 	c, err := d.command(start)
 	if err != nil {
 		return nil, err
@@ -72,9 +75,10 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 	var id [6]byte
 	rand.Read(id[:])
 	s := &shell{
-		of: d, id: "sh-" + hex.EncodeToString(id[:]), execID: client.NewID(), tag: tag, argv: d.secrets.texts(start.Argv), cwd: start.Cwd, opened: time.Now(),
+		of: d, id: "sh-" + hex.EncodeToString(id[:]), execID: client.NewID(), tag: req.Tag, argv: d.secrets.texts(start.Argv), cwd: start.Cwd, opened: time.Now(),
 		cols: start.Tty.GetCols(), rows: start.Tty.GetRows(), done: make(chan struct{}),
 	}
+	s.ready.init(req.Prompts)
 	if start.Tty != nil {
 		s.log = transcript.New(shellOutput)
 	} else {
@@ -88,6 +92,7 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 		s.cancel(nil)
 		return nil, err
 	}
+	s.ask()
 	started := make(chan struct{})
 	c.ID, c.Started = s.execID, func(pid int) {
 		s.mu.Lock()
@@ -119,7 +124,7 @@ func (all *shells) open(ctx context.Context, d *daemon, start *supervisorv1.Exec
 // run runs the program to its end.
 func (s *shell) run(ctx context.Context, c client.Command) {
 	defer close(s.done)
-	var in, errs = io.Reader(&s.in), io.Discard
+	var in, errs = io.Reader(typed{s}), io.Discard
 	if s.inBackground() {
 		in, errs = nil, s.errOut
 	}
@@ -135,6 +140,7 @@ func (s *shell) run(ctx context.Context, c client.Command) {
 		s.errOut.Close()
 	}
 	s.in.close()
+	s.ready.set()
 	s.mu.Lock()
 	s.ended, s.exit, s.err = time.Now(), exit, err
 	s.mu.Unlock()
@@ -173,6 +179,7 @@ func (s *shell) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	s.switches.Write(b)
 	s.mu.Unlock()
+	s.ready.set()
 	return s.log.Write(b)
 }
 
@@ -312,61 +319,4 @@ func (all *shells) end() {
 		s.cancel(why)
 		<-s.done
 	}
-}
-
-// inbox is what was typed and not taken yet.
-type inbox struct {
-	mu     sync.Mutex
-	some   sync.Cond
-	typed  []byte
-	taking int    // bytes that were read last: they are known to be taken with the next Read
-	taken  uint64 // bytes before those
-	closed bool
-}
-
-func (b *inbox) init() { b.some.L = &b.mu }
-
-// put adds what was typed, all of it or nothing.
-func (b *inbox) put(typed []byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closed:
-		return fault.New(fault.Precondition, "", "", "it has ended")
-	case len(b.typed)+len(typed) > shellInput:
-		return fault.New(fault.Exhausted, "", "", "%d bytes wait for the program to read them already", len(b.typed))
-	}
-	b.typed = append(b.typed, typed...)
-	b.some.Signal()
-	return nil
-}
-
-// Read waits for what is typed.
-func (b *inbox) Read(to []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.typed = append(b.typed[:0], b.typed[b.taking:]...)
-	b.taken, b.taking = b.taken+uint64(b.taking), 0
-	for len(b.typed) == 0 && !b.closed {
-		b.some.Wait()
-	}
-	if b.closed {
-		return 0, io.EOF
-	}
-	b.taking = copy(to, b.typed)
-	return b.taking, nil
-}
-
-// left gives what is not known to be taken, and how much is.
-func (b *inbox) left() (taken uint64, typed []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.taken, bytes.Clone(b.typed)
-}
-
-func (b *inbox) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.some.Broadcast()
-	b.mu.Unlock()
 }

@@ -23,6 +23,7 @@ func TestShells(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
 			"go on between reads": testShellGoesOn, "much output": testShellOutput, "a flood": testShellFlood, "signals": testShellSignals, "ends": testShellEnds,
 			"the alternate screen": testShellScreen, "input that nobody reads": testShellInput, "refusals": testShellRefusals, "size": testShellSize, "waiting": testShellWaiting,
+			"a slow prompt": testShellPrompt, "a slow answer": testShellAnswer, "no answer": testShellSilent, "an early signal": testShellEarlySignal,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -49,6 +50,16 @@ func open(t *testing.T, c *remote.Client, script string, args ...string) *shellU
 			u.close()
 		}
 	})
+	return u
+}
+
+// openPrompting opens one that is said to print a prompt when it is ready.
+func openPrompting(t *testing.T, c *remote.Client, script string) *shellUser {
+	t.Helper()
+	s, err := c.OpenPrompting(t.Context(), client.Command{Argv: []string{"/bin/sh", "-c", script}, Cwd: "/workspace", TTY: &client.Terminal{Cols: 80, Rows: 24}})
+	check(t, err)
+	u := &shellUser{t: t, client: c, id: s.ID}
+	t.Cleanup(func() { u.close() })
 	return u
 }
 
@@ -304,6 +315,78 @@ func testShellWaiting(t *testing.T, _ *home, c *remote.Client) {
 	out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: out.Next, Chars: 1000, Wait: 200 * time.Millisecond})
 	if took := time.Since(began); err != nil || len(out.Data) != 0 || took < 200*time.Millisecond || took > 10*time.Second {
 		t.Errorf("for what does not come: %q, %v after %v", out.Data, err, took)
+	}
+}
+
+// readIdle goes on reading when the shell is idle.
+func (u *shellUser) readIdle(idle time.Duration) string {
+	u.t.Helper()
+	out, err := u.client.ReadShell(u.t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: 1000, Idle: idle})
+	check(u.t, err)
+	u.cursor = out.Next
+	return string(out.Data)
+}
+
+// testShellPrompt: a shell that has not started is not idle, and what is typed early is echoed behind its prompt.
+func testShellPrompt(t *testing.T, _ *home, c *remote.Client) {
+	u := openPrompting(t, c, `sleep 1; printf 'ready> '; read -r x; echo "got $x"; sleep 1000`)
+	if seen := u.readIdle(100 * time.Millisecond); seen != "ready> " {
+		t.Errorf("the first read gives %q", seen)
+	}
+	early := openPrompting(t, c, `sleep 1; printf 'ready> '; read -r x; echo "got $x"; sleep 1000`)
+	early.write("this\n")
+	if seen := early.await("got"); !strings.HasPrefix(seen, "ready> this\r\n") {
+		t.Errorf("typed early: %q", seen)
+	}
+}
+
+// testShellAnswer: a program that has not answered what was typed is not idle. One that has and prints nothing more is.
+func testShellAnswer(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `stty -echo; printf '> '; while read -r x; do sleep 1; printf 'answer %s> ' "$x"; done`)
+	u.await("> ")
+	began := time.Now()
+	if seen := u.readIdle(100 * time.Millisecond); seen != "" || time.Since(began) > replyPatience/2 {
+		t.Errorf("with nothing to answer: %q after %v", seen, time.Since(began))
+	}
+	u.write("1\n")
+	if seen := u.readIdle(100 * time.Millisecond); seen != "answer 1> " {
+		t.Errorf("after input: %q", seen)
+	}
+}
+
+// testShellSilent: a read of a program that prints nothing ends, and later ones do not wait again.
+func testShellSilent(t *testing.T, _ *home, c *remote.Client) {
+	u := open(t, c, `sleep 1000`)
+	began := time.Now()
+	if seen := u.readIdle(100 * time.Millisecond); seen != "" || time.Since(began) < replyPatience-time.Second || time.Since(began) > replyPatience+10*time.Second {
+		t.Errorf("%q after %v", seen, time.Since(began))
+	}
+	began = time.Now()
+	if u.readIdle(100 * time.Millisecond); time.Since(began) > replyPatience/2 {
+		t.Errorf("another read takes %v", time.Since(began))
+	}
+}
+
+// testShellEarlySignal: a signal to a shell that starts waits for its prompt, and for what was typed before.
+func testShellEarlySignal(t *testing.T, _ *home, c *remote.Client) {
+	u := openPrompting(t, c, `sleep 1; trap 'echo interrupted' INT; printf 'ready> '; while :; do sleep 0.05; done`)
+	_, err := c.SignalShell(t.Context(), u.id, syscall.SIGINT)
+	check(t, err)
+	u.await("interrupted")
+	for i := range 5 {
+		bash, err := c.OpenPrompting(t.Context(), client.Command{
+			Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=> ", "HISTFILE="}, Cwd: "/workspace", TTY: &client.Terminal{Cols: 80, Rows: 24},
+		})
+		check(t, err)
+		u := &shellUser{t: t, client: c, id: bash.ID}
+		u.write("sleep 1000\n")
+		_, err = c.SignalShell(t.Context(), u.id, syscall.SIGINT)
+		check(t, err)
+		u.write("echo status $?.\n")
+		if seen := u.await("status 130."); t.Failed() {
+			t.Fatalf("round %d: %q", i, seen)
+		}
+		u.close()
 	}
 }
 

@@ -54,12 +54,22 @@ func (c *Client) OpenShell(ctx context.Context, command client.Command, secrets 
 	return c.OpenTagged(ctx, "", command, secrets...)
 }
 
+// OpenPrompting starts a shell that prints a prompt when it is ready: until then, for 10 seconds at most, what is typed into it and signals wait.
+func (c *Client) OpenPrompting(ctx context.Context, command client.Command, secrets ...SecretEnv) (Shell, error) {
+	return c.openShell(ctx, &supervisorv1.OpenShellRequest{Prompts: true}, command, secrets)
+}
+
 // OpenTagged starts a program on a terminal, or where the command has none in the background, and returns when it runs. Exists: one that runs has the tag.
 func (c *Client) OpenTagged(ctx context.Context, tag string, command client.Command, secrets ...SecretEnv) (Shell, error) {
+	return c.openShell(ctx, &supervisorv1.OpenShellRequest{Tag: tag}, command, secrets)
+}
+
+func (c *Client) openShell(ctx context.Context, req *supervisorv1.OpenShellRequest, command client.Command, secrets []SecretEnv) (Shell, error) {
 	if err := checkCommand(command); err != nil {
 		return Shell{}, fault.Wrap(err, "open shell", "")
 	}
-	r, err := c.rpc.OpenShell(ctx, connect.NewRequest(&supervisorv1.OpenShellRequest{Start: startOf(command, secrets, false), Tag: tag}))
+	req.Start = startOf(command, secrets, false)
+	r, err := c.rpc.OpenShell(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Shell{}, fromWire(ctx, err)
 	}

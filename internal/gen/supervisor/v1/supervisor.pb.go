@@ -757,8 +757,9 @@ func (x *Shell) GetTakenBytes() int64 {
 
 type OpenShellRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"` // without exec_id, stdin and time-out; without tty it is a program in the background
-	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`     // by which its starter finds it again, at most 256 bytes; empty: it has none. One that has ended loses it to the next
+	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`      // without exec_id, stdin and time-out; without tty it is a program in the background
+	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`          // by which its starter finds it again, at most 256 bytes; empty: it has none. One that has ended loses it to the next
+	Prompts       bool                   `protobuf:"varint,3,opt,name=prompts,proto3" json:"prompts,omitempty"` // it is a shell that prints a prompt when it is ready: input and signals wait for that
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -805,6 +806,13 @@ func (x *OpenShellRequest) GetTag() string {
 		return x.Tag
 	}
 	return ""
+}
+
+func (x *OpenShellRequest) GetPrompts() bool {
+	if x != nil {
+		return x.Prompts
+	}
+	return false
 }
 
 type OpenShellResponse struct {
@@ -2510,10 +2518,11 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	" \x01(\rR\x03pid\x12\x12\n" +
 	"\x04argv\x18\v \x03(\tR\x04argv\x12\x1f\n" +
 	"\vtaken_bytes\x18\f \x01(\x03R\n" +
-	"takenBytes\"T\n" +
+	"takenBytes\"n\n" +
 	"\x10OpenShellRequest\x12.\n" +
 	"\x05start\x18\x01 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\x12\x10\n" +
-	"\x03tag\x18\x02 \x01(\tR\x03tag\"?\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x18\n" +
+	"\aprompts\x18\x03 \x01(\bR\aprompts\"?\n" +
 	"\x11OpenShellResponse\x12*\n" +
 	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"%\n" +
 	"\x11ListShellsRequest\x12\x10\n" +

@@ -124,7 +124,8 @@ type SupervisorServiceClient interface {
 	OpenShell(context.Context, *connect.Request[v1.OpenShellRequest]) (*connect.Response[v1.OpenShellResponse], error)
 	// ListShells gives all shells that were not closed, the oldest first.
 	ListShells(context.Context, *connect.Request[v1.ListShellsRequest]) (*connect.Response[v1.ListShellsResponse], error)
-	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. Only the last 4 MiB are kept, of a
+	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. A shell that has not answered
+	// yet, to being opened or to what was typed, is not quiet for the first seconds. Only the last 4 MiB are kept, of a
 	// program in the background the last 1 MiB of each of its outputs.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
 	// WriteShell types into a shell. It does not wait for it to read that. Exhausted: it has 1 MiB that it has not read.
@@ -390,7 +391,8 @@ type SupervisorServiceHandler interface {
 	OpenShell(context.Context, *connect.Request[v1.OpenShellRequest]) (*connect.Response[v1.OpenShellResponse], error)
 	// ListShells gives all shells that were not closed, the oldest first.
 	ListShells(context.Context, *connect.Request[v1.ListShellsRequest]) (*connect.Response[v1.ListShellsResponse], error)
-	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. Only the last 4 MiB are kept, of a
+	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. A shell that has not answered
+	// yet, to being opened or to what was typed, is not quiet for the first seconds. Only the last 4 MiB are kept, of a
 	// program in the background the last 1 MiB of each of its outputs.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
 	// WriteShell types into a shell. It does not wait for it to read that. Exhausted: it has 1 MiB that it has not read.
