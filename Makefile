@@ -8,7 +8,9 @@ export CGO_ENABLED ?= 0
 export GOFLAGS += -buildvcs=false -trimpath
 GOARCH := $(shell go env GOARCH)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-TOOL := go tool -modfile=tools/go.mod
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+# Prints a line a package, then what failed and what was skipped, with the reasons.
+export GOTESTSUM := $(TOOL) gotestsum --format pkgname --format-icons text
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
 .PHONY: build runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
@@ -33,15 +35,16 @@ host-demo: ## install what is missing, build, and call the host agent as a contr
 	@$(MAKE) build
 	@scripts/host_demo.sh
 
-test: ## install what is missing and run all tests
+# With PYRO_TEST_REQUIRE a test fails where it would skip for want of a tool.
+test: ## install what is missing, run all tests, and say how long each part took
 	@scripts/install.sh test
-	@$(MAKE) build lint arm64 unit machines
+	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build lint arm64 unit machines
 
 # The race detector would have each process wait for a second when it ends, and the tests have some hundred; what they start has ended by then.
 # One package more at once than there are processors: some wait as much as they work.
 unit: build ## tests that boot nothing, under the race detector
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -p $$(($$(nproc) + 1)) ./...
-	cd runsc && go test ./...
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GOTESTSUM) -- -race -p $$(($$(nproc) + 1)) ./...
+	@cd runsc && $(GOTESTSUM) ./...
 
 machines: build ## tests on real machines
 	@scripts/machines.sh
@@ -57,7 +60,7 @@ lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'make lint: run gofmt -w on these' >&2; exit 1; }
 	@go vet ./... && go vet -tags machine ./... && cd runsc && go vet ./...
 	@$(TOOL) staticcheck -tags machine ./...
-	@cd runsc && go tool -modfile=../tools/go.mod staticcheck ./...
+	@cd runsc && $(TOOL) staticcheck ./...
 
 arm64: ## builds, though nothing here can run it
 	@GOARCH=arm64 go build -o /dev/null ./cmd/pty-mcp && GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest

@@ -4,13 +4,14 @@ package test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestInterruptAsksThenKills(t *testing.T) {
@@ -39,7 +40,7 @@ func TestInterruptAsksThenKills(t *testing.T) {
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
-	moments := rand.New(rand.NewPCG(1, 2))
+	moments := testenv.Rand(t, 1)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
 		after := 20*time.Millisecond + time.Duration(moments.Int64N(int64(700*time.Millisecond)))
 		r, end := p.signalled(sig, after)
@@ -72,7 +73,7 @@ func (p *program) signalled(sig syscall.Signal, after time.Duration) (*running, 
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
-	moments := rand.New(rand.NewPCG(3, 4))
+	moments := testenv.Rand(t, 3)
 	for range 6 {
 		kill(t, p.start("run", environment, "--", "sleep", "1000"), 10*time.Millisecond+time.Duration(moments.Int64N(int64(700*time.Millisecond))))
 	}
@@ -84,7 +85,7 @@ func TestKilled(t *testing.T) {
 // TestKilledWhileMaking does so while things are made on first use: a verdict on the accelerators, then a template.
 func TestKilledWhileMaking(t *testing.T) {
 	p := newProgram(t).withCache()
-	moments := rand.New(rand.NewPCG(5, 6))
+	moments := testenv.Rand(t, 5)
 	run := []string{"run", environment, "--mem-mib=256", "--", "echo", "made"}
 	for _, up := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second} {
 		kill(t, p.start(run...), up/2+time.Duration(moments.Int64N(int64(up/2))))

@@ -190,6 +190,26 @@ func finished(t *testing.T, cmd *exec.Cmd) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
+// TestGoRunCompilesLittle checks that `go run` finds all packages that an example imports in Go's
+// cache, where `make build` put them, if it runs with the settings of the examples' page.
+func TestGoRunCompilesLittle(t *testing.T) {
+	sameForAll(t)
+	page, err := os.ReadFile("../examples/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := regexp.MustCompile(`(?m)^export (CGO_ENABLED=.*)$`).FindSubmatch(page)
+	if settings == nil {
+		t.Fatal("the page has no settings for go run")
+	}
+	list := exec.Command("go", "list", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}{{.ImportPath}}{{end}}`, "./examples/go/...")
+	list.Dir, list.Env = "..", append(os.Environ(), strings.Fields(string(settings[1]))...)
+	stale, err := list.Output()
+	if err != nil || len(bytes.TrimSpace(stale)) > 0 {
+		t.Errorf("go run compiles these anew: %v\n%s", err, stale)
+	}
+}
+
 // TestExamples runs the examples as their page says, at once, and looks at what they print and leave.
 func TestExamples(t *testing.T) {
 	sameForAll(t)

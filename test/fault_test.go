@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestHostileCommands(t *testing.T) {
@@ -72,7 +74,7 @@ func (p *program) isKilled(name string) {
 func TestFullDisk(t *testing.T) {
 	p := newProgram(t)
 	if err := unix.Mount("pyro-test", p.state, "tmpfs", 0, "size=32m"); err != nil {
-		t.Skip("only root can mount a small disk: ", err)
+		testenv.Lacks(t, "only root can mount a small disk: ", err)
 	}
 	defer func() {
 		if err := unix.Unmount(p.state, 0); err != nil {

@@ -4,7 +4,6 @@ package test
 
 import (
 	"context"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestHostAgentIsKilledAnywhere kills the host agent at seeded moments of what it does with a sandbox. When it is back there is the old or the new, which works, and what
@@ -28,7 +28,7 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
 	const template = "22222222-2222-2222-2222-222222222222"
-	random := rand.New(rand.NewPCG(8, 8))
+	random := testenv.Rand(t, 8)
 	ask := map[string]func(hostagentv1connect.HostAgentServiceClient) error{
 		"create": func(c hostagentv1connect.HostAgentServiceClient) error {
 			_, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"}))

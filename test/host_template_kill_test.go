@@ -4,7 +4,6 @@ package test
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestKilledWhileBecomingATemplate kills supervisors and machines at seeded moments of a snapshot and of a flattening. Either there is a template, of which the next
@@ -25,7 +25,7 @@ func TestKilledWhileBecomingATemplate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
 	const template = "33333333-3333-3333-3333-333333333333"
-	random := rand.New(rand.NewPCG(9, 9))
+	random := testenv.Rand(t, 9)
 	keep := map[string]func() error{
 		"snapshot": func() error {
 			_, err := c.CreateSnapshot(ctx, connect.NewRequest(&pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template}))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestWhatWasDeliveredIsNamed: in JSON and in the footer, for each level that this host can give.
@@ -62,7 +63,7 @@ func TestASandboxOutOfMemory(t *testing.T) {
 		t.Fatalf("%v: %+v", err, out)
 	}
 	if r.UnlimitedReason != "" {
-		t.Skip("this host can't bound a sandbox: ", r.UnlimitedReason)
+		testenv.Lacks(t, "bounds for sandboxes: ", r.UnlimitedReason)
 	}
 	if out.code != 137 || !r.OutOfMemory || r.Signal != 9 || r.ExitCode != 137 {
 		t.Errorf("%d, %+v", out.code, r)

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // hosts are two computers: one that pyro runs on, and all the others. Each is a network namespace. Whatever the first sends anywhere, to private and special
@@ -43,9 +45,7 @@ const (
 
 func newHosts(t *testing.T) *hosts {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("network namespaces with a cable between them need root")
-	}
+	testenv.NeedsRoot(t, "connect network namespaces by a cable")
 	dir := t.TempDir()
 	resolv, files := filepath.Join(dir, "resolv.conf"), filepath.Join(dir, "hosts")
 	for path, text := range map[string]string{resolv: "nameserver " + nameServer + "\n", files: hostsFiles} {
@@ -114,7 +114,7 @@ func newNamespace(t *testing.T) *namespace {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skipf("no network namespaces: %v", err)
+		testenv.Lacks(t, "no network namespaces: ", err)
 	}
 	t.Cleanup(func() {
 		in.Close()
@@ -125,7 +125,7 @@ func newNamespace(t *testing.T) *namespace {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil { // then it is in its namespaces
-		t.Skipf("no network namespaces: %v", err)
+		testenv.Lacks(t, "no network namespaces: ", err)
 	}
 	return &namespace{t, fmt.Sprint(cmd.Process.Pid)}
 }

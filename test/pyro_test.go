@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // patience bounds every single run. It only ends what hangs: emulation on a busy host is slow.
@@ -72,7 +74,7 @@ func (p *program) sandboxed() *program {
 	p.t.Helper()
 	p.with("PYRO_ISOLATION", "gvisor")
 	if r := p.in("true"); r.code != 0 {
-		p.t.Skip(r.stderr)
+		testenv.Lacks(p.t, r.stderr)
 	}
 	return p
 }

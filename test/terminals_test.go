@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // terminals is where servers of terminals keep what they keep, and what they begin with.
@@ -25,9 +27,7 @@ type terminals struct {
 func newTerminals(t *testing.T) *terminals {
 	t.Helper()
 	for _, program := range []string{"vim", "python3"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Fatalf("%v: scripts/install.sh test", err)
-		}
+		testenv.NeedsTool(t, program)
 	}
 	w := &terminals{t: t, node: nodeWithClients(t), state: t.TempDir()}
 	w.env = append(os.Environ(), "PYRO_STATE_DIR="+w.state, "PTY_MCP_SESSION_LOG_DIR="+t.TempDir(), "HOME="+t.TempDir())

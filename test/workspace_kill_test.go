@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // victim is a workspace that operations are killed in. Its files all say the same number: an operation that changes it changes all of them.
@@ -102,16 +104,13 @@ var operations = []operation{
 // before is there; and in the end everything can be deleted, and nothing is left.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
-	seed := int64(1)
-	if s, err := strconv.ParseInt(os.Getenv("PYRO_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("PYRO_TEST_SEED=%d PYRO_TEST_KILLS=%d", seed, kills())
+	seed := testenv.Seed(t, 1)
+	t.Logf("PYRO_TEST_KILLS=%d", kills())
 	// Two workspaces at once, each for some of the operations: they wait as much as they work.
 	for name, part := range map[string][2]int{"Inside": {0, 5}, "AsAWhole": {5, len(operations)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			killedIn(t, rand.New(rand.NewSource(seed)), part[0], part[1])
+			killedIn(t, rand.New(rand.NewSource(int64(seed))), part[0], part[1])
 		})
 	}
 }

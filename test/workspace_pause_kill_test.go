@@ -6,24 +6,20 @@ import (
 	"crypto/rand"
 	"fmt"
 	mathrand "math/rand"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestKilledWhilePausing kills the client, the supervisor and the machine at moments of pauses, of going on and of live forks, which are drawn from a seed. What was
 // acknowledged as paused goes on with all that ran in it; what was not is paused, runs or is stopped, and says which; nothing is left of it.
 func TestKilledWhilePausing(t *testing.T) {
 	t.Parallel()
-	seed := int64(1)
-	if s, err := strconv.ParseInt(os.Getenv("PYRO_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("PYRO_TEST_SEED=%d PYRO_TEST_KILLS=%d", seed, kills())
-	random := mathrand.New(mathrand.NewSource(seed))
+	t.Logf("PYRO_TEST_KILLS=%d", kills())
+	random := mathrand.New(mathrand.NewSource(int64(testenv.Seed(t, 1))))
 	p := workspaces(t)
 	v := &pausing{program: p, id: p.create("--mem-mib", "512")}
 	v.anew()

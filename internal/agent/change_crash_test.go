@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // stopped is what a change that is stopped panics with: nothing more of it is done, as when the machine ends.
@@ -182,7 +184,7 @@ func eachTrial(t *testing.T, seeds int, try func(*testing.T, *trial, bool)) {
 	if testing.Short() || os.Getuid() != 0 { // some of the modes of the other trees keep an ordinary user out
 		seeds = 2
 	}
-	for seed := range seeds {
+	for seed := range testenv.Seeds(t, seeds) {
 		for _, noLinks := range []bool{false, true} {
 			reach := Reach(seed % 2)
 			t.Run(fmt.Sprintf("seed=%d/links=%t", seed, !noLinks), func(t *testing.T) {

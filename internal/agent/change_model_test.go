@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // model does an operation of a change by the plainest means, one after the other.
@@ -177,15 +179,13 @@ func copyTree(t testing.TB, from, to string) {
 
 // TestAChangeIsItsOperationsOneAfterTheOther compares changes with a model of them.
 func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("some of the modes keep an ordinary user out")
-	}
+	testenv.NeedsRoot(t, "enter folders of any mode")
 	rounds := 200
 	if testing.Short() {
 		rounds = 50
 	}
 	done, refused := 0, 0
-	for seed := range rounds {
+	for seed := range testenv.Seeds(t, rounds) {
 		random := rand.New(rand.NewSource(int64(seed)))
 		s := storedIn(t, inMemory(t))
 		someTree(t, s.files, random)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // disk is an ext4 image, mounted.
@@ -26,9 +28,7 @@ func run(t testing.TB, name string, args ...string) {
 
 func newDisk(t testing.TB) *disk {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root mounts disks")
-	}
+	testenv.NeedsRoot(t, "mount disks")
 	dir := inMemory(t)
 	d := &disk{image: filepath.Join(dir, "image"), at: filepath.Join(dir, "at")}
 	if err := errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, 8<<20), os.Mkdir(d.at, 0o755)); err != nil {
@@ -36,7 +36,7 @@ func newDisk(t testing.TB) *disk {
 	}
 	run(t, "mkfs.ext4", "-q", "-J", "size=1", "-b", "1024", d.image)
 	if out, err := exec.Command("mount", "-o", "loop,noatime", d.image, d.at).CombinedOutput(); err != nil {
-		t.Skipf("no disk can be mounted here: %s", out)
+		testenv.Lacks(t, "mounts of disks: ", string(out))
 	}
 	t.Cleanup(func() { unix.Unmount(d.at, 0) })
 	return d
@@ -44,9 +44,7 @@ func newDisk(t testing.TB) *disk {
 
 // TestNoSpace fills the disk so far that a change finds its end at any step: then it is refused, and nothing of it is done.
 func TestNoSpace(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root mounts disks")
-	}
+	testenv.NeedsRoot(t, "mount disks")
 	x := newTrial(t, 0, Whole)
 	random := rand.New(rand.NewSource(1))
 	var edits []edit
@@ -62,7 +60,7 @@ func TestNoSpace(t *testing.T) {
 			} else {
 				at = t.TempDir()
 				if err := unix.Mount("tmpfs", at, "tmpfs", 0, options); err != nil {
-					t.Skip(err)
+					testenv.Lacks(t, err)
 				}
 				defer unix.Unmount(at, unix.MNT_DETACH)
 			}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // edit is an operation of a change in a test.
@@ -98,9 +99,7 @@ func (s *stored) change(t testing.TB, archive []byte) (status int, path, said st
 }
 
 func TestChange(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("it changes owners")
-	}
+	testenv.NeedsRoot(t, "change owners")
 	s := newStored(t)
 	put(t, s.files+"/old", "old")
 	put(t, s.files+"/gone", "gone")

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // strangeTree makes a tree with names, modes and times of every kind.
@@ -92,8 +93,8 @@ func (s *stored) list(t testing.TB, path string, recursive bool) (entries []list
 // TestAListIsWhatFindFinds compares lists with those of another program.
 func TestAListIsWhatFindFinds(t *testing.T) {
 	s := newStored(t)
-	for seed := range 5 {
-		dir := filepath.Join(s.files, "top "+strconv.Itoa(seed))
+	for seed := range testenv.Seeds(t, 5) {
+		dir := filepath.Join(s.files, "top "+strconv.FormatUint(seed, 10))
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // written is what byte n of every log in these tests is.
@@ -51,8 +52,8 @@ func (r *reader) read(t *testing.T, o *output) (end bool) {
 
 // TestOutputDropsTheOldest checks a log that never waits, against what it must be: the last of what was written, in a ring of at most ringSize.
 func TestOutputDropsTheOldest(t *testing.T) {
-	for seed := range int64(6) {
-		random := rand.New(rand.NewSource(seed))
+	for seed := range testenv.Seeds(t, 6) {
+		random := rand.New(rand.NewSource(int64(seed)))
 		o := newOutput(agentv1.Stream_STREAM_STDERR, false, func() {})
 		var end uint64
 		readers := []*reader{{}, {}, {}}
@@ -95,8 +96,8 @@ func TestOutputDropsTheOldest(t *testing.T) {
 // TestOutputBlocks checks a log that waits: nothing is lost, however late the acknowledgements come, and a reader that begins again, from what it has
 // acknowledged on, sees the same.
 func TestOutputBlocks(t *testing.T) {
-	for seed := range int64(8) {
-		random := rand.New(rand.NewSource(seed))
+	for seed := range testenv.Seeds(t, 8) {
+		random := rand.New(rand.NewSource(int64(seed)))
 		news := make(chan struct{}, 1)
 		o := newOutput(agentv1.Stream_STREAM_STDOUT, true, func() {
 			select {
@@ -105,7 +106,7 @@ func TestOutputBlocks(t *testing.T) {
 			}
 		})
 		size := uint64(random.Intn(6 << 20))
-		sizes := rand.New(rand.NewSource(seed + 1000))
+		sizes := rand.New(rand.NewSource(int64(seed) + 1000))
 		go func() {
 			for at := uint64(0); at < size; {
 				p := make([]byte, min(size-at, uint64(1+sizes.Intn(90_000))))

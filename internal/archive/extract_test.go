@@ -18,6 +18,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // only fails where a folder holds anything but what is named.
@@ -232,15 +233,13 @@ func TestForceKeepsTheOldWhereItFails(t *testing.T) {
 
 // TestForceSaysWhereTheOldIsLeft has something mounted in what is replaced, which isn't emptied.
 func TestForceSaysWhereTheOldIsLeft(t *testing.T) {
-	if !isRoot {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	above, mounted := t.TempDir(), t.TempDir()
 	put(t, filepath.Join(mounted, "precious"), "x", 0o600)
 	target := filepath.Join(above, "target")
 	check(t, os.MkdirAll(filepath.Join(target, "mnt"), 0o755))
 	if err := unix.Mount(mounted, filepath.Join(target, "mnt"), "", unix.MS_BIND, ""); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	summary, err := extract(t, archiveOf(t, file("f")), target, true)
 	left, globErr := filepath.Glob(filepath.Join(above, ".pyro-export-*"))
@@ -359,7 +358,7 @@ func TestStreamsThatAreTooMuch(t *testing.T) {
 	}
 	small := t.TempDir()
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	defer unix.Unmount(small, unix.MNT_DETACH)
 	large := file("d/large")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/diff/difftest"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestGitMakesTheTreeOfThePatch is the property that a patch is there for: git applies it to the tree before, and has the tree after.
@@ -18,10 +19,10 @@ func TestGitMakesTheTreeOfThePatch(t *testing.T) {
 	if testing.Short() {
 		seeds = 30
 	}
-	for seed := range seeds {
+	for seed := range testenv.Seeds(t, seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(uint64(seed), 1))
+			r := rand.New(rand.NewPCG(seed, 1))
 			before := difftest.Random(r, 1+r.IntN(40))
 			after := difftest.Change(r, before, 1+r.IntN(15))
 			if r.IntN(10) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // bzImage makes what passes for a kernel: a boot header that names a release.
@@ -27,9 +28,7 @@ func bzImage(release string) string {
 // kernelDeb makes a real package of a kernel that has built in all that a machine needs.
 func kernelDeb(t *testing.T, release string) string {
 	t.Helper()
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip(err)
-	}
+	testenv.NeedsTool(t, "dpkg-deb")
 	dir := t.TempDir()
 	for path, text := range map[string]string{
 		"DEBIAN/control":                                   "Package: linux-image-" + release + "\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n",

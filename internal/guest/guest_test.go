@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestFindsWhatThePathNames(t *testing.T) {
@@ -35,7 +36,7 @@ func TestPacked(t *testing.T) {
 	t.Setenv("PYRO_GUEST", "")
 	p, err := Find()
 	if err != nil || p.packed == "" {
-		t.Skip("this build carries no guest agent: make guest")
+		testenv.Lacks(t, "a guest agent in this build: run make guest")
 	}
 	content, err := p.Bytes()
 	if err != nil {

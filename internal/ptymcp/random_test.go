@@ -17,6 +17,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestKilledAtRandom kills servers, keepers and the tmux server at any moment while clients read by both kinds of cursor: one's own, with which nothing is lost, and that
@@ -26,9 +27,7 @@ func TestKilledAtRandom(t *testing.T) {
 	if err != nil {
 		rounds = 3
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testenv.Rand(t, uint64(time.Now().UnixNano()))
 	w := newWorld(t, nil)
 	for round := range rounds {
 		k := &killing{world: w, random: random}

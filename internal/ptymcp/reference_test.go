@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp"
 	"github.com/pyro-mcp/pyro/internal/mcp/mcpdoc"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 const reference = "../../docs/pty.md"
@@ -38,9 +38,7 @@ structured content. Numbers may be texts (~"80"~), and what may be left out may 
 
 // TestReference makes the calls of the examples, and holds what docs/pty.md says of tools and results against what there is. Each tool has an example.
 func TestReference(t *testing.T) {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("there is no tmux: scripts/install.sh test installs it")
-	}
+	testenv.NeedsTool(t, "tmux")
 	always := newWorld(t, nil).mcp.Tools()
 	control := newWorld(t, env{"ENABLE_CONTROL_TOOLS": "1"}).mcp.Tools()
 	all := newWorld(t, everything).mcp.Tools()

@@ -2,13 +2,14 @@ package ring
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestTheLastBytesAreKept holds a ring against a log that keeps everything, for pieces smaller and larger than it.
 func TestTheLastBytesAreKept(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6))
+	random := testenv.Rand(t, 5)
 	for _, size := range [][2]int{{1, 1}, {1, 7}, {4, 64}, {16, 16}, {64, 10}, {3, 100}} {
 		r, all := New(size[0], size[1]), []byte{}
 		for range 500 {

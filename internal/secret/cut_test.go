@@ -3,17 +3,18 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestAStreamThatIsCut hides the same whether a stream goes on in another writer or not, wherever it is cut, and also where the beginning of a value was passed on.
 func TestAStreamThatIsCut(t *testing.T) { synctest.Test(t, testAStreamThatIsCut) } // nothing is quiet for long
 
 func testAStreamThatIsCut(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8))
+	random := testenv.Rand(t, 7)
 	values := []string{"aaab", "abab", "aabaaabaa", "hunter2hunter3", "-----BEGIN KEY-----\nabcdef\n-----END KEY-----"}
 	var all []Value
 	for _, v := range values {

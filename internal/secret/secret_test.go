@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -214,7 +214,7 @@ func cut(s string, width int, end string) string {
 func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // nothing is quiet for long
 
 func testCutAnywhere(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
+	random := testenv.Rand(t, 3)
 	values := []string{"aaab", "abab", "aabaaabaa", "hunter2", "-----BEGIN KEY-----\nabcdef\n-----END KEY-----"}
 	var all []Value
 	for _, v := range values {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 var few = map[string]string{"a": "alpha", "d/": "", "d/b": strings.Repeat("b", 200_000), "d/ünï": "", "l": ">d/b", "out": ">/etc/passwd"}
@@ -220,9 +221,7 @@ func TestAWholeSnapshotBeforeTheFirstStart(t *testing.T) {
 }
 
 func TestLayersAreWhatQEMUTakesThemFor(t *testing.T) {
-	if tool("qemu-img") == "" {
-		t.Skip("no qemu-img")
-	}
+	testenv.NeedsTool(t, "qemu-img")
 	top := t.TempDir()
 	f := Folder{Path: filepath.Join(top, "one"), Blocks: true, Shared: filepath.Join(top, "shared")}
 	d, err := f.Create(t.Context(), seedOf(few))

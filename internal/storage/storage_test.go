@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,12 +129,6 @@ func names(t testing.TB, f Folder) []string {
 	return all
 }
 
-// tool is a program that some hosts have, or empty.
-func tool(name string) string {
-	path, _ := exec.LookPath(name)
-	return path
-}
-
 // write has a machine change a file of the volume, as far as it can be done without one: trees are written to, and images with qemu-io, at a place where the
 // file system has nothing.
 func write(t testing.TB, f Folder, d store.Disks, text string) {
@@ -142,9 +137,7 @@ func write(t testing.TB, f Folder, d store.Disks, text string) {
 		check(t, os.WriteFile(filepath.Join(f.Machine(d).Tree.Folder, filesFolder, "written"), []byte(text), 0o644))
 		return
 	}
-	if tool("qemu-io") == "" {
-		t.Skip("no qemu-io")
-	}
+	testenv.NeedsTool(t, "qemu-io")
 	qemu(t, "qemu-io", "-c", "write -P "+pattern(text)+" 1G 64k", chain(f.Machine(d).Block.Volume))
 }
 

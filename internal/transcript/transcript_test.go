@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 func write(l *Log, text string) { l.Write([]byte(text)) }
 
 func TestAReaderLosesNothingAndSeesNothingTwice(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := testenv.Rand(t, 1)
 	l := New(1 << 16)
 	var wrote, read bytes.Buffer
 	cursor := int64(0)
@@ -207,7 +208,7 @@ func TestFirst(t *testing.T) {
 		}
 		return data[:n]
 	}
-	random := rand.New(rand.NewPCG(1, 2))
+	random := testenv.Rand(t, 1)
 	parts := []string{"a", "\n", "é", "日", "😀", "\xf0", "\xf0\x9f", "\xf0\x9f\x98", "\xe6\x97", "\x80", "\xff", "\xc3"}
 	for range 20_000 {
 		var data []byte

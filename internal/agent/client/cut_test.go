@@ -17,6 +17,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestCutLink: whatever happens to the link, a command runs once, and its input and output are whole.
@@ -25,7 +26,7 @@ func TestCutLink(t *testing.T) {
 	const lines = 200_000
 	want := numbers(lines)
 	sessions := 0
-	for seed := range rounds {
+	for seed := range testenv.Seeds(t, rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewSource(int64(seed)))
 			link := &cutter{Conn: startAgent(t), random: random, most: 1_500_000}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -123,9 +124,7 @@ func TestEnvironmentAndFolder(t *testing.T) {
 }
 
 func TestAnotherUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	testenv.NeedsRoot(t, "become another user")
 	c := dial(t, startAgent(t))
 	if got := run(t, c, Command{Argv: []string{"sh", "-c", "id -u; id -g"}, User: "nobody:1"}, nil); got.out != "65534\n1\n" {
 		t.Errorf("%+v", got)

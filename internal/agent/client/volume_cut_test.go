@@ -16,6 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/agent/window"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestCutVolume: whatever happens to the link, what is read is right or an error, nothing comes twice, and a change is done or not.
@@ -39,7 +40,7 @@ func TestCutVolume(t *testing.T) {
 	}
 	var wantTree []byte
 	good, bad := 0, 0
-	for seed := range 6 {
+	for seed := range testenv.Seeds(t, 6) {
 		link := &cutter{Conn: startAgentWith(t, dir), random: rand.New(rand.NewSource(int64(seed))), most: 1 << 20}
 		c := dial(t, link)
 		ctx := within(t, 60*time.Second)

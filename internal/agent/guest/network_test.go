@@ -19,6 +19,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 var (
@@ -153,12 +154,10 @@ func describe(path string) string {
 // newNetwork puts the calling goroutine's thread, which ends with it, into a network without anything.
 func newNetwork(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes network namespaces")
-	}
+	testenv.NeedsRoot(t, "make network namespaces")
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("a network namespace can't be made here: %v", err)
+		testenv.Lacks(t, "a network namespace can't be made here: ", err)
 	}
 }
 
@@ -177,7 +176,7 @@ func newInterface(t *testing.T) {
 	}
 	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
-		t.Skipf("no interface can be made here: %v; %v", dummy, err)
+		testenv.Lacks(t, "network interfaces: ", dummy, "; ", err)
 	}
 	t.Cleanup(func() { tun.Close() })
 	tap, err := unix.NewIfreq(interfaceName)
@@ -186,7 +185,7 @@ func newInterface(t *testing.T) {
 	}
 	tap.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
 	if err := unix.IoctlIfreq(int(tun.Fd()), unix.TUNSETIFF, tap); err != nil {
-		t.Skipf("no interface can be made here: %v; TUNSETIFF: %v", dummy, err)
+		testenv.Lacks(t, "network interfaces: ", dummy, "; TUNSETIFF: ", err)
 	}
 }
 

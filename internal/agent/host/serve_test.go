@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // program is pyro-guest, built for these tests.
@@ -245,9 +246,7 @@ func TestSignals(t *testing.T) {
 
 // TestOrdinaryUser: who is not root runs as themselves, at home, and can't become another.
 func TestOrdinaryUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can become an ordinary user")
-	}
+	testenv.NeedsRoot(t, "become an ordinary user")
 	a := start(t, &syscall.Credential{Uid: 65534, Gid: 65534})
 	c := a.dial(t)
 	if got := a.run(t, c, client.Command{Argv: []string{"sh", "-c", "id -u; id -g; echo $HOME; pwd"}}); got != "65534\n65534\n/nonexistent\n/\n" {

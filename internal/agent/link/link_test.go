@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -142,8 +144,8 @@ func TestOpenFailsWhenTheStreamEnds(t *testing.T) {
 
 // TestGarbage has sessions opened over streams that hold random bytes in both directions, made of what could be mistaken for records.
 func TestGarbage(t *testing.T) {
-	for seed := range int64(40) {
-		r := rand.New(rand.NewSource(seed))
+	for seed := range testenv.Seeds(t, 40) {
+		r := rand.New(rand.NewSource(int64(seed)))
 		host, guest := stream(t)
 		junk := func() []byte {
 			var b []byte

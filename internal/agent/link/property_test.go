@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // tape is what a session carries in one direction: its own bytes, made from a seed, so that a byte of another session shows.
@@ -30,8 +32,9 @@ func tape(seed int64, size int) []byte {
 // TestAnySessionAfterAnyOther opens session after session on one stream, each abandoned in a random way: closed, left without a word, cut within a record in
 // either direction, with junk behind it. Every session must carry exactly its own bytes.
 func TestAnySessionAfterAnyOther(t *testing.T) {
-	for seed := range int64(12) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	for first := range testenv.Seeds(t, 12) {
+		seed := int64(first)
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewSource(seed))
 			host, guest := stream(t)

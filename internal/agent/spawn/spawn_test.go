@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 var limits = OpenFiles{Cur: 321, Max: 654}
@@ -76,9 +78,7 @@ func TestWhatAProcessGets(t *testing.T) {
 }
 
 func TestUser(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	testenv.NeedsRoot(t, "become another user")
 	got, _ := run(t, "id -u; id -g; id -G", func(a *os.ProcAttr) {
 		a.Sys.Credential = &syscall.Credential{Uid: 65534, Gid: 65533, Groups: []uint32{7, 8}}
 	})

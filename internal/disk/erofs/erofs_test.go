@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // tree makes a folder of everything that an image can hold.
@@ -76,9 +78,7 @@ func write(t *testing.T, from fs.FS) string {
 
 // TestTheReferenceReadsIt has the format's own tools check an image and unpack it, and compares what comes out with what went in.
 func TestTheReferenceReadsIt(t *testing.T) {
-	if _, err := exec.LookPath("fsck.erofs"); err != nil {
-		t.Skip("erofs-utils are not installed")
-	}
+	testenv.NeedsTool(t, "fsck.erofs")
 	dir := tree(t)
 	image := write(t, os.DirFS(dir))
 	out := filepath.Join(t.TempDir(), "out")

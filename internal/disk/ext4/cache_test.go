@@ -3,12 +3,13 @@ package ext4
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestTheCacheGivesWhatIsThere(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := testenv.Rand(t, 1)
 	image := make([]byte, 3*maxPieces*pieceSize+777)
 	for i := range image {
 		image[i] = byte(random.Uint32())

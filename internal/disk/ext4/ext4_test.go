@@ -14,11 +14,13 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestReadsWhatMkfsWrote compares a tree with images that mkfs.ext4 made of it.
 func TestReadsWhatMkfsWrote(t *testing.T) {
-	locate(t, "mkfs.ext4")
+	testenv.NeedsTool(t, "mkfs.ext4")
 	tree := fullTree(t)
 	for name, options := range map[string][]string{
 		"default":           nil,

@@ -12,24 +12,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// locate also looks where Debian keeps these tools, which is not on the PATH of an ordinary user.
-func locate(t testing.TB, tool string) string {
-	t.Helper()
-	for _, name := range []string{tool, "/usr/sbin/" + tool, "/sbin/" + tool} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip(tool + " is not installed")
-	return ""
-}
+	"github.com/pyro-mcp/pyro/internal/testenv"
+)
 
 // must runs a tool of e2fsprogs. Its clock stands still, so that the same tree gives the same image.
 func must(t testing.TB, tool string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(locate(t, tool), args...)
+	cmd := exec.Command(testenv.NeedsTool(t, tool), args...)
 	cmd.Env = append(os.Environ(), "E2FSPROGS_FAKE_TIME=1700000000", "LC_ALL=C")
 	var said bytes.Buffer
 	cmd.Stderr = &said

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // recovered compares a file system that was not unmounted with what e2fsck makes of a copy: block by block, but for what it notes about the recovery itself,
@@ -24,7 +26,7 @@ func recovered(t *testing.T, image string) replayed {
 	t.Helper()
 	after := image + ".recovered"
 	duplicate(t, after, image)
-	if out, err := exec.Command(locate(t, "e2fsck"), "-y", "-E", "journal_only", after).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testenv.NeedsTool(t, "e2fsck"), "-y", "-E", "journal_only", after).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	dirty, clean := openImage(t, image), openImage(t, after)
@@ -132,12 +134,10 @@ func duplicate(t *testing.T, to, from string) {
 // mounted mounts an image, which takes root, and gives the folder.
 func mounted(t *testing.T, image, options string) string {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	folder := t.TempDir()
 	if out, err := exec.Command("mount", "-o", "loop,"+options, image, folder).CombinedOutput(); err != nil {
-		t.Skipf("no loop devices here: %v: %s", err, out)
+		testenv.Lacks(t, "no loop devices: ", err, ": ", string(out))
 	}
 	t.Cleanup(func() { unix.Unmount(folder, 0) })
 	return folder

@@ -10,17 +10,17 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // mounted has the kernel mount an image, which takes root.
 func mounted(t *testing.T, path string) (folder string, unmount func()) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	folder = t.TempDir()
 	if out, err := exec.Command("mount", "-o", "loop", path, folder).CombinedOutput(); err != nil {
-		t.Skipf("no loop devices here: %v: %s", err, out)
+		testenv.Lacks(t, "no loop devices: ", err, ": ", string(out))
 	}
 	unmount = func() {
 		unix.Mount("", folder, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") // else it is not written out while a mount namespace that somebody has made meanwhile has it too

@@ -20,6 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/disk/ext4"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 const (
@@ -74,13 +75,7 @@ func finished(t testing.TB, w *Writer, path string) *ext4.FS {
 
 func clean(t testing.TB, path string) {
 	t.Helper()
-	program, err := exec.LookPath("e2fsck")
-	if err != nil {
-		if program, err = exec.LookPath("/usr/sbin/e2fsck"); err != nil {
-			t.Skip("e2fsck is not installed")
-		}
-	}
-	out, err := exec.Command(program, "-fn", path).Output()
+	out, err := exec.Command(testenv.NeedsTool(t, "e2fsck"), "-fn", path).Output()
 	if err != nil || strings.Count(string(out), "\n") != 6 { // its five passes, and the sum
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -115,12 +110,7 @@ func TestFoldersOfAllSizes(t *testing.T) {
 
 // TestHashesAsDebugfsDoes compares the hashes of names, which order folders.
 func TestHashesAsDebugfsDoes(t *testing.T) {
-	program, err := exec.LookPath("debugfs")
-	if err != nil {
-		if program, err = exec.LookPath("/usr/sbin/debugfs"); err != nil {
-			t.Skip("debugfs is not installed")
-		}
-	}
+	program := testenv.NeedsTool(t, "debugfs")
 	for _, name := range []string{"a", "abc", "abcd", strings.Repeat("x", 31), strings.Repeat("y", 32), strings.Repeat("z", 33), strings.Repeat("w", 255), "file-4711.txt"} {
 		out, err := exec.Command(program, "-R", "dx_hash -h half_md4 -s 7079726f-0000-4000-8000-000000000001 "+name).Output()
 		must(t, err)

@@ -15,15 +15,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 const mib = 1 << 20
 
 func qemu(t testing.TB, tool string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		t.Skip(tool + " is not installed")
-	}
+	testenv.NeedsTool(t, tool)
 	out, err := exec.Command(tool, args...).CombinedOutput()
 	if err != nil || tool == "qemu-io" && bytes.Contains(out, []byte("failed")) {
 		t.Fatalf("%s %q: %v\n%s", tool, args, err, out)

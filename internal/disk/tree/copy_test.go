@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestACopyIsWhatCpMakes(t *testing.T) {
@@ -263,15 +264,30 @@ func TestSizeCountsEachFileOnce(t *testing.T) {
 	}
 }
 
-// TestCopySharesBlocks needs a folder on a file system that can, which PYRO_TEST_REFLINK names.
-func TestCopySharesBlocks(t *testing.T) {
-	top := os.Getenv("PYRO_TEST_REFLINK")
-	if top == "" {
-		t.Skip("PYRO_TEST_REFLINK names no folder")
+// sharing mounts a file system whose files can share blocks.
+func sharing(t *testing.T) (top string) {
+	t.Helper()
+	testenv.NeedsRoot(t, "mount")
+	image, top := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	check(t, errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 600<<20)))
+	if out, err := exec.Command(testenv.NeedsTool(t, "mkfs.xfs"), "-q", "-m", "reflink=1", image).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
+	if out, err := exec.Command("mount", "-o", "loop", image, top).CombinedOutput(); err != nil {
+		testenv.Lacks(t, "XFS on loop devices: ", err, ": ", string(out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", top).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return top
+}
+
+func TestCopySharesBlocks(t *testing.T) {
+	top := sharing(t)
 	src, err := os.MkdirTemp(top, "")
 	check(t, err)
-	defer os.RemoveAll(src)
 	content := io.LimitReader(zeroToNine{}, 256<<20)
 	f, err := os.Create(filepath.Join(src, "large"))
 	check(t, err)
@@ -282,7 +298,6 @@ func TestCopySharesBlocks(t *testing.T) {
 	began := time.Now()
 	_, err = Copy(t.Context(), src+".copy", src)
 	check(t, err)
-	defer os.RemoveAll(src + ".copy")
 	t.Log(time.Since(began))
 	check(t, Flush(t.Context(), top))
 	check(t, unix.Statfs(top, &after))

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestRemoveTakesEverythingAndNothingElse(t *testing.T) {
@@ -69,9 +70,7 @@ func TestRemoveCopesWithFoldersWithoutPermission(t *testing.T) {
 }
 
 func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
-	if !isRoot {
-		t.Skip("only root can make what can't be removed")
-	}
+	testenv.NeedsRoot(t, "make what can't be removed")
 	top := filepath.Join(t.TempDir(), "top")
 	check(t, os.MkdirAll(filepath.Join(top, "m/a"), 0o755))
 	check(t, os.MkdirAll(filepath.Join(top, "z/a"), 0o755))
@@ -90,9 +89,7 @@ func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
 }
 
 func TestRemoveGoesIntoNothingThatIsMounted(t *testing.T) {
-	if !isRoot {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	outside, top := t.TempDir(), filepath.Join(t.TempDir(), "top")
 	put(t, filepath.Join(outside, "precious"), "x", 0o644)
 	for _, name := range []string{"a/mnt", "z"} {
@@ -100,7 +97,7 @@ func TestRemoveGoesIntoNothingThatIsMounted(t *testing.T) {
 	}
 	mnt := filepath.Join(top, "a/mnt")
 	if err := unix.Mount(outside, mnt, "", unix.MS_BIND, ""); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	err := Remove(t.Context(), top)
 	check(t, unix.Unmount(mnt, unix.MNT_DETACH))

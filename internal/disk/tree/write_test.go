@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestWhatIsWrittenIsWhatTarWrites(t *testing.T) {
@@ -215,12 +216,10 @@ func TestFormatsOfRealTar(t *testing.T) {
 }
 
 func TestAFullDiskLeavesNothing(t *testing.T) {
-	if !isRoot {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	small := t.TempDir()
 	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	defer unix.Unmount(small, unix.MNT_DETACH)
 	var many []tar.Header

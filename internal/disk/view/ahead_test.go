@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"testing"
 	"testing/iotest"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestReadingAhead(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := testenv.Rand(t, 1)
 	whole := make([]byte, 100_000)
 	for i := range whole {
 		whole[i] = byte(random.Uint32())

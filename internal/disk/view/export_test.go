@@ -16,6 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestExportKeepsAll(t *testing.T) {
@@ -56,15 +57,13 @@ func TestExportKeepsAll(t *testing.T) {
 
 // TestTheKernelSeesWhatWasExported mounts an exported image.
 func TestTheKernelSeesWhatWasExported(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	v, path, folder := New(root(t), volume(t)), filepath.Join(t.TempDir(), "disk"), t.TempDir()
 	if err := Export(t.Context(), v, path); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mount", "-o", "loop,noatime", path, folder).CombinedOutput(); err != nil {
-		t.Skipf("no loop devices here: %v: %s", err, out)
+		testenv.Lacks(t, "no loop devices: ", err, ": ", string(out))
 	}
 	defer unix.Unmount(folder, 0)
 	r, err := os.OpenRoot(folder)
@@ -84,7 +83,7 @@ func TestExportOfMuchThatIsAHole(t *testing.T) {
 	}
 	_, err = f.WriteAt([]byte("in the middle"), 1<<39+5)
 	if err := errors.Join(err, f.Truncate(1<<40), f.Close()); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	r, err := os.OpenRoot(top)
 	if err != nil {
@@ -159,12 +158,10 @@ func TestExportThatFailsLeavesNothing(t *testing.T) {
 }
 
 func TestExportToAFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can make a small disk")
-	}
+	testenv.NeedsRoot(t, "make a small disk")
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	err := Export(t.Context(), New(image(t, put{name: "large", mode: reg, content: strings.Repeat("x", 4<<20)}), nil), filepath.Join(dir, "disk"))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk/ext4"
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // put is one file of an image.
@@ -199,13 +200,7 @@ func same(t *testing.T, got, want []string) {
 
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	found, err := exec.LookPath(name)
-	if err != nil {
-		if found, err = exec.LookPath("/usr/sbin/" + name); err != nil {
-			t.Skip(name + " is not installed")
-		}
-	}
-	out, err := exec.Command(found, args...).CombinedOutput()
+	out, err := exec.Command(testenv.NeedsTool(t, name), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func archive(t testing.TB, entries ...tar.Header) []byte {
@@ -122,9 +123,7 @@ func TestNoChanges(t *testing.T) {
 
 // TestWhatLinuxShows has Linux's own overlay show the same changes over the same root.
 func TestWhatLinuxShows(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount")
-	}
+	testenv.NeedsRoot(t, "mount")
 	top := t.TempDir()
 	in := func(parts ...string) string { return filepath.Join(append([]string{top}, parts...)...) }
 	for _, name := range []string{"lower/keep/sub", "lower/replaced/sub", "lower/filled", "lower/becomes", "upper/keep", "upper/replaced", "upper/filled/deep", "upper/new", "work", "merged"} {
@@ -141,11 +140,11 @@ func TestWhatLinuxShows(t *testing.T) {
 		unix.Mknod(in("upper/keep/gone"), unix.S_IFCHR, 0), unix.Mknod(in("upper/keep/none"), unix.S_IFCHR, 0), os.Mkdir(in("upper/file"), 0o700), os.WriteFile(in("upper/file/in"), nil, 0o600),
 		unix.Setxattr(in("upper/replaced"), "trusted.overlay.opaque", []byte("y"), 0), os.Link(in("upper/new/n"), in("upper/new/m")), os.Symlink("n", in("upper/new/l")), os.Chmod(in("upper/keep"), 0o711),
 	); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", in("lower"), in("upper"), in("work"))
 	if out, err := exec.Command("mount", "-t", "overlay", "overlay", "-o", options, in("merged")).CombinedOutput(); err != nil {
-		t.Skipf("no overlays here: %s", out)
+		testenv.Lacks(t, "overlays: ", string(out))
 	}
 	defer unix.Unmount(in("merged"), 0)
 	tool(t, "tar", "-C", in("upper"), "--format=pax", "--xattrs", "--xattrs-include=*", `--transform=s,^\./\(.\),\1,S`, "-cf", in("upper.tar"), ".")

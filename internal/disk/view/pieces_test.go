@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // holed is an archive with a file with holes, whose content begins with these numbers.
@@ -59,7 +59,7 @@ func openHoles(t testing.TB, archive []byte) *fileWithHoles {
 
 // TestFilesWithHolesAreWhatTheySay has files of any pieces, read in any way.
 func TestFilesWithHolesAreWhatTheySay(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := testenv.Rand(t, 1)
 	for _, count := range []int{0, 1, 2, pageSize - 1, pageSize, pageSize + 1, 5*pageSize + 3} {
 		var want, data []byte
 		numbers := []uint64{uint64(count)}

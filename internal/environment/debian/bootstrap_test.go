@@ -15,6 +15,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestPhases(t *testing.T) {
@@ -53,9 +54,7 @@ func TestExplain(t *testing.T) {
 
 func TestNothingOutlivesAContainedProgram(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if _, err := exec.LookPath("newuidmap"); err != nil {
-			t.Skip(err)
-		}
+		testenv.NeedsTool(t, "newuidmap")
 	}
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +88,7 @@ func TestMountsOfAContainedProgramAreItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	err := asRoot(t.Context(), []string{"mount", "-t", "tmpfs", "none", dir}, func(*exec.Cmd) {})
 	if err != nil {
-		t.Skip("no mounts here: ", err)
+		testenv.Lacks(t, "no mounts here: ", err)
 	}
 	if mounts, err := os.ReadFile("/proc/mounts"); err != nil || strings.Contains(string(mounts), dir) {
 		t.Errorf("the mount is seen outside, %v", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/disk/ext4"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,10 +53,7 @@ func reg(name string, size int64) tar.Header {
 
 func debugfs(t *testing.T, image, command string) string {
 	t.Helper()
-	tool, err := locate("debugfs")
-	if err != nil {
-		t.Skip(err)
-	}
+	tool := testenv.NeedsTool(t, "debugfs")
 	out, err := exec.Command(tool, "-R", command, image).Output()
 	if err != nil {
 		t.Fatal(err)
@@ -238,10 +236,7 @@ func TestChangedImagesAreNotClean(t *testing.T) {
 	if err := Build(t.Context(), bytes.NewReader(archiveOf(t, reg("a", 100_000))), image, Limits{}); err != nil {
 		t.Fatal(err)
 	}
-	tool, err := locate("debugfs")
-	if err != nil {
-		t.Skip(err)
-	}
+	tool := testenv.NeedsTool(t, "debugfs")
 	if err := exec.Command(tool, "-w", "-R", "clri /a", image).Run(); err != nil {
 		t.Fatal(err)
 	}

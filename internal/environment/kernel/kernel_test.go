@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // module makes the smallest ELF object that says of itself what a module says.
@@ -87,9 +88,7 @@ func TestModulesComeInLoadOrder(t *testing.T) {
 }
 
 func TestXZ(t *testing.T) {
-	if _, err := exec.LookPath("xz"); err != nil {
-		t.Skip(err)
-	}
+	testenv.NeedsTool(t, "xz")
 	path := filepath.Join(t.TempDir(), "m.ko")
 	os.WriteFile(path, module("a"), 0o644)
 	if out, err := exec.Command("xz", path).CombinedOutput(); err != nil {
@@ -166,10 +165,7 @@ func TestRelease(t *testing.T) {
 }
 
 func TestInitramfsIsReadByCpio(t *testing.T) {
-	cpio, err := exec.LookPath("cpio")
-	if err != nil {
-		t.Skip(err)
-	}
+	cpio := testenv.NeedsTool(t, "cpio")
 	modules := []Module{{"virtio", []byte("v")}, {"ext4", bytes.Repeat([]byte("e"), 1001)}}
 	agent := bytes.Repeat([]byte("agent"), 12345)
 	var b, again bytes.Buffer
@@ -206,7 +202,7 @@ func TestInitramfsIsReadByCpio(t *testing.T) {
 func TestInitramfsTellsOfAFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	defer full.Close()
 	if err := WriteInitramfs(full, []byte("agent"), nil); fault.KindOf(err) != fault.Exhausted {

@@ -21,6 +21,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // again runs one of these tests in a process of its own that has been given fewer rights, and passes on what it said.
@@ -47,7 +48,7 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 		return
 	}
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
-		t.Skip(err)
+		testenv.Lacks(t, err)
 	}
 	dir := t.TempDir()
 	err := driverIn(t, dirs.Dirs{Cache: dir, State: dir}).Prove(t.Context(), nil)
@@ -59,9 +60,7 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 // TestCoveredProc: where parts of /proc are covered, as they are in containers, the kernel lets nobody mount another one.
 func TestCoveredProc(t *testing.T) {
 	const inside = "PYRO_TEST_COVERED"
-	if os.Getuid() != 0 {
-		t.Skip("only root can cover a part of /proc")
-	}
+	testenv.NeedsRoot(t, "cover a part of /proc")
 	if os.Getenv(inside) == "" {
 		again(t, t.Name(), &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}, inside+"=1")
 		return
@@ -95,9 +94,7 @@ func TestOrdinaryUser(t *testing.T) {
 		storageOfAnOrdinaryUser(t, d, spec)
 		return
 	}
-	if os.Getuid() != 0 {
-		t.Skip("only root can become an ordinary user")
-	}
+	testenv.NeedsRoot(t, "become an ordinary user")
 	folder, err := os.MkdirTemp("", "pyro-ordinary-")
 	if err != nil {
 		t.Fatal(err)

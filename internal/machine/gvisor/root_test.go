@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/fault"
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
@@ -140,7 +142,7 @@ func TestKeepingARootTakesNoMemory(t *testing.T) {
 	folder, kept := t.TempDir(), filepath.Join(t.TempDir(), "root")
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
-		t.Skipf("temporary files are kept in memory here, and so is the root of a machine (%v)", err)
+		testenv.Lacks(t, "temporary files on a disk; in memory, the root of a machine is too: ", err)
 	}
 	s := startStored(t, d, spec, machine.TreeStorage{Folder: folder})
 	sum := s.shell(t, "head -c 300M /dev/urandom >/root/large && md5sum </root/large")

@@ -22,6 +22,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // patience bounds every single step. It only ends what hangs.
@@ -247,11 +248,9 @@ func TestBrokenKVMIsFoundOut(t *testing.T) {
 		proveTwice(t)
 		return
 	}
-	if os.Getuid() != 0 {
-		t.Skip("only root can put a device in the place of another")
-	}
+	testenv.NeedsRoot(t, "put a device in the place of another")
 	if _, err := os.Stat(kvmDevice); err != nil {
-		t.Skip("this host has no /dev/kvm: ", err)
+		testenv.Lacks(t, "this host has no /dev/kvm: ", err)
 	}
 	d := privateDirs(t)
 	machinetest.Debian(t)
@@ -263,7 +262,7 @@ chgrp 60666 "$1/kvm" && mount --bind "$1/kvm" /dev/kvm && exec "$2" -test.run '^
 	out, err := helper.CombinedOutput()
 	t.Logf("%s", out)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
-		t.Skip("this host lets no device be made")
+		testenv.Lacks(t, "new devices")
 	}
 	if err != nil {
 		t.Error(err)

@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 		t.Run(string(isolation), func(t *testing.T) {
 			d := driverIn(t, isolation, machinetest.SharedDirs(t))
 			if err := d.Prove(context.Background(), nil); err != nil && isolation != machine.TCG {
-				t.Skip(err)
+				t.Skip(err) // not every host has hardware virtualisation
 			}
 			machinetest.Run(t, d, root)
 		})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // mounts tells whether a test may mount what it likes, which nobody else sees. Where it may not it is run again where it may.
@@ -42,7 +43,7 @@ func mounts(t *testing.T) bool {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case errors.Is(err, unix.EPERM), bytes.Contains(out, []byte("--- SKIP: "+t.Name())):
-		t.Skipf("nobody may mount here: %v: %s", err, out)
+		testenv.Lacks(t, "mounts: ", err, ": ", string(out))
 	case err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())):
 		t.Errorf("%v: %s", err, out)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
@@ -61,9 +62,7 @@ func TestKilledAtRandom(t *testing.T) {
 	if err != nil {
 		rounds = 12
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := testenv.Rand(t, uint64(time.Now().UnixNano()))
 	m := tmuxManager(t)
 	for round := range rounds {
 		killOnce(t, m, random, round)

@@ -16,13 +16,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // tmuxManager is a manager of which, when its sessions are closed, no process and no socket of tmux may be left.
 func tmuxManager(t *testing.T) *session.Manager {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("there is no tmux: scripts/install.sh test installs it")
-	}
+	testenv.NeedsTool(t, "tmux")
 	m := &session.Manager{Root: t.TempDir() + "/sessions", Program: os.Executable, Grace: time.Hour}
 	t.Cleanup(func() { nothingLeft(t, m) })
 	return m

@@ -3,17 +3,16 @@ package pane
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestPanes has panes in a folder of any name, whose server and socket go with the last of them.
 func TestPanes(t *testing.T) {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("there is no tmux: scripts/install.sh test installs it")
-	}
+	testenv.NeedsTool(t, "tmux")
 	folder := t.TempDir() + "/it's a #{pid} %Y " + strings.Repeat("x", 120)
 	first, second := Pane{folder, "s", "1-a"}, Pane{folder, "s", "1-ab"}
 	if err := first.Close(t.Context()); err != nil {

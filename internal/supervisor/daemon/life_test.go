@@ -19,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // otherUserEnv is set where a test runs itself again as a user who may do nothing.
@@ -397,9 +398,7 @@ func TestAMachineWhoseTimeIsOverIsDeleted(t *testing.T) {
 // TestAnOrdinaryUsersMachineIsDeleted is the one before for a user whose programs can keep him out of folders.
 func TestAnOrdinaryUsersMachineIsDeleted(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("the tests are run by one")
-	}
+	testenv.NeedsRoot(t, "become an ordinary user")
 	asNobody(t, "^TestAMachineWhoseTimeIsOverIsDeleted$")
 }
 

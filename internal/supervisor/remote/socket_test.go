@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // strangerEnv has this program connect to the socket in a folder, and tell what it hears.
@@ -186,9 +187,7 @@ func beStranger(folder string) int {
 
 // TestAnotherUserGetsNoAnswer opens everything for everybody: the socket still tells users apart.
 func TestAnotherUserGetsNoAnswer(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("to be another user takes root")
-	}
+	testenv.NeedsRoot(t, "become another user")
 	top, err := os.MkdirTemp("", "pyro-stranger-")
 	check(t, err)
 	defer os.RemoveAll(top)
