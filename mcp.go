@@ -26,7 +26,7 @@ var Profiles = []Profile{ProfileVMRun, ProfileWorkspaceCore, ProfileWorkspaceFul
 
 // coreTools are those of ProfileWorkspaceCore, with the arguments that they have not there.
 var coreTools = map[string][]string{
-	"vm_run": nil, "workspace_create": {"network_policy", "egress_allow", "egress_deny", "secrets"}, "workspace_list": nil, "workspace_update": nil,
+	"vm_run": nil, "vm_list_environments": nil, "workspace_create": {"network_policy", "egress_allow", "egress_deny", "secrets"}, "workspace_list": nil, "workspace_update": nil,
 	"workspace_status": nil, "workspace_sync_push": nil, "workspace_exec": {"secret_env"}, "workspace_logs": nil, "workspace_file_list": nil,
 	"workspace_file_read": nil, "workspace_file_write": nil, "workspace_patch_apply": nil, "workspace_diff": nil, "workspace_export": nil,
 	"workspace_reset": nil, "workspace_delete": nil,
@@ -157,6 +157,9 @@ var (
 	argSecretEnv   = mcp.Pairs("secret_env", "secrets of the workspace to give it: {SECRET: VARIABLE}")
 	argMaxBytes    = mcp.Number("max_bytes", "", 1, MaxReadBytes).By(DefaultMaxBytes)
 	argRecursive   = mcp.Flag("recursive", "")
+	argTail        = mcp.Number("tail_lines", "", 1, 1<<20).By(DefaultTailLines)
+	argAll         = mcp.Flag("all", "all that is kept")
+	argIsolation   = mcp.Text("isolation", "no other is used instead; default: as the server is set, else auto", string(IsolationAuto), string(IsolationKVM), string(IsolationGVisor), string(IsolationTCG))
 	argHost        = mcp.Flag("allow_host_compat", "run unisolated on the host where no machine can be started").By(false)
 	argEgress      = []mcp.Arg{
 		mcp.Texts("egress_allow", "reach nothing else: addresses, CIDRs, names, *.NAME, each with :PORT or not"), mcp.Texts("egress_deny", "reach all but this"),
@@ -168,7 +171,7 @@ func machineArgs(more ...mcp.Arg) []mcp.Arg {
 	return append([]mcp.Arg{
 		argEnvironment, mcp.Number("vcpu_count", "", 1, MaxVCPUCount).By(DefaultVCPUCount), mcp.Number("mem_mib", "", MinMemMiB, 0).By(DefaultMemMiB),
 		mcp.Number("ttl_seconds", "", 1, MaxSeconds).By(DefaultTTLSeconds),
-	}, append(more, argHost)...)
+	}, append(more, argIsolation, argHost)...)
 }
 
 // onWorkspace and the others are requests that are no more than names.

@@ -69,6 +69,17 @@ func cutFiles(f *WorkspaceFiles) {
 	}
 }
 
+// cutNetwork leaves the last records.
+func cutNetwork(l *NetworkLog) {
+	bytes := 0
+	for i := len(l.Records) - 1; i >= 0; i-- {
+		if bytes += sizeOf(&l.Records[i]); bytes > agentList || len(l.Records)-i > agentEntries {
+			l.Records, l.Truncated = l.Records[i+1:], true
+			return
+		}
+	}
+}
+
 // cutLogs leaves the last commands, and the ends of what they printed. How many there are says count.
 func cutLogs(l *WorkspaceLogs) {
 	bytes := 0

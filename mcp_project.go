@@ -1,6 +1,7 @@
 package pyro
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 
@@ -51,4 +52,30 @@ func (r seeded) from(project string) CreateWorkspaceRequest {
 		req.SeedPath, req.fromProject = project, project != ""
 	}
 	return req
+}
+
+// exported is a request for an export with the argument that tools have.
+type exported struct {
+	ExportWorkspaceRequest
+	Overwrite bool `json:"overwrite"`
+}
+
+// forked are the workspaces that were made, and why there are not more if some failed.
+type forked struct {
+	*ForkedWorkspaces
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+// forkForAgent returns the forks that were made even if others failed: they exist, and the agent must know them.
+func (p *Pyro) forkForAgent(ctx context.Context, req ForkWorkspaceRequest, report func(string)) (*forked, error) {
+	req.Progress = progressOf(report)
+	made, err := p.ForkWorkspace(ctx, req)
+	if made == nil {
+		return nil, err
+	}
+	all := &forked{ForkedWorkspaces: made}
+	if err != nil {
+		all.Incomplete = err.Error()
+	}
+	return all, nil
 }

@@ -38,7 +38,8 @@ const referenceHead = `# Tools for agents
 - Each path that is "of the host" is one of the computer that pyro runs on.
 - A server that was started in a git checkout, or with ` + "`--project-path`, has a project: where `seed_path` of `workspace_create`" + ` is left out, it is a copy of the project
   that a workspace begins with. The description of the tool names it then.
-- ` + "`workspace-core` has the 16 tools of the public contract of version 3.8; `workspace-full` has its 43, and one more: `workspace_summary`" + `.
+- ` + "`workspace-core` has the 16 tools of the public contract of version 3.8 and `vm_list_environments`. `workspace-full` has its 43, and five more:" + `
+  ` + "`workspace_summary`, `workspace_fork`, `workspace_pause`, `workspace_resume` and `workspace_network_log`" + `.
 
 | profile | tools | for |
 | --- | --- | --- |

@@ -12,15 +12,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 )
 
-// contractTools are the tools of the contract, and the one that is not in it.
+// contractTools are the tools of the contract, and the five that are not in it.
 const contractTools = `vm_run vm_list_environments vm_create vm_start vm_exec vm_stop vm_delete vm_status vm_network_info vm_reap_expired
 	workspace_create workspace_list workspace_sync_push workspace_stop workspace_start workspace_exec workspace_file_list workspace_file_read workspace_file_write
 	workspace_export workspace_patch_apply workspace_disk_export workspace_disk_list workspace_disk_read workspace_diff snapshot_create snapshot_list snapshot_delete
 	workspace_reset service_start service_list service_status service_logs service_stop shell_open shell_read shell_write shell_signal shell_close workspace_status
-	workspace_update workspace_logs workspace_delete workspace_summary`
+	workspace_update workspace_logs workspace_delete
+	workspace_summary workspace_fork workspace_pause workspace_resume workspace_network_log`
 
 const contractCore = `vm_run workspace_create workspace_list workspace_update workspace_status workspace_sync_push workspace_exec workspace_logs workspace_file_list
-	workspace_file_read workspace_file_write workspace_patch_apply workspace_diff workspace_export workspace_reset workspace_delete`
+	workspace_file_read workspace_file_write workspace_patch_apply workspace_diff workspace_export workspace_reset workspace_delete vm_list_environments`
 
 // client connects the SDK's client over streams.
 func (s *MCPServer) client(t *testing.T) *sdk.ClientSession {

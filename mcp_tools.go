@@ -101,6 +101,11 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 			func(ctx context.Context, req onWorkspace, report func(string)) (*Workspace, error) {
 				return p.StartWorkspace(ctx, StartWorkspaceRequest{WorkspaceID: req.WorkspaceID, Progress: progressOf(report)})
 			}),
+		mcp.Bind("workspace_pause", "Write the machine of a workspace to disk and free its memory. The next call on it resumes it.", mcp.Sets, id, byID(p.PauseWorkspace)),
+		mcp.Bind("workspace_resume", "Resume a paused workspace, with all that ran in it.", mcp.Sets, id,
+			func(ctx context.Context, req onWorkspace, report func(string)) (*Workspace, error) {
+				return p.ResumeWorkspace(ctx, ResumeWorkspaceRequest{WorkspaceID: req.WorkspaceID, Progress: progressOf(report)})
+			}),
 		mcp.Bind("workspace_delete", "Delete a workspace with all it holds.", mcp.Removes, id, byID(p.DeleteWorkspace)),
 		mcp.Bind("workspace_exec", "Run a command in /workspace and wait for it.", mcp.Runs, []mcp.Arg{argWorkspace, argCommand, argTimeout, argSecretEnv},
 			func(ctx context.Context, req ExecWorkspaceRequest, _ func(string)) (*WorkspaceExecResult, error) {
@@ -132,6 +137,18 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 				req.Progress = progressOf(report)
 				return p.ResetWorkspace(ctx, req)
 			}),
+		mcp.Bind("workspace_fork", "Make new workspaces that begin as a workspace is now, or as a snapshot of it.", mcp.Adds, []mcp.Arg{
+			argWorkspace, mcp.Text("snapshot", "default: as it is now"), mcp.Flag("live", "with all that runs in it").By(false), mcp.Number("count", "", 1, MaxForks).By(1),
+			mcp.Text("name", ""), mcp.Pairs("labels", ""),
+		}, p.forkForAgent),
+		mcp.Bind("workspace_network_log", "List what a workspace did on its network, and what it was refused.", mcp.Reads, []mcp.Arg{argWorkspace, argTail, argAll},
+			func(ctx context.Context, req NetworkLogRequest, _ func(string)) (*NetworkLog, error) {
+				l, err := p.NetworkLog(ctx, req)
+				if err == nil {
+					cutNetwork(l)
+				}
+				return l, err
+			}),
 	}
 }
 
@@ -142,7 +159,11 @@ func (p *Pyro) fileTools() []mcp.Tool {
 	file := mcp.Text("path", "in /workspace").Must()
 	return []mcp.Tool{
 		mcp.Bind("workspace_sync_push", "Copy a folder or archive of the host into a workspace.", mcp.Sets,
-			[]mcp.Arg{argWorkspace, mcp.Text("source_path", "of the host").Must(), mcp.Text("dest", "").By(WorkspacePath)}, simply(p.PushWorkspaceSync)),
+			[]mcp.Arg{argWorkspace, mcp.Text("source_path", "of the host").Must(), mcp.Text("dest", "").By(WorkspacePath)},
+			func(ctx context.Context, req PushWorkspaceSyncRequest, report func(string)) (*WorkspaceSync, error) {
+				req.Progress = progressOf(report)
+				return p.PushWorkspaceSync(ctx, req)
+			}),
 		mcp.Bind("workspace_file_list", "List files.", mcp.Reads, []mcp.Arg{argWorkspace, at, argRecursive},
 			func(ctx context.Context, req ListWorkspaceFilesRequest, _ func(string)) (*WorkspaceFiles, error) {
 				f, err := p.ListWorkspaceFiles(ctx, req)
@@ -152,7 +173,7 @@ func (p *Pyro) fileTools() []mcp.Tool {
 				return f, err
 			}),
 		mcp.Bind("workspace_file_read", "Read a text file.", mcp.Reads, []mcp.Arg{argWorkspace, file, argMaxBytes}, simply(p.ReadWorkspaceFile)),
-		mcp.Bind("workspace_file_write", "Write a text file, making folders.", mcp.Sets, []mcp.Arg{argWorkspace, file, mcp.Text("text", "all of it").Must()}, simply(p.WriteWorkspaceFile)),
+		mcp.Bind("workspace_file_write", "Write a text file, making folders.", mcp.Sets, []mcp.Arg{argWorkspace, file, mcp.Text("text", "all of it").Must().Or("content")}, simply(p.WriteWorkspaceFile)),
 		mcp.Bind("workspace_patch_apply", "Apply a unified diff, all of it or nothing.", mcp.Adds, []mcp.Arg{argWorkspace, mcp.Text("patch", "as of git diff").Must()}, simply(p.ApplyWorkspacePatch)),
 		mcp.Bind("workspace_diff", "Show what differs from the baseline.", mcp.Reads, []mcp.Arg{argWorkspace},
 			func(ctx context.Context, req onWorkspace, _ func(string)) (*WorkspaceDiff, error) {
@@ -162,8 +183,17 @@ func (p *Pyro) fileTools() []mcp.Tool {
 				}
 				return d, err
 			}),
-		mcp.Bind("workspace_export", "Copy a file or folder out of a workspace to the host.", mcp.Adds, []mcp.Arg{argWorkspace, file, output}, simply(p.ExportWorkspace)),
-		mcp.Bind("workspace_disk_export", "Copy the disk of a stopped workspace to the host, as a raw ext4 image.", mcp.Adds, []mcp.Arg{argWorkspace, output}, simply(p.ExportWorkspaceDisk)),
+		mcp.Bind("workspace_export", "Copy a file or folder out of a workspace to the host.", mcp.Adds,
+			[]mcp.Arg{argWorkspace, file, output, mcp.Flag("overwrite", "replace what is there, a folder with all in it").By(false)},
+			func(ctx context.Context, req exported, _ func(string)) (*WorkspaceExport, error) {
+				req.Force = req.Overwrite
+				return p.ExportWorkspace(ctx, req.ExportWorkspaceRequest)
+			}),
+		mcp.Bind("workspace_disk_export", "Copy the disk of a stopped workspace to the host, as a raw ext4 image.", mcp.Adds, []mcp.Arg{argWorkspace, output},
+			func(ctx context.Context, req ExportWorkspaceDiskRequest, report func(string)) (*WorkspaceDiskExport, error) {
+				req.Progress = progressOf(report)
+				return p.ExportWorkspaceDisk(ctx, req)
+			}),
 		mcp.Bind("workspace_disk_list", "List files of a stopped workspace.", mcp.Reads, []mcp.Arg{argWorkspace, onDisk, argRecursive},
 			func(ctx context.Context, req ListWorkspaceDiskRequest, _ func(string)) (*WorkspaceFiles, error) {
 				f, err := p.ListWorkspaceDisk(ctx, req)
@@ -203,7 +233,7 @@ func (p *Pyro) serviceTools() []mcp.Tool {
 			func(ctx context.Context, req onService, _ func(string)) (*Service, error) {
 				return p.StatusService(ctx, req.WorkspaceID, req.ServiceName)
 			}),
-		mcp.Bind("service_logs", "Show what a service printed last.", mcp.Reads, append(one[:2:2], mcp.Number("tail_lines", "", 1, 1<<20).By(DefaultTailLines), mcp.Flag("all", "all that is kept")),
+		mcp.Bind("service_logs", "Show what a service printed last.", mcp.Reads, append(one[:2:2], argTail, argAll),
 			func(ctx context.Context, req LogsServiceRequest, _ func(string)) (*ServiceLogs, error) {
 				l, err := p.LogsService(ctx, req)
 				if err == nil {

@@ -56,6 +56,26 @@ func TestAgent(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
+	if r, ok := call("workspace_file_write", on(map[string]any{"path": order, "content": "other"})); !ok {
+		t.Errorf("content for text: %+v", r)
+	}
+	if r, ok := call("workspace_file_write", on(map[string]any{"path": order, "content": "other", "text": "text"})); ok || r["kind"] != string(Invalid) {
+		t.Errorf("content and text: %+v", r)
+	}
+	target := filepath.Join(host, "exported")
+	for i, overwrite := range []any{nil, false, true} {
+		args := map[string]any{"path": order, "output_path": target, "overwrite": overwrite}
+		if overwrite == nil {
+			delete(args, "overwrite")
+		}
+		if r, ok := call("workspace_export", on(args)); ok != (i != 1) || !ok && r["kind"] != string(Exists) {
+			t.Errorf("overwrite %v: %+v", overwrite, r)
+		}
+	}
+	if text, err := os.ReadFile(target); err != nil || string(text) != "other" {
+		t.Errorf("%q, %v", text, err)
+	}
+
 	if r, ok := call("workspace_exec", on(map[string]any{"command": "ln -s " + outside + " link; ln -s " + host + " folder; head -c 100000 /dev/zero | tr '\\0' x; echo; echo end; exit 3"})); !ok ||
 		r["exit_code"] != 3.0 || r["stdout_truncated"] != true || !strings.HasSuffix(r["stdout"].(string), "x\nend\n") || len(r["stdout"].(string)) > 40<<10 {
 		t.Errorf("%+.300v", r)
@@ -94,7 +114,7 @@ func TestAgent(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	if r, ok := call("workspace_summary", on(map[string]any{})); !ok || r["edits"].(map[string]any)["total"] != 1.0 || r["commands"].(map[string]any)["failed"] != 1.0 {
+	if r, ok := call("workspace_summary", on(map[string]any{})); !ok || r["edits"].(map[string]any)["total"] != 2.0 || r["commands"].(map[string]any)["failed"] != 1.0 {
 		t.Errorf("%+v", r)
 	}
 

@@ -11,6 +11,7 @@ type Arg struct {
 	Name     string
 	Required bool
 	schema   *jsonschema.Schema
+	alias    string // a name that is taken for Name, and not announced
 }
 
 // Schema is what the argument may be.
@@ -64,6 +65,12 @@ func Objects(name, description string, args ...Arg) Arg {
 // Must has the argument be given.
 func (a Arg) Must() Arg {
 	a.Required = true
+	return a
+}
+
+// Or accepts the argument by another name too, which is not announced.
+func (a Arg) Or(alias string) Arg {
+	a.alias = alias
 	return a
 }
 

@@ -150,6 +150,7 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
+	args = t.named(args)
 	if t.lenient {
 		args = t.loosened(args)
 	}
@@ -157,6 +158,32 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 		return nil, err
 	}
 	return t.call(ctx, args, report)
+}
+
+// named gives arguments that came by another name their own. An argument that came by both stays, for the schema to refuse.
+func (t Tool) named(args json.RawMessage) json.RawMessage {
+	renamed := false
+	var given map[string]json.RawMessage
+	for _, a := range t.Args {
+		if a.alias == "" {
+			continue
+		}
+		if given == nil && json.Unmarshal(args, &given) != nil {
+			return args
+		}
+		if value, ok := given[a.alias]; ok && given[a.Name] == nil {
+			given[a.Name], renamed = value, true
+			delete(given, a.alias)
+		}
+	}
+	if !renamed {
+		return args
+	}
+	text, err := json.Marshal(given)
+	if err != nil {
+		return args
+	}
+	return text
 }
 
 // encoded is a result as JSON.

@@ -30,9 +30,9 @@ const call = async (name, args = {}) => {
 
 assert.equal(client.getServerVersion().name, "pyro");
 const { tools } = await client.listTools();
-assert.equal(tools.length, 44);
+assert.equal(tools.length, 48);
 
-const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript" });
+const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript", isolation: "auto" });
 const on = { workspace_id };
 const run = async (command) => {
   const r = await call("workspace_exec", { ...on, command, timeout_seconds: 120 });
@@ -67,6 +67,18 @@ client = await connect();
 assert.equal((await call("service_status", { ...on, service_name: "web" })).state, "running");
 await call("shell_close", { ...on, shell_id });
 assert.equal((await call("service_stop", { ...on, service_name: "web" })).state, "stopped");
+
+// A paused workspace goes on, and a fork begins as it is.
+assert.equal((await call("workspace_pause", on)).state, "paused");
+assert.equal((await call("workspace_resume", on)).state, "started");
+const forks = await call("workspace_fork", { ...on, name: "fork" });
+assert.equal(forks.count, 1, JSON.stringify(forks));
+const fork = { workspace_id: forks.workspaces[0].workspace_id };
+assert.equal((await call("workspace_file_read", { ...fork, path: "sub/ü.txt" })).content, "one\nthree\n");
+await call("workspace_delete", fork);
+assert.deepEqual((await call("workspace_network_log", on)).records, []);
+assert.ok((await call("vm_list_environments")).environments.some((e) => e.name === "debian:12" || e.environment === "debian:12"));
+await call("workspace_export", { ...on, path: "sub", output_path: `${out}/sub`, overwrite: true });
 
 await call("workspace_reset", { ...on, snapshot: "before" });
 assert.equal(await run("cat sub/*"), "one\ntwo\n");
