@@ -147,6 +147,17 @@ func progressOf(report func(string)) ProgressFunc {
 	return func(e Progress) { report(e.Subject + ": " + e.Phase) }
 }
 
+// warnOf logs to an agent's host why a machine is less than it could be. Empty reasons are none.
+func warnOf(ctx context.Context, hostCompat, emulated, unlimited string) {
+	for _, w := range []struct{ what, why string }{
+		{"the command runs on the host, isolated by nothing", hostCompat}, {"the machine is emulated", emulated}, {"the machine's processors and memory are not limited", unlimited},
+	} {
+		if w.why != "" {
+			mcp.Warn(ctx, w.what+": "+w.why)
+		}
+	}
+}
+
 // What many tools have.
 var (
 	argWorkspace   = mcp.Text("workspace_id", "").Must()

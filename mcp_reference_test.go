@@ -30,7 +30,8 @@ const referenceHead = `# Tools for agents
 - A result is an object, as JSON text and as structured content. Its fields are those of [json.md](json.md). What is long is cut, and says so: of what programs print an
   agent is given the first 8 and the last 24 KiB, of bytes the first 32 KiB of base64; of lists up to 1,000 entries and 128 KiB; of the history the last commands.
   No result has more than 1 MiB.
-- A client that sends a progress token is told what is made meanwhile. A call that is cancelled, or whose client goes, ends, and with it the command that it ran. Workspaces,
+- A client that sends a progress token is told what is prepared, what a command prints (the last KiB, once a second at most), and every 10 seconds of silence that the call
+  still runs. A client that sets a log level (` + "`logging/setLevel`" + `) gets steps as ` + "`info`, and as `warning`" + ` why a machine is emulated or not isolated. A call that is cancelled, or whose client goes, ends, and with it the command that it ran. Workspaces,
   services and shells go on.
 - A line on stdio that is no message, and a batch, is answered with one error, and the next is served. Over HTTP too a refused message is answered with a JSON-RPC
   error: with status 200 if its method is unknown, else with 400. An id must be a string, or an integer between -2^53 and 2^53. A message has 34 MiB at most, an HTTP server 256 requests at

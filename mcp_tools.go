@@ -32,8 +32,9 @@ func (p *Pyro) vmTools() []mcp.Tool {
 			machineArgs(append([]mcp.Arg{argCommand, argTimeout}, network...)...),
 			func(ctx context.Context, req RunInVMRequest, report func(string)) (*RunResult, error) {
 				req.Progress = progressOf(report)
-				r, err := p.RunInVM(ctx, req)
+				r, err := p.runPassing(ctx, req, mcp.Output(ctx), mcp.Output(ctx))
 				if err == nil {
+					warnOf(ctx, r.HostCompatReason, r.EmulatedReason, r.UnlimitedReason)
 					cutRun(r)
 				}
 				return r, err
@@ -46,7 +47,11 @@ func (p *Pyro) vmTools() []mcp.Tool {
 		mcp.Bind("vm_create", "Make a machine for one command; vm_start starts it.", mcp.Adds, machineArgs(network...),
 			func(ctx context.Context, req CreateVMRequest, report func(string)) (*VM, error) {
 				req.Progress = progressOf(report)
-				return p.CreateVM(ctx, req)
+				vm, err := p.CreateVM(ctx, req)
+				if err == nil {
+					warnOf(ctx, vm.HostCompatReason, vm.EmulatedReason, "")
+				}
+				return vm, err
 			}),
 		mcp.Bind("vm_start", "Start a machine that was created.", mcp.Sets, vm, byVM(p.StartVM)),
 		mcp.Bind("vm_exec", "Run one command in a started machine, which is then deleted.", mcp.Runs, []mcp.Arg{argVM, argCommand, argTimeout},
@@ -85,7 +90,11 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 			func(ctx context.Context, asked seeded, report func(string)) (*Workspace, error) {
 				req := asked.from(folder)
 				req.Progress = progressOf(report)
-				return p.CreateWorkspace(ctx, req)
+				w, err := p.CreateWorkspace(ctx, req)
+				if err == nil {
+					warnOf(ctx, w.HostCompatReason, w.EmulatedReason, "")
+				}
+				return w, err
 			}),
 		mcp.Bind("workspace_list", "List the workspaces, the last used first.", mcp.Reads, nil,
 			func(ctx context.Context, _ struct{}, _ func(string)) (*workspaces, error) {
@@ -109,7 +118,7 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 		mcp.Bind("workspace_delete", "Delete a workspace with all it holds.", mcp.Removes, id, byID(p.DeleteWorkspace)),
 		mcp.Bind("workspace_exec", "Run a command in /workspace and wait for it.", mcp.Runs, []mcp.Arg{argWorkspace, argCommand, argTimeout, argSecretEnv},
 			func(ctx context.Context, req ExecWorkspaceRequest, _ func(string)) (*WorkspaceExecResult, error) {
-				r, err := p.ExecWorkspace(ctx, req)
+				r, err := p.execPassing(ctx, req, mcp.Output(ctx), mcp.Output(ctx))
 				if err == nil {
 					cutExec(r)
 				}

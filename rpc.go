@@ -126,8 +126,14 @@ func (p *passed) writer() io.Writer {
 
 // runPrinting is RunInVM for a client that may want the output as it comes.
 func (p *Pyro) runPrinting(ctx context.Context, req RunInVMRequest, c *rpc.Call) (*RunResult, error) {
-	out, errs := passed{to: c.Stdout}, passed{to: c.Stderr}
-	req.Stdout, req.Stderr, req.Progress = out.writer(), errs.writer(), reportTo(c)
+	req.Progress = reportTo(c)
+	return p.runPassing(ctx, req, c.Stdout, c.Stderr)
+}
+
+// runPassing is RunInVM that passes output on as it comes, and has it in the result too. Without writers it is plain RunInVM.
+func (p *Pyro) runPassing(ctx context.Context, req RunInVMRequest, stdout, stderr io.Writer) (*RunResult, error) {
+	out, errs := passed{to: stdout}, passed{to: stderr}
+	req.Stdout, req.Stderr = out.writer(), errs.writer()
 	r, err := p.RunInVM(ctx, req)
 	if err != nil {
 		return nil, err
@@ -139,7 +145,12 @@ func (p *Pyro) runPrinting(ctx context.Context, req RunInVMRequest, c *rpc.Call)
 
 // execPrinting is ExecWorkspace for such a client.
 func (p *Pyro) execPrinting(ctx context.Context, req ExecWorkspaceRequest, c *rpc.Call) (*WorkspaceExecResult, error) {
-	out, errs := passed{to: c.Stdout}, passed{to: c.Stderr}
+	return p.execPassing(ctx, req, c.Stdout, c.Stderr)
+}
+
+// execPassing is to ExecWorkspace what runPassing is to RunInVM.
+func (p *Pyro) execPassing(ctx context.Context, req ExecWorkspaceRequest, stdout, stderr io.Writer) (*WorkspaceExecResult, error) {
+	out, errs := passed{to: stdout}, passed{to: stderr}
 	req.Stdout, req.Stderr = out.writer(), errs.writer()
 	if req.TimeoutSeconds == 0 {
 		req.TimeoutSeconds = DefaultTimeoutSeconds // it is told below

@@ -67,9 +67,9 @@ func TestMCPClients(t *testing.T) {
 			r.Out.Header.Set("Authorization", "Bearer 0123456789abcdef")
 		}})
 		defer proxy.Close()
-		// The others are about what a server may leave out and pyro does: logging, completion, resources, prompts, sampling, elicitation, kept streams; or they call tools
+		// The others are about what a server may leave out and pyro does: completion, resources, prompts, sampling, elicitation, kept streams; or they call tools
 		// that only a server made for them has.
-		for _, scenario := range []string{"server-initialize", "ping", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"} {
+		for _, scenario := range []string{"server-initialize", "ping", "logging-set-level", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"} {
 			text := run(t, "node_modules/@modelcontextprotocol/conformance/dist/index.js", "server", "--url", proxy.URL+"/mcp", "--scenario", scenario, "-o", t.TempDir())
 			if !strings.Contains(text, "0 failed") {
 				t.Errorf("%s:\n%s", scenario, text)

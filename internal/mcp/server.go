@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,6 +23,7 @@ type Server struct {
 	tools     []Tool
 	sdk       *sdk.Server
 	questions questions
+	quiet     time.Duration // see quietInterval
 
 	mu    sync.Mutex
 	words map[*sdk.ServerSession]map[string]bool // see Remember
@@ -27,13 +31,15 @@ type Server struct {
 
 // NewServer makes one, by the name that clients are told. instructions tell an agent how the tools belong together.
 func NewServer(name, version, instructions string, tools []Tool) *Server {
-	s := &Server{tools: tools, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
-		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, Logger: slog.New(slog.DiscardHandler),
+	s := &Server{tools: tools, quiet: quietInterval, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
+		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
+		//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Logging: &sdk.LoggingCapabilities{}},
 	})}
-	s.sdk.AddReceivingMiddleware(withCodes)
+	s.sdk.AddReceivingMiddleware(withCodes, withLevels)
 	for _, t := range tools {
 		s.sdk.AddTool(t.Announced(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, &s.questions)
+			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, &s.questions, s.quiet)
 		})
 	}
 	return s
@@ -83,5 +89,19 @@ func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, r)
 		return result, coded(err, jsonrpc.CodeInvalidRequest)
+	}
+}
+
+// levels are those of log messages, as the protocol names them.
+var levels = []sdk.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// withLevels refuses a log level that does not exist. The SDK would take it for debug.
+func withLevels(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+		//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
+		if p, ok := r.GetParams().(*sdk.SetLoggingLevelParams); ok && !slices.Contains(levels, p.Level) {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("there is no log level %.40q", p.Level)}
+		}
+		return next(ctx, method, r)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -109,11 +108,14 @@ func (t Tool) Schema() (json.RawMessage, error) { return json.Marshal(t.input) }
 // MaxResult bounds the JSON of a result, in bytes. Operations cut what can be long before that, and tell how to get the rest.
 const MaxResult = 1 << 20
 
-// handle serves a call. Questions to persons are kept in q.
-func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, q *questions) (*sdk.CallToolResult, error) {
+// handle serves a call. Questions to persons are kept in q. quiet is the longest silence if the client asked for progress.
+func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, q *questions, quiet time.Duration) (*sdk.CallToolResult, error) {
 	ctx, release := untilGone(ctx, r)
 	defer release()
-	result, err := t.result(context.WithValue(ctx, personKey{}, &person{r, q}), r.Params.Arguments, reporter(ctx, r))
+	meanwhile := newReporter(ctx, r, quiet)
+	defer meanwhile.stop()
+	ctx = context.WithValue(context.WithValue(ctx, personKey{}, &person{r, q}), outputKey{}, meanwhile)
+	result, err := t.result(ctx, r.Params.Arguments, meanwhile.report)
 	if u := (*unanswered)(nil); errors.As(err, &u) {
 		return u.asking(q), nil
 	}
@@ -253,25 +255,4 @@ func failed(err error) *sdk.CallToolResult {
 		text += "\nhint: " + f.Hint
 	}
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}, StructuredContent: f}
-}
-
-// reporter tells a client that asked for it what is made meanwhile: the same again twice a second at most.
-func reporter(ctx context.Context, r *sdk.CallToolRequest) func(string) {
-	token := r.Params.GetProgressToken()
-	if token == nil {
-		return func(string) {}
-	}
-	var mu sync.Mutex
-	var told int
-	var last string
-	var at time.Time
-	return func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if text == last && time.Since(at) < time.Second/2 {
-			return
-		}
-		told, last, at = told+1, text, time.Now()
-		r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: text, Progress: float64(told)})
-	}
 }

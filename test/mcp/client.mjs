@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { LoggingMessageNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 
 const [seed, out, kind, at, ...rest] = process.argv.slice(2);
@@ -85,6 +86,26 @@ assert.equal(await run("cat sub/*"), "one\ntwo\n");
 const missing = await client.callTool({ name: "workspace_file_read", arguments: { ...on, path: "none" } });
 assert.ok(missing.isError && missing.structuredContent.kind === "not_found", JSON.stringify(missing));
 await assert.rejects(client.callTool({ name: "workspace_destroy", arguments: on }), /unknown tool/);
+
+// A client that waits on while there is progress outlasts its own time limit, while a command prints and while it is silent.
+const patient = async (command, timeout) => {
+  const heard = [];
+  const asked = { timeout, resetTimeoutOnProgress: true, onprogress: (p) => heard.push(p.message) };
+  const r = await client.callTool({ name: "workspace_exec", arguments: { ...on, command, timeout_seconds: 60 } }, undefined, asked);
+  assert.equal(r.structuredContent.exit_code, 0, JSON.stringify(r));
+  return heard.join("");
+};
+const [printed, silent] = await Promise.all([patient("for i in 1 2 3 4 5 6; do echo line $i; sleep 1; done", 4_000), patient("sleep 16", 13_000)]);
+assert.ok(printed.includes("line 3"), printed);
+assert.match(silent, /still running/);
+
+// Steps are logged to a client that asks for it.
+const logged = [];
+client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => void logged.push(n.params));
+await client.setLoggingLevel("debug");
+await call("workspace_stop", on);
+await call("workspace_start", on);
+assert.ok(logged.every((l) => l.logger === "pyro" && typeof l.data === "string"), JSON.stringify(logged));
 
 // What is cancelled ends in the machine too.
 const cancel = new AbortController();

@@ -1,0 +1,180 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// heard collects what a client is told meanwhile.
+type heard struct {
+	mu       sync.Mutex
+	progress []*sdk.ProgressNotificationParams
+	logs     []string
+}
+
+func (h *heard) options() *sdk.ClientOptions {
+	return &sdk.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.progress = append(h.progress, r.Params)
+		},
+		LoggingMessageHandler: func(_ context.Context, r *sdk.LoggingMessageRequest) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.logs = append(h.logs, fmt.Sprint(r.Params.Level, " ", r.Params.Data))
+		},
+	}
+}
+
+func (h *heard) messages() (all []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.progress {
+		all = append(all, p.Message)
+	}
+	return all
+}
+
+func printing(wrote chan<- bool) Tool {
+	return Bind("print", "Print much.", Runs, []Arg{Text("text", "")}, func(ctx context.Context, req words, report func(string)) (words, error) {
+		report("begin")
+		Warn(ctx, "careful")
+		out := Output(ctx)
+		wrote <- out != nil
+		if out != nil {
+			for i := range 10_000 {
+				fmt.Fprintf(out, "line %d \x1b\xff\n", i)
+			}
+		}
+		if req.Text == "wait" {
+			time.Sleep(3 * outputInterval / 2)
+		}
+		return words{Text: "done"}, nil
+	})
+}
+
+// TestProgressOfOutput has output be told as it comes, but not each line of it, and nothing be told to a client that gave no token.
+func TestProgressOfOutput(t *testing.T) {
+	wrote := make(chan bool, 2)
+	h := &heard{}
+	c := newWorld(t, printing(wrote)).client(t, h.options())
+	if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "print"}); err != nil || <-wrote || len(h.messages()) > 0 {
+		t.Errorf("without a token: %q, %v", h.messages(), err)
+	}
+	p := &sdk.CallToolParams{Name: "print", Arguments: map[string]any{"text": "wait"}}
+	p.SetProgressToken("p")
+	if _, err := c.CallTool(t.Context(), p); err != nil || !<-wrote {
+		t.Fatal(err)
+	}
+	m := h.messages()
+	if len(m) < 2 || len(m) > 4 || m[0] != "begin" || !strings.HasSuffix(m[len(m)-1], "line 9999 \n") {
+		t.Errorf("%d messages: %q", len(m), m)
+	}
+	for i, p := range h.progress {
+		if p.Progress != float64(i+1) || len(p.Message) > maxReported || strings.ContainsAny(p.Message, "\x1b\xff") {
+			t.Errorf("%d: %+v", i, p)
+		}
+	}
+}
+
+// TestProgressOfSilence has a call that is silent be told to go on, and nothing after its answer.
+func TestProgressOfSilence(t *testing.T) {
+	w := newWorld(t)
+	w.quiet = 20 * time.Millisecond
+	h := &heard{}
+	c := w.client(t, h.options())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		p := &sdk.CallToolParams{Name: "wait"}
+		p.SetProgressToken(1)
+		_, err := c.CallTool(ctx, p)
+		answered <- err
+	}()
+	for deadline := time.Now().Add(10 * time.Second); len(h.messages()) < 5; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q", h.messages())
+		}
+	}
+	cancel()
+	<-w.ended
+	<-answered
+	time.Sleep(50 * time.Millisecond)
+	n := len(h.messages())
+	time.Sleep(100 * time.Millisecond)
+	if m := h.messages(); len(m) != n || !strings.HasPrefix(m[n-1], "still running after ") {
+		t.Errorf("%d, then %q", n, m)
+	}
+}
+
+// TestLog has steps and warnings be logged to a client that set a level, and to no other: for a session, or for one call in protocol 2026-07-28.
+func TestLog(t *testing.T) {
+	wrote := make(chan bool, 10)
+	h := &heard{}
+	w := newWorld(t, printing(wrote))
+	c := w.client(t, h.options())
+	if c.InitializeResult().Capabilities.Logging == nil {
+		t.Error("no logging capability")
+	}
+	r := w.raw(t)
+	defer r.close()
+	r.says(t, initialize)
+	for _, row := range []struct{ level, want string }{
+		{"", "[]"}, {"error", "[]"}, {"warning", "[warning careful]"}, {"debug", "[info begin warning careful]"},
+	} {
+		h.logs = nil
+		p := &sdk.CallToolParams{Name: "print", Meta: sdk.Meta{}}
+		if row.level != "" {
+			p.Meta[sdk.MetaKeyLogLevel] = row.level
+		}
+		if _, err := c.CallTool(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			got := fmt.Sprint(h.logs)
+			h.mu.Unlock()
+			if got == row.want {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("level %q: %s", row.level, got)
+			}
+		}
+
+		if row.level != "" {
+			if a := r.says(t, `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"`+row.level+`"}}`); a.Error != nil {
+				t.Fatal(a.Error)
+			}
+		}
+		fmt.Fprintln(r, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"print"}}`)
+		var logs []string
+		for {
+			var said struct {
+				ID     any
+				Params struct{ Level, Data, Logger string }
+			}
+			if err := r.answers.Decode(&said); err != nil {
+				t.Fatal(err)
+			}
+			if said.ID != nil {
+				break
+			}
+			logs = append(logs, said.Params.Level+" "+said.Params.Data)
+		}
+		if got := fmt.Sprint(logs); got != row.want {
+			t.Errorf("level %q of a session: %s", row.level, got)
+		}
+	}
+	if a := r.says(t, `{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"loud"}}`); a.Error == nil || a.Error.Code != -32602 {
+		t.Errorf("a level that does not exist: %+v", a)
+	}
+}
