@@ -78,6 +78,7 @@ func run(owner *owner, o order) error {
 		gomaxprocs.Add(1)
 	}
 	gomaxprocs.Add(starters)
+	limitTasks(o.Tasks, o.MemBytes)
 	l, err := load(conf, o)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // protocol is the version of what a machine and its owner say to each other. The owner (internal/machine/gvisor in pyro) has the same constant.
-const protocol = 5
+const protocol = 6
 
 // The files that a machine inherits from its owner, by number.
 const (
@@ -35,6 +35,7 @@ type order struct {
 	VCPUs      int      `json:"vcpus"`       // that the machine sees
 	MemBytes   uint64   `json:"mem_bytes"`   // that the machine sees
 	LayerBytes int64    `json:"layer_bytes"` // that the layer may grow to
+	Tasks      int      `json:"tasks"`       // processes and threads that it may have beside the agent's
 	Args       []string `json:"args"`        // the agent's
 	Env        []string `json:"env"`         // the agent's
 	Storage    bool     `json:"storage"`     // there is a volume, and the machine can be asked to keep its root

@@ -115,7 +115,7 @@ func (m *Manager) stop(ctx context.Context, id, reason string, discard bool) err
 }
 
 // stopPatience is how long a supervisor may take to end before it is killed, where what its machine holds need not be kept.
-const stopPatience = 10 * time.Second
+const stopPatience = 3 * time.Second
 
 // end ends a supervisor whatever state it is in.
 func (m *Manager) end(ctx context.Context, id string) error {

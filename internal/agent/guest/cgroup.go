@@ -21,12 +21,12 @@ import (
 const (
 	userGroup = "user"
 	// maxProcesses bounds the processes and threads of a machine: far above what work needs, far below what stops the kernel.
-	maxProcesses = 8192
-	// leastProcess is less than a process takes, the kernel's part of it included. There may not be more processes than have room: where they run out
-	// of memory first, the kernel looks for a victim among thousands, again and again, and nothing else goes on. In a sandbox each is a process of the
-	// host's too, and where they run out of memory the sandbox ends.
-	leastProcess        = 320 << 10
-	leastSandboxProcess = 768 << 10
+	maxProcesses = 4096
+	// processMemory is the memory that a machine must have for each process that it may have. If thousands run out of memory, a kernel looks for a victim
+	// again and again, and nothing else goes on; a sandbox ends, in which each is also two processes of the host's. Ending them all takes time, too.
+	processMemory = 1 << 20
+	// maxSandboxProcesses is the most that a sandbox may have. The sentry allows those that the agent did not start a few less (runsc/tasks.go).
+	maxSandboxProcesses = 2048
 	// reserve is the memory that processes can't have: the agent's, and the kernel's own.
 	reserve = 48 << 20
 )
@@ -38,6 +38,7 @@ const maxFree = 4
 type groups struct {
 	path  string   // of the user's cgroup
 	kills *os.File // its memory.events
+	most  string   // processes and threads of one exec
 
 	mu   sync.Mutex
 	made int
@@ -53,7 +54,7 @@ type cgroup struct {
 	holder *group // of whom it is now
 }
 
-func newGroups(root string, leastProcess int64) (*groups, error) {
+func newGroups(root string, most int64) (*groups, error) {
 	g := &groups{path: filepath.Join(root, userGroup)}
 	// With cpu, all of the user's processes together weigh as much as one thread of the agent's, so that a thousand of them don't starve it.
 	if err := put(filepath.Join(root, "cgroup.subtree_control"), "+cpu +memory +pids"); err != nil {
@@ -70,9 +71,16 @@ func newGroups(root string, leastProcess int64) (*groups, error) {
 	if err := put(filepath.Join(g.path, "memory.max"), strconv.FormatInt(limit, 10)); err != nil {
 		return nil, err
 	}
-	if err := put(filepath.Join(g.path, "pids.max"), strconv.FormatInt(min(maxProcesses, limit/leastProcess), 10)); err != nil {
+	processes := min(most, limit/processMemory)
+	if err := put(filepath.Join(g.path, "pids.max"), strconv.FormatInt(processes, 10)); err != nil {
 		return nil, err
 	}
+	// With cpu, each exec weighs as much as any other, so that a new one does not wait for the thousand processes of another. With pids, no exec can take
+	// what the next one needs.
+	if err := put(filepath.Join(g.path, "cgroup.subtree_control"), "+cpu +pids"); err != nil {
+		return nil, err
+	}
+	g.most = strconv.FormatInt(processes-processes/16, 10)
 	if g.kills, err = os.Open(filepath.Join(g.path, "memory.events")); err != nil {
 		return nil, err
 	}
@@ -103,10 +111,11 @@ func (g *groups) make() (*cgroup, error) {
 	if err := os.Mkdir(c.path, 0o755); err != nil {
 		return nil, err
 	}
+	err := put(filepath.Join(c.path, "pids.max"), g.most)
 	var err1, err2 error
 	c.dir, err1 = os.Open(c.path)
 	c.events, err2 = os.Open(filepath.Join(c.path, "cgroup.events"))
-	if err := errors.Join(err1, err2); err != nil {
+	if err := errors.Join(err, err1, err2); err != nil {
 		c.remove()
 		return nil, err
 	}

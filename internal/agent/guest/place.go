@@ -47,11 +47,11 @@ var _ agent.Place = (*place)(nil)
 
 // newPlace makes the place, but for its room, which is made by the first call of now. rooted: its root is mounted already.
 func newPlace(ownKernel, rooted bool) (*place, error) {
-	least := int64(leastProcess)
+	most := int64(maxProcesses)
 	if !ownKernel {
-		least = leastSandboxProcess
+		most = maxSandboxProcesses
 	}
-	g, err := newGroups(cgroups, least)
+	g, err := newGroups(cgroups, most)
 	if err != nil {
 		return nil, err
 	}

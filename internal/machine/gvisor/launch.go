@@ -156,8 +156,20 @@ func groupName(spec machine.Spec) string {
 	return fmt.Sprintf("%s-%d-%d", spec.ID, os.Getpid(), time.Now().UnixNano())
 }
 
-// maxTasks bounds the threads that a sentry has on the host: each of the machine's processes is several. The machine's own limit comes first (agent/guest).
-const maxTasks = 32 << 10
+const (
+	// maxTasks bounds the processes and threads that a sentry has on the host: two to four for each
+	// process of the machine, and a copy of those while it becomes another program. The machine's own
+	// limit comes first.
+	maxTasks = 16 << 10
+	// mostTasks bounds the processes and threads in a machine, of which there is also no more than one
+	// for each MiB of memory. The agent's limit (agent/guest) leaves room for what the agent starts.
+	mostTasks   = 2048 - 32
+	sparedTasks = 96
+	leastTasks  = 64
+)
+
+// tasksOf is how many processes and threads the machine may have.
+func tasksOf(spec machine.Spec) int { return max(leastTasks, min(mostTasks, spec.MemMiB-sparedTasks)) }
 
 // obey places the processes in their cgroup and sends the sentry its order. Until then it has forked nothing. Where it has ended by now, what it said tells
 // more than that it could not be told.
@@ -175,7 +187,7 @@ func (s *sandbox) obey(spec machine.Spec, restore bool) error {
 		unix.Prlimit(s.gofer.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
 	}
 	o := order{
-		Protocol: protocol, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: int64(spec.MemMiB) << 20, LayerBytes: layerSize,
+		Protocol: protocol, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: int64(spec.MemMiB) << 20, LayerBytes: layerSize, Tasks: tasksOf(spec),
 		Args: []string{agentProgram, "sandbox"}, Env: agentEnv, Storage: s.storage != nil, Root: !restore && s.storage != nil && s.storage.Root != "", Restore: restore,
 	}
 	if n := spec.Network; n != nil {

@@ -14,7 +14,7 @@ import (
 
 // protocol is the version of what a machine and its owner say to each other. The helper (runsc/order.go) has the same constant, and the same types: it is a
 // module of its own.
-const protocol = 5
+const protocol = 6
 
 // order says what machine to be.
 type order struct {
@@ -23,6 +23,7 @@ type order struct {
 	VCPUs      int      `json:"vcpus"`
 	MemBytes   int64    `json:"mem_bytes"`
 	LayerBytes int64    `json:"layer_bytes"`
+	Tasks      int      `json:"tasks"`
 	Args       []string `json:"args"`
 	Env        []string `json:"env"`
 	Storage    bool     `json:"storage"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,9 @@ func (d *daemon) stop(e end) {
 }
 
 const (
+	// agentPatience bounds how long its agent may take to answer when a machine is to be stopped. One
+	// that does not answer can't kill its processes either: the machine is ended with them.
+	agentPatience = 2 * time.Second
 	// quiescePatience bounds how long a machine may take to put everything in order.
 	quiescePatience = 30 * time.Second
 	// keepPatience bounds how long it may take to write down what was changed of a root, which can be gigabytes.
@@ -62,12 +66,14 @@ func (d *daemon) end(ctx context.Context, e end) error {
 				e.reason += "; " + d.settleErr.Error()
 			}
 		}
-		if e.paused { // it answers nobody any more
+		if e.paused { // its programs go on elsewhere: its agent is not told to kill any
 			errs = append(errs, d.machine.Close())
 		}
-		d.services.kill()
-		d.shells.end()
-		errs = append(errs, d.machine.Close())
+		d.services.cancel()
+		d.shells.cancel()
+		errs = append(errs, d.machine.Close()) // a closed machine's agent is not waited for
+		d.services.running.Wait()
+		d.shells.await()
 		d.followed.Wait()
 	}
 	d.netlog.close()
@@ -99,10 +105,15 @@ func (d *daemon) settle(ctx context.Context, e end) error {
 	quick, cancel := context.WithTimeout(ctx, quiescePatience)
 	defer cancel()
 	if e.discard {
-		return d.machine.Agent.Flush(quick, false)
+		if d.answers(quick) {
+			return d.machine.Agent.Flush(quick, false)
+		}
+		return nil
 	}
-	if err := d.machine.Agent.Quiesce(quick); err != nil {
-		return fault.Wrap(err, "put the machine in order", "")
+	if d.answers(quick) {
+		if err := d.machine.Agent.Quiesce(quick); err != nil {
+			return fault.Wrap(err, "put the machine in order", "")
+		}
 	}
 	keeper, ok := d.machine.Machine().(machine.RootKeeper)
 	if !ok {
@@ -111,6 +122,18 @@ func (d *daemon) settle(ctx context.Context, e end) error {
 	ctx, cancel = context.WithTimeout(ctx, keepPatience)
 	defer cancel()
 	return fault.Wrap(d.keepRoot(ctx, keeper), "keep what was changed of the root", "")
+}
+
+// answers reports whether the machine's agent answers in time. What programs had written without
+// flushing it may be missing after the end of one that does not, as after a power failure.
+func (d *daemon) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, agentPatience)
+	defer cancel()
+	_, err := d.machine.Agent.Status(ctx)
+	if err != nil {
+		slog.Error("stop machine without its agent", "workspace", d.order.Workspace.ID, "error", err)
+	}
+	return err == nil
 }
 
 // keepRoot writes down what was changed of the root, in the place of what was written down before.

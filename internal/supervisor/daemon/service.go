@@ -24,6 +24,7 @@ import (
 const (
 	maxServices = 64              // that run
 	stopGrace   = 5 * time.Second // that a service has to end when it is asked to
+	endGrace    = 2 * time.Second // that it has when its machine is stopped
 	lastLines   = 20              // of its output that the error of one tells that did not become ready
 	lastBytes   = 4 << 10         // of them
 	lookGrace   = 2 * time.Second // that the agent has to say that the time is over
@@ -336,10 +337,16 @@ func (v *service) explain(err error) error {
 
 // end ends a service: it is asked to, with its process group, and killed with all that it started when it does not in time.
 func (v *service) end() {
+	v.ask(stopGrace)
+	<-v.done
+}
+
+// ask asks a service to end, and cancels it when it has not after grace.
+func (v *service) ask(grace time.Duration) {
 	v.mu.Lock()
 	v.stopped = true
 	v.mu.Unlock()
-	quick, cancel := context.WithTimeout(context.Background(), stopGrace)
+	quick, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	if v.of.machine.Agent.Signal(quick, v.execID, syscall.SIGTERM) == nil {
 		select {
@@ -349,28 +356,27 @@ func (v *service) end() {
 		}
 	}
 	v.cancel(errStopped)
-	<-v.done
 }
 
-// end ends all services at once.
+// end asks all services at once to end, and cancels those that have not after endGrace. It does not
+// wait for what these have started: that is killed with the machine.
 func (all *services) end() {
 	all.mu.Lock()
 	var ending sync.WaitGroup
 	for _, v := range all.all {
-		ending.Go(v.end)
+		ending.Go(func() { v.ask(endGrace) })
 	}
 	all.mu.Unlock()
 	ending.Wait()
 }
 
-// kill has all services end that have not, with their machine.
-func (all *services) kill() {
+// cancel makes all services end that have not, because their machine ends.
+func (all *services) cancel() {
 	all.mu.Lock()
+	defer all.mu.Unlock()
 	for _, v := range all.all {
 		v.cancel(errMachine)
 	}
-	all.mu.Unlock()
-	all.running.Wait()
 }
 
 var errMachine = errors.New(store.MachineEnded)

@@ -309,14 +309,20 @@ func (s *shell) kill(ctx context.Context) error {
 	}
 }
 
-// end ends all of them, with their machine.
-func (all *shells) end() {
+// cancel gives up on all of them, because their machine ends or goes on elsewhere.
+func (all *shells) cancel() {
 	for _, s := range all.list() {
 		why := errMachine
 		if s.of.left.Load() {
 			why = errLeft
 		}
 		s.cancel(why)
+	}
+}
+
+// await waits until all shells are seen to have ended.
+func (all *shells) await() {
+	for _, s := range all.list() {
 		<-s.done
 	}
 }

@@ -1,0 +1,105 @@
+//go:build machine
+
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bombs are commands that start processes or threads without end, some in ways that make them hard to
+// kill: they ignore signals, and leave their session.
+var bombs = map[string][]string{
+	"Bash": {"bash", "-c", ":(){ :|:& };:; sleep 1000"},
+	"Fork": {"python3", "-c", `import os, signal
+for s in range(1, 65):
+	try: signal.signal(s, signal.SIG_IGN)
+	except Exception: pass
+while True:
+	try:
+		if os.fork() == 0: os.setsid()
+	except OSError: pass`},
+	"Threads": {"python3", "-c", `import threading, time
+while True:
+	try: threading.Thread(target=time.sleep, args=(1000,)).start()
+	except RuntimeError: pass`},
+}
+
+// How long a workspace may take for a short command while a bomb runs, and to stop. On an idle host it
+// takes less than half of that.
+const (
+	answersWithin = 10 * time.Second
+	stopsWithin   = 10 * time.Second
+)
+
+// TestForkBombs checks that a command that starts processes without end does no more harm than any other.
+func TestForkBombs(t *testing.T) {
+	for name, bomb := range bombs {
+		t.Run(name, func(t *testing.T) {
+			p := workspaces(t)
+			id := p.create()
+			within := func(limit time.Duration, what string, do func()) {
+				t.Helper()
+				began := time.Now()
+				do()
+				if took := time.Since(began); took > limit {
+					t.Errorf("%s took %v", what, took)
+				}
+			}
+			p.must("workspace", "file", "write", id, "kept", "--text", "kept")
+			within(6*time.Second+answersWithin, "a command with a limit of 6 s", func() {
+				p.fails(124, "", append([]string{"workspace", "exec", id, "--timeout-seconds", "6", "--"}, bomb...)...)
+			})
+			within(answersWithin, "the next command", func() { p.shell(id, "echo alive") })
+			p.must(append([]string{"workspace", "service", "start", id, "bomb", "--"}, bomb...)...)
+			time.Sleep(6 * time.Second)
+			within(answersWithin, "a command beside it", func() { p.shell(id, "echo alive") })
+			_, machine, _ := p.find(id)
+			if started := children(machine); started > 2*2048+64 {
+				t.Errorf("%d processes on the host", started)
+			}
+			within(stopsWithin, "stop", func() { p.must("workspace", "stop", id) })
+			if left := children(machine); left > 0 {
+				t.Errorf("%d processes are left on the host", left)
+			}
+			p.must("workspace", "start", id)
+			if got := p.shell(id, "cat kept"); got != "kept" {
+				t.Errorf("%q", got)
+			}
+			p.must(append([]string{"workspace", "service", "start", id, "again", "--"}, bomb...)...)
+			time.Sleep(3 * time.Second)
+			within(stopsWithin, "delete", func() { p.must("workspace", "delete", id) })
+		})
+	}
+}
+
+// children counts the processes that a process of the host has started, and those that these have.
+func children(of int) (count int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	parents := map[int]int{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(b), ") ")
+		fields := strings.Fields(rest)
+		pid, _ := strconv.Atoi(strings.Split(file, "/")[2])
+		if len(fields) > 1 {
+			parents[pid], _ = strconv.Atoi(fields[1])
+		}
+	}
+	for pid := range parents {
+		for at := parents[pid]; at > 1; at = parents[at] {
+			if at == of {
+				count++
+				break
+			}
+		}
+	}
+	return count
+}
