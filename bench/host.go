@@ -19,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
 // host measures the host agent as its clients see it, over gRPC on the loopback.
@@ -109,7 +110,7 @@ func (w *workspaces) hosted(k kind) (err error) {
 	if _, err := h.CreateSandbox(w.ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one", MemoryMb: 2560})); err != nil {
 		return err
 	}
-	for _, measure := range []func(*hostAgent, kind) error{w.hostExec, w.hostRead, w.hostList} {
+	for _, measure := range []func(*hostAgent, kind) error{w.hostExec, w.hostRead, w.hostList, w.hostIdle} {
 		if err := measure(h, k); err != nil {
 			return err
 		}
@@ -231,4 +232,39 @@ func (w *workspaces) hostList(h *hostAgent, k kind) error {
 	}
 	w.figures = append(w.figures, figure(fmt.Sprintf("host agent: ListSandboxes of %d", hostedSandboxes), "calls/s", rates).atLeast(1000))
 	return nil
+}
+
+// hostIdle measures what the sandboxes of hostList take of a processor when nobody uses them. The floor is
+// the same while the host agent stands still: they are plain workspaces then.
+func (w *workspaces) hostIdle(h *hostAgent, k kind) error {
+	if k.isolation != pyro.IsolationGVisor { // as hostList
+		return nil
+	}
+	all := family(h.cmd.Process.Pid)
+	used := func(d time.Duration) float64 {
+		before := processorTime(all)
+		time.Sleep(d)
+		return 100 * (processorTime(all) - before).Seconds() / d.Seconds() / hostedSandboxes
+	}
+	time.Sleep(5 * time.Second) // what was used before has settled
+	idle := used(time.Minute)   // in which each sandbox is asked
+	if err := h.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	floor := used(30 * time.Second)
+	if err := h.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("host agent: each of %d idle sandboxes; floor: without the host agent", hostedSandboxes)
+	w.figures = append(w.figures, figure(name, "% of a processor", []float64{idle}).over([]float64{floor}, 0.1))
+	return nil
+}
+
+// processorTime is what processes have used together.
+func processorTime(pids []int) (total time.Duration) {
+	for _, pid := range pids {
+		used, _ := remote.ProcessorTime(pid)
+		total += used
+	}
+	return total
 }

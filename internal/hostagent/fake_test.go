@@ -37,8 +37,9 @@ type fakes struct {
 	run     func(io.Writer)   // what programs print
 	ran     []client.Command  // programs, as they were told
 	written map[string][]byte // by path
-	zeros   map[string]int64  // the sizes of files of zeros, by path
-	failed  chan error        // what became of writes
+	usage   func(context.Context) (remote.Usage, error)
+	zeros   map[string]int64 // the sizes of files of zeros, by path
+	failed  chan error       // what became of writes
 	shells  []*fakeShell
 }
 
@@ -224,7 +225,10 @@ func (f fake) MakeMachineFolder(context.Context, string) error { return nil }
 func (f fake) ListMachine(_ context.Context, _ string, _ int, each func(listing.Entry) error) error {
 	return each(listing.Entry{Attributes: listing.Attributes{Kind: listing.Folder}})
 }
-func (f fake) Usage(context.Context) (remote.Usage, error) {
+func (f fake) Usage(ctx context.Context) (remote.Usage, error) {
+	if f.usage != nil {
+		return f.usage(ctx)
+	}
 	return remote.Usage{MemBytes: 1 << 20}, nil
 }
 func (f fake) Close() error { return nil }

@@ -86,6 +86,7 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 	}
 	a.working.Go(func() { every(a.ctx, noteEvery, a.noteAll) })
 	a.working.Go(func() { every(a.ctx, reapEvery, a.reap) })
+	a.working.Go(func() { every(a.ctx, sampleEvery, a.sampleAll) })
 	return a, nil
 }
 
@@ -156,6 +157,7 @@ func (a *Agent) Close() error {
 	a.mu.Unlock()
 	var errs []error
 	for _, s := range all {
+		s.unwatch()
 		errs = append(errs, a.note(s), s.metrics.save(a.metricsFile(s.id())))
 	}
 	a.lock.Release()

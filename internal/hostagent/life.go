@@ -271,8 +271,7 @@ func (a *Agent) destroy(ctx context.Context, id string) error {
 	if gone {
 		return nil
 	}
-	s.over()
-	s.watched.Wait()
+	s.unwatch()
 	if err := a.deleteMachine(ctx, s.record()); err != nil {
 		a.watch(s)
 		return fault.Wrap(err, "destroy sandbox", id)

@@ -119,8 +119,7 @@ func TestMetricsOutliveTheHostAgent(t *testing.T) {
 func TestEachRangeIsOfItsOwn(t *testing.T) {
 	a := open(t, t.TempDir(), newFakes(), Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	a.all()[0].over() // nothing else is seen
-	a.all()[0].watched.Wait()
+	a.all()[0].unwatch() // nothing else is seen
 	c := dial(t, serve(t, a, Serving{}))["grpc"]
 	a.all()[0].metrics.flush()
 	for i := range 11 * 60 * 2 {

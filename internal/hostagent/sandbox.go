@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -16,10 +17,9 @@ type sandbox struct {
 	created time.Time
 	clock   func() time.Time
 	metrics metrics
-	changes chan struct{} // holds a token while it is made another: created, paused, resumed, destroyed
-	over    context.CancelFunc
-	watched sync.WaitGroup
-	writing sync.Mutex // held while its record is written, so that none overwrites a later one
+	changes chan struct{}           // holds a token while it is made another: created, paused, resumed, destroyed
+	watcher atomic.Pointer[watcher] // nil: nobody samples what it takes
+	writing sync.Mutex              // held while its record is written, so that none overwrites a later one
 
 	mu      sync.Mutex
 	is      record
@@ -37,7 +37,7 @@ type sandbox struct {
 }
 
 func newSandbox(r record, clock func() time.Time) *sandbox {
-	return &sandbox{name: r.SandboxID, created: r.CreatedAt, clock: clock, changes: make(chan struct{}, 1), over: func() {}, is: r, noted: true}
+	return &sandbox{name: r.SandboxID, created: r.CreatedAt, clock: clock, changes: make(chan struct{}, 1), is: r, noted: true}
 }
 
 func (s *sandbox) id() string { return s.name }

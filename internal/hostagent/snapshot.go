@@ -122,8 +122,7 @@ func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name st
 	}
 	turned := s.turn(status)
 	defer turned()
-	s.over()
-	s.watched.Wait()
+	s.unwatch()
 	r, began := s.record(), time.Now()
 	t := &template{
 		id: r.WorkspaceID, TeamID: key.team, TemplateID: key.id, Name: name, SandboxID: r.SandboxID, Flat: flat, Environment: r.Environment, Isolation: r.Isolation,

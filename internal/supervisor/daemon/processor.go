@@ -8,22 +8,31 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
 // maxFamily bounds how many processes of a machine are looked at.
 const maxFamily = 4096
 
-// processorTime is what processes and all below them have used, and those of them that were reaped. It is asked for twice a second of each of a host's machines: so it reads
-// no more than it needs, and those files without what package os does for others.
-func processorTime(pids []int) (total time.Duration) {
+// processorTime returns the processor time that processes and all below them have used, with those
+// that were reaped, and the processes that are there. It reads no more of /proc than it needs, and
+// without what package os does for others: it may run twice a second for each of a host's machines.
+func processorTime(pids []int) (total time.Duration, family []int) {
 	buffer := make([]byte, maxFamily*len("4194304 ")) // the highest number of a process that Linux gives
 	for all := slices.Clone(pids); len(all) > 0 && len(all) < maxFamily; {
-		process := "/proc/" + strconv.Itoa(all[len(all)-1])
+		pid := all[len(all)-1]
 		all = all[:len(all)-1]
-		total += timeOf(read(process+"/stat", buffer))
+		own, ok := remote.ProcessorTime(pid)
+		if !ok {
+			continue
+		}
+		process := "/proc/" + strconv.Itoa(pid)
+		total += own + reapedBy(read(process+"/stat", buffer))
+		family = append(family, pid)
 		all = append(all, startedBy(process, buffer)...)
 	}
-	return total
+	return total, family
 }
 
 // startedBy gives the children of all threads of a process, which is a folder of /proc.
@@ -68,11 +77,11 @@ func read(path string, buffer []byte) []byte {
 // tick is the unit of times in /proc, which is the same on all of Linux's platforms that there are machines on.
 const tick = 10 * time.Millisecond
 
-// timeOf is what a process has used, and those of its children that it has reaped, as its stat says.
-func timeOf(stat []byte) time.Duration {
+// reapedBy returns what the children have used that a process has reaped, as its stat says.
+func reapedBy(stat []byte) time.Duration {
 	fields := bytes.Fields(stat[max(bytes.LastIndexByte(stat, ')'), 0):]) // from before the state on, which is the third
 	var ticks int64
-	for i := 12; i < 16 && i < len(fields); i++ { // utime, stime, cutime, cstime
+	for i := 14; i < 16 && i < len(fields); i++ { // cutime, cstime
 		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)
 		ticks += n
 	}

@@ -23,11 +23,15 @@ func TestProcessorTime(t *testing.T) {
 		}
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	before, mine := processorTime([]int{os.Getpid()}), own()
+	timeOf := func(pids ...int) time.Duration {
+		used, _ := processorTime(pids)
+		return used
+	}
+	before, mine := timeOf(os.Getpid()), own()
 	if before <= 0 {
 		t.Fatal("it has used nothing")
 	}
-	below := func() time.Duration { return processorTime([]int{os.Getpid()}) - before - (own() - mine) }
+	below := func() time.Duration { return timeOf(os.Getpid()) - before - (own() - mine) }
 	started := make(chan *exec.Cmd)
 	for range 3 {
 		go func() {
@@ -58,7 +62,7 @@ func TestProcessorTime(t *testing.T) {
 		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		cmd.Wait()
 	}
-	if gone := processorTime([]int{all[0].Process.Pid}); gone != 0 {
+	if gone, family := processorTime([]int{all[0].Process.Pid}); gone != 0 || len(family) != 0 {
 		t.Errorf("one that is gone has used %v", gone)
 	}
 }
@@ -87,15 +91,15 @@ func TestProcessorTimeOfSeveral(t *testing.T) {
 		if _, err := unix.Wait4(cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
 			t.Fatalf("it did not come to a stop: %v, %v", status, err)
 		}
-		used := processorTime([]int{cmd.Process.Pid})
+		used, _ := processorTime([]int{cmd.Process.Pid})
 		if used <= 0 {
 			t.Fatal("it has used nothing")
 		}
 		each += used
 		m.pids = append(m.pids, cmd.Process.Pid)
 	}
-	if got := processorTime(processesOf(m)); got != each {
-		t.Errorf("both have used %v, which is told as %v", each, got)
+	if got, family := processorTime(processesOf(m)); got != each || len(family) != len(m.pids) {
+		t.Errorf("both have used %v, which is told as %v of %v", each, got, family)
 	}
 	if got := processesOf(struct{ machine.Machine }{m}); !slices.Equal(got, m.pids[:1]) {
 		t.Errorf("one that does not say of which processes it is has %v, not %d", got, m.pids[0])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +35,10 @@ func (s *server) usage(w http.ResponseWriter, r *http.Request) {
 
 // usage measures: processor time by what the host's kernel has counted for the machine's processes, memory by what the machine says, storage by what its folder takes.
 func (d *daemon) usage(ctx context.Context) (u remote.Usage, err error) {
-	u.CPU = processorTime(processesOf(d.machine.Machine()))
+	u.CPU, u.Processes = processorTime(processesOf(d.machine.Machine()))
+	if u.Supervisor = os.Getpid(); len(u.Processes) > maxTold {
+		u.Processes = nil
+	}
 	var meminfo bytes.Buffer
 	if _, err := d.machine.Agent.ReadFile(ctx, "/proc/meminfo", 0, maxMeminfo, &meminfo); err != nil {
 		return u, err
@@ -43,6 +47,9 @@ func (d *daemon) usage(ctx context.Context) (u remote.Usage, err error) {
 	u.DiskBytes = d.stored.bytes(ctx, string(d.folder))
 	return u, nil
 }
+
+// maxTold bounds how many processes are told of: to read the clocks of more takes longer than to ask.
+const maxTold = 256
 
 // maxMeminfo bounds what is read of /proc/meminfo, which begins with what is looked for.
 const maxMeminfo = 4 << 10

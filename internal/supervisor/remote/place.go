@@ -44,6 +44,11 @@ type Usage struct {
 	CPU       time.Duration `json:"cpu_ns"`     // of the host's processors, since its start
 	MemBytes  int64         `json:"mem_bytes"`  // used in the machine
 	DiskBytes int64         `json:"disk_bytes"` // that its folder takes on the host
+
+	// Processes are those that CPU is of, and Supervisor is the one that answers. As long as their clocks
+	// stand still (ProcessorTime), the rest of this does not change. Processes is nil if there are too many.
+	Processes  []int `json:"processes,omitempty"`
+	Supervisor int   `json:"supervisor,omitempty"`
 }
 
 // WriteUsage writes it as an answer.

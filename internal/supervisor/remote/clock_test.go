@@ -1,0 +1,45 @@
+package remote
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestProcessorTime reads the clock of a process that works, stands still and ends.
+func TestProcessorTime(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	pid := cmd.Process.Pid
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if used, ok := ProcessorTime(pid); ok && used > 50*time.Millisecond {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a process that works uses nothing")
+		}
+	}
+	unix.Kill(pid, unix.SIGSTOP)
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatal(status, err)
+	}
+	before, _ := ProcessorTime(pid)
+	time.Sleep(20 * time.Millisecond)
+	if after, ok := ProcessorTime(pid); !ok || after != before {
+		t.Errorf("a process that stands still has used %v, then %v", before, after)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	for _, none := range []int{pid, 0, -1} {
+		if used, ok := ProcessorTime(none); ok {
+			t.Errorf("process %d, which is gone, has used %v", none, used)
+		}
+	}
+}
