@@ -75,7 +75,7 @@ func ExamplePyro_CreateWorkspace() {
 	fmt.Println("patched:", applied.Entries[0].Path)
 	run()
 
-	diff, err := p.DiffWorkspace(ctx, w.WorkspaceID)
+	diff, err := p.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: w.WorkspaceID})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -160,19 +160,22 @@ func warnOf(ctx context.Context, hostCompat, emulated, unlimited string) {
 
 // What many tools have.
 var (
-	argWorkspace   = mcp.Text("workspace_id", "").Must()
-	argVM          = mcp.Text("vm_id", "").Must()
-	argEnvironment = mcp.Text("environment", "such as debian:12, or an OCI image").Must()
-	argCommand     = mcp.Text("command", "a line for /bin/sh").Must()
-	argTimeout     = mcp.Number("timeout_seconds", "", 1, MaxSeconds).By(DefaultTimeoutSeconds)
-	argSecretEnv   = mcp.Pairs("secret_env", "secrets of the workspace to give it: {SECRET: VARIABLE}")
-	argMaxBytes    = mcp.Number("max_bytes", "", 1, MaxReadBytes).By(DefaultMaxBytes)
-	argRecursive   = mcp.Flag("recursive", "")
-	argTail        = mcp.Number("tail_lines", "", 1, 1<<20).By(DefaultTailLines)
-	argAll         = mcp.Flag("all", "all that is kept")
-	argIsolation   = mcp.Text("isolation", "no other is used instead; default: as the server is set, else auto", string(IsolationAuto), string(IsolationKVM), string(IsolationGVisor), string(IsolationTCG))
-	argHost        = mcp.Flag("allow_host_compat", "run unisolated on the host where no machine can be started").By(false)
-	argEgress      = []mcp.Arg{
+	argWorkspace      = mcp.Text("workspace_id", "").Must()
+	argVM             = mcp.Text("vm_id", "").Must()
+	argEnvironment    = mcp.Text("environment", "such as debian:12, or an OCI image").Must()
+	argCommand        = mcp.Text("command", "a line for /bin/sh").Must()
+	argTimeout        = mcp.Number("timeout_seconds", "", 1, MaxSeconds).By(DefaultTimeoutSeconds)
+	argSecretEnv      = mcp.Pairs("secret_env", "secrets of the workspace to give it: {SECRET: VARIABLE}")
+	argMaxBytes       = mcp.Number("max_bytes", "", 1, MaxReadBytes).By(DefaultMaxBytes)
+	argRecursive      = mcp.Flag("recursive", "")
+	argIncludeGit     = mcp.Flag("include_git", "with recursive: .git too").By(false)
+	argIncludeIgnored = mcp.Flag("include_ignored", "of a git checkout also what git ignores").By(false)
+	argFull           = mcp.Flag("full", "with modes, owners, times and link targets").By(false)
+	argTail           = mcp.Number("tail_lines", "", 1, 1<<20).By(DefaultTailLines)
+	argAll            = mcp.Flag("all", "all that is kept")
+	argIsolation      = mcp.Text("isolation", "no other is used instead; default: as the server is set, else auto", string(IsolationAuto), string(IsolationKVM), string(IsolationGVisor), string(IsolationTCG))
+	argHost           = mcp.Flag("allow_host_compat", "run unisolated on the host where no machine can be started").By(false)
+	argEgress         = []mcp.Arg{
 		mcp.Texts("egress_allow", "reach nothing else: addresses, CIDRs, names, *.NAME, each with :PORT or not"), mcp.Texts("egress_deny", "reach all but this"),
 	}
 )

@@ -63,12 +63,6 @@ func cutDiff(d *WorkspaceDiff) {
 	}
 }
 
-func cutFiles(f *WorkspaceFiles) {
-	if n := fitting(f.Entries); n < len(f.Entries) {
-		f.Entries, f.Truncated = f.Entries[:n], true
-	}
-}
-
 // cutNetwork leaves the last records.
 func cutNetwork(l *NetworkLog) {
 	bytes := 0

@@ -56,17 +56,17 @@ func TestListsAreCut(t *testing.T) {
 	}
 	cutLogs(l)
 	cutDiff(d)
-	cutFiles(f)
+	short := newFileList(f, false)
 	if n := len(l.Entries); n == 0 || n > 100 || l.Entries[n-1].Sequence != 500 {
 		t.Errorf("%d commands", n)
 	}
 	if n := len(d.Entries); n == 0 || n > 100 || !d.Cut || !d.Truncated {
 		t.Errorf("%d changes, %t, %t", n, d.Cut, d.Truncated)
 	}
-	if n := len(f.Entries); n != agentEntries || !f.Truncated || f.Count != 5000 {
-		t.Errorf("%d files of %d, %t", n, f.Count, f.Truncated)
+	if n := len(short.Entries); n != agentEntries || !short.Truncated || short.Count != 5000 {
+		t.Errorf("%d files of %d, %t", n, short.Count, short.Truncated)
 	}
-	for _, v := range []any{l, d, f} {
+	for _, v := range []any{l, d, short, newFileList(f, true)} {
 		if text, err := json.Marshal(v); err != nil || len(text) > mcp.MaxResult {
 			t.Errorf("%T: %d bytes, %v", v, len(text), err)
 		}

@@ -80,7 +80,7 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 		seed += `; default: the project; "": nothing`
 	}
 	create := []mcp.Arg{
-		mcp.Text("seed_path", seed), mcp.Text("name", ""), mcp.Pairs("labels", ""),
+		mcp.Text("seed_path", seed), argIncludeIgnored, mcp.Text("name", ""), mcp.Pairs("labels", ""),
 		mcp.Text("network_policy", "", string(NetworkOff), string(NetworkEgress), string(NetworkPublished)).By(NetworkOff),
 	}
 	create = append(append(create, argEgress...), mcp.Objects("secrets", "kept for its programs, see secret_env",
@@ -168,25 +168,25 @@ func (p *Pyro) fileTools() []mcp.Tool {
 	file := mcp.Text("path", "in /workspace").Must()
 	return []mcp.Tool{
 		mcp.Bind("workspace_sync_push", "Copy a folder or archive of the host into a workspace.", mcp.Sets,
-			[]mcp.Arg{argWorkspace, mcp.Text("source_path", "of the host").Must(), mcp.Text("dest", "").By(WorkspacePath)},
+			[]mcp.Arg{argWorkspace, mcp.Text("source_path", "of the host").Must(), mcp.Text("dest", "").By(WorkspacePath), argIncludeIgnored},
 			func(ctx context.Context, req PushWorkspaceSyncRequest, report func(string)) (*WorkspaceSync, error) {
 				req.Progress = progressOf(report)
 				return p.PushWorkspaceSync(ctx, req)
 			}),
-		mcp.Bind("workspace_file_list", "List files.", mcp.Reads, []mcp.Arg{argWorkspace, at, argRecursive},
-			func(ctx context.Context, req ListWorkspaceFilesRequest, _ func(string)) (*WorkspaceFiles, error) {
-				f, err := p.ListWorkspaceFiles(ctx, req)
-				if err == nil {
-					cutFiles(f)
-				}
-				return f, err
+		mcp.Bind("workspace_file_list", "List files.", mcp.Reads, []mcp.Arg{argWorkspace, at, argRecursive, argIncludeGit, argFull},
+			func(ctx context.Context, req fileListRequest, _ func(string)) (*fileList, error) {
+				f, err := p.ListWorkspaceFiles(ctx, req.ListWorkspaceFilesRequest)
+				return newFileList(f, req.Full), err
 			}),
 		mcp.Bind("workspace_file_read", "Read a text file.", mcp.Reads, []mcp.Arg{argWorkspace, file, argMaxBytes}, simply(p.ReadWorkspaceFile)),
 		mcp.Bind("workspace_file_write", "Write a text file, making folders.", mcp.Sets, []mcp.Arg{argWorkspace, file, mcp.Text("text", "all of it").Must().Or("content")}, simply(p.WriteWorkspaceFile)),
 		mcp.Bind("workspace_patch_apply", "Apply a unified diff, all of it or nothing.", mcp.Adds, []mcp.Arg{argWorkspace, mcp.Text("patch", "as of git diff").Must()}, simply(p.ApplyWorkspacePatch)),
-		mcp.Bind("workspace_diff", "Show what differs from the baseline.", mcp.Reads, []mcp.Arg{argWorkspace},
-			func(ctx context.Context, req onWorkspace, _ func(string)) (*WorkspaceDiff, error) {
-				d, err := p.DiffWorkspace(ctx, req.WorkspaceID)
+		mcp.Bind("workspace_diff", "Show what differs from the baseline.", mcp.Reads, []mcp.Arg{
+			argWorkspace, mcp.Texts("paths", "in /workspace; default: all"), mcp.Flag("include_ignored", "what .gitignore names, and __pycache__").By(false),
+			mcp.Flag("stat", "without the patch").By(false),
+		},
+			func(ctx context.Context, req DiffWorkspaceRequest, _ func(string)) (*WorkspaceDiff, error) {
+				d, err := p.DiffWorkspace(ctx, req)
 				if err == nil {
 					cutDiff(d)
 				}
@@ -203,13 +203,10 @@ func (p *Pyro) fileTools() []mcp.Tool {
 				req.Progress = progressOf(report)
 				return p.ExportWorkspaceDisk(ctx, req)
 			}),
-		mcp.Bind("workspace_disk_list", "List files of a stopped workspace.", mcp.Reads, []mcp.Arg{argWorkspace, onDisk, argRecursive},
-			func(ctx context.Context, req ListWorkspaceDiskRequest, _ func(string)) (*WorkspaceFiles, error) {
-				f, err := p.ListWorkspaceDisk(ctx, req)
-				if err == nil {
-					cutFiles(f)
-				}
-				return f, err
+		mcp.Bind("workspace_disk_list", "List files of a stopped workspace.", mcp.Reads, []mcp.Arg{argWorkspace, onDisk, argRecursive, argIncludeGit, argFull},
+			func(ctx context.Context, req diskListRequest, _ func(string)) (*fileList, error) {
+				f, err := p.ListWorkspaceDisk(ctx, req.ListWorkspaceDiskRequest)
+				return newFileList(f, req.Full), err
 			}),
 		mcp.Bind("workspace_disk_read", "Read a text file of a stopped workspace.", mcp.Reads, []mcp.Arg{argWorkspace, mcp.Text("path", "absolute, or in /workspace").Must(), argMaxBytes}, simply(p.ReadWorkspaceDisk)),
 	}

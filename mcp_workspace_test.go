@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -51,6 +52,25 @@ func TestAgent(t *testing.T) {
 	}
 	if r, ok := call("workspace_file_list", on(map[string]any{})); !ok || r["entries"].([]any)[0].(map[string]any)["path"] != "/workspace/"+order {
 		t.Errorf("%+v", r)
+	}
+	if r, ok := call("workspace_exec", on(map[string]any{"command": "mkdir -p .git/objects sub && echo abc >.git/objects/x && echo abc >sub/y && ln -s y sub/z"})); !ok {
+		t.Fatalf("%+v", r)
+	}
+	if r, ok := call("workspace_file_list", on(map[string]any{"path": ".", "recursive": true})); !ok || r["left_out"] != 3.0 || !cmp.Equal(r["entries"].([]any)[1:], []any{
+		map[string]any{"path": "/workspace/sub", "kind": "d"}, map[string]any{"path": "/workspace/sub/y", "kind": "f", "size": 4.0},
+		map[string]any{"path": "/workspace/sub/z", "kind": "l"},
+	}) {
+		t.Errorf("in short: %+v", r)
+	}
+	if r, ok := call("workspace_file_list", on(map[string]any{"path": "sub", "full": true})); !ok || r["entries"].([]any)[1].(map[string]any)["link_target"] != "y" ||
+		r["entries"].([]any)[0].(map[string]any)["mode"] != "0644" || r["entries"].([]any)[0].(map[string]any)["size_bytes"] != 4.0 {
+		t.Errorf("in full: %+v", r)
+	}
+	if r, ok := call("workspace_file_list", on(map[string]any{"recursive": true, "include_git": true})); !ok || r["count"] != 7.0 || r["left_out"] != nil {
+		t.Errorf("with .git: %+v", r)
+	}
+	if r, ok := call("workspace_file_list", on(map[string]any{"path": ".git", "recursive": true})); !ok || r["count"] != 2.0 {
+		t.Errorf("of .git: %+v", r)
 	}
 	if r, ok := call("workspace_file_read", on(map[string]any{"path": order})); !ok || r["content"] != "text" {
 		t.Errorf("%+v", r)

@@ -78,7 +78,7 @@ func (p *Pyro) fileMethods() []rpc.Method {
 		rpc.Bind("read_workspace_file", "pyro workspace file read", plain(p.ReadWorkspaceFile)),
 		rpc.Bind("write_workspace_file", "pyro workspace file write", plain(p.WriteWorkspaceFile)),
 		rpc.Bind("apply_workspace_patch", "pyro workspace patch apply", plain(p.ApplyWorkspacePatch)),
-		rpc.Bind("diff_workspace", "pyro workspace diff", ofWorkspace(p.DiffWorkspace)),
+		rpc.Bind("diff_workspace", "pyro workspace diff", plain(p.DiffWorkspace)),
 		rpc.Bind("export_workspace", "pyro workspace export", plain(p.ExportWorkspace)),
 		rpc.Bind("export_workspace_disk", "pyro workspace disk export",
 			told(p.ExportWorkspaceDisk, func(r *ExportWorkspaceDiskRequest, f ProgressFunc) { r.Progress = f })).Telling(rpc.Progress),

@@ -69,6 +69,7 @@ type WorkspaceSeed struct {
 	Directories int    `json:"directories"`           //
 	Symlinks    int    `json:"symlinks"`              //
 	Skipped     int    `json:"skipped"`               // devices, pipes and sockets, which are left out
+	Ignored     int    `json:"ignored"`               // files and folders that git ignores, which are left out; a folder counts as one
 	Bytes       int64  `json:"bytes"`                 // of all files
 	ForkedFrom  string `json:"forked_from,omitempty"` // the workspace that it is a fork of, whose seed this is
 }
@@ -92,13 +93,14 @@ type WorkspaceSummary struct {
 
 // CreateWorkspaceRequest says what workspace to make. Only Environment has to be set.
 type CreateWorkspaceRequest struct {
-	Environment string            `json:"environment"`           // such as debian:12, or an OCI reference
-	SeedPath    string            `json:"seed_path,omitempty"`   // a folder of the host, or a .tar, .tar.gz or .tgz archive, to fill /workspace with
-	Name        string            `json:"name,omitempty"`        // for people
-	Labels      map[string]string `json:"labels,omitempty"`      // for people
-	VCPUCount   int               `json:"vcpu_count,omitempty"`  // as for RunInVM
-	MemMiB      int               `json:"mem_mib,omitempty"`     // as for RunInVM
-	TTLSeconds  int               `json:"ttl_seconds,omitempty"` // it is stopped, not deleted, when nothing was done with it for so long; default DefaultTTLSeconds
+	Environment    string            `json:"environment"`               // such as debian:12, or an OCI reference
+	SeedPath       string            `json:"seed_path,omitempty"`       // a folder of the host, or a .tar, .tar.gz or .tgz archive, to fill /workspace with
+	IncludeIgnored bool              `json:"include_ignored,omitempty"` // of a SeedPath in a git checkout also what git ignores
+	Name           string            `json:"name,omitempty"`            // for people
+	Labels         map[string]string `json:"labels,omitempty"`          // for people
+	VCPUCount      int               `json:"vcpu_count,omitempty"`      // as for RunInVM
+	MemMiB         int               `json:"mem_mib,omitempty"`         // as for RunInVM
+	TTLSeconds     int               `json:"ttl_seconds,omitempty"`     // it is stopped, not deleted, when nothing was done with it for so long; default DefaultTTLSeconds
 
 	// AutoPauseSeconds has it be paused when nothing was done with it for so long, though programs may run in it; 0: never.
 	AutoPauseSeconds int `json:"auto_pause_seconds,omitempty"`
@@ -138,7 +140,7 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindWorkspace, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
 		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, AutoPause: req.AutoPauseSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
-		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, FromProject: req.fromProject, Secrets: secrets, Progress: req.Progress.adapt(),
+		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, FromProject: req.fromProject, IncludeIgnored: req.IncludeIgnored, Secrets: secrets, Progress: req.Progress.adapt(),
 	})
 	return workspaceOf(ctx, w, err)
 }
@@ -250,7 +252,7 @@ func newWorkspace(w workspace.Workspace) *Workspace {
 		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, TTLSeconds: s.TTLSeconds, AutoPauseSeconds: s.AutoPause,
 		WorkspaceSeed: WorkspaceSeed{
 			Mode: s.Seed.Mode, SeedPath: s.Seed.Path, OriginKind: s.Seed.OriginKind, OriginRef: s.Seed.OriginRef, Files: s.Seed.Files, Directories: s.Seed.Directories,
-			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Bytes: s.Seed.Bytes, ForkedFrom: s.Seed.Fork,
+			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Ignored: s.Seed.Ignored, Bytes: s.Seed.Bytes, ForkedFrom: s.Seed.Fork,
 		},
 		Secrets:   secretInfos(s.Secrets),
 		CreatedAt: w.CreatedAt, LastActivityAt: w.LastActivityAt, CommandCount: w.CommandCount, ServiceCount: w.ServiceCount, ResetCount: w.ResetCount,

@@ -3,9 +3,11 @@ package pyro
 import (
 	"bytes"
 	"context"
+	"io"
 
 	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/patch"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
 // ApplyWorkspacePatchRequest says what patch to apply.
@@ -47,6 +49,14 @@ func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchR
 	return r, nil
 }
 
+// DiffWorkspaceRequest says what to compare with the baseline.
+type DiffWorkspaceRequest struct {
+	WorkspaceID    string   `json:"workspace_id"`
+	Paths          []string `json:"paths,omitempty"`           // below /workspace; only these, with all that is below them. Default: everything
+	IncludeIgnored bool     `json:"include_ignored,omitempty"` // also what the summary would count as ignored
+	Stat           bool     `json:"stat,omitempty"`            // without the patch
+}
+
 // WorkspaceDiff tells how /workspace differs from the baseline.
 type WorkspaceDiff struct {
 	WorkspaceID string        `json:"workspace_id"`
@@ -64,12 +74,26 @@ type DiffSummary = diff.Summary
 // ChangedFile is one path that differs.
 type ChangedFile = diff.Change
 
-// DiffWorkspace compares the files of a workspace that runs with its baseline, the state in which it was created.
-func (p *Pyro) DiffWorkspace(ctx context.Context, id string) (*WorkspaceDiff, error) {
+// DiffWorkspace compares the files of a workspace that runs with its baseline, the state in which it
+// was created. It leaves out folders named __pycache__ and new files that a .gitignore of the
+// workspace ignores, and counts them in the summary. NotFound: one of the paths is in neither.
+func (p *Pyro) DiffWorkspace(ctx context.Context, req DiffWorkspaceRequest) (*WorkspaceDiff, error) {
+	o := diff.Options{IncludeIgnored: req.IncludeIgnored}
+	for _, name := range req.Paths {
+		inside, err := workspace.Inside(name)
+		if err != nil {
+			return nil, err
+		}
+		o.Paths = append(o.Paths, inside)
+	}
 	var text bytes.Buffer
-	d, err := p.workspaces.Diff(ctx, id, &text, diff.Options{})
+	var patch io.Writer = &text
+	if req.Stat {
+		patch = nil
+	}
+	d, err := p.workspaces.Diff(ctx, req.WorkspaceID, patch, o)
 	if err != nil {
 		return nil, because(ctx, err)
 	}
-	return &WorkspaceDiff{id, len(d.Entries) > 0, d.Summary, d.Entries, text.String(), d.Truncated, d.EntriesTruncated}, nil
+	return &WorkspaceDiff{req.WorkspaceID, len(d.Entries) > 0, d.Summary, d.Entries, text.String(), d.Truncated, d.EntriesTruncated}, nil
 }

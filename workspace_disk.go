@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
@@ -14,6 +15,7 @@ type ListWorkspaceDiskRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path,omitempty"` // absolute, or relative to /workspace, which is the default
 	Recursive   bool   `json:"recursive,omitempty"`
+	IncludeGit  bool   `json:"include_git,omitempty"` // as for ListWorkspaceFiles
 
 	Each func(list *WorkspaceFiles, e FileEntry) error `json:"-"` // as for ListWorkspaceFiles
 }
@@ -28,6 +30,9 @@ func (p *Pyro) ListWorkspaceDisk(ctx context.Context, req ListWorkspaceDiskReque
 			if info.IsDir() {
 				return nil
 			}
+		}
+		if r.leaveOut(strings.TrimPrefix(entry.Path, r.Path), req.IncludeGit) {
+			return nil
 		}
 		more, err := r.add(entry, req.Each)
 		if err == nil && !more {

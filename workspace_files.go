@@ -2,6 +2,8 @@ package pyro
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
@@ -43,6 +45,7 @@ type ListWorkspaceFilesRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path,omitempty"` // below /workspace, absolute or relative to it; default WorkspacePath
 	Recursive   bool   `json:"recursive,omitempty"`
+	IncludeGit  bool   `json:"include_git,omitempty"` // with Recursive: .git and what is in it too
 
 	// Each, where there is one, is given the entries one after the other, and the result has none of them: what is listed need not be held. It is given the
 	// list too, with what is known before its end, which is all but Count and Truncated. An error of it ends the list, and is that of the call.
@@ -56,8 +59,9 @@ type WorkspaceFiles struct {
 	ArtifactType ArtifactType `json:"artifact_type"` // of path
 	Recursive    bool         `json:"recursive"`
 	Count        int          `json:"count"`
-	Truncated    bool         `json:"truncated"` // there are more than MaxListedFiles
-	Entries      []FileEntry  `json:"entries"`   // of a folder what is in it, of anything else that itself
+	Truncated    bool         `json:"truncated"`          // there are more than MaxListedFiles
+	LeftOut      int          `json:"left_out,omitempty"` // entries of .git, see IncludeGit; Count does not have them
+	Entries      []FileEntry  `json:"entries"`            // of a folder what is in it, of anything else that itself
 }
 
 // add adds an entry, or gives it away. It is false where there are as many as there can be.
@@ -72,6 +76,16 @@ func (l *WorkspaceFiles) add(e FileEntry, each func(*WorkspaceFiles, FileEntry) 
 	}
 	l.Entries = append(l.Entries, e)
 	return true, nil
+}
+
+// leaveOut counts an entry that a recursive list leaves out: .git, and what is in it. It is false for
+// any other. The path is relative to that of the list.
+func (l *WorkspaceFiles) leaveOut(path string, includeGit bool) bool {
+	if !l.Recursive || includeGit || !slices.Contains(strings.Split(path, "/"), ".git") {
+		return false
+	}
+	l.LeftOut++
+	return true
 }
 
 // MaxListedFiles is how many entries a list has at most.
@@ -91,6 +105,9 @@ func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesReq
 			if e.Kind == listing.Folder {
 				return nil
 			}
+		}
+		if r.leaveOut(e.Path, req.IncludeGit) {
+			return nil
 		}
 		_, err := r.add(entry, req.Each)
 		return err

@@ -257,7 +257,7 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 	if err != nil || now.State != StateStarted || now.Name != "" || len(now.Labels) > 0 || now.CommandCount > 0 {
 		t.Errorf("afterwards: %+v, %v", now, err)
 	}
-	if d, err := p.DiffWorkspace(t.Context(), id); err != nil || d.Changed {
+	if d, err := p.DiffWorkspace(t.Context(), DiffWorkspaceRequest{WorkspaceID: id}); err != nil || d.Changed {
 		t.Errorf("afterwards: %+v, %v", d, err)
 	}
 }

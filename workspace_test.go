@@ -147,7 +147,7 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"ApplyWorkspacePatch": func() error {
 				return only(p.ApplyWorkspacePatch(ctx, ApplyWorkspacePatchRequest{WorkspaceID: id, Patch: "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+f\n"}))
 			},
-			"DiffWorkspace":  func() error { return only(p.DiffWorkspace(ctx, id)) },
+			"DiffWorkspace":  func() error { return only(p.DiffWorkspace(ctx, DiffWorkspaceRequest{WorkspaceID: id})) },
 			"PauseWorkspace": func() error { return only(p.PauseWorkspace(ctx, id)) },
 			"ResumeWorkspace": func() error {
 				return only(p.ResumeWorkspace(ctx, ResumeWorkspaceRequest{WorkspaceID: id}))
@@ -294,7 +294,7 @@ func TestForkMakesAsManyAsAreAskedFor(t *testing.T) {
 		if _, err := p.WriteWorkspaceFile(ctx, WriteWorkspaceFileRequest{WorkspaceID: w.WorkspaceID, Path: "f", Text: text}); err != nil {
 			t.Error(err)
 		}
-		d, err := p.DiffWorkspace(ctx, w.WorkspaceID)
+		d, err := p.DiffWorkspace(ctx, DiffWorkspaceRequest{WorkspaceID: w.WorkspaceID})
 		if err != nil || d.Summary.Modified != 1 || d.Summary.Added != 0 || !strings.Contains(d.Patch, "-source\n") {
 			t.Errorf("against what it began as: %+v, %v", d, err)
 		}

@@ -54,10 +54,11 @@ func artifact(k listing.Kind) ArtifactType {
 
 // PushWorkspaceSyncRequest says what to bring into a workspace.
 type PushWorkspaceSyncRequest struct {
-	WorkspaceID string       `json:"workspace_id"`
-	SourcePath  string       `json:"source_path"`    // a folder of the host, or a .tar, .tar.gz or .tgz archive
-	Dest        string       `json:"dest,omitempty"` // below /workspace; default WorkspacePath
-	Progress    ProgressFunc `json:"-"`
+	WorkspaceID    string       `json:"workspace_id"`
+	SourcePath     string       `json:"source_path"`               // a folder of the host, or a .tar, .tar.gz or .tgz archive
+	Dest           string       `json:"dest,omitempty"`            // below /workspace; default WorkspacePath
+	IncludeIgnored bool         `json:"include_ignored,omitempty"` // as for CreateWorkspace
+	Progress       ProgressFunc `json:"-"`
 }
 
 // WorkspaceSync tells what was brought.
@@ -70,24 +71,25 @@ type WorkspaceSync struct {
 	Directories int    `json:"directories"`
 	Symlinks    int    `json:"symlinks"`
 	Skipped     int    `json:"skipped"` // devices, pipes and sockets of a folder, which are left out
+	Ignored     int    `json:"ignored"` // files and folders that git ignores, which are left out; a folder counts as one
 	Bytes       int64  `json:"bytes"`   // of all files
 	Created     int64  `json:"created"` // of what was brought, what had not been there
 	Replaced    int64  `json:"replaced"`
 }
 
 // PushWorkspaceSync brings a folder or an archive of the host into a workspace that runs: all of it or nothing. What is there stays, but for what has the same
-// path. An archive that leads out of where it belongs, or holds devices, is refused.
+// path. What git ignores in a folder is left out, as by CreateWorkspace. An archive that leads out of where it belongs, or holds devices, is refused.
 func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncRequest) (*WorkspaceSync, error) {
 	if err := required("source_path", req.SourcePath); err != nil {
 		return nil, err
 	}
-	d, err := p.workspaces.Push(ctx, req.WorkspaceID, req.SourcePath, req.Dest, req.Progress.adapt())
+	d, err := p.workspaces.Push(ctx, req.WorkspaceID, req.SourcePath, req.Dest, req.IncludeIgnored, req.Progress.adapt())
 	if err != nil {
 		return nil, because(ctx, err)
 	}
 	s := d.Summary
 	return &WorkspaceSync{
-		req.WorkspaceID, d.Source, d.Mode, d.Dest, s.Files, s.Directories, s.Symlinks, s.Skipped, s.Bytes, d.Changed.Created, d.Changed.Replaced,
+		req.WorkspaceID, d.Source, d.Mode, d.Dest, s.Files, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes, d.Changed.Created, d.Changed.Replaced,
 	}, nil
 }
 

@@ -108,7 +108,7 @@ func (w *workspaces) comparedOf(k kind, tree string) error {
 	}
 	git := []string{"env", "GIT_DIR=/root/git", "GIT_WORK_TREE=/workspace"}
 	r, err := w.times(min(w.n, 5), func() error {
-		d, err := w.sdk.DiffWorkspace(w.ctx, id)
+		d, err := w.sdk.DiffWorkspace(w.ctx, pyro.DiffWorkspaceRequest{WorkspaceID: id})
 		if err == nil && len(d.Entries) != edited {
 			err = fmt.Errorf("the diff tells of %d files instead of %d", len(d.Entries), edited)
 		}

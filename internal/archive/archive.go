@@ -62,6 +62,10 @@ const (
 type Policy struct {
 	Limits  Limits
 	Devices Devices // in a folder, where sockets and FIFOs are at home, they are skipped
+
+	// Ignored tells what of a folder is left out, with all that is in it; nil: nothing. It is asked
+	// about a folder before what is in it. It does not apply to archives.
+	Ignored func(ctx context.Context, path string, folder bool) bool
 }
 
 // Summary says what was read or written.
@@ -71,6 +75,7 @@ type Summary struct {
 	Symlinks     int
 	HardLinks    int   // further names of files that were counted already
 	Skipped      int   // devices, FIFOs and sockets
+	Ignored      int   // files and folders that the policy ignores; a folder counts as one
 	OutwardLinks int   // of the symbolic links of an export, those that can lead out of it
 	Bytes        int64 // of all files
 }

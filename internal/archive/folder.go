@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,7 @@ func (f *folder) Close() error { return f.top.Close() }
 // WriteTar goes through the folder.
 func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
 	r := &reading{
-		ctx: ctx, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
+		ctx: ctx, ignored: policy.Ignored, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
 	}
 	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
 	if err := tree.Walk(ctx, f.top, r); err != nil {
@@ -42,6 +43,7 @@ func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summ
 // reading is one walk through a folder.
 type reading struct {
 	ctx     context.Context
+	ignored func(ctx context.Context, path string, folder bool) bool // nil: nothing is
 	tally   tally
 	summary Summary
 	subject func(path string) string // where on the host a path in the folder is
@@ -50,6 +52,20 @@ type reading struct {
 }
 
 type inode struct{ dev, ino uint64 }
+
+// Choose leaves out what is ignored.
+func (r *reading) Choose(ctx context.Context, in *tree.Folder, content []tree.Entry) []tree.Entry {
+	if r.ignored == nil {
+		return content
+	}
+	return slices.DeleteFunc(content, func(e tree.Entry) bool {
+		ignored := r.ignored(ctx, in.Path(e.Name), e.Kind == unix.S_IFDIR)
+		if ignored {
+			r.summary.Ignored++
+		}
+		return ignored
+	})
+}
 
 // Enter writes the folder, and all that is in it but folders.
 func (r *reading) Enter(in *tree.Folder, content []tree.Entry) error {

@@ -125,6 +125,9 @@ func seed(s pyro.WorkspaceSeed) string {
 	if s.Skipped > 0 {
 		text += fmt.Sprintf(", %d devices, pipes and sockets left out", s.Skipped)
 	}
+	if s.Ignored > 0 {
+		text += fmt.Sprintf(", %d ignored by git left out", s.Ignored)
+	}
 	if s.ForkedFrom != "" {
 		text += ", a fork of " + s.ForkedFrom
 	}

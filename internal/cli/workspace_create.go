@@ -21,6 +21,10 @@ as a folder of yours, or as what a .tar, .tar.gz or .tgz archive holds: modes, s
 links and empty folders are kept, everything belongs to root, and devices, pipes and sockets
 are left out. What it begins as is its baseline.
 
+Of a folder in a git checkout it leaves out the files that git ignores, since secrets such as
+.env are often among them. Tracked files are never left out, nor is .git. A folder that git
+ignores as a whole is taken as it is. --include-ignored takes all files.
+
 Secrets are kept sealed on this host. A program gets one by --secret-env of exec, shell open
 or service start, in an environment variable; what programs print is shown without them.
 
@@ -59,6 +63,7 @@ also be reached from this host, by --publish of service start.`,
 	cmd.ValidArgsFunction = completeEnvironment
 	f := cmd.Flags()
 	f.StringVar(&req.SeedPath, "seed-path", "", "fill /workspace with this folder, .tar, .tar.gz or .tgz of yours, `PATH`")
+	f.BoolVar(&req.IncludeIgnored, "include-ignored", false, "with --seed-path: take the files that git ignores, too")
 	f.StringVar(&req.Name, "name", "", "call it so, for people")
 	f.StringArrayVar(&labels, "label", nil, "label it, as `KEY=VALUE` (repeatable)")
 	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "what it may reach: `off`, egress or egress+published-ports")

@@ -52,7 +52,8 @@ func newDiskList() *cobra.Command {
 			}, list.end)
 		})
 	cmd.Args = arguments(cobra.RangeArgs(1, 2))
-	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too")
+	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too, but for .git")
+	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: list .git too")
 	return cmd
 }
 

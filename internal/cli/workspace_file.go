@@ -31,7 +31,8 @@ func newFileList() *cobra.Command {
 			}, list.end)
 		})
 	cmd.Args = arguments(cobra.RangeArgs(1, 2))
-	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too")
+	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too, but for .git")
+	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: list .git too")
 	return cmd
 }
 
@@ -76,7 +77,13 @@ func (l *fileList) begin(list *pyro.WorkspaceFiles) {
 // end prints what is left.
 func (l *fileList) end(list *pyro.WorkspaceFiles) error {
 	l.begin(list)
-	return l.out.Flush()
+	if err := l.out.Flush(); err != nil {
+		return err
+	}
+	if list.LeftOut > 0 {
+		fmt.Fprintf(os.Stderr, "pyro: note: %d entries of .git are left out; --include-git lists them\n", list.LeftOut)
+	}
+	return nil
 }
 
 // padded appends a text of a width at least, to the left of its blanks where the width is negative.

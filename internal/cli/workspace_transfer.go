@@ -20,7 +20,8 @@ func newSyncPush() *cobra.Command {
 	var req pyro.PushWorkspaceSyncRequest
 	cmd := onWorkspace("push ID SOURCE", "Bring a folder or an archive into a workspace that runs",
 		`Bring a folder of yours, or what a .tar, .tar.gz or .tgz archive holds, into a workspace: all
-of it or nothing. What is there stays, but for what has the same path.`,
+of it or nothing. What is there stays, but for what has the same path. As workspace create does,
+it leaves out what git ignores in a folder, unless git ignores the folder itself.`,
 		"  pyro workspace sync push ws-0123456789ab ./src --dest src", 2,
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.SourcePath = args[0], args[1]
@@ -32,10 +33,14 @@ of it or nothing. What is there stays, but for what has the same path.`,
 				if s.Skipped > 0 {
 					left = fmt.Sprintf("; %d devices, pipes and sockets left out", s.Skipped)
 				}
+				if s.Ignored > 0 {
+					left += fmt.Sprintf("; %d ignored by git left out, see --include-ignored", s.Ignored)
+				}
 				_, err := fmt.Printf("brought %d files, %s, to %s: %d new, %d replaced%s\n", s.Files, size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
 				return err
 			})
 		})
+	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "bring the files that git ignores, too")
 	cmd.Flags().StringVar(&req.Dest, "dest", pyro.WorkspacePath, "where it goes, a `PATH` below /workspace")
 	return cmd
 }
@@ -100,15 +105,59 @@ nothing. Paths are below /workspace.`,
 }
 
 func newWorkspaceDiff() *cobra.Command {
-	return onWorkspace("diff ID", "Show how /workspace differs from the baseline",
+	var req pyro.DiffWorkspaceRequest
+	cmd := onWorkspace("diff ID [PATH...]", "Show how /workspace differs from the baseline",
 		`Show how /workspace differs from the baseline, the state in which the workspace was created: a
-patch in git's format on the standard output, and what it can't tell on the standard error.`,
-		"  pyro workspace diff ws-0123456789ab >agent.patch", 1,
+patch in git's format on the standard output, and what it can't tell on the standard error.
+With PATH only of these files and folders.
+
+It leaves out folders named __pycache__, and new files that a .gitignore of the workspace
+ignores; the last line on the standard error counts them. Files of the baseline are shown
+although they are ignored, so no rule hides a change of yours. --include-ignored shows all.`,
+		`  pyro workspace diff ws-0123456789ab >agent.patch
+  pyro workspace diff ws-0123456789ab --stat src docs/index.md`, 1,
 		func(cmd *cobra.Command, args []string) error {
+			req.WorkspaceID, req.Paths = args[0], args[1:]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceDiff, error) {
-				return p.DiffWorkspace(ctx, args[0])
-			}, showDiff)
+				return p.DiffWorkspace(ctx, req)
+			}, func(d *pyro.WorkspaceDiff) error {
+				if req.Stat {
+					return showStat(d)
+				}
+				return showDiff(d)
+			})
 		})
+	cmd.Args = arguments(cobra.MinimumNArgs(1))
+	cmd.Flags().BoolVar(&req.Stat, "stat", false, "print a line for each file instead of the patch")
+	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "show __pycache__, and what a .gitignore ignores, too")
+	return cmd
+}
+
+// showStat prints a line for each path that differs.
+func showStat(d *pyro.WorkspaceDiff) error {
+	var rows [][]string
+	for _, e := range d.Entries {
+		lines := fmt.Sprintf("+%d -%d", e.LinesAdded, e.LinesRemoved)
+		switch {
+		case e.Kind == "directory" || e.Kind == "other":
+			lines = string(e.Kind)
+		case e.Binary:
+			lines = fmt.Sprintf("binary, %s to %s", size(e.OldSize), size(e.NewSize))
+		}
+		rows = append(rows, []string{string(e.Status), lines, fault.Printable(e.Path)})
+	}
+	if err := table(os.Stdout, rows); err != nil {
+		return err
+	}
+	diffFooter(d)
+	return nil
+}
+
+// diffFooter says on stderr how much differs, and how much was left out.
+func diffFooter(d *pyro.WorkspaceDiff) {
+	s := d.Summary
+	fmt.Fprintf(os.Stderr, "[workspace-diff] workspace_id=%s added=%d modified=%d deleted=%d type_changed=%d lines=+%d-%d patch_truncated=%t ignored=%d\n",
+		d.WorkspaceID, s.Added, s.Modified, s.Deleted, s.TypeChanged, s.LinesAdded, s.LinesRemoved, d.Truncated, s.Ignored)
 }
 
 func showDiff(d *pyro.WorkspaceDiff) error {
@@ -129,8 +178,6 @@ func showDiff(d *pyro.WorkspaceDiff) error {
 	if _, err := io.WriteString(os.Stdout, d.Patch); err != nil {
 		return err
 	}
-	s := d.Summary
-	fmt.Fprintf(os.Stderr, "[workspace-diff] workspace_id=%s added=%d modified=%d deleted=%d type_changed=%d lines=+%d-%d patch_truncated=%t\n",
-		d.WorkspaceID, s.Added, s.Modified, s.Deleted, s.TypeChanged, s.LinesAdded, s.LinesRemoved, d.Truncated)
+	diffFooter(d)
 	return nil
 }

@@ -116,7 +116,7 @@ func (t *tour) patch(ctx context.Context) (string, error) {
 }
 
 func (t *tour) diff(ctx context.Context) (string, error) {
-	r, err := t.pyro.DiffWorkspace(ctx, t.id)
+	r, err := t.pyro.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: t.id})
 	if err != nil {
 		return "", err
 	}

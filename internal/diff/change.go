@@ -63,6 +63,9 @@ type Summary struct {
 	PatchOmitted int `json:"patch_omitted"`
 	LinesAdded   int `json:"lines_added"`
 	LinesRemoved int `json:"lines_removed"`
+	// Ignored counts what was left out: new paths that a .gitignore ignores, and what is in folders
+	// named __pycache__. The other counts do not have it.
+	Ignored int `json:"ignored"`
 }
 
 // count adds a change to the summary.

@@ -12,6 +12,11 @@
 // Both trees are read as streams, and the content of files only where the listings don't tell that it is the same. One of the trees may be a guest's: a
 // listing that makes no sense is an error, and what is held in memory at a time is bounded by the limits below. The caller keeps the trees from changing
 // while they are compared. Where it can't, each file is told as it was when it was read, and one that went away by then as deleted.
+//
+// What a build leaves behind is not compared, unless the options say so: folders named __pycache__,
+// and what is new and ignored by a .gitignore of the tree after. A path that was in the tree before
+// is compared although it is ignored, as git does with tracked files. The summary counts what was
+// left out.
 package diff
 
 import (
@@ -21,6 +26,7 @@ import (
 	"iter"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/ignore"
 )
 
 // Limits.
@@ -53,10 +59,13 @@ type Tree interface {
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 }
 
-// Options are limits. Zero stands for the default.
+// Options say what to compare, and how much of it to report. Zero stands for the default.
 type Options struct {
 	PatchLimit int64 // bytes; the patch ends before the first file that would exceed it
 	EntryLimit int   // entries; the summary goes on counting
+
+	Paths          []string // only these, with all that is below them; none: everything
+	IncludeIgnored bool     // what is ignored too, see the package
 }
 
 // Result is what differs.
@@ -78,7 +87,7 @@ func Compare(ctx context.Context, before, after Tree, patch io.Writer, o Options
 	if o.EntryLimit <= 0 {
 		o.EntryLimit = DefaultEntryLimit
 	}
-	c := &comparison{before: before, after: after, patch: patch, options: o, result: &Result{Entries: []Change{}}}
+	c := &comparison{before: before, after: after, patch: patch, options: o, paths: newPaths(o.Paths), result: &Result{Entries: []Change{}}}
 	if err := c.run(ctx); err != nil {
 		return nil, fault.Wrap(err, "compare trees", "")
 	}
@@ -90,6 +99,8 @@ type comparison struct {
 	before, after Tree
 	patch         io.Writer
 	options       Options
+	paths         *paths
+	ignored       *ignore.Tree
 	written       int64 // bytes of the patch
 	result        *Result
 }
@@ -98,6 +109,7 @@ type comparison struct {
 func (c *comparison) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	c.ignored = ignoredIn(ctx, c.after)
 	old, now := open(c.before.List(ctx)), open(c.after.List(ctx))
 	defer old.close()
 	defer now.close()
@@ -113,7 +125,7 @@ func (c *comparison) run(ctx context.Context) error {
 		}
 		a, b := old.head, now.head
 		if a == nil && b == nil {
-			return nil
+			return c.paths.missing()
 		}
 		if a != nil && b != nil {
 			switch order := comparePaths(a.Path, b.Path); {
@@ -128,6 +140,11 @@ func (c *comparison) run(ctx context.Context) error {
 		}
 		if b != nil {
 			now.head = nil
+		}
+		if leave, err := c.leaveOut(ctx, a, b); err != nil {
+			return err
+		} else if leave {
+			continue
 		}
 		if err := c.pair(ctx, a, b); err != nil {
 			return err

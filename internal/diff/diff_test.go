@@ -86,7 +86,7 @@ func TestAResultAsJSON(t *testing.T) {
 	result, _ := compare(t, difftest.Tree{}, difftest.Tree{"f": file("x")}, diff.Options{})
 	got, err := json.Marshal(result)
 	want := `{"entries":[{"path":"f","status":"added","kind":"file","new_mode":"0644","old_size":0,"new_size":1,"binary":false,"lines_added":1,"lines_removed":0}],` +
-		`"summary":{"added":1,"modified":0,"deleted":0,"type_changed":0,"mode_changed":0,"binary":0,"patch_omitted":0,"lines_added":1,"lines_removed":0},` +
+		`"summary":{"added":1,"modified":0,"deleted":0,"type_changed":0,"mode_changed":0,"binary":0,"patch_omitted":0,"lines_added":1,"lines_removed":0,"ignored":0},` +
 		`"truncated":false,"entries_truncated":false}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
@@ -272,7 +272,7 @@ func TestWhatGitRefusesIsNotInThePatch(t *testing.T) {
 	delete(after, ".git") // which the folder was replaced by
 	after.Put(".git", difftest.Node{Mode: fs.ModeDir | 0o755})
 	after.Put("a/.gitmodules", difftest.Node{Mode: fs.ModeSymlink, Link: "x"})
-	result, patch := compare(t, difftest.Tree{}, after, diff.Options{})
+	result, patch := compare(t, difftest.Tree{}, after, diff.Options{IncludeIgnored: true})
 	taken := difftest.Tree{}
 	for _, c := range result.Entries {
 		if c.Kind != diff.Directory && !c.PatchOmitted {

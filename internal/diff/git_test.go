@@ -29,7 +29,7 @@ func TestGitMakesTheTreeOfThePatch(t *testing.T) {
 				after = difftest.Random(r, 20) // nothing in common
 			}
 			var patch strings.Builder
-			result, err := diff.Compare(context.Background(), before, after, &patch, diff.Options{})
+			result, err := diff.Compare(context.Background(), before, after, &patch, diff.Options{IncludeIgnored: true})
 			if err != nil || result.Truncated || result.Summary.PatchOmitted > 0 {
 				t.Fatal(err, result)
 			}

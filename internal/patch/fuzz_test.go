@@ -68,7 +68,7 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, old, now []byte) {
 		before, after := difftest.Tree{"f": {Mode: 0o644, Data: old}}, difftest.Tree{"f": {Mode: 0o755, Data: now}}
 		var text strings.Builder
-		if _, err := diff.Compare(context.Background(), before, after, &text, diff.Options{}); err != nil {
+		if _, err := diff.Compare(context.Background(), before, after, &text, diff.Options{IncludeIgnored: true}); err != nil {
 			t.Fatal(err)
 		}
 		made, _, err := check(t, text.String(), before)

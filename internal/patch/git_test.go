@@ -30,7 +30,7 @@ func TestADifferenceIsAPatch(t *testing.T) {
 		before := difftest.Random(r, 1+r.IntN(40)).Git()
 		after := difftest.Change(r, before, 1+r.IntN(15))
 		var text strings.Builder
-		result, err := diff.Compare(context.Background(), before, after, &text, diff.Options{})
+		result, err := diff.Compare(context.Background(), before, after, &text, diff.Options{IncludeIgnored: true})
 		if err != nil || text.Len() == 0 {
 			continue
 		}
@@ -143,7 +143,7 @@ func TestAPatchForAnotherTree(t *testing.T) {
 		after := difftest.Change(r, before, 1+r.IntN(3)).Git()
 		other := difftest.Change(r, before, 1+r.IntN(2)).Git()
 		var text strings.Builder
-		if _, err := diff.Compare(context.Background(), before, after, &text, diff.Options{}); err != nil || text.Len() == 0 {
+		if _, err := diff.Compare(context.Background(), before, after, &text, diff.Options{IncludeIgnored: true}); err != nil || text.Len() == 0 {
 			continue
 		}
 		dir := t.TempDir()

@@ -102,6 +102,7 @@ type Seed struct {
 	Directories int    `json:"directories,omitempty"`
 	Symlinks    int    `json:"symlinks,omitempty"`
 	Skipped     int    `json:"skipped,omitempty"`
+	Ignored     int    `json:"ignored,omitempty"`
 	Bytes       int64  `json:"bytes,omitempty"`
 	Fork        string `json:"fork,omitempty"` // the workspace whose copy this one is
 }

@@ -37,6 +37,8 @@ type Spec struct {
 	FromProject bool   // SeedPath is the project that pyro serves, and nobody gave it
 	Secrets     []secret.Secret
 	Progress    progress.Func
+
+	IncludeIgnored bool // of a folder also what git ignores
 }
 
 // checkDiscovery checks what people are to know it by.
@@ -54,7 +56,7 @@ func (m *Manager) Create(ctx context.Context, spec Spec) (Workspace, error) {
 	if err := spec.checkDiscovery(); err != nil {
 		return Workspace{}, err
 	}
-	seed, err := openSeed(spec.SeedPath, spec.FromProject)
+	seed, err := openSeed(spec.SeedPath, spec.FromProject, spec.IncludeIgnored)
 	if err != nil {
 		return Workspace{}, err
 	}

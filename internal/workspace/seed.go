@@ -20,11 +20,13 @@ type seed struct {
 	mode   string
 	origin string
 	ref    string
+	all    bool // also what git ignores
 	done   archive.Summary
 }
 
-// openSeed opens a folder or an archive of the host. An empty path is no seed.
-func openSeed(path string, fromProject bool) (*seed, error) {
+// openSeed opens a folder or an archive of the host. An empty path is no seed. Of a folder it leaves
+// out what git ignores, unless all is wanted.
+func openSeed(path string, fromProject, all bool) (*seed, error) {
 	if path == "" {
 		return &seed{}, nil
 	}
@@ -33,7 +35,7 @@ func openSeed(path string, fromProject bool) (*seed, error) {
 		return nil, err
 	}
 	source, err := archive.Open(absolute)
-	s := &seed{source: source, path: absolute, mode: modeOf(absolute), origin: "path", ref: project.Head(absolute)}
+	s := &seed{source: source, path: absolute, mode: modeOf(absolute), origin: "path", ref: project.Head(absolute), all: all}
 	if fromProject {
 		s.origin = "project"
 	}
@@ -61,9 +63,17 @@ func (s *seed) fill(report progress.Func) storage.Seed {
 	}
 	return func(ctx context.Context, to io.Writer) (err error) {
 		report.Phase("filling the workspace", s.path)
-		s.done, err = s.source.WriteTar(ctx, to, archive.Policy{})
+		s.done, err = s.source.WriteTar(ctx, to, archive.Policy{Ignored: ignoredIn(ctx, s.path, s.all)})
 		return err
 	}
+}
+
+// ignoredIn gives what tells whether git ignores a file of a folder; nil if all is wanted.
+func ignoredIn(ctx context.Context, folder string, all bool) func(ctx context.Context, path string, folder bool) bool {
+	if all || modeOf(folder) != "directory" {
+		return nil
+	}
+	return project.IgnoredIn(ctx, folder).Has
 }
 
 // summary is what is kept of it.
@@ -73,6 +83,6 @@ func (s *seed) summary() store.Seed {
 	}
 	return store.Seed{
 		Mode: s.mode, Path: s.path, OriginKind: s.origin, OriginRef: s.ref, Files: s.done.Files, Directories: s.done.Directories, Symlinks: s.done.Symlinks,
-		Skipped: s.done.Skipped, Bytes: s.done.Bytes,
+		Skipped: s.done.Skipped, Ignored: s.done.Ignored, Bytes: s.done.Bytes,
 	}
 }

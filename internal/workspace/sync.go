@@ -26,7 +26,8 @@ type Pushed struct {
 }
 
 // Push brings a folder or an archive of the host into a workspace that runs: all of it or nothing. What is there stays, but for what has the same path.
-func (m *Manager) Push(ctx context.Context, id, path, dest string, report progress.Func) (Pushed, error) {
+// What git ignores in the folder is left out, unless all is wanted.
+func (m *Manager) Push(ctx context.Context, id, path, dest string, all bool, report progress.Func) (Pushed, error) {
 	into, err := Inside(dest)
 	if err != nil {
 		return Pushed{}, err
@@ -52,7 +53,7 @@ func (m *Manager) Push(ctx context.Context, id, path, dest string, report progre
 	written := make(chan error, 1)
 	go func() {
 		var err error
-		pushed.Summary, err = source.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices})
+		pushed.Summary, err = source.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all)})
 		to.CloseWithError(err)
 		written <- err
 	}()

@@ -102,7 +102,7 @@ func try(ctx context.Context, p *pyro.Pyro, patch string) (c candidate, err erro
 	if _, err := p.ApplyWorkspacePatch(ctx, pyro.ApplyWorkspacePatchRequest{WorkspaceID: id, Patch: string(text)}); err != nil {
 		return c, err
 	}
-	diff, err := p.DiffWorkspace(ctx, id)
+	diff, err := p.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: id})
 	if err != nil {
 		return c, err
 	}

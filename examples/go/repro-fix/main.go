@@ -80,7 +80,7 @@ func reproduceAndFix(ctx context.Context) (err error) {
 	if err := test(true); err != nil {
 		return err
 	}
-	diff, err := p.DiffWorkspace(ctx, w.WorkspaceID)
+	diff, err := p.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: w.WorkspaceID})
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func reproduceAndFix(ctx context.Context) (err error) {
 	if w, err = p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: w.WorkspaceID}); err != nil {
 		return err
 	}
-	if diff, err = p.DiffWorkspace(ctx, w.WorkspaceID); err != nil {
+	if diff, err = p.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: w.WorkspaceID}); err != nil {
 		return err
 	}
 	fmt.Printf("reset %d time; anything differs from the baseline: %t\n", w.ResetCount, diff.Changed)

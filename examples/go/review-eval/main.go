@@ -106,7 +106,7 @@ func review(ctx context.Context) (err error) {
 	if _, err := p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: id, Snapshot: "to-review"}); err != nil {
 		return err
 	}
-	diff, err := p.DiffWorkspace(ctx, id)
+	diff, err := p.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: id})
 	if err != nil {
 		return err
 	}

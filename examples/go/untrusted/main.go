@@ -105,7 +105,7 @@ func lookInside(ctx context.Context, p *pyro.Pyro, id string) error {
 		return err
 	}
 	fmt.Println("processes it left in its machine:", strings.TrimSpace(r.Stdout))
-	diff, err := p.DiffWorkspace(ctx, id)
+	diff, err := p.DiffWorkspace(ctx, pyro.DiffWorkspaceRequest{WorkspaceID: id})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,12 @@ type Visitor interface {
 	Leave(folder *Folder) error
 }
 
+// Chooser is a visitor that leaves things out: what Choose does not give is neither entered nor told
+// to Enter. It may change content.
+type Chooser interface {
+	Choose(ctx context.Context, folder *Folder, content []Entry) []Entry
+}
+
 // Walk goes through a tree: a folder before what is in it, and names in the order of their bytes. It follows no links and has few files open however
 // deep the tree is. It ends with the first error: a visitor's as it is, its own with the path in it. A tree that is changed meanwhile is an error of
 // kind Precondition where that is noticed. top stays the caller's, open.
@@ -39,7 +45,7 @@ func walk(ctx context.Context, top int, path string, visitor Visitor) error {
 		return named(err, "read folder", path)
 	}
 	defer at.close()
-	w := &walker{path: path, at: at, visitor: visitor, buffer: make([]byte, 64<<10)}
+	w := &walker{ctx: ctx, path: path, at: at, visitor: visitor, buffer: make([]byte, 64<<10)}
 	if err := w.enter(st); err != nil {
 		return err
 	}
@@ -64,6 +70,7 @@ func walk(ctx context.Context, top int, path string, visitor Visitor) error {
 }
 
 type walker struct {
+	ctx     context.Context
 	path    string // of the top
 	at      *trail
 	open    []entered // those of the trail
@@ -98,6 +105,9 @@ func (w *walker) enter(st *unix.Stat_t) error {
 	}
 	if len(content) > maxNames {
 		return w.failed(fault.New(fault.Exhausted, "", "", "it holds more than %d names", maxNames), "")
+	}
+	if chooser, ok := w.visitor.(Chooser); ok {
+		content = chooser.Choose(w.ctx, &Folder{st, w.at.fd(), w.at}, content)
 	}
 	var folders []string
 	for _, e := range content {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ._call import OnProgress
 from ._client import Client, HostPath, Result, host_path
 
@@ -10,15 +12,27 @@ class Files(Client):
     """What can be done with the files of workspaces that run, and with the disks of those that are stopped."""
 
     def push_workspace_sync(
-        self, workspace_id: str, source_path: HostPath, *, dest: str = "/workspace", on_progress: OnProgress | None = None
+        self,
+        workspace_id: str,
+        source_path: HostPath,
+        *,
+        dest: str = "/workspace",
+        include_ignored: bool = False,
+        on_progress: OnProgress | None = None,
     ) -> Result:
-        """Bring a folder or an archive of the host into a workspace: all of it or nothing."""
-        params = {"workspace_id": workspace_id, "source_path": host_path(source_path), "dest": dest}
+        """Bring a folder or an archive of the host into a workspace: all of it or nothing.
+
+        What git ignores in a folder is left out, unless include_ignored.
+        """
+        params = {"workspace_id": workspace_id, "source_path": host_path(source_path), "dest": dest, "include_ignored": include_ignored}
         return self._call("push_workspace_sync", params, on_progress=on_progress)
 
-    def list_workspace_files(self, workspace_id: str, path: str = "/workspace", recursive: bool = False) -> Result:
-        """List what is at a path."""
-        return self._call("list_workspace_files", {"workspace_id": workspace_id, "path": path, "recursive": recursive})
+    def list_workspace_files(
+        self, workspace_id: str, path: str = "/workspace", recursive: bool = False, *, include_git: bool = False
+    ) -> Result:
+        """List what is at a path; recursive lists leave out .git, unless include_git."""
+        params = {"workspace_id": workspace_id, "path": path, "recursive": recursive, "include_git": include_git}
+        return self._call("list_workspace_files", params)
 
     def read_workspace_file(self, workspace_id: str, path: str, *, max_bytes: int = 65536) -> Result:
         """Read a text file, from its beginning."""
@@ -32,9 +46,15 @@ class Files(Client):
         """Apply a unified patch: all of it or nothing."""
         return self._call("apply_workspace_patch", {"workspace_id": workspace_id, "patch": patch})
 
-    def diff_workspace(self, workspace_id: str) -> Result:
-        """Tell how /workspace differs from the state in which it was created."""
-        return self._call("diff_workspace", {"workspace_id": workspace_id})
+    def diff_workspace(
+        self, workspace_id: str, *, paths: Sequence[str] | None = None, include_ignored: bool = False, stat: bool = False
+    ) -> Result:
+        """Tell how /workspace differs from the state in which it was created.
+
+        Folders named __pycache__ and new files that a .gitignore ignores are left out, unless include_ignored; stat leaves out the patch.
+        """
+        params = {"workspace_id": workspace_id, "paths": paths, "include_ignored": include_ignored, "stat": stat}
+        return self._call("diff_workspace", params)
 
     def export_workspace(self, workspace_id: str, path: str, *, output_path: HostPath, force: bool = False) -> Result:
         """Take a file or a folder out to the host; force replaces what is there."""
@@ -48,9 +68,12 @@ class Files(Client):
         params = {"workspace_id": workspace_id, "output_path": host_path(output_path), "force": force}
         return self._call("export_workspace_disk", params, on_progress=on_progress)
 
-    def list_workspace_disk(self, workspace_id: str, path: str = "/workspace", recursive: bool = False) -> Result:
-        """List what is at a path of a stopped workspace."""
-        return self._call("list_workspace_disk", {"workspace_id": workspace_id, "path": path, "recursive": recursive})
+    def list_workspace_disk(
+        self, workspace_id: str, path: str = "/workspace", recursive: bool = False, *, include_git: bool = False
+    ) -> Result:
+        """List what is at a path of a stopped workspace; recursive lists leave out .git, unless include_git."""
+        params = {"workspace_id": workspace_id, "path": path, "recursive": recursive, "include_git": include_git}
+        return self._call("list_workspace_disk", params)
 
     def read_workspace_disk(self, workspace_id: str, path: str, *, max_bytes: int = 65536) -> Result:
         """Read a text file of a stopped workspace."""
