@@ -56,8 +56,11 @@ func (m *Manager) open(ctx context.Context, id string) (*storage.View, func(), e
 		return nil, nil, err
 	case !features.Isolated:
 		return nil, nil, fault.New(fault.Unsupported, "read the disk of workspace", id, "it has none: it is host_compat")
-	case m.folder(id).Running():
+	case m.folder(id).Alive():
 		return nil, nil, fault.New(fault.Precondition, "read the disk of workspace", id, "it runs").WithHint("pyro workspace stop %s", id)
+	}
+	if err := m.folder(id).AwaitEnd(ctx); err != nil { // of one whose machine has ended
+		return nil, nil, err
 	}
 	if w, err = m.Store.Workspace(ctx, id); err != nil { // a supervisor that has ended since it was read may have replaced disks
 		return nil, nil, err

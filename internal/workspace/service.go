@@ -83,7 +83,7 @@ func (m *Manager) service(ctx context.Context, id, name string) (Service, error)
 
 // machineState tells whether a workspace is started, paused or neither.
 func (m *Manager) machineState(ctx context.Context, id string) (State, error) {
-	if m.folder(id).Running() {
+	if m.folder(id).Alive() {
 		return Started, nil
 	}
 	w, err := m.Store.Workspace(ctx, id)

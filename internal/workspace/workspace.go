@@ -149,7 +149,7 @@ func (m *Manager) List(ctx context.Context, kind store.Kind) ([]Workspace, error
 func (m *Manager) now(ctx context.Context, w store.Workspace) Workspace {
 	folder := m.folder(w.ID)
 	switch {
-	case folder.Running():
+	case folder.Alive():
 		now := Workspace{Workspace: w, State: Started}
 		if w.Spec.Network == store.NetworkPublished {
 			now.Ports = m.ports(ctx, w)
@@ -158,19 +158,30 @@ func (m *Manager) now(ctx context.Context, w store.Workspace) Workspace {
 	case w.Starts == 0:
 		return Workspace{Workspace: w, State: Created}
 	}
-	missing := m.missing(w)
-	if missing != "" { // or a supervisor that has ended since the record was read has replaced disks
-		if again, err := m.Store.Workspace(ctx, w.ID); err == nil {
-			w, missing = again, m.missing(again)
-		}
+	reason := m.lastEnd(ctx, folder)
+	if again, err := m.Store.Workspace(ctx, w.ID); err == nil { // a supervisor that has ended since the record was read may have replaced disks, or paused it
+		w = again
 	}
-	if missing != "" {
+	if missing := m.missing(w); missing != "" {
 		return Workspace{Workspace: w, State: Damaged, StateReason: missing + " is missing"}
 	}
 	if w.Disks.Memory != "" {
-		return Workspace{Workspace: w, State: Paused, StateReason: folder.LastEnd().Reason}
+		return Workspace{Workspace: w, State: Paused, StateReason: reason}
 	}
-	return Workspace{Workspace: w, State: Stopped, StateReason: folder.LastEnd().Reason}
+	return Workspace{Workspace: w, State: Stopped, StateReason: reason}
+}
+
+// endPatience is how long a supervisor whose machine has ended is waited for, to say why.
+const endPatience = 300 * time.Millisecond
+
+// lastEnd tells why a workspace that has no machine has none. Its supervisor may still be there.
+func (m *Manager) lastEnd(ctx context.Context, folder remote.Folder) string {
+	patient, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	if folder.AwaitReason(patient) != nil {
+		return "its machine ended"
+	}
+	return folder.LastEnd().Reason
 }
 
 // missing names what a workspace can't do without and has not.

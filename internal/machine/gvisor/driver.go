@@ -96,6 +96,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*sandbox, error)
 	if err != nil {
 		return nil, s.giveUp(err)
 	}
+	s.guard()
 	s.phases = []machine.Phase{{Name: "images", Duration: opened.Sub(began)}, {Name: "sandbox", Duration: time.Since(opened)}}
 	return s, nil
 }

@@ -44,6 +44,7 @@ func (s *sandbox) Resume(ctx context.Context) error {
 
 // Wake has the sentry let run what it holds since it was restored. Idempotent.
 func (s *sandbox) Wake(ctx context.Context) error {
+	s.guard() // a machine that goes on has had no processes before
 	return fault.Wrap(s.ask(ctx, "wake", "awake"), "wake machine", s.id)
 }
 

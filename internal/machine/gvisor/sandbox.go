@@ -35,6 +35,7 @@ type sandbox struct {
 	mu      sync.Mutex
 	reason  error
 	closing bool
+	losses  *losses // nil: nothing is watched yet, or the host can't
 }
 
 var _ machine.Machine = (*sandbox)(nil)
@@ -58,6 +59,12 @@ func (s *sandbox) watch() {
 		s.watchBoth()
 	}
 	s.link.Close()
+	s.mu.Lock()
+	if s.losses != nil {
+		s.losses.close()
+	}
+	s.losses = nil
+	s.mu.Unlock()
 	if s.group != nil {
 		s.group.Close()
 	}
@@ -102,7 +109,11 @@ func (s *sandbox) closeConnections() {
 
 // ended says why a process ended.
 func (s *sandbox) ended(of *process.Process) error {
-	e := &fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: of.Ended()}
+	return s.outOfMemory(&fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: of.Ended()})
+}
+
+// outOfMemory gives the error of a machine's end another cause if the kernel has killed one of its processes because memory was short.
+func (s *sandbox) outOfMemory(e *fault.Error) error {
 	if s.group != nil && s.group.OutOfMemory() {
 		e.Kind, e.Err, e.Hint = fault.Exhausted, machine.ErrOutOfMemory, "--mem-mib gives it more"
 	}

@@ -51,11 +51,18 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	defer d.pausing.Unlock()
 	e.paused = d.left.Load()
 	var errs []error
+	if e.killed && !e.paused { // those who ask meanwhile are told
+		errs = append(errs, d.writeEnd(e))
+	}
 	if d.stopTidy != nil {
 		d.stopTidy()
 		d.tidying.Wait()
 	}
 	if d.machine != nil {
+		if d.server != nil && e.killed && !e.paused {
+			// so that nobody takes a machine that is being tidied up after for one that runs
+			d.server.refuse(fault.New(fault.Unavailable, "", "", "its machine has ended").WithHint("pyro workspace start %s", d.order.Workspace.ID))
+		}
 		if d.server != nil && !e.killed && !e.paused {
 			d.server.refuse(errStopping)
 			if !e.discard {
@@ -78,8 +85,8 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	}
 	d.netlog.close()
 	close(d.settled)
-	if d.lock != nil {
-		errs = append(errs, d.folder.WriteEnd(remote.End{Reason: e.reason, Expired: e.expired, At: time.Now()}))
+	if !e.killed || e.paused {
+		errs = append(errs, d.writeEnd(e))
 	}
 	if d.server != nil {
 		d.server.close()
@@ -98,6 +105,14 @@ func (d *daemon) end(ctx context.Context, e end) error {
 		d.unused()
 	}
 	return errors.Join(errs...)
+}
+
+// writeEnd keeps why the machine ended. One that has no lock has no say.
+func (d *daemon) writeEnd(e end) error {
+	if d.lock == nil {
+		return nil
+	}
+	return d.folder.WriteEnd(remote.End{Reason: e.reason, Expired: e.expired, At: time.Now()})
 }
 
 // settle has what the machine was told to keep be on the disks.

@@ -178,6 +178,18 @@ func (c *Client) Stop(ctx context.Context, reason string, discard bool) error {
 	return c.folder.AwaitEnd(ctx)
 }
 
+// AwaitReason waits until it is known why the last machine ended, or cannot be known any more.
+func (f Folder) AwaitReason(ctx context.Context) error {
+	for !f.ended() && f.Running() {
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 // AwaitEnd waits until the workspace has no supervisor any more.
 func (f Folder) AwaitEnd(ctx context.Context) error {
 	for f.Running() {

@@ -116,6 +116,20 @@ func (f Folder) Running() bool {
 	return held || err != nil || len(f.processes()) > 0 // where it can't be told that is no reason to touch the disks
 }
 
+// Alive tells whether the workspace has a machine, or one that is being started: its supervisor lives, and of the processes that it has noted one does. A machine that has
+// ended is not alive while its supervisor still tidies up after it, but Running tells of that.
+func (f Folder) Alive() bool {
+	held, err := flock.Held(f.path(supervisorLock))
+	if err != nil {
+		return f.Running()
+	}
+	if !held {
+		return len(f.processes()) > 0
+	}
+	text, err := os.ReadFile(f.path(processesFile))
+	return err != nil || len(text) == 0 || len(f.processes()) > 0
+}
+
 // WriteProcesses notes the processes of the machine, before anything is written to the disks.
 func (f Folder) WriteProcesses(pids []int) error {
 	var text strings.Builder
@@ -264,6 +278,12 @@ func (f Folder) WriteEnd(e End) error {
 		return err
 	}
 	return os.Rename(part, f.path(endFile))
+}
+
+// ended tells whether it is known why the last machine ended.
+func (f Folder) ended() bool {
+	_, err := os.Lstat(f.path(endFile))
+	return err == nil
 }
 
 // LastEnd tells why the last machine ended. Where nobody has written it down, its supervisor was killed, or the host went down.

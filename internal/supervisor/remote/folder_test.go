@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -120,4 +121,35 @@ func TestAwaitingTheEnd(t *testing.T) {
 	}
 	time.AfterFunc(20*time.Millisecond, lock.Release)
 	check(t, f.AwaitEnd(t.Context()))
+}
+
+// TestAMachineThatHasEndedIsNotAlive while its supervisor still tidies up after it.
+func TestAMachineThatHasEndedIsNotAlive(t *testing.T) {
+	f := Folder(t.TempDir())
+	if f.Alive() {
+		t.Error("it is alive before it ever was")
+	}
+	lock, err := f.Take()
+	check(t, err)
+	defer lock.Release()
+	if !f.Alive() {
+		t.Error("it is being started, and not alive")
+	}
+	cmd := exec.Command("sleep", "300")
+	check(t, cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	check(t, f.WriteProcesses([]int{cmd.Process.Pid}))
+	if !f.Alive() {
+		t.Error("its process lives, and it does not")
+	}
+	check(t, cmd.Process.Kill())
+	for began := time.Now(); f.Alive(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("its process has ended, and it is alive")
+		}
+	}
+	if !f.Running() {
+		t.Error("its supervisor has not ended, and it is told to have")
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -280,4 +282,30 @@ func TestKernelSweep(t *testing.T) {
 			there(false, "nobody holds it, and it is empty")
 		})
 	}
+}
+
+// TestKernelTellsOfAShortage: a group of version 1 of which the kernel kills one process says so at once.
+func TestKernelTellsOfAShortage(t *testing.T) {
+	g := makeReal(t, realParent(t), Limits{MemoryBytes: 64 << 20})
+	told, err := g.Shortages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told == nil {
+		if g.version != 2 {
+			t.Fatal("there is nothing to tell")
+		}
+		t.Skip("the kernel kills the whole group")
+	}
+	defer told.Close()
+	if g.Killed(told) {
+		t.Error("nothing was killed yet")
+	}
+	_, end := inside(t, g, "tail /dev/zero; sleep 60")
+	poll := []unix.PollFd{{Fd: int32(told.Fd()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, 30_000); n != 1 || !g.Killed(told) {
+		t.Errorf("got %d, %v", n, err)
+	}
+	g.Close()
+	end()
 }
