@@ -175,7 +175,7 @@ func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutpu
 	var out remote.ShellOutput
 	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (_ remote.Shell, err error) {
 		out, err = s.ReadShell(ctx, remote.ShellRead{
-			ID: req.ShellID, Cursor: req.Cursor, Chars: req.MaxChars, Idle: time.Duration(req.WaitForIdleMS) * time.Millisecond, Screen: req.Plain,
+			ID: req.ShellID, Cursor: req.Cursor, Chars: req.MaxChars, Idle: time.Duration(req.WaitForIdleMS) * time.Millisecond, Plain: req.Plain,
 		})
 		return out.Shell, err
 	})
@@ -187,7 +187,7 @@ func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutpu
 		Plain: req.Plain, WaitForIdleMS: req.WaitForIdleMS,
 	}
 	if req.Plain {
-		r.Output = terminal.Plain(shell.Cols, shell.Rows, max(req.MaxChars, 4096), out.Before, out.Data)
+		r.Output = text(string(out.Plain))
 	}
 	return r, nil
 }

@@ -8,9 +8,11 @@ import (
 
 // Cut is where a stream was cut, to go on in another Writer: see [Writer.Cut]. It holds parts of values.
 type Cut struct {
-	Passed []byte `json:"passed,omitempty"` // on, of what may become a value
-	Held   []byte `json:"held,omitempty"`
-	Hide   []Span `json:"hide,omitempty"` // of Held
+	Passed []byte   `json:"passed,omitempty"` // on, of what may become a value
+	Held   []byte   `json:"held,omitempty"`
+	Hide   []Span   `json:"hide,omitempty"`   // of Held
+	Inside []bool   `json:"inside,omitempty"` // of Held: which bytes are of control sequences
+	Seq    sequence `json:"seq,omitzero"`
 }
 
 // Span is a part of what is held that is hidden.
@@ -28,13 +30,13 @@ func (w *Writer) Cut() Cut {
 		w.timer.Stop()
 		w.timer = nil
 	}
-	c := Cut{Held: bytes.Clone(w.held), Hide: slices.Clone(w.hide)}
+	c := Cut{Held: bytes.Clone(w.held), Hide: slices.Clone(w.hide), Inside: slices.Clone(w.inside), Seq: w.seq}
 	// What matters of what was passed on is the beginning of the pattern that has come the farthest: those of all others end it.
 	for _, i := range w.active {
 		p := &w.r.patterns[i]
 		held := 0
-		for _, b := range w.held {
-			if b != '\r' && (b != '\n' || !p.base64) {
+		for at, b := range w.held {
+			if p.counts(b, w.inside[at]) {
 				held++
 			}
 		}
@@ -52,11 +54,13 @@ func (r *Redactor) Continue(to io.Writer, cut Cut) *Writer {
 		w.Write(cut.Held)
 		return w
 	}
-	for _, b := range append(bytes.Clone(cut.Passed), cut.Held...) {
-		w.held = append(w.held, b)
-		w.match(b)
+	for _, b := range cut.Passed {
+		w.hold(b, false)
 	}
-	w.held, w.hide = w.held[len(cut.Passed):], nil
+	for at, b := range cut.Held {
+		w.hold(b, at < len(cut.Inside) && cut.Inside[at])
+	}
+	w.held, w.inside, w.hide, w.seq = w.held[len(cut.Passed):], w.inside[len(cut.Passed):], nil, cut.Seq
 	for _, s := range cut.Hide {
 		if s.From >= 0 && s.From <= s.To && s.To <= len(w.held) {
 			w.hide = append(w.hide, s)

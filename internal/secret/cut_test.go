@@ -28,6 +28,8 @@ func testAStreamThatIsCut(t *testing.T) {
 			switch random.IntN(4) {
 			case 0:
 				text.WriteString(v[:random.IntN(len(v))])
+			case 1:
+				text.WriteString(strings.Join(strings.Split(v, ""), "\x1b[0m"))
 			default:
 				text.WriteString(strings.ReplaceAll(v, "\n", "\r\n"))
 			}

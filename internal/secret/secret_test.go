@@ -210,6 +210,15 @@ func cut(s string, width int, end string) string {
 	return b.String() + s
 }
 
+// streamed is a text as a stream shows it that ends with it.
+func streamed(r *Redactor, text string) string {
+	var b strings.Builder
+	w := r.Writer(&b)
+	io.WriteString(w, text)
+	w.Close()
+	return b.String()
+}
+
 // TestCutAnywhere has streams that are full of values and of beginnings of them hidden as their whole text is, however they are cut.
 func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // nothing is quiet for long
 
@@ -237,7 +246,7 @@ func testCutAnywhere(t *testing.T) {
 			}
 		}
 		whole := text.String()
-		want := r.Text(whole)
+		want := streamed(r, whole)
 		for _, v := range values {
 			if strings.Contains(strings.ReplaceAll(want, "\r", ""), v) {
 				t.Fatalf("%q is in %q", v, want)
@@ -282,15 +291,73 @@ func TestAPromptIsNotHeld(t *testing.T) {
 		expect("prompt $[REDACTED]!")
 		io.WriteString(w, "$ecret of")
 		w.Close()
-		expect("prompt $[REDACTED]!$ecret of")
+		expect("prompt $[REDACTED]![REDACTED]")
 	})
+}
+
+// TestSlowlyPrinted has values printed byte by byte with pauses: one byte is shown, also if the program ends within the value.
+func TestSlowlyPrinted(t *testing.T) {
+	const value = "s3cr3t-of-some-length-0123456789"
+	coded := base64.StdEncoding.EncodeToString([]byte(value))
+	for name, c := range map[string]struct {
+		text  string
+		shown int
+	}{
+		"plain": {value, 1}, "base64": {coded, 3}, "in colours": {strings.Join(strings.Split(value, ""), "\x1b[31m"), 1 + len("\x1b[31m")},
+		"half": {value[:len(value)/2], 1}, "base64, half": {coded[:len(coded)/2], 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			for _, pause := range []time.Duration{0, heldPatience - 1, heldPatience + 1, time.Hour} {
+				var got bytes.Buffer
+				w := NewRedactor(New(value)).Writer(&got)
+				io.WriteString(w, "> ")
+				for _, b := range []byte(c.text) {
+					w.Write([]byte{b})
+					time.Sleep(pause)
+					synctest.Wait()
+				}
+				seen := len(strings.ReplaceAll(got.String(), Hidden, ""))
+				w.Close()
+				if text := got.String(); seen > len("> ")+c.shown || !strings.Contains(text, Hidden) || strings.Contains(text, c.text[:len(c.text)/4]) {
+					t.Errorf("%s, %v apart: %d bytes are shown meanwhile, %q at last", name, pause, seen, text)
+				}
+			}
+		})
+	}
+}
+
+// TestControlSequencesWithin finds values that a terminal shows whole, though control sequences are between their characters.
+func TestControlSequencesWithin(t *testing.T) {
+	const value = "hunter2hunter3"
+	r := NewRedactor(New(value))
+	coded := base64.StdEncoding.EncodeToString([]byte(value))
+	for _, between := range []string{"\x1b[31m", "\x1b[0;1;38;5;7m\x1b[K", "\x1b]0;title\x07", "\x1b]8;;http://a.b\x1b\\", "\x1b(B", "\x0f", "\x00", "\x1b[3\r1m", "\x1b7"} {
+		for _, text := range []string{value, coded} {
+			for _, n := range []int{1, 3} {
+				var b strings.Builder
+				for i := 0; i < len(text); i += n {
+					b.WriteString(text[i:min(i+n, len(text))] + between)
+				}
+				got := r.Text("before " + b.String() + " after")
+				if !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") || strings.Count(got, Hidden) != 1 || len(got) > len("before  after")+len(Hidden)+3*(len(between)+4) {
+					t.Errorf("%q between every %d: %q", between, n, got)
+				}
+			}
+		}
+	}
+	// A sequence that is none to its end, or takes the value for its own, hides nothing of what is read as it is.
+	for _, before := range []string{"\x1b[", "\x1b]0;", "\x1b", "\x1bP", strings.Repeat("\x1b", 2000)} {
+		if got := r.Text(before + value); strings.Contains(got, value) {
+			t.Errorf("behind %q: %q", before, got)
+		}
+	}
 }
 
 func TestAFloodIsNotHeld(t *testing.T) {
 	value := strings.Repeat("0123456789abcdef", MaxBytes/16)
 	var n counter
 	w := NewRedactor(New(value)).Writer(&n)
-	for _, piece := range []string{"\r", "\n", "\r\n", "0", "0123456789abcdef"} {
+	for _, piece := range []string{"\r", "\n", "\r\n", "0", "0123456789abcdef", "\x1b[31m", "\x1b]", "\x00"} {
 		io.WriteString(w, value[:100])
 		io.WriteString(w, base64.StdEncoding.EncodeToString([]byte(value[:100])))
 		for range 4 { // not in smaller pieces, for with each is sought through all that is held
@@ -341,6 +408,7 @@ func BenchmarkRedact(b *testing.B) {
 func FuzzRedact(f *testing.F) {
 	f.Add("hunter2", "a hunter2 b", uint8(3))
 	f.Add("aabaaab", "aabaabaaab\r\n", uint8(1))
+	f.Add("hunter2", "h\x1b[31mu\x1b]0;x\x07nter\x002", uint8(2))
 	f.Fuzz(func(t *testing.T, value, text string, n uint8) {
 		r := NewRedactor(New(value))
 		var got bytes.Buffer
@@ -351,8 +419,8 @@ func FuzzRedact(f *testing.F) {
 			rest = rest[k:]
 		}
 		w.Close()
-		if got.String() != r.Text(text) {
-			t.Errorf("%q in pieces, %q whole", got.String(), r.Text(text))
+		if want := streamed(r, text); got.String() != want {
+			t.Errorf("%q in pieces, %q whole", got.String(), want)
 		}
 	})
 }

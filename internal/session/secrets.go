@@ -94,6 +94,19 @@ func (f Folder) secrets() ([]secret.Value, error) {
 	return values, nil
 }
 
+// HideIn hides in lines of the screen what was typed into the session in secret: a program can put it together there by moving the cursor.
+func (f Folder) HideIn(lines []string) ([]string, error) {
+	values, err := f.secrets()
+	if err != nil || len(values) == 0 {
+		return lines, err
+	}
+	r := secret.NewRedactor(values...)
+	for i, line := range lines {
+		lines[i] = r.Text(line)
+	}
+	return lines, nil
+}
+
 // FromPerson is where a secret comes from that a person typed.
 const FromPerson = "person"
 

@@ -130,7 +130,11 @@ func (k *keeper) look() (*session.Look, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &session.Look{Screen: drawn.Rows(), Alternate: drawn.Alternate()}
+	rows, err := k.folder.HideIn(drawn.Rows())
+	if err != nil {
+		return nil, err
+	}
+	l := &session.Look{Screen: rows, Alternate: drawn.Alternate()}
 	l.Row, l.Col = drawn.Cursor()
 	l.Hint = k.hint(l.Alternate)
 	return l, nil

@@ -80,6 +80,26 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	}
 }
 
+// TestSecretsOnATerminal has a shell print a secret slowly, in colours, and by moving the cursor.
+func TestSecretsOnATerminal(t *testing.T) {
+	t.Parallel()
+	h := furnish(t, nil)
+	h.trust(t)
+	c := h.live(t)
+	u := open(t, c, `T=`+token+`; i=0
+		while [ $i -lt 20 ]; do printf "%.1s" "$T"; T=${T#?}; sleep 0.05; i=$((i+1)); done; printf '%s\n' "$T"
+		T=`+token+`; while [ -n "$T" ]; do printf '\033[3%dm%.1s' $((${#T}%8)) "$T"; T=${T#?}; done; echo
+		printf 'correct-horse\rhunter2-\033[4D\033[Ker2-correct-horse\n'
+		printf '        correct-horse\rhunter2-\n'; echo done`)
+	text := u.await("done")
+	out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 4096, Plain: true})
+	check(t, err)
+	plain := string(out.Plain)
+	if strings.Count(plain, secret.Hidden) != 4 || strings.Contains(plain, token[:7]) || strings.Contains(text, token) {
+		t.Errorf("%q, plainly %q", text, plain)
+	}
+}
+
 type writer func([]byte)
 
 func (w writer) Write(b []byte) (int, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/terminal"
 	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
@@ -105,10 +106,23 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	}
 	piece := read(m.Cursor, int(m.MaxChars))
 	r := &supervisorv1.ReadShellResponse{Shell: info, Data: piece.Data, From: piece.From, Next: piece.Next, Dropped: piece.Dropped, More: piece.More}
-	if m.Screen {
+	switch {
+	case m.Plain && !one.inBackground():
+		r.Data, r.Plain = nil, []byte(one.plain(piece, int(m.MaxChars)))
+	case m.Screen:
 		r.Before = one.before(piece.From)
 	}
 	return connect.NewResponse(r), nil
+}
+
+const minPlain = 4096 // bytes that the text of a piece may have, however few characters were asked for
+
+// plain is what a person sees of a piece. Secrets are hidden in it once more: a program can put a value together on the screen by moving the cursor.
+func (s *shell) plain(piece transcript.Piece, chars int) string {
+	s.mu.Lock()
+	cols, rows := int(s.cols), int(s.rows)
+	s.mu.Unlock()
+	return s.of.secrets.Text(terminal.Plain(cols, rows, max(chars, minPlain), s.before(piece.From), piece.Data))
 }
 
 // waitFor waits as a request says. That it was long enough is no error. A shell that has not answered yet is not idle, unless there is enough to read already.

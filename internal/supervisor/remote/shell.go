@@ -103,6 +103,7 @@ type ShellRead struct {
 	Idle   time.Duration // wait until nothing was printed for so long; 0: don't
 	Wait   time.Duration // wait for so long at most until something was printed; 0: don't
 	Screen bool          // Before is wanted
+	Plain  bool          // Plain is wanted instead of Data
 	Raw    bool          // Chars are bytes, and no character is waited for to be whole
 	Errors bool          // of a program in the background: its standard error
 	Taken  int64         // what is before this offset has got to whom it is for
@@ -117,19 +118,20 @@ type ShellOutput struct {
 	Dropped int64 // bytes before From that are gone
 	More    bool
 	Before  []byte // what was printed since the alternate screen was shown, where it is at From
+	Plain   []byte // what a person sees of it
 }
 
 // ReadShell reads what a shell has printed.
 func (c *Client) ReadShell(ctx context.Context, read ShellRead) (ShellOutput, error) {
 	r, err := c.rpc.ReadShell(ctx, connect.NewRequest(&supervisorv1.ReadShellRequest{
 		ShellId: read.ID, Cursor: read.Cursor, MaxChars: int32(read.Chars), IdleMs: int32(read.Idle.Milliseconds()), WaitMs: int32(read.Wait.Milliseconds()),
-		Screen: read.Screen, Raw: read.Raw, Errors: read.Errors, Taken: read.Taken,
+		Screen: read.Screen, Plain: read.Plain, Raw: read.Raw, Errors: read.Errors, Taken: read.Taken,
 	}))
 	if err != nil {
 		return ShellOutput{}, fromWire(ctx, err)
 	}
 	m := r.Msg
-	return ShellOutput{shellOf(m.Shell), m.Data, m.From, m.Next, m.Dropped, m.More, m.Before}, nil
+	return ShellOutput{shellOf(m.Shell), m.Data, m.From, m.Next, m.Dropped, m.More, m.Before, m.Plain}, nil
 }
 
 // WriteShell types into a shell.

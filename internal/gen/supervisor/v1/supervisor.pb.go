@@ -958,6 +958,7 @@ type ReadShellRequest struct {
 	Raw           bool                   `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                           // max_chars are bytes, and no character is waited for to be whole
 	Errors        bool                   `protobuf:"varint,8,opt,name=errors,proto3" json:"errors,omitempty"`                     // of a program in the background: its standard error
 	Taken         int64                  `protobuf:"varint,9,opt,name=taken,proto3" json:"taken,omitempty"`                       // what is before this offset has been taken by whom it is for
+	Plain         bool                   `protobuf:"varint,10,opt,name=plain,proto3" json:"plain,omitempty"`                      // of a terminal: the text that a person would see is wanted instead of data
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,6 +1056,13 @@ func (x *ReadShellRequest) GetTaken() int64 {
 	return 0
 }
 
+func (x *ReadShellRequest) GetPlain() bool {
+	if x != nil {
+		return x.Plain
+	}
+	return false
+}
+
 type ReadShellResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
@@ -1064,6 +1072,7 @@ type ReadShellResponse struct {
 	Dropped       int64                  `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"` // bytes between the cursor and from that are not kept
 	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`       // there is more already
 	Before        []byte                 `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`    // what was printed since the alternate screen was last shown, where it is at from; at most 1 MiB
+	Plain         []byte                 `protobuf:"bytes,8,opt,name=plain,proto3" json:"plain,omitempty"`      // data and before as the terminal shows them, with secrets hidden in that text too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1143,6 +1152,13 @@ func (x *ReadShellResponse) GetMore() bool {
 func (x *ReadShellResponse) GetBefore() []byte {
 	if x != nil {
 		return x.Before
+	}
+	return nil
+}
+
+func (x *ReadShellResponse) GetPlain() []byte {
+	if x != nil {
+		return x.Plain
 	}
 	return nil
 }
@@ -2528,7 +2544,7 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x11ListShellsRequest\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\tR\x03tag\"B\n" +
 	"\x12ListShellsResponse\x12,\n" +
-	"\x06shells\x18\x01 \x03(\v2\x14.supervisor.v1.ShellR\x06shells\"\xec\x01\n" +
+	"\x06shells\x18\x01 \x03(\v2\x14.supervisor.v1.ShellR\x06shells\"\x82\x02\n" +
 	"\x10ReadShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\x03R\x06cursor\x12\x1b\n" +
@@ -2538,7 +2554,9 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x06screen\x18\x06 \x01(\bR\x06screen\x12\x10\n" +
 	"\x03raw\x18\a \x01(\bR\x03raw\x12\x16\n" +
 	"\x06errors\x18\b \x01(\bR\x06errors\x12\x14\n" +
-	"\x05taken\x18\t \x01(\x03R\x05taken\"\xc1\x01\n" +
+	"\x05taken\x18\t \x01(\x03R\x05taken\x12\x14\n" +
+	"\x05plain\x18\n" +
+	" \x01(\bR\x05plain\"\xd7\x01\n" +
 	"\x11ReadShellResponse\x12*\n" +
 	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
@@ -2546,7 +2564,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x04next\x18\x04 \x01(\x03R\x04next\x12\x18\n" +
 	"\adropped\x18\x05 \x01(\x03R\adropped\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12\x16\n" +
-	"\x06before\x18\a \x01(\fR\x06before\"B\n" +
+	"\x06before\x18\a \x01(\fR\x06before\x12\x14\n" +
+	"\x05plain\x18\b \x01(\fR\x05plain\"B\n" +
 	"\x11WriteShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"@\n" +
