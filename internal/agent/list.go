@@ -22,7 +22,8 @@ const openQuietly = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 // is never copied out of where the kernel's answer was put.
 type lister struct {
 	top   *os.File
-	depth int // of the folders that are listed: 1 is the top alone
+	last  string // the entry of top that is listed; empty: top itself
+	depth int    // of the folders that are listed: 1 is the top alone, 0 none
 	to    *listing.Writer
 
 	path   []byte // of the folder that is being listed
@@ -48,6 +49,25 @@ func (v *Volume) newLister(name string, recursive bool) (*lister, error) {
 	return listerOf(top, depth), nil
 }
 
+// newStat is a lister of the entry at a path alone. No link is followed, neither on the way nor at the end.
+func (v *Volume) newStat(name string) (*lister, error) {
+	above, last := parentOf(name)
+	dir, err := v.openBeneath(above, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := there(int(dir.Fd()), last); last != "" && err != nil {
+		dir.Close()
+		if err == errNothing {
+			err = unix.ENOENT
+		}
+		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	l := listerOf(dir, 0)
+	l.last = last
+	return l, nil
+}
+
 func listerOf(top *os.File, depth int) *lister {
 	return &lister{top: top, depth: depth, dirent: make([]byte, 64<<10)}
 }
@@ -57,16 +77,23 @@ func (l *lister) close() { l.top.Close() }
 // list writes the list.
 func (l *lister) list(to io.Writer) error {
 	l.to = listing.NewWriter(to)
-	none := []byte{0}
-	fd := int(l.top.Fd())
-	if err := l.stat(fd, &none[0], unix.AT_EMPTY_PATH); err != nil {
-		return &os.PathError{Op: "stat", Path: l.top.Name(), Err: err}
+	fd, name := int(l.top.Fd()), append([]byte(l.last), 0)
+	if err := l.stat(fd, &name[0], unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return l.failed("stat", err)
 	}
 	a := l.attributes()
-	if err := l.to.Add(nil, &a, nil); err != nil {
+	var target []byte
+	if a.Kind == listing.Link && l.last != "" {
+		n, err := l.readlink(fd, &name[0])
+		if err != nil {
+			return l.failed("readlink", err)
+		}
+		target = l.target[:n]
+	}
+	if err := l.to.Add(nil, &a, target); err != nil {
 		return err
 	}
-	if a.Kind == listing.Folder {
+	if a.Kind == listing.Folder && l.depth > 0 {
 		dir, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: l.top.Name(), Err: err}
@@ -97,7 +124,7 @@ func (l *lister) folder(dir int) error {
 
 // failed says what could not be done with l.path.
 func (l *lister) failed(op string, err error) error {
-	return &os.PathError{Op: op, Path: strings.Trim(l.top.Name()+"/"+string(l.path), "/"), Err: err}
+	return &os.PathError{Op: op, Path: strings.Trim(l.top.Name()+"/"+l.last+string(l.path), "/"), Err: err}
 }
 
 // read adds the names of a folder, in the order of their bytes.
@@ -154,15 +181,12 @@ func (l *lister) entry(dir int, at span) error {
 	a := l.attributes()
 	var target []byte
 	if a.Kind == listing.Link {
-		n, err := readlinkat(dir, name, l.target[:])
+		n, err := l.readlink(dir, name)
 		if err == unix.ENOENT || err == unix.EINVAL { // gone, or no link any more
 			return nil
 		}
 		if err != nil {
 			return l.failed("readlink", err)
-		}
-		if n > listing.MaxPath {
-			return l.failed("readlink", unix.ENAMETOOLONG)
 		}
 		target = l.target[:n]
 	}
@@ -219,6 +243,15 @@ func (l *lister) stat(dir int, name *byte, flags int) error {
 		return errno
 	}
 	return nil
+}
+
+// readlink reads the target of a link into l.target.
+func (l *lister) readlink(dir int, name *byte) (int, error) {
+	n, err := readlinkat(dir, name, l.target[:])
+	if err == nil && n > listing.MaxPath {
+		err = unix.ENAMETOOLONG
+	}
+	return n, err
 }
 
 func readlinkat(dir int, name *byte, to []byte) (int, error) {

@@ -77,7 +77,12 @@ func (s *stored) list(t testing.TB, path string, recursive bool) (entries []list
 	if told := r.Result().Trailer; r.Code != 200 || told.Get("Status") != "200" {
 		t.Fatalf("%d %q, %v", r.Code, r.Body, told)
 	}
-	from := listing.NewReader(r.Body)
+	return entriesOf(t, r.Body)
+}
+
+func entriesOf(t testing.TB, list io.Reader) (entries []listing.Entry) {
+	t.Helper()
+	from := listing.NewReader(list)
 	for {
 		e, err := from.Next()
 		if err == io.EOF {
@@ -311,4 +316,53 @@ func BenchmarkList(b *testing.B) {
 	run("git-status", "git", "--git-dir", s.files+".git", "--work-tree", s.files, "status", "--porcelain")
 	run("git-status-one-thread", "git", "-c", "core.preloadIndex=false", "--git-dir", s.files+".git", "--work-tree", s.files, "status", "--porcelain")
 	run("find", "find", ".", "-printf", "%p %y %m %s %T@ %C@ %i %U %G %n %l\n")
+}
+
+// TestAnEntryAlone asks for entries as they are themselves: no link is followed, on the way or at the end.
+func TestAnEntryAlone(t *testing.T) {
+	s := newStored(t)
+	put(t, s.files+"/file", "content")
+	put(t, s.files+"/folder/file", "x")
+	for name, target := range map[string]string{
+		"to-file": "file", "to-folder": "folder", "dangling": "none", "loop": "loop", "absolute": "/etc/passwd", "out": "../../x", "folder/up": "../file",
+	} {
+		if err := os.Symlink(target, filepath.Join(s.files, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stat := func(path string) (int, []listing.Entry) {
+		r := s.call(t, http.MethodGet, "/volume/list", url.Values{"path": {path}, "recursive": {"0"}, "alone": {"1"}}, nil)
+		if r.Code != 200 {
+			return r.Code, nil
+		}
+		return r.Code, entriesOf(t, r.Body)
+	}
+	for path, want := range map[string]listing.Entry{
+		"":            {Attributes: listing.Attributes{Kind: listing.Folder}},
+		"file":        {Attributes: listing.Attributes{Kind: listing.File, Size: 7}},
+		"folder":      {Attributes: listing.Attributes{Kind: listing.Folder}},
+		"folder/file": {Attributes: listing.Attributes{Kind: listing.File, Size: 1}},
+		"to-file":     {Attributes: listing.Attributes{Kind: listing.Link, Size: 4}, Target: "file"},
+		"to-folder":   {Attributes: listing.Attributes{Kind: listing.Link, Size: 6}, Target: "folder"},
+		"dangling":    {Attributes: listing.Attributes{Kind: listing.Link, Size: 4}, Target: "none"},
+		"loop":        {Attributes: listing.Attributes{Kind: listing.Link, Size: 4}, Target: "loop"},
+		"absolute":    {Attributes: listing.Attributes{Kind: listing.Link, Size: 11}, Target: "/etc/passwd"},
+		"out":         {Attributes: listing.Attributes{Kind: listing.Link, Size: 7}, Target: "../../x"},
+		"folder/up":   {Attributes: listing.Attributes{Kind: listing.Link, Size: 7}, Target: "../file"},
+	} {
+		status, got := stat(path)
+		if status != 200 || len(got) != 1 || got[0].Kind != want.Kind || got[0].Target != want.Target || want.Kind != listing.Folder && got[0].Size != want.Size || got[0].Path != "" {
+			t.Errorf("%q: %d, %+v", path, status, got)
+			continue
+		}
+		in, err := os.Lstat(filepath.Join(s.files, path))
+		if err != nil || in.ModTime().UnixNano() != got[0].ModTime {
+			t.Errorf("%q: %+v, %v", path, got[0], err)
+		}
+	}
+	for path, want := range map[string]int{"none": 404, "none/x": 404, "file/x": 404, "to-folder/file": 409, "loop/x": 409, "to-folder/none": 409} {
+		if status, got := stat(path); status != want {
+			t.Errorf("%q: %d, %+v", path, status, got)
+		}
+	}
 }

@@ -72,7 +72,11 @@ func (s *Server) volumeList(v *Volume, w http.ResponseWriter, r *http.Request) e
 	if err := errors.Join(err1, err2); err != nil {
 		return invalid(err.Error())
 	}
-	l, err := v.newLister(name, recursive)
+	open := func() (*lister, error) { return v.newLister(name, recursive) }
+	if q.Get("alone") == "1" {
+		open = func() (*lister, error) { return v.newStat(name) }
+	}
+	l, err := open()
 	if err != nil {
 		return err
 	}

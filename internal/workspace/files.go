@@ -58,7 +58,7 @@ func (m *Manager) ListFiles(ctx context.Context, id, name string, recursive bool
 	return c.List(ctx, below, recursive, each)
 }
 
-// stat tells what is at a path, and of a symbolic link the link.
+// stat returns what is at a path. It follows a link at the end, within the workspace.
 func stat(ctx context.Context, c *remote.Client, below string) (found listing.Entry, err error) {
 	err = c.List(ctx, below, false, func(e listing.Entry) error { // the path itself comes first
 		found = e

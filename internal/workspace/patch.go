@@ -47,9 +47,9 @@ func (m *Manager) ApplyPatch(ctx context.Context, id string, text []byte) (*patc
 // patched is a workspace as a patch is checked against it.
 type patched struct{ client *remote.Client }
 
-// Stat tells what is at a path.
+// Stat returns the entry at a path, and follows no link.
 func (p patched) Stat(ctx context.Context, path string) (patch.Entry, error) {
-	e, err := stat(ctx, p.client, path)
+	e, err := p.client.Stat(ctx, path)
 	if fault.KindOf(err) == fault.NotFound {
 		err = fs.ErrNotExist
 	}
@@ -90,6 +90,7 @@ const (
 
 // writePlan writes what a patch does as a change.
 func writePlan(to *tar.Writer, plan *patch.Plan) error {
+	replaced := map[string]bool{} // folders that go, for a file or link to take their place
 	for _, o := range plan.Operations {
 		h := &tar.Header{Name: o.Path, Format: tar.FormatPAX, PAXRecords: map[string]string{changeExpect: absent}, Mode: int64(unixMode(o.Mode))}
 		if o.Seen != nil {
@@ -100,7 +101,7 @@ func writePlan(to *tar.Writer, plan *patch.Plan) error {
 			h.Typeflag, h.PAXRecords[changeOp] = tar.TypeReg, "delete"
 		case patch.RemoveDirectory:
 			h.Typeflag, h.Name, h.PAXRecords[changeOp] = tar.TypeDir, o.Path+"/", "delete"
-			delete(h.PAXRecords, changeExpect) // it has changed by what was removed of it
+			replaced[o.Path] = true // and it has changed by what was removed of it
 		case patch.ChangeMode:
 			h.Typeflag, h.PAXRecords[changeOp] = tar.TypeReg, "mode"
 		case patch.WriteLink:
@@ -110,6 +111,9 @@ func writePlan(to *tar.Writer, plan *patch.Plan) error {
 			if o.Seen != nil && o.Seen.Mode == o.Mode {
 				h.PAXRecords[changeKeep] = "1"
 			}
+		}
+		if replaced[o.Path] {
+			delete(h.PAXRecords, changeExpect) // what is expected is what was there before the change
 		}
 		if err := to.WriteHeader(h); err != nil {
 			return err

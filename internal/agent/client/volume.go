@@ -35,6 +35,16 @@ func (c *Client) List(ctx context.Context, path string, recursive bool, each fun
 	return c.list(ctx, "/volume/list?"+q.Encode(), path, recursive, each)
 }
 
+// StatVolume returns the entry at a path of the volume. It follows no link, neither on the way nor at the end: a link is itself the entry, with its target.
+func (c *Client) StatVolume(ctx context.Context, path string) (found listing.Entry, err error) {
+	q := url.Values{"path": {path}, "recursive": {"false"}, "alone": {"1"}}
+	err = c.list(ctx, "/volume/list?"+q.Encode(), path, false, func(e listing.Entry) error {
+		found = e
+		return nil
+	})
+	return found, err
+}
+
 func (c *Client) list(ctx context.Context, call, path string, byWindow bool, each func(listing.Entry) error) error {
 	var own error
 	_, err := c.generated(ctx, call, byWindow, func(from io.Reader) error {

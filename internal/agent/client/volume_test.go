@@ -83,6 +83,7 @@ func TestVolumeOfAnAgent(t *testing.T) {
 	ctx := within(t, 60*time.Second)
 	for name, call := range map[string]func() error{
 		"List":            func() error { return c.List(ctx, "", true, func(listing.Entry) error { return nil }) },
+		"StatVolume":      func() error { _, err := c.StatVolume(ctx, ""); return err },
 		"ReadTree":        func() error { _, err := c.ReadTree(ctx, "", io.Discard); return err },
 		"Change":          func() error { _, err := c.Change(ctx, bytes.NewReader(tarOf(t, nil)), -1); return err },
 		"ReadVolumeFile":  func() error { _, err := c.ReadVolumeFile(ctx, "x", 0, 0, io.Discard); return err },
@@ -115,6 +116,12 @@ func TestVolumeOfAnAgent(t *testing.T) {
 	}
 	if got := strings.Join(list(t, c, "new", false), " "); got != " file" {
 		t.Errorf("%q", got)
+	}
+	if e, err := c.StatVolume(ctx, "new/file"); err != nil || e.Path != "" || e.Kind != listing.File || e.Size != 7 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := c.StatVolume(ctx, "new/none"); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("%v", err)
 	}
 	b.Reset()
 	counts, err := c.ReadTree(ctx, "new", &b)

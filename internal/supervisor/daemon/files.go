@@ -32,7 +32,16 @@ func (s *server) handleFiles(mux *http.ServeMux) {
 		return err
 	}))
 	mux.Handle("GET "+remote.ListPath, read(func(ctx context.Context, q url.Values, to io.Writer) error {
-		return copyList(ctx, agent, q.Get("path"), q.Get("recursive") == "1", to)
+		return copyList(to, func(each func(listing.Entry) error) error {
+			if q.Get("alone") != "1" {
+				return agent.List(ctx, q.Get("path"), q.Get("recursive") == "1", each)
+			}
+			e, err := agent.StatVolume(ctx, q.Get("path"))
+			if err != nil {
+				return err
+			}
+			return each(e)
+		})
 	}))
 	mux.Handle("GET "+remote.TreePath, read(func(ctx context.Context, q url.Values, to io.Writer) error {
 		_, err := agent.ReadTree(ctx, q.Get("path"), to)
@@ -87,23 +96,17 @@ func (s *server) handlePlace(mux *http.ServeMux) {
 		if err != nil {
 			return err
 		}
-		list := listing.NewWriter(w)
-		err = agent.ListPlace(ctx, path, int(min(depth, listing.MaxPath)), func(e listing.Entry) error {
-			return list.Add([]byte(e.Path), &e.Attributes, []byte(e.Target))
+		return copyList(w, func(each func(listing.Entry) error) error {
+			return agent.ListPlace(ctx, path, int(min(depth, listing.MaxPath)), each)
 		})
-		if err != nil {
-			return err
-		}
-		return list.Close()
 	})
 	mux.HandleFunc("GET "+remote.UsagePath, s.usage)
 }
 
 // copyList passes a list on, entry by entry: what a machine sends goes no further unread.
-func copyList(ctx context.Context, agent *client.Client, path string, recursive bool, to io.Writer) error {
+func copyList(to io.Writer, list func(each func(listing.Entry) error) error) error {
 	w := listing.NewWriter(to)
-	err := agent.List(ctx, path, recursive, func(e listing.Entry) error { return w.Add([]byte(e.Path), &e.Attributes, []byte(e.Target)) })
-	if err != nil {
+	if err := list(func(e listing.Entry) error { return w.Add([]byte(e.Path), &e.Attributes, []byte(e.Target)) }); err != nil {
 		return err
 	}
 	return w.Close()

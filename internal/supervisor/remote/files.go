@@ -174,6 +174,15 @@ func (c *Client) List(ctx context.Context, path string, recursive bool, each fun
 	return c.list(ctx, ListPath, q, each)
 }
 
+// Stat returns the entry at a path. It follows no link, neither on the way nor at the end: a link is itself the entry, with its target.
+func (c *Client) Stat(ctx context.Context, path string) (found listing.Entry, err error) {
+	err = c.list(ctx, ListPath, url.Values{"path": {path}, "alone": {"1"}}, func(e listing.Entry) error {
+		found = e
+		return nil
+	})
+	return found, err
+}
+
 func (c *Client) list(ctx context.Context, at string, q url.Values, each func(listing.Entry) error) error {
 	return c.call(ctx, http.MethodGet, at, q, nil, func(from io.Reader) error {
 		entries := listing.NewReader(from)

@@ -24,6 +24,7 @@
 //   GET /volume/file?path=P&offset=N&limit=N          as /file
 //   PUT /volume/file?path=P&mode=M&parents=B&size=N   as /file. A link in the file's place is not followed and not replaced: 409
 //   GET /volume/list?path=P&recursive=B               what is in a folder
+//   GET /volume/list?path=P&recursive=B&alone=1       the entry at the path alone. No link is followed, on the way or at the end
 //   GET /volume/tree?path=P                           a folder with all below it, or anything else, as a tar archive
 //   PUT /volume/change                                a tar archive of operations that are done all or not at all
 //
