@@ -80,7 +80,7 @@ func newPatchApply() *cobra.Command {
 	var path string
 	cmd := onWorkspace("apply ID", "Apply a unified patch to a workspace that runs",
 		`Apply a unified patch, as of git diff or diff -u, to the files of a workspace: all of it or
-nothing. Paths are below /workspace.`,
+nothing. Paths are below /workspace. docs/patches.md describes which patches apply, and where.`,
 		`  git diff | pyro workspace patch apply ws-0123456789ab --patch-file -
   pyro workspace patch apply ws-0123456789ab --patch-file fix.patch`,
 		1, func(cmd *cobra.Command, args []string) (err error) {

@@ -11,6 +11,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // base85 is git's alphabet, that of RFC 1924.
@@ -24,7 +26,7 @@ type literal struct {
 	body  []byte // its lines in the patch
 }
 
-// binaryContent reads what follows "GIT binary patch": the way forward, and perhaps the way back, which nobody needs here.
+// binaryContent reads what follows "GIT binary patch": the way forward, and perhaps the way back. That is not used, but it tells whether the patch is whole.
 func (p *parser) binaryContent(s *section) error {
 	p.skip()
 	l, err := p.literal()
@@ -38,7 +40,14 @@ func (p *parser) binaryContent(s *section) error {
 	if !fullHash(s.oldHash) || len(s.oldHash) != len(s.newHash) {
 		return invalid(l.line, "binary content needs an index line with whole hashes before it, as git diff --binary writes")
 	}
-	_, err = p.literal()
+	back, err := p.literal()
+	if err != nil || back == nil {
+		return err
+	}
+	if p.unpacked += back.size; p.unpacked > MaxContent {
+		return fault.New(fault.Exhausted, op, "", "the patch has more than %d MiB of binary content", MaxContent>>20)
+	}
+	_, err = back.unpack()
 	return err
 }
 

@@ -12,13 +12,12 @@ import (
 
 // check is the work of one Check: what the patch has made of the tree so far, in memory.
 type check struct {
-	tree     Tree
-	seen     map[string]*Entry // what Stat has told, nil for nothing
-	leaving  map[string]bool   // paths that the patch takes away, by deleting or renaming
-	arriving map[string]bool   // paths that it creates, by adding, renaming or copying
-	now      map[string]*node  // what it has made
-	held     int               // bytes of the content in now
-	steps    int               // see maxSteps
+	tree    Tree
+	seen    map[string]*Entry // what Stat has told, nil for nothing
+	leaving map[string]bool   // paths that the patch takes away, by deleting or renaming
+	now     map[string]*node  // what it has made
+	held    int               // bytes of the content in now
+	steps   int               // see maxSteps
 }
 
 // node is a file or link as the patch makes it.
@@ -29,47 +28,6 @@ type node struct {
 	source *Source
 }
 
-// claim finds the paths that leave and arrive, and refuses a patch that says two things of one.
-func (c *check) claim(sections []*section) error {
-	modified := map[string]bool{}
-	for _, s := range sections {
-		leaves, arrives := "", ""
-		switch s.status {
-		case Added, Copied:
-			arrives = s.path
-		case Renamed:
-			leaves, arrives = s.from, s.path
-		case Deleted:
-			leaves = s.path
-		case Modified:
-			modified[s.path] = !c.arriving[s.path]
-		}
-		if leaves != "" {
-			if c.leaving[leaves] {
-				return invalid(s.line, "%.200q is deleted or renamed twice", leaves)
-			}
-			c.leaving[leaves] = true
-		}
-		if arrives != "" {
-			if c.arriving[arrives] {
-				return invalid(s.line, "%.200q is created twice", arrives)
-			}
-			c.arriving[arrives] = true
-		}
-		for _, p := range []string{leaves, arrives} {
-			if modified[p] {
-				return invalid(s.line, "%.200q is changed, and then deleted, renamed or created", p)
-			}
-		}
-	}
-	for _, s := range sections {
-		if s.status == Modified && modified[s.path] && c.leaving[s.path] {
-			return invalid(s.line, "%.200q is deleted or renamed, and then changed", s.path)
-		}
-	}
-	return nil
-}
-
 // section checks one section and notes what it makes.
 func (c *check) section(ctx context.Context, s *section) (File, error) {
 	f := File{Path: s.path, OldPath: s.from, Status: s.status, LinesAdded: s.added, LinesRemoved: s.removed}
@@ -77,29 +35,26 @@ func (c *check) section(ctx context.Context, s *section) (File, error) {
 	if err != nil {
 		return f, err
 	}
-	if old == nil { // also where the patch did not call it new
-		f.Status = Added
-		c.arriving[s.path] = true
-	}
 	made, moved, err := c.make(s, old)
 	if err != nil {
 		return f, err
 	}
 	f.HunksMoved = moved
+	if s.again && (s.status == Deleted || s.status == Renamed) {
+		c.drop(s.taken())
+	}
 	if s.status == Deleted {
 		if len(made.data) > 0 {
 			return f, conflict(s.path, "it has more content than the patch deletes")
 		}
 		return f, nil
 	}
-	if c.arriving[s.path] && c.now[s.path] == nil {
+	if s.status != Modified {
 		if err := c.arrives(ctx, s.path); err != nil {
 			return f, err
 		}
 	}
-	if before := c.now[s.path]; before != nil {
-		c.held -= len(before.data)
-	}
+	c.drop(s.path)
 	if c.held += len(made.data); c.held > MaxContent {
 		return f, fault.New(fault.Exhausted, op, "", "the patch makes more than %d MiB of content", MaxContent>>20)
 	}
@@ -107,42 +62,81 @@ func (c *check) section(ctx context.Context, s *section) (File, error) {
 	return f, nil
 }
 
-// old gives what a section changes, nil for what it creates.
+// drop forgets what the patch has made at a path.
+func (c *check) drop(p string) {
+	if n := c.now[p]; n != nil {
+		c.held -= len(n.data)
+		delete(c.now, p)
+	}
+}
+
+// taken is the path that a section takes its file from.
+func (s *section) taken() string {
+	if s.from != "" {
+		return s.from
+	}
+	return s.path
+}
+
+// old returns the file or link that a section changes, nil if it creates one.
 func (c *check) old(ctx context.Context, s *section) (*node, error) {
-	from := s.path
-	switch s.status {
-	case Added:
+	from := s.taken()
+	if s.status == Added {
 		return nil, nil
-	case Renamed, Copied:
-		from = s.from
-	case Modified:
-		if n := c.now[s.path]; n != nil {
-			made := *n
-			return &made, c.content(ctx, s.path, &made)
+	}
+	if s.again {
+		made := *c.now[from]
+		if err := s.fits(from, made.mode); err != nil {
+			return nil, err
 		}
+		return &made, c.content(ctx, from, &made)
 	}
 	e, err := c.stat(ctx, from)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case e == nil && s.status == Modified && len(s.hunks) == 1 && s.hunks[0].old == 0:
-		return nil, nil
-	case e == nil:
-		return nil, conflict(from, "it does not exist")
-	case e.Mode&fs.ModeSymlink != 0 && !s.oldMode.link() && (len(s.hunks) > 0 || s.binary != nil):
-		return nil, conflict(from, "it is a symbolic link, and the patch is not for one")
-	case e.Mode&fs.ModeSymlink != 0:
+	}
+	if e == nil {
+		return nil, c.missing(from)
+	}
+	if err := s.fits(from, e.Mode); err != nil {
+		return nil, err
+	}
+	if e.Mode&fs.ModeSymlink != 0 {
 		return &node{mode: e.Mode, data: []byte(e.Link), source: c.source(s, *e)}, nil
-	case !e.Mode.IsRegular():
-		return nil, conflict(from, "it is neither a file nor a symbolic link")
-	case s.oldMode.link():
-		return nil, conflict(from, "it is a file, and the patch is for a symbolic link")
 	}
 	n := &node{mode: e.Mode, unread: true, source: c.source(s, *e)}
 	if s.status == Modified && len(s.hunks) == 0 && s.binary == nil {
 		return n, nil // a mode alone
 	}
 	return n, c.content(ctx, from, n)
+}
+
+// fits checks that a file or link is of the type that the patch is for, if that tells one.
+func (s *section) fits(p string, m fs.FileMode) error {
+	link := m&fs.ModeSymlink != 0
+	switch {
+	case !link && !m.IsRegular():
+		return conflict(p, "it is neither a file nor a symbolic link")
+	case s.oldMode == 0 || s.oldMode.link() == link:
+		return nil
+	case link:
+		return conflict(p, "it is a symbolic link, and the patch is for a file")
+	}
+	return conflict(p, "it is a file, and the patch is for a symbolic link")
+}
+
+// missing is the conflict of a path at which there is nothing.
+func (c *check) missing(p string) error {
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if e := c.seen[dir]; e != nil && e.Mode&fs.ModeSymlink != 0 {
+			return beyond(p, dir)
+		}
+	}
+	return conflict(p, "it does not exist")
+}
+
+func beyond(p, link string) error {
+	return conflict(p, "%q above it is a symbolic link, which a patch does not follow", link)
 }
 
 func (c *check) source(s *section, e Entry) *Source {
@@ -197,7 +191,7 @@ func (c *check) make(s *section, old *node) (made *node, moved int, err error) {
 	case s.nameless:
 		return nil, 0, invalid(s.line, "the patch says that %.200q differs, and not how: git diff --binary would", s.path)
 	case len(s.hunks) > 0:
-		made.data, moved, err = patchText(s.path, oldData(old), s.hunks, &c.steps)
+		made.data, moved, err = patchText(s.path, oldData(old), s.hunks, made.mode&fs.ModeSymlink != 0, &c.steps)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -263,7 +257,11 @@ func (c *check) arrives(ctx context.Context, p string) error {
 		if err != nil {
 			return err
 		}
-		if e != nil && !e.Mode.IsDir() && !c.leaving[dir] {
+		switch {
+		case e == nil || e.Mode.IsDir() || c.leaving[dir]:
+		case e.Mode&fs.ModeSymlink != 0:
+			return beyond(p, dir)
+		default:
 			return conflict(p, "%.200q above it is no directory", dir)
 		}
 	}

@@ -170,3 +170,93 @@ func TestAPatchForAnotherTree(t *testing.T) {
 		}
 	}
 }
+
+// stricter are the reasons for which a plan refuses hunks that git puts somewhere. See docs/patches.md.
+var stricter = []string{"does not clearly belong", "is applied already", "has no context, and", "has neither context nor removed lines", "before the hunk before it"}
+
+// TestHunksGoWhereGitPutsThem makes patches with more or less context of files whose lines repeat, and applies them to the file before, to others like it,
+// and to the file after. What both make of it is the same. Where one alone makes something of it, it is for a reason that is documented.
+func TestHunksGoWhereGitPutsThem(t *testing.T) {
+	counts := map[string]int{}
+	t.Cleanup(func() {
+		t.Log(counts)
+		if counts["same"] < 3*seeds() || counts["neither"] < seeds() {
+			t.Error("that proves little")
+		}
+	})
+	repo := repository{t, t.TempDir()}
+	for seed := range 5 * seeds() {
+		r := rand.New(rand.NewPCG(uint64(seed), 5))
+		before := fewLines(r, 2+r.IntN(12), 2+r.IntN(8))
+		after := changeLines(r, before)
+		repo.write("before", before)
+		repo.write("after", after)
+		text, err := difftest.Git(repo.dir, "", "diff", "--no-index", fmt.Sprintf("-U%d", r.IntN(4)), "before", "after")
+		if err == nil {
+			continue // nothing differs
+		}
+		_, hunks, _ := strings.Cut(text, "+++ b/after\n")
+		text = "--- a/f\n+++ b/f\n" + hunks
+		for name, other := range map[string]string{"before": before, "like it": changeLines(r, before), "after": after} {
+			dir := t.TempDir()
+			if err := files("f", other).Write(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, gitErr := difftest.Git(dir, text, "apply", "--whitespace=nowarn", "-")
+			made, plan, err := check(t, text, files("f", other))
+			says := func(said string) {
+				t.Errorf("seed %d, %s: %s\ngit: %v\nplan: %v\n%q\n%s", seed, name, said, gitErr, err, other, text)
+			}
+			switch {
+			case gitErr == nil && err == nil:
+				counts["same"]++
+				want, _ := difftest.Read(dir)
+				if said := difftest.Unequal(made.Git(), want.Git()); said != "" {
+					says(said)
+				}
+			case gitErr == nil:
+				counts["only git"]++
+				if !slices.ContainsFunc(stricter, func(why string) bool { return strings.Contains(err.Error(), why) }) {
+					says("only git")
+				}
+			case err == nil:
+				counts["only the plan"]++
+				if !strings.Contains(text, "@@ -1,") || plan.Summary.HunksMoved == 0 {
+					says("only the plan")
+				}
+			default:
+				counts["neither"]++
+			}
+		}
+	}
+}
+
+func (r repository) write(name, content string) {
+	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// fewLines is a text of count lines, of which there are so many kinds.
+func fewLines(r *rand.Rand, count, kinds int) string {
+	var b strings.Builder
+	for range count {
+		fmt.Fprintf(&b, "%c\n", 'a'+r.IntN(kinds))
+	}
+	return b.String()
+}
+
+func changeLines(r *rand.Rand, text string) string {
+	lines := strings.SplitAfter(text, "\n")
+	lines = lines[:len(lines)-1]
+	for range 1 + r.IntN(2) {
+		at := r.IntN(len(lines) + 1)
+		switch {
+		case r.IntN(2) == 0 || at == len(lines):
+			lines = slices.Insert(lines, at, fewLines(r, 1+r.IntN(2), 9))
+		default:
+			lines = slices.Delete(lines, at, at+1)
+		}
+	}
+	return strings.Join(lines, "")
+}

@@ -52,8 +52,7 @@ func (p *parser) headerLine(h *header, prefix string) (string, error) {
 	return rest, nil
 }
 
-// names reads the lines "---" and "+++". What follows a tab there is a time, and the beginning of time is what GNU diff -N has for a file that is not
-// there.
+// names reads the lines "---" and "+++". A time may follow the name: GNU diff -N writes the beginning of 1970 for a file that does not exist.
 func (p *parser) names(h *header) error {
 	for _, side := range []struct {
 		prefix string
@@ -64,21 +63,42 @@ func (p *parser) names(h *header) error {
 		if err != nil {
 			return err
 		}
-		name, stamp, ok := cutName(rest)
+		cut := cutName
+		if !h.git {
+			cut = cutTime
+		}
+		name, stamp, ok := cut(rest)
 		if !ok || name == "" {
 			return invalid(p.line-1, "%.200q is no name", rest)
 		}
 		*side.name = name
-		if name == devNull || isEpoch(stamp) {
+		if name == devNull || !h.git && isEpoch(stamp) {
 			*side.absent = true
 		}
 	}
 	return nil
 }
 
+// stampForm is the form of a time after a name. Between them is a tab, or spaces if the tab was lost.
+var stampForm = regexp.MustCompile(`(?:\t(?:\d\d)?\d\d-\d\d-\d\d| +(?:\d\d)?\d\d-\d\d-\d\d \d\d:\d\d:\d\d)(?: \d\d:\d\d:\d\d)?(?:\.\d+)?(?: [-+]\d\d:?\d\d)?$`)
+
+// cutTime reads a name without quotes as GNU diff writes it, which may hold a tab, and the time after it.
+func cutTime(text string) (name, stamp string, ok bool) {
+	at := stampForm.FindStringIndex(text)
+	if at == nil || strings.HasPrefix(text, `"`) {
+		return cutName(text)
+	}
+	return text[:at[0]], text[at[0]:], true
+}
+
 func isEpoch(stamp string) bool {
-	t, err := time.Parse("2006-01-02 15:04:05 -0700", strings.TrimSpace(stamp)) // which accepts fractions of a second
-	return err == nil && t.UnixNano() == 0
+	for _, zone := range []string{"-0700", "-07:00"} {
+		t, err := time.Parse("2006-01-02 15:04:05 "+zone, strings.TrimSpace(stamp)) // which accepts fractions of a second
+		if err == nil && t.UnixNano() == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // gitHeader reads "diff --git" and git's extended header.
@@ -131,11 +151,11 @@ func (p *parser) mode(h *header, prefix string) (mode, error) {
 	if err != nil {
 		return 0, err
 	}
-	return readMode(text, p.line-1)
+	return readMode(text, h.common, p.line-1)
 }
 
 // readMode reads a mode. Git's have no other types than these, and of the permission bits only the owner's x means something.
-func readMode(text string, line int) (mode, error) {
+func readMode(text, name string, line int) (mode, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 8, 32)
 	switch m := mode(n); {
 	case err != nil:
@@ -143,7 +163,7 @@ func readMode(text string, line int) (mode, error) {
 	case m&0o170000 == 0o100000, m.link():
 		return m, nil
 	case m&0o170000 == 0o160000:
-		return 0, invalid(line, "the patch changes a submodule, which has no content here")
+		return 0, invalid(line, "%.200q is a submodule, a commit of another repository, which no patch can change here: leave it out", name)
 	}
 	return 0, invalid(line, "%.20q is the mode of neither a file nor a symbolic link", text)
 }
@@ -176,7 +196,7 @@ func (p *parser) index(h *header, s *section) (err error) {
 	}
 	s.oldHash, s.newHash = parts[1], parts[2]
 	if parts[3] != "" {
-		s.oldMode, err = readMode(parts[3], line)
+		s.oldMode, err = readMode(parts[3], h.common, line)
 	}
 	return err
 }

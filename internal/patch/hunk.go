@@ -12,9 +12,11 @@ type hunk struct {
 	line           int    // of its header in the patch, from 1
 	header         string // without CR, bounded
 	start          int    // where it is in the old file according to its header, from 1; 0 before all lines
+	newStart       int    // the same in the new file
 	body           []byte
 	old, new       int // lines that it is made of and that it makes
 	added, removed int
+	before, after  int // lines of context before the first change and after the last
 }
 
 // hunkForm is the form of a hunk's header. After it may stand a line of the file for orientation.
@@ -30,7 +32,7 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 	if numbers == nil {
 		return k, invalid(p.line, "%q is not the header of a hunk, which is @@ -LINE,COUNT +LINE,COUNT @@", k.header)
 	}
-	k.start = number(numbers[1], 0)
+	k.start, k.newStart = number(numbers[1], 0), number(numbers[3], 0)
 	p.skip()
 	start := *p
 	counted := p.counted(number(numbers[2], 1), number(numbers[4], 1))
@@ -52,6 +54,8 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 		case ' ':
 			k.old++
 			k.new++
+			k.after++
+			continue
 		case '-':
 			k.old++
 			k.removed++
@@ -59,6 +63,10 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 			k.new++
 			k.added++
 		}
+		if k.added+k.removed == 1 {
+			k.before = k.after
+		}
+		k.after = 0
 	}
 	if k.added+k.removed == 0 {
 		return k, invalid(k.line, "the hunk changes nothing: no line after its header begins with + or -")
@@ -188,13 +196,18 @@ func (k *hunk) each() iter.Seq2[byte, span] {
 	}
 }
 
-// from are the lines that a hunk is made of, context and removed ones: so many of them at most.
-func (k *hunk) from(most int) lines {
-	old := lines{k.body, make([]span, 0, min(k.old, most))}
+// from returns the context and the removed lines of a hunk, at most so many of them.
+func (k *hunk) from(most int) lines { return k.without('+', min(k.old, most)) }
+
+// to returns the context and the added lines of a hunk, at most so many of them.
+func (k *hunk) to(most int) lines { return k.without('-', min(k.new, most)) }
+
+func (k *hunk) without(not byte, count int) lines {
+	some := lines{k.body, make([]span, 0, count)}
 	for sign, line := range k.each() {
-		if sign != '+' && len(old.spans) < cap(old.spans) {
-			old.spans = append(old.spans, line)
+		if sign != not && len(some.spans) < count {
+			some.spans = append(some.spans, line)
 		}
 	}
-	return old
+	return some
 }

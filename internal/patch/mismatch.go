@@ -12,6 +12,17 @@ func (p *patching) conflict(k *hunk, n int, format string, args ...any) error {
 	return (&Conflict{Path: p.path, Hunk: n, Header: printable([]byte(k.header)), Reason: fmt.Sprintf(format, args...)}).fault()
 }
 
+// misplaced is the conflict of a hunk that does not match where it belongs.
+func (p *patching) misplaced(k *hunk, n, want int, old lines) error {
+	switch {
+	case p.applied(k, want):
+		return p.conflict(k, n, "is applied already: line %d on is as it would be after it", want+1)
+	case p.link:
+		return p.conflict(k, n, `does not match: this is a symbolic link, whose one line is its target %q, with "\ No newline at end of file" after it`, brief(p.lines.text))
+	}
+	return p.mismatch(k, n, want, old)
+}
+
 // mismatch is the conflict of a hunk that matches nowhere. It shows the place where most of its lines are.
 func (p *patching) mismatch(k *hunk, n, want int, old lines) error {
 	best := p.closest(max(p.done, min(want, p.lines.count())), old.between(0, closeLines))
@@ -23,6 +34,16 @@ func (p *patching) mismatch(k *hunk, n, want int, old lines) error {
 	switch line := best + differs; {
 	case differs == old.count():
 		c.Reason = fmt.Sprintf("does not match: it ends the file at line %d, which goes on", line)
+		switch ends := ended(old.at(old.count() - 1)); {
+		case ends && k.new == 0 && k.start <= 1:
+			c.Reason = fmt.Sprintf("removes %d lines and leaves none, and the file has %d", k.old, p.lines.count())
+		case ends && k.before == 0 && k.after == 0:
+			c.Reason = fmt.Sprintf("has no context, and line %d, where it matches, is not surely its place: diff with context, not with -U0", best+1)
+		case ends && k.before == 0 && k.start <= 1:
+			c.Reason = fmt.Sprintf("has no context before its changes, so it belongs to the start of the file, and it matches at line %d", best+1)
+		case ends && k.after == 0:
+			c.Reason = fmt.Sprintf("has no context after its changes, so it belongs to the end of the file, and it matches at line %d", best+1)
+		}
 		differs--
 	case line < p.lines.count():
 		c.Reason = fmt.Sprintf("does not match line %d: it expects %q and finds %q", line+1, brief(old.at(differs)), brief(p.lines.at(line)))

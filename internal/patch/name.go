@@ -28,7 +28,7 @@ func validPath(path string) bool {
 func names(name, path string) bool { return name == path || strings.HasSuffix(name, "/"+path) }
 
 // both is the name of a file that stays where it is. The line "diff --git" tells what of the two names is a prefix. Without it that is a/ and b/, or
-// whatever differs before the first slash; where more differs, as in "x.orig" and "x", the new name counts.
+// whatever differs before the first slash. If more differs, the new name counts, but of "x" and "x~" the shorter.
 func (h *header) both() string {
 	switch {
 	case h.old == "" && h.new == "", h.common != "" && names(h.old, h.common) && names(h.new, h.common):
@@ -36,12 +36,16 @@ func (h *header) both() string {
 	case h.old == h.new:
 		return h.new
 	}
-	_, old, _ := strings.Cut(h.old, "/")
-	_, now, _ := strings.Cut(h.new, "/")
-	if old == now && now != "" || strings.HasPrefix(h.old, "a/") && strings.HasPrefix(h.new, "b/") {
-		return now
+	old, now := h.old, h.new
+	_, oldRest, _ := strings.Cut(old, "/")
+	_, nowRest, _ := strings.Cut(now, "/")
+	if oldRest == nowRest && nowRest != "" || strings.HasPrefix(old, "a/") && strings.HasPrefix(now, "b/") {
+		old, now = oldRest, nowRest
 	}
-	return h.new
+	if strings.HasPrefix(now, old) && old != "" {
+		return old
+	}
+	return now
 }
 
 // one is the name of a file of which the patch names one side. The line "diff --git" tells what of it is a prefix, which a lone name does not.

@@ -18,6 +18,7 @@ type section struct {
 	hunks        []hunk
 	binary       *literal
 	nameless     bool // it says that binary files differ, and not how
+	again        bool // it takes its file as sections before have made it, and not from the tree
 	added        int  // lines
 	removed      int
 }
@@ -27,6 +28,7 @@ type parser struct {
 	reader
 	sections []*section
 	hunks    int
+	unpacked int // bytes of the binary content that leads back
 }
 
 func parse(text []byte) ([]*section, error) {

@@ -5,8 +5,10 @@
 // and deltas) and plain "---" and "+++" lines, with prefixes such as a/ and b/ or none. It is as strict as `git apply` about what a patch says, and more
 // tolerant about where it says it, because who writes a patch by hand miscounts:
 //
-//   - Every context and removed line must be in the file; there is no fuzz. The line number of a hunk is where it is tried first. If it does not match
-//     there, it applies where it does, provided that is one place in the rest of the file.
+//   - Every context and removed line must be in the file; there is no fuzz. As with git, a hunk at line 1 without context before its changes matches only
+//     at the start of the file, and one without context after its changes only at the end. So what it adds is not added twice. Others are tried at their
+//     line, moved as the hunk before was, and apply elsewhere if that is one place in the file. They never apply where git would not put them too, but for
+//     those that say line 1 or 0, which is what an agent writes that does not count lines.
 //   - The counts in a hunk's header may be wrong where its lines leave no doubt of where it ends. They are counted again.
 //   - The ends of lines are not compared: LF, CR LF, or none at the end of a file. Where they are other than the patch says, context keeps the file's and
 //     what is added gets those of the lines around it. So a patch in LF fits a file in CR LF, and the other way round. Where they are the same, a patch
@@ -17,7 +19,8 @@
 // the tree is a [Conflict], fault.Precondition.
 //
 // As with git, renames and copies take from the tree as it was before the patch, a path that is deleted or renamed may be created anew in the same patch,
-// and several changes of one file follow each other. A directory that loses its last file by a patch is removed with it.
+// and several changes of one file follow each other. What is not in the tree is taken from what the patch has made so far. A directory that loses its last
+// file by a patch is removed with it. No symbolic link is followed. docs/patches.md compares all this with git.
 package patch
 
 import (
@@ -138,8 +141,8 @@ func Check(ctx context.Context, text []byte, tree Tree) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &check{tree: tree, seen: map[string]*Entry{}, leaving: map[string]bool{}, arriving: map[string]bool{}, now: map[string]*node{}, steps: maxSteps}
-	if err := c.claim(sections); err != nil {
+	c := &check{tree: tree, seen: map[string]*Entry{}, leaving: map[string]bool{}, now: map[string]*node{}, steps: maxSteps}
+	if err := c.route(ctx, sections); err != nil {
 		return nil, err
 	}
 	plan := &Plan{}

@@ -174,8 +174,12 @@ func Change(r *rand.Rand, before Tree, changes int) Tree {
 				t.Put(q, node(r))
 			}
 		default:
-			if n.Mode.IsRegular() {
+			switch {
+			case n.Mode.IsRegular():
 				n.Data = edit(r, n.Data)
+				t[p] = n
+			case n.Mode&fs.ModeSymlink != 0:
+				n.Link += []string{"/x", "~", " "}[r.IntN(3)]
 				t[p] = n
 			}
 		}
