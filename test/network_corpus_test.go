@@ -41,7 +41,7 @@ var special = []struct{ kind, address string }{
 	{"reserved", "5f00::1"}, {"reserved", "100::1"}, {"reserved", "::10.66.0.30"}, {"reserved", "::169.254.169.254"}, {"reserved", "64:ff9b:1::10.66.0.31"}, {"reserved", "4000::1"},
 	{"private", "::ffff:10.66.0.32"}, {"metadata", "::ffff:169.254.169.254"}, {"loopback", "::ffff:127.0.0.1"}, {"unspecified", "::ffff:0.0.0.0"}, {"reserved", "::ffff:0:10.66.0.33"},
 	{"private", "64:ff9b::10.66.0.34"}, {"metadata", "64:ff9b::169.254.169.254"}, {"loopback", "64:ff9b::127.0.0.1"}, {"multicast", "64:ff9b::224.0.0.1"},
-	{"address of the host", hostCable}, {"address of the host", hostPublic}, {"address of the host", hostOwn}, {"address of the host", hostCable6}, {"address of the host", hostPublic6},
+	{"address of the host", hostCable}, {"address of the host", hostPublic}, {"address of the host", hostOwn}, {"address of the host", hostRouted}, {"address of the host", hostRouted6 + "7"}, {"address of the host", hostCable6}, {"address of the host", hostPublic6},
 	{"address of the host", hostOwn6}, {"address of the host", "::ffff:" + hostOwn}, {"address of the host", "64:ff9b::" + hostOwn}, {"address of the host", "64:ff9b::" + hostPublic},
 	{"address of the host", "::ffff:" + hostCable}, {"reserved", "::" + hostOwn}, {"address of the host", "45.45.46.255"}, {"address of the host", "2a0a:a0a:46::"},
 	{"address of the host", "172.31.7.255"}, {"private", worldCable}, {"private", worldCable6},

@@ -38,6 +38,7 @@ type namespace struct {
 // Addresses of the host: of its cable, on which there are a private and a public network, and of its own.
 const (
 	hostCable, hostPublic, hostOwn   = "172.31.7.2", "45.45.46.5", "45.45.45.45"
+	hostRouted, hostRouted6          = "45.45.50.9", "2a0a:a0a:50::" // by local routes alone
 	hostCable6, hostPublic6          = "fd07:31::2", "2a0a:a0a:46::5"
 	worldCable, worldCable6          = "172.31.7.1", "fd07:31::1"
 	hostOwn6, nameServer, hostsFiles = "2a0a:a0a::45", "9.9.9.9", "10.66.0.99 files.test\n127.0.1.1 itself.test\n"
@@ -75,6 +76,8 @@ func newHosts(t *testing.T) *hosts {
 		ip addr add ` + hostOwn + `/32 dev lo
 		ip addr add ` + hostOwn6 + `/128 dev lo nodad
 		ip link set cable up
+		ip route add local ` + hostRouted + `/32 dev lo src ` + hostPublic + `
+		ip -6 route add local ` + hostRouted6 + `/64 dev lo
 		ip route add default via ` + worldCable + `
 		ip -6 route add default via ` + worldCable6 + `
 		echo 1 >/proc/sys/net/ipv6/conf/all/forwarding

@@ -102,8 +102,17 @@ type hostAddresses struct {
 	all map[netip.Addr]bool
 }
 
-// has tells whether an address is one of the host's. Where that can't be found out, each is.
+// has tells whether an address is one of the host's: an interface has it, or packets to it are delivered on the host. If that can't be found out, each is.
 func (h *hostAddresses) has(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	if h.onInterface(a) {
+		return true
+	}
+	here, err := deliversHere(a)
+	return here || err != nil
+}
+
+func (h *hostAddresses) onInterface(a netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil || time.Since(h.at) > ownFor {
@@ -120,7 +129,7 @@ func (h *hostAddresses) has(a netip.Addr) bool {
 			}
 		}
 	}
-	return h.all[a.WithZone("").Unmap()]
+	return h.all[a]
 }
 
 // ownOf gives the addresses at which a host is met that has one on a network: that one, and those that mean all who are there, or all its routers.

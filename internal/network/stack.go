@@ -207,7 +207,7 @@ func (s *Stack) fail(rec Record, err error) {
 	s.records.record(rec)
 }
 
-// dialHost connects to an address. One that has become the host's own since it was decided on is found out by the connection, which is one of the host's with itself.
+// dialHost connects to an address. One that has become the host's own since it was decided on is found out once there is a connection, before anything passes by it.
 func dialHost(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, to.String())
@@ -216,7 +216,8 @@ func dialHost(ctx context.Context, network string, to netip.AddrPort) (net.Conn,
 	}
 	local, _ := netip.ParseAddrPort(conn.LocalAddr().String())
 	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if local.Addr().Unmap() == remote.Addr().Unmap() {
+	here, err := deliversHere(remote.Addr().Unmap().WithZone(""))
+	if local.Addr().Unmap() == remote.Addr().Unmap() || here || err != nil {
 		conn.Close()
 		return nil, errors.New("it is an address of the host")
 	}

@@ -51,7 +51,8 @@ func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(f
 // Connect decides on an address and port, which the machine was told under these names, in lower case and without a dot at the end. own tells whether an address
 // is one of the host's. nil: it may.
 func (p *Policy) Connect(to netip.AddrPort, names []string, own func(netip.Addr) bool) *Refusal {
-	to = netip.AddrPortFrom(plain(to.Addr()), to.Port())
+	written := to.Addr()
+	to = netip.AddrPortFrom(plain(written), to.Port())
 	for _, r := range p.deny {
 		if r.matches(to, names) {
 			return refuse("denied by %s", r.text)
@@ -61,7 +62,7 @@ func (p *Policy) Connect(to netip.AddrPort, names []string, own func(netip.Addr)
 	if c.name != "" && !c.open {
 		return refuse("%s address", c.name)
 	}
-	if own(to.Addr()) {
+	if own(to.Addr()) || own(written) {
 		return refuse("address of the host")
 	}
 	if c.name != "" && !p.opened(to, names) {
