@@ -7,7 +7,10 @@ MAKEFLAGS += --no-print-directory
 export CGO_ENABLED ?= 0
 export GOFLAGS += -buildvcs=false -trimpath
 GOARCH := $(shell go env GOARCH)
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT := $(shell git describe --always --dirty --exclude '*' 2>/dev/null)
+NUMBER := $(shell cat internal/version/VERSION)
+VERSION := $(NUMBER)$(if $(COMMIT),$(if $(findstring -,$(NUMBER)),+$(COMMIT)))
+LINKED := -s -w -X github.com/pyro-mcp/pyro/internal/version.commit=$(COMMIT)
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 # Prints a line a package, then what failed and what was skipped, with the reasons.
 export GOTESTSUM := $(TOOL) gotestsum --format pkgname --format-icons text
@@ -16,11 +19,11 @@ GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 .PHONY: build runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
 
 build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc and bin/pty-mcp
-	@go build -ldflags '-s -w -X github.com/pyro-mcp/pyro.release=$(VERSION)' -o bin/pyro ./cmd/pyro
-	@go build -ldflags '-s -w -X main.release=$(VERSION)' -o bin/pty-mcp ./cmd/pty-mcp
+	@go build -ldflags '$(LINKED)' -o bin/pyro ./cmd/pyro
+	@go build -ldflags '$(LINKED)' -o bin/pty-mcp ./cmd/pty-mcp
 
 runsc: ## gVisor, as the program that pyro's machines are under it
-	@cd runsc && go build -ldflags '-s -w -X gvisor.dev/gvisor/runsc/version.version=pyro-$(VERSION)' -o ../bin/pyro-runsc .
+	@cd runsc && go build -ldflags '-s -w -X gvisor.dev/gvisor/runsc/version.version=$(VERSION)' -o ../bin/pyro-runsc .
 
 guest: ## the guest agent, packed for bin/pyro
 	@scripts/guest.sh $(GOARCH)

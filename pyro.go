@@ -44,7 +44,6 @@ package pyro
 
 import (
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
@@ -52,6 +51,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/isolation"
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/version"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
@@ -115,25 +115,5 @@ func New(o Options) (*Pyro, error) {
 // Close gives back what p holds open. Machines and workspaces go on. Idempotent.
 func (p *Pyro) Close() error { return p.records.Close() }
 
-// release is set when a release is linked: -ldflags "-X github.com/pyro-mcp/pyro.release=1.2.3".
-var release string
-
-// Version is that of this build: the release, else the module's version, else the revision it was built from, else "dev".
-func Version() string {
-	if release != "" {
-		return release
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "dev"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "dev-" + s.Value[:12]
-		}
-	}
-	return "dev"
-}
+// Version is that of this build, by the rules of SemVer.
+func Version() string { return version.String() }

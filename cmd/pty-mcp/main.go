@@ -15,10 +15,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/ptymcp"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/session/keeper"
+	"github.com/pyro-mcp/pyro/internal/version"
 )
-
-// release is the version, set by the build.
-var release = "devel"
 
 const help = `pty-mcp ` + "%s" + `: terminals of this computer as tools, for agents
 It takes no arguments: an agent's host starts it, and speaks the Model Context Protocol on its standard
@@ -35,7 +33,7 @@ func main() {
 		return
 	}
 	if len(os.Args) == 2 && (os.Args[1] == "--help" || os.Args[1] == "--version") {
-		fmt.Printf(help, release)
+		fmt.Printf(help, version.String())
 		return
 	}
 	if err := serve(); err != nil {
@@ -52,7 +50,7 @@ func serve() error {
 		return fault.New(fault.Invalid, "", "", "it takes no arguments").WithHint("pty-mcp --help")
 	}
 	ptymcp.Tune()
-	server, err := ptymcp.Open(release)
+	server, err := ptymcp.Open(version.String())
 	if err != nil {
 		return err
 	}

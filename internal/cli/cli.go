@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -132,20 +133,34 @@ func usage(cmd *cobra.Command, format string, args ...any) error {
 	return fault.New(fault.Invalid, "", "", format, args...).WithHint("%s --help", cmd.CommandPath())
 }
 
-// arguments adapts cobra's check of positional arguments to our errors.
-func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usage(cmd, "%w", err)
+// arguments checks how many arguments there are by the use of a command: NAME has to be there, [NAME]
+// may be, and a name with dots stands for any number.
+func arguments(cmd *cobra.Command, args []string) error {
+	names := strings.Fields(cmd.Use)[1:]
+	for i, name := range names {
+		switch {
+		case strings.HasSuffix(strings.TrimSuffix(name, "]"), "..."):
+			if len(args) > i || strings.HasPrefix(name, "[") {
+				return nil
+			}
+			return usage(cmd, "missing argument %s", strings.TrimSuffix(name, "..."))
+		case len(args) <= i && !strings.HasPrefix(name, "["):
+			return usage(cmd, "missing argument %s", name)
 		}
-		return nil
 	}
+	if len(args) > len(names) {
+		return usage(cmd, "unexpected argument %q", args[len(names)])
+	}
+	return nil
 }
 
 // subcommand is the check of a command that only groups others: whatever is left is not one of them.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if meant := elsewhere(cmd, args[0]); meant != "" {
+		return fault.New(fault.Invalid, "", "", "unknown command %q for %q: did you mean `%s`?", args[0], cmd.CommandPath(), meant).WithHint("%s --help", meant)
 	}
 	err := fault.New(fault.Invalid, "", "", "unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {

@@ -84,7 +84,7 @@ func completeFlag[T ~string](cmd *cobra.Command, flag string, words []T) {
 
 // onPart makes a command about the workspace that is its first argument and what of it, by name, is its second.
 func onPart(use, short, long, example string, complete func(id, typed string) ([]string, cobra.ShellCompDirective), run func(cmd *cobra.Command, id, name string) error) *cobra.Command {
-	cmd := onWorkspace(use, short, long, example, 2, func(cmd *cobra.Command, args []string) error { return run(cmd, args[0], args[1]) })
+	cmd := onWorkspace(use, short, long, example, func(cmd *cobra.Command, args []string) error { return run(cmd, args[0], args[1]) })
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) != 1 {
 			return completeWorkspace(cmd, args, typed)

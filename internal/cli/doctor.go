@@ -23,7 +23,7 @@ environment will find: warm, all that it starts from; cold, not all, so that it 
 or stale, something that was made from what has changed since, or that is damaged.
 
 The exit code is 1 if pyro run can't work.`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), environment, asJSON) },
 	}
 	cmd.Flags().StringVar(&environment, "environment", "", "tell too whether this `ENV` is warm, cold or stale")

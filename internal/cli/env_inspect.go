@@ -16,7 +16,7 @@ func newEnvInspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "inspect ENV",
 		Short:             "Describe one environment",
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments,
 		ValidArgsFunction: completeEnvironment,
 		RunE:              func(cmd *cobra.Command, args []string) error { return envInspect(cmd.Context(), args[0], asJSON) },
 	}

@@ -14,7 +14,7 @@ func newEnvList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the catalogue and all that is installed",
-		Args:  arguments(cobra.NoArgs),
+		Args:  arguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return envList(cmd.Context(), asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

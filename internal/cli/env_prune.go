@@ -19,7 +19,7 @@ func newEnvPrune() *cobra.Command {
 		Long: `Remove what is not needed any more: images that no name stands for, templates and
 kernels that have been superseded, and what interrupted work left. With --all, every
 environment and template. What a running machine or a workspace uses stays in either case.`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return envPrune(cmd.Context(), all, asJSON) },
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also remove what is installed but not in use")

@@ -21,7 +21,7 @@ is checked, and made again where it is damaged.`,
 		Example: `  pyro env pull debian:12
   pyro env pull alpine:3.20
   pyro env pull --force debian:12-build`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments,
 		ValidArgsFunction: completeEnvironment,
 		RunE:              func(cmd *cobra.Command, args []string) error { return envPull(cmd.Context(), args[0], force, asJSON) },
 	}

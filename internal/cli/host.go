@@ -115,7 +115,7 @@ Where it belongs is told on stderr. It is a whole file: where you have one alrea
 new into it.`,
 		Example: `  pyro host print-config cursor
   pyro host print-config claude-code --from-path --output .mcp.json`,
-		Args: arguments(cobra.ExactArgs(1)), ValidArgs: names,
+		Args: arguments, ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := agenthost.Find(args[0])
 			if err != nil {

@@ -40,7 +40,7 @@ func hostChange(verb, short, long, example string, names []string, change agenth
 	var s hostServer
 	var scope string
 	cmd := &cobra.Command{
-		Use: verb + " HOST", Short: short, Long: long, Example: example, Args: arguments(cobra.ExactArgs(1)), ValidArgs: names,
+		Use: verb + " HOST", Short: short, Long: long, Example: example, Args: arguments, ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := agenthost.Find(args[0])
 			if err != nil {

@@ -24,7 +24,7 @@ started as the host starts it, asked for its tools, and ended. A server that a f
 names is started only if it is this pyro.
 
 The exit code is 1 if something that is configured is broken.`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return examineHosts(cmd.Context(), name, asJSON) },
 	}
 	cmd.Flags().StringVar(&name, "name", agenthost.DefaultName, "what hosts call it, `NAME`; what starts pyro is found under any name")

@@ -46,7 +46,7 @@ Sandboxes go on when it ends, however it ends, and are there when it is started 
 destroys them are calls: DestroySandbox, Terminate, and those that make templates of them.`,
 		Example: `  pyro host serve --listen 127.0.0.1:8933 --token-file ~/.config/pyro/host-token
   pyro host serve --listen 0.0.0.0:8933 --tls-ca ca.pem --tls-cert server.pem --tls-key server-key.pem`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
@@ -192,7 +192,7 @@ func newHostCerts() *cobra.Command {
 		Long: `Make a set of certificates for "pyro host serve": a CA, and signed by it one of the host agent
 and one of a client. Each has its key beside it. Nothing that is there is written over.`,
 		Example: `  pyro host certs --dir /etc/pyro/tls --host agent1.example.org --host 192.0.2.7`,
-		Args:    arguments(cobra.NoArgs),
+		Args:    arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if days < 1 || days > 3650 {
 				return usage(cmd, "--days is %d: it must be 1 to 3650", days)

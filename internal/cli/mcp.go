@@ -53,7 +53,7 @@ come from any folder then, and the one in which the server was started may be no
 		Example: `  pyro mcp serve --profile workspace-core
   pyro mcp serve --profile workspace-core --project-path ~/src/calc
   pyro mcp serve --profile workspace-core --transport http --listen 127.0.0.1:8931`,
-		Args: arguments(cobra.NoArgs),
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, err := source.find(cmd, transport == "stdio" && pyro.Profile(profile) != pyro.ProfileVMRun && profile != profilePTY)
 			if err != nil {

@@ -35,7 +35,7 @@ func newNetworkLog() *cobra.Command {
 	cmd := onWorkspace("log ID", "Show what a workspace did on its network, and what was refused",
 		`Show the connections that a workspace has made, each once it has ended, what it was refused
 and why, and last the connections that are open. About the last 4 MiB are kept, and stay when
-the workspace is stopped or reset.`, "  pyro workspace network log ws-0123456789ab --all", 1,
+the workspace is stopped or reset.`, "  pyro workspace network log ws-0123456789ab --all",
 		func(cmd *cobra.Command, args []string) error {
 			if req.All && cmd.Flags().Changed("tail-lines") {
 				return usage(cmd, "--all and --tail-lines exclude each other")

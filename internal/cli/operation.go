@@ -40,9 +40,9 @@ func wantsJSON(cmd *cobra.Command) bool {
 // jsonFlag adds --json to a command.
 func jsonFlag(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print one JSON object") }
 
-// command makes one that has --json and exactly so many arguments.
-func command(use, short, long, example string, args int, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: arguments(cobra.ExactArgs(args)), RunE: run}
+// command makes one that has --json, and the arguments that its use names.
+func command(use, short, long, example string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: arguments, RunE: run}
 	jsonFlag(cmd)
 	return cmd
 }

@@ -29,7 +29,7 @@ pyro doctor --environment ENV tells whether an environment is warm, cold or stal
 		Example: `  pyro prepare
   pyro prepare debian:12-build --network
   pyro doctor --environment debian:12-build`,
-		Args:              arguments(cobra.MaximumNArgs(1)),
+		Args:              arguments,
 		ValidArgsFunction: completeEnvironment,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -53,7 +53,7 @@ type ptySessions struct {
 }
 
 func newPTYList() *cobra.Command {
-	return command("list", "List the terminals", "List the terminals, the one that was used last first.", "", 0, func(cmd *cobra.Command, _ []string) error {
+	return command("list", "List the terminals", "List the terminals, the one that was used last first.", "", func(cmd *cobra.Command, _ []string) error {
 		m, err := sessions()
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ goes by leases reads and types nothing. One that an agent has is taken over with
 back when you leave. Ctrl-] leaves it; it goes on.`,
 		Example: `  pyro pty attach build
   pyro pty attach build --owner ci --take`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments,
 		ValidArgsFunction: completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			leave, err := controlKey(key)

@@ -31,7 +31,7 @@ that works on it does not see it. It is read from this terminal, which does not 
 standard input. From then on it is hidden in what the terminal prints, in its log, in its recording.`,
 		Example: `  pyro pty send-secret build
   pass show sudo | pyro pty send-secret build`,
-		Args:              arguments(cobra.ExactArgs(1)),
+		Args:              arguments,
 		ValidArgsFunction: completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := sessions()

@@ -19,7 +19,7 @@ those who write another.
 It ends with its input, or when its output is closed. What it was asked for is cancelled then,
 and with it the commands that it ran; workspaces, with their services and shells, go on.`,
 		Example: `  (echo '{"jsonrpc":"2.0","id":1,"method":"list_workspaces"}'; sleep 1) | pyro rpc`,
-		Args:    arguments(cobra.NoArgs),
+		Args:    arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := pyro.New(pyro.Options{})
 			if err != nil {

@@ -90,9 +90,9 @@ func runArguments(cmd *cobra.Command, args []string) error {
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
-		return wrong("the environment is missing")
+		return wrong("missing argument ENV")
 	case dash < 0 && len(args) == 1, dash == len(args):
-		return wrong("the command is missing")
+		return wrong("missing argument CMD")
 	case dash < 0:
 		return fault.New(fault.Invalid, "", "", "put -- before the command").WithHint("pyro run %s -- %s", args[0], strings.Join(args[1:], " "))
 	case dash > 1:

@@ -13,7 +13,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of pyro",
-		Args:  arguments(cobra.NoArgs),
+		Args:  arguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(os.Stdout, "pyro", pyro.Version())
 			return err

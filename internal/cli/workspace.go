@@ -49,8 +49,8 @@ func subgroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // onWorkspace makes a command about the workspace that is its first argument.
-func onWorkspace(use, short, long, example string, args int, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
-	cmd := command(use, short, long, example, args, run)
+func onWorkspace(use, short, long, example string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	cmd := command(use, short, long, example, run)
 	cmd.ValidArgsFunction = completeWorkspace
 	return cmd
 }

@@ -34,7 +34,7 @@ also be reached from this host, by --publish of service start.`,
 		`  pyro workspace create debian:12
   pyro workspace create debian:12 --seed-path . --name fix-tests --label ticket=42
   id=$(pyro workspace create debian:12 --seed-path repo.tgz --id-only)`,
-		1, func(cmd *cobra.Command, args []string) (err error) {
+		func(cmd *cobra.Command, args []string) (err error) {
 			req.Environment, req.Isolation, req.NetworkPolicy = args[0], pyro.Isolation(isolation), pyro.NetworkPolicy(network)
 			if req.Labels, err = parsePairs("--label", labels); err != nil {
 				return err

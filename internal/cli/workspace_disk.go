@@ -17,7 +17,7 @@ func newDiskExport() *cobra.Command {
 	var req pyro.ExportWorkspaceDiskRequest
 	cmd := onWorkspace("export ID", "Copy the disk of a stopped workspace to a raw ext4 image",
 		"Copy the root of a stopped workspace, with /workspace in place, to one raw ext4 image, which is sparse.",
-		"  pyro workspace disk export ws-0123456789ab --output disk.ext4", 1,
+		"  pyro workspace disk export ws-0123456789ab --output disk.ext4",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID = args[0]
 			if req.OutputPath == "" {
@@ -40,7 +40,7 @@ func newDiskList() *cobra.Command {
 	req, list := pyro.ListWorkspaceDiskRequest{}, &fileList{}
 	cmd := onWorkspace("list ID [PATH]", "List files on the disk of a stopped workspace",
 		"List files on the disk of a stopped workspace. PATH is any of its root, by default /workspace.",
-		"  pyro workspace disk list ws-0123456789ab /etc", 1,
+		"  pyro workspace disk list ws-0123456789ab /etc",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID = args[0]
 			if len(args) > 1 {
@@ -51,7 +51,6 @@ func newDiskList() *cobra.Command {
 				return p.ListWorkspaceDisk(ctx, req)
 			}, list.end)
 		})
-	cmd.Args = arguments(cobra.RangeArgs(1, 2))
 	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too, but for .git")
 	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: list .git too")
 	return cmd
@@ -60,7 +59,7 @@ func newDiskList() *cobra.Command {
 func newDiskRead() *cobra.Command {
 	var req pyro.ReadWorkspaceDiskRequest
 	cmd := onWorkspace("read ID PATH", "Print a text file on the disk of a stopped workspace", "",
-		"  pyro workspace disk read ws-0123456789ab /etc/os-release", 2,
+		"  pyro workspace disk read ws-0123456789ab /etc/os-release",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Path = args[0], args[1]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.FileContent, error) {

@@ -69,9 +69,9 @@ func workspaceExecArguments(cmd *cobra.Command, args []string) error {
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
-		return wrong("the id of the workspace is missing")
+		return wrong("missing argument ID")
 	case dash < 0 && len(args) == 1, dash == len(args):
-		return wrong("the command is missing")
+		return wrong("missing argument CMD")
 	case dash < 0:
 		return fault.New(fault.Invalid, "", "", "put -- before the command").WithHint("pyro workspace exec %s -- %s", args[0], strings.Join(args[1:], " "))
 	case dash > 1:
@@ -138,7 +138,7 @@ func (o workspaceExecOptions) explain(r *pyro.WorkspaceExecResult) {
 
 func newWorkspaceLogs() *cobra.Command {
 	return onWorkspace("logs ID", "Show the commands that were run in a workspace",
-		"Show the commands that were run in a workspace since it was created or last reset, with their output.", "", 1,
+		"Show the commands that were run in a workspace since it was created or last reset, with their output.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceLogs, error) {
 				return p.LogsWorkspace(ctx, args[0])

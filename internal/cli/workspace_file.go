@@ -19,7 +19,7 @@ func newWorkspaceFile() *cobra.Command {
 
 func newFileList() *cobra.Command {
 	req, list := pyro.ListWorkspaceFilesRequest{Path: pyro.WorkspacePath}, &fileList{}
-	cmd := onWorkspace("list ID [PATH]", "List files of a workspace that runs", "", "  pyro workspace file list ws-0123456789ab src --recursive", 1,
+	cmd := onWorkspace("list ID [PATH]", "List files of a workspace that runs", "", "  pyro workspace file list ws-0123456789ab src --recursive",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID = args[0]
 			if len(args) > 1 {
@@ -30,7 +30,6 @@ func newFileList() *cobra.Command {
 				return p.ListWorkspaceFiles(ctx, req)
 			}, list.end)
 		})
-	cmd.Args = arguments(cobra.RangeArgs(1, 2))
 	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too, but for .git")
 	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: list .git too")
 	return cmd
@@ -100,7 +99,7 @@ func padded(line []byte, text string, width int) []byte {
 
 func newFileRead() *cobra.Command {
 	var req pyro.ReadWorkspaceFileRequest
-	cmd := onWorkspace("read ID PATH", "Print a text file of a workspace that runs", "", "  pyro workspace file read ws-0123456789ab src/main.py", 2,
+	cmd := onWorkspace("read ID PATH", "Print a text file of a workspace that runs", "", "  pyro workspace file read ws-0123456789ab src/main.py",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Path = args[0], args[1]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.FileContent, error) {
@@ -127,7 +126,7 @@ func newFileWrite() *cobra.Command {
 		"Create or replace a text file: as a whole, and with the folders above it where they are missing.",
 		`  pyro workspace file write ws-0123456789ab notes.md --text 'to do'
   pyro workspace file write ws-0123456789ab src/main.py --text-file main.py`,
-		2, func(cmd *cobra.Command, args []string) (err error) {
+		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID, req.Path = args[0], args[1]
 			if req.Text, err = textOf(cmd, "text", req.Text, path); err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 )
 
 func newWorkspaceList() *cobra.Command {
-	return command("list", "List all workspaces", "List all workspaces, the one that something was last done with first.", "", 0,
+	return command("list", "List all workspaces", "List all workspaces, the one that something was last done with first.", "",
 		func(cmd *cobra.Command, _ []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (map[string][]pyro.WorkspaceSummary, error) {
 				all, err := p.ListWorkspaces(ctx)
@@ -49,7 +49,7 @@ func dash(s string) string {
 }
 
 func newWorkspaceStatus() *cobra.Command {
-	return onWorkspace("status ID", "Tell what a workspace is now", "", "", 1, func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("status ID", "Tell what a workspace is now", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
 			return p.StatusWorkspace(ctx, args[0])
 		}, showWorkspace)
@@ -63,7 +63,7 @@ func newWorkspaceUpdate() *cobra.Command {
 	cmd := onWorkspace("update ID", "Change a workspace's name and labels", "",
 		`  pyro workspace update ws-0123456789ab --name fix-tests --label ticket=42
   pyro workspace update ws-0123456789ab --clear-name --clear-label ticket`,
-		1, func(cmd *cobra.Command, args []string) (err error) {
+		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID = args[0]
 			if cmd.Flags().Changed("name") {
 				req.Name = &name
@@ -85,7 +85,7 @@ func newWorkspaceUpdate() *cobra.Command {
 
 func newWorkspaceDelete() *cobra.Command {
 	return onWorkspace("delete ID", "Remove a workspace with all that it holds",
-		"Remove a workspace with all that it holds, whatever state it is in. What runs in it is killed.", "", 1,
+		"Remove a workspace with all that it holds, whatever state it is in. What runs in it is killed.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.DeletedWorkspace, error) {
 				return p.DeleteWorkspace(ctx, args[0])
@@ -98,7 +98,7 @@ func newWorkspaceDelete() *cobra.Command {
 
 func newWorkspaceStart() *cobra.Command {
 	return onWorkspace("start ID", "Start a workspace that is stopped",
-		"Start a workspace that is stopped, with its /workspace, its root, snapshots and history as they were.", "", 1,
+		"Start a workspace that is stopped, with its /workspace, its root, snapshots and history as they were.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.StartWorkspace(ctx, pyro.StartWorkspaceRequest{WorkspaceID: args[0], Progress: report})
@@ -110,7 +110,7 @@ func newWorkspacePause() *cobra.Command {
 	return onWorkspace("pause ID", "Write down a workspace with all that runs in it, and end its machine",
 		`Write the memory of a workspace's machine to the disk, with all that runs in it, and end the
 machine: it takes no memory any more. What is done next with the workspace has everything go on
-where it stood. Connections to elsewhere are closed by then.`, "", 1,
+where it stood. Connections to elsewhere are closed by then.`, "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.PauseWorkspace(ctx, args[0])
@@ -120,7 +120,7 @@ where it stood. Connections to elsewhere are closed by then.`, "", 1,
 
 func newWorkspaceResume() *cobra.Command {
 	return onWorkspace("resume ID", "Have a workspace go on that is paused",
-		"Have a workspace go on that is paused, as whatever else is done with it would.", "", 1,
+		"Have a workspace go on that is paused, as whatever else is done with it would.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.ResumeWorkspace(ctx, pyro.ResumeWorkspaceRequest{WorkspaceID: args[0], Progress: report})
@@ -130,7 +130,7 @@ func newWorkspaceResume() *cobra.Command {
 
 func newWorkspaceStop() *cobra.Command {
 	return onWorkspace("stop ID", "Stop a workspace, with nothing lost",
-		"Stop a workspace: what runs in it is killed, its disks are flushed and unmounted. It can be started again.", "", 1,
+		"Stop a workspace: what runs in it is killed, its disks are flushed and unmounted. It can be started again.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.StopWorkspace(ctx, args[0])

@@ -37,7 +37,7 @@ one of 127.0.0.1 on this host. The program has to listen on all addresses of the
 0.0.0.0, not only on its 127.0.0.1.`,
 		`  pyro workspace service start ws-0123456789ab web --ready-http http://127.0.0.1:8000/ -- python3 -m http.server 8000
   pyro workspace service start ws-0123456789ab db --ready-command 'pg_isready -q' -- postgres -D data`,
-		2, func(cmd *cobra.Command, args []string) (err error) {
+		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID, req.ServiceName, req.Argv = args[0], args[1], args[2:]
 			if req.Readiness, err = ready.one(); err != nil {
 				return usage(cmd, "%s", err)
@@ -91,9 +91,18 @@ func (r readiness) one() (ready *pyro.Readiness, err error) {
 // serviceArguments tells how to say it right.
 func serviceArguments(cmd *cobra.Command, args []string) error {
 	const form = "pyro workspace service start ID NAME [flags] -- CMD [ARGS]"
+	names := len(args) // before the command
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		names = dash
+	}
+	for i, name := range []string{"ID", "NAME"} {
+		if names <= i {
+			return fault.New(fault.Invalid, "", "", "missing argument %s", name).WithHint(form)
+		}
+	}
 	switch dash := cmd.ArgsLenAtDash(); {
-	case len(args) < 3, dash == len(args):
-		return fault.New(fault.Invalid, "", "", "the id of the workspace, the name of the service or the command is missing").WithHint(form)
+	case len(args) < 3:
+		return fault.New(fault.Invalid, "", "", "missing argument CMD").WithHint(form)
 	case dash != 2:
 		return fault.New(fault.Invalid, "", "", "put -- before the command, and two words before it").WithHint(form)
 	}
@@ -132,7 +141,7 @@ func showService(s *pyro.Service) error {
 }
 
 func newServiceList() *cobra.Command {
-	return onWorkspace("list ID", "List the services of a workspace", "", "", 1, func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("list ID", "List the services of a workspace", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceServices, error) {
 			return p.ListServices(ctx, args[0])
 		}, func(all *pyro.WorkspaceServices) error {

@@ -48,7 +48,7 @@ func newShellOpen() *cobra.Command {
 	var env, secrets []string
 	var idOnly bool
 	cmd := onWorkspace("open ID", "Open a shell",
-		"Open a shell: bash where the environment has it, else sh. It prints the shell's id.", "  pyro workspace shell open ws-0123456789ab --cwd src", 1,
+		"Open a shell: bash where the environment has it, else sh. It prints the shell's id.", "  pyro workspace shell open ws-0123456789ab --cwd src",
 		func(cmd *cobra.Command, args []string) (err error) {
 			if wantsJSON(cmd) && idOnly {
 				return usage(cmd, "--json and --id-only exclude each other")
@@ -82,7 +82,7 @@ func newShellOpen() *cobra.Command {
 }
 
 func newShellList() *cobra.Command {
-	return onWorkspace("list ID", "List the shells of a workspace", "", "", 1, func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("list ID", "List the shells of a workspace", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceShells, error) {
 			return p.ListShells(ctx, args[0])
 		}, func(all *pyro.WorkspaceShells) error {
@@ -212,7 +212,7 @@ func newShellAttach() *cobra.Command {
 		Long: `Take a shell in this terminal: what it printed last is printed again, and what is typed goes
 to it. Its terminal gets the size of this one. Ctrl-] leaves it; it goes on. Others may read
 it and write to it meanwhile.`,
-		Args: arguments(cobra.ExactArgs(2)),
+		Args: arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			detach, err := controlKey(key)
 			if err != nil {

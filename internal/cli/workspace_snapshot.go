@@ -22,7 +22,7 @@ func newSnapshotCreate() *cobra.Command {
 	cmd := onWorkspace("create ID NAME", "Keep the present state of a workspace",
 		`Keep the present /workspace of a workspace under a name, to be reset to or forked from. With
 --full its root disk too: what was installed, for one. The workspace may run.`,
-		"  pyro workspace snapshot create ws-0123456789ab before-refactoring", 2,
+		"  pyro workspace snapshot create ws-0123456789ab before-refactoring",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceSnapshot, error) {
 				return p.CreateSnapshot(ctx, pyro.CreateSnapshotRequest{WorkspaceID: args[0], SnapshotName: args[1], Full: full})
@@ -43,7 +43,7 @@ func kept(s pyro.Snapshot) string {
 }
 
 func newSnapshotList() *cobra.Command {
-	return onWorkspace("list ID", "List the snapshots of a workspace", "", "", 1, func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("list ID", "List the snapshots of a workspace", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceSnapshots, error) {
 			return p.ListSnapshots(ctx, args[0])
 		}, func(all *pyro.WorkspaceSnapshots) error {
@@ -58,7 +58,7 @@ func newSnapshotList() *cobra.Command {
 }
 
 func newSnapshotDelete() *cobra.Command {
-	return onWorkspace("delete ID NAME", "Forget a snapshot", "", "", 2, func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("delete ID NAME", "Forget a snapshot", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.DeletedSnapshot, error) {
 			return p.DeleteSnapshot(ctx, args[0], args[1])
 		}, func(d *pyro.DeletedSnapshot) error {
@@ -76,7 +76,7 @@ snapshot; of a full snapshot the root too. What runs in it is killed, and its hi
 forgotten. Its id, name, labels, snapshots and baseline stay.`,
 		`  pyro workspace reset ws-0123456789ab
   pyro workspace reset ws-0123456789ab --snapshot before-refactoring`,
-		1, func(cmd *cobra.Command, args []string) error {
+		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: args[0], Snapshot: snapshot, Progress: report})
 			}, showWorkspace)
@@ -93,7 +93,7 @@ func newWorkspaceFork() *cobra.Command {
 		`Make new workspaces that begin as another one is now, with its /workspace and its root disk,
 or as a snapshot of it. What they begin as is their baseline. With --live all that runs in it
 goes on in each of them, and in the workspace itself, which stands still for a moment.`,
-		"  pyro workspace fork ws-0123456789ab --count 3 --snapshot before-refactoring --id-only", 1,
+		"  pyro workspace fork ws-0123456789ab --count 3 --snapshot before-refactoring --id-only",
 		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID = args[0]
 			if req.Labels, err = parsePairs("--label", set); err != nil {

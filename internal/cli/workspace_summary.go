@@ -19,7 +19,7 @@ func newWorkspaceSummary() *cobra.Command {
 		`Show what was done in a workspace since it was created or last reset: commands, files that were
 written, patches, syncs, exports, services, shells and snapshots, the last of all of them one by
 one, and how /workspace differs from the baseline now, for which the workspace has to run.`,
-		"  pyro workspace summary ws-0123456789ab", 1,
+		"  pyro workspace summary ws-0123456789ab",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceActivity, error) {
 				return p.SummarizeWorkspace(ctx, args[0])

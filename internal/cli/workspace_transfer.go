@@ -22,7 +22,7 @@ func newSyncPush() *cobra.Command {
 		`Bring a folder of yours, or what a .tar, .tar.gz or .tgz archive holds, into a workspace: all
 of it or nothing. What is there stays, but for what has the same path. As workspace create does,
 it leaves out what git ignores in a folder, unless git ignores the folder itself.`,
-		"  pyro workspace sync push ws-0123456789ab ./src --dest src", 2,
+		"  pyro workspace sync push ws-0123456789ab ./src --dest src",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.SourcePath = args[0], args[1]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspaceSync, error) {
@@ -50,7 +50,7 @@ func newWorkspaceExport() *cobra.Command {
 	cmd := onWorkspace("export ID PATH", "Take a file or a folder out of a workspace that runs",
 		`Take a file or a folder out of a workspace: all of it or nothing. It becomes yours, and set-id
 bits are dropped. What is at --output already is replaced only with --force.`,
-		"  pyro workspace export ws-0123456789ab dist --output ./dist", 2,
+		"  pyro workspace export ws-0123456789ab dist --output ./dist",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Path = args[0], args[1]
 			if req.OutputPath == "" {
@@ -83,7 +83,7 @@ func newPatchApply() *cobra.Command {
 nothing. Paths are below /workspace. docs/patches.md describes which patches apply, and where.`,
 		`  git diff | pyro workspace patch apply ws-0123456789ab --patch-file -
   pyro workspace patch apply ws-0123456789ab --patch-file fix.patch`,
-		1, func(cmd *cobra.Command, args []string) (err error) {
+		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID = args[0]
 			if req.Patch, err = textOf(cmd, "patch", req.Patch, path); err != nil {
 				return err
@@ -115,7 +115,7 @@ It leaves out folders named __pycache__, and new files that a .gitignore of the 
 ignores; the last line on the standard error counts them. Files of the baseline are shown
 although they are ignored, so no rule hides a change of yours. --include-ignored shows all.`,
 		`  pyro workspace diff ws-0123456789ab >agent.patch
-  pyro workspace diff ws-0123456789ab --stat src docs/index.md`, 1,
+  pyro workspace diff ws-0123456789ab --stat src docs/index.md`,
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Paths = args[0], args[1:]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceDiff, error) {
@@ -127,7 +127,6 @@ although they are ignored, so no rule hides a change of yours. --include-ignored
 				return showDiff(d)
 			})
 		})
-	cmd.Args = arguments(cobra.MinimumNArgs(1))
 	cmd.Flags().BoolVar(&req.Stat, "stat", false, "print a line for each file instead of the patch")
 	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "show __pycache__, and what a .gitignore ignores, too")
 	return cmd

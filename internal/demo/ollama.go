@@ -54,7 +54,8 @@ type Summary struct {
 	Total     time.Duration
 }
 
-// Ollama has a model use vm_run, by the tool calls of OpenAI's chat completions, until it answers. What it runs, it runs in machines. The error is of kind Unavailable
+// Ollama has a model use vm_run, by the tool calls of OpenAI's chat completions, until it answers. What it runs, it runs in machines. There is a summary with an error
+// too, if the conversation had begun. The error is of kind Unavailable
 // where no server answers, NotFound where it does not have the model, and Unsupported for a model that does not use the tool.
 func Ollama(ctx context.Context, p *pyro.Pyro, req OllamaRequest) (*Summary, error) {
 	server, err := p.CreateServer(pyro.ProfileVMRun)
@@ -87,11 +88,9 @@ func converse(ctx context.Context, req OllamaRequest, tools caller, tool pyro.MC
 	}
 	defer e.close()
 	c := &conversation{req: req, endpoint: e, tools: tools, tool: tool, summary: Summary{Model: req.Model}}
-	if err := c.hold(ctx); err != nil {
-		return nil, err
-	}
+	err = c.hold(ctx)
 	c.summary.Total = time.Since(began)
-	return &c.summary, nil
+	return &c.summary, err
 }
 
 // conversation is one call of Ollama.

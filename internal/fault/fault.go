@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 		if b.Len() > 0 {
 			b.WriteString(": ")
 		}
-		b.WriteString(e.Err.Error())
+		b.WriteString(once(e.Err.Error(), e.Subject))
 	}
 	if b.Len() == 0 {
 		return string(KindOf(e))

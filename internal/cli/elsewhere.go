@@ -1,0 +1,36 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// habits are the words that people know from shells and from other programs, and pyro's commands for
+// them.
+var habits = map[string]string{
+	"attach": "workspace shell attach", "build": "env pull", "commit": "workspace snapshot create", "cp": "workspace sync push", "history": "workspace logs",
+	"image": "env list", "images": "env list", "info": "doctor", "init": "prepare", "inspect": "workspace status", "kill": "workspace stop", "ls": "workspace list",
+	"open": "workspace shell open", "ps": "workspace list", "pull": "env pull", "push": "workspace sync push", "remove": "workspace delete", "rename": "workspace update",
+	"restart": "workspace start", "rm": "workspace delete", "rmi": "env prune", "serve": "mcp serve", "setup": "prepare", "sh": "workspace shell open", "show": "workspace status",
+	"ssh": "workspace shell attach", "top": "workspace service list", "unpause": "workspace resume", "upload": "workspace sync push", "download": "workspace export",
+}
+
+// ofEnvironments are those that mean something else about environments.
+var ofEnvironments = map[string]string{"add": "env pull", "install": "env pull", "ls": "env list", "remove": "env prune", "rm": "env prune", "show": "env inspect"}
+
+// elsewhere gives the command that somebody may have meant who gave a word to another one, or "".
+func elsewhere(cmd *cobra.Command, word string) string {
+	root := cmd.Root()
+	if cmd.Name() == "env" && ofEnvironments[word] != "" {
+		return root.Name() + " " + ofEnvironments[word]
+	}
+	if !cmd.HasParent() || cmd.Name() == "workspace" {
+		if habits[word] != "" {
+			return root.Name() + " " + habits[word]
+		}
+	}
+	if cmd.HasParent() {
+		return ""
+	}
+	if found, rest, err := root.Find([]string{"workspace", word}); err == nil && len(rest) == 0 {
+		return found.CommandPath()
+	}
+	return ""
+}

@@ -1,0 +1,23 @@
+package fault
+
+import "strings"
+
+// once gives the text of a cause without the operation and the path that the standard library puts
+// before it, if that path is the subject, or the end of it: an error names both already.
+func once(cause, subject string) string {
+	op, rest, ok := strings.Cut(cause, " ")
+	if !ok || op == "" || subject == "" || strings.Trim(op, "abcdefghijklmnopqrstuvwxyz") != "" {
+		return cause
+	}
+	for path := subject; ; {
+		if why, ok := strings.CutPrefix(rest, path+": "); ok {
+			if why == "no such file or directory" {
+				return "file does not exist"
+			}
+			return why
+		}
+		if _, path, ok = strings.Cut(path, "/"); !ok || path == "" {
+			return cause
+		}
+	}
+}
