@@ -68,14 +68,14 @@ func (r *routes) changes(s *section) error {
 // takes notes that a section takes a file away: that of the tree, unless it has none, or none any more.
 func (r *routes) takes(s *section, from string, missing bool) error {
 	switch {
+	case s.status == Renamed && (r.changed[from] || r.made[from] && r.leaving[from]):
+		return invalid(s.line, "%.200q is changed or replaced, and then renamed: what is renamed could be the old file or the new one", from)
 	case r.made[from] && (missing || r.leaving[from]):
 		s.again = true
 		delete(r.made, from)
 		return nil
 	case r.leaving[from]:
 		return invalid(s.line, "%.200q is deleted or renamed twice", from)
-	case r.changed[from] && s.status == Renamed:
-		return invalid(s.line, "%.200q is changed, and then renamed: what is renamed could be the old file or the changed one", from)
 	}
 	s.again = r.changed[from]
 	delete(r.changed, from)

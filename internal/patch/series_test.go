@@ -86,6 +86,7 @@ func TestSeries(t *testing.T) {
 		{"renamed, changed at the old name", rename + change, x, fault.Invalid},
 		{"renamed, renamed", rename + rename, x, fault.Invalid},
 		{"changed, renamed", change + rename, x, fault.Invalid},
+		{"deleted, created, renamed", remove + create + rename, x, fault.Invalid},
 		{"changed, created", change + create, x, fault.Invalid},
 		{"created, created", create + create, none, fault.Invalid},
 		{"changed, deleted as it was", change + remove, x, fault.Precondition},
