@@ -15,34 +15,18 @@ const (
 	maxProgram  = 1500 // instructions that all compile to: [a-z]{1000} is short, and slow
 )
 
-// forced are the options of rm that make it recursive and unasked, in the forms that people write.
-const forced = `\brm\s+(?:-[a-zA-Z-]+\s+)*(?:-[a-zA-Z]*[rR][a-zA-Z]*f[a-zA-Z]*|-[a-zA-Z]*f[a-zA-Z]*[rR][a-zA-Z]*|(?:-[rR]|--recursive)\s+(?:-f|--force)|(?:-f|--force)\s+(?:-[rR]|--recursive))(?:\s+-[a-zA-Z-]+)*\s+`
+// pattern is a regular expression of a user's.
+type pattern = *regexp.Regexp
 
-// pattern is a regular expression, and what people are told of it.
-type pattern struct {
-	*regexp.Regexp
-	told string
-}
-
-// defaults are the seven patterns that hold where a user gives none.
-var defaults = []pattern{
-	{regexp.MustCompile(forced + `/+(?:[\s;&|)*]|$)`), "removes / recursively: rm -rf /"},
-	{regexp.MustCompile(forced + `/+\w`), "removes recursively by an absolute path: rm -rf /name"},
-	{regexp.MustCompile(`\bmkfs\b`), "makes a file system: mkfs"},
-	{regexp.MustCompile(`\bdd\b[^\n;|&]*\bif=/dev/zero\b`), "reads /dev/zero: dd if=/dev/zero"},
-	{regexp.MustCompile(`\bshutdown\b`), "stops the system: shutdown"},
-	{regexp.MustCompile(`\breboot\b`), "stops the system: reboot"},
-	{regexp.MustCompile(`\bpoweroff\b`), "stops the system: poweroff"},
-}
-
-// New makes rules of the value of PTY_MCP_DANGEROUS_PATTERNS: regular expressions (RE2) with ";" between them, which replace the seven default patterns and the
-// built-in rules. Without any, those hold.
+// New makes rules of the value of PTY_MCP_DANGEROUS_PATTERNS: regular expressions (RE2) with ";"
+// between them, which replace the built-in rules. They are matched against the whole command, and
+// against each simple command in it as plain words.
 func New(patterns string) (*Rules, error) {
 	if strings.TrimSpace(patterns) == "" {
-		return &Rules{patterns: defaults}, nil
+		return &Rules{}, nil
 	}
 	const op = "read dangerous patterns"
-	r := &Rules{own: true}
+	r := &Rules{}
 	total := 0
 	for _, p := range strings.Split(patterns, ";") {
 		p = strings.TrimSpace(p)
@@ -61,10 +45,10 @@ func New(patterns string) (*Rules, error) {
 		if total += size(p); total > maxProgram {
 			return nil, fault.New(fault.Invalid, op, p, "too large a pattern")
 		}
-		r.patterns = append(r.patterns, pattern{re, "matches " + p})
+		r.patterns = append(r.patterns, re)
 	}
 	if len(r.patterns) == 0 {
-		return nil, fault.New(fault.Invalid, op, patterns, "no pattern between the \";\"").WithHint("unset PTY_MCP_DANGEROUS_PATTERNS for the default patterns")
+		return nil, fault.New(fault.Invalid, op, patterns, "no pattern between the \";\"").WithHint("unset PTY_MCP_DANGEROUS_PATTERNS for the built-in rules")
 	}
 	return r, nil
 }

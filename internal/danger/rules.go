@@ -1,246 +1,243 @@
 package danger
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
 
-// rule says of a program's arguments what harm they do, or "". Rules hold beside the default patterns, not beside a user's.
-type rule struct {
-	what func(c *checker, args []string) string
-	any  func(c *checker, args []string) string // the same where the program is not known, which must be surer
+// rule says of a program's options and operands what harm they do, or "".
+type rule func(c *checker, flags, operands []string) string
+
+// always are programs that do harm however they are called.
+var always = map[string]string{
+	"mkfs": "makes a file system", "mke2fs": "makes a file system", "newfs": "makes a file system",
+	"mkswap": "makes a swap area", "blkdiscard": "discards a device", "cfdisk": "changes partitions",
+	"lvremove": "removes volumes", "vgremove": "removes volumes", "pvremove": "removes volumes",
+	"shutdown": "stops the system", "reboot": "stops the system", "poweroff": "stops the system",
+	"halt": "stops the system", "kexec": "stops the system", "killall5": "ends all processes",
+	"userdel": "removes a user", "deluser": "removes a user",
 }
 
-func (r rule) look(c *checker, args []string, _ input) []string {
-	if why := r.what(c, args); why != "" {
-		c.harms("%s: %s", why, strings.Join(args, " "))
+// subcommands do harm by programs that do else none.
+var subcommands = map[string]struct{ why, words string }{
+	"init": {"stops the system", "0 1 6 s S"}, "telinit": {"stops the system", "0 1 6 s S"},
+	"systemctl": {"stops the system", "poweroff reboot halt kexec rescue emergency soft-reboot suspend hibernate"},
+	"loginctl":  {"stops the system", "poweroff reboot halt"}, "zpool": {"destroys a pool", "destroy labelclear"},
+	"cryptsetup": {"changes an encrypted device", "luksFormat luksErase erase luksKillSlot"},
+	"nvme":       {"erases a disk", "format sanitize"},
+	"hdparm":     {"erases a disk", "--security-erase --trim-sector-ranges --security-erase-enhanced"},
+	"parted":     {"changes partitions", "mklabel mktable mkpart rm resizepart"},
+}
+
+// verbs are looked for among the arguments of programs that are not known.
+var verbs = strings.Fields("rm dd shred mkfs chmod chown wipefs")
+
+var ruleOf map[string]rule
+
+func init() { // they follow commands
+	ruleOf = map[string]rule{
+		"rm": removes, "rimraf": trees, "unlink": removes, "chmod": changes, "chown": changes, "chgrp": changes, "setfacl": changes,
+		"chattr": changes, "shred": destroys, "truncate": destroys, "mv": moves, "cp": overwrites,
+		"install": overwrites, "ln": overwrites, "kill": kills, "pkill": killsMany, "killall": killsMany,
+		"fdisk": partitions, "sfdisk": partitions, "sgdisk": partitions, "gdisk": partitions,
+		"wipefs":  hasFlag("wipes signatures of file systems", "a", "o", "--all", "--offset"),
+		"crontab": hasFlag("removes all jobs of cron", "r"), "rsync": syncs, "sed": edits,
 	}
-	return unknown
 }
 
-// always is a rule for what does harm however it is called, but for asking what it can do.
-func always(why string) rule {
-	return rule{what: func(_ *checker, args []string) string {
-		if len(args) > 1 && slices.Contains([]string{"--help", "-h", "--version", "-V"}, args[1]) {
-			return ""
-		}
+// harmOf is the harm that a command does by the rules.
+func harmOf(c *checker, name string, args []string) string {
+	if why := always[name]; why != "" {
 		return why
-	}}
+	}
+	for word := range strings.FieldsSeq(subcommands[name].words) {
+		if slices.Contains(args[1:], word) {
+			return subcommands[name].why
+		}
+	}
+	if name == "dd" {
+		return copies(c, args[1:])
+	}
+	if look := ruleOf[name]; look != nil {
+		valued := map[string]string{"truncate": "srI", "shred": "ns", "install": "mogtS", "crontab": "u"}[name]
+		flags, operands := options(args[1:], valued)
+		return look(c, flags, operands)
+	}
+	return ""
 }
 
-var harmful = map[string]rule{
-	"rm": {removes, func(c *checker, args []string) string {
-		if short, _ := options(args); !strings.ContainsAny(short, "rR") || !strings.Contains(short, "f") {
-			return ""
-		}
-		return removes(c, args)
-	}},
-	"unlink": {what: removes}, "shred": {what: func(c *checker, args []string) string { return overwrites(c, args, operands(args)) }},
-	"chmod": {what: changes}, "chown": {what: changes}, "chgrp": {what: changes}, "setfacl": {what: changes}, "chattr": {what: changes},
-	"dd": {copies, copies}, "mv": {what: moves}, "cp": {what: copiesOver}, "install": {what: copiesOver}, "ln": {what: copiesOver}, "rsync": {what: syncs},
-	"mkfs": always("makes a file system"), "mke2fs": always("makes a file system"), "mkswap": always("makes a swap area"), "newfs": always("makes a file system"),
-	"wipefs": {what: func(_ *checker, args []string) string {
-		if short, long := options(args); strings.ContainsAny(short, "ao") || slices.Contains(long, "--all") || slices.Contains(long, "--offset") {
-			return "wipes signatures of file systems"
-		}
-		return ""
-	}},
-	"fdisk": {what: partitions}, "sfdisk": {what: partitions}, "cfdisk": {what: partitions}, "sgdisk": {what: partitions}, "gdisk": {what: partitions}, "parted": {what: partitions},
-	"blkdiscard": always("discards a device"), "cryptsetup": {what: first1("changes an encrypted device", "luksFormat", "luksErase", "erase", "luksKillSlot")},
-	"lvremove": always("removes volumes"), "vgremove": always("removes volumes"), "pvremove": always("removes volumes"), "zpool": {what: first1("destroys a pool", "destroy", "labelclear")},
-	"hdparm": {what: hasArg("erases a disk", "--security-erase", "--trim-sector-ranges", "--security-erase-enhanced")}, "nvme": {what: first1("erases a disk", "format", "sanitize")},
-	"shutdown": always("stops the system"), "reboot": always("stops the system"), "poweroff": always("stops the system"), "halt": always("stops the system"), "kexec": always("stops the system"),
-	"init": {what: first1("stops the system", "0", "6", "1", "s", "S")}, "telinit": {what: first1("stops the system", "0", "6", "1", "s", "S")},
-	"systemctl": {what: hasArg("stops the system", "poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "soft-reboot", "suspend", "hibernate")}, "loginctl": {what: hasArg("stops the system", "poweroff", "reboot", "halt")},
-	"kill": {what: kills}, "killall5": always("ends all processes"), "pkill": {what: killsMany}, "killall": {what: killsMany},
-	"crontab": {what: func(_ *checker, args []string) string {
-		if short, _ := options(args); strings.Contains(short, "r") {
-			return "removes all jobs of cron"
-		}
-		return ""
-	}},
-	"userdel": always("removes a user"), "deluser": always("removes a user"), "truncate": {what: func(c *checker, args []string) string { return overwrites(c, args, operands(args)) }},
-}
-
-// options gives the letters of all short options, and the long ones.
-func options(args []string) (short string, long []string) {
-	for _, a := range args[1:] {
-		a = known(a)
+// options gives the letters of short options, long options, and what is no option, in any order.
+func options(args []string, valued string) (flags, operands []string) {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
 		switch {
 		case a == "--":
-			return short, long
+			return flags, append(operands, args[i+1:]...)
 		case strings.HasPrefix(a, "--"):
-			long = append(long, a)
+			flags = append(flags, a)
 			for name, letter := range map[string]string{"--recursive": "r", "--force": "f"} { // may be shortened
 				if len(a) > 3 && strings.HasPrefix(name, a) {
-					short += letter
+					flags = append(flags, letter)
 				}
 			}
-		case strings.HasPrefix(a, "-"):
-			short += a[1:]
+		case len(a) > 1 && a[0] == '-':
+			for n, letter := range a[1:] {
+				flags = append(flags, string(letter))
+				if strings.ContainsRune(valued, letter) {
+					if n+2 == len(a) {
+						i++
+					}
+					break
+				}
+			}
+		default:
+			operands = append(operands, a)
 		}
 	}
-	return short, long
+	return flags, operands
 }
 
-// operands gives what is no option.
-func operands(args []string) (list []string) {
-	for i, a := range args[1:] {
-		switch {
-		case a == "--":
-			return append(list, args[i+2:]...)
-		case !strings.HasPrefix(a, "-"):
-			list = append(list, a)
-		}
-	}
-	return list
+func recursive(flags []string) bool {
+	return slices.Contains(flags, "r") || slices.Contains(flags, "R")
 }
 
-func removes(c *checker, args []string) string {
-	short, _ := options(args)
-	recursive := strings.ContainsAny(short, "rR")
-	loose := slices.ContainsFunc(args[1:], opaque) // may be -rf
-	for _, target := range operands(args) {
-		wide := c.spread(target)
-		switch {
-		case disk(target):
+func removes(c *checker, flags, operands []string) string {
+	// A flag or an operand that is not known may be -rf.
+	loose := slices.Contains(flags, hole) || slices.Contains(operands, hole)
+	for _, target := range operands {
+		switch r := c.reach(target); {
+		case disk(c.resolve(target)):
 			return "removes a device"
-		case recursive && strings.HasPrefix(target, "/"):
-			return "removes recursively by an absolute path"
-		case recursive && wide != "":
-			return "removes recursively; " + wide
-		case strings.HasPrefix(target, "/") && (wide != "" && (loose || strings.ContainsAny(target, wild)) || strings.HasPrefix(wide, "a part of the system")):
-			return "removes " + wide
+		case recursive(flags) && r == unknown && target != hole+hole:
+			return "removes recursively " + r.String()
+		case recursive(flags) && r > small:
+			return "removes recursively " + r.String()
+		case r == system && (loose || path.IsAbs(c.resolve(target))):
+			return "removes " + r.String()
 		}
 	}
 	return ""
 }
 
-func changes(c *checker, args []string) string {
-	if short, _ := options(args); !strings.Contains(short, "R") && !strings.Contains(short, "r") {
+func trees(c *checker, flags, operands []string) string {
+	return removes(c, append(flags, "r"), operands)
+}
+
+func changes(c *checker, flags, operands []string) string {
+	if recursive(flags) {
+		for _, target := range operands {
+			if r := c.reach(target); r == system {
+				return "changes permissions or owners of " + r.String()
+			}
+		}
+	}
+	return ""
+}
+
+func destroys(c *checker, _, operands []string) string {
+	for _, target := range operands {
+		p := c.resolve(target)
+		scratch := strings.HasPrefix(p, "/tmp/") || strings.HasPrefix(p, "/var/tmp/") || strings.HasPrefix(p, "/dev/shm/")
+		if r := c.reach(target); disk(p) || !scratch && (r == named || r == system) {
+			return "destroys a file by " + r.String()
+		}
+		c.written(target, "overwriting", false)
+	}
+	return ""
+}
+
+func syncs(c *checker, flags, operands []string) string {
+	deletes := slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--del") })
+	if n := len(operands); deletes && n > 0 && c.reach(operands[n-1]) == system {
+		return "removes what is not in another folder"
+	}
+	return ""
+}
+
+func edits(c *checker, flags, operands []string) string {
+	if slices.Contains(flags, "i") {
+		return overwrites(c, flags, operands)
+	}
+	for _, script := range operands {
+		if _, command, ok := strings.Cut(script, "e "); ok && strings.Trim(script[:len(script)-len(command)-2], "0123456789$") == "" {
+			c.quietly(func() { c.script(command, nil) })
+		}
+	}
+	return ""
+}
+
+func overwrites(c *checker, _, operands []string) string {
+	if n := len(operands); n > 0 {
+		c.written(operands[n-1], "overwriting", false)
+	}
+	return ""
+}
+
+func moves(c *checker, flags, operands []string) string {
+	if len(operands) < 2 {
 		return ""
 	}
-	for _, target := range operands(args) {
-		if wide := c.spread(target); wide != "" && (target[0] == '/' || target[0] == '~' || strings.Contains(wide, "system") || strings.HasPrefix(wide, "all of /")) {
-			return "changes permissions or owners recursively; " + wide
+	last := len(operands) - 1
+	if operands[last] == "/dev/null" {
+		return "moves files into nothing"
+	}
+	for _, source := range operands[:last] {
+		if r := c.reach(source); r == system {
+			return "moves " + r.String()
 		}
 	}
-	return ""
+	return overwrites(c, flags, operands)
 }
 
 func copies(c *checker, args []string) string {
-	from, to := "", ""
-	for _, a := range args[1:] {
-		if v, ok := strings.CutPrefix(a, "of="); ok {
-			to = v
+	for _, a := range args {
+		if to, ok := strings.CutPrefix(a, "of="); ok {
+			if c.reach(to) == unknown {
+				return "writes to something that is not known"
+			}
+			c.written(to, "dd", false)
 		}
-		if v, ok := strings.CutPrefix(a, "if="); ok {
-			from = v
-		}
-	}
-	switch {
-	case to != "" && (disk(to) || opaque(to)):
-		return "writes to a device"
-	case matches(from, "/dev/zero") && from != "" && !opaque(from):
-		return "reads /dev/zero"
-	}
-	return overwrites(c, args, []string{to})
-}
-
-// overwrites notes what is written to. What it finds is told already.
-func overwrites(c *checker, args, targets []string) string {
-	for _, t := range targets {
-		c.written(t, args[0])
-	}
-	return ""
-}
-
-func copiesOver(c *checker, args []string) string {
-	if list := operands(args); len(list) > 0 {
-		overwrites(c, args, list[len(list)-1:])
-	}
-	return ""
-}
-
-func moves(c *checker, args []string) string {
-	list := operands(args)
-	if len(list) < 2 {
-		return ""
-	}
-	target := list[len(list)-1]
-	if target == "/dev/null" {
-		return "moves files into nothing"
-	}
-	for _, source := range list[:len(list)-1] {
-		if wide := c.spread(source); strings.HasPrefix(source, "/") && wide != "" || strings.HasPrefix(wide, "a whole home") {
-			return "moves " + wide
-		}
-	}
-	return copiesOver(c, args)
-}
-
-func syncs(c *checker, args []string) string {
-	list := operands(args)
-	if _, long := options(args); len(list) > 0 && slices.ContainsFunc(long, func(o string) bool { return strings.HasPrefix(o, "--del") }) {
-		if wide := c.spread(list[len(list)-1]); wide != "" && strings.HasPrefix(list[len(list)-1], "/") {
-			return "removes what is not in another folder; " + wide
+		if a == "if=/dev/zero" {
+			return "reads /dev/zero"
 		}
 	}
 	return ""
 }
 
-func partitions(_ *checker, args []string) string {
-	short, long := options(args)
-	switch {
-	case len(operands(args)) == 0 && args[0] != "cfdisk":
-		return ""
-	case strings.ContainsAny(short, "lps") && args[0] != "sgdisk" && args[0] != "parted", slices.Contains(long, "--list"), slices.Contains(long, "--print"), strings.Trim(short, "lp") == "" && short != "" && args[0] == "sgdisk":
-		return ""
-	case args[0] == "parted" && slices.Contains(args, "print") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "mk") || a == "rm" || strings.HasPrefix(a, "resize") }):
-		return ""
-	case args[0] == "sfdisk" && strings.Contains(short, "d"):
+func partitions(_ *checker, flags, operands []string) string {
+	for _, flag := range []string{"l", "p", "d", "v", "--list", "--print", "--dump"} {
+		if slices.Contains(flags, flag) && len(flags) == 1 {
+			return ""
+		}
+	}
+	if len(operands) == 0 {
 		return ""
 	}
 	return "changes partitions"
 }
 
-func kills(_ *checker, args []string) string {
-	rest := args[1:]
-	for i, a := range rest {
-		if a == "-1" && (i > 0 || len(rest) == 1) || a == "1" && i == len(rest)-1 && (i == 0 || strings.HasPrefix(rest[i-1], "-") || len(rest) < 4) {
-			return "ends all processes, or the first"
-		}
-		if i > 0 && a == "1" {
-			return "ends the first process"
-		}
+func kills(_ *checker, flags, operands []string) string {
+	if slices.Contains(operands, "1") || slices.Contains(operands, "-1") ||
+		len(flags) > 0 && flags[len(flags)-1] == "1" && len(operands) == 0 {
+		return "ends all processes, or the first"
 	}
 	return ""
 }
 
-func killsMany(_ *checker, args []string) string {
-	for _, a := range operands(args) {
-		if a == "." || a == ".*" || a == "" || a == "init" || a == "systemd" || a == "sshd" || a == "^" || strings.Trim(a, wild+".") == "" && a != "" && !strings.Contains(a, string(anyEnv)) {
+func killsMany(_ *checker, _, operands []string) string {
+	for _, a := range operands {
+		if strings.Trim(a, "^.*$") == "" || slices.Contains([]string{"init", "systemd", "sshd"}, a) {
 			return "ends many processes, or those that the system needs"
 		}
 	}
 	return ""
 }
 
-// first1 is a rule for programs whose first operand says what they do.
-func first1(why string, words ...string) func(*checker, []string) string {
-	return func(_ *checker, args []string) string {
-		if list := operands(args); len(list) > 0 && slices.Contains(words, list[0]) {
-			return why
-		}
-		return ""
-	}
-}
-
-// hasArg is a rule for programs one of whose arguments says what they do.
-func hasArg(why string, words ...string) func(*checker, []string) string {
-	return func(_ *checker, args []string) string {
-		for _, a := range args[1:] {
-			if slices.Contains(words, a) {
+func hasFlag(why string, wanted ...string) rule {
+	return func(_ *checker, flags, _ []string) string {
+		for _, w := range wanted {
+			if slices.Contains(flags, w) {
 				return why
 			}
 		}

@@ -3,168 +3,172 @@ package danger
 import (
 	"errors"
 	"strings"
-	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Bounds of what is kept of what was typed.
+// Bounds of what is kept of what was typed, and of the lines of one call.
 const (
-	maxEarlier = 8 << 10  // lines that set something
-	maxPending = 32 << 10 // lines of what is not finished
+	maxEarlier = 8 << 10
+	maxLines   = 400
 )
 
-// Typed is what was typed to a program on a terminal, as far as it matters for what comes next. The zero value is a shell at its prompt; see [Typing] for
-// others. It is a plain value: whoever does not send what was checked goes on with the value from before.
+// Typed is what was typed to a program on a terminal, as far as it matters for what comes next.
+// The zero value is a shell at its prompt. It is a plain value: a caller that does not send what
+// was checked goes on with the value from before. As JSON it holds what was typed.
 //
-// What it knows, it knows of the bytes alone: not whether a shell is at its prompt, which program reads (see AtPrompt), or what a shell completes. So a line that was edited with
-// cursor keys, the history or the tab key needs confirmation when it is entered, and so does one that calls the shell's history (!!). A shell that an other program
-// starts is not seen, nor is the end of a program other than the end of an interpreter by Ctrl-D, exit() or quit().
+// A line is rebuilt from its keys. What they did is not known after those that search the history,
+// or that are not the usual ones for editing: then the line needs confirmation when it is entered.
 type Typed struct {
-	reader  string // the interpreter that reads lines, "" for a shell
-	other   bool   // something else reads lines: an editor, a client of a database
-	earlier string // lines that set what later ones use
-	pending string // lines that a shell waits for more of
-	line    string // the line so far
-	escape  string // the beginning of an escape sequence
-	quoted  bool   // the next key is text, whatever it is
-	edited  bool   // the line may be another than what is known of it
-	pasting bool   // inside of a bracketed paste
-	pasted  bool   // the line was begun by a paste of several, which keys may change still
+	Reader  string `json:"reader,omitempty"`  // the interpreter that reads, "" for a shell
+	Other   bool   `json:"other,omitempty"`   // something else reads: an editor, a client of a database
+	Earlier string `json:"earlier,omitempty"` // lines that set what later ones use
+	Pending string `json:"pending,omitempty"` // lines that a shell waits for more of
+	Line    string `json:"line,omitempty"`    // up to the cursor
+	After   string `json:"after,omitempty"`   // behind the cursor
+	Escape  string `json:"escape,omitempty"`  // the beginning of an escape sequence
+	Quoted  bool   `json:"quoted,omitempty"`  // the next key is text, whatever it is
+	Edited  bool   `json:"edited,omitempty"`  // the line may be another than what is known of it
+	Pasting bool   `json:"pasting,omitempty"` // inside of a bracketed paste
+	Pasted  bool   `json:"pasted,omitempty"`  // the line was begun by a paste of several
+	Safe    bool   `json:"safe,omitempty"`    // the last line of the history needed no confirmation
+	Again   bool   `json:"again,omitempty"`   // the line is that one
+	Cwd     string `json:"cwd,omitempty"`     // where the shell should be by what was typed,
+	Was     string `json:"was,omitempty"`     // while it still is here
 }
 
-// Typing gives the state of a session that begins with a command, by what reads there: a shell, an interpreter, or something else, such as an editor, of which any line
-// may be a command or not.
+// Typing gives the state of a session that begins with a command, by what reads there.
 func Typing(command string) Typed {
 	reader, shell := reads(command)
-	return Typed{reader: reader, other: reader == "" && !shell}
+	return Typed{Reader: reader, Other: reader == "" && !shell}
 }
 
 // IsShell tells whether a shell reads.
-func (t Typed) IsShell() bool { return t.reader == "" && !t.other }
+func (t Typed) IsShell() bool { return t.Reader == "" && !t.Other }
 
-// AtPrompt is the state when a shell is known to read now, whatever was thought to.
+// AtPrompt is the state when a shell is known to read now.
 func (t Typed) AtPrompt() Typed {
-	t.reader, t.other = "", false
+	t.Reader, t.Other = "", false
 	return t
 }
 
 // Keeps tells whether all text that is in an earlier state is in this one too.
 func (t Typed) Keeps(earlier Typed) bool {
-	all := strings.Join([]string{t.earlier, t.pending, t.line}, "\x00")
-	return strings.Contains(all, earlier.earlier) && strings.Contains(all, earlier.pending) && strings.Contains(all, earlier.line)
+	all := strings.Join([]string{t.Earlier, t.Pending, t.Line, t.After}, "\x00")
+	return strings.Contains(all, earlier.Earlier) && strings.Contains(all, earlier.Pending) &&
+		strings.Contains(all, earlier.Line) && strings.Contains(all, earlier.After)
 }
 
-// Hiding is the state after lines that something read that is no shell and does not show them, as it does with a password: of those that were entered since an earlier
-// state nothing is kept.
+// Hiding is the state after lines that were not shown, as a password is not, and that no shell
+// read: nothing is kept of them.
 func (t Typed) Hiding(since Typed) Typed {
-	t.reader, t.earlier, t.pending = since.reader, since.earlier, since.pending
+	t.Reader, t.Earlier, t.Pending, t.Safe = since.Reader, since.Earlier, since.Pending, since.Safe
 	return t
 }
 
-// Type looks at further bytes that are typed. It gives the state for when they are sent, and what needs confirmation before that: each line as it is entered, together
-// with the lines before it that it belongs to.
-func (r *Rules) Type(t Typed, data []byte) (Typed, Verdict) {
+// Type looks at further bytes that are typed. It gives the state for when they are sent, and what
+// needs confirmation before that: each line that they enter, with the lines that it belongs to.
+func (r *Rules) Type(t Typed, at Place, data []byte) (Typed, Verdict) {
 	var v Verdict
-	lines := 0
-	for len(data) > 0 {
+	if t.Cwd != "" && t.Was == at.Cwd { // it has not done yet what was typed
+		at.Cwd = t.Cwd
+	} else {
+		t.Cwd, t.Was = "", ""
+	}
+	for lines := 0; len(data) > 0; {
 		n := t.key(data)
 		if n == enter {
-			if lines++; lines > maxLines {
-				v.unparsed("too many lines at once")
-				return Typed{reader: t.reader, other: t.other, edited: true}, v
-			}
-			v.merge(r.enter(&t))
 			n = 1
+			if lines++; lines > maxLines {
+				if t.IsShell() {
+					v.add(false, "cannot be checked: too many lines at once")
+				}
+				return Typed{Reader: t.Reader, Other: t.Other, Edited: true}, v
+			}
+			v.merge(r.enter(&t, &at))
 		}
 		data = data[n:]
 	}
-	if len(t.line)+len(t.pending) > MaxCommand {
-		v.unparsed("a line that is too long")
-		t.line, t.pending, t.edited = "", "", true
+	if len(t.Line)+len(t.After)+len(t.Pending) > MaxCommand {
+		if t.IsShell() {
+			v.add(false, "cannot be checked: a line that is too long")
+		}
+		t.Line, t.After, t.Pending, t.Edited = "", "", "", true
 	}
 	return t, v
 }
 
-// maxLines bounds the lines of one call, each of which may be looked at together with those before it.
-const maxLines = 400
-
-func (v *Verdict) merge(other Verdict) {
-	v.Unparsed = v.Unparsed || other.Unparsed
-	for _, m := range other.Matches {
-		v.add("%s", m)
-	}
-	v.Dangerous = v.Dangerous || other.Dangerous
-}
-
-// enter looks at the line that is entered, alone and as the end of what a shell waits for more of: nobody here can know which of both the shell sees.
-func (r *Rules) enter(t *Typed) (v Verdict) {
-	line := t.line
-	t.line = ""
-	if t.reader == "" && !t.other {
-		if t.edited {
-			v.add("a line that was edited with keys of which it is not known what they do (cursor, history, completion): type it anew")
-		}
-		if historic(line) {
-			v.add("a line that calls the history of the shell: %s", line)
-		}
-	}
-	t.edited = t.edited && t.pasting // a paste is entered as a whole, after its last line
-	t.pasted = t.pasting
-	text := t.pending + line + "\n"
-	if t.reader != "" {
-		v.merge(r.interpreted(t, line, text))
+// enter looks at the line that is entered.
+func (r *Rules) enter(t *Typed, at *Place) (v Verdict) {
+	line, edited, again := t.Line+t.After, t.Edited, t.Again
+	t.Line, t.After, t.Again = "", "", false
+	t.Edited, t.Pasted = edited && t.Pasting, t.Pasting // a paste is entered as a whole
+	text := t.Pending + line + "\n"
+	switch {
+	case t.Other:
+		return r.loosely(*t, *at, line)
+	case t.Reader != "":
+		return r.interpreted(t, *at, line)
+	case again || t.Safe && line == "!!":
 		return v
-	}
-	if t.pending != "" || t.other {
-		v.merge(r.loosely(t, line))
+	case edited:
+		v.add(false, "a line that was edited with keys of which it is not known what they do: type it anew")
+	case historic(line):
+		v.add(false, "a line that calls the history of the shell: %s", line)
 	}
 	if unfinished(text) {
-		if !t.other {
-			r.match(&v, line)
-		}
-		if t.pending = text; len(text) > maxPending {
-			t.pending = ""
-			if !t.other {
-				v.unparsed("lines that do not end")
-			}
-		}
+		t.Pending, t.Safe = text, false
 		return v
 	}
-	t.pending = ""
-	if t.other {
-		v.merge(r.loosely(t, text))
+	t.Pending = ""
+	if strings.TrimSpace(text) == "" {
 		return v
 	}
-	v.merge(r.check(t.earlier, nil, text))
+	was := at.Cwd
+	checked, cwd := r.check(t.Earlier, text, *at)
+	v.merge(checked)
+	if cwd != at.Cwd {
+		if t.Was == "" {
+			t.Was = was
+		}
+		t.Cwd, at.Cwd = cwd, cwd
+	}
 	t.remember(text)
-	t.reader, _ = reads(text)
+	t.Safe = !v.Dangerous && text[0] != ' ' && !strings.Contains(strings.ToLower(text), "hist")
+	t.Reader, _ = reads(text)
 	return v
 }
 
-// interpreted looks at a line for an interpreter, with the lines before it, which may say what this one uses.
-func (r *Rules) interpreted(t *Typed, line, text string) (v Verdict) {
-	p := interpreters[t.reader]
-	v = r.check("", &p, text)
-	v.merge(r.loosely(t, line))
-	if t.pending = text; len(text) > maxPending/4 || v.Dangerous { // what was confirmed once is not asked for with each line that follows
-		t.pending = ""
+// interpreted looks at a line for an interpreter, with the lines before it.
+func (r *Rules) interpreted(t *Typed, at Place, line string) (v Verdict) {
+	text := t.Pending + line + "\n"
+	r.match(&v, line)
+	c := newChecker(r, &v, at)
+	func() {
+		defer c.guard()
+		c.code(text)
+	}()
+	v.merge(r.loosely(*t, at, line))
+	if t.Pending = text; len(text) > maxEarlier || v.Dangerous { // confirmed once
+		t.Pending = ""
 	}
 	switch strings.Trim(line, " \t();") {
 	case "exit", "quit", ".exit":
-		t.reader, t.pending = "", ""
+		t.Reader, t.Pending = "", ""
 	}
 	return v
 }
 
-// loosely looks at a text that may be a command, or something else. What comes after a "!" is one in many programs.
-func (r *Rules) loosely(t *Typed, text string) (v Verdict) {
+// loosely looks at a text that may be a command or not, as what is behind a "!" may be one. Only
+// harm counts.
+func (r *Rules) loosely(t Typed, at Place, text string) (v Verdict) {
 	_, after, _ := strings.Cut(text, "!")
+	if strings.HasPrefix(text, "/") {
+		text = "" // pagers and editors search for it
+	}
 	for _, command := range []string{text, after} {
-		if w := r.check(t.earlier, nil, command); !w.Unparsed {
+		if w, _ := r.check(t.Earlier, command, at); w.Harms {
 			v.merge(w)
-		} else {
-			r.match(&v, command)
 		}
 	}
 	return v
@@ -172,7 +176,7 @@ func (r *Rules) loosely(t *Typed, text string) (v Verdict) {
 
 // unfinished tells whether a shell would wait for more lines.
 func unfinished(text string) bool {
-	if shallow(text) != nil {
+	if nested(text) || len(text) > MaxCommand {
 		return false
 	}
 	trimmed := strings.TrimSuffix(text, "\n")
@@ -186,66 +190,45 @@ func unfinished(text string) bool {
 
 // historic tells whether a shell would put a line of its history in place of a "!".
 func historic(line string) bool {
-	if strings.HasPrefix(line, "^") {
-		return true
-	}
-	single := false
+	single, double := false, false
 	for i := 0; i < len(line); i++ {
+		next := line[min(i+1, len(line)-1)]
 		switch b := line[i]; {
-		case b == '\'':
+		case b == '\'' && !double:
 			single = !single
+		case b == '"' && !single:
+			double = !double
 		case b == '\\' && !single:
 			i++
-		case b == '!' && !single && i+1 < len(line) && strings.IndexByte(" \t\n=(;", line[i+1]) < 0 && !(i > 0 && (line[i-1] == '$' || line[i-1] == '{' || line[i-1] == '[')) && !(line[i+1] == '"' && strings.Count(line[:i], `"`)%2 == 1):
+		case b != '!' || single || i+1 == len(line):
+		case strings.IndexByte(" \t\n=(;", next) >= 0, next == '"' && double:
+		case i == 0 || strings.IndexByte("${[", line[i-1]) < 0:
 			return true
 		}
 	}
-	return false
+	return strings.HasPrefix(line, "^")
 }
 
-// remember keeps a line that sets what later ones use. What is longer than is kept is forgotten from its beginning: then a variable is one that the text does not set.
+// remember keeps a line that may set what later ones use.
 func (t *Typed) remember(text string) {
-	file, err := parseShort(text)
-	if err != nil {
-		return
-	}
-	sets := false
-	syntax.Walk(file, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.Assign, *syntax.FuncDecl, *syntax.DeclClause, *syntax.Redirect:
-			sets = true
-		case *syntax.CallExpr:
-			if len(n.Args) > 0 {
-				switch n.Args[0].Lit() {
-				case "alias", "cd", "pushd", "set", "read", "mapfile", "printf", "eval", "source", ".", "tee", "export", "declare", "typeset", "local", "readonly", "command", "builtin":
-					sets = true
-				}
-			}
+	first, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if strings.ContainsAny(text, "=(>") || strings.Contains(" set read mapfile tee eval unalias ", " "+first+" ") {
+		if t.Earlier += text; len(t.Earlier) > maxEarlier {
+			t.Earlier = text[max(0, len(text)-maxEarlier):]
 		}
-		return !sets
-	})
-	if !sets {
-		return
-	}
-	t.earlier += text
-	for len(t.earlier) > maxEarlier {
-		_, rest, _ := strings.Cut(t.earlier, "\n")
-		t.earlier = rest
-	}
-	if _, err := parseShort(t.earlier); err != nil { // the beginning of something was cut off
-		t.earlier = ""
+		if _, err := syntax.NewParser().Parse(strings.NewReader(t.Earlier), ""); err != nil {
+			t.Earlier = ""
+		}
 	}
 }
 
-func parseShort(text string) (*syntax.File, error) {
-	if err := shallow(text); err != nil {
-		return nil, err
-	}
-	return syntax.NewParser().Parse(strings.NewReader(text), "")
-}
-
-// backspace removes the last character.
-func backspace(s string) string {
-	_, n := utf8.DecodeLastRuneInString(s)
-	return s[:len(s)-n]
+// reads gives the interpreter that reads what is typed after a command, or whether a shell does.
+func reads(command string) (reader string, shell bool) {
+	c := newChecker(&Rules{}, &Verdict{}, Place{})
+	func() {
+		defer c.guard()
+		c.silent = true
+		c.script(command, nil)
+	}()
+	return strings.TrimPrefix(c.reader, "sh"), c.reader == "sh"
 }

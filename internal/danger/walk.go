@@ -1,273 +1,350 @@
 package danger
 
 import (
+	"maps"
+	"path"
 	"strings"
 
+	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// input is what a command reads, where that is not a terminal or a file.
-type input struct {
-	piped  bool
-	values []string // what it may be
+// checker follows a text. Each statement is visited, whatever condition it stands under.
+type checker struct {
+	rules    *Rules
+	v        *Verdict
+	sh       shell
+	files    map[string]string // what the text writes, by path
+	uncalled map[string]*syntax.Stmt
+	seen     map[*syntax.CmdSubst]bool // those that were expanded
+	defaults map[string]bool           // variables with a default, in the word that is expanded
+	whole    bool                      // words are not split
+	steps    int
+	depth    int
+	calls    int
+	reader   string // what reads the terminal after the last command: "sh", an interpreter
+	muted    bool   // only harm counts
+	silent   bool   // nothing counts
 }
 
-func (c *checker) stmts(list []*syntax.Stmt, in input) []string {
-	out := []string{""}
+// shell is what a subshell has a copy of.
+type shell struct {
+	vars    map[string]expand.Variable
+	funcs   map[string]*syntax.Stmt
+	aliases map[string]string
+	cwd     string   // "": not known
+	zero    string   // $0
+	args    []string // $1 and so on; nil: not known
+}
+
+// maxCalls is how deep functions and aliases may call each other: they may have no end.
+const maxCalls = 8
+
+func newChecker(r *Rules, v *Verdict, at Place) *checker {
+	return &checker{
+		rules: r, v: v, files: map[string]string{}, uncalled: map[string]*syntax.Stmt{},
+		seen: map[*syntax.CmdSubst]bool{},
+		sh: shell{map[string]expand.Variable{}, map[string]*syntax.Stmt{}, map[string]string{}, at.Cwd,
+			"bash", nil},
+	}
+}
+
+// limit ends a walk that became too large.
+type limit string
+
+func (c *checker) spend() {
+	if c.steps++; c.steps > maxSteps {
+		panic(limit("it takes too many steps"))
+	}
+}
+
+// guard ends a walk. A fault of the parser or of this package needs confirmation too.
+func (c *checker) guard() {
+	c.silent, c.muted = false, false
+	if why := recover(); why != nil {
+		text, ok := why.(limit)
+		if !ok {
+			text = "a fault of the checker"
+		}
+		c.unsure("cannot be checked: %s", string(text))
+	}
+}
+
+// harms reports what does harm by the built-in rules.
+func (c *checker) harms(format string, args ...any) {
+	if !c.silent && len(c.rules.patterns) == 0 {
+		c.v.add(true, format, args...)
+	}
+}
+
+// unsure reports what can't be known.
+func (c *checker) unsure(format string, args ...any) {
+	if !c.silent && !c.muted {
+		c.v.add(false, format, args...)
+	}
+}
+
+// quietly looks only for harm.
+func (c *checker) quietly(f func()) {
+	before := c.muted
+	c.muted = true
+	f()
+	c.muted = before
+}
+
+// subshell does something that changes no state of this shell.
+func (c *checker) subshell(f func() string) string {
+	before := c.sh
+	c.sh.vars, c.sh.funcs = maps.Clone(before.vars), maps.Clone(before.funcs)
+	c.sh.aliases = maps.Clone(before.aliases)
+	out := f()
+	c.sh = before
+	return out
+}
+
+// script follows a text, and gives what it prints.
+func (c *checker) script(text string, in *string) string {
+	if c.depth++; c.depth > maxDepth || len(text) > MaxCommand || nested(text) {
+		panic(limit("it is nested too deep, or too long"))
+	}
+	defer func() { c.depth-- }()
+	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		c.unsure("cannot be parsed: %v", err)
+		return hole
+	}
+	return c.stmts(file.Stmts, in)
+}
+
+// apart is script in a subshell.
+func (c *checker) apart(text string, in *string) string {
+	return c.subshell(func() string { return c.script(text, in) })
+}
+
+// nested tells whether brackets are nested so deep that a parser would need much memory.
+func nested(text string) bool {
+	depth := 0
+	for _, b := range []byte(text) {
+		if strings.IndexByte("({`[", b) >= 0 {
+			depth++
+		} else if strings.IndexByte(")}]", b) >= 0 {
+			depth = max(0, depth-1)
+		}
+		if depth > 4*maxDepth {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *checker) stmts(list []*syntax.Stmt, in *string) (out string) {
 	for _, s := range list {
-		out = c.concat(out, c.stmt(s, in))
+		out = bounded(out + c.stmt(s, in))
 	}
 	return out
 }
 
-// concat gives what is printed where one thing is printed after another.
-func (c *checker) concat(as, bs []string) (all []string) {
-	for _, a := range as {
-		for _, b := range bs {
-			c.spend(1 + (len(a)+len(b))/256)
-			all = add(all, a+b)
+func (c *checker) stmt(s *syntax.Stmt, in *string) (out string) {
+	c.spend()
+	if c.depth++; c.depth > maxDepth {
+		panic(limit("it is nested too deep"))
+	}
+	defer func() { c.depth-- }()
+	var targets []string
+	for _, r := range s.Redirs {
+		var written []string
+		if in, written = c.redirect(r, in); r.N == nil || r.N.Value == "1" {
+			targets = append(targets, written...)
 		}
 	}
-	return all
-}
-
-// stmt looks at a statement, and gives what it may print.
-func (c *checker) stmt(s *syntax.Stmt, in input) (out []string) {
-	if s == nil {
-		return []string{""}
+	if s.Cmd != nil {
+		out = c.command(s.Cmd, in)
+	} else if in != nil && len(s.Redirs) > 0 {
+		out = *in // $(< file)
 	}
-	c.spend(1)
-	c.deeper(func() {
-		var files []string
-		for _, r := range s.Redirs {
-			in, files = c.redirect(r, in, files)
-		}
-		if s.Cmd == nil {
-			out = []string{""}
-			return
-		}
-		out = c.cmd(s.Cmd, in)
-		if len(files) > 0 {
-			for _, f := range files {
-				c.write(f, out)
-			}
-			out = []string{""}
-		}
-	})
+	for _, t := range targets {
+		c.files[c.resolve(t)], out = out, ""
+	}
 	return out
 }
 
-// redirect gives the input after a redirection, and the files that standard output goes to.
-func (c *checker) redirect(r *syntax.Redirect, in input, files []string) (input, []string) {
+// redirect gives the input of a command, and what it writes to.
+func (c *checker) redirect(r *syntax.Redirect, in *string) (*string, []string) {
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
-		values := c.heredoc(r)
-		if r.N == nil || r.N.Value == "0" {
-			in = input{true, values}
+		text := hole
+		if !c.unreadable(r.Hdoc) {
+			if known, err := expand.Document(c.config(), r.Hdoc); err == nil {
+				text = bounded(known)
+			}
 		}
-		return in, files
+		c.leftovers(r.Hdoc)
+		return &text, nil
 	case syntax.WordHdoc:
-		var values []string
-		for _, v := range c.text(r.Word) {
-			values = add(values, v+"\n")
-		}
-		return input{true, values}, files
-	case syntax.DplIn, syntax.DplOut:
-		for _, target := range c.text(r.Word) {
-			if r.Op == syntax.DplOut && strings.Trim(target, "0123456789-") != "" {
-				c.written(target, ">")
-				files = append(files, target)
-			}
-		}
-		return in, files
-	case syntax.RdrIn:
-		in = input{}
-		for _, target := range c.text(r.Word) {
-			if text, ok := c.file(target); ok {
-				in = input{true, text}
-			}
-		}
-		return in, files
+		text := c.value(r.Word) + "\n"
+		return &text, nil
 	}
-	for _, target := range c.text(r.Word) {
-		c.written(target, ">")
-		if r.N == nil || r.N.Value == "1" {
-			files = append(files, target)
+	targets := c.fields(r.Word)
+	for _, t := range targets {
+		switch r.Op {
+		case syntax.RdrIn:
+			if text, ok := c.files[c.resolve(t)]; ok {
+				in = &text
+			}
+			return in, nil
+		case syntax.DplIn, syntax.DplOut:
+			return in, nil
 		}
+		c.written(t, ">", r.Op == syntax.AppOut || r.Op == syntax.AppAll)
 	}
-	return in, files
+	return in, targets
 }
 
-func (c *checker) cmd(cmd syntax.Command, in input) []string {
+func (c *checker) command(cmd syntax.Command, in *string) (out string) {
 	switch x := cmd.(type) {
 	case *syntax.CallExpr:
-		return c.call(x, in)
+		return c.simple(x, in)
 	case *syntax.BinaryCmd:
 		left := c.stmt(x.X, in)
 		if x.Op == syntax.Pipe || x.Op == syntax.PipeAll {
-			return c.stmt(x.Y, input{true, left})
+			return c.stmt(x.Y, &left)
 		}
-		return c.concat(left, c.stmt(x.Y, in))
+		return bounded(left + c.stmt(x.Y, in))
+	case *syntax.Subshell:
+		return c.subshell(func() string { return c.stmts(x.Stmts, in) })
 	case *syntax.Block:
 		return c.stmts(x.Stmts, in)
-	case *syntax.Subshell:
-		return c.stmts(x.Stmts, in)
 	case *syntax.IfClause:
-		return c.ifClause(x, in)
+		if out = c.stmts(x.Cond, in) + c.stmts(x.Then, in); x.Else != nil {
+			out += c.command(x.Else, in)
+		}
+		return bounded(out)
 	case *syntax.WhileClause:
-		c.stmts(x.Cond, in)
-		return c.repeated(x.Do, in)
+		return bounded(c.stmts(x.Cond, in) + c.stmts(x.Do, in))
 	case *syntax.ForClause:
-		c.loop(x.Loop)
-		return c.repeated(x.Do, in)
+		return c.loop(x, in)
 	case *syntax.CaseClause:
-		c.text(x.Word)
-		out := []string{""}
+		c.leftovers(x.Word)
 		for _, item := range x.Items {
-			for _, p := range item.Patterns {
-				c.text(p)
-			}
-			out = add(out, c.stmts(item.Stmts, in)...)
+			out = bounded(out + c.stmts(item.Stmts, in))
 		}
 		return out
 	case *syntax.FuncDecl:
-		c.define(x)
-	case *syntax.DeclClause:
 		c.declare(x)
+	case *syntax.DeclClause:
+		c.set(x.Args...)
 	case *syntax.TimeClause:
-		return c.stmt(x.Stmt, in)
+		if x.Stmt != nil {
+			return c.stmt(x.Stmt, in)
+		}
 	case *syntax.CoprocClause:
-		return c.stmt(x.Stmt, input{true, []string{string(anyMade)}})
-	default: // tests and arithmetic
-		c.inner(x)
+		return c.stmt(x.Stmt, in)
+	default:
+		c.leftovers(cmd)
 	}
-	return []string{""}
+	return ""
 }
 
-func (c *checker) ifClause(x *syntax.IfClause, in input) []string {
-	out := c.concat(c.stmts(x.Cond, in), c.stmts(x.Then, in))
-	for e := x.Else; e != nil; e = e.Else {
-		c.spend(1)
-		out = add(out, c.concat(c.stmts(e.Cond, in), c.stmts(e.Then, in))...)
+// loop follows the body of a loop for each of its items.
+func (c *checker) loop(x *syntax.ForClause, in *string) (out string) {
+	items, ok := x.Loop.(*syntax.WordIter)
+	if !ok {
+		c.leftovers(x.Loop)
+		return c.stmts(x.Do, in)
+	}
+	list := c.fields(items.Items...)
+	if !items.InPos.IsValid() {
+		if list = c.sh.args; list == nil {
+			list = []string{hole}
+		}
+	}
+	for _, item := range list {
+		c.sh.vars[items.Name.Value] = text(item)
+		out = bounded(out + c.stmts(x.Do, in))
 	}
 	return out
 }
 
-// repeated looks at the body of a loop. What it prints is known where that is nothing.
-func (c *checker) repeated(body []*syntax.Stmt, in input) []string {
-	out := c.stmts(body, in)
-	if len(out) == 1 && (out[0] == "" || opaque(strings.ReplaceAll(out[0], "./", ""))) {
-		return out
-	}
-	return add(out, string(anyMade))
-}
-
-func (c *checker) loop(loop syntax.Loop) {
-	switch l := loop.(type) {
-	case *syntax.WordIter:
-		lists := c.args(l.Items)
-		if !l.InPos.IsValid() {
-			lists = [][]string{c.positional}
-			if !c.argsKnown {
-				lists = [][]string{{string(anyEnv)}}
-			}
+// declare notes a function. One that starts itself twice fills the host with processes.
+func (c *checker) declare(x *syntax.FuncDecl) {
+	name, calls := x.Name.Value, 0
+	c.sh.funcs[name], c.uncalled[name] = x.Body, x.Body
+	syntax.Walk(x.Body, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if ok && len(call.Args) > 0 && call.Args[0].Lit() == name {
+			calls++
 		}
-		for _, list := range lists {
-			c.assign(l.Name.Value, list...)
-		}
-	default:
-		c.inner(loop)
+		_, inner := n.(*syntax.CmdSubst)
+		return !inner
+	})
+	if calls > 1 {
+		c.harms("starts processes without end: %s", name)
 	}
 }
 
-// call looks at a simple command.
-func (c *checker) call(x *syntax.CallExpr, in input) (out []string) {
-	for _, a := range x.Assigns {
-		c.assignment(a)
+// simple follows a simple command.
+func (c *checker) simple(x *syntax.CallExpr, in *string) string {
+	args := c.fields(x.Args...)
+	if len(args) == 0 {
+		c.set(x.Assigns...)
+		return ""
 	}
-	if len(x.Args) == 0 {
-		return []string{""}
+	if before := c.sh.vars; len(x.Assigns) > 0 {
+		c.sh.vars = maps.Clone(before)
+		defer func() { c.sh.vars = before }()
+		c.set(x.Assigns...)
 	}
-	for _, list := range c.args(x.Args) {
-		out = add(out, c.command(list, in)...)
+	if alias, ok := c.sh.aliases[x.Args[0].Lit()]; ok && c.calls < maxCalls {
+		c.calls++
+		defer func() { c.calls-- }()
+		return c.script(alias+" "+quoted(args[1:]), in)
 	}
-	return out
+	if args[0] == hole && conventional(x.Args[0]) {
+		c.trailing(args, in)
+		return hole
+	}
+	return c.call(args, in)
 }
 
-func (c *checker) declare(x *syntax.DeclClause) {
-	for _, a := range x.Args {
-		switch {
-		case a.Name != nil:
-			c.assignment(a)
-		case a.Value != nil: // declare "$x": a name and a value that are worked out first
-			for _, v := range c.text(a.Value) {
-				if name, value, ok := strings.Cut(v, "="); ok && syntax.ValidName(name) {
-					c.assign(name, value)
-				}
-			}
-		}
+// conventional tells whether a word is a variable that names a program by convention.
+func conventional(w *syntax.Word) bool {
+	parts := w.Parts
+	if q, ok := parts[0].(*syntax.DblQuoted); ok {
+		parts = q.Parts
 	}
+	if len(parts) != 1 {
+		return false
+	}
+	p, ok := parts[0].(*syntax.ParamExp)
+	return ok && p.Exp == nil && p.Param != nil && strings.Contains(" AR BROWSER CARGO CC CXX EDITOR GO JAVA LD "+
+		"MAKE NODE NPM PAGER PIP PYTHON PYTHON3 RUBY VISUAL ", " "+p.Param.Value+" ")
 }
 
-// runs are variables whose value a program runs as a command.
-var runs = map[string]bool{"PROMPT_COMMAND": true, "PAGER": true, "EDITOR": true, "VISUAL": true, "GIT_PAGER": true, "GIT_EDITOR": true, "GIT_SSH_COMMAND": true,
-	"GIT_EXTERNAL_DIFF": true, "LESSOPEN": true, "MANPAGER": true, "BROWSER": true, "PS0": true, "PS1": true, "PS4": true}
+// text is a variable that is set.
+func text(value string) expand.Variable {
+	return expand.Variable{Set: true, Kind: expand.String, Str: bounded(value)}
+}
 
-func (c *checker) assignment(a *syntax.Assign) {
-	name := a.Name.Value
-	switch {
-	case a.Array != nil:
-		v := c.variable(name)
-		var lists [][]string
-		var items []*syntax.Word
-		for _, e := range a.Array.Elems {
-			c.inner(e.Index)
-			if e.Value != nil {
-				items = append(items, e.Value)
-			}
-		}
-		lists = c.args(items)
-		if a.Append {
-			for _, old := range v.lists {
-				for _, list := range lists {
-					if len(v.lists)+len(lists) < maxValues && len(old)+len(list) < maxWords {
-						lists = append(lists, append(old[:len(old):len(old)], list...))
-					}
-				}
-			}
-		}
-		if v.lists = append(v.lists, lists...); len(v.lists) > maxValues {
-			v.lists = [][]string{{string(anyMade)}}
-		}
-	case a.Naked:
-		c.variable(name)
-	case a.Append:
-		old, _ := c.lookup(name, nil)
-		c.assign(name, c.concat(old, c.text(a.Value))...)
-	case a.Index != nil:
-		c.inner(a.Index)
-		v := c.variable(name)
-		for _, value := range c.text(a.Value) {
-			v.values = add(v.values, value)
-			if n, ok := number(a.Index); ok && len(v.lists) < maxValues {
-				list := []string{}
-				if len(v.lists) > 0 {
-					list = append(list, v.lists[len(v.lists)-1]...)
-				}
-				if n == len(list) {
-					v.lists = append(v.lists, append(list, value))
-				}
-			}
-		}
-	default:
-		values := c.text(a.Value)
-		c.assign(name, values...)
-		if runs[name] {
-			for _, v := range values {
-				if !opaque(v) {
-					c.quietly(func() { c.shell(v, input{}) })
-				}
-			}
-		}
+// bounded is a text that does not grow without end.
+func bounded(s string) string {
+	if len(s) > maxText {
+		return hole
 	}
+	return s
+}
+
+// quoted is words as a shell reads them.
+func quoted(words []string) (text string) {
+	for _, w := range words {
+		text += "'" + strings.ReplaceAll(w, "'", `'\''`) + "' "
+	}
+	return text
+}
+
+// resolve is a path as the shell sees it.
+func (c *checker) resolve(p string) string {
+	if !path.IsAbs(p) && c.sh.cwd != "" {
+		p = c.sh.cwd + "/" + p
+	}
+	return path.Clean(p)
 }

@@ -1,199 +1,200 @@
 package danger
 
 import (
+	"cmp"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 )
 
 // wrapper is a program that runs another, which its arguments name.
 type wrapper struct {
-	valued   string // its short options that take a value
-	operands int    // what comes before the command
-	joined   bool   // a shell runs the rest, joined by blanks
-	code     string // its short options whose value a shell runs
+	valued string // short options that take a value
+	skip   int    // operands before the command
+	code   string // short options whose value a shell runs
+	joined bool   // a shell runs the operands, joined
 }
 
 var wrappers = map[string]wrapper{
-	"sudo": {valued: "CDghpRrTtUu"}, "doas": {valued: "Cu"}, "pkexec": {}, "env": {valued: "uCa", code: "S"}, "command": {}, "builtin": {}, "exec": {valued: "a"},
-	"nohup": {}, "nice": {valued: "n"}, "ionice": {valued: "cnpPu"}, "chrt": {valued: "TPDp", operands: 1}, "taskset": {operands: 1}, "timeout": {valued: "ks", operands: 1},
-	"time": {valued: "fo"}, "setsid": {}, "stdbuf": {valued: "ioe"}, "unbuffer": {}, "watch": {valued: "nqs", joined: true}, "busybox": {}, "toybox": {},
-	"su": {valued: "gGsw", operands: 1, code: "c"}, "runuser": {valued: "gGsuw", code: "c"}, "script": {valued: "BEIOTmo", operands: 1, code: "c"},
-	"flock": {valued: "wE", operands: 1, code: "c"}, "chroot": {operands: 1}, "unshare": {valued: "SGRw"}, "nsenter": {valued: "tSGrw"}, "setpriv": {}, "prlimit": {},
-	"strace": {valued: "aAbeEIoOpPsSuUX"}, "ltrace": {valued: "aAeDFlnopsuwx"}, "valgrind": {}, "fakeroot": {valued: "lisb"}, "proot": {valued: "rbqwkv"}, "firejail": {}, "bwrap": {},
-	"systemd-run": {valued: "HMupE"}, "systemd-inhibit": {}, "cgexec": {valued: "g"}, "numactl": {valued: "iNCmpP"}, "dbus-run-session": {}, "xvfb-run": {valued: "efnps"},
-	"tini": {valued: "pe"}, "dumb-init": {}, "catchsegv": {}, "caffeinate": {valued: "tw"}, "rlwrap": {valued: "bcCDfgHlmMopPqsStz"}, "eatmydata": {}, "setarch": {operands: 1},
-	"linux32": {}, "linux64": {}, "ssh": {valued: "BbcDEeFIiJLlmOopQRSWw", operands: 1, joined: true}, "entr": {}, "noglob": {}, "nocorrect": {}, "sg": {operands: 1, code: "c"},
-	"parallel": {}, "xargs": {}, "start-stop-daemon": {valued: "xapngucrdkNPISs"}, "gdb": {}, "torsocks": {}, "proxychains": {},
+	"sudo": {valued: "CDghpRrTtUu"}, "doas": {valued: "Cu"}, "pkexec": {}, "builtin": {},
+	"exec": {valued: "a"}, "nohup": {}, "nice": {valued: "n"}, "ionice": {valued: "cnpPu"},
+	"chrt": {valued: "TPDp", skip: 1}, "taskset": {skip: 1}, "timeout": {valued: "ks", skip: 1},
+	"time": {valued: "fo"}, "setsid": {}, "stdbuf": {valued: "ioe"}, "unbuffer": {}, "busybox": {},
+	"toybox": {}, "watch": {valued: "nqs", joined: true}, "env": {valued: "uCa", code: "S"},
+	"su": {valued: "sgGw", skip: 99, code: "c"}, "runuser": {valued: "ugGsw", code: "c"},
+	"flock": {valued: "wE", skip: 1, code: "c"}, "script": {valued: "ItOBEom", skip: 99, code: "c"},
+	"chroot": {skip: 1}, "unshare": {valued: "SGRw"}, "nsenter": {valued: "tSGrw"},
+	"systemd-run": {valued: "pEHM"}, "strace": {valued: "aeEIoOpPsSuUX"}, "setpriv": {},
+	"ssh": {valued: "BbcDEeFIiJLlmOopQRSWw", skip: 1, joined: true}, "fakeroot": {}, "chronic": {},
+	"sshpass": {valued: "pfdP"}, "poetry": {skip: 1}, "pipenv": {skip: 1}, "uv": {skip: 1},
+	"bundle": {skip: 1}, "xvfb-run": {valued: "sneafp"}, "npx": {valued: "p"},
 }
 
-func (w wrapper) look(c *checker, args []string, in input) (out []string) {
-	switch args[0] {
-	case "xargs":
-		return xargs(c, args, in)
-	case "parallel":
-		return parallel(c, args, in)
-	case "command":
-		if len(args) > 2 && (args[1] == "-v" || args[1] == "-V") {
-			return which(c, args[1:], in)
-		}
-	}
-	for _, code := range w.codes(args) {
-		out = add(out, c.texts([]string{code}, nil, in, args[0])...)
-	}
-	for _, rest := range w.commands(args) {
-		if w.joined && len(rest) > 0 {
-			out = add(out, c.texts([]string{strings.Join(rest, " ")}, nil, in, args[0])...)
-		} else {
-			out = add(out, c.command(rest, in)...)
-		}
-	}
-	if len(out) == 0 && in.piped && (args[0] == "su" || args[0] == "sudo" && slices.ContainsFunc(args, func(a string) bool { return a == "-s" || a == "-i" }) || args[0] == "ssh" && len(args) == 2) {
-		return c.texts(in.values, nil, input{}, "what comes to "+args[0])
-	}
-	if len(out) == 0 {
-		return unknown
-	}
-	return out
-}
-
-// commands gives the command that a wrapper runs: what follows its options and operands. There may be several candidates, as nobody knows
-// all long options that take a value.
-func (w wrapper) commands(args []string) (all [][]string) {
-	operands := w.operands
-	for i := 1; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a == "--" && operands == 0:
-			return append(all, args[i+1:])
-		case a == "--":
-		case strings.HasPrefix(a, "--"):
-			if !strings.Contains(a, "=") && operands == 0 && i+2 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-				all = append(all, args[i+1:])
-				i++
-			}
-		case len(a) > 1 && (a[0] == '-' || a[0] == '+'):
-			if at := strings.IndexAny(a[1:], w.valued+w.code); at >= 0 && at == len(a)-2 {
-				i++
-			}
-		case strings.Contains(a, "=") && !strings.HasPrefix(a, "/") && !strings.HasPrefix(a, "="): // NAME=VALUE, or no command at all
-		case operands > 0:
-			operands--
-		default:
-			return append(all, args[i:])
-		}
-	}
-	return all
-}
-
-// codes gives what a shell runs of a wrapper's options: su -c CODE, env -S CODE.
-func (w wrapper) codes(args []string) (all []string) {
-	for i := 1; i < len(args); i++ {
-		a := known(args[i])
-		name, value, inOne := strings.Cut(a, "=")
-		switch {
-		case w.code == "" || len(a) < 2 || a[0] != '-':
-			continue
-		case name == "--command" || name == "--split-string" || name == "--session-command":
-			if !inOne && i+1 < len(args) {
-				value = args[i+1]
-			}
-		case a[1] == '-':
-			continue
-		default:
-			at := strings.IndexAny(a, w.code)
-			if at < 0 {
-				continue
-			}
-			if value = a[at+1:]; value == "" && i+1 < len(args) {
-				value = args[i+1]
-			}
-		}
-		if w.code == "S" { // the rest are arguments of what the string names
-			return append(all, value+" "+quote(args[min(len(args), i+1):]), value+" "+quote(args[min(len(args), i+2):]))
-		}
-		all = append(all, value)
-	}
-	return all
-}
-
-// xargs looks at the command that xargs makes of what it reads.
-func xargs(c *checker, args []string, in input) (out []string) {
-	replace, file := "", false
-	for i := 1; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a == "-i" || a == "--replace":
-			replace = "{}"
-		case strings.HasPrefix(a, "-I"):
-			if replace = a[2:]; replace == "" && i+1 < len(args) {
-				replace = args[i+1]
-			}
-		case a == "-a" || strings.HasPrefix(a, "--arg-file"):
-			file = true
-		case !strings.HasPrefix(a, "-"):
-			i = len(args)
-		}
-	}
-	values := in.values
-	if !in.piped || file {
-		values = unknown
-	}
-	for _, rest := range (wrapper{valued: "IadEeLlnPs"}).commands(args) {
-		for _, v := range values {
-			items := strings.FieldsFunc(v, func(r rune) bool { return r <= ' ' && r != anyEnv && r != anyMade && r != anyText && r != anyByte })
-			if len(items) > maxWords {
-				items = unknown
-			}
-			if replace == "" {
-				out = add(out, c.command(slices.Concat(rest, items), input{})...)
-				continue
-			}
-			for _, item := range items {
-				out = add(out, c.command(replaced(rest, replace, item), input{})...)
-			}
-		}
-	}
-	if len(out) == 0 {
-		return values
-	}
-	return out
-}
-
-// replaced puts an item into the words of a command.
-func replaced(list []string, mark, item string) []string {
-	list = slices.Clone(list)
-	for i := range list {
-		list[i] = strings.ReplaceAll(list[i], mark, item)
-	}
-	return list
-}
-
-// parallel looks at GNU parallel, which gives what it makes to a shell.
-func parallel(c *checker, args []string, in input) []string {
-	items := in.values
-	if !in.piped {
-		items = nil
-	}
-	for i, a := range args {
-		if strings.HasPrefix(a, ":::") {
-			items, args = []string{strings.Join(args[i+1:], " ")}, args[:i]
+// leading splits arguments into options with their values, up to the first operand, and the rest.
+func leading(args []string, valued string) (values map[string]string, rest []string) {
+	values = map[string]string{}
+	for len(args) > 0 && len(args[0]) > 1 && (args[0][0] == '-' || args[0][0] == '+') {
+		a := args[0]
+		args = args[1:]
+		if a == "--" {
 			break
 		}
-	}
-	rest := (wrapper{valued: "jaINnLPsS"}).commands(args)
-	if len(rest) == 0 {
-		return c.texts(items, nil, input{}, "what comes to parallel")
-	}
-	for _, command := range rest {
-		for _, item := range append(items, "") {
-			text := strings.Join(command, " ")
-			if strings.Contains(text, "{}") {
-				text = strings.ReplaceAll(text, "{}", item)
-			} else {
-				text += " " + item
+		if strings.HasPrefix(a, "--") {
+			name, value, given := strings.Cut(a, "=")
+			if !given && len(args) > 0 && strings.Contains(valued, name[2:3]) {
+				value, args = args[0], args[1:]
 			}
-			c.texts([]string{text}, nil, input{}, "parallel")
+			values[name] = value
+			continue
+		}
+		for i, letter := range a[1:] {
+			value := ""
+			if strings.ContainsRune(valued, letter) {
+				if value = a[i+2:]; value == "" && len(args) > 0 {
+					value, args = args[0], args[1:]
+				}
+			}
+			if values[string(letter)] = value; value != "" {
+				break
+			}
 		}
 	}
-	return unknown
+	return values, args
+}
+
+// follow follows the command in the arguments of a wrapper.
+func (w wrapper) follow(c *checker, args []string, in *string) string {
+	values, rest := leading(args[1:], w.valued+w.code)
+	for skip := w.skip; skip > 0 && len(rest) > 0; skip-- { // su - root -c "…" has options behind operands
+		var more map[string]string
+		more, rest = leading(rest[1:], w.valued+w.code)
+		maps.Copy(values, more)
+	}
+	return c.subshell(func() string {
+		if dir := values["C"]; dir != "" {
+			cd(c, []string{"cd", dir}, nil)
+		}
+		for len(rest) > 0 && strings.Contains(rest[0], "=") && !strings.HasPrefix(rest[0], "/") {
+			exports(c, rest[:1], nil)
+			rest = rest[1:]
+		}
+		text := values[w.code] + values["--command"] + values["--split-string"]
+		if w.joined {
+			c.phrases(values["o"])
+			c.sh.cwd = ""
+			text, rest = strings.Join(rest, " "), nil
+		}
+		switch {
+		case text != "":
+			return c.script(text+" "+quoted(rest), in)
+		case len(rest) > 0:
+			return c.call(rest, in)
+		case in != nil: // echo … | ssh host
+			return c.script(*in, nil)
+		}
+		c.reader = "sh"
+		return hole
+	})
+}
+
+// find runs commands on what it finds, and removes.
+func find(c *checker, args []string, _ *string) string {
+	n := slices.IndexFunc(args[1:], func(a string) bool { return a != "" && strings.Contains("-(!", a[:1]) })
+	if n < 0 {
+		n = len(args) - 1
+	}
+	starts, tests := args[1:n+1], args[n+1:]
+	if len(starts) == 0 {
+		starts = []string{"."}
+	}
+	some := slices.ContainsFunc(tests, func(t string) bool {
+		return slices.Contains(strings.Fields("-name -iname -path -regex -empty -newer -mtime -mmin"), t)
+	})
+	out := ""
+	for _, start := range starts {
+		found := strings.TrimRight(start, "/") + "/" + hole
+		out += found + "\n"
+		for i, t := range tests {
+			switch r := c.reach(start); {
+			case t == "-delete" && (r == system || r > small && !some):
+				c.harms("find removes %s: %s", r, start)
+			case strings.HasPrefix(t, "-exec"), strings.HasPrefix(t, "-ok"):
+				end := slices.IndexFunc(tests[i:], func(a string) bool { return a == ";" || a == "+" })
+				if end > 1 {
+					c.each(tests[i+1:i+end], "{}", found)
+				}
+			case strings.HasPrefix(t, "-fprint") && i+1 < len(tests):
+				c.written(tests[i+1], "find", false)
+			}
+		}
+	}
+	return bounded(out)
+}
+
+// each follows a command in which a mark stands for a word.
+func (c *checker) each(command []string, mark, word string) {
+	list := slices.Clone(command)
+	for i := range list {
+		list[i] = bounded(strings.ReplaceAll(list[i], mark, word))
+	}
+	c.subshell(func() string { return c.call(list, nil) })
+}
+
+// xargs is parallel too.
+func xargs(c *checker, args []string, in *string) string {
+	values, rest := leading(args[1:], "adEeIiLlnPs")
+	if len(rest) == 0 {
+		return filter(c, args, in)
+	}
+	words := []string{hole}
+	if _, file := values["a"]; in != nil && *in != hole && !file {
+		words = strings.FieldsFunc(*in, func(r rune) bool { return strings.ContainsRune(" \t\n\x00", r) })
+	}
+	if mark := cmp.Or(values["I"], "{}"); values["I"] != "" || strings.Contains(rest[0], " ") {
+		for _, w := range words[:min(len(words), maxMatches)] {
+			if c.each(rest, mark, w); strings.Contains(rest[0], " ") { // parallel
+				c.apart(strings.ReplaceAll(strings.Join(rest, " "), mark, w), nil)
+			}
+		}
+	} else {
+		list := append(slices.Clone(rest), words[:min(len(words), maxWords)]...)
+		c.subshell(func() string { return c.call(list, nil) })
+	}
+	return hole
+}
+
+// git removes by clean, and runs what settings, aliases and some of its subcommands name.
+func git(c *checker, args []string, _ *string) string {
+	cwd, rest := ".", args[1:]
+	for len(rest) > 1 && strings.HasPrefix(rest[0], "-") {
+		switch value := rest[1]; rest[0] {
+		case "-C":
+			if cwd = path.Join(cwd, value); path.IsAbs(value) {
+				cwd = value
+			}
+			rest = rest[1:]
+		case "-c":
+			c.phrases(value)
+			rest = rest[1:]
+		}
+		rest = rest[1:]
+	}
+	if len(rest) == 0 {
+		return hole
+	}
+	switch rest[0] {
+	case "clean":
+		flags, paths := options(rest[1:], "e")
+		for _, p := range append(paths, cwd) {
+			if slices.Contains(flags, "f") && !slices.Contains(flags, "n") && c.reach(p) == system {
+				c.harms("git removes what it does not track in %s: %s", system, p)
+			}
+		}
+	case "ls-files", "diff", "status", "rev-parse":
+		return "./" + hole
+	case "config", "bisect", "submodule", "rebase", "filter-branch", "difftool":
+		c.trailing(rest, nil)
+	}
+	return hole
 }

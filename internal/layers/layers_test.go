@@ -16,7 +16,7 @@ var floors = []struct {
 }{
 	{[]string{"internal/gen", "internal/fault", "internal/dirs", "internal/durable", "internal/progress", "internal/flock", "internal/guest", "internal/lines", "internal/ring", "internal/socket", "internal/testenv", "internal/version"}, "the ground: imports nothing of pyro but the ground"},
 	{[]string{"internal/disk", "internal/agent", "internal/environment", "internal/ignore", "internal/machine", "internal/store"}, "what machines and records are made of: knows no driver"},
-	{[]string{"internal/storage", "internal/agenthost", "internal/archive", "internal/danger", "internal/diff", "internal/mcp", "internal/patch", "internal/project", "internal/network", "internal/rpc", "internal/secret", "internal/terminal", "internal/transcript"},
+	{[]string{"internal/storage", "internal/agenthost", "internal/archive", "internal/confirm", "internal/danger", "internal/diff", "internal/mcp", "internal/patch", "internal/project", "internal/network", "internal/rpc", "internal/secret", "internal/terminal", "internal/transcript"},
 		"what workspaces are made of: disks, networks, what is done to trees of files, and to what programs print; and how agents and programs are served"},
 	{[]string{"internal/machine/machinetest", "internal/machine/template", "internal/machine/process", "internal/machine/record"}, "what drivers share: the suite that they pass, what they make once, how they keep saved machines"},
 	{[]string{"internal/machine/qemu", "internal/machine/gvisor", "internal/machine/host"}, "drivers: know how a machine starts, not who wants it"},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/confirm"
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
@@ -78,7 +79,7 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 			OutputRate:  e.number("OUTPUT_RATE_BPS", 0, 0, math.MaxInt32),
 			InputRate:   e.number("INPUT_RATE_BPS", 0, 0, math.MaxInt32),
 		},
-		ConfirmTTL:    e.seconds("DANGEROUS_CONFIRM_TTL_SEC", danger.DefaultTTL, 1),
+		ConfirmTTL:    e.seconds("DANGEROUS_CONFIRM_TTL_SEC", confirm.DefaultTTL, 1),
 		Rules:         e.rules("DANGEROUS_PATTERNS"),
 		RequireOwner:  e.flag("REQUIRE_OWNER", true),
 		AdminTools:    e.flag("ENABLE_ADMIN_TOOLS", false),

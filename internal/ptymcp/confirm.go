@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pyro-mcp/pyro/internal/confirm"
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/mcp"
@@ -19,7 +20,7 @@ type confirmation struct {
 }
 
 // redeem uses a confirmation for a command.
-func (s *Server) redeem(c confirmation, r danger.Request) error {
+func (s *Server) redeem(c confirmation, r confirm.Request) error {
 	switch {
 	case strings.TrimSpace(c.Token) != "":
 		return s.tokens.Redeem(c.Token, r)
@@ -32,7 +33,7 @@ func (s *Server) redeem(c confirmation, r danger.Request) error {
 }
 
 var errUnconfirmed = fault.New(fault.Permission, "", "", "dangerous command detected; confirmation token required").
-	WithHint("call confirm_dangerous_command with this command, owner and scope, and give its confirm_token as dangerous_confirm_token")
+	WithHint("call confirm_dangerous_command with this command, cwd, env, owner and scope, and a justification; give its confirm_token as dangerous_confirm_token")
 
 // consent asks a person for what has no confirmation, where the client can. unconfirmed is the error where it can't, or where a confirmation was wrong.
 func (s *Server) consent(ctx context.Context, owner, what, command string, v danger.Verdict, unconfirmed error) error {
@@ -86,11 +87,13 @@ func shown(text string) string {
 
 // confirmRequest is that of confirm_dangerous_command.
 type confirmRequest struct {
-	Command       string `json:"command"`
-	Justification string `json:"justification"`
-	Owner         string `json:"owner"`
-	Scope         string `json:"scope"`
-	SessionID     string `json:"session_id"`
+	Command       string            `json:"command"`
+	Justification string            `json:"justification"`
+	Owner         string            `json:"owner"`
+	Scope         string            `json:"scope"`
+	SessionID     string            `json:"session_id"`
+	Cwd           string            `json:"cwd"`
+	Env           map[string]string `json:"env"`
 }
 
 // confirmResult is its result.
@@ -108,7 +111,8 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	if strings.TrimSpace(req.Command) == "" && req.SessionID == "" {
 		return nil, fault.New(fault.Invalid, "", "", "command is required")
 	}
-	v, r, what := s.config.Rules.Check(req.Command), danger.Request{Command: req.Command, Owner: req.Owner, Scope: req.Scope, Justification: req.Justification}, "run on this computer"
+	v, what := s.wouldRun(req), "run on this computer"
+	r := confirm.Request{Command: req.Command, Owner: req.Owner, Scope: req.Scope, Justification: req.Justification}
 	if req.SessionID != "" {
 		info, err := s.use(target{SessionID: req.SessionID, Owner: req.Owner}, observes("confirm_dangerous_command"))
 		if err != nil {
@@ -129,7 +133,8 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 		return result, nil
 	}
 	if strings.TrimSpace(req.Justification) == "" {
-		return refuse("justification required")
+		return nil, fault.New(fault.Invalid, "confirm a dangerous command", "", "justification is required").
+			WithHint("call it again with a justification: why the command must run")
 	}
 	switch answer, err := askPerson(ctx, req.Owner, what, req.Command, req.Justification, v); {
 	case err != nil:
@@ -142,6 +147,18 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	return result, err
 }
 
+// wouldRun tells what would need confirmation if a command was spawned. Callers that do not say
+// where get a token also for what is dangerous only in some folders.
+func (s *Server) wouldRun(req confirmRequest) danger.Verdict {
+	at := danger.Place{Cwd: req.Cwd, Env: req.Env}
+	v := s.config.Rules.Check(req.Command, at)
+	if !v.Dangerous && at.Cwd == "" && strings.TrimSpace(req.Justification) != "" {
+		at.Cwd = "/"
+		v = s.config.Rules.Check(req.Command, at)
+	}
+	return v
+}
+
 // wouldEnter tells what would need confirmation if something was typed into a session now, with Enter at its end.
 func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string) (danger.Verdict, error) {
 	state, err := openTyped(ctx, info)
@@ -152,6 +169,6 @@ func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string)
 	if !strings.HasSuffix(data, "\n") && !strings.HasSuffix(data, "\r") {
 		data += "\r"
 	}
-	_, v := s.config.Rules.Type(state.now, []byte(data))
+	_, v := s.config.Rules.Type(state.now, state.place, []byte(data))
 	return v, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/confirm"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -16,8 +16,8 @@ const harmless = "echo boom"
 
 var patterned = env{"DANGEROUS_PATTERNS": `\bboom\b`}
 
-func requestOf(command string) danger.Request {
-	return danger.Request{Command: command, Owner: "me", Scope: "read-write"}
+func requestOf(command string) confirm.Request {
+	return confirm.Request{Command: command, Owner: "me", Scope: "read-write"}
 }
 
 func TestConfirmations(t *testing.T) {
@@ -26,8 +26,8 @@ func TestConfirmations(t *testing.T) {
 	if r := confirm(args{"command": "echo hello"}); r["ok"] != true || r["dangerous"] != false || len(r["matches"].([]any)) != 0 || len(r) != 3 {
 		t.Errorf("%v", r)
 	}
-	if r := confirm(args{"command": harmless}); r["ok"] != false || r["dangerous"] != true || r["error"] != "justification required" || r["confirm_token"] != nil {
-		t.Errorf("%v", r)
+	for _, why := range []any{nil, "", " \n"} {
+		w.refused(t, "confirm_dangerous_command", args{"command": harmless, "justification": why}, fault.Invalid, "justification is required")
 	}
 	w.refused(t, "confirm_dangerous_command", args{"command": " "}, fault.Invalid, "command is required")
 	w.refused(t, "pty_spawn", args{"command": harmless}, fault.Permission, "dangerous command detected; confirmation token required")
@@ -85,8 +85,11 @@ func TestTyped(t *testing.T) {
 	w.until(t, id, harmless)
 	w.refused(t, "pty_write", args{"session_id": id, "data": harmless + "\n", "dangerous_confirm_token": token}, fault.Permission, "already used")
 
-	control := w.spawn(t, "cat", args{"scope": "control"})
-	w.text(t, "pty_write", args{"session_id": control, "data": harmless + "\n"})
+	for _, scope := range []string{"control", "admin"} { // that callers give themselves
+		other := w.spawn(t, "cat", args{"scope": scope})
+		w.refused(t, "pty_write", args{"session_id": other, "data": harmless + "\n"}, fault.Permission, "confirmation token required")
+		w.text(t, "pty_write", args{"session_id": other, "data": strings.Repeat("a long paste\n", 10000)})
+	}
 	unchecked := w.restarted(t, env{"DANGEROUS_PATTERNS": "boom", "CHECK_WRITES": "0"})
 	unchecked.text(t, "pty_write", args{"session_id": id, "data": harmless + "\n"})
 }
@@ -129,4 +132,47 @@ func TestAPersonIsAsked(t *testing.T) {
 			t.Error(text)
 		}
 	}
+}
+
+// TestPlace: the folder and the variables of a spawn count, and can be confirmed as the contract
+// says, without them, or with them.
+func TestPlace(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, spawn := range []args{
+		{"command": "rm -rf nosuch-folder/x", "cwd": "/"},
+		{"command": "git status", "cwd": "/", "env": map[string]string{"PAGER": "rm -rf /nosuch-folder/x"}},
+	} {
+		w.refused(t, "pty_spawn", spawn, fault.Permission, "confirmation token required")
+		confirm := args{"command": spawn["command"], "justification": "it is a test", "owner": "me", "env": spawn["env"]}
+		r := w.object(t, "confirm_dangerous_command", confirm)
+		if r["confirm_token"] == nil {
+			t.Fatalf("%v: %v", spawn, r)
+		}
+		spawn["dangerous_confirm_token"] = r["confirm_token"]
+		w.text(t, "pty_spawn", spawn)
+	}
+	w.text(t, "pty_spawn", args{"command": "rm -rf nosuch-folder/x", "cwd": t.TempDir()})
+}
+
+// TestTypedPlace: the folder counts that a shell is in, also right after it was typed.
+func TestTypedPlace(t *testing.T) {
+	w := newWorld(t, nil)
+	folder := t.TempDir()
+	id := w.spawn(t, "PS1='$ ' exec bash --norc --noediting", args{"cwd": folder})
+	types := func(line string) { t.Helper(); w.text(t, "pty_write", args{"session_id": id, "data": line}) }
+	asks := func(line string) {
+		t.Helper()
+		w.refused(t, "pty_write", args{"session_id": id, "data": line}, fault.Permission, "confirmation token required")
+	}
+	w.until(t, id, "$ ")
+	types("rm -rf nosuch-folder\n")
+	asks("cd /\nrm -rf nosuch-folder\n")
+	w.until(t, id, "$ ")
+	types("cd /\n")
+	asks("rm -rf nosuch-folder\n")
+	w.until(t, id, "$ ")
+	asks("rm -rf nosuch-folder\n")
+	types("cd '" + folder + "'; echo back\n")
+	w.until(t, id, "back\r\n$ ")
+	types("rm -rf nosuch-folder\n")
 }

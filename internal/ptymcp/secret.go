@@ -63,19 +63,16 @@ func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(strin
 		Op: session.OpSecret, Secret: value.Reveal(), Shown: req.Shown, NoEnter: req.Enter != nil && !*req.Enter, From: from, Client: req.ClientID,
 		Timeout: s.patience(req.TimeoutMS, defaultPatience),
 	}
-	if req.Shown {
-		return done, s.typeShown(ctx, info, ask)
+	if !s.checks(info) {
+		_, err = info.Ask(ctx, ask)
+		return done, err
 	}
-	_, err = info.Ask(ctx, ask)
-	return done, err
+	return done, s.typeSecret(ctx, info, ask)
 }
 
-// typeShown types a secret where it may be a command: one that is dangerous is refused.
-func (s *Server) typeShown(ctx context.Context, info session.Info, ask session.Request) error {
-	if !s.checks(info) {
-		_, err := info.Ask(ctx, ask)
-		return err
-	}
+// typeSecret refuses a secret that is a dangerous command. Where a terminal does not show it, it
+// is a password as a rule, and only what does harm by the rules is refused.
+func (s *Server) typeSecret(ctx context.Context, info session.Info, ask session.Request) error {
 	state, err := openTyped(ctx, info)
 	if err != nil {
 		return fault.Wrap(err, "type into session", info.ID)
@@ -85,10 +82,18 @@ func (s *Server) typeShown(ctx context.Context, info session.Info, ask session.R
 		if !ask.NoEnter {
 			text += "\r"
 		}
-		return s.config.Rules.Type(state.now, []byte(text))
+		return s.config.Rules.Type(state.now, state.place, []byte(text))
 	}
-	if _, v := typed(ask.Secret); v.Dangerous {
-		return fault.New(fault.Permission, "type into session", info.ID, "it would be a dangerous command: nothing was typed").WithHint("pty_send_secret is for passwords and the like")
+	_, v := typed(ask.Secret)
+	alone := s.config.Rules.Check(ask.Secret, state.place)
+	if v.Harms || alone.Harms || ask.Shown && v.Dangerous {
+		return fault.New(fault.Permission, "type into session", info.ID, "it would be a dangerous command: nothing was typed").
+			WithHint("pty_send_secret is for passwords and the like")
+	}
+	if !ask.Shown { // it may wait, and others may type meanwhile
+		state.close()
+		_, err := info.Ask(ctx, ask)
+		return err
 	}
 	// What is kept of what was typed is not the secret, but something as long.
 	next, _ := typed(strings.Repeat("x", len(ask.Secret)))

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/danger"
+	"github.com/pyro-mcp/pyro/internal/confirm"
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/mcp"
 	"github.com/pyro-mcp/pyro/internal/secret"
@@ -30,7 +30,7 @@ import (
 type Server struct {
 	config   Config
 	sessions *session.Manager
-	tokens   danger.Tokens
+	tokens   confirm.Tokens
 	began    time.Time
 	mcp      *mcp.Server
 	stop     context.CancelFunc
@@ -49,7 +49,7 @@ const instructions = "Terminals of the user's computer. pty_spawn starts a comma
 func New(c Config, root string, program func() (string, error), version string) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
-		config: c, sessions: &session.Manager{Root: root, Program: program, Grace: c.Grace}, tokens: danger.Tokens{Dir: filepath.Join(root, ".confirmations"), TTL: c.ConfirmTTL},
+		config: c, sessions: &session.Manager{Root: root, Program: program, Grace: c.Grace}, tokens: confirm.Tokens{Dir: filepath.Join(root, ".confirmations"), TTL: c.ConfirmTTL},
 		began: time.Now(), stop: stop, stopped: make(chan struct{}), limits: c.Limits,
 	}
 	s.mcp = mcp.NewServer("pty-mcp", version, instructions, s.tools())

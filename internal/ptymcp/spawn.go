@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/confirm"
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/mcp"
@@ -80,11 +81,11 @@ func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmatio
 	if spec.Backend == session.Workspace {
 		return nil
 	}
-	v := s.config.Rules.Check(spec.Command)
+	v := s.config.Rules.Check(spec.Command, danger.Place{Cwd: spec.Cwd, Env: spec.Env})
 	if !v.Dangerous {
 		return nil
 	}
-	err := s.redeem(c, danger.Request{Command: spec.Command, Owner: spec.Owner, Scope: string(spec.Scope)})
+	err := s.redeem(c, confirm.Request{Command: spec.Command, Owner: spec.Owner, Scope: string(spec.Scope)})
 	if err != nil {
 		err = s.consent(ctx, spec.Owner, "run on this computer", spec.Command, v, err)
 	}

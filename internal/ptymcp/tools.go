@@ -122,7 +122,8 @@ func (s *Server) writeTools() []mcp.Tool {
 		bind("pty_prompt", "Type, and take output up to the first match in what comes after it.", mcp.Runs,
 			s.reading(argMilli.By(defaultPatience.Milliseconds()), argData.Must(), argKeys, argPatterns, argRegex, argToken, argConfirmed, argWhy), s.prompt),
 		bind("confirm_dangerous_command", "Get a token for a dangerous command, for pty_spawn, or for pty_write with session_id.", mcp.Adds, []mcp.Arg{
-			mcp.Text("command", "").Must(), mcp.Text("justification", "why"), argOtherOwner, mcp.Text("scope", ""), mcp.Text("session_id", "that it is to be typed into"),
+			mcp.Text("command", "").Must(), mcp.Text("justification", "why; needed if it is dangerous"), argOtherOwner, mcp.Text("scope", ""), mcp.Text("session_id", "that it is to be typed into"),
+			mcp.Text("cwd", "as in pty_spawn"), mcp.Pairs("env", "as in pty_spawn"),
 		}, s.confirm),
 		bind("pty_write", "Type into a session.", mcp.Runs, s.session(argClient, argData, argKeys, argToken, argConfirmed, argWhy), s.write),
 		bind("pty_send_secret", "Type a secret that you need not see, when the session asks for a password; it is hidden in what is printed. Name a file or a variable, or have the person type it.", mcp.Runs,

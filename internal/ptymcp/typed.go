@@ -1,6 +1,7 @@
 package ptymcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -26,6 +27,7 @@ type typedState struct {
 	last   entries      // what is kept
 	now    danger.Typed // of what reads now
 	group  int          // that now is for, 0: typed.Shell's
+	place  danger.Place // where it reads
 	number uint64       // of the place that it was read from, 0: nothing is kept yet
 	used   [2]int       // bytes of the places
 	file   *os.File
@@ -48,6 +50,7 @@ type entries struct {
 // look finds out what reads now.
 func (t *typedState) look(info session.Info) {
 	front := info.Front()
+	t.place = danger.Place{Cwd: cmp.Or(front.Cwd, info.Cwd)}
 	reads := danger.Typing(front.Command)
 	switch {
 	case front.Group == 0: // nobody knows
@@ -193,6 +196,7 @@ func (t *typedState) write(text []byte) error {
 	return err
 }
 
+// close may be called again.
 func (t *typedState) close() {
 	if t.file != nil {
 		t.file.Close()
@@ -200,4 +204,5 @@ func (t *typedState) close() {
 	if t.lock != nil {
 		t.lock.Release()
 	}
+	t.file, t.lock = nil, nil
 }

@@ -33,7 +33,7 @@ func TestTypedState(t *testing.T) {
 			t.Fatalf("before %q: %+v, not %+v", text, s.typed, want)
 		}
 		before := want
-		next, _ := rules.Type(s.now, []byte(text))
+		next, _ := rules.Type(s.now, s.place, []byte(text))
 		want = s.with(next)
 		if err := s.keep(want); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestTypedIsForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next, _ := rules.Type(s.now, []byte(text))
+			next, _ := rules.Type(s.now, s.place, []byte(text))
 			if err := s.keep(s.with(next)); err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/pyro-mcp/pyro/internal/confirm"
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/mcp"
@@ -74,7 +75,7 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t
 
 // checks tells whether what is typed into a session is looked at first.
 func (s *Server) checks(info session.Info) bool {
-	return s.config.CheckWrites && info.Scope == session.ReadWrite && info.Backend != session.Workspace
+	return s.config.CheckWrites && info.Backend != session.Workspace
 }
 
 // typeChecked types what needs no confirmation or has one. Where it needs one, the error says so, and the verdict why.
@@ -85,9 +86,9 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 		return none, fault.Wrap(err, "type into session", info.ID)
 	}
 	defer state.close()
-	next, v := s.config.Rules.Type(state.now, input.Data)
+	next, v := s.config.Rules.Type(state.now, state.place, input.Data)
 	if v.Dangerous && !slices.Equal(v.Matches, consent) {
-		if err := s.redeem(c, danger.Request{Command: typedCommand(info.ID, string(input.Data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
+		if err := s.redeem(c, confirm.Request{Command: typedCommand(info.ID, string(input.Data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
 			return v, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type Front struct {
 	Group   int    // of processes, 0: it is not known
 	Command string // of the process that leads it, as it could be typed, up to maxFront bytes
+	Cwd     string // its working folder, "": it is not known
 }
 
 const maxFront = 4 << 10
@@ -35,7 +36,8 @@ func (i Info) Front() Front {
 	for n, word := range words {
 		words[n] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return Front{group, strings.Join(words, " ")}
+	cwd, _ := os.Readlink("/proc/" + strconv.Itoa(group) + "/cwd")
+	return Front{group, strings.Join(words, " "), cwd}
 }
 
 // Foreground is the process group in the foreground of the terminal of a process. It is not above 0 where there is none, or where that is not known.

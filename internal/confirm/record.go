@@ -1,4 +1,4 @@
-package danger
+package confirm
 
 import (
 	"context"

@@ -1,4 +1,5 @@
-package danger
+// Package confirm keeps confirmations of dangerous commands in a folder, each for one use.
+package confirm
 
 import (
 	"crypto/rand"
