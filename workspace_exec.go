@@ -44,7 +44,7 @@ type ExecWorkspaceRequest struct {
 // WorkspaceExecResult is what became of a command.
 type WorkspaceExecResult struct {
 	WorkspaceID   string        `json:"workspace_id,omitempty"`
-	Sequence      int           `json:"sequence"` // in the history
+	Sequence      int           `json:"sequence"` // in the history; 0 if it is not there
 	Cwd           string        `json:"cwd"`
 	ExecutionMode ExecutionMode `json:"execution_mode"`
 	Isolation     Isolation     `json:"isolation"`
@@ -55,6 +55,9 @@ type WorkspaceExecResult struct {
 	NotRun      string `json:"not_run,omitempty"`
 	OutOfMemory bool   `json:"out_of_memory,omitempty"`
 	OutputHeld  bool   `json:"output_held,omitempty"`
+
+	// HistoryError says why the history does not have the command, or not its end. The command ran all the same.
+	HistoryError string `json:"history_error,omitempty"`
 
 	Stdout          string   `json:"stdout"`
 	Stderr          string   `json:"stderr"`
@@ -112,6 +115,7 @@ func (p *Pyro) exec(ctx context.Context, kind store.Kind, req ExecWorkspaceReque
 	}
 	r := &WorkspaceExecResult{WorkspaceID: req.WorkspaceID, Cwd: inWorkspace(req.Cwd), Isolation: Isolation(spec.Isolation), Sequence: exit.Sequence}
 	r.ExecutionMode, _, _ = modeOf(spec)
+	r.HistoryError = exit.HistoryError
 	r.ended(exit)
 	r.Stdout, r.StdoutEncoding = stdout.text()
 	r.Stderr, r.StderrEncoding = stderr.text()

@@ -130,6 +130,12 @@ func (o workspaceExecOptions) explain(r *pyro.WorkspaceExecResult) {
 	if r.OutOfMemory {
 		complain("the machine ran out of memory", "pyro workspace create --mem-mib gives a workspace more")
 	}
+	if r.HistoryError != "" {
+		fmt.Fprintln(os.Stderr, "pyro: warning: the command ran, but its history could not be written:", r.HistoryError)
+		if strings.Contains(r.HistoryError, "disk is full") {
+			fmt.Fprintf(os.Stderr, "pyro: hint: free space: pyro env prune, pyro workspace delete ID, or pyro workspace exec %s -- rm FILE\n", r.WorkspaceID)
+		}
+	}
 	if !o.quiet {
 		fmt.Fprintf(os.Stderr, "[workspace-exec] workspace_id=%s sequence=%d cwd=%s execution_mode=%s exit_code=%d duration_ms=%.0f\n",
 			r.WorkspaceID, r.Sequence, r.Cwd, r.ExecutionMode, r.ExitCode, r.DurationMS)

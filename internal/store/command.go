@@ -49,7 +49,7 @@ type Result struct {
 
 // Begin adds a command to the history and gives its number, from 1 on.
 func (s *Store) Begin(ctx context.Context, id string, c Command) (sequence int, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.record(ctx, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `INSERT INTO commands (workspace_id, sequence, argv, cwd, started_at)
 			SELECT w.id, 1 + (SELECT coalesce(max(sequence), 0) FROM commands WHERE workspace_id = w.id), $2, $3, $4 FROM workspaces w WHERE w.id = $1
 			RETURNING sequence`, id, text(c.Argv), c.Cwd, nanos(c.StartedAt)).Scan(&sequence)
@@ -60,7 +60,7 @@ func (s *Store) Begin(ctx context.Context, id string, c Command) (sequence int, 
 
 // End notes how a command ended, and that the workspace was active until then. A history that has been cleared meanwhile stays so.
 func (s *Store) End(ctx context.Context, id string, c Command, expires time.Time) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
+	return s.record(ctx, func(tx *sql.Tx) error {
 		// A command of the same number that began after a reset is another.
 		_, err := tx.ExecContext(ctx, `UPDATE commands SET ended_at = $1, result = $2, stdout = $3, stderr = $4
 			WHERE workspace_id = $5 AND sequence = $6 AND started_at = $7`,

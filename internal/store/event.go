@@ -74,7 +74,7 @@ func cut(text string) string {
 
 // Note adds an event of an operation that began at a time. One that began before the last reset, or whose workspace is gone, is dropped.
 func (s *Store) Note(ctx context.Context, id string, e Event, began time.Time) error {
-	return s.write(ctx, func(tx *sql.Tx) error { return note(ctx, tx, id, e, began) })
+	return s.record(ctx, func(tx *sql.Tx) error { return note(ctx, tx, id, e, began) })
 }
 
 func note(ctx context.Context, tx *sql.Tx, id string, e Event, began time.Time) error {

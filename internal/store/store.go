@@ -71,6 +71,21 @@ func (s *Store) connected(ctx context.Context) (*sql.DB, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, fault.Wrap(err, "open database", s.Path())
 	}
+	var db *sql.DB
+	err := s.unreserved(func() (err error) {
+		db, err = s.open(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.reserve()
+	s.db = db
+	return db, nil
+}
+
+// open opens the database, and gives it the form of this pyro.
+func (s *Store) open(ctx context.Context) (*sql.DB, error) {
 	if err := s.private(); err != nil {
 		return nil, fault.Wrap(err, "open database", s.Path())
 	}
@@ -90,7 +105,6 @@ func (s *Store) connected(ctx context.Context) (*sql.DB, error) {
 		db.Close()
 		return nil, s.fault(err)
 	}
-	s.db = db
 	return db, nil
 }
 
@@ -103,8 +117,23 @@ func (s *Store) private() error {
 	return f.Close()
 }
 
-// write runs a transaction that changes something: all of it or nothing.
+// write runs a transaction that changes something: all of it or nothing. It may run do twice.
 func (s *Store) write(ctx context.Context, do func(*sql.Tx) error) error {
+	return s.unreserved(func() error { return s.transaction(ctx, do) })
+}
+
+// record is write for what pyro can do without. On a full disk it fails, with kind Exhausted.
+func (s *Store) record(ctx context.Context, do func(*sql.Tx) error) error {
+	if _, err := s.connected(ctx); err != nil {
+		return err
+	}
+	if !s.reserve() {
+		return s.full()
+	}
+	return s.transaction(ctx, do)
+}
+
+func (s *Store) transaction(ctx context.Context, do func(*sql.Tx) error) error {
 	db, err := s.connected(ctx)
 	if err != nil {
 		return err
@@ -159,15 +188,22 @@ func (s *Store) fault(err error) error {
 		return err
 	}
 	f := &fault.Error{Op: "use database", Subject: s.Path(), Kind: fault.Internal, Err: err}
-	switch e.Code() & 0xff {
+	switch code := e.Code() & 0xff; code {
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN: // so it also says that a file of its own can't grow
+		if s.short() {
+			return s.full()
+		}
+		if code == sqlite3.SQLITE_CANTOPEN {
+			f.Kind = fault.Permission
+		}
 	case sqlite3.SQLITE_FULL:
-		f.Kind, f.Hint = fault.Exhausted, "pyro env prune"
+		f.Kind, f.Hint = fault.Exhausted, freeSpace
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		f.Kind = fault.Corrupt
 		f.Hint = "move it away, with state.db-wal and state.db-shm: pyro begins a new one, and the workspaces' disks stay where they are"
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		f.Kind = fault.Unavailable
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN:
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		f.Kind = fault.Permission
 	}
 	return f

@@ -237,7 +237,7 @@ func (s *Store) Rename(ctx context.Context, id string, change func(name *string,
 
 // Active notes when something was last done with a workspace, and when it expires. An earlier time than what is noted changes nothing.
 func (s *Store) Active(ctx context.Context, id string, last, expires time.Time) error {
-	return s.write(ctx, func(tx *sql.Tx) error { return active(ctx, tx, id, last, expires) })
+	return s.record(ctx, func(tx *sql.Tx) error { return active(ctx, tx, id, last, expires) })
 }
 
 func active(ctx context.Context, tx *sql.Tx, id string, last, expires time.Time) error {

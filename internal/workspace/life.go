@@ -74,7 +74,7 @@ func (m *Manager) start(ctx context.Context, id string, report progress.Func) er
 	if w.Disks.Memory != "" { // it is the machine that it was
 		note = m.Store.Active
 	}
-	if err := note(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil {
+	if err := note(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil && (w.Disks.Memory == "" || fault.KindOf(err) != fault.Exhausted) {
 		starting.Abandon()
 		return err
 	}

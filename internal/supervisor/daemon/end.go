@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -162,7 +163,13 @@ func (d *daemon) keepRoot(ctx context.Context, keeper machine.RootKeeper) error 
 	defer d.snapshots.Unlock()
 	before := d.disks.Root
 	path, next := d.disksFolder().NewRoot(d.disks)
-	if err := keeper.KeepRoot(ctx, path); err != nil {
+	err = keeper.KeepRoot(ctx, path)
+	if errors.Is(err, syscall.ENOSPC) { // what little was changed fits in the reserve
+		d.store.Release()
+		defer d.store.Reserve()
+		err = keeper.KeepRoot(ctx, path)
+	}
+	if err != nil {
 		return err
 	}
 	if err := d.store.SetDisks(ctx, d.order.Workspace.ID, next); err != nil {

@@ -63,11 +63,15 @@ func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisor
 	if s.daemon.hasLeft(err) {
 		return errLeft
 	}
-	sequence, noted := h.end(exit, err)
-	if err = errors.Join(err, noted); err != nil {
-		return err
+	sequence, unrecorded := h.end(exit, err)
+	if err != nil {
+		return errors.Join(err, unrecorded)
 	}
-	return to.send(&supervisorv1.ExecResponse{Sequence: int64(sequence), Exit: s.daemon.exitOf(exit)})
+	last := &supervisorv1.ExecResponse{Sequence: int64(sequence), Exit: s.daemon.exitOf(exit)}
+	if unrecorded != nil { // the command has run all the same
+		last.HistoryError = fault.Printable(s.daemon.secrets.Text(unrecorded.Error()))
+	}
+	return to.send(last)
 }
 
 // running is a command that runs.

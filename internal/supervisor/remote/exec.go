@@ -20,7 +20,9 @@ import (
 // Exit is how a command ended.
 type Exit struct {
 	client.Exit
-	Sequence int // in the history
+	Sequence int // in the history; 0 if it is not there
+
+	HistoryError string // why it is not in the history, or its end is not
 }
 
 // inputChunk is how much input goes in one message.
@@ -65,7 +67,7 @@ func (c *Client) Exec(ctx context.Context, command client.Command, in io.Reader,
 			return Exit{}, err
 		}
 		if e := m.Exit; e != nil {
-			return Exit{Sequence: int(m.Sequence), Exit: exitOf(e)}, nil
+			return Exit{Sequence: int(m.Sequence), Exit: exitOf(e), HistoryError: fault.Printable(m.HistoryError)}, nil
 		}
 	}
 }

@@ -460,8 +460,9 @@ type ExecResponse struct {
 	Sequence      int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // in the history; with the last message
 	Stdout        []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr        []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Exit          *ExecExit              `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"` // with the last message
-	Pid           uint32                 `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`  // in the machine: with the first message, where the command runs
+	Exit          *ExecExit              `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`                                     // with the last message
+	Pid           uint32                 `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`                                      // in the machine: with the first message, where the command runs
+	HistoryError  string                 `protobuf:"bytes,6,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"` // why the command is not in the history; with the last message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -529,6 +530,13 @@ func (x *ExecResponse) GetPid() uint32 {
 		return x.Pid
 	}
 	return 0
+}
+
+func (x *ExecResponse) GetHistoryError() string {
+	if x != nil {
+		return x.HistoryError
+	}
+	return ""
 }
 
 type ExecExit struct {
@@ -2503,13 +2511,14 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x03env\x18\x02 \x01(\tR\x03env\".\n" +
 	"\x04Size\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x99\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xbe\x01\n" +
 	"\fExecResponse\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12+\n" +
 	"\x04exit\x18\x04 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x10\n" +
-	"\x03pid\x18\x05 \x01(\rR\x03pid\"\xd2\x01\n" +
+	"\x03pid\x18\x05 \x01(\rR\x03pid\x12#\n" +
+	"\rhistory_error\x18\x06 \x01(\tR\fhistoryError\"\xd2\x01\n" +
 	"\bExecExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +

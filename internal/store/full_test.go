@@ -1,0 +1,75 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
+)
+
+// fill fills a disk to its last byte.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	check(t, err)
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAFullDisk: what frees space is done on a full disk, what pyro can do without is not, and when there is space again all is as before.
+func TestAFullDisk(t *testing.T) {
+	testenv.NeedsRoot(t, "mount a small disk")
+	dir := t.TempDir()
+	if err := unix.Mount("pyro-test", dir, "tmpfs", 0, "size=8m"); err != nil {
+		testenv.Lacks(t, "a small disk: ", err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	ctx, s := t.Context(), Open(dir)
+	now := time.Now()
+	for _, id := range []string{"ws-a", "ws-b"} {
+		check(t, s.AddWorkspace(ctx, Workspace{ID: id, Kind: KindWorkspace, CreatedAt: now}))
+	}
+	command := Command{Argv: []string{"true"}, StartedAt: now, EndedAt: now, Stdout: bytes.Repeat([]byte("x"), OutputBytes)}
+	begin := func() (err error) {
+		if command.Sequence, err = s.Begin(ctx, "ws-a", command); err == nil {
+			err = s.End(ctx, "ws-a", command, time.Time{})
+		}
+		return err
+	}
+	check(t, begin())
+	filling := filepath.Join(dir, "filling")
+	fill(t, filling)
+	err := begin()
+	for began := time.Now(); err == nil && time.Since(began) < time.Minute; err = begin() { // the database has some space of its own
+	}
+	if fault.KindOf(err) != fault.Exhausted || fault.HintOf(err) == "" {
+		t.Errorf("the history of a full disk: %v, hint %q", err, fault.HintOf(err))
+	}
+	check(t, s.Close())
+	s = Open(dir) // as the next pyro does, which needs a file to share
+	defer s.Close()
+	all, err := s.Workspaces(ctx, KindWorkspace)
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d workspaces, %v", len(all), err)
+	}
+	check(t, s.Delete(ctx, "ws-b"))
+	check(t, os.Remove(filling))
+	check(t, begin())
+	if info, err := os.Stat(filepath.Join(dir, reserveFile)); err != nil || info.Size() != reserveBytes {
+		t.Errorf("the reserve: %v", err)
+	}
+}
