@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,8 +28,14 @@ const (
 // nothing. The owner has started it as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with CAP_SYS_ADMIN in them, which it gives up before it
 // hears anything of the sentry. What is left to it are the folder, as its whole root, and the capabilities to give files any owner and mode.
 //
+// limit is how many bytes the files in the folder may take (usage.go).
+//
 // It ends with the sentry, or with its owner.
-func gofer(folder string) error {
+func gofer(folder, limit string) error {
+	bytes, err := strconv.ParseInt(limit, 10, 64)
+	if err != nil || bytes <= 0 {
+		return fmt.Errorf("%q is no size of a volume", limit)
+	}
 	debug.SetGCPercent(20)  // it keeps little, and what it does makes little garbage
 	_ = time.Local.String() // reads a file, and must not find one in the volume
 	os.WriteFile("/proc/self/comm", []byte("pyro-gofer"), 0)
@@ -50,6 +58,7 @@ func gofer(folder string) error {
 		return err
 	}
 	server := lisafs.NewServer()
+	(&usage{limit: bytes}).serve(served)
 	server.SetHandlers(served)
 	connection, err := server.CreateConnection(socket, "/", fsgofer.ConnectionOpts(false), fsgofer.NewConnectionImpl(&fsgofer.Config{}))
 	if err != nil {

@@ -79,6 +79,9 @@ func run(owner *owner, o order) error {
 	}
 	gomaxprocs.Add(starters)
 	limitTasks(o.Tasks, o.MemBytes)
+	if o.Storage {
+		limitVolume()
+	}
 	l, err := load(conf, o)
 	if err != nil {
 		return err

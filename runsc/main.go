@@ -1,4 +1,4 @@
-// Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with two commands of pyro's, machine and gofer FOLDER, and those of its own that
+// Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with two commands of pyro's, machine and gofer FOLDER BYTES, and those of its own that
 // one start by hand needs, run, for comparison.
 package main
 
@@ -16,8 +16,8 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "machine":
 		exit(machine())
-	case len(os.Args) == 3 && os.Args[1] == "gofer":
-		exit(gofer(os.Args[2]))
+	case len(os.Args) == 4 && os.Args[1] == "gofer":
+		exit(gofer(os.Args[2], os.Args[3]))
 	}
 	const internal = "internal use only"
 	cli.Run(nil, map[util.SubCommand]string{

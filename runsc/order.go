@@ -12,7 +12,7 @@ import (
 )
 
 // protocol is the version of what a machine and its owner say to each other. The owner (internal/machine/gvisor in pyro) has the same constant.
-const protocol = 6
+const protocol = 7
 
 // The files that a machine inherits from its owner, by number.
 const (

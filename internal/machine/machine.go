@@ -124,7 +124,11 @@ type BlockStorage struct {
 type TreeStorage struct {
 	Folder string // the volume
 	Root   string // what an earlier machine had changed of its root, as KeepRoot wrote it; empty: nothing
+	Bytes  int64  // that the files of the volume may take; 0: DefaultVolumeBytes
 }
+
+// DefaultVolumeBytes is the size of a volume that is given no other.
+const DefaultVolumeBytes = 16 << 30
 
 // Layerer is a running machine whose images can be given new layers. A driver with [Features].BlockDisks has it.
 type Layerer interface {

@@ -112,7 +112,7 @@ func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritan
 	if s.storage == nil {
 		return nil
 	}
-	if s.gofer, err = startGofer(h, spec.ID, s.storage.Folder, toSentry, s.group); err != nil {
+	if s.gofer, err = startGofer(h, spec.ID, s.storage, toSentry, s.group); err != nil {
 		s.process.Kill()
 		return refused(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // protocol is the version of what a machine and its owner say to each other. The helper (runsc/order.go) has the same constant, and the same types: it is a
 // module of its own.
-const protocol = 6
+const protocol = 7
 
 // order says what machine to be.
 type order struct {

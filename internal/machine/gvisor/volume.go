@@ -3,16 +3,19 @@ package gvisor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
@@ -35,8 +38,8 @@ var goferCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHOWN, unix.CAP_D
 //   - under root as a user whom nobody else is. In its user namespace every user of the host is the same: an owner in the volume is the same inside and on the
 //     host.
 //   - else as the user of pyro, who is root there: then every file in the volume is that user's on the host, and root's inside, and can't have another owner.
-func startGofer(h Helper, id, folder string, socket *os.File, group *cgroup.Group) (*process.Process, error) {
-	folder, err := filepath.Abs(folder)
+func startGofer(h Helper, id string, storage *machine.TreeStorage, socket *os.File, group *cgroup.Group) (*process.Process, error) {
+	folder, err := filepath.Abs(storage.Folder)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +48,7 @@ func startGofer(h Helper, id, folder string, socket *os.File, group *cgroup.Grou
 		return nil, err
 	}
 	defer program.Close()
-	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", goferProgramFD), "gofer", folder)
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", goferProgramFD), "gofer", folder, strconv.FormatInt(cmp.Or(storage.Bytes, machine.DefaultVolumeBytes), 10))
 	cmd.Args[0] = HelperName
 	cmd.ExtraFiles = []*os.File{socket, program}
 	cmd.Env = goferEnv

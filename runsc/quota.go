@@ -1,0 +1,250 @@
+package main
+
+import (
+	"reflect"
+	"sync"
+	"sync/atomic"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/lisafs"
+	"gvisor.dev/gvisor/pkg/marshal/primitive"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
+	goferfs "gvisor.dev/gvisor/pkg/sentry/fsimpl/gofer"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/kernel/pipe"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+)
+
+// quota bounds what a machine writes to its volume. The sentry writes to the host's files directly, so
+// the gofer does not see it, and the sentry does not know what a write adds. So it takes each write for
+// new data: only when as much was written as was free does it ask the gofer to measure what is free
+// now. Nothing is counted while there is much room.
+type quota struct {
+	left  atomic.Int64 // bytes that may be written before the gofer is asked
+	asked sync.Mutex
+}
+
+// limitVolume makes system calls that write to the volume fail with ENOSPC when it is full. It must be
+// called before the machine is loaded.
+func limitVolume() {
+	q := &quota{}
+	for _, table := range kernel.SyscallTables() {
+		for number, call := range table.Table {
+			if w, ok := writes[call.Name]; ok {
+				call.Fn = q.limited(w, call.Fn)
+			} else if call.Name == "mmap" {
+				call.Fn = q.mapped(call.Fn)
+			} else if call.Name == "io_submit" {
+				call.Fn = q.submitted(call.Fn)
+			} else {
+				continue
+			}
+			table.Table[number] = call
+		}
+		table.Init()
+	}
+}
+
+// write says which arguments of a system call that writes are what.
+type write struct {
+	file int   // the number of that with the file
+	size int   // of that with the bytes; -1: they are not among the arguments
+	most int64 // bytes to write at once; 0: all, or those that are free
+	all  bool  // fewer will not do
+}
+
+var writes = map[string]write{
+	"write": {file: 0, size: 2}, "pwrite64": {file: 0, size: 2},
+	"writev": {file: 0, size: -1}, "pwritev": {file: 0, size: -1}, "pwritev2": {file: 0, size: -1},
+	"sendfile": {file: 0, size: 3, most: copyBytes}, "splice": {file: 2, size: 4, most: copyBytes}, "copy_file_range": {file: 2, size: 4, most: copyBytes},
+	"fallocate": {file: 0, size: 3, all: true},
+}
+
+const (
+	// copyBytes is how much is copied from file to file at once: programs ask for more than there is.
+	copyBytes = 16 << 20
+	// vectorBytes is what is kept ready for a write whose size is not known before.
+	vectorBytes = 1 << 20
+	// mostBytes is the most that one system call writes.
+	mostBytes = 1<<31 - usedBlock
+	// maxSubmitted is the most that is looked at of what io_submit submits at once.
+	maxSubmitted = 1 << 16
+)
+
+// limited calls fn with no more to write than is free.
+func (q *quota) limited(w write, fn kernel.SyscallFn) kernel.SyscallFn {
+	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		file := volumeFile(t, args[w.file].Int())
+		if file == nil {
+			return fn(t, number, args)
+		}
+		defer file.DecRef(t)
+		wanted := int64(vectorBytes)
+		if w.size >= 0 {
+			wanted = int64(min(args[w.size].Uint64(), 1<<62))
+			if !w.all {
+				wanted = min(wanted, mostBytes)
+			}
+			if w.most > 0 {
+				wanted = min(wanted, w.most)
+			}
+		}
+		if w.all && args[1].Uint64()&^(linux.FALLOC_FL_KEEP_SIZE|linux.FALLOC_FL_ZERO_RANGE) != 0 { // it frees space
+			return fn(t, number, args)
+		}
+		given, err := q.take(t, file, wanted)
+		if err != nil {
+			return 0, nil, err
+		}
+		if wanted > 0 && given <= 0 || w.all && given < wanted {
+			q.left.Add(given)
+			return 0, nil, linuxerr.ENOSPC
+		}
+		if w.size >= 0 {
+			args[w.size].Value = uintptr(given)
+		}
+		written, control, err := fn(t, number, args)
+		spent := given
+		if !w.all {
+			spent = blocksOf(int64(written))
+			if err != nil {
+				spent = 0
+			}
+		}
+		q.left.Add(given - spent)
+		return written, control, err
+	}
+}
+
+// blocksOf is about how many bytes a write takes on the host.
+func blocksOf(written int64) int64 { return (written + usedBlock - 1) / usedBlock * usedBlock }
+
+// volumeFile gives the file of a descriptor if it is one of the volume's, and nil for others. The
+// caller gives up its reference.
+func volumeFile(t *kernel.Task, fd int32) *vfs.FileDescription {
+	file := t.GetFile(fd)
+	if file == nil {
+		return nil
+	}
+	if _, isPipe := file.Impl().(*pipe.VFSPipeFD); !isPipe && file.Mount().Filesystem().FilesystemType().Name() == goferfs.Name {
+		return file
+	}
+	file.DecRef(t)
+	return nil
+}
+
+// take takes up to wanted bytes of those that are free.
+func (q *quota) take(ctx context.Context, file *vfs.FileDescription, wanted int64) (int64, error) {
+	if left := q.left.Add(-wanted); left >= 0 {
+		return wanted, nil
+	}
+	q.left.Add(wanted)
+	q.asked.Lock()
+	defer q.asked.Unlock()
+	if q.left.Load() < wanted {
+		closeAll(ctx, file.Mount().Filesystem())
+		stat, err := statVolume(ctx, file)
+		if err != nil {
+			return 0, err
+		}
+		q.left.Store(int64(stat.BlocksAvailable) * stat.BlockSize)
+	}
+	given := max(0, min(wanted, q.left.Load()))
+	q.left.Add(-given)
+	return given, nil
+}
+
+// statVolume asks the gofer what is free.
+func statVolume(ctx context.Context, file *vfs.FileDescription) (linux.Statfs, error) {
+	k := kernel.KernelFromContext(ctx)
+	root := vfs.MakeVirtualDentry(file.Mount(), file.Mount().Root())
+	return k.VFS().StatFSAt(ctx, auth.NewRootCredentials(k.RootUserNamespace()), pathIn(root, "."))
+}
+
+// closeAll makes the gofer close the files that the sentry has closed. It is told so of a hundred at a
+// time, and removed files take space until then. gVisor keeps the client to itself.
+func closeAll(ctx context.Context, volume *vfs.Filesystem) {
+	client := (*lisafs.Client)(reflect.ValueOf(volume.Impl()).Elem().FieldByName("client").UnsafePointer())
+	client.CloseFD(ctx, lisafs.InvalidFDID, true)
+}
+
+// mapped gives a file its space before it is mapped to be written to: what a program writes to memory
+// later can't be refused.
+func (q *quota) mapped(fn kernel.SyscallFn) kernel.SyscallFn {
+	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		flags := args[3].Int()
+		if flags&linux.MAP_ANONYMOUS != 0 || flags&linux.MAP_SHARED == 0 {
+			return fn(t, number, args)
+		}
+		file := volumeFile(t, args[4].Int())
+		if file == nil {
+			return fn(t, number, args)
+		}
+		defer file.DecRef(t)
+		if file.IsWritable() {
+			if err := q.reserve(t, file, args[5].Uint64(), args[1].Uint64()); err != nil {
+				return 0, nil, err
+			}
+		}
+		return fn(t, number, args)
+	}
+}
+
+// reserve fills the holes in a part of a file.
+func (q *quota) reserve(ctx context.Context, file *vfs.FileDescription, offset, length uint64) error {
+	stat, err := file.Stat(ctx, vfs.StatOptions{Mask: linux.STATX_SIZE})
+	if err != nil || offset >= stat.Size {
+		return err
+	}
+	length = min(length, stat.Size-offset)
+	given, err := q.take(ctx, file, int64(length))
+	if err != nil {
+		return err
+	}
+	if given < int64(length) {
+		q.left.Add(given)
+		return linuxerr.ENOSPC
+	}
+	return file.Allocate(ctx, 0, offset, length)
+}
+
+// submitted takes space for what is submitted at once, whatever it is for.
+func (q *quota) submitted(fn kernel.SyscallFn) kernel.SyscallFn {
+	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+		for i := range min(args[1].Uint64(), maxSubmitted) {
+			var at primitive.Uint64
+			var block linux.IOCallback
+			if _, err := at.CopyIn(t, args[2].Pointer()+hostarch.Addr(8*i)); err != nil {
+				break
+			}
+			if _, err := block.CopyIn(t, hostarch.Addr(at)); err != nil {
+				break
+			}
+			if block.OpCode != linux.IOCB_CMD_PWRITE && block.OpCode != linux.IOCB_CMD_PWRITEV {
+				continue
+			}
+			file := volumeFile(t, block.FD)
+			if file == nil {
+				continue
+			}
+			wanted := int64(vectorBytes)
+			if block.OpCode == linux.IOCB_CMD_PWRITE {
+				wanted = int64(min(block.Bytes, mostBytes))
+			}
+			given, err := q.take(t, file, wanted)
+			file.DecRef(t)
+			if err != nil {
+				return 0, nil, err
+			}
+			if given < wanted {
+				q.left.Add(given)
+				return 0, nil, linuxerr.ENOSPC
+			}
+		}
+		return fn(t, number, args)
+	}
+}
