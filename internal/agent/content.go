@@ -112,9 +112,9 @@ func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(
 	if _, err := f.Seek(int64(offset), io.SeekStart); err != nil {
 		return err
 	}
-	var content io.Reader = f
+	var content io.Reader = prompt{f}
 	if limit > 0 {
-		content = io.LimitReader(f, int64(limit))
+		content = io.LimitReader(content, int64(limit))
 	}
 	if worthWindow(f, offset) && s.grant(w, q) {
 		defer s.windowInUse.Unlock()

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 
@@ -92,22 +93,63 @@ func (s *Server) Stat(_ context.Context, req *connect.Request[agentv1.StatReques
 
 // openRegular opens a regular file for reading. It never waits for a pipe's other end.
 func openRegular(root int, name string) (*os.File, error) {
-	f, err := openIn(root, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
+	return regularAt(func(flags int) (*os.File, error) { return openIn(root, name, flags, 0) })
+}
+
+// regularAt does so by a function that opens the path. Kernels differ in why a pipe, socket or device
+// can't be opened: if one can't be, its kind decides.
+func regularAt(open func(flags int) (*os.File, error)) (*os.File, error) {
+	f, err := open(unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY)
+	if err == nil {
+		return onlyRegular(f)
 	}
-	return onlyRegular(f)
+	if there, failed := open(unix.O_PATH); failed == nil {
+		defer there.Close()
+		if kind := isRegular(there); kind != nil {
+			return nil, kind
+		}
+	}
+	return nil, err
 }
 
 // onlyRegular closes and refuses what is no regular file.
 func onlyRegular(f *os.File) (*os.File, error) {
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &os.PathError{Op: "read", Path: f.Name(), Err: errNotRegular}
-	}
-	if err != nil {
+	if err := isRegular(f); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+func isRegular(f *os.File) error {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "read", Path: f.Name(), Err: errNotRegular}
+	}
+	return err
+}
+
+// prompt reads a file without waiting for more than there is: a file of /proc, such as kmsg, may have
+// nothing yet, and ends then.
+type prompt struct{ file *os.File }
+
+func (p prompt) Read(b []byte) (n int, err error) {
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Read(func(fd uintptr) bool {
+		for n, err = unix.Read(int(fd), b); err == unix.EINTR; n, err = unix.Read(int(fd), b) {
+		}
+		return true
+	})
+	switch {
+	case failed != nil:
+		return 0, failed
+	case err == unix.EAGAIN, err == nil && n <= 0 && len(b) > 0:
+		return 0, io.EOF
+	case err != nil:
+		return 0, &os.PathError{Op: "read", Path: p.file.Name(), Err: err}
+	}
+	return n, nil
 }

@@ -208,7 +208,7 @@ func TestNothingLeadsOut(t *testing.T) {
 		}
 	}
 	// Where a link to a folder outside stands, the same path within the root is meant, as its processes see it.
-	if status, got := w.write(t, "/folder/new", 0, true, 1, strings.NewReader("x")); status != 404 {
+	if status, got := w.write(t, "/folder/new", 0, true, 1, strings.NewReader("x")); status != 409 {
 		t.Errorf("write below a link that leads out: %d %q", status, got)
 	}
 	if status, got := w.write(t, "/deep/new", 0, false, 1, strings.NewReader("x")); status != 200 {
@@ -299,6 +299,34 @@ func TestSpecialFiles(t *testing.T) {
 	for _, path := range []string{"/dev/zero", "/dev/null", "/dev/tty"} {
 		if status, got := (&world{Server: New(folder{root: openRoot(t, "/")}, "test")}).read(t, path); status != 409 {
 			t.Errorf("read %s: %d %q", path, status, got)
+		}
+	}
+}
+
+// TestProcFilesDoNotWait reads a file of /proc that may have nothing yet.
+func TestProcFilesDoNotWait(t *testing.T) {
+	real := &world{Server: New(folder{root: openRoot(t, "/")}, "test")}
+	if status, got := real.read(t, "/proc/meminfo"); status != 200 || !strings.Contains(got, "MemTotal") {
+		t.Errorf("meminfo: %d %.100q", status, got)
+	}
+	real.read(t, "/proc/kmsg") // which call fails for if it hangs
+}
+
+// TestPromptDoesNotWait reads what has nothing yet, as /proc/kmsg may, and the rest when it has.
+func TestPromptDoesNotWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, want := range []string{"", "more"} {
+		f.WriteString(want)
+		if got, err := io.ReadAll(prompt{f}); err != nil || string(got) != want {
+			t.Errorf("%q is read as %q, %v", want, got, err)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (l *lister) list(to io.Writer) error {
 	}
 	a := l.attributes()
 	var target []byte
-	if a.Kind == listing.Link && l.last != "" {
+	if a.Kind == listing.Link {
 		n, err := l.readlink(fd, &name[0])
 		if err != nil {
 			return l.failed("readlink", err)

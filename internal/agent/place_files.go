@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,11 @@ func (s *Server) list(root int, w http.ResponseWriter, r *http.Request) error {
 	if depth == 0 {
 		flags |= unix.O_NOFOLLOW
 	}
-	top, err := openIn(root, s.place.Path(q.Get("path")), flags, 0)
+	name := s.place.Path(q.Get("path"))
+	if depth > 0 { // what is no folder is told as such, as it is without slashes at its end
+		name = "/" + strings.Trim(name, "/")
+	}
+	top, err := openIn(root, name, flags, 0)
 	if err != nil {
 		return err
 	}
@@ -69,13 +74,7 @@ func (s *Server) makeFolder(root int, _ http.ResponseWriter, r *http.Request) er
 	}
 	name := path.Clean(s.place.Path(r.URL.Query().Get("path")))
 	open := func(name string) (*os.File, error) { return openIn(root, name, unix.O_PATH|unix.O_DIRECTORY, 0) }
-	if err := makeFolders(open, name); err != nil {
-		return err
-	}
-	there, err := open(name)
-	if errors.Is(err, unix.ENOTDIR) {
-		err = &os.PathError{Op: "mkdir", Path: name, Err: errNoFolder}
-	}
+	there, err := folderAt(open, name, true)
 	if err == nil {
 		there.Close()
 	}
@@ -94,6 +93,9 @@ func (s *Server) remove(root int, name string) error {
 	}
 	name = path.Clean(s.place.Path(name))
 	folder, last := path.Split(name)
+	if len(last) > unix.NAME_MAX { // of which gVisor says that it is not there
+		return failedTo("remove", name, unix.ENAMETOOLONG)
+	}
 	dir, err := openIn(root, folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func TestReplace(t *testing.T) {
 	if status, _ := w.write(t, "/no/such/folder/file", 0, false, 0, nil); status != 404 {
 		t.Errorf("without parents: %d", status)
 	}
-	if status, _ := w.write(t, "/dangling/file", 0, true, 0, nil); status != 404 {
+	if status, _ := w.write(t, "/dangling/file", 0, true, 0, nil); status != 409 {
 		t.Errorf("below a dangling link: %d", status)
 	}
 	if os.Getuid() == 0 {

@@ -47,12 +47,7 @@ func newReplacement(root int, spec fileSpec) (*replacement, error) {
 // begin begins a replacement. open opens folders; staging is where the file is written, nil: beside its place.
 func begin(open func(folder string) (*os.File, error), staging *os.File, spec fileSpec) (*replacement, error) {
 	dirname, name := path.Split(spec.path)
-	dir, err := open(dirname)
-	if errors.Is(err, unix.ENOENT) && spec.makeParents {
-		if err = makeFolders(open, dirname); err == nil {
-			dir, err = open(dirname)
-		}
-	}
+	dir, err := folderAt(open, dirname, spec.makeParents)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +73,46 @@ func begin(open func(folder string) (*os.File, error), staging *os.File, spec fi
 	w.temporary = ".pyro-" + hex.EncodeToString(random[:])
 	fd, err := unix.Openat(int(staging.Fd()), w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
+		err = notCreated(int(staging.Fd()), err)
 		dir.Close()
 		return nil, &os.PathError{Op: "write", Path: spec.path, Err: err}
 	}
 	w.file = os.NewFile(uintptr(fd), spec.path)
 	return w, nil
+}
+
+// folderAt opens a folder, by open, and makes it and those above it if they are missing and make says so.
+func folderAt(open func(folder string) (*os.File, error), name string, make bool) (*os.File, error) {
+	dir, err := open(name)
+	if errors.Is(err, unix.ENOENT) && make {
+		if err = makeFolders(open, name); err != nil {
+			return nil, err
+		}
+		if dir, err = open(name); errors.Is(err, unix.ENOENT) { // a link that leads nowhere
+			err = &os.PathError{Op: "open", Path: strings.TrimRight(name, "/"), Err: errNoFolder}
+		}
+	}
+	if errors.Is(err, unix.ENOTDIR) {
+		err = inTheWay(open, name, err)
+	}
+	return dir, err
+}
+
+// inTheWay returns an error that names the first part of a path that is no folder.
+func inTheWay(open func(folder string) (*os.File, error), name string, err error) error {
+	for i := 1; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		dir, err := open(name[:i])
+		if errors.Is(err, unix.ENOTDIR) {
+			return &os.PathError{Op: "open", Path: name[:i], Err: errNoFolder}
+		}
+		if err == nil {
+			dir.Close()
+		}
+	}
+	return err
 }
 
 // makeFolders makes a folder and those above it.
@@ -92,20 +122,25 @@ func makeFolders(open func(folder string) (*os.File, error), name string) error 
 	if last == "" {
 		return nil // the root is there
 	}
-	dir, err := open(parent)
-	if errors.Is(err, unix.ENOENT) {
-		if err = makeFolders(open, parent); err == nil {
-			dir, err = open(parent)
-		}
-	}
+	dir, err := folderAt(open, parent, true)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	if err := unix.Mkdirat(int(dir.Fd()), last, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return &os.PathError{Op: "mkdir", Path: name, Err: err}
+		return &os.PathError{Op: "mkdir", Path: name, Err: notCreated(int(dir.Fd()), err)}
 	}
 	return nil
+}
+
+// notCreated returns why nothing could be created in a folder. Linux says of those of /proc, which take
+// nothing new, what it says of a folder that was removed.
+func notCreated(dir int, err error) error {
+	var st unix.Stat_t
+	if err == unix.ENOENT && unix.Fstat(dir, &st) == nil && st.Nlink > 0 {
+		return unix.EPERM
+	}
+	return err
 }
 
 // Write takes the next part of the content, never more than the whole was said to be.

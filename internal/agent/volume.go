@@ -222,11 +222,7 @@ func (v *Volume) openFD(name string, flags int, resolve uint64) (fd int, err err
 
 // openRegular opens a regular file for reading, as openRegular does below a root.
 func (v *Volume) openRegular(name string) (*os.File, error) {
-	f, err := v.openBeneath(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	return onlyRegular(f)
+	return regularAt(func(flags int) (*os.File, error) { return v.openBeneath(name, flags, 0) })
 }
 
 // newReplacement begins to write a file, of which nothing is seen before it is whole.

@@ -93,7 +93,7 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 	before := tree(t, s.dir)
 	for path, want := range map[string]int{
 		"absolute": 409, "up": 409, "pending": 409, "loop": 409, "good": 409, "dangling": 409, "sub": 409, "": 400,
-		"folder/new": 403, "folder-up/new": 403, "pending/new": 403, "folder-up/pending/new": 403, "dangling/new": 404, "file/new": 404,
+		"folder/new": 403, "folder-up/new": 403, "pending/new": 403, "folder-up/pending/new": 403, "dangling/new": 409, "file/new": 409, "file/a/b/new": 409,
 	} {
 		if status, got := s.write(t, path, 0, true, "x"); status != want {
 			t.Errorf("write %q: %d %q", path, status, got)

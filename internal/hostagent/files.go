@@ -197,15 +197,17 @@ func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequ
 		return nil, err
 	}
 	var made listing.Entry
-	if err := m.ListMachine(ctx, req.Msg.Path, 0, func(e listing.Entry) error {
-		if e.Path == "" {
-			made = e
-		}
-		return nil
-	}); err != nil {
+	name := path.Clean(req.Msg.Path)
+	if err := m.ListMachine(ctx, strings.TrimSuffix(name, "/")+"/.", 0, // the folder, if the name is a link's
+		func(e listing.Entry) error {
+			if e.Path == "" {
+				made = e
+			}
+			return nil
+		}); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.MakeDirResponse{Entry: namesIn(ctx, m).entry(path.Clean(req.Msg.Path), made)}), nil
+	return connect.NewResponse(&pb.MakeDirResponse{Entry: namesIn(ctx, m).entry(name, made)}), nil
 }
 
 // RemovePath removes what is at a path.

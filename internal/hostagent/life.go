@@ -216,7 +216,7 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 		return err
 	}
 	began := time.Now()
-	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Making: want.Making, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB})
+	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Making: want.Making, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB, Named: want.Template != minimal && want.Environment != a.options.Environment})
 	if err != nil {
 		return err
 	}

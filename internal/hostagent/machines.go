@@ -3,6 +3,7 @@ package hostagent
 import (
 	"context"
 	"io"
+	"strings"
 	"syscall"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
@@ -69,7 +70,8 @@ type Spec struct {
 	Making      string // of this one making: another of the same sandbox has another
 	From        string // the template; empty: Environment
 	Environment string
-	VCPUs       int // of a template that is not flat it is as many as the machine had that it was, and of memory as much
+	Named       bool // a client named the environment, and not the operator: no registry is asked for a name that may be a mistake
+	VCPUs       int  // of a template that is not flat it is as many as the machine had that it was, and of memory as much
 	MemoryMB    int
 }
 
@@ -109,11 +111,23 @@ func (w Workspaces) Create(ctx context.Context, spec Spec) (Made, error) {
 		made, err := w.Manager.FromTemplate(ctx, spec.From, want)
 		return Made{made.ID, made.Spec.Isolation}, err
 	}
-	if _, err := w.Manager.Environments.Inspect(ctx, spec.Environment); fault.KindOf(err) == fault.NotFound && fault.HintOf(err) != "pyro env pull "+spec.Environment {
-		return Made{}, err
+	if _, err := w.Manager.Environments.Inspect(ctx, spec.Environment); fault.KindOf(err) == fault.NotFound {
+		switch {
+		case fault.HintOf(err) != "pyro env pull "+spec.Environment: // it is not the name of an image either
+			return Made{}, err
+		case spec.Named && !namesRegistry(spec.Environment):
+			return Made{}, fault.New(fault.NotFound, "find template", fault.Printable(spec.Environment), "no template and no installed environment has this name").
+				WithHint("pyro env pull %s", spec.Environment)
+		}
 	}
 	made, err := w.Manager.Create(ctx, want)
 	return Made{made.ID, made.Spec.Isolation}, err
+}
+
+// namesRegistry reports whether a reference of an image begins with its registry.
+func namesRegistry(reference string) bool {
+	host, _, ok := strings.Cut(reference, "/")
+	return ok && (strings.ContainsAny(host, ".:") || host == "localhost")
 }
 
 // Delete removes a workspace.

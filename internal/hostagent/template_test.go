@@ -2,13 +2,17 @@ package hostagent
 
 import (
 	"errors"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
 const (
@@ -243,5 +247,36 @@ func TestManyWantOneTemplate(t *testing.T) {
 	all.Wait()
 	if made := len(list(t, a)) - (many - 1); (made == 0) != (len(f.kept) == 0) {
 		t.Errorf("%d were made, and %d templates are kept", made, len(f.kept))
+	}
+}
+
+// TestAnUnknownTemplateIsNotPulled makes sandboxes of names that nothing has, in an empty state folder.
+func TestAnUnknownTemplateIsNotPulled(t *testing.T) {
+	dir := t.TempDir()
+	w, end := OpenWorkspaces(dirs.Dirs{Cache: filepath.Join(dir, "cache"), State: filepath.Join(dir, "state")}, machine.TCG, "off")
+	defer end()
+	a := open(t, filepath.Join(dir, "agent"), w, Limits{})
+	for _, name := range []string{"nosuch", "nosuch:1", "team/nosuch", "debian:99"} {
+		_, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x", Template: name}))
+		if connect.CodeOf(toWire(err)) != connect.CodeNotFound || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "http") || fault.HintOf(err) == "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]bool{"a.b/c": true, "localhost/c": true, "a:5000/c": true, "a/c": false, "a.b": false, "a:1": false} {
+		if namesRegistry(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
+
+// TestTheOperatorsEnvironmentIsNotNamed tells which environment a client named.
+func TestTheOperatorsEnvironmentIsNotNamed(t *testing.T) {
+	f := newFakes()
+	a := open(t, t.TempDir(), f, Limits{})
+	for template, want := range map[string]bool{"": false, minimal: false, DefaultEnvironment: false, "other": true} {
+		create(t, a, &pb.CreateSandboxRequest{SandboxId: "x" + strings.ReplaceAll(template, ":", ""), Template: template})
+		if spec := f.made["ws-x"+strings.ReplaceAll(template, ":", "")]; spec.Named != want {
+			t.Errorf("%q: %+v", template, spec)
+		}
 	}
 }

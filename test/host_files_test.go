@@ -1,0 +1,120 @@
+//go:build machine
+
+package test
+
+import (
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+// hostOddities makes one of each kind of thing that is no ordinary file or folder.
+const hostOddities = `for d in /root /workspace /dev/shm; do
+	mkdir $d/t && cd $d/t && mkdir dir && echo hi >file && mkfifo fifo && ln -s loop loop && ln -s /nowhere dangling &&
+	ln -s file link && ln -s dir dirlink && ln -s fifo fifolink && ln -s /dev/zero zerolink &&
+	perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0); bind(S, sockaddr_un("sock")) or die $!' || exit 1
+done`
+
+// TestHostAgentFilesTell makes each call on files with what it is not meant for. The codes are the same
+// under every isolation and on every file system, and nothing waits for what may never come.
+func TestHostAgentFilesTell(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
+	_, address := p.serveHost()
+	c, ctx := hostClient(t, address), t.Context()
+	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "one"})); err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", hostOddities}, TimeoutSec: 120}))
+	if err != nil || made.Msg.ExitCode != 0 {
+		t.Fatalf("%v %s", err, made.Msg.GetStderr())
+	}
+	calls := map[string]func(path string) error{
+		"read": func(path string) error {
+			_, err := c.ReadFile(ctx, connect.NewRequest(&pb.ReadFileRequest{SandboxId: "one", Path: path}))
+			return err
+		},
+		"stream": func(path string) error {
+			s, err := c.ReadFileStream(ctx, connect.NewRequest(&pb.ReadFileStreamRequest{SandboxId: "one", Path: path}))
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			for s.Receive() {
+			}
+			return s.Err()
+		},
+		"write": func(path string) error {
+			_, err := c.WriteFile(ctx, connect.NewRequest(&pb.WriteFileRequest{SandboxId: "one", Path: path, Content: []byte("x")}))
+			return err
+		},
+		"list": func(path string) error {
+			_, err := c.ListDir(ctx, connect.NewRequest(&pb.ListDirRequest{SandboxId: "one", Path: path}))
+			return err
+		},
+		"make": func(path string) error {
+			_, err := c.MakeDir(ctx, connect.NewRequest(&pb.MakeDirRequest{SandboxId: "one", Path: path}))
+			return err
+		},
+		"remove": func(path string) error {
+			_, err := c.RemovePath(ctx, connect.NewRequest(&pb.RemovePathRequest{SandboxId: "one", Path: path}))
+			return err
+		},
+	}
+	const (
+		ok      = connect.Code(0)
+		missing = connect.CodeNotFound
+		wrong   = connect.CodeFailedPrecondition
+		invalid = connect.CodeInvalidArgument
+		denied  = connect.CodePermissionDenied
+	)
+	check := func(call, path string, want connect.Code) {
+		t.Helper()
+		got := ok
+		err := calls[call](path)
+		if err != nil {
+			got = connect.CodeOf(err)
+		}
+		if got != want {
+			t.Errorf("%s %.80q: %v", call, path, err)
+		}
+	}
+	names := map[string]map[string]connect.Code{ // by call; those that change something are last
+		"read":   {"dir": wrong, "dir/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "file": ok, "link": ok, "file/x": missing, "file/": missing},
+		"stream": {"dir": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "none": missing, "file": ok},
+		"list":   {"file": wrong, "file/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "none/": missing, "file/x": missing, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/": ok},
+		"write":  {"dir": wrong, "dir/": invalid, "fifo": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": wrong, "file/x": wrong, "file/x/y": wrong, "fifo/x": wrong, "loop/x": wrong, "dangling/x": wrong},
+		"make":   {"file": wrong, "file/": wrong, "file/x": wrong, "file/x/y": wrong, "fifo": wrong, "fifo/x": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "loop/x": wrong, "dangling": wrong, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/x": ok},
+		"remove": {"none": missing, "none/x": missing, "file/x": missing, "fifo": ok, "sock": ok, "loop": ok, "dangling": ok, "zerolink": ok, "fifolink": ok, "dirlink": ok, "dir": ok},
+	}
+	for _, at := range []string{"/root/t/", "/workspace/t/", "/dev/shm/t/"} {
+		for _, call := range []string{"read", "stream", "list", "write", "make", "remove"} {
+			for name, want := range names[call] {
+				check(call, at+name, want)
+			}
+		}
+	}
+	long := strings.Repeat("n", 300)
+	for call := range calls {
+		check(call, "", invalid)
+		check(call, "relative", invalid)
+		check(call, "/a\x00b", invalid)
+		check(call, "/"+long, wrong)
+	}
+	for _, call := range []string{"read", "stream", "write", "list", "make"} {
+		for _, device := range []string{"/dev/zero", "/dev/null", "/dev/tty", "/dev/ptmx"} {
+			check(call, device, wrong)
+		}
+	}
+	check("write", "/proc/meminfo", denied)
+	check("make", "/proc/new", denied)
+	check("remove", "/", invalid)
+	check("read", "/proc/meminfo", ok)
+	calls["read"]("/proc/kmsg") // some kernels have none, but none waits for it
+	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "two", Template: "nosuch"})); connect.CodeOf(err) != missing {
+		t.Errorf("an unknown template: %v", err)
+	}
+}
