@@ -48,6 +48,10 @@ func TestConfinement(t *testing.T) {
 		if found := filesIn(t, proc+"/root"); !slices.Equal(found, []string{"proc/self/maps"}) {
 			t.Errorf("%d: its root holds %v", pid, found)
 		}
+		mounts, err := os.ReadFile(proc + "/mountinfo")
+		if lines := strings.Count(string(mounts), "\n"); err != nil || lines != 2 || !strings.Contains(string(mounts), " - tmpfs ") || !strings.Contains(string(mounts), " /proc/self/maps ") {
+			t.Errorf("%d: its mount namespace holds %v\n%s", pid, err, mounts)
+		}
 		if err := os.WriteFile(proc+"/root/new", nil, 0o600); err == nil {
 			t.Errorf("%d: its root can be written to", pid)
 		}

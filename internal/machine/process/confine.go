@@ -9,9 +9,9 @@ import (
 // mount a folder and leave by it the one that it is locked into.
 const inside = 1
 
-// Confined has a program start in user, mount, PID, network, IPC and UTS namespaces of its own, where it has one capability. On the host it is the given
+// Confined has a program start in user, mount, PID, network, IPC and UTS namespaces of its own, where it has these capabilities. On the host it is the given
 // user and group, which have to be pyro's own unless that is root.
-func Confined(uid, gid int, capability uintptr) *syscall.SysProcAttr {
+func Confined(uid, gid int, capabilities ...uintptr) *syscall.SysProcAttr {
 	root := os.Getuid() == 0
 	return &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC |
@@ -21,7 +21,7 @@ func Confined(uid, gid int, capability uintptr) *syscall.SysProcAttr {
 		// An ordinary user keeps the groups that they have; they may not set any.
 		Credential:                 &syscall.Credential{Uid: inside, Gid: inside, NoSetGroups: !root},
 		GidMappingsEnableSetgroups: root,
-		AmbientCaps:                []uintptr{capability},
+		AmbientCaps:                capabilities,
 		Setsid:                     true,
 	}
 }

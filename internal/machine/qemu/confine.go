@@ -15,15 +15,16 @@ const nobody = 65534
 
 // confinement is one way to confine QEMU, beside its own system call filter.
 type confinement struct {
-	attr *syscall.SysProcAttr
-	args []string
+	attr  *syscall.SysProcAttr
+	args  []string
+	empty bool // its mount namespace is emptied
 }
 
 // confinements gives the ways to confine a machine's QEMU, the tightest first. rootFD is the number under which QEMU inherits a folder that no longer
 // exists.
 //
 // Best is a user namespace of its own, with its own process, network, mount and IPC namespaces, in which QEMU has the one capability to change its root to that
-// folder. What it needs it has inherited open. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
+// folder. What it needs it has inherited open. Its mount namespace holds nothing but an empty folder, if the host allows that. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
 // dies with pyro and has its system call filter.
 func confinements(accel machine.Isolation, id string, rootFD int) []confinement {
 	users := [][2]int{{os.Getuid(), os.Getgid()}}
@@ -36,10 +37,10 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 	}
 	var ways []confinement
 	for _, u := range users {
-		ways = append(ways, confinement{
-			attr: process.Confined(u[0], u[1], unix.CAP_SYS_CHROOT),
-			args: []string{"-chroot", inherited(rootFD)},
-		})
+		args := []string{"-chroot", inherited(rootFD)}
+		ways = append(ways,
+			confinement{process.Confined(u[0], u[1], unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN), args, true},
+			confinement{process.Confined(u[0], u[1], unix.CAP_SYS_CHROOT), args, false})
 	}
 	plain := &syscall.SysProcAttr{Setsid: true}
 	if os.Getuid() == 0 {

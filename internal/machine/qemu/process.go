@@ -20,13 +20,19 @@ func launch(accel machine.Isolation, binary string, args []string, files []*os.F
 	defer root.Close()
 	files = append(files[:len(files):len(files)], root)
 	var refused []error
-	for _, c := range confinements(accel, id, process.FirstFD+len(files)-1) {
+	rootFD := process.FirstFD + len(files) - 1
+	for _, c := range confinements(accel, id, rootFD) {
 		cmd := exec.Command(binary, append(args[:len(args):len(args)], c.args...)...)
 		cmd.ExtraFiles = files
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 		cmd.Dir = "/"
 		cmd.SysProcAttr = c.attr
-		p, err := process.Start("QEMU", cmd)
+		var p *process.Process
+		if c.empty {
+			p, err = process.StartEmptied("QEMU", cmd, rootFD)
+		} else {
+			p, err = process.Start("QEMU", cmd)
+		}
 		if err == nil {
 			return p, nil
 		}
