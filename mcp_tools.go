@@ -96,9 +96,9 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 				}
 				return w, err
 			}),
-		mcp.Bind("workspace_list", "List the workspaces, the last used first.", mcp.Reads, nil,
-			func(ctx context.Context, _ struct{}, _ func(string)) (*workspaces, error) {
-				all, err := p.ListWorkspaces(ctx)
+		mcp.Bind("workspace_list", "List the workspaces, the last used first.", mcp.Reads, []mcp.Arg{mcp.Pairs("labels", "only those with these"), mcp.Text("state", "", string(StateStarted), string(StateStopped), string(StatePaused), string(StateDamaged))},
+			func(ctx context.Context, filter WorkspaceFilter, _ func(string)) (*workspaces, error) {
+				all, err := p.ListWorkspaces(ctx, filter)
 				return &workspaces{len(all), all}, err
 			}),
 		mcp.Bind("workspace_status", "Tell what a workspace is and does.", mcp.Reads, id, byID(p.StatusWorkspace)),

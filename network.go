@@ -148,6 +148,9 @@ type NetworkLog struct {
 
 // NetworkLog gives what a workspace did on its network: each connection once it has ended, and those that are open.
 func (p *Pyro) NetworkLog(ctx context.Context, req NetworkLogRequest) (*NetworkLog, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("workspace_id", req.WorkspaceID); err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ func (p *Pyro) workspaceMethods() []rpc.Method {
 	return []rpc.Method{
 		rpc.Bind("create_workspace", "pyro workspace create",
 			told(p.CreateWorkspace, func(r *CreateWorkspaceRequest, f ProgressFunc) { r.Progress = f })).Telling(rpc.Progress),
-		rpc.Bind("list_workspaces", "pyro workspace list", bare(func(ctx context.Context) (*workspaceList, error) {
-			all, err := p.ListWorkspaces(ctx)
+		rpc.Bind("list_workspaces", "pyro workspace list", plain(func(ctx context.Context, filter WorkspaceFilter) (*workspaceList, error) {
+			all, err := p.ListWorkspaces(ctx, filter)
 			return &workspaceList{all}, err
 		})),
 		rpc.Bind("status_workspace", "pyro workspace status", ofWorkspace(p.StatusWorkspace)),

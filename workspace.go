@@ -2,6 +2,7 @@ package pyro
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -145,8 +146,39 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	return workspaceOf(ctx, w, err)
 }
 
-// ListWorkspaces gives all workspaces, the one that something was last done with first.
-func (p *Pyro) ListWorkspaces(ctx context.Context) ([]WorkspaceSummary, error) {
+// WorkspaceStates are those that a workspace can be in.
+var WorkspaceStates = []WorkspaceState{StateStarted, StateStopped, StatePaused, StateDamaged}
+
+// WorkspaceFilter says which workspaces to list. The zero value lists all.
+type WorkspaceFilter struct {
+	Labels map[string]string `json:"labels,omitempty"` // those that have all of these
+	State  WorkspaceState    `json:"state,omitempty"`  // those in this state
+}
+
+func (f WorkspaceFilter) check() error {
+	if f.State != "" && !slices.Contains(WorkspaceStates, f.State) {
+		return invalid("state is %q: it must be %s, %s, %s or %s", f.State, StateStarted, StateStopped, StatePaused, StateDamaged)
+	}
+	return nil
+}
+
+func (f WorkspaceFilter) has(w *Workspace) bool {
+	for key, value := range f.Labels {
+		if is, ok := w.Labels[key]; !ok || is != value {
+			return false
+		}
+	}
+	return f.State == "" || f.State == w.State
+}
+
+// ListWorkspaces gives the workspaces that all filters have, the one that something was last done
+// with first.
+func (p *Pyro) ListWorkspaces(ctx context.Context, filters ...WorkspaceFilter) ([]WorkspaceSummary, error) {
+	for _, f := range filters {
+		if err := f.check(); err != nil {
+			return nil, err
+		}
+	}
 	found, err := p.workspaces.List(ctx, store.KindWorkspace)
 	if err != nil {
 		return nil, because(ctx, err)
@@ -154,6 +186,9 @@ func (p *Pyro) ListWorkspaces(ctx context.Context) ([]WorkspaceSummary, error) {
 	all := make([]WorkspaceSummary, 0, len(found))
 	for _, w := range found {
 		full := newWorkspace(w)
+		if slices.ContainsFunc(filters, func(f WorkspaceFilter) bool { return !f.has(full) }) {
+			continue
+		}
 		all = append(all, WorkspaceSummary{
 			full.WorkspaceID, full.Name, full.Labels, full.Environment, full.Isolation, full.State, full.StateReason,
 			full.CreatedAt, full.LastActivityAt, full.ExpiresAt, full.CommandCount, full.ServiceCount, full.RunningCount,
@@ -164,6 +199,9 @@ func (p *Pyro) ListWorkspaces(ctx context.Context) ([]WorkspaceSummary, error) {
 
 // StatusWorkspace tells what a workspace is now.
 func (p *Pyro) StatusWorkspace(ctx context.Context, id string) (*Workspace, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Get(ctx, store.KindWorkspace, id)
 	return workspaceOf(ctx, w, err)
 }
@@ -179,6 +217,9 @@ type UpdateWorkspaceRequest struct {
 
 // UpdateWorkspace changes what a workspace is called, and nothing else.
 func (p *Pyro) UpdateWorkspace(ctx context.Context, req UpdateWorkspaceRequest) (*Workspace, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Update(ctx, req.WorkspaceID, workspace.Update{
 		Name: req.Name, ClearName: req.ClearName, Labels: req.Labels, ClearLabels: req.ClearLabels,
 	})
@@ -193,12 +234,18 @@ type StartWorkspaceRequest struct {
 
 // StartWorkspace starts a workspace that is stopped, with its /workspace, its root, snapshots and history as they were. One that runs is left as it is.
 func (p *Pyro) StartWorkspace(ctx context.Context, req StartWorkspaceRequest) (*Workspace, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Start(ctx, store.KindWorkspace, req.WorkspaceID, req.Progress.adapt())
 	return workspaceOf(ctx, w, err)
 }
 
 // StopWorkspace stops a workspace: what runs in it is killed, its disks are flushed and unmounted. One that is stopped is left as it is.
 func (p *Pyro) StopWorkspace(ctx context.Context, id string) (*Workspace, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Stop(ctx, store.KindWorkspace, id)
 	return workspaceOf(ctx, w, err)
 }
@@ -206,6 +253,9 @@ func (p *Pyro) StopWorkspace(ctx context.Context, id string) (*Workspace, error)
 // PauseWorkspace writes down the machine of a workspace that runs, with all that runs in it, and ends it: it takes no memory of the host's any more. What is done next
 // with it has it go on. One that is paused is left as it is. With an error it runs as before.
 func (p *Pyro) PauseWorkspace(ctx context.Context, id string) (*Workspace, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Pause(ctx, store.KindWorkspace, id)
 	return workspaceOf(ctx, w, err)
 }
@@ -218,6 +268,9 @@ type ResumeWorkspaceRequest struct {
 
 // ResumeWorkspace has a workspace go on that is paused. One that runs is left as it is; it is an error where it is stopped.
 func (p *Pyro) ResumeWorkspace(ctx context.Context, req ResumeWorkspaceRequest) (*Workspace, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Resume(ctx, store.KindWorkspace, req.WorkspaceID, req.Progress.adapt())
 	return workspaceOf(ctx, w, err)
 }
@@ -230,6 +283,9 @@ type DeletedWorkspace struct {
 
 // DeleteWorkspace removes a workspace with all that it holds, whatever state it is in.
 func (p *Pyro) DeleteWorkspace(ctx context.Context, id string) (*DeletedWorkspace, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	if err := p.workspaces.Delete(ctx, store.KindWorkspace, id); err != nil {
 		return nil, because(ctx, err)
 	}

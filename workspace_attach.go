@@ -32,6 +32,9 @@ const (
 // AttachShell lends a person's terminal to a shell until it ends, the detach key is typed, or ctx ends. Others may read it and write to it meanwhile. What it printed
 // last is printed again first. The shell that is given tells whether it has ended.
 func (p *Pyro) AttachShell(ctx context.Context, req AttachShellRequest) (*Shell, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	shells, err := p.workspaces.Shells(ctx, req.WorkspaceID)
 	if err != nil {
 		return nil, because(ctx, err)

@@ -35,6 +35,9 @@ type PatchConflict = patch.Conflict
 
 // ApplyWorkspacePatch applies a unified patch to the files of a workspace that runs: all of it or nothing. It is checked whole before anything changes.
 func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchRequest) (*AppliedPatch, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("patch", req.Patch); err != nil {
 		return nil, err
 	}
@@ -78,6 +81,9 @@ type ChangedFile = diff.Change
 // was created. It leaves out folders named __pycache__ and new files that a .gitignore of the
 // workspace ignores, and counts them in the summary. NotFound: one of the paths is in neither.
 func (p *Pyro) DiffWorkspace(ctx context.Context, req DiffWorkspaceRequest) (*WorkspaceDiff, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	o := diff.Options{IncludeIgnored: req.IncludeIgnored}
 	for _, name := range req.Paths {
 		inside, err := workspace.Inside(name)

@@ -22,6 +22,9 @@ type ListWorkspaceDiskRequest struct {
 
 // ListWorkspaceDisk tells what is at a path of the disks of a workspace that is stopped, without starting it: of its root, with its files at /workspace.
 func (p *Pyro) ListWorkspaceDisk(ctx context.Context, req ListWorkspaceDiskRequest) (*WorkspaceFiles, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	r := &WorkspaceFiles{WorkspaceID: req.WorkspaceID, Recursive: req.Recursive, Entries: []FileEntry{}}
 	err := p.workspaces.ListDisk(ctx, req.WorkspaceID, req.Path, req.Recursive, func(path string, info fs.FileInfo, target string) error {
 		entry := newDiskEntry(path, info, target)
@@ -72,6 +75,9 @@ type ReadWorkspaceDiskRequest struct {
 
 // ReadWorkspaceDisk reads a text file of the disks of a workspace that is stopped, without starting it. Symbolic links are not followed.
 func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskRequest) (*FileContent, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("path", req.Path); err != nil {
 		return nil, err
 	}
@@ -104,6 +110,9 @@ type WorkspaceDiskExport struct {
 
 // ExportWorkspaceDisk copies the disks of a workspace that is stopped to one raw ext4 image, with /workspace in place.
 func (p *Pyro) ExportWorkspaceDisk(ctx context.Context, req ExportWorkspaceDiskRequest) (*WorkspaceDiskExport, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("output_path", req.OutputPath); err != nil {
 		return nil, err
 	}

@@ -77,6 +77,9 @@ func (r *WorkspaceExecResult) Output() (stdout, stderr []byte) {
 // ExecWorkspace runs a command in a workspace that runs, and keeps it in the history. A command that fails is a result and no error. When ctx ends, or this
 // program, the command is killed with all it started. Any number may run at once.
 func (p *Pyro) ExecWorkspace(ctx context.Context, req ExecWorkspaceRequest) (*WorkspaceExecResult, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("workspace_id", req.WorkspaceID); err != nil {
 		return nil, err
 	}
@@ -218,6 +221,9 @@ const HistoryBytes = store.OutputBytes
 
 // LogsWorkspace gives the commands that were run in a workspace since it was created or last reset.
 func (p *Pyro) LogsWorkspace(ctx context.Context, id string) (*WorkspaceLogs, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	found, err := p.workspaces.History(ctx, id)
 	if err != nil {
 		return nil, because(ctx, err)

@@ -93,6 +93,9 @@ const MaxListedFiles = 1_000_000
 
 // ListWorkspaceFiles tells what is at a path of a workspace that runs, and of a folder what is in it.
 func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesRequest) (*WorkspaceFiles, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	inside, err := workspace.Inside(req.Path)
 	if err != nil {
 		return nil, err
@@ -137,6 +140,9 @@ type FileContent struct {
 
 // ReadWorkspaceFile reads a text file of a workspace that runs, from its beginning. Precondition for a file that is no text: see ExportWorkspace.
 func (p *Pyro) ReadWorkspaceFile(ctx context.Context, req ReadWorkspaceFileRequest) (*FileContent, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("path", req.Path); err != nil {
 		return nil, err
 	}
@@ -171,6 +177,9 @@ type WrittenFile struct {
 // WriteWorkspaceFile creates or replaces a text file of a workspace that runs: the file is the old one or the new one, never something between. Missing folders
 // are made; a file that was there keeps its mode.
 func (p *Pyro) WriteWorkspaceFile(ctx context.Context, req WriteWorkspaceFileRequest) (*WrittenFile, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("path", req.Path); err != nil {
 		return nil, err
 	}

@@ -118,6 +118,9 @@ type StartServiceRequest struct {
 // workspace is stopped or reset. Where it does not become ready it is stopped, and the error tells what it printed last. A service of the same name that has ended
 // is replaced.
 func (p *Pyro) StartService(ctx context.Context, req StartServiceRequest) (*Service, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("service_name", req.ServiceName); err != nil {
 		return nil, err
 	}
@@ -205,6 +208,9 @@ type WorkspaceServices struct {
 
 // ListServices gives the services that were started since the workspace was created or last reset.
 func (p *Pyro) ListServices(ctx context.Context, id string) (*WorkspaceServices, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	all, spec, err := p.workspaces.Services(ctx, id)
 	if err != nil {
 		return nil, because(ctx, err)
@@ -221,6 +227,9 @@ func (p *Pyro) ListServices(ctx context.Context, id string) (*WorkspaceServices,
 
 // StatusService tells what a service is now.
 func (p *Pyro) StatusService(ctx context.Context, id, name string) (*Service, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	s, spec, err := p.workspaces.Service(ctx, id, name)
 	return serviceOf(ctx, id, s, spec, err)
 }
@@ -254,6 +263,9 @@ func (l *ServiceLogs) Output() (stdout, stderr []byte) {
 
 // LogsService gives what a service has printed, of each stream about the last ServiceLogBytes. Neither it nor its workspace need run.
 func (p *Pyro) LogsService(ctx context.Context, req LogsServiceRequest) (*ServiceLogs, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := completeNumber("tail_lines", &req.TailLines, DefaultTailLines, 1, 1<<30); err != nil {
 		return nil, err
 	}
@@ -277,6 +289,9 @@ func (p *Pyro) LogsService(ctx context.Context, req LogsServiceRequest) (*Servic
 
 // StopService ends a service with all that it started: it is asked to, and killed when it has not ended after 5 s. One that has ended is left as it is.
 func (p *Pyro) StopService(ctx context.Context, id, name string) (*Service, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	s, spec, err := p.workspaces.StopService(ctx, id, name)
 	return serviceOf(ctx, id, s, spec, err)
 }

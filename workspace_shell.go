@@ -77,6 +77,9 @@ type OpenShellRequest struct {
 // OpenShell opens a shell in a workspace that runs: bash where the environment has it, else sh. See ExecWorkspace for a single command, whose end and exit code are
 // known; a shell is for what goes on between commands: a working directory, variables, programs that ask questions.
 func (p *Pyro) OpenShell(ctx context.Context, req OpenShellRequest) (*Shell, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := completeNumber("cols", &req.Cols, DefaultShellCols, 1, terminal.MaxSide); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,9 @@ type WorkspaceShells struct {
 
 // ListShells gives the shells of a workspace that runs that were not closed.
 func (p *Pyro) ListShells(ctx context.Context, id string) (*WorkspaceShells, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	shells, err := p.workspaces.Shells(ctx, id)
 	if err != nil {
 		return nil, because(ctx, err)
@@ -163,6 +169,9 @@ type ShellOutput struct {
 // WaitForIdleMS counts from output on: a shell that was just opened, or typed into, is not idle before it has printed something. That is waited for up to 15 seconds
 // from opening and 5 seconds from input, so a program that prints nothing delays a read, but does not block it.
 func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutput, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := completeNumber("max_chars", &req.MaxChars, DefaultMaxChars, 1, MaxReadChars); err != nil {
 		return nil, err
 	}
@@ -212,6 +221,9 @@ const MaxShellInput = 1 << 20
 
 // WriteShell types into a shell. It does not wait for what comes of it: see ReadShell.
 func (p *Pyro) WriteShell(ctx context.Context, req WriteShellRequest) (*ShellInput, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	newline := req.AppendNewline == nil || *req.AppendNewline
 	typed := []byte(req.Input)
 	if newline {
@@ -250,6 +262,9 @@ type ShellSignal struct {
 // SignalShell sends a signal to what runs in the foreground of a shell, as its keys would. It waits for the shell's first prompt and until what was typed before was
 // read, for a few seconds at most; KILL and HUP do not wait.
 func (p *Pyro) SignalShell(ctx context.Context, req SignalShellRequest) (*ShellSignal, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	name := strings.TrimPrefix(strings.ToUpper(req.SignalName), "SIG")
 	if name == "" {
 		name = "INT"
@@ -275,6 +290,9 @@ type ResizeShellRequest struct {
 
 // ResizeShell sets the size of a shell's terminal. What runs in it is told.
 func (p *Pyro) ResizeShell(ctx context.Context, req ResizeShellRequest) (*Shell, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if !(WindowSize{req.Cols, req.Rows}).valid() {
 		return nil, invalid("a terminal of %d x %d characters: it must be 1 to 1000 each", req.Cols, req.Rows)
 	}
@@ -291,6 +309,9 @@ type ClosedShell struct {
 
 // CloseShell ends a shell with all that runs in it, and forgets it. What it printed can't be read any more.
 func (p *Pyro) CloseShell(ctx context.Context, id, shell string) (*ClosedShell, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	s, err := p.onShell(ctx, id, func(s *workspace.Shells) (remote.Shell, error) { return s.CloseShell(ctx, shell) })
 	if err != nil {
 		return nil, err

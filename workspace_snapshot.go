@@ -35,6 +35,9 @@ type WorkspaceSnapshot struct {
 // CreateSnapshot keeps the present state of a workspace under a name. The workspace may run: its file systems are held for a moment, so that what is kept is
 // consistent.
 func (p *Pyro) CreateSnapshot(ctx context.Context, req CreateSnapshotRequest) (*WorkspaceSnapshot, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	s, err := p.workspaces.CreateSnapshot(ctx, req.WorkspaceID, req.SnapshotName, req.Full)
 	if err != nil {
 		return nil, because(ctx, err)
@@ -51,6 +54,9 @@ type WorkspaceSnapshots struct {
 
 // ListSnapshots gives the baseline of a workspace and its snapshots.
 func (p *Pyro) ListSnapshots(ctx context.Context, workspaceID string) (*WorkspaceSnapshots, error) {
+	if err := p.named(ctx, &workspaceID); err != nil {
+		return nil, err
+	}
 	found, err := p.workspaces.Snapshots(ctx, workspaceID)
 	if err != nil {
 		return nil, because(ctx, err)
@@ -71,6 +77,9 @@ type DeletedSnapshot struct {
 
 // DeleteSnapshot forgets a snapshot. The baseline can't be deleted.
 func (p *Pyro) DeleteSnapshot(ctx context.Context, workspaceID, name string) (*DeletedSnapshot, error) {
+	if err := p.named(ctx, &workspaceID); err != nil {
+		return nil, err
+	}
 	if err := p.workspaces.DeleteSnapshot(ctx, workspaceID, name); err != nil {
 		return nil, because(ctx, err)
 	}
@@ -87,11 +96,15 @@ type ResetWorkspaceRequest struct {
 // ResetWorkspace gives a workspace a new machine, with a fresh root, or that of a full snapshot, and the /workspace of the baseline or a snapshot. Its history is
 // forgotten; its id, name, labels, snapshots and the baseline that it is compared with stay. It runs afterwards.
 func (p *Pyro) ResetWorkspace(ctx context.Context, req ResetWorkspaceRequest) (*Workspace, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Reset(ctx, req.WorkspaceID, req.Snapshot, req.Progress.adapt())
 	return workspaceOf(ctx, w, err)
 }
 
-// ForkWorkspaceRequest says what to make copies of.
+// ForkWorkspaceRequest says what to make copies of. One copy is called Name; several are called NAME-1, NAME-2 and so on; without Name they are called so after their
+// source.
 type ForkWorkspaceRequest struct {
 	WorkspaceID string            `json:"workspace_id"`
 	Snapshot    string            `json:"snapshot,omitempty"` // default: as it is now, the root disk too
@@ -116,6 +129,9 @@ type ForkedWorkspaces struct {
 // they have its processes, terminals, services and memory, but a machine-id, a host name, a boot id and SSH host keys of their own; connections that were open are closed in
 // them, and the source stands still while its memory is written. Where one of them can't be made, the result has those that were, with the error.
 func (p *Pyro) ForkWorkspace(ctx context.Context, req ForkWorkspaceRequest) (*ForkedWorkspaces, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := completeNumber("count", &req.Count, 1, 1, MaxForks); err != nil {
 		return nil, err
 	}

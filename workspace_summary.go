@@ -187,6 +187,9 @@ type RecentSnapshot struct {
 // SummarizeWorkspace tells what was done in a workspace since it was created or last reset, and how its files differ from the baseline. It need not run; what
 // commands did to files is told by the difference, for which it has to.
 func (p *Pyro) SummarizeWorkspace(ctx context.Context, id string) (*WorkspaceActivity, error) {
+	if err := p.named(ctx, &id); err != nil {
+		return nil, err
+	}
 	a, err := p.workspaces.Summarize(ctx, id, MaxRecentChanges)
 	if err != nil {
 		return nil, because(ctx, err)

@@ -80,6 +80,9 @@ type WorkspaceSync struct {
 // PushWorkspaceSync brings a folder or an archive of the host into a workspace that runs: all of it or nothing. What is there stays, but for what has the same
 // path. What git ignores in a folder is left out, as by CreateWorkspace. An archive that leads out of where it belongs, or holds devices, is refused.
 func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncRequest) (*WorkspaceSync, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	if err := required("source_path", req.SourcePath); err != nil {
 		return nil, err
 	}
@@ -118,6 +121,9 @@ type WorkspaceExport struct {
 // ExportWorkspace takes a file or a folder out of a workspace that runs: all of it or nothing, and nothing outside of OutputPath, whatever the machine made. It
 // belongs to the caller; set-id bits are dropped.
 func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) (*WorkspaceExport, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
 	for name, value := range map[string]string{"path": req.Path, "output_path": req.OutputPath} {
 		if err := required(name, value); err != nil {
 			return nil, err

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -20,6 +22,7 @@ func newWorkspace() *cobra.Command {
 		Long: `A workspace is a machine that persists, with a folder /workspace, the state in which it
 was created (its baseline), snapshots and a history of commands. It goes on when pyro ends.
 When nothing was done with it for --ttl-seconds it is stopped, and nothing of it is lost.
+Wherever a command takes the ID of a workspace, it takes its name too.
 
   pyro workspace create debian:12 --seed-path . --id-only   make one of a folder of yours
   pyro workspace exec ID -- make test                       run a command in /workspace
@@ -55,6 +58,68 @@ func onWorkspace(use, short, long, example string, run func(cmd *cobra.Command, 
 	return cmd
 }
 
+// onEach makes a command about the workspaces that are its arguments. Of several it does what it can,
+// and each is told of by done.
+func onEach[T any](use, short, long string, call func(context.Context, *pyro.Pyro, string) (T, error), show func(T) error, done func(T) error) *cobra.Command {
+	cmd := onWorkspace(use, short, long, "", func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (T, error) { return call(ctx, p, args[0]) }, show)
+		}
+		var failed error
+		err := operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (map[string][]T, error) {
+			all := []T{}
+			for _, id := range args {
+				one, err := call(ctx, p, id)
+				if ctx.Err() != nil {
+					return nil, err
+				}
+				if err != nil {
+					failed = cmp.Or(failed, err)
+					complain(err.Error(), pyro.HintOf(err))
+					continue
+				}
+				all = append(all, one)
+			}
+			return map[string][]T{"workspaces": all}, nil
+		}, func(all map[string][]T) error {
+			for _, one := range all["workspaces"] {
+				if err := done(one); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil && failed != nil {
+			return exit{code: fault.ExitCode(failed)}
+		}
+		return err
+	})
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return completeWorkspace(cmd, nil, typed)
+	}
+	return cmd
+}
+
+// showState prints the state of a workspace in a line.
+func showState(w *pyro.Workspace) error {
+	_, err := fmt.Println(w.State, w.WorkspaceID)
+	return err
+}
+
+// serviceCounts tells how many services run, and how many have ended.
+func serviceCounts(all, running int, state pyro.WorkspaceState) string {
+	switch ended := all - running; {
+	case state == pyro.StatePaused: // those that ran go on with it
+		return fmt.Sprint(all)
+	case running == 0:
+		return fmt.Sprintf("%d ended", ended)
+	case ended == 0:
+		return fmt.Sprintf("%d run", running)
+	default:
+		return fmt.Sprintf("%d run, %d ended", running, ended)
+	}
+}
+
 // showWorkspace describes a workspace for people.
 func showWorkspace(w *pyro.Workspace) error {
 	now := time.Now()
@@ -79,7 +144,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	add("Resources", fmt.Sprintf("%d vCPU, %d MiB", w.VCPUCount, w.MemMiB))
 	add("Commands", fmt.Sprint(w.CommandCount))
 	if w.ServiceCount > 0 {
-		add("Services", fmt.Sprintf("%d, of which %d run", w.ServiceCount, w.RunningCount))
+		add("Services", serviceCounts(w.ServiceCount, w.RunningCount, w.State))
 	}
 	add("Created", ago(now, w.CreatedAt))
 	add("Last activity", ago(now, w.LastActivityAt))

@@ -12,13 +12,25 @@ import (
 )
 
 func newWorkspaceList() *cobra.Command {
-	return command("list", "List all workspaces", "List all workspaces, the one that something was last done with first.", "",
-		func(cmd *cobra.Command, _ []string) error {
+	var filter pyro.WorkspaceFilter
+	var set []string
+	var state string
+	cmd := command("list", "List workspaces", "List workspaces, the one that something was last done with first.",
+		"  pyro workspace list --label ticket=42 --state started",
+		func(cmd *cobra.Command, _ []string) (err error) {
+			if filter.Labels, err = parsePairs("--label", set); err != nil {
+				return err
+			}
+			filter.State = pyro.WorkspaceState(state)
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (map[string][]pyro.WorkspaceSummary, error) {
-				all, err := p.ListWorkspaces(ctx)
+				all, err := p.ListWorkspaces(ctx, filter)
 				return map[string][]pyro.WorkspaceSummary{"workspaces": all}, err
 			}, func(all map[string][]pyro.WorkspaceSummary) error { return showWorkspaces(all["workspaces"]) })
 		})
+	cmd.Flags().StringArrayVar(&set, "label", nil, "only those with this label, `KEY=VALUE` (repeatable: with all of them)")
+	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: started, stopped, paused or damaged")
+	completeFlag(cmd, "state", pyro.WorkspaceStates)
+	return cmd
 }
 
 func showWorkspaces(all []pyro.WorkspaceSummary) error {
@@ -84,16 +96,15 @@ func newWorkspaceUpdate() *cobra.Command {
 }
 
 func newWorkspaceDelete() *cobra.Command {
-	return onWorkspace("delete ID", "Remove a workspace with all that it holds",
-		"Remove a workspace with all that it holds, whatever state it is in. What runs in it is killed.", "",
-		func(cmd *cobra.Command, args []string) error {
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.DeletedWorkspace, error) {
-				return p.DeleteWorkspace(ctx, args[0])
-			}, func(d *pyro.DeletedWorkspace) error {
-				_, err := fmt.Println("deleted", d.WorkspaceID)
-				return err
-			})
-		})
+	show := func(d *pyro.DeletedWorkspace) error {
+		_, err := fmt.Println("deleted", d.WorkspaceID)
+		return err
+	}
+	return onEach("delete ID...", "Remove workspaces with all that they hold",
+		"Remove workspaces with all that they hold, whatever state they are in. What runs in them is killed.",
+		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.DeletedWorkspace, error) {
+			return p.DeleteWorkspace(ctx, id)
+		}, show, show)
 }
 
 func newWorkspaceStart() *cobra.Command {
@@ -107,15 +118,13 @@ func newWorkspaceStart() *cobra.Command {
 }
 
 func newWorkspacePause() *cobra.Command {
-	return onWorkspace("pause ID", "Write down a workspace with all that runs in it, and end its machine",
+	return onEach("pause ID...", "Write down workspaces with all that runs in them, and end their machines",
 		`Write the memory of a workspace's machine to the disk, with all that runs in it, and end the
 machine: it takes no memory any more. What is done next with the workspace has everything go on
-where it stood. Connections to elsewhere are closed by then.`, "",
-		func(cmd *cobra.Command, args []string) error {
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
-				return p.PauseWorkspace(ctx, args[0])
-			}, showWorkspace)
-		})
+where it stood. Connections to elsewhere are closed by then.`,
+		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.Workspace, error) {
+			return p.PauseWorkspace(ctx, id)
+		}, showWorkspace, showState)
 }
 
 func newWorkspaceResume() *cobra.Command {
@@ -129,13 +138,11 @@ func newWorkspaceResume() *cobra.Command {
 }
 
 func newWorkspaceStop() *cobra.Command {
-	return onWorkspace("stop ID", "Stop a workspace, with nothing lost",
-		"Stop a workspace: what runs in it is killed, its disks are flushed and unmounted. It can be started again.", "",
-		func(cmd *cobra.Command, args []string) error {
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
-				return p.StopWorkspace(ctx, args[0])
-			}, showWorkspace)
-		})
+	return onEach("stop ID...", "Stop workspaces, with nothing lost",
+		"Stop workspaces: what runs in them is killed, their disks are flushed and unmounted. They can be started again.",
+		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.Workspace, error) {
+			return p.StopWorkspace(ctx, id)
+		}, showWorkspace, showState)
 }
 
 // services tells how many there are, and how many of them run.
@@ -143,5 +150,5 @@ func services(w pyro.WorkspaceSummary) string {
 	if w.ServiceCount == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%d/%d", w.RunningCount, w.ServiceCount)
+	return serviceCounts(w.ServiceCount, w.RunningCount, w.State)
 }

@@ -111,9 +111,9 @@ goes on in each of them, and in the workspace itself, which stands still for a m
 				}
 				return made, err
 			}, func(all *pyro.ForkedWorkspaces) error {
-				rows := [][]string{{"ID", "ENVIRONMENT", "STATE"}}
+				rows := [][]string{{"ID", "NAME", "ENVIRONMENT", "STATE"}}
 				for _, w := range all.Workspaces {
-					rows = append(rows, []string{w.WorkspaceID, w.Environment, string(w.State)})
+					rows = append(rows, []string{w.WorkspaceID, dash(w.Name), w.Environment, string(w.State)})
 					if idOnly {
 						fmt.Println(w.WorkspaceID)
 					}
@@ -133,7 +133,7 @@ goes on in each of them, and in the workspace itself, which stands still for a m
 	f.Var(positive(&req.Count, 1), "count", "how many to make")
 	f.StringVar(&req.Snapshot, "snapshot", "", "begin as this snapshot, by its `NAME` (baseline: as it was created)")
 	f.BoolVar(&req.Live, "live", false, "with all that runs in it")
-	f.StringVar(&req.Name, "name", "", "call them so")
+	f.StringVar(&req.Name, "name", "", "call it so, and several of them `NAME`-1, NAME-2 and so on (default: the same with the name of the workspace)")
 	f.StringArrayVar(&set, "label", nil, "label them, as `KEY=VALUE` (repeatable)")
 	f.BoolVar(&idOnly, "id-only", false, "print the ids and nothing else")
 	return cmd

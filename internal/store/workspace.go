@@ -192,7 +192,7 @@ func (s *Store) Workspace(ctx context.Context, id string) (Workspace, error) {
 // missing says what is not there.
 func (s *Store) missing(err error, id string) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.NotFound, "find workspace", id, "there is none of this id").WithHint("pyro workspace list")
+		return fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("pyro workspace list")
 	}
 	return s.fault(err)
 }
@@ -274,7 +274,7 @@ func setDisks(ctx context.Context, tx *sql.Tx, id string, d Disks) error {
 		return err
 	}
 	if n, err := r.RowsAffected(); err != nil || n == 0 {
-		return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id")))
+		return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name")))
 	}
 	return nil
 }
@@ -312,7 +312,7 @@ func (s *Store) MakeTemplate(ctx context.Context, id string, labels map[string]s
 			return err
 		}
 		if n, err := r.RowsAffected(); err != nil || n == 0 {
-			return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id")))
+			return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name")))
 		}
 		return forgetPast(ctx, tx, id)
 	})

@@ -73,7 +73,7 @@ func (m *Manager) reset(ctx context.Context, w store.Workspace, from store.Disks
 const MaxForks = 64
 
 // Fork makes new workspaces that begin as a snapshot of another, as its baseline, or, where snapshot is empty, as it is now: with live, all that runs in it goes on in
-// each. They run when Fork returns. It is their baseline. As many are made at once as there are processors; where one can't be made, those that were are given with the
+// each. They run when Fork returns, with names as of forkNames. It is their baseline. As many are made at once as there are processors; where one can't be made, those that were are given with the
 // error.
 func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, count int, spec Spec) ([]Workspace, error) {
 	if err := spec.checkDiscovery(); err != nil {
@@ -94,6 +94,10 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 	if err != nil {
 		return nil, err
 	}
+	names, err := m.forkNames(ctx, w.Name, spec.Name, count)
+	if err != nil {
+		return nil, err
+	}
 	from, whole, err := m.forkFrom(ctx, w, snapshot, live)
 	if err != nil {
 		return nil, fault.Wrap(err, "fork workspace", id)
@@ -111,8 +115,10 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 			defer mu.Unlock()
 			for failed == nil && count > 0 {
 				count--
+				named := spec
+				named.Name = names[len(names)-1-count]
 				mu.Unlock()
-				one, err := m.fork(ctx, w, from, whole, spec)
+				one, err := m.fork(ctx, w, from, whole, named)
 				mu.Lock()
 				if err != nil {
 					failed = cmp.Or(failed, fault.Wrap(err, "fork workspace", id))

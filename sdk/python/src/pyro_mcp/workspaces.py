@@ -45,9 +45,9 @@ class Workspaces(Client):
         }
         return self._call("create_workspace", params, on_progress=on_progress)
 
-    def list_workspaces(self) -> Result:
-        """All workspaces, the last used first, as `workspaces`."""
-        return self._call("list_workspaces", {})
+    def list_workspaces(self, *, labels: Mapping[str, str] | None = None, state: str | None = None) -> Result:
+        """Workspaces, the last used first, as `workspaces`: those with all of some labels, and in a state."""
+        return self._call("list_workspaces", {"labels": labels, "state": state})
 
     def status_workspace(self, workspace_id: str) -> Result:
         """Tell what a workspace is now."""
