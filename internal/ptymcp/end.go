@@ -31,6 +31,9 @@ type signalResult struct {
 	ExitCode *int   `json:"exit_code,omitempty"`
 }
 
+// signalNames are those that pty_signal knows.
+const signalNames = "INT, TERM, KILL, HUP, QUIT, TSTP, CONT, USR1 or USR2"
+
 // signal is pty_signal, of a signal with or without "SIG".
 func (s *Server) signal(ctx context.Context, req signalRequest, _ func(string)) (*signalResult, error) {
 	info, err := s.use(req.target, signal)
@@ -39,7 +42,7 @@ func (s *Server) signal(ctx context.Context, req signalRequest, _ func(string)) 
 	}
 	name := strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(req.Signal)), "SIG")
 	if _, known := session.Signals[name]; !known {
-		return nil, fault.New(fault.Invalid, "", "", "unsupported signal: %.40q", req.Signal).WithHint("INT, TERM, KILL, HUP or QUIT")
+		return nil, fault.New(fault.Invalid, "", "", "unsupported signal: %.40q", req.Signal).WithHint("%s", signalNames)
 	}
 	if info.Backend == session.Tmux {
 		return nil, fault.New(fault.Unsupported, "", "", "pty_signal is not supported for tmux sessions").WithHint(`pty_write with keys, such as "ctrl-c"`)

@@ -45,7 +45,7 @@ func (s *Server) tools() []mcp.Tool {
 	all = append(all, s.writeTools()...)
 	if s.config.ControlTools {
 		all = append(all, bind("pty_signal", "Send a signal to what is in the foreground.", mcp.Runs,
-			s.session(argClient, mcp.Text("sig", "INT, TERM, KILL, HUP or QUIT").Must()), s.signal))
+			s.session(argClient, mcp.Text("sig", signalNames).Must()), s.signal))
 	}
 	if s.config.AdminTools {
 		all = append(all, s.adminTools()...)

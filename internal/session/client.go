@@ -93,7 +93,8 @@ func (i Info) Wait(ctx context.Context, req Request) error {
 	return err
 }
 
-// End ends a session, on behalf of a client or of none: its programs are asked to end, and killed when they have not after a second. Idempotent.
+// End ends a session, on behalf of a client or of none: its programs are asked to end, and
+// killed if they have not after three seconds. Idempotent.
 func (i Info) End(ctx context.Context, client string) error {
 	if a, err := i.Ask(ctx, Request{Op: OpEnd, Client: client}); err != nil && !a.Ended {
 		return err

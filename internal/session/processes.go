@@ -54,6 +54,48 @@ func killAll(id string, first int) {
 	}
 }
 
+// AskToEnd asks processes to end, so that their traps run, and waits for them up to grace. The first
+// process of the terminal is asked last, and gets grace again: when it ends, the kernel hangs up on the
+// others. Meanwhile it is stopped, or a script would go on with its next command. If it can't stay
+// stopped, as in tmux, only an interactive shell is asked last.
+func AskToEnd(first int, stays bool, grace time.Duration, belong func() []int) {
+	is := func(pid int) bool { return pid == first && (stays || ignores(pid, unix.SIGTERM)) }
+	last := slices.DeleteFunc(belong(), func(pid int) bool { return !is(pid) })
+	if stays && len(last) > 0 {
+		unix.Kill(first, unix.SIGSTOP)
+	}
+	others := func() []int {
+		return slices.DeleteFunc(belong(), func(pid int) bool { return slices.Contains(last, pid) })
+	}
+	ask(others(), grace, others)
+	ask(last, grace, belong)
+}
+
+// ask asks processes to end, and waits until some have or grace is over. Interactive shells ignore
+// SIGTERM, and run their EXIT traps on SIGHUP.
+func ask(pids []int, grace time.Duration, some func() []int) {
+	for _, pid := range pids {
+		sig := unix.SIGTERM
+		if ignores(pid, sig) {
+			sig = unix.SIGHUP
+		}
+		unix.Kill(pid, sig)
+		unix.Kill(pid, unix.SIGCONT)
+	}
+	for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(pids) > 0 && len(some()) > 0; {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// ignores tells whether a process ignores a signal.
+func ignores(pid int, sig unix.Signal) bool {
+	status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	bits, err := strconv.ParseUint(mask, 16, 64)
+	return err == nil && bits&(1<<(sig-1)) != 0
+}
+
 // marked are the processes of this user that were started in a session.
 func marked(id string) (all []int) {
 	mark := "\x00" + Variable + "=" + id + "\x00"

@@ -184,7 +184,7 @@ func (k *keeper) live(ctx context.Context) error {
 
 const (
 	idleTick = time.Second
-	endGrace = time.Second // between asking a program to end and killing it
+	endGrace = 1500 * time.Millisecond // between asking programs to end and killing them; the first has it again
 )
 
 // expiry fires when the time of the session is over.

@@ -193,13 +193,7 @@ func (p *process) foreground() (settings *unix.Termios, group int) {
 // kill ends all that is below this process: it is asked to, and killed when it has not after grace.
 func (p *process) kill(grace time.Duration) {
 	if grace > 0 {
-		for _, pid := range session.Descendants(os.Getpid()) {
-			unix.Kill(pid, unix.SIGTERM)
-			unix.Kill(pid, unix.SIGCONT)
-		}
-		for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(session.Descendants(os.Getpid())) > 0; {
-			time.Sleep(5 * time.Millisecond)
-		}
+		session.AskToEnd(p.pid(), true, grace, func() []int { return session.Descendants(os.Getpid()) })
 	}
 	// What forks while it is killed is found in the next round.
 	for deadline := time.Now().Add(killPatience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

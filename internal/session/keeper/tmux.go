@@ -295,13 +295,7 @@ func (p *inPane) kill(grace time.Duration) {
 	p.stop.Do(func() { close(p.stopping) })
 	belong := session.Belonging(p.spec.ID, p.found.PID)
 	if grace > 0 {
-		for _, pid := range belong() {
-			unix.Kill(pid, unix.SIGTERM)
-			unix.Kill(pid, unix.SIGCONT)
-		}
-		for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(belong()) > 0; {
-			time.Sleep(5 * time.Millisecond)
-		}
+		session.AskToEnd(p.found.PID, false, grace, belong)
 	}
 	for deadline := time.Now().Add(killPatience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		left := belong()
