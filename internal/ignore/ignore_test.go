@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // onDisk is a Tree of a folder on the disk.
@@ -64,9 +66,7 @@ func byUs(t *testing.T, folder string, paths []string) (ignored []string) {
 // checkout makes one with some files, and empty files or, with a slash at the end, folders at paths.
 func checkout(t *testing.T, files map[string]string, paths ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	testenv.NeedsTool(t, "git")
 	folder := t.TempDir()
 	if out, err := exec.Command("git", "init", "-q", folder).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v: %s", err, out)
@@ -138,7 +138,7 @@ func TestNested(t *testing.T) {
 
 // TestAsGitAtRandom compares random rules with git's judgement.
 func TestAsGitAtRandom(t *testing.T) {
-	r := rand.New(rand.NewSource(1))
+	r := rand.New(rand.NewSource(int64(testenv.Seed(t, 1))))
 	pick := func(from []string, most int) string {
 		var b strings.Builder
 		for range 1 + r.Intn(most) {

@@ -13,6 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/diff/difftest"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // seeds is how many random trees a test goes through.
@@ -25,8 +26,8 @@ func seeds() int {
 
 // TestADifferenceIsAPatch: what package diff tells is what package patch does.
 func TestADifferenceIsAPatch(t *testing.T) {
-	for seed := range 4 * seeds() {
-		r := rand.New(rand.NewPCG(uint64(seed), 2))
+	for seed := range testenv.Seeds(t, 4*seeds()) {
+		r := rand.New(rand.NewPCG(seed, 2))
 		before := difftest.Random(r, 1+r.IntN(40)).Git()
 		after := difftest.Change(r, before, 1+r.IntN(15))
 		var text strings.Builder
@@ -83,15 +84,15 @@ var gitOptions = [][]string{
 
 // TestAPatchOfGit has git make patches of random trees, in many ways: the plan makes what git had.
 func TestAPatchOfGit(t *testing.T) {
-	for seed := range seeds() {
+	for seed := range testenv.Seeds(t, seeds()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(uint64(seed), 3))
+			r := rand.New(rand.NewPCG(seed, 3))
 			before := difftest.Random(r, 1+r.IntN(40)).Git()
 			after := difftest.Change(r, before, 1+r.IntN(15)).Git()
 			repo := repository{t, t.TempDir()}
 			repo.git("init", "--quiet", "--template=", "--object-format="+[]string{"sha1", "sha1", "sha1", "sha256"}[seed%4])
-			options := gitOptions[seed%len(gitOptions)]
+			options := gitOptions[int(seed)%len(gitOptions)]
 			args := append([]string{"diff-tree", "-r", "-p", "--binary"}, options...)
 			text := repo.git(append(args, repo.tree(before), repo.tree(after))...)
 			if text == "" {
@@ -137,8 +138,8 @@ func TestAPatchForAnotherTree(t *testing.T) {
 			t.Error("that proves little")
 		}
 	})
-	for seed := range seeds() {
-		r := rand.New(rand.NewPCG(uint64(seed), 4))
+	for seed := range testenv.Seeds(t, seeds()) {
+		r := rand.New(rand.NewPCG(seed, 4))
 		before := difftest.Random(r, 1+r.IntN(5)).Git()
 		after := difftest.Change(r, before, 1+r.IntN(3)).Git()
 		other := difftest.Change(r, before, 1+r.IntN(2)).Git()
@@ -185,8 +186,8 @@ func TestHunksGoWhereGitPutsThem(t *testing.T) {
 		}
 	})
 	repo := repository{t, t.TempDir()}
-	for seed := range 5 * seeds() {
-		r := rand.New(rand.NewPCG(uint64(seed), 5))
+	for seed := range testenv.Seeds(t, 5*seeds()) {
+		r := rand.New(rand.NewPCG(seed, 5))
 		before := fewLines(r, 2+r.IntN(12), 2+r.IntN(8))
 		after := changeLines(r, before)
 		repo.write("before", before)
