@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pyro-mcp/pyro/internal/doctor"
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
@@ -63,6 +64,7 @@ func (p *Pyro) Doctor(ctx context.Context, req DoctorRequest) (*DoctorReport, er
 	if err := ctx.Err(); err != nil {
 		return nil, because(ctx, err)
 	}
+	checks = append(checks, p.examineWorkspaces(ctx))
 	report := &DoctorReport{OK: true}
 	for _, c := range checks {
 		report.OK = report.OK && c.Status != doctor.Fail
@@ -81,6 +83,25 @@ func (p *Pyro) Doctor(ctx context.Context, req DoctorRequest) (*DoctorReport, er
 	report.Checks = append(report.Checks, check)
 	return report, nil
 }
+
+// examineWorkspaces names the folders of workspaces that no record knows of.
+func (p *Pyro) examineWorkspaces(ctx context.Context) doctor.Check {
+	const name = "workspaces"
+	orphans, err := p.workspaces.Orphans(ctx)
+	switch {
+	case err != nil:
+		return doctor.Check{Name: name, Status: doctor.Warn, Detail: fault.Printable(err.Error()), Hint: HintOf(err)}
+	case len(orphans) > 0:
+		return doctor.Check{
+			Name: name, Status: doctor.Warn, Hint: "pyro env prune removes them, as the next create or fork does; to keep one, move it out of " + p.dirs.Workspaces() + " first",
+			Detail: fmt.Sprintf("%d folders in %s have no record: %q", len(orphans), p.dirs.Workspaces(), orphans[:min(len(orphans), maxOrphans)]),
+		}
+	}
+	return doctor.Check{Name: name, Status: doctor.OK, Detail: "each folder has its record"}
+}
+
+// maxOrphans bounds how many folders are named.
+const maxOrphans = 10
 
 // examineEnvironment tells what the next start from an environment will find.
 func (p *Pyro) examineEnvironment(ctx context.Context, req DoctorRequest) (*Preparation, Check) {

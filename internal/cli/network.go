@@ -74,9 +74,9 @@ func destination(r pyro.NetworkRecord) string {
 	case r.Name == "":
 		return to
 	case to == "":
-		return fault.Printable(r.Name)
+		return quoted(r.Name)
 	}
-	return fault.Printable(r.Name) + " (" + to + ")"
+	return quoted(r.Name) + " (" + to + ")"
 }
 
 func verdict(r pyro.NetworkRecord) string {

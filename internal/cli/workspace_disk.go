@@ -27,7 +27,7 @@ func newDiskExport() *cobra.Command {
 				req.Progress = report
 				return p.ExportWorkspaceDisk(ctx, req)
 			}, func(e *pyro.WorkspaceDiskExport) error {
-				_, err := fmt.Printf("exported the disk to %s: %s, of which it takes %s\n", e.OutputPath, size(e.SizeBytes), size(e.AllocatedBytes))
+				_, err := fmt.Printf("exported the disk to %s: %s, of which it takes %s\n", quoted(e.OutputPath), size(e.SizeBytes), size(e.AllocatedBytes))
 				return err
 			})
 		})

@@ -56,9 +56,9 @@ func (l *fileList) each(cmd *cobra.Command) func(*pyro.WorkspaceFiles, pyro.File
 		l.line = append(l.line[:0], e.Mode...)
 		l.line = padded(append(l.line, "  "...), string(e.ArtifactType), -9)
 		l.line = padded(append(l.line, "  "...), length, 7)
-		l.line = append(append(l.line, "  "...), fault.Printable(e.Path)...)
+		l.line = append(append(l.line, "  "...), quoted(e.Path)...)
 		if e.LinkTarget != "" {
-			l.line = append(append(l.line, " -> "...), fault.Printable(e.LinkTarget)...)
+			l.line = append(append(l.line, " -> "...), quoted(e.LinkTarget)...)
 		}
 		_, err := l.out.Write(append(l.line, '\n'))
 		return err
@@ -69,7 +69,7 @@ func (l *fileList) begin(list *pyro.WorkspaceFiles) {
 	if !l.begun {
 		l.begun, l.out = true, bufio.NewWriterSize(os.Stdout, 64<<10)
 		yes := map[bool]string{true: "yes", false: "no"}[list.Recursive]
-		fmt.Fprintf(l.out, "%s (recursive: %s)\n", fault.Printable(list.Path), yes)
+		fmt.Fprintf(l.out, "%s (recursive: %s)\n", quoted(list.Path), yes)
 	}
 }
 
@@ -115,7 +115,7 @@ func showContent(operation string, f *pyro.FileContent) error {
 	if _, err := io.WriteString(os.Stdout, f.Content); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "[%s] workspace_id=%s path=%s size_bytes=%d truncated=%t\n", operation, f.WorkspaceID, fault.Printable(f.Path), f.SizeBytes, f.Truncated)
+	fmt.Fprintf(os.Stderr, "[%s] workspace_id=%s path=%s size_bytes=%d truncated=%t\n", operation, f.WorkspaceID, quoted(f.Path), f.SizeBytes, f.Truncated)
 	return nil
 }
 
@@ -134,7 +134,7 @@ func newFileWrite() *cobra.Command {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WrittenFile, error) {
 				return p.WriteWorkspaceFile(ctx, req)
 			}, func(f *pyro.WrittenFile) error {
-				_, err := fmt.Printf("wrote %d bytes to %s\n", f.BytesWritten, f.Path)
+				_, err := fmt.Printf("wrote %d bytes to %s\n", f.BytesWritten, quoted(f.Path))
 				return err
 			})
 		})

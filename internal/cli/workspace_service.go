@@ -120,7 +120,7 @@ func serviceState(s pyro.Service) string {
 func showService(s *pyro.Service) error {
 	now := time.Now()
 	rows := [][]string{
-		{"Service:", s.ServiceName}, {"State:", serviceState(*s)}, {"Command:", fault.CommandLine(s.Argv)}, {"Cwd:", fault.Printable(s.Cwd)}, {"Started:", ago(now, s.StartedAt)},
+		{"Service:", s.ServiceName}, {"State:", serviceState(*s)}, {"Command:", fault.CommandLine(s.Argv)}, {"Cwd:", quoted(s.Cwd)}, {"Started:", ago(now, s.StartedAt)},
 	}
 	if s.StateReason != "" {
 		rows = append(rows, []string{"Reason:", fault.Printable(s.StateReason)})
@@ -129,7 +129,7 @@ func showService(s *pyro.Service) error {
 		rows = append(rows, []string{"Published:", ports(s.PublishedPorts)})
 	}
 	if s.Readiness != nil {
-		rows = append(rows, []string{"Readiness:", string(s.Readiness.Type) + " " + fault.Printable(s.Readiness.Target)})
+		rows = append(rows, []string{"Readiness:", string(s.Readiness.Type) + " " + quoted(s.Readiness.Target)})
 	}
 	if s.ReadyAt != nil {
 		rows = append(rows, []string{"Ready:", fmt.Sprintf("after %.2fs", s.ReadyAt.Sub(s.StartedAt).Seconds())})

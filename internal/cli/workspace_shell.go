@@ -36,7 +36,7 @@ closed, and when the workspace is stopped, reset or deleted.
 // shellFooter says on stderr what became of a shell.
 func shellFooter(what string, s pyro.Shell, more ...string) {
 	line := fmt.Sprintf("[workspace-shell-%s] workspace_id=%s shell_id=%s state=%s cwd=%s cols=%d rows=%d execution_mode=%s",
-		what, s.WorkspaceID, s.ShellID, s.State, fault.Printable(s.Cwd), s.Cols, s.Rows, s.ExecutionMode)
+		what, s.WorkspaceID, s.ShellID, s.State, quoted(s.Cwd), s.Cols, s.Rows, s.ExecutionMode)
 	if s.ExitCode != nil {
 		line += fmt.Sprintf(" exit_code=%d", *s.ExitCode)
 	}
@@ -93,7 +93,7 @@ func newShellList() *cobra.Command {
 				if s.ExitCode != nil {
 					state += fmt.Sprintf(" (exit code %d)", *s.ExitCode)
 				}
-				rows = append(rows, []string{s.ShellID, state, fmt.Sprintf("%d x %d", s.Cols, s.Rows), ago(now, s.OpenedAt), fault.Printable(s.Cwd)})
+				rows = append(rows, []string{s.ShellID, state, fmt.Sprintf("%d x %d", s.Cols, s.Rows), ago(now, s.OpenedAt), quoted(s.Cwd)})
 			}
 			return table(os.Stdout, rows)
 		})

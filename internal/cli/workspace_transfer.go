@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pyro-mcp/pyro"
-	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 func newWorkspaceSync() *cobra.Command {
@@ -62,7 +61,7 @@ bits are dropped. What is at --output already is replaced only with --force.`,
 				if e.OutwardLinks > 0 {
 					fmt.Fprintf(os.Stderr, "pyro: warning: %d symbolic links lead out of what was exported: they lead to files of this host\n", e.OutwardLinks)
 				}
-				_, err := fmt.Printf("exported %s to %s: %d files, %s\n", fault.Printable(e.Path), e.OutputPath, e.Files, size(e.Bytes))
+				_, err := fmt.Printf("exported %s to %s: %d files, %s\n", quoted(e.Path), quoted(e.OutputPath), e.Files, size(e.Bytes))
 				return err
 			})
 		})
@@ -92,7 +91,7 @@ nothing. Paths are below /workspace. docs/patches.md describes which patches app
 				return p.ApplyWorkspacePatch(ctx, req)
 			}, func(a *pyro.AppliedPatch) error {
 				for _, f := range a.Entries {
-					if _, err := fmt.Printf("%-8s  %s  +%d -%d\n", f.Status, fault.Printable(f.Path), f.LinesAdded, f.LinesRemoved); err != nil {
+					if _, err := fmt.Printf("%-8s  %s  +%d -%d\n", f.Status, quoted(f.Path), f.LinesAdded, f.LinesRemoved); err != nil {
 						return err
 					}
 				}
@@ -143,7 +142,7 @@ func showStat(d *pyro.WorkspaceDiff) error {
 		case e.Binary:
 			lines = fmt.Sprintf("binary, %s to %s", size(e.OldSize), size(e.NewSize))
 		}
-		rows = append(rows, []string{string(e.Status), lines, fault.Printable(e.Path)})
+		rows = append(rows, []string{string(e.Status), lines, quoted(e.Path)})
 	}
 	if err := table(os.Stdout, rows); err != nil {
 		return err
@@ -172,7 +171,7 @@ func showDiff(d *pyro.WorkspaceDiff) error {
 		default:
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "%s  %s  (%s)\n", e.Status, fault.Printable(e.Path), how)
+		fmt.Fprintf(os.Stderr, "%s  %s  (%s)\n", e.Status, quoted(e.Path), how)
 	}
 	if _, err := io.WriteString(os.Stdout, d.Patch); err != nil {
 		return err

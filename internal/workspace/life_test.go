@@ -213,6 +213,9 @@ func TestSweepRemovesWhatNobodyOwns(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
+	if orphans, err := m.Orphans(ctx); len(orphans) != 0 || err != nil {
+		t.Errorf("orphans: %v, %v", orphans, err)
+	}
 	if n, err := m.Sweep(ctx); n != 0 || err != nil {
 		t.Errorf("before anything was: %d, %v", n, err)
 	}
@@ -241,6 +244,9 @@ func TestSweepRemovesWhatNobodyOwns(t *testing.T) {
 		if strings.HasPrefix(name, ".new-old") {
 			check(t, os.Chtimes(filepath.Join(all, name), old, old))
 		}
+	}
+	if orphans, err := m.Orphans(ctx); len(orphans) != 4 || err != nil { // which are still there afterwards
+		t.Errorf("orphans: %v, %v", orphans, err)
 	}
 	if n, err := m.Sweep(ctx); err != nil || n != 4 {
 		t.Errorf("swept %d, %v", n, err)

@@ -269,23 +269,57 @@ func (m *Manager) Sweep(ctx context.Context) (int, error) {
 	return swept, nil
 }
 
+// sweep removes a folder that is nobody's, and tells whether it was.
 func (m *Manager) sweep(ctx context.Context, e fs.DirEntry) (bool, error) {
-	path := filepath.Join(m.Dirs.Workspaces(), e.Name())
-	if info, err := e.Info(); err != nil || strings.HasPrefix(e.Name(), unlocked) && time.Since(info.ModTime()) < sweepAge {
+	if fresh(e) {
 		return false, nil
 	}
-	lock, err := flock.Try(filepath.Join(path, remote.LifecycleLock), flock.Exclusive)
+	folder := remote.Folder(filepath.Join(m.Dirs.Workspaces(), e.Name()))
+	lock, err := flock.Try(filepath.Join(string(folder), remote.LifecycleLock), flock.Exclusive)
 	if err != nil {
 		return false, nil // it has an owner, or is gone
 	}
 	defer lock.Release()
-	if checkID(e.Name()) == nil {
-		if _, err := m.Store.Workspace(ctx, e.Name()); fault.KindOf(err) != fault.NotFound {
+	if orphaned, err := m.orphaned(ctx, e.Name()); !orphaned {
+		return false, err
+	}
+	return true, folder.Remove(ctx)
+}
+
+// fresh tells whether the maker of a folder may be about to lock it, or it is gone.
+func fresh(e fs.DirEntry) bool {
+	info, err := e.Info()
+	return err != nil || strings.HasPrefix(e.Name(), unlocked) && time.Since(info.ModTime()) < sweepAge
+}
+
+// orphaned tells whether no record names a folder that nobody has locked, and nothing runs in it.
+func (m *Manager) orphaned(ctx context.Context, name string) (bool, error) {
+	if checkID(name) == nil {
+		if _, err := m.Store.Workspace(ctx, name); fault.KindOf(err) != fault.NotFound {
 			return false, err
 		}
 	}
-	if remote.Folder(path).Running() {
-		return false, nil
+	return !remote.Folder(filepath.Join(m.Dirs.Workspaces(), name)).Running(), nil
+}
+
+// Orphans names the folders that Sweep would remove. It changes nothing in them.
+func (m *Manager) Orphans(ctx context.Context) (names []string, err error) {
+	entries, err := os.ReadDir(m.Dirs.Workspaces())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.Wrap(err, "look for orphaned workspaces", m.Dirs.Workspaces())
 	}
-	return true, remote.Folder(path).Remove(ctx)
+	for _, e := range entries {
+		held, err := flock.Held(filepath.Join(m.Dirs.Workspaces(), e.Name(), remote.LifecycleLock))
+		if fresh(e) || held || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		orphaned, err := m.orphaned(ctx, e.Name())
+		if err != nil {
+			return names, err
+		}
+		if orphaned {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
 }
