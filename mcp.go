@@ -130,6 +130,7 @@ func (s *MCPServer) Close() error {
 // tools are those of a profile, in the order of the contract. folder is the project, or "".
 func (p *Pyro) tools(profile Profile, folder string) (all []mcp.Tool) {
 	for _, t := range slices.Concat(p.vmTools(), p.workspaceTools(folder), p.fileTools(), p.snapshotTools(), p.serviceTools(), p.shellTools()) {
+		t = t.Titled(titles[t.Name]).Shown(shown)
 		without, core := coreTools[t.Name]
 		switch {
 		case profile == ProfileVMRun && t.Name != "vm_run", profile == ProfileWorkspaceCore && !core:

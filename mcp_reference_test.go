@@ -27,7 +27,8 @@ const referenceHead = `# Tools for agents
 
 - What is wrong with arguments, and what goes wrong in a call, is a result with ` + "`isError`" + ` and the fields ` + "`error`, `kind` and `hint`" + `. Kinds are those of
   [json.md](json.md#errors). A tool that is not in the profile is an error of the protocol, -32602.
-- A result is an object, as JSON text and as structured content. Its fields are those of [json.md](json.md). What is long is cut, and says so: of what programs print an
+- The text of a result is its short form, for a model: exit code and output of a command, content of a file, a diff, or a line for each field that is not empty. Its
+  structured content is all of it, with the fields of [json.md](json.md), as the tool's output schema says; errors are in that schema too. What is long is cut, and says so: of what programs print an
   agent is given the first 8 and the last 24 KiB, of bytes the first 32 KiB of base64; of lists up to 1,000 entries and 128 KiB; of the history the last commands.
   No result has more than 1 MiB.
 - A client that sends a progress token is told what is prepared, what a command prints (the last KiB, once a second at most), and every 10 seconds of silence that the call
@@ -41,6 +42,8 @@ const referenceHead = `# Tools for agents
   that a workspace begins with. The description of the tool names it then.
 - ` + "`workspace-core` has the 16 tools of the public contract of version 3.8 and `vm_list_environments`. `workspace-full` has its 43, and five more:" + `
   ` + "`workspace_summary`, `workspace_fork`, `workspace_pause`, `workspace_resume` and `workspace_network_log`" + `.
+- Of each tool below stands what it does to the world. It is destructive if files, processes or records may be lost or replaced by it; idempotent if the same call again changes
+  nothing more; its world is open if it runs commands or fetches images.
 
 | profile | tools | for |
 | --- | --- | --- |

@@ -35,8 +35,9 @@ func TestProfiles(t *testing.T) {
 	for _, row := range []struct {
 		profile Profile
 		tools   string
-		most    int // bytes of tools/list
-	}{{ProfileVMRun, "vm_run", 2 << 10}, {ProfileWorkspaceCore, contractCore, 14_000}, {ProfileWorkspaceFull, contractTools, 40_000}} {
+		model   int // bytes of tools/list at most, without what is for programs: output schemas, titles and annotations
+		most    int // bytes of all of it
+	}{{ProfileVMRun, "vm_run", 1_700, 3_200}, {ProfileWorkspaceCore, contractCore, 8_500, 33_000}, {ProfileWorkspaceFull, contractTools, 22_000, 90_000}} {
 		s, err := p.CreateServer(row.profile)
 		if err != nil {
 			t.Fatal(err)
@@ -49,8 +50,8 @@ func TestProfiles(t *testing.T) {
 		var names []string
 		for _, tool := range listed.Tools {
 			names = append(names, tool.Name)
-			if tool.Description == "" || strings.Contains(tool.Description, "\n") || tool.Annotations == nil {
-				t.Errorf("%s: %q, %+v", tool.Name, tool.Description, tool.Annotations)
+			if tool.Description == "" || strings.Contains(tool.Description, "\n") || tool.Annotations == nil || tool.Title == "" || tool.OutputSchema == nil {
+				t.Errorf("%s: %q, %q, %+v, %v", tool.Name, tool.Title, tool.Description, tool.Annotations, tool.OutputSchema)
 			}
 		}
 		want := strings.Fields(row.tools)
@@ -60,13 +61,42 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s has %q, not %q", row.profile, names, want)
 		}
 		text, err := json.Marshal(listed)
-		t.Logf("%s: %d tools in %d bytes", row.profile, len(names), len(text))
-		if err != nil || len(text) > row.most {
-			t.Errorf("%s: %d bytes, %v", row.profile, len(text), err)
+		for _, tool := range listed.Tools {
+			tool.OutputSchema, tool.Annotations, tool.Title = nil, nil, ""
+		}
+		short, _ := json.Marshal(listed)
+		t.Logf("%s: %d tools in %d bytes, %d for a model", row.profile, len(names), len(text), len(short))
+		if err != nil || len(text) > row.most || len(short) > row.model {
+			t.Errorf("%s: %d bytes, %d for a model, %v", row.profile, len(text), len(short), err)
 		}
 	}
 	if _, err := p.CreateServer("core"); KindOf(err) != Invalid {
 		t.Errorf("a profile that is none: %v", err)
+	}
+}
+
+// TestToolKinds holds what each tool is said to do to the world, which is what hosts ask their users by.
+func TestToolKinds(t *testing.T) {
+	want := map[string]string{ // read-only, destructive, idempotent, open world
+		"vm_run": "-d-o", "vm_create": "---o", "vm_start": "--i-", "vm_exec": "-d-o", "vm_stop": "-di-", "vm_delete": "-di-", "vm_reap_expired": "-di-",
+		"workspace_create": "---o", "workspace_update": "-di-", "workspace_stop": "-di-", "workspace_start": "--i-", "workspace_pause": "--i-", "workspace_resume": "--i-",
+		"workspace_delete": "-di-", "workspace_exec": "-d-o", "workspace_reset": "-d--", "workspace_fork": "----", "workspace_sync_push": "-di-",
+		"workspace_file_write": "-di-", "workspace_patch_apply": "-d--", "workspace_export": "-di-", "workspace_disk_export": "----",
+		"snapshot_create": "----", "snapshot_delete": "-di-", "service_start": "-d-o", "service_stop": "-di-",
+		"shell_open": "-d-o", "shell_write": "-d-o", "shell_signal": "-d--", "shell_close": "-di-",
+	}
+	p := &Pyro{}
+	for _, tool := range p.tools(ProfileWorkspaceFull, "") {
+		a := tool.Announced().Annotations
+		got := ""
+		for i, has := range []bool{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint} {
+			if got += "-"; has {
+				got = got[:i] + string("rdio"[i])
+			}
+		}
+		if w, ok := want[tool.Name]; ok && got != w || !ok && got != "r-i-" {
+			t.Errorf("%s: %s, not %s", tool.Name, got, w)
+		}
 	}
 }
 

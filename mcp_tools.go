@@ -44,7 +44,7 @@ func (p *Pyro) vmTools() []mcp.Tool {
 				all, err := p.ListEnvironments(ctx)
 				return &environments{all}, err
 			}),
-		mcp.Bind("vm_create", "Make a machine for one command; vm_start starts it.", mcp.Adds, machineArgs(network...),
+		mcp.Bind("vm_create", "Make a machine for one command; vm_start starts it.", mcp.Fetches, machineArgs(network...),
 			func(ctx context.Context, req CreateVMRequest, report func(string)) (*VM, error) {
 				req.Progress = progressOf(report)
 				vm, err := p.CreateVM(ctx, req)
@@ -62,11 +62,11 @@ func (p *Pyro) vmTools() []mcp.Tool {
 				}
 				return r, err
 			}),
-		mcp.Bind("vm_stop", "Stop a machine.", mcp.Sets, vm, byVM(p.StopVM)),
-		mcp.Bind("vm_delete", "Delete a machine.", mcp.Removes, vm, byVM(p.DeleteVM)),
+		mcp.Bind("vm_stop", "Stop a machine.", mcp.Replaces, vm, byVM(p.StopVM)),
+		mcp.Bind("vm_delete", "Delete a machine.", mcp.Replaces, vm, byVM(p.DeleteVM)),
 		mcp.Bind("vm_status", "Tell what a machine does.", mcp.Reads, vm, byVM(p.StatusVM)),
 		mcp.Bind("vm_network_info", "Tell what network a machine has.", mcp.Reads, vm, byVM(p.NetworkInfoVM)),
-		mcp.Bind("vm_reap_expired", "Delete the machines whose time is over.", mcp.Removes, nil,
+		mcp.Bind("vm_reap_expired", "Delete the machines whose time is over.", mcp.Replaces, nil,
 			func(ctx context.Context, _ struct{}, _ func(string)) (*ReapedVMs, error) { return p.ReapExpired(ctx) }),
 	}
 }
@@ -86,7 +86,7 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 	create = append(append(create, argEgress...), mcp.Objects("secrets", "kept for its programs, see secret_env",
 		mcp.Text("name", "").Must(), mcp.Text("value", ""), mcp.Text("file_path", "of the host, instead")))
 	return []mcp.Tool{
-		mcp.Bind("workspace_create", about, mcp.Adds, machineArgs(create...),
+		mcp.Bind("workspace_create", about, mcp.Fetches, machineArgs(create...),
 			func(ctx context.Context, asked seeded, report func(string)) (*Workspace, error) {
 				req := asked.from(folder)
 				req.Progress = progressOf(report)
@@ -102,10 +102,10 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 				return &workspaces{len(all), all}, err
 			}),
 		mcp.Bind("workspace_status", "Tell what a workspace is and does.", mcp.Reads, id, byID(p.StatusWorkspace)),
-		mcp.Bind("workspace_update", "Change the name and labels of a workspace.", mcp.Sets,
+		mcp.Bind("workspace_update", "Change the name and labels of a workspace.", mcp.Replaces,
 			[]mcp.Arg{argWorkspace, mcp.Text("name", ""), mcp.Flag("clear_name", ""), mcp.Pairs("labels", "to set"), mcp.Texts("clear_labels", "keys to remove")},
 			simply(p.UpdateWorkspace)),
-		mcp.Bind("workspace_stop", "Stop a workspace; files, snapshots and history stay.", mcp.Sets, id, byID(p.StopWorkspace)),
+		mcp.Bind("workspace_stop", "Stop a workspace; files, snapshots and history stay.", mcp.Replaces, id, byID(p.StopWorkspace)),
 		mcp.Bind("workspace_start", "Start a stopped workspace again.", mcp.Sets, id,
 			func(ctx context.Context, req onWorkspace, report func(string)) (*Workspace, error) {
 				return p.StartWorkspace(ctx, StartWorkspaceRequest{WorkspaceID: req.WorkspaceID, Progress: progressOf(report)})
@@ -115,7 +115,7 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 			func(ctx context.Context, req onWorkspace, report func(string)) (*Workspace, error) {
 				return p.ResumeWorkspace(ctx, ResumeWorkspaceRequest{WorkspaceID: req.WorkspaceID, Progress: progressOf(report)})
 			}),
-		mcp.Bind("workspace_delete", "Delete a workspace with all it holds.", mcp.Removes, id, byID(p.DeleteWorkspace)),
+		mcp.Bind("workspace_delete", "Delete a workspace with all it holds.", mcp.Replaces, id, byID(p.DeleteWorkspace)),
 		mcp.Bind("workspace_exec", "Run a command in /workspace and wait for it.", mcp.Runs, []mcp.Arg{argWorkspace, argCommand, argTimeout, argSecretEnv},
 			func(ctx context.Context, req ExecWorkspaceRequest, _ func(string)) (*WorkspaceExecResult, error) {
 				r, err := p.execPassing(ctx, req, mcp.Output(ctx), mcp.Output(ctx))
@@ -140,7 +140,7 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 				}
 				return a, err
 			}),
-		mcp.Bind("workspace_reset", "Start over from the baseline or a snapshot, with a fresh machine.", mcp.Removes,
+		mcp.Bind("workspace_reset", "Start over from the baseline or a snapshot, with a fresh machine.", mcp.Changes,
 			[]mcp.Arg{argWorkspace, mcp.Text("snapshot", "").By("baseline")},
 			func(ctx context.Context, req ResetWorkspaceRequest, report func(string)) (*Workspace, error) {
 				req.Progress = progressOf(report)
@@ -167,7 +167,7 @@ func (p *Pyro) fileTools() []mcp.Tool {
 	output := mcp.Text("output_path", "of the host").Must()
 	file := mcp.Text("path", "in /workspace").Must()
 	return []mcp.Tool{
-		mcp.Bind("workspace_sync_push", "Copy a folder or archive of the host into a workspace.", mcp.Sets,
+		mcp.Bind("workspace_sync_push", "Copy a folder or archive of the host into a workspace.", mcp.Replaces,
 			[]mcp.Arg{argWorkspace, mcp.Text("source_path", "of the host").Must(), mcp.Text("dest", "").By(WorkspacePath), argIncludeIgnored},
 			func(ctx context.Context, req PushWorkspaceSyncRequest, report func(string)) (*WorkspaceSync, error) {
 				req.Progress = progressOf(report)
@@ -179,8 +179,8 @@ func (p *Pyro) fileTools() []mcp.Tool {
 				return newFileList(f, req.Full), err
 			}),
 		mcp.Bind("workspace_file_read", "Read a text file.", mcp.Reads, []mcp.Arg{argWorkspace, file, argMaxBytes}, simply(p.ReadWorkspaceFile)),
-		mcp.Bind("workspace_file_write", "Write a text file, making folders.", mcp.Sets, []mcp.Arg{argWorkspace, file, mcp.Text("text", "all of it").Must().Or("content")}, simply(p.WriteWorkspaceFile)),
-		mcp.Bind("workspace_patch_apply", "Apply a unified diff, all of it or nothing.", mcp.Adds, []mcp.Arg{argWorkspace, mcp.Text("patch", "as of git diff").Must()}, simply(p.ApplyWorkspacePatch)),
+		mcp.Bind("workspace_file_write", "Write a text file, making folders.", mcp.Replaces, []mcp.Arg{argWorkspace, file, mcp.Text("text", "all of it").Must().Or("content")}, simply(p.WriteWorkspaceFile)),
+		mcp.Bind("workspace_patch_apply", "Apply a unified diff, all of it or nothing.", mcp.Changes, []mcp.Arg{argWorkspace, mcp.Text("patch", "as of git diff").Must()}, simply(p.ApplyWorkspacePatch)),
 		mcp.Bind("workspace_diff", "Show what differs from the baseline.", mcp.Reads, []mcp.Arg{
 			argWorkspace, mcp.Texts("paths", "in /workspace; default: all"), mcp.Flag("include_ignored", "what .gitignore names, and __pycache__").By(false),
 			mcp.Flag("stat", "without the patch").By(false),
@@ -192,7 +192,7 @@ func (p *Pyro) fileTools() []mcp.Tool {
 				}
 				return d, err
 			}),
-		mcp.Bind("workspace_export", "Copy a file or folder out of a workspace to the host.", mcp.Adds,
+		mcp.Bind("workspace_export", "Copy a file or folder out of a workspace to the host.", mcp.Replaces,
 			[]mcp.Arg{argWorkspace, file, output, mcp.Flag("overwrite", "replace what is there, a folder with all in it").By(false)},
 			func(ctx context.Context, req exported, _ func(string)) (*WorkspaceExport, error) {
 				req.Force = req.Overwrite
@@ -217,7 +217,7 @@ func (p *Pyro) snapshotTools() []mcp.Tool {
 	return []mcp.Tool{
 		mcp.Bind("snapshot_create", "Keep the present /workspace under a name.", mcp.Adds, []mcp.Arg{argWorkspace, name}, simply(p.CreateSnapshot)),
 		mcp.Bind("snapshot_list", "List the snapshots of a workspace.", mcp.Reads, []mcp.Arg{argWorkspace}, byID(p.ListSnapshots)),
-		mcp.Bind("snapshot_delete", "Delete a snapshot.", mcp.Removes, []mcp.Arg{argWorkspace, name},
+		mcp.Bind("snapshot_delete", "Delete a snapshot.", mcp.Replaces, []mcp.Arg{argWorkspace, name},
 			func(ctx context.Context, req onSnapshot, _ func(string)) (*DeletedSnapshot, error) {
 				return p.DeleteSnapshot(ctx, req.WorkspaceID, req.SnapshotName)
 			}),
@@ -247,7 +247,7 @@ func (p *Pyro) serviceTools() []mcp.Tool {
 				}
 				return l, err
 			}),
-		mcp.Bind("service_stop", "Stop a service.", mcp.Sets, one,
+		mcp.Bind("service_stop", "Stop a service.", mcp.Replaces, one,
 			func(ctx context.Context, req onService, _ func(string)) (*Service, error) {
 				return p.StopService(ctx, req.WorkspaceID, req.ServiceName)
 			}),
@@ -266,8 +266,8 @@ func (p *Pyro) shellTools() []mcp.Tool {
 			mcp.Flag("plain", "as a person sees it, without control sequences").By(false), mcp.Number("wait_for_idle_ms", "wait until it was quiet for so long", 1, MaxWaitForIdleMS)),
 			simply(p.ReadShell)),
 		mcp.Bind("shell_write", "Type into a shell.", mcp.Runs, with(mcp.Text("input", "").Must(), mcp.Flag("append_newline", "").By(true)), simply(p.WriteShell)),
-		mcp.Bind("shell_signal", "Send a signal to what runs in a shell.", mcp.Runs, with(mcp.Text("signal_name", "", ShellSignals...).By("INT")), simply(p.SignalShell)),
-		mcp.Bind("shell_close", "Close a shell.", mcp.Removes, one,
+		mcp.Bind("shell_signal", "Send a signal to what runs in a shell.", mcp.Changes, with(mcp.Text("signal_name", "", ShellSignals...).By("INT")), simply(p.SignalShell)),
+		mcp.Bind("shell_close", "Close a shell.", mcp.Replaces, one,
 			func(ctx context.Context, req onShell, _ func(string)) (*ClosedShell, error) {
 				return p.CloseShell(ctx, req.WorkspaceID, req.ShellID)
 			}),

@@ -50,6 +50,29 @@ func TestAgent(t *testing.T) {
 	if r, ok := call("workspace_file_write", on(map[string]any{"path": order, "text": "text"})); !ok {
 		t.Fatalf("%+v", r)
 	}
+	// A model that sees texts alone gets what it needs, without the JSON.
+	for _, row := range []struct {
+		tool string
+		args map[string]any
+		says string
+	}{
+		{"workspace_exec", map[string]any{"command": "echo out; echo err >&2; exit 7"}, "exit code 7\nstdout:\nout\nstderr:\nerr"},
+		{"workspace_exec", map[string]any{"command": "printf '\\377'"}, "exit code 0\nstdout (base64):\n/w=="},
+		{"workspace_file_write", map[string]any{"path": "a/b.txt", "text": "one\ntwo\n"}, "workspace_id: " + id.(string) + "\npath: /workspace/a/b.txt\nbytes_written: 8"},
+		{"workspace_file_read", map[string]any{"path": "a/b.txt"}, "one\ntwo\n"},
+		{"workspace_file_read", map[string]any{"path": "a/b.txt", "max_bytes": 4}, "one\n\n[the file goes on: this is the beginning of its 8 bytes, see max_bytes]"},
+		{"workspace_file_list", map[string]any{"path": "a"}, "/workspace/a: 1\n/workspace/a/b.txt 8 bytes"},
+		{"workspace_patch_apply", map[string]any{"patch": "--- a/a/b.txt\n+++ b/a/b.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n"}, "changed: true"},
+		{"workspace_exec", map[string]any{"command": "rm -r a"}, "exit code 0"},
+	} {
+		r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: row.tool, Arguments: on(row.args)})
+		if err != nil || r.IsError || !strings.Contains(r.Content[0].(*sdk.TextContent).Text, row.says) {
+			t.Errorf("%s: %+v, %v", row.tool, r.Content[0], err)
+		}
+	}
+	if r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "workspace_diff", Arguments: on(map[string]any{})}); err != nil || !strings.Contains(r.Content[0].(*sdk.TextContent).Text, "\n+text") {
+		t.Errorf("%+v, %v", r.Content[0], err)
+	}
 	if r, ok := call("workspace_file_list", on(map[string]any{})); !ok || r["entries"].([]any)[0].(map[string]any)["path"] != "/workspace/"+order {
 		t.Errorf("%+v", r)
 	}
@@ -134,7 +157,7 @@ func TestAgent(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
-	if r, ok := call("workspace_summary", on(map[string]any{})); !ok || r["edits"].(map[string]any)["total"] != 2.0 || r["commands"].(map[string]any)["failed"] != 1.0 {
+	if r, ok := call("workspace_summary", on(map[string]any{})); !ok || r["edits"].(map[string]any)["total"] != 4.0 || r["commands"].(map[string]any)["failed"] != 2.0 {
 		t.Errorf("%+v", r)
 	}
 
@@ -148,7 +171,7 @@ func TestAgent(t *testing.T) {
 	if err != nil || r.IsError {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := again.CallTool(t.Context(), &sdk.CallToolParams{Name: "workspace_list"}); err != nil || !strings.Contains(r.Content[0].(*sdk.TextContent).Text, `"workspaces":[]`) {
+	if r, err := again.CallTool(t.Context(), &sdk.CallToolParams{Name: "workspace_list"}); err != nil || !strings.Contains(r.Content[0].(*sdk.TextContent).Text, "workspaces: none") {
 		t.Errorf("%+v, %v", r.Content[0], err)
 	}
 }

@@ -42,7 +42,7 @@ func newWorld(t testing.TB, more ...Tool) *world {
 		Bind("long", "Give much.", Adds, text, func(context.Context, words, func(string)) (words, error) {
 			return words{Text: strings.Repeat("x", MaxResult)}, nil
 		}),
-		Bind("wait", "Wait for the end.", Removes, text, func(ctx context.Context, _ words, report func(string)) (any, error) {
+		Bind("wait", "Wait for the end.", Replaces, text, func(ctx context.Context, _ words, report func(string)) (any, error) {
 			report("one")
 			report("one")
 			report("two")

@@ -23,18 +23,21 @@ import (
 // Kind is what a tool does to the world, for clients that ask before some.
 type Kind int
 
-// The kinds.
+// The kinds. A tool destroys if files, processes or records that were there may be lost or replaced by it. Its world is open if it runs commands or fetches images.
 const (
-	Reads   Kind = iota // nothing
-	Adds                // what was there stays
-	Sets                // the same again changes nothing more
-	Runs                // what it likes, in a machine
-	Removes             // something is gone then; again: nothing more
+	Reads    Kind = iota // changes nothing
+	Adds                 // keeps what was there; again: adds again, or fails
+	Fetches              // as Adds, in an open world
+	Sets                 // keeps what was there; again: changes nothing more
+	Replaces             // destroys; again: changes nothing more
+	Changes              // destroys; again: changes more, or fails
+	Runs                 // destroys what it likes, in an open world
 )
 
 // Tool is one operation.
 type Tool struct {
 	Name        string
+	Title       string // for people
 	Description string // a line that an agent understands
 	Kind        Kind
 	Args        []Arg
@@ -42,6 +45,8 @@ type Tool struct {
 	Result      reflect.Type // whose JSON is what a call gives
 
 	input   *jsonschema.Schema
+	output  *jsonschema.Schema
+	text    func(result any) string // nil: JSON
 	check   *jsonschema.Resolved
 	lenient bool
 	call    func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
@@ -50,6 +55,7 @@ type Tool struct {
 // Bind makes a tool of an operation whose request has the arguments as its JSON. report tells what is made meanwhile.
 func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operation func(ctx context.Context, req Req, report func(string)) (Res, error)) Tool {
 	t := Tool{Name: name, Description: description, Kind: kind, Args: args, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res](), input: objectOf(args)}
+	t.output = outputOf(name, []reflect.Type{t.Result})
 	var err error
 	if t.check, err = t.input.Resolve(nil); err != nil {
 		panic(fmt.Sprintf("the schema of %s: %v", name, err)) // it is made of constants
@@ -81,25 +87,17 @@ func (t Tool) Without(names ...string) Tool {
 	return t
 }
 
-// Plain is a result that is a text and no more: a call gives it as it is, without structured content.
-type Plain string
-
 // Announced is the tool as clients see it.
 func (t Tool) Announced() *sdk.Tool {
-	a := &sdk.ToolAnnotations{OpenWorldHint: new(t.Kind == Runs)}
-	switch t.Kind {
-	case Reads:
-		a.ReadOnlyHint, a.IdempotentHint, a.DestructiveHint = true, true, new(false)
-	case Adds:
-		a.DestructiveHint = new(false)
-	case Sets:
-		a.DestructiveHint, a.IdempotentHint = new(false), true
-	case Runs:
-		a.DestructiveHint = new(true)
-	case Removes:
-		a.DestructiveHint, a.IdempotentHint = new(true), true
+	a := &sdk.ToolAnnotations{
+		Title: t.Title, ReadOnlyHint: t.Kind == Reads, IdempotentHint: t.Kind == Reads || t.Kind == Sets || t.Kind == Replaces,
+		DestructiveHint: new(t.Kind == Replaces || t.Kind == Changes || t.Kind == Runs), OpenWorldHint: new(t.Kind == Runs || t.Kind == Fetches),
 	}
-	return &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.input, Annotations: a}
+	tool := &sdk.Tool{Name: t.Name, Title: t.Title, Description: t.Description, InputSchema: t.input, Annotations: a}
+	if t.output != nil {
+		tool.OutputSchema = t.output
+	}
+	return tool
 }
 
 // Schema is that of the tool's arguments, as JSON.
@@ -119,17 +117,24 @@ func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, q *questions, 
 	if u := (*unanswered)(nil); errors.As(err, &u) {
 		return u.asking(q), nil
 	}
-	if plain, ok := result.(Plain); ok && err == nil && len(plain) <= MaxResult {
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(plain)}}}, nil
-	}
-	var text json.RawMessage
-	if err == nil {
-		text, err = t.encoded(result)
-	}
 	if err != nil {
 		return failed(err), nil
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}, StructuredContent: text}, nil
+	structure, text := result, t.text
+	switch r := result.(type) {
+	case Plain:
+		structure, text = plain{string(r)}, func(any) string { return string(r) }
+	case Texted:
+		structure, text = r.Structure, func(any) string { return r.Text }
+	}
+	whole, err := t.encoded(structure)
+	if err != nil {
+		return failed(err), nil
+	}
+	if text == nil {
+		text = func(any) string { return string(whole) }
+	}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text(result)}}, StructuredContent: whole}, nil
 }
 
 // answer is the result of a call as JSON.

@@ -77,8 +77,8 @@ func TestToolsContract(t *testing.T) {
 		bytes := 0
 		for _, tool := range w.mcp.Tools() {
 			schema, err := tool.Schema()
-			if err != nil || tool.Description == "" || !strings.HasSuffix(tool.Description, ".") {
-				t.Errorf("%s: %v", tool.Name, err)
+			if err != nil || tool.Description == "" || !strings.HasSuffix(tool.Description, ".") || tool.Title == "" || tool.OutputSchema() == nil {
+				t.Errorf("%s: title %q, output schema %v, %v", tool.Name, tool.Title, tool.OutputSchema(), err)
 			}
 			bytes += len(schema) + len(tool.Description) + len(tool.Name)
 			if known[tool.Name] {

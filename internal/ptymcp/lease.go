@@ -14,14 +14,14 @@ type leaseFields struct {
 	Event       *string  `json:"last_lease_event"`             // handoff or takeover
 	From        *string  `json:"last_lease_from_client_id"`
 	To          *string  `json:"last_lease_to_client_id"`
-	Reason      *string  `json:"last_lease_reason"`
+	Why         *string  `json:"last_lease_reason"` // not Reason: a field of that name around it would hide it from schemas
 	At          *float64 `json:"last_lease_at"`
 }
 
 // shared is the lease of a session, and what is known of those that share it.
 func shared(info session.Info, all []session.Info, leases map[string]session.Lease) leaseFields {
 	own := leases[info.ID]
-	f := leaseFields{Event: orNull(own.Last.Event), From: orNull(own.Last.From), To: orNull(own.Last.To), Reason: orNull(own.Last.Reason)}
+	f := leaseFields{Event: orNull(own.Last.Event), From: orNull(own.Last.From), To: orNull(own.Last.To), Why: orNull(own.Last.Reason)}
 	if !own.Last.At.IsZero() {
 		at := epoch(own.Last.At)
 		f.At = &at

@@ -54,8 +54,7 @@ func (s *Server) readSessions(ctx context.Context, uri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := asJSON(found)
-	return string(text), err
+	return asJSON(found)
 }
 
 func (s *Server) readScreen(ctx context.Context, uri string) (string, error) {

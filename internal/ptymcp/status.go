@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/mcp"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
@@ -205,6 +206,11 @@ type listRequest struct {
 
 func (r listRequest) as() string { return r.Owner }
 
+// listed is the structure of its result. The text is the list alone, as pty-mcp has it.
+type listed struct {
+	Result []summary `json:"result"`
+}
+
 // list is pty_list: the session that was used last is the last.
 func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any, error) {
 	if err := s.requireOwner(req.Owner, "pty_list"); err != nil {
@@ -216,7 +222,8 @@ func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any
 	if err != nil {
 		return nil, err
 	}
-	return asJSON(found)
+	text, err := asJSON(found)
+	return mcp.Texted{Text: text, Structure: listed{found}}, err
 }
 
 // summaries are those of some sessions: the one that was used last is the last.

@@ -44,11 +44,14 @@ func (s *Server) tools() []mcp.Tool {
 	all := append(s.sessionTools(), s.readTools()...)
 	all = append(all, s.writeTools()...)
 	if s.config.ControlTools {
-		all = append(all, bind("pty_signal", "Send a signal to what is in the foreground.", mcp.Runs,
+		all = append(all, bind("pty_signal", "Send a signal to what is in the foreground.", mcp.Changes,
 			s.session(argClient, mcp.Text("sig", signalNames).Must()), s.signal))
 	}
 	if s.config.AdminTools {
 		all = append(all, s.adminTools()...)
+	}
+	for i, t := range all {
+		all[i] = t.Titled(titles[t.Name])
 	}
 	return all
 }
@@ -86,33 +89,34 @@ func (s *Server) sessionTools() []mcp.Tool {
 		mcp.Text("workspace_id", "for backend workspace: in a machine, the safe way"), argToken, argConfirmed, argWhy,
 	}
 	return []mcp.Tool{
-		bind("pty_spawn", "Run a command on a terminal of its own; gives its session_id.", mcp.Runs, spawn, s.spawn),
+		bind("pty_spawn", "Run a command on a terminal of its own; gives its session_id.", mcp.Runs, spawn, s.spawn).Giving(mcp.Plain(""), status{}),
 		bind("pty_resume", "Find a session by its name, and tell its status.", mcp.Reads, []mcp.Arg{mcp.Text("name", "").Must(), s.owner()}, s.resume),
 		bind("pty_recover", "Find a named session again after a crash, attached to nobody.", mcp.Sets,
 			[]mcp.Arg{mcp.Text("name", "").Must(), mcp.Text("owner", "").Must()}, s.recover),
 		bind("pty_attach", "Claim a session for a client.", mcp.Sets, lease, s.leasing("pty_attach", s.attach)),
 		bind("pty_detach", "Release the claim of a client.", mcp.Sets, lease, s.leasing("pty_detach", s.detach)),
 		bind("pty_handoff", "Give the claim of a client to another.", mcp.Sets, append(lease[:3:3], mcp.Text("target_client_id", "").Must(), argReason), s.leasing("pty_handoff", s.handoff)),
-		bind("pty_takeover", "Take the claim of another client.", mcp.Sets, append(lease[:3:3], mcp.Text("from_client_id", "").Must(), argReason), s.leasing("pty_takeover", s.takeover)),
-		bind("pty_close", "End a session, and forget it.", mcp.Removes, s.session(argClient), s.close),
+		bind("pty_takeover", "Take the claim of another client.", mcp.Replaces, append(lease[:3:3], mcp.Text("from_client_id", "").Must(), argReason), s.leasing("pty_takeover", s.takeover)),
+		bind("pty_close", "End a session, and forget it.", mcp.Replaces, s.session(argClient), s.close),
 		bind("pty_status", "Tell all of a session.", mcp.Reads, s.session(), s.status),
 		bind("pty_wait", "Wait for the end of a session.", mcp.Reads, s.session(argMilli.By(defaultPatience.Milliseconds())), s.wait),
-		bind("pty_list", "List your sessions.", mcp.Reads, []mcp.Arg{mcp.Text("tag", ""), s.owner()}, s.list),
+		bind("pty_list", "List your sessions.", mcp.Reads, []mcp.Arg{mcp.Text("tag", ""), s.owner()}, s.list).Giving(listed{}),
 	}
 }
 
 func (s *Server) readTools() []mcp.Tool {
+	reading := []any{mcp.Plain(""), chunk{}} // by format
 	short, long := argMilli.By(s.config.Limits.ReadMS), argMilli.By(defaultPatience.Milliseconds())
 	quiet := mcp.Number("quiescence_ms", "of silence", 0, maxSeconds).By(s.config.Quiescence.Milliseconds())
 	return []mcp.Tool{
-		bind("pty_read", "Take new output.", mcp.Adds, s.reading(short, argFormat), s.read(readOutput, session.Output)),
-		bind("pty_read_stdout", "Take new standard output, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStdout, session.Stdout)),
-		bind("pty_read_stderr", "Take new standard error, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStderr, session.Stderr)),
+		bind("pty_read", "Take new output.", mcp.Adds, s.reading(short, argFormat), s.read(readOutput, session.Output)).Giving(reading...),
+		bind("pty_read_stdout", "Take new standard output, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStdout, session.Stdout)).Giving(reading...),
+		bind("pty_read_stderr", "Take new standard error, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStderr, session.Stderr)).Giving(reading...),
 		bind("pty_read_at", "Read output from an offset, and take nothing.", mcp.Reads,
 			s.session(mcp.Number("offset", "", 0, 0).By(0), mcp.Number("max_chars", "", 1, maxChars).By(s.config.MaxChars), mcp.Text("stream", "", "pty", "stdout", "stderr").By("pty")), s.readAt),
 		bind("pty_read_until", "Take output up to the end of the first match.", mcp.Adds, s.reading(long, mcp.Text("pattern", "").Must(), argRegex), s.until),
 		bind("pty_read_until_any", "Take output up to the end of the first match of any pattern.", mcp.Adds, s.reading(long, argPatterns, argRegex), s.untilAny),
-		bind("pty_read_quiescent", "Wait for output and then for silence, and take it.", mcp.Adds, s.reading(long, quiet, argFormat), s.readQuiescent),
+		bind("pty_read_quiescent", "Wait for output and then for silence, and take it.", mcp.Adds, s.reading(long, quiet, argFormat), s.readQuiescent).Giving(reading...),
 		bind("pty_screen", "Show what a person would see, and guess what the session waits for.", mcp.Reads, s.session(), s.screen),
 	}
 }
@@ -135,7 +139,7 @@ func (s *Server) writeTools() []mcp.Tool {
 
 func (s *Server) adminTools() []mcp.Tool {
 	return []mcp.Tool{
-		bind("pty_close_all", "End all sessions, of all owners.", mcp.Removes, nil, s.closeAll),
+		bind("pty_close_all", "End all sessions, of all owners.", mcp.Replaces, nil, s.closeAll),
 		bind("set_default_cwd", "Set where new sessions run that name no folder.", mcp.Sets, []mcp.Arg{mcp.Text("cwd", "")}, s.setCwd),
 		bind("get_default_cwd", "Tell where that is.", mcp.Reads, nil, s.getCwd),
 		bind("set_limits", "Set the limits of new sessions.", mcp.Sets, limitArgs, s.setLimits),
@@ -146,7 +150,7 @@ func (s *Server) adminTools() []mcp.Tool {
 }
 
 // asJSON is a result that is JSON, and no object.
-func asJSON(v any) (mcp.Plain, error) {
+func asJSON(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -156,5 +160,5 @@ func asJSON(v any) (mcp.Plain, error) {
 	if b.Len() > mcp.MaxResult {
 		return "", fault.New(fault.Exhausted, "", "", "the result has %d bytes, and may have %d", b.Len(), mcp.MaxResult).WithHint("ask for less, by a tag")
 	}
-	return mcp.Plain(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }

@@ -25,13 +25,14 @@ const call = async (name, args = {}) => {
   const onprogress = (p) => told.push(p.message);
   const result = await client.callTool({ name, arguments: args }, undefined, { timeout: 240_000, onprogress });
   assert.ok(!result.isError, `${name}: ${JSON.stringify(result.content)}`);
-  assert.deepEqual(JSON.parse(result.content[0].text), result.structuredContent);
+  assert.ok(result.content[0].text && !result.content[0].text.startsWith("{"), result.content[0].text);
   return result.structuredContent;
 };
 
 assert.equal(client.getServerVersion().name, "pyro");
 const { tools } = await client.listTools();
 assert.equal(tools.length, 48);
+assert.ok(tools.every((t) => t.title && t.outputSchema)); // the client holds each result against its schema
 
 const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript", isolation: "auto" });
 const on = { workspace_id };

@@ -25,7 +25,8 @@ const call = async (name, args = {}) => {
   const result = await client.callTool({ name, arguments: { owner: "agent", ...args } }, undefined, { timeout: 2 * patience });
   heard.push(JSON.stringify(result));
   assert.ok(!result.isError, `${name}: ${JSON.stringify(result.content)}`);
-  return result.structuredContent ?? result.content[0].text;
+  const { structuredContent: all, content } = result;
+  return "result" in all ? content[0].text : all;
 };
 
 // on gives the tools for a session of its own.

@@ -28,7 +28,7 @@ func Annotations(t mcp.Tool) string {
 		text += "; idempotent"
 	}
 	if *a.OpenWorldHint {
-		text += "; open world: it runs what it is given"
+		text += "; open world"
 	}
 	return text
 }
