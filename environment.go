@@ -57,7 +57,7 @@ type PullEnvironmentRequest struct {
 // PullEnvironment installs an environment. An installed one is checked, and made again where it is damaged.
 func (p *Pyro) PullEnvironment(ctx context.Context, req PullEnvironmentRequest) (*Environment, error) {
 	if req.Environment == "" {
-		return nil, invalid("environment is missing").WithHint("pyro env list")
+		return nil, invalid("environment is missing").WithHint("%s", toListEnvironments)
 	}
 	found, err := p.store.Pull(ctx, req.Environment, req.Force, req.Progress.adapt())
 	if err != nil {

@@ -28,5 +28,8 @@ const (
 // KindOf gives the kind of any error that pyro returned; "" for nil.
 func KindOf(err error) Kind { return fault.KindOf(err) }
 
+// toListEnvironments is what tells which environments there are.
+var toListEnvironments = fault.Act("vm_list_environments", "pyro env list")
+
 // HintOf gives a command or a step that mends err, or "".
 func HintOf(err error) string { return fault.HintOf(err) }

@@ -26,7 +26,7 @@ const referenceHead = `# Tools for agents
 ` + "`--profile workspace-core`" + `. How it is started: [cli.md](cli.md#pyro-mcp-serve); what it may do: [security.md](security.md#agents).
 
 - What is wrong with arguments, and what goes wrong in a call, is a result with ` + "`isError`" + ` and the fields ` + "`error`, `kind` and `hint`" + `. Kinds are those of
-  [json.md](json.md#errors). A tool that is not in the profile is an error of the protocol, -32602.
+  [json.md](json.md#errors); a hint names a tool to call, or what the user can do. A tool that is not in the profile is an error of the protocol, -32602.
 - The text of a result is its short form, for a model: exit code and output of a command, content of a file, a diff, or a line for each field that is not empty. Its
   structured content is all of it, with the fields of [json.md](json.md), as the tool's output schema says; errors are in that schema too. What is long is cut, and says so: of what programs print an
   agent is given the first 8 and the last 24 KiB, of bytes the first 32 KiB of base64; of lists up to 1,000 entries and 128 KiB; of the history the last commands.

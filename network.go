@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/network/egress"
@@ -78,7 +79,7 @@ func completeNetwork(policy *NetworkPolicy, allow, deny []string) error {
 		return invalid("network_policy is %q: it must be %s, %s or %s", *policy, NetworkOff, NetworkEgress, NetworkPublished)
 	}
 	if *policy == NetworkOff && len(allow)+len(deny) > 0 {
-		return invalid("there are rules for a network, and there is none").WithHint("--network-policy %s", NetworkEgress)
+		return invalid("there are rules for a network, and there is none").WithHint("%s", fault.Act("workspace_create", "--network-policy %s", NetworkEgress).Taking("network_policy %q", NetworkEgress))
 	}
 	_, err := egress.New(allow, deny)
 	return err
@@ -87,7 +88,7 @@ func completeNetwork(policy *NetworkPolicy, allow, deny []string) error {
 // networkPolicy is that of a machine that has a network or has not, with its rules checked.
 func networkPolicy(network bool, allow, deny []string) (NetworkPolicy, error) {
 	if !network && len(allow)+len(deny) > 0 {
-		return NetworkOff, invalid("there are rules for a network, and there is none").WithHint("--network")
+		return NetworkOff, invalid("there are rules for a network, and there is none").WithHint("%s", fault.Act("vm_run", "--network").Taking("network true"))
 	}
 	policy := NetworkOff
 	if network {

@@ -82,7 +82,7 @@ type WindowSize struct {
 // complete puts the defaults in and checks the bounds. It starts nothing and reads no file.
 func (r *RunInVMRequest) complete() error {
 	if r.Environment == "" {
-		return invalid("environment is missing").WithHint("pyro env list")
+		return invalid("environment is missing").WithHint("%s", toListEnvironments)
 	}
 	var err error
 	if r.Argv, err = program(r.Argv, r.Command); err != nil {

@@ -47,7 +47,7 @@ type CreateVMRequest struct {
 // CreateVM makes a machine, which StartVM starts.
 func (p *Pyro) CreateVM(ctx context.Context, req CreateVMRequest) (*VM, error) {
 	if req.Environment == "" {
-		return nil, invalid("environment is missing").WithHint("pyro env list")
+		return nil, invalid("environment is missing").WithHint("%s", toListEnvironments)
 	}
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err

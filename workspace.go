@@ -123,7 +123,7 @@ type CreateWorkspaceRequest struct {
 // CreateWorkspace makes a workspace, fills it and starts it. When it fails or is cancelled nothing of it is left.
 func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) (*Workspace, error) {
 	if req.Environment == "" {
-		return nil, invalid("environment is missing").WithHint("pyro env list")
+		return nil, invalid("environment is missing").WithHint("%s", toListEnvironments)
 	}
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err

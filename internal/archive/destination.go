@@ -69,7 +69,7 @@ func (d *destination) check(force bool) error {
 }
 
 func (d *destination) exists() error {
-	return fault.New(fault.Exists, opExport, d.target, "there is something there already").WithHint("--force replaces it")
+	return fault.New(fault.Exists, opExport, d.target, "there is something there already").WithHint("%s replaces it", fault.Act("workspace_export", "--force").Taking("overwrite true"))
 }
 
 // renameat2 is the system call. Some file systems don't know its flags: NFS, FUSE without the help of its server.

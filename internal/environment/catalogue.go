@@ -23,7 +23,8 @@ var catalogue = []Environment{
 		Packages: append(slices.Clone(standard), "build-essential", "pkg-config", "python3-pip", "python3-venv")},
 }
 
-const listHint = "pyro env list"
+// toList is what tells which names there are.
+var toList = fault.Act("vm_list_environments", "pyro env list")
 
 // resolve gives what a name stands for: an entry of the catalogue, else an OCI image. Names that are meant for the catalogue but are not in it are not
 // looked for in a registry, where anybody could have put something under them.
@@ -34,7 +35,7 @@ func resolve(name string) (Environment, error) {
 		}
 	}
 	if word, _, _ := strings.Cut(name, ":"); !strings.ContainsAny(name, "/@") && distance(word, "debian") <= 2 {
-		return Environment{}, fault.New(fault.NotFound, "find environment", name, "no such environment, did you mean %s?", nearest(name)).WithHint(listHint)
+		return Environment{}, fault.New(fault.NotFound, "find environment", name, "no such environment, did you mean %s?", nearest(name)).WithHint("%s", toList)
 	}
 	ref, err := oci.Parse(name)
 	if err != nil {

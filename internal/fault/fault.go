@@ -37,6 +37,8 @@ type Error struct {
 	Kind    Kind
 	Err     error  // the cause
 	Hint    string // a command or a step that mends it, without a full stop
+
+	steps []Step // the same with its actions, if it has any
 }
 
 // Error gives `op "subject": cause`, without the hint.
@@ -78,21 +80,29 @@ func Wrap(err error, op, subject string) error {
 	return &Error{Op: op, Subject: subject, Err: err}
 }
 
-// WithHint sets the hint and returns the error, for use at the place where it is made.
+// WithHint sets the hint and returns the error, for use at the place where it is made. Where an argument is an [Action], people are told a command and agents a tool.
 func (e *Error) WithHint(format string, args ...any) *Error {
-	e.Hint = fmt.Sprintf(format, args...)
+	e.Hint, e.steps = fmt.Sprintf(format, args...), stepsOf(format, args)
 	return e
 }
 
 // HintOf gives the outermost hint in err's chain, or "".
 func HintOf(err error) string {
+	if e := hinting(err); e != nil {
+		return e.Hint
+	}
+	return ""
+}
+
+// hinting is the outermost error in err's chain that has a hint; nil if there is none.
+func hinting(err error) *Error {
 	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
 		if e.Hint != "" {
-			return e.Hint
+			return e
 		}
 		if e.Err == nil {
 			break
 		}
 	}
-	return ""
+	return nil
 }

@@ -31,7 +31,7 @@ func (s *Server) Offer(all ...Resource) {
 				err = fault.New(fault.Exhausted, "read resource", r.Name, "it has %d bytes, and may have %d", len(text), MaxResult)
 			}
 			if err != nil {
-				return nil, unread(err)
+				return nil, unread(s.hinted(err))
 			}
 			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: request.Params.URI, MIMEType: r.MIME, Text: text}}}, nil
 		}

@@ -39,7 +39,7 @@ func NewServer(name, version, instructions string, tools []Tool) *Server {
 	s.sdk.AddReceivingMiddleware(withCodes, withLevels)
 	for _, t := range tools {
 		s.sdk.AddTool(t.Announced(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, &s.questions, s.quiet)
+			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, s)
 		})
 	}
 	return s
@@ -55,10 +55,32 @@ func (s *Server) Call(ctx context.Context, name string, args json.RawMessage, re
 	}
 	for _, t := range s.tools {
 		if t.Name == name {
-			return t.answer(ctx, args, report)
+			result, err := t.answer(ctx, args, report)
+			return result, s.hinted(err)
 		}
 	}
 	return nil, fault.New(fault.NotFound, "call tool", name[:min(len(name), 80)], "there is no such tool")
+}
+
+// hinted is an error whose hint names the tools of this server where others get commands.
+func (s *Server) hinted(err error) error {
+	hint := fault.HintFor(err, s.say)
+	if hint == fault.HintOf(err) {
+		return err
+	}
+	return &fault.Error{Err: err, Hint: hint}
+}
+
+// say tells an agent what to do.
+func (s *Server) say(a fault.Action) string {
+	text := "call " + a.Tool
+	if a.With != "" {
+		text += " with " + a.With
+	}
+	if !slices.ContainsFunc(s.tools, func(t Tool) bool { return t.Name == a.Tool }) {
+		text += " (this server does not offer it: ask the user)"
+	}
+	return text
 }
 
 // ServeStdio serves one client on a pair of streams, and returns when it has gone or ctx ends. What a call was doing then is cancelled; workspaces stay.

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"reflect"
 	"runtime/debug"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -106,19 +105,19 @@ func (t Tool) Schema() (json.RawMessage, error) { return json.Marshal(t.input) }
 // MaxResult bounds the JSON of a result, in bytes. Operations cut what can be long before that, and tell how to get the rest.
 const MaxResult = 1 << 20
 
-// handle serves a call. Questions to persons are kept in q. quiet is the longest silence if the client asked for progress.
-func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, q *questions, quiet time.Duration) (*sdk.CallToolResult, error) {
+// handle serves a call by a server.
+func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, s *Server) (*sdk.CallToolResult, error) {
 	ctx, release := untilGone(ctx, r)
 	defer release()
-	meanwhile := newReporter(ctx, r, quiet)
+	meanwhile := newReporter(ctx, r, s.quiet)
 	defer meanwhile.stop()
-	ctx = context.WithValue(context.WithValue(ctx, personKey{}, &person{r, q}), outputKey{}, meanwhile)
+	ctx = context.WithValue(context.WithValue(ctx, personKey{}, &person{r, &s.questions}), outputKey{}, meanwhile)
 	result, err := t.result(ctx, r.Params.Arguments, meanwhile.report)
 	if u := (*unanswered)(nil); errors.As(err, &u) {
-		return u.asking(q), nil
+		return u.asking(&s.questions), nil
 	}
 	if err != nil {
-		return failed(err), nil
+		return failed(s.hinted(err)), nil
 	}
 	structure, text := result, t.text
 	switch r := result.(type) {

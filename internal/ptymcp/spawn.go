@@ -119,7 +119,7 @@ func (s *Server) spec(req spawnRequest) (session.Spec, error) {
 	case spec.Backend == session.Tmux && spec.Separate:
 		return spec, fault.New(fault.Unsupported, "", "", "separate_streams=true is not supported for tmux sessions")
 	case (spec.Backend == session.Workspace) != (spec.WorkspaceID != ""):
-		return spec, fault.New(fault.Invalid, "", "", "backend=\"workspace\" and workspace_id go together").WithHint("pyro workspace list")
+		return spec, fault.New(fault.Invalid, "", "", "backend=\"workspace\" and workspace_id go together").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	case spec.Backend != session.Tmux && spec.TmuxWorkspace != "":
 		return spec, fault.New(fault.Invalid, "", "", "tmux_workspace is for backend=\"tmux\"")
 	}

@@ -192,7 +192,7 @@ func (s *Store) Workspace(ctx context.Context, id string) (Workspace, error) {
 // missing says what is not there.
 func (s *Store) missing(err error, id string) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("pyro workspace list")
+		return fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	return s.fault(err)
 }

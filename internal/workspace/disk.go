@@ -31,7 +31,7 @@ func (m *Manager) offline(ctx context.Context, id, inside string) (*storage.View
 	switch {
 	case err != nil:
 	case elsewhere && !strings.HasPrefix(inside+"/", Path[1:]+"/"):
-		err = fault.New(fault.Precondition, "read the disk of workspace", id, "it is paused, and what it changed outside of %s is in its memory", Path).WithHint("pyro workspace stop %s", id)
+		err = fault.New(fault.Precondition, "read the disk of workspace", id, "it is paused, and what it changed outside of %s is in its memory", Path).WithHint("%s", fault.Act("workspace_stop", "pyro workspace stop %s", id))
 	default:
 		v, release, err = m.open(ctx, id)
 	}
@@ -57,7 +57,7 @@ func (m *Manager) open(ctx context.Context, id string) (*storage.View, func(), e
 	case !features.Isolated:
 		return nil, nil, fault.New(fault.Unsupported, "read the disk of workspace", id, "it has none: it is host_compat")
 	case m.folder(id).Alive():
-		return nil, nil, fault.New(fault.Precondition, "read the disk of workspace", id, "it runs").WithHint("pyro workspace stop %s", id)
+		return nil, nil, fault.New(fault.Precondition, "read the disk of workspace", id, "it runs").WithHint("%s", fault.Act("workspace_stop", "pyro workspace stop %s", id))
 	}
 	if err := m.folder(id).AwaitEnd(ctx); err != nil { // of one whose machine has ended
 		return nil, nil, err
@@ -177,7 +177,7 @@ func (m *Manager) ReadDisk(ctx context.Context, id, name string, most int) (Text
 	}
 	t, err := textOf(content.Bytes(), most, info.Size())
 	if err != nil {
-		return t, absolute, fault.Wrap(err, "read", absolute).(*fault.Error).WithHint("pyro workspace disk export %s --output FILE", id)
+		return t, absolute, fault.Wrap(err, "read", absolute).(*fault.Error).WithHint("%s", fault.Act("workspace_disk_export", "pyro workspace disk export %s --output FILE", id))
 	}
 	return t, absolute, nil
 }

@@ -57,7 +57,7 @@ func (m *Manager) start(ctx context.Context, id string, report progress.Func) er
 		return err
 	}
 	if missing := m.missing(w); missing != "" {
-		return fault.New(fault.Corrupt, "start workspace", w.ID, "%s is missing", missing).WithHint("pyro workspace delete %s", w.ID)
+		return fault.New(fault.Corrupt, "start workspace", w.ID, "%s is missing", missing).WithHint("%s", fault.Act("workspace_delete", "pyro workspace delete %s", w.ID))
 	}
 	features, err := m.features(w.Spec)
 	if err != nil {

@@ -76,7 +76,7 @@ func (m *Manager) goOn(ctx context.Context, kind store.Kind, id string, report p
 		return err
 	}
 	if w.State != Paused {
-		return fault.New(fault.Precondition, "resume "+string(kind), id, "it is %s, not paused", w.State).WithHint("pyro workspace start %s", id)
+		return fault.New(fault.Precondition, "resume "+string(kind), id, "it is %s, not paused", w.State).WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", id))
 	}
 	return m.start(ctx, id, report)
 }

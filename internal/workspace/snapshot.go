@@ -75,7 +75,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	all = slices.DeleteFunc(all, func(s store.Snapshot) bool { return passing(s.Name) })
 	if len(all) >= MaxSnapshots && !passing(name) {
 		return fault.New(fault.Exhausted, "create snapshot", name, "the workspace has %d snapshots, which is the most that it can have", len(all)).
-			WithHint("pyro workspace snapshot delete %s %s", w.ID, all[0].Name)
+			WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, all[0].Name).Taking("snapshot_name %q", all[0].Name))
 	}
 	asleep := false
 	if whole && !live {
@@ -107,7 +107,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	}
 	for _, s := range all {
 		if s.Name == name {
-			return fault.New(fault.Exists, "create snapshot", name, "there is one of this name").WithHint("pyro workspace snapshot delete %s %s", w.ID, name)
+			return fault.New(fault.Exists, "create snapshot", name, "there is one of this name").WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, name).Taking("snapshot_name %q", name))
 		}
 	}
 	s, err := disks.Prepare(ctx, w.Disks, whole)

@@ -84,7 +84,7 @@ func newID(kind store.Kind) string {
 // checkID refuses what is no id before it becomes part of a path.
 func checkID(id string) error {
 	if id == "" || len(id) > 63 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fault.New(fault.NotFound, "find workspace", fault.Printable(id[:min(len(id), 80)]), "there is none of this id or name").WithHint("pyro workspace list")
+		return fault.New(fault.NotFound, "find workspace", fault.Printable(id[:min(len(id), 80)]), "there is none of this id or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (m *Manager) lock(ctx context.Context, id string) (*flock.Lock, error) {
 	}
 	lock, err := flock.Take(ctx, filepath.Join(string(m.folder(id)), remote.LifecycleLock), flock.Exclusive, nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("pyro workspace list")
+		return nil, fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	return lock, fault.Wrap(err, "lock workspace", id)
 }

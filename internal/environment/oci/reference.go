@@ -18,6 +18,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
+// toList is what tells which names need no registry.
+var toList = fault.Act("vm_list_environments", "pyro env list")
+
 // Parse reads a reference such as "alpine:3.20", "localhost:5000/tool:1" or one with a digest. The kind of its error is Invalid.
 func Parse(reference string) (name.Reference, error) {
 	const longest = 512
@@ -29,7 +32,7 @@ func Parse(reference string) (name.Reference, error) {
 		err = errors.New("a part of the name climbs") // which the library lets through
 	}
 	if err != nil {
-		return nil, &fault.Error{Op: "read reference", Subject: reference, Kind: fault.Invalid, Err: err, Hint: "pyro env list"}
+		return nil, fault.New(fault.Invalid, "read reference", reference, "%w", err).WithHint("%s", toList)
 	}
 	return ref, nil
 }
@@ -60,7 +63,8 @@ func explain(err error, op string, ref name.Reference) error {
 	if errors.As(err, &answer) {
 		switch answer.StatusCode {
 		case http.StatusNotFound:
-			f.Kind, f.Hint = fault.NotFound, "check the name and the tag, or `pyro env list`"
+			f.Kind = fault.NotFound
+			f.WithHint("check the name and the tag, or `%s`", toList)
 		case http.StatusUnauthorized, http.StatusForbidden:
 			f.Kind, f.Hint = fault.Permission, "check the name, or `docker login "+ref.Context().RegistryStr()+"`"
 		case http.StatusTooManyRequests:

@@ -3,6 +3,7 @@ package mcptest
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// checked holds each result against the output schema of its tool, with no field that the schema does not name.
+// checked holds each result against the output schema of its tool, with no field that the schema does not name. Hints in it must name tools, not commands.
 func checked(t testing.TB) sdk.Middleware {
 	var once sync.Once
 	schemas := map[string]*jsonschema.Resolved{}
@@ -32,6 +33,9 @@ func checked(t testing.TB) sdk.Middleware {
 			}
 			once.Do(func() { list(context.WithoutCancel(ctx), r.GetSession().(*sdk.ClientSession)) })
 			name := r.GetParams().(*sdk.CallToolParams).Name
+			if text, _ := json.Marshal(called); strings.Contains(string(text), "pyro workspace ") {
+				t.Errorf("%s: an agent is told a command: %s", name, text)
+			}
 			if schemas[name] == nil { // a tool that only a test has
 				return result, err
 			}

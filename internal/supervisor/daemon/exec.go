@@ -182,7 +182,7 @@ func (d *daemon) broken(ctx context.Context, err error) (client.Exit, error) {
 		return client.Exit{}, fault.New(fault.Unavailable, "", "", "the workspace was stopped while the command ran")
 	}
 	return client.Exit{}, fault.New(fault.Unavailable, "", "", "its machine ended while the command ran: %w", ended).
-		WithHint("pyro workspace start %s", d.order.Workspace.ID)
+		WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", d.order.Workspace.ID))
 }
 
 // runs fails for a command that does not run, or no more: an agent knows commands for a while after their end.

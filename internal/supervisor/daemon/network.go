@@ -81,7 +81,8 @@ func (v *service) publish(ports []store.Port) error {
 	stack := v.of.machine.Network()
 	if stack == nil || v.of.order.Workspace.Spec.Network != store.NetworkPublished {
 		return fault.New(fault.Precondition, "publish port", strconv.Itoa(ports[0].Guest), "the network policy of the workspace is %s", v.of.order.Workspace.Spec.Network).
-			WithHint("pyro workspace create --network-policy %s makes one that can; this one is %s", store.NetworkPublished, id)
+			WithHint("%s makes one that can; this one is %s",
+				fault.Act("workspace_create", "pyro workspace create --network-policy %s", store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished), id)
 	}
 	for _, p := range ports {
 		published, err := stack.Publish(p.Host, p.Guest)

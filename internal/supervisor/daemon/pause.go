@@ -120,7 +120,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	saver, ok := m.(machine.Saver)
 	if !ok {
 		return nil, fault.New(fault.Unsupported, "", "", "what runs with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).
-			WithHint("pyro workspace stop %s keeps its files", d.order.Workspace.ID)
+			WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.order.Workspace.ID))
 	}
 	if err := d.replaced(m.PID()); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (d *daemon) replaced(machine int) error {
 		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		if program, gone := strings.CutSuffix(path, " (deleted)"); err == nil && gone {
 			return fault.New(fault.Unsupported, "", "", "%s was replaced since the machine was started: paused, it could not go on", fault.Printable(program)).
-				WithHint("pyro workspace stop %s keeps its files", d.order.Workspace.ID)
+				WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.order.Workspace.ID))
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ func (r *reporter) tell(n remote.News) error {
 func (r *reporter) progress(e progress.Event) { r.tell(remote.News{Progress: &e}) }
 
 func (r *reporter) failed(err error) {
-	report := fault.ReportOf(err)
+	report := fault.WireOf(err)
 	r.tell(remote.News{Failed: &report})
 }
 

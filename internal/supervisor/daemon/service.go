@@ -62,7 +62,8 @@ func (all *services) add(name string, v *service) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if _, runs := all.all[name]; runs {
-		return fault.New(fault.Exists, "", "", "one of this name runs").WithHint("pyro workspace service stop %s %s", v.of.order.Workspace.ID, name)
+		return fault.New(fault.Exists, "", "", "one of this name runs").
+			WithHint("%s", fault.Act("service_stop", "pyro workspace service stop %s %s", v.of.order.Workspace.ID, name).Taking("service_name %q", name))
 	}
 	if len(all.all) >= maxServices {
 		return fault.New(fault.Exhausted, "", "", "%d services run, which is the most that can", maxServices)

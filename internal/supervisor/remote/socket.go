@@ -66,7 +66,7 @@ func stopped(f Folder) error {
 	if strings.HasPrefix(id, store.VMPrefix) { // machines have no command
 		return err
 	}
-	return err.WithHint("pyro workspace start %s", id)
+	return err.WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", id))
 }
 
 // Kill kills the supervisor of a workspace, and with it the machine. It is for one that does not answer, be it that its socket is gone: its lock tells who it is.

@@ -20,7 +20,7 @@ import (
 // News is what a supervisor tells whoever starts it.
 type News struct {
 	Progress *progress.Event `json:"progress,omitempty"`
-	Failed   *fault.Report   `json:"failed,omitempty"`
+	Failed   *fault.Wire     `json:"failed,omitempty"`
 	Ready    bool            `json:"ready,omitempty"`
 	GoesOn   bool            `json:"goes_on,omitempty"` // a machine that was saved, which from then on runs for everybody
 }

@@ -33,7 +33,7 @@ func beSupervisor() int {
 	time.AfterFunc(4*time.Second, func() { os.Exit(3) }) // whatever a test does
 	switch o.Workspace.Name {
 	case "fails":
-		report := fault.ReportOf(fault.Wrap(fault.New(fault.Exhausted, "make disks", "", "the disk is full").WithHint("pyro env prune"), "start machine", "x"))
+		report := fault.WireOf(fault.Wrap(fault.New(fault.Exhausted, "make disks", "", "the disk is full").WithHint("pyro env prune"), "start machine", "x"))
 		tell.Encode(News{Failed: &report})
 		return 1
 	case "dies":
@@ -60,7 +60,7 @@ func beSupervisor() int {
 	case "goes on":
 		tell.Encode(News{GoesOn: true})
 	case "can't go on":
-		report := fault.ReportOf(fault.New(fault.Exhausted, "", "", "the disk is full"))
+		report := fault.WireOf(fault.New(fault.Exhausted, "", "", "the disk is full"))
 		tell.Encode(News{Failed: &report})
 		fallthrough
 	case "dies":

@@ -63,13 +63,17 @@ func fromWire(ctx context.Context, err error) error {
 
 // gone says that the supervisor has ended, or is about to.
 func gone(err error) error {
-	return fault.New(fault.Unavailable, "", "", "its supervisor is gone: %w", err).WithHint("pyro workspace status tells why; pyro workspace start starts it again")
+	return fault.New(fault.Unavailable, "", "", "its supervisor is gone: %w", err).WithHint("%s tells why; %s starts it again",
+		fault.Act("workspace_status", "pyro workspace status"), fault.Act("workspace_start", "pyro workspace start"))
 }
 
 // EncodeError writes an error into a header, in a form that any header can carry.
 func EncodeError(err error) string {
-	r := fault.ReportOf(err)
+	r := fault.WireOf(err)
 	r.Op, r.Subject, r.Message, r.Hint = cut(r.Op), cut(r.Subject), cut(r.Message), cut(r.Hint)
+	if steps, _ := json.Marshal(r.Steps); len(steps) > maxPart { // the hint has them too, as commands
+		r.Steps = nil
+	}
 	b, _ := json.Marshal(r) // strings always marshal
 	return base64.StdEncoding.EncodeToString(b)
 }
@@ -92,7 +96,7 @@ func cut(text string) string {
 
 // DecodeError reads one that was written so.
 func DecodeError(header string) (error, bool) {
-	var r fault.Report
+	var r fault.Wire
 	if header == "" || len(header) > maxReport {
 		return nil, false
 	}

@@ -1,0 +1,102 @@
+package fault
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Action is a step that mends an error: people run its command, agents call its tool.
+type Action struct {
+	Command string `json:"command"` // pyro workspace start ws-1
+	Tool    string `json:"tool"`    // workspace_start
+	With    string `json:"with,omitempty"`
+}
+
+// Act is an action with a command, which a format and its arguments give.
+func Act(tool, command string, args ...any) Action {
+	return Action{Tool: tool, Command: fmt.Sprintf(command, args...)}
+}
+
+// Taking names arguments of the tool that an agent can't guess.
+func (a Action) Taking(format string, args ...any) Action {
+	a.With = fmt.Sprintf(format, args...)
+	return a
+}
+
+// String is the command, for hints to people.
+func (a Action) String() string { return a.Command }
+
+// Step is a part of a hint: a text, or an action.
+type Step struct {
+	Text   string  `json:"text,omitempty"`
+	Action *Action `json:"action,omitempty"`
+}
+
+// mark stands for an action while a hint is formatted.
+const mark = "\x00"
+
+// stepsOf splits a hint at its actions; nil if it has none.
+func stepsOf(format string, args []any) (steps []Step) {
+	var actions []Action
+	marked := make([]any, len(args))
+	for i, arg := range args {
+		marked[i] = arg
+		if a, ok := arg.(Action); ok {
+			actions = append(actions, a)
+			marked[i] = mark
+		}
+	}
+	if len(actions) == 0 {
+		return nil
+	}
+	for i, text := range strings.Split(fmt.Sprintf(format, marked...), mark) {
+		if text != "" {
+			steps = append(steps, Step{Text: text})
+		}
+		if i < len(actions) {
+			steps = append(steps, Step{Action: &actions[i]})
+		}
+	}
+	return steps
+}
+
+// HintFor gives the outermost hint in err's chain as say renders its actions, or "".
+func HintFor(err error, say func(Action) string) string {
+	e := hinting(err)
+	if e == nil || e.steps == nil {
+		return HintOf(err)
+	}
+	var b strings.Builder
+	for _, s := range e.steps {
+		if s.Action != nil {
+			b.WriteString(say(*s.Action))
+		} else {
+			b.WriteString(s.Text)
+		}
+	}
+	return b.String()
+}
+
+// Wire is a Report between processes of pyro, with the actions of its hint.
+type Wire struct {
+	Report
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// WireOf describes err, which must not be nil.
+func WireOf(err error) Wire {
+	w := Wire{Report: ReportOf(err)}
+	if e := hinting(err); e != nil {
+		w.Steps = e.steps
+	}
+	return w
+}
+
+// Err is the error that it was made of, as far as it tells.
+func (w Wire) Err() error {
+	err := w.Report.Err()
+	if e, ok := err.(*Error); ok && w.Hint != "" {
+		e.steps = w.Steps
+	}
+	return err
+}
