@@ -43,8 +43,8 @@ func watched(t *testing.T, f *fakes, h *hand) (w *watcher, sample func()) {
 	return w, func() {
 		h.pass(sampleEvery)
 		w.sample()
-		w.busy.Lock()
-		w.busy.Unlock()
+		w.busy.Lock() // waits for the sample
+		defer w.busy.Unlock()
 	}
 }
 

@@ -140,6 +140,7 @@ func Warn(ctx context.Context, message string) {
 	}
 }
 
+//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 func logTo(ctx context.Context, client *sdk.ServerSession, level sdk.LoggingLevel, message string) {
 	//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 	client.Log(ctx, &sdk.LoggingMessageParams{Logger: "pyro", Level: level, Data: message}) // a client that has gone hears nothing

@@ -115,6 +115,8 @@ func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 }
 
 // levels are those of log messages, as the protocol names them.
+//
+//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 var levels = []sdk.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // withLevels refuses a log level that does not exist. The SDK would take it for debug.
