@@ -287,7 +287,7 @@ func TestForkMakesAsManyAsAreAskedFor(t *testing.T) {
 	seen := map[string]bool{id: true}
 	for i, w := range made.Workspaces {
 		seen[w.WorkspaceID] = true
-		if w.Name != "copy" || w.Labels["a"] != "b" || w.WorkspaceSeed.ForkedFrom != id || w.State != StateStarted || w.TTLSeconds != 900 {
+		if w.Name != "copy-"+strconv.Itoa(i+1) || w.Labels["a"] != "b" || w.WorkspaceSeed.ForkedFrom != id || w.State != StateStarted || w.TTLSeconds != 900 {
 			t.Errorf("%+v", w)
 		}
 		text := strconv.Itoa(i)

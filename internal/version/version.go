@@ -2,6 +2,7 @@
 package version
 
 import (
+	"cmp"
 	_ "embed"
 	"runtime/debug"
 	"strings"
@@ -19,11 +20,8 @@ var commit string
 // comes before it.
 func String() string {
 	v := strings.TrimSpace(number)
-	if commit == "" {
-		commit = revision()
-	}
-	if commit != "" && strings.Contains(v, "-") {
-		v += "+" + commit
+	if from := cmp.Or(commit, revision()); from != "" && strings.Contains(v, "-") {
+		v += "+" + from
 	}
 	return v
 }

@@ -32,7 +32,11 @@ func (r *slowReader) Write(b []byte) (int, error) {
 func TestAnOutletIsHeldWhoeverReads(t *testing.T) {
 	t.Parallel()
 	d := &daemon{secrets: secrets{Redactor: secret.NewRedactor(secret.New("hunter2hunter2"))}}
-	for what, text := range map[string]string{"a piece": "one hun", "what was held back": "hun"} {
+	for what, c := range map[string]struct{ text, next string }{
+		"a piece":            {"one hun", "ter2hunter2 two"},
+		"what was held back": {"h", "unter2hunter2 two"},
+	} {
+		text, next := c.text, c.next
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			reader := newSlowReader()
@@ -55,11 +59,11 @@ func TestAnOutletIsHeldWhoeverReads(t *testing.T) {
 			var rest bytes.Buffer
 			rest.WriteString(kept.String())
 			other := d.outlet(&rest, at)
-			io.WriteString(other, "ter2hunter2 two")
+			io.WriteString(other, next)
 			if other.Close(); strings.Contains(rest.String(), "ter2") || !strings.HasSuffix(rest.String(), secret.Hidden+" two") {
 				t.Errorf("what goes on from there is %q", rest.String())
 			}
-			second := write("ter2hunter2 two")
+			second := write(next)
 			o.release(false) // and the reader has still taken nothing
 			reader.taken <- struct{}{}
 			check(t, <-first)
