@@ -168,6 +168,9 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"ResizeShell": func() error {
 				return only(p.ResizeShell(ctx, ResizeShellRequest{WorkspaceID: id, ShellID: "sh-0", Cols: 1, Rows: 1}))
 			},
+			"FollowService": func() error {
+				return only(p.FollowService(ctx, FollowServiceRequest{WorkspaceID: id, ServiceName: "none"}))
+			},
 			"CloseShell":  func() error { return only(p.CloseShell(ctx, id, "sh-0")) },
 			"AttachShell": func() error { return only(p.AttachShell(ctx, AttachShellRequest{WorkspaceID: id, ShellID: "sh-0"})) },
 		}, map[string]func() error{

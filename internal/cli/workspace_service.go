@@ -165,14 +165,26 @@ func newServiceStatus() *cobra.Command {
 
 func newServiceLogs() *cobra.Command {
 	var req pyro.LogsServiceRequest
+	var follow bool
 	cmd := onPart("logs ID NAME", "Show what a service has printed",
 		`Show what a service has printed last: its standard output, and on stderr its standard error.
-Of each stream about the last MiB is kept. Neither the service nor the workspace need run.`, "  pyro workspace service logs ws-0123456789ab web --tail-lines 50",
+Of each stream about the last MiB is kept. Neither the service nor the workspace need run.
+
+With --follow the output goes on as it comes, until the service ends (exit code 0, whatever
+that of the service is), its workspace is paused, or Ctrl-C. How it ended is told on stderr.
+A service that is started again under its name is not followed. Following does not use the
+workspace: it does not resume one that is paused, nor keep one from being paused. A service
+does not wait for a slow reader: if output is gone before it is read, stderr tells how much.`,
+		`  pyro workspace service logs ws-0123456789ab web --tail-lines 50
+  pyro workspace service logs ws-0123456789ab web --follow`,
 		completeService, func(cmd *cobra.Command, id, name string) error {
 			if req.All && cmd.Flags().Changed("tail-lines") {
 				return usage(cmd, "--all and --tail-lines exclude each other")
 			}
 			req.WorkspaceID, req.ServiceName = id, name
+			if follow {
+				return followService(cmd, req)
+			}
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.ServiceLogs, error) {
 				return p.LogsService(ctx, req)
 			},
@@ -191,6 +203,7 @@ Of each stream about the last MiB is kept. Neither the service nor the workspace
 		})
 	cmd.Flags().Var(positive(&req.TailLines, pyro.DefaultTailLines), "tail-lines", "show the last so many lines of each stream")
 	cmd.Flags().BoolVar(&req.All, "all", false, "show all that is kept")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it prints, until it ends (not with --json)")
 	return cmd
 }
 

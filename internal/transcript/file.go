@@ -9,17 +9,25 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
 // File is a log on a disk, of which about the last limit bytes are kept. It outlives its writer, whatever becomes of that. It is for one writer and any number of
-// readers (ReadFile) at once. Nothing is flushed: it survives the death of a process, not always that of the host.
+// readers (ReadFile, Follow) at once. Nothing is flushed: it survives the death of a process, not always that of the host.
 type File struct {
-	path    string
-	limit   int64
-	file    *os.File
-	size    int64 // of the file
-	dropped int64 // bytes that are not kept any more
+	path  string
+	limit int64
+
+	mu        sync.Mutex
+	file      *os.File
+	size      int64    // of the file
+	old       *os.File // the one before; nil: there is none
+	oldSize   int64
+	dropped   int64         // bytes that are not kept any more
+	changed   chan struct{} // closed by the next write; nil: no follower waits for it
+	closed    bool
+	followers int // they keep the files open after Close
 }
 
 // A log is in a file, which is given another name, and replaced, when it holds half of the limit.
@@ -35,7 +43,7 @@ func CreateFile(path string, limit int64) (*File, error) {
 	}
 	f := &File{path: path, limit: limit}
 	var err error
-	f.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	return f, err
 }
 
@@ -65,7 +73,28 @@ func GoOnFile(path string, limit int64) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &File{path: path, limit: limit, file: file, size: info.Size(), dropped: droppedOf(path)}, nil
+	f := &File{path: path, limit: limit, file: file, size: info.Size(), dropped: droppedOf(path)}
+	if err := f.openOld(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return f, nil
+}
+
+// openOld opens the file before the one that is written, if there is one.
+func (f *File) openOld() error {
+	old, err := os.Open(f.path + oldSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info, err := old.Stat()
+	if err != nil {
+		return errors.Join(err, old.Close())
+	}
+	f.old, f.oldSize = old, info.Size()
+	return nil
 }
 
 // RestoreFile makes a log of what was kept of another, in the place of one that is there: gone bytes of that are not kept any more.
@@ -98,6 +127,8 @@ func RemoveFile(path string) error {
 
 // Write appends.
 func (f *File) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	total := len(b)
 	for len(b) > 0 {
 		room := f.limit/2 - f.size
@@ -109,6 +140,7 @@ func (f *File) Write(b []byte) (int, error) {
 		}
 		n, err := f.file.Write(b[:min(int64(len(b)), room)])
 		f.size += int64(n)
+		f.wake()
 		b = b[n:]
 		if err != nil {
 			return total - len(b), err
@@ -119,26 +151,47 @@ func (f *File) Write(b []byte) (int, error) {
 
 // turn begins another file.
 func (f *File) turn() error {
-	if info, err := os.Stat(f.path + oldSuffix); err == nil {
-		f.dropped += info.Size()
-		if err := os.WriteFile(f.path+droppedSuffix, []byte(strconv.FormatInt(f.dropped, 10)), 0o600); err != nil {
+	dropped := f.dropped + f.oldSize
+	if dropped > 0 {
+		if err := os.WriteFile(f.path+droppedSuffix, []byte(strconv.FormatInt(dropped, 10)), 0o600); err != nil {
 			return err
 		}
 	}
-	next, err := os.OpenFile(f.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	next, err := os.OpenFile(f.path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(os.Rename(f.path, f.path+oldSuffix), os.Rename(f.path+".new", f.path)); err != nil {
 		return errors.Join(err, next.Close())
 	}
-	err = f.file.Close()
+	if f.old != nil {
+		err = f.old.Close()
+	}
+	f.old, f.oldSize, f.dropped = f.file, f.size, dropped
 	f.file, f.size = next, 0
 	return err
 }
 
 // Close ends the writing. The log stays.
-func (f *File) Close() error { return f.file.Close() }
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	f.wake()
+	return f.closeFiles()
+}
+
+// closeFiles closes the files when neither the writer nor a follower needs them.
+func (f *File) closeFiles() error {
+	if !f.closed || f.followers > 0 {
+		return nil
+	}
+	err := f.file.Close()
+	if f.old != nil {
+		err = errors.Join(err, f.old.Close())
+	}
+	return err
+}
 
 // ReadFile gives what is kept of a log, which may be written meanwhile, and how many bytes before that are not. There is none: it is empty.
 func ReadFile(path string) (kept []byte, dropped int64, err error) {

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -144,6 +145,49 @@ func (m *Manager) ServiceLogs(ctx context.Context, id, name string, lines int) (
 		}
 	}
 	return s, out, errs, nil
+}
+
+// FollowService passes on what a service has printed, and what it prints, to its end. It does not use the workspace: one that is paused
+// stays so, and one that nobody else uses is paused. Of a service that does not run, what is kept is passed on.
+func (m *Manager) FollowService(ctx context.Context, id, name string, to remote.ServiceReader) (Service, store.Spec, error) {
+	s, spec, err := m.Service(ctx, id, name)
+	if err != nil {
+		return s, spec, err
+	}
+	if s.State == ServiceStarting || s.State == ServiceRunning {
+		end, err := m.followRunning(ctx, id, name, to)
+		switch fault.KindOf(err) {
+		case fault.NotFound, fault.Precondition: // it has ended meanwhile
+		default:
+			return s, spec, err
+		case "":
+			state := Started
+			if end.EndedAt.IsZero() {
+				state = Paused
+			}
+			s.Service.EndedAt, s.Service.Result = end.EndedAt, end.Result
+			return serviceNow(s.Service, state), spec, nil
+		}
+	}
+	s, out, errs, err := m.ServiceLogs(ctx, id, name, to.Lines)
+	if err != nil {
+		return s, spec, err
+	}
+	if to.Lines == 0 && out.Dropped+errs.Dropped > 0 {
+		to.Dropped(out.Dropped, errs.Dropped)
+	}
+	_, printed := to.Out.Write(out.Text)
+	_, complained := to.Errs.Write(errs.Text)
+	return s, spec, errors.Join(printed, complained)
+}
+
+func (m *Manager) followRunning(ctx context.Context, id, name string, to remote.ServiceReader) (remote.ServiceEnd, error) {
+	c, err := remote.Watch(ctx, m.folder(id))
+	if err != nil {
+		return remote.ServiceEnd{}, err
+	}
+	defer c.Close()
+	return c.FollowService(ctx, name, to)
 }
 
 // StopService stops a service, for which a workspace that is paused goes on. It is no error where it does not run.

@@ -151,7 +151,7 @@ func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
 // takeOverService goes on with a service where another supervisor left it.
 func (d *daemon) takeOverService(ctx context.Context, stood standingService, r *resuming) (err error) {
 	life, cancel := context.WithCancelCause(context.Background())
-	v := &service{of: d, execID: stood.ExecID, record: stood.Record, cancel: cancel, done: make(chan struct{})}
+	v := &service{of: d, execID: stood.ExecID, record: stood.Record, cancel: cancel, opened: make(chan struct{}), done: make(chan struct{})}
 	folder := d.folder.Service(v.record.Name)
 	if err = errors.Join(remote.CheckServiceName(v.record.Name), os.MkdirAll(folder.Path(), 0o700)); err != nil {
 		return err
@@ -162,6 +162,7 @@ func (d *daemon) takeOverService(ctx context.Context, stood standingService, r *
 		}
 	}
 	v.print(stood.Out, stood.Errs)
+	close(v.opened)
 	if err := d.services.add(v.record.Name, v); err != nil {
 		return errors.Join(err, v.closeLogs())
 	}

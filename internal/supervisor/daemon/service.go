@@ -42,6 +42,7 @@ type service struct {
 	of     *daemon
 	execID string
 	record store.Service       // while it runs its maker's; then that of whoever waited for done
+	opened chan struct{}       // closed when logs are there
 	logs   [2]*transcript.File // of the standard output, and of the standard error
 	out    *outlet
 	errs   *outlet
@@ -103,7 +104,7 @@ func (d *daemon) startService(ctx context.Context, name string, start *superviso
 		return err
 	}
 	life, cancel := context.WithCancelCause(context.Background())
-	v := &service{of: d, execID: client.NewID(), cancel: cancel, done: make(chan struct{})}
+	v := &service{of: d, execID: client.NewID(), cancel: cancel, opened: make(chan struct{}), done: make(chan struct{})}
 	v.record = store.Service{Name: name, StartedAt: time.Now(), Spec: store.ServiceSpec{
 		Argv: d.secrets.texts(start.Argv), Cwd: d.secrets.Text(start.Cwd), Readiness: readinessOf(ready), Secrets: secretNames(start.SecretEnv),
 	}}
@@ -148,6 +149,7 @@ func (v *service) open(ctx context.Context) (err error) {
 	if err = v.of.store.PutService(ctx, v.of.order.Workspace.ID, v.record); err != nil {
 		return errors.Join(err, v.closeLogs())
 	}
+	close(v.opened)
 	return nil
 }
 

@@ -31,14 +31,24 @@ func Dial(ctx context.Context, f Folder) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := reach(ctx, f)
+	c, err := Watch(ctx, f)
 	if err != nil {
 		use.Release()
 		return nil, err
 	}
-	c := &Client{folder: f, use: use}
+	c.use = use
+	return c, nil
+}
+
+// Watch connects likewise for a client that only follows: as long as no other client uses the machine,
+// its supervisor may pause it.
+func Watch(ctx context.Context, f Folder) (*Client, error) {
+	conn, err := reach(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{folder: f}
 	if conn, err = c.conns.add(conn); err != nil {
-		use.Release()
 		return nil, err
 	}
 	first := make(chan net.Conn, 1)

@@ -2033,6 +2033,219 @@ func (*StopServiceResponse) Descriptor() ([]byte, []int) {
 	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{31}
 }
 
+type FollowServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lines         int32                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"` // begin with the last so many of each stream; 0: with all that is kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowServiceRequest) Reset() {
+	*x = FollowServiceRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowServiceRequest) ProtoMessage() {}
+
+func (x *FollowServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowServiceRequest.ProtoReflect.Descriptor instead.
+func (*FollowServiceRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *FollowServiceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FollowServiceRequest) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+type FollowServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stdout        []byte                 `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"` // at most 64 KiB
+	Stderr        []byte                 `protobuf:"bytes,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	StdoutDropped int64                  `protobuf:"varint,3,opt,name=stdout_dropped,json=stdoutDropped,proto3" json:"stdout_dropped,omitempty"` // bytes before stdout that are not kept any more
+	StderrDropped int64                  `protobuf:"varint,4,opt,name=stderr_dropped,json=stderrDropped,proto3" json:"stderr_dropped,omitempty"`
+	End           *ServiceEnd            `protobuf:"bytes,5,opt,name=end,proto3" json:"end,omitempty"` // with the last message
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowServiceResponse) Reset() {
+	*x = FollowServiceResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowServiceResponse) ProtoMessage() {}
+
+func (x *FollowServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowServiceResponse.ProtoReflect.Descriptor instead.
+func (*FollowServiceResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FollowServiceResponse) GetStdout() []byte {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *FollowServiceResponse) GetStderr() []byte {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *FollowServiceResponse) GetStdoutDropped() int64 {
+	if x != nil {
+		return x.StdoutDropped
+	}
+	return 0
+}
+
+func (x *FollowServiceResponse) GetStderrDropped() int64 {
+	if x != nil {
+		return x.StderrDropped
+	}
+	return 0
+}
+
+func (x *FollowServiceResponse) GetEnd() *ServiceEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// ServiceEnd is how a service ended.
+type ServiceEnd struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Paused         bool                   `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"` // it did not: it goes on with its workspace, which was paused. The rest is not set
+	EndedUnixNanos int64                  `protobuf:"varint,2,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"`
+	Exit           *ExecExit              `protobuf:"bytes,3,opt,name=exit,proto3" json:"exit,omitempty"`
+	Stopped        bool                   `protobuf:"varint,4,opt,name=stopped,proto3" json:"stopped,omitempty"` // it was told to end
+	Broken         string                 `protobuf:"bytes,5,opt,name=broken,proto3" json:"broken,omitempty"`    // why its end was not seen
+	Failed         string                 `protobuf:"bytes,6,opt,name=failed,proto3" json:"failed,omitempty"`    // why it did not become ready
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ServiceEnd) Reset() {
+	*x = ServiceEnd{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceEnd) ProtoMessage() {}
+
+func (x *ServiceEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceEnd.ProtoReflect.Descriptor instead.
+func (*ServiceEnd) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ServiceEnd) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *ServiceEnd) GetEndedUnixNanos() int64 {
+	if x != nil {
+		return x.EndedUnixNanos
+	}
+	return 0
+}
+
+func (x *ServiceEnd) GetExit() *ExecExit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+func (x *ServiceEnd) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
+func (x *ServiceEnd) GetBroken() string {
+	if x != nil {
+		return x.Broken
+	}
+	return ""
+}
+
+func (x *ServiceEnd) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
 type SnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2044,7 +2257,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2269,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2282,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{32}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SnapshotRequest) GetName() string {
@@ -2101,7 +2314,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2326,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2339,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{33}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
 }
 
 type SignalRequest struct {
@@ -2139,7 +2352,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2364,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2377,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{34}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -2189,7 +2402,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2414,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2427,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
 }
 
 type ResizeRequest struct {
@@ -2227,7 +2440,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2452,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2465,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -2277,7 +2490,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2502,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2515,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
 }
 
 type PauseRequest struct {
@@ -2314,7 +2527,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2539,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2552,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PauseRequest) GetReason() string {
@@ -2357,7 +2570,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2582,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2595,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
 }
 
 type StopRequest struct {
@@ -2395,7 +2608,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2620,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2633,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StopRequest) GetReason() string {
@@ -2445,7 +2658,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2670,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2683,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
 }
 
 var File_supervisor_v1_supervisor_proto protoreflect.FileDescriptor
@@ -2626,7 +2839,24 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x14StartServiceResponse\"(\n" +
 	"\x12StopServiceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
-	"\x13StopServiceResponse\"O\n" +
+	"\x13StopServiceResponse\"@\n" +
+	"\x14FollowServiceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05lines\x18\x02 \x01(\x05R\x05lines\"\xc2\x01\n" +
+	"\x15FollowServiceResponse\x12\x16\n" +
+	"\x06stdout\x18\x01 \x01(\fR\x06stdout\x12\x16\n" +
+	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12%\n" +
+	"\x0estdout_dropped\x18\x03 \x01(\x03R\rstdoutDropped\x12%\n" +
+	"\x0estderr_dropped\x18\x04 \x01(\x03R\rstderrDropped\x12+\n" +
+	"\x03end\x18\x05 \x01(\v2\x19.supervisor.v1.ServiceEndR\x03end\"\xc5\x01\n" +
+	"\n" +
+	"ServiceEnd\x12\x16\n" +
+	"\x06paused\x18\x01 \x01(\bR\x06paused\x12(\n" +
+	"\x10ended_unix_nanos\x18\x02 \x01(\x03R\x0eendedUnixNanos\x12+\n" +
+	"\x04exit\x18\x03 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x18\n" +
+	"\astopped\x18\x04 \x01(\bR\astopped\x12\x16\n" +
+	"\x06broken\x18\x05 \x01(\tR\x06broken\x12\x16\n" +
+	"\x06failed\x18\x06 \x01(\tR\x06failed\"O\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12\x12\n" +
@@ -2646,8 +2876,7 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\adiscard\x18\x02 \x01(\bR\adiscard\"\x0e\n" +
-	"\fStopResponse2\xc9\n" +
-	"\n" +
+	"\fStopResponse2\xa7\v\n" +
 	"\x11SupervisorService\x12E\n" +
 	"\x06Status\x12\x1c.supervisor.v1.StatusRequest\x1a\x1d.supervisor.v1.StatusResponse\x12C\n" +
 	"\x04Exec\x12\x1a.supervisor.v1.ExecRequest\x1a\x1b.supervisor.v1.ExecResponse(\x010\x01\x12E\n" +
@@ -2664,7 +2893,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\n" +
 	"CloseShell\x12 .supervisor.v1.CloseShellRequest\x1a!.supervisor.v1.CloseShellResponse\x12W\n" +
 	"\fStartService\x12\".supervisor.v1.StartServiceRequest\x1a#.supervisor.v1.StartServiceResponse\x12T\n" +
-	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12T\n" +
+	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12\\\n" +
+	"\rFollowService\x12#.supervisor.v1.FollowServiceRequest\x1a$.supervisor.v1.FollowServiceResponse0\x01\x12T\n" +
 	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12K\n" +
 	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12B\n" +
 	"\x05Pause\x12\x1b.supervisor.v1.PauseRequest\x1a\x1c.supervisor.v1.PauseResponse\x12?\n" +
@@ -2682,50 +2912,53 @@ func file_supervisor_v1_supervisor_proto_rawDescGZIP() []byte {
 	return file_supervisor_v1_supervisor_proto_rawDescData
 }
 
-var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_supervisor_v1_supervisor_proto_goTypes = []any{
-	(*StatusRequest)(nil),        // 0: supervisor.v1.StatusRequest
-	(*StatusResponse)(nil),       // 1: supervisor.v1.StatusResponse
-	(*ExecRequest)(nil),          // 2: supervisor.v1.ExecRequest
-	(*ExecStart)(nil),            // 3: supervisor.v1.ExecStart
-	(*SecretEnv)(nil),            // 4: supervisor.v1.SecretEnv
-	(*Size)(nil),                 // 5: supervisor.v1.Size
-	(*ExecResponse)(nil),         // 6: supervisor.v1.ExecResponse
-	(*ExecExit)(nil),             // 7: supervisor.v1.ExecExit
-	(*Shell)(nil),                // 8: supervisor.v1.Shell
-	(*OpenShellRequest)(nil),     // 9: supervisor.v1.OpenShellRequest
-	(*OpenShellResponse)(nil),    // 10: supervisor.v1.OpenShellResponse
-	(*ListShellsRequest)(nil),    // 11: supervisor.v1.ListShellsRequest
-	(*ListShellsResponse)(nil),   // 12: supervisor.v1.ListShellsResponse
-	(*ReadShellRequest)(nil),     // 13: supervisor.v1.ReadShellRequest
-	(*ReadShellResponse)(nil),    // 14: supervisor.v1.ReadShellResponse
-	(*WriteShellRequest)(nil),    // 15: supervisor.v1.WriteShellRequest
-	(*WriteShellResponse)(nil),   // 16: supervisor.v1.WriteShellResponse
-	(*SignalShellRequest)(nil),   // 17: supervisor.v1.SignalShellRequest
-	(*SignalShellResponse)(nil),  // 18: supervisor.v1.SignalShellResponse
-	(*ResizeShellRequest)(nil),   // 19: supervisor.v1.ResizeShellRequest
-	(*ResizeShellResponse)(nil),  // 20: supervisor.v1.ResizeShellResponse
-	(*CloseShellRequest)(nil),    // 21: supervisor.v1.CloseShellRequest
-	(*CloseShellResponse)(nil),   // 22: supervisor.v1.CloseShellResponse
-	(*StartServiceRequest)(nil),  // 23: supervisor.v1.StartServiceRequest
-	(*Port)(nil),                 // 24: supervisor.v1.Port
-	(*ConnectionsRequest)(nil),   // 25: supervisor.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),  // 26: supervisor.v1.ConnectionsResponse
-	(*Connection)(nil),           // 27: supervisor.v1.Connection
-	(*Readiness)(nil),            // 28: supervisor.v1.Readiness
-	(*StartServiceResponse)(nil), // 29: supervisor.v1.StartServiceResponse
-	(*StopServiceRequest)(nil),   // 30: supervisor.v1.StopServiceRequest
-	(*StopServiceResponse)(nil),  // 31: supervisor.v1.StopServiceResponse
-	(*SnapshotRequest)(nil),      // 32: supervisor.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),     // 33: supervisor.v1.SnapshotResponse
-	(*SignalRequest)(nil),        // 34: supervisor.v1.SignalRequest
-	(*SignalResponse)(nil),       // 35: supervisor.v1.SignalResponse
-	(*ResizeRequest)(nil),        // 36: supervisor.v1.ResizeRequest
-	(*ResizeResponse)(nil),       // 37: supervisor.v1.ResizeResponse
-	(*PauseRequest)(nil),         // 38: supervisor.v1.PauseRequest
-	(*PauseResponse)(nil),        // 39: supervisor.v1.PauseResponse
-	(*StopRequest)(nil),          // 40: supervisor.v1.StopRequest
-	(*StopResponse)(nil),         // 41: supervisor.v1.StopResponse
+	(*StatusRequest)(nil),         // 0: supervisor.v1.StatusRequest
+	(*StatusResponse)(nil),        // 1: supervisor.v1.StatusResponse
+	(*ExecRequest)(nil),           // 2: supervisor.v1.ExecRequest
+	(*ExecStart)(nil),             // 3: supervisor.v1.ExecStart
+	(*SecretEnv)(nil),             // 4: supervisor.v1.SecretEnv
+	(*Size)(nil),                  // 5: supervisor.v1.Size
+	(*ExecResponse)(nil),          // 6: supervisor.v1.ExecResponse
+	(*ExecExit)(nil),              // 7: supervisor.v1.ExecExit
+	(*Shell)(nil),                 // 8: supervisor.v1.Shell
+	(*OpenShellRequest)(nil),      // 9: supervisor.v1.OpenShellRequest
+	(*OpenShellResponse)(nil),     // 10: supervisor.v1.OpenShellResponse
+	(*ListShellsRequest)(nil),     // 11: supervisor.v1.ListShellsRequest
+	(*ListShellsResponse)(nil),    // 12: supervisor.v1.ListShellsResponse
+	(*ReadShellRequest)(nil),      // 13: supervisor.v1.ReadShellRequest
+	(*ReadShellResponse)(nil),     // 14: supervisor.v1.ReadShellResponse
+	(*WriteShellRequest)(nil),     // 15: supervisor.v1.WriteShellRequest
+	(*WriteShellResponse)(nil),    // 16: supervisor.v1.WriteShellResponse
+	(*SignalShellRequest)(nil),    // 17: supervisor.v1.SignalShellRequest
+	(*SignalShellResponse)(nil),   // 18: supervisor.v1.SignalShellResponse
+	(*ResizeShellRequest)(nil),    // 19: supervisor.v1.ResizeShellRequest
+	(*ResizeShellResponse)(nil),   // 20: supervisor.v1.ResizeShellResponse
+	(*CloseShellRequest)(nil),     // 21: supervisor.v1.CloseShellRequest
+	(*CloseShellResponse)(nil),    // 22: supervisor.v1.CloseShellResponse
+	(*StartServiceRequest)(nil),   // 23: supervisor.v1.StartServiceRequest
+	(*Port)(nil),                  // 24: supervisor.v1.Port
+	(*ConnectionsRequest)(nil),    // 25: supervisor.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),   // 26: supervisor.v1.ConnectionsResponse
+	(*Connection)(nil),            // 27: supervisor.v1.Connection
+	(*Readiness)(nil),             // 28: supervisor.v1.Readiness
+	(*StartServiceResponse)(nil),  // 29: supervisor.v1.StartServiceResponse
+	(*StopServiceRequest)(nil),    // 30: supervisor.v1.StopServiceRequest
+	(*StopServiceResponse)(nil),   // 31: supervisor.v1.StopServiceResponse
+	(*FollowServiceRequest)(nil),  // 32: supervisor.v1.FollowServiceRequest
+	(*FollowServiceResponse)(nil), // 33: supervisor.v1.FollowServiceResponse
+	(*ServiceEnd)(nil),            // 34: supervisor.v1.ServiceEnd
+	(*SnapshotRequest)(nil),       // 35: supervisor.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),      // 36: supervisor.v1.SnapshotResponse
+	(*SignalRequest)(nil),         // 37: supervisor.v1.SignalRequest
+	(*SignalResponse)(nil),        // 38: supervisor.v1.SignalResponse
+	(*ResizeRequest)(nil),         // 39: supervisor.v1.ResizeRequest
+	(*ResizeResponse)(nil),        // 40: supervisor.v1.ResizeResponse
+	(*PauseRequest)(nil),          // 41: supervisor.v1.PauseRequest
+	(*PauseResponse)(nil),         // 42: supervisor.v1.PauseResponse
+	(*StopRequest)(nil),           // 43: supervisor.v1.StopRequest
+	(*StopResponse)(nil),          // 44: supervisor.v1.StopResponse
 }
 var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	3,  // 0: supervisor.v1.ExecRequest.start:type_name -> supervisor.v1.ExecStart
@@ -2747,46 +2980,50 @@ var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	28, // 16: supervisor.v1.StartServiceRequest.readiness:type_name -> supervisor.v1.Readiness
 	24, // 17: supervisor.v1.StartServiceRequest.ports:type_name -> supervisor.v1.Port
 	27, // 18: supervisor.v1.ConnectionsResponse.open:type_name -> supervisor.v1.Connection
-	5,  // 19: supervisor.v1.ResizeRequest.size:type_name -> supervisor.v1.Size
-	0,  // 20: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
-	2,  // 21: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
-	34, // 22: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
-	36, // 23: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
-	9,  // 24: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
-	11, // 25: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
-	13, // 26: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
-	15, // 27: supervisor.v1.SupervisorService.WriteShell:input_type -> supervisor.v1.WriteShellRequest
-	17, // 28: supervisor.v1.SupervisorService.SignalShell:input_type -> supervisor.v1.SignalShellRequest
-	19, // 29: supervisor.v1.SupervisorService.ResizeShell:input_type -> supervisor.v1.ResizeShellRequest
-	21, // 30: supervisor.v1.SupervisorService.CloseShell:input_type -> supervisor.v1.CloseShellRequest
-	23, // 31: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
-	30, // 32: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
-	25, // 33: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
-	32, // 34: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
-	38, // 35: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
-	40, // 36: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
-	1,  // 37: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
-	6,  // 38: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
-	35, // 39: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
-	37, // 40: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
-	10, // 41: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
-	12, // 42: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
-	14, // 43: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
-	16, // 44: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
-	18, // 45: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
-	20, // 46: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
-	22, // 47: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
-	29, // 48: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
-	31, // 49: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
-	26, // 50: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
-	33, // 51: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
-	39, // 52: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
-	41, // 53: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
-	37, // [37:54] is the sub-list for method output_type
-	20, // [20:37] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	34, // 19: supervisor.v1.FollowServiceResponse.end:type_name -> supervisor.v1.ServiceEnd
+	7,  // 20: supervisor.v1.ServiceEnd.exit:type_name -> supervisor.v1.ExecExit
+	5,  // 21: supervisor.v1.ResizeRequest.size:type_name -> supervisor.v1.Size
+	0,  // 22: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
+	2,  // 23: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
+	37, // 24: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
+	39, // 25: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
+	9,  // 26: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
+	11, // 27: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
+	13, // 28: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
+	15, // 29: supervisor.v1.SupervisorService.WriteShell:input_type -> supervisor.v1.WriteShellRequest
+	17, // 30: supervisor.v1.SupervisorService.SignalShell:input_type -> supervisor.v1.SignalShellRequest
+	19, // 31: supervisor.v1.SupervisorService.ResizeShell:input_type -> supervisor.v1.ResizeShellRequest
+	21, // 32: supervisor.v1.SupervisorService.CloseShell:input_type -> supervisor.v1.CloseShellRequest
+	23, // 33: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
+	30, // 34: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
+	32, // 35: supervisor.v1.SupervisorService.FollowService:input_type -> supervisor.v1.FollowServiceRequest
+	25, // 36: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
+	35, // 37: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
+	41, // 38: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
+	43, // 39: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
+	1,  // 40: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
+	6,  // 41: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
+	38, // 42: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
+	40, // 43: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
+	10, // 44: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
+	12, // 45: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
+	14, // 46: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
+	16, // 47: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
+	18, // 48: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
+	20, // 49: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
+	22, // 50: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
+	29, // 51: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
+	31, // 52: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
+	33, // 53: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
+	26, // 54: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
+	36, // 55: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
+	42, // 56: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
+	44, // 57: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
+	40, // [40:58] is the sub-list for method output_type
+	22, // [22:40] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_supervisor_v1_supervisor_proto_init() }
@@ -2800,7 +3037,7 @@ func file_supervisor_v1_supervisor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_supervisor_v1_supervisor_proto_rawDesc), len(file_supervisor_v1_supervisor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

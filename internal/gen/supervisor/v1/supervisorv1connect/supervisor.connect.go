@@ -96,6 +96,9 @@ const (
 	// SupervisorServiceStopServiceProcedure is the fully-qualified name of the SupervisorService's
 	// StopService RPC.
 	SupervisorServiceStopServiceProcedure = "/supervisor.v1.SupervisorService/StopService"
+	// SupervisorServiceFollowServiceProcedure is the fully-qualified name of the SupervisorService's
+	// FollowService RPC.
+	SupervisorServiceFollowServiceProcedure = "/supervisor.v1.SupervisorService/FollowService"
 	// SupervisorServiceConnectionsProcedure is the fully-qualified name of the SupervisorService's
 	// Connections RPC.
 	SupervisorServiceConnectionsProcedure = "/supervisor.v1.SupervisorService/Connections"
@@ -142,6 +145,9 @@ type SupervisorServiceClient interface {
 	StartService(context.Context, *connect.Request[v1.StartServiceRequest]) (*connect.Response[v1.StartServiceResponse], error)
 	// StopService ends a service with all that it started: it is asked to, and killed after a grace. It returns when nothing of it is left. Idempotent.
 	StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error)
+	// FollowService sends what a service that runs has printed, then what it prints as it comes, and at its end how it ended. A slow caller holds up nothing: it is
+	// told how many bytes are gone. It is no activity, and the machine is paused all the same. NotFound: no service of this name runs.
+	FollowService(context.Context, *connect.Request[v1.FollowServiceRequest]) (*connect.ServerStreamForClient[v1.FollowServiceResponse], error)
 	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
@@ -242,6 +248,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(supervisorServiceMethods.ByName("StopService")),
 			connect.WithClientOptions(opts...),
 		),
+		followService: connect.NewClient[v1.FollowServiceRequest, v1.FollowServiceResponse](
+			httpClient,
+			baseURL+SupervisorServiceFollowServiceProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("FollowService")),
+			connect.WithClientOptions(opts...),
+		),
 		connections: connect.NewClient[v1.ConnectionsRequest, v1.ConnectionsResponse](
 			httpClient,
 			baseURL+SupervisorServiceConnectionsProcedure,
@@ -271,23 +283,24 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 
 // supervisorServiceClient implements SupervisorServiceClient.
 type supervisorServiceClient struct {
-	status       *connect.Client[v1.StatusRequest, v1.StatusResponse]
-	exec         *connect.Client[v1.ExecRequest, v1.ExecResponse]
-	signal       *connect.Client[v1.SignalRequest, v1.SignalResponse]
-	resize       *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
-	openShell    *connect.Client[v1.OpenShellRequest, v1.OpenShellResponse]
-	listShells   *connect.Client[v1.ListShellsRequest, v1.ListShellsResponse]
-	readShell    *connect.Client[v1.ReadShellRequest, v1.ReadShellResponse]
-	writeShell   *connect.Client[v1.WriteShellRequest, v1.WriteShellResponse]
-	signalShell  *connect.Client[v1.SignalShellRequest, v1.SignalShellResponse]
-	resizeShell  *connect.Client[v1.ResizeShellRequest, v1.ResizeShellResponse]
-	closeShell   *connect.Client[v1.CloseShellRequest, v1.CloseShellResponse]
-	startService *connect.Client[v1.StartServiceRequest, v1.StartServiceResponse]
-	stopService  *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
-	connections  *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
-	snapshot     *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
-	pause        *connect.Client[v1.PauseRequest, v1.PauseResponse]
-	stop         *connect.Client[v1.StopRequest, v1.StopResponse]
+	status        *connect.Client[v1.StatusRequest, v1.StatusResponse]
+	exec          *connect.Client[v1.ExecRequest, v1.ExecResponse]
+	signal        *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	resize        *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
+	openShell     *connect.Client[v1.OpenShellRequest, v1.OpenShellResponse]
+	listShells    *connect.Client[v1.ListShellsRequest, v1.ListShellsResponse]
+	readShell     *connect.Client[v1.ReadShellRequest, v1.ReadShellResponse]
+	writeShell    *connect.Client[v1.WriteShellRequest, v1.WriteShellResponse]
+	signalShell   *connect.Client[v1.SignalShellRequest, v1.SignalShellResponse]
+	resizeShell   *connect.Client[v1.ResizeShellRequest, v1.ResizeShellResponse]
+	closeShell    *connect.Client[v1.CloseShellRequest, v1.CloseShellResponse]
+	startService  *connect.Client[v1.StartServiceRequest, v1.StartServiceResponse]
+	stopService   *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
+	followService *connect.Client[v1.FollowServiceRequest, v1.FollowServiceResponse]
+	connections   *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
+	snapshot      *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
+	pause         *connect.Client[v1.PauseRequest, v1.PauseResponse]
+	stop          *connect.Client[v1.StopRequest, v1.StopResponse]
 }
 
 // Status calls supervisor.v1.SupervisorService.Status.
@@ -355,6 +368,11 @@ func (c *supervisorServiceClient) StopService(ctx context.Context, req *connect.
 	return c.stopService.CallUnary(ctx, req)
 }
 
+// FollowService calls supervisor.v1.SupervisorService.FollowService.
+func (c *supervisorServiceClient) FollowService(ctx context.Context, req *connect.Request[v1.FollowServiceRequest]) (*connect.ServerStreamForClient[v1.FollowServiceResponse], error) {
+	return c.followService.CallServerStream(ctx, req)
+}
+
 // Connections calls supervisor.v1.SupervisorService.Connections.
 func (c *supervisorServiceClient) Connections(ctx context.Context, req *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
 	return c.connections.CallUnary(ctx, req)
@@ -409,6 +427,9 @@ type SupervisorServiceHandler interface {
 	StartService(context.Context, *connect.Request[v1.StartServiceRequest]) (*connect.Response[v1.StartServiceResponse], error)
 	// StopService ends a service with all that it started: it is asked to, and killed after a grace. It returns when nothing of it is left. Idempotent.
 	StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error)
+	// FollowService sends what a service that runs has printed, then what it prints as it comes, and at its end how it ended. A slow caller holds up nothing: it is
+	// told how many bytes are gone. It is no activity, and the machine is paused all the same. NotFound: no service of this name runs.
+	FollowService(context.Context, *connect.Request[v1.FollowServiceRequest], *connect.ServerStream[v1.FollowServiceResponse]) error
 	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
@@ -505,6 +526,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		connect.WithSchema(supervisorServiceMethods.ByName("StopService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	supervisorServiceFollowServiceHandler := connect.NewServerStreamHandler(
+		SupervisorServiceFollowServiceProcedure,
+		svc.FollowService,
+		connect.WithSchema(supervisorServiceMethods.ByName("FollowService")),
+		connect.WithHandlerOptions(opts...),
+	)
 	supervisorServiceConnectionsHandler := connect.NewUnaryHandler(
 		SupervisorServiceConnectionsProcedure,
 		svc.Connections,
@@ -557,6 +584,8 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceStartServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceStopServiceProcedure:
 			supervisorServiceStopServiceHandler.ServeHTTP(w, r)
+		case SupervisorServiceFollowServiceProcedure:
+			supervisorServiceFollowServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceConnectionsProcedure:
 			supervisorServiceConnectionsHandler.ServeHTTP(w, r)
 		case SupervisorServiceSnapshotProcedure:
@@ -624,6 +653,10 @@ func (UnimplementedSupervisorServiceHandler) StartService(context.Context, *conn
 
 func (UnimplementedSupervisorServiceHandler) StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.StopService is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) FollowService(context.Context, *connect.Request[v1.FollowServiceRequest], *connect.ServerStream[v1.FollowServiceResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.FollowService is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
