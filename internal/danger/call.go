@@ -1,62 +1,77 @@
 package danger
 
 import (
-	"iter"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
-	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// handler follows a program by its arguments, the first of which is its name, and what comes in.
-// It gives what the program prints.
+// handler follows a program by its arguments, the first of which is its name, and its input. It
+// gives the output of the program.
 type handler func(c *checker, args []string, in *string) string
 
 var handlers map[string]handler
 
-var shells = map[string]bool{"sh": true, "bash": true, "dash": true, "zsh": true, "ksh": true, "ash": true,
-	"mksh": true, "rbash": true, "fish": true, "yash": true, "csh": true, "tcsh": true}
-
 func init() { // they call each other
 	handlers = map[string]handler{
-		"eval": eval, "source": source, ".": source, "trap": trap, "cd": cd, "pushd": cd, "set": set,
-		"alias": alias, "read": read, "mapfile": read, "readarray": read, "shift": shift, "fc": fc,
-		"echo": echo, "printf": printf, "cat": cat, "tee": tee, "find": find, "xargs": xargs,
-		"parallel": xargs, "git": git, "curl": download, "wget": download, "export": exports,
-		"declare": exports, "command": lookup, "type": lookup, "which": lookup,
-		"mktemp": prints("./tmp." + hole), "pwd": prints("."), "ls": prints("./" + hole),
-		"batch": shellProgram,
-		"at":    func(c *checker, args []string, in *string) string { return shellProgram(c, args[:1], in) },
+		"eval": eval, "trap": trap, "pushd": cd, "cd": cd, "set": set, "alias": alias, "shift": shift, "fc": fc,
+		"echo": echo, "printf": printf, "cat": cat, "tee": tee, "xargs": xargs, "parallel": xargs, "git": git, "sed": sed,
+		"mktemp": prints("./tmp." + hole), "pwd": prints("."), "ls": prints("./" + hole), "batch": shellProgram,
+		"at": func(c *checker, args []string, in *string) string { return shellProgram(c, args[:1], in) },
 	}
-	for name := range strings.FieldsSeq("sort uniq head tail grep egrep fgrep rg") {
-		handlers[name] = filter
+	for name, w := range wrappers {
+		handlers[name] = w.follow
 	}
-	for name := range strings.FieldsSeq("[ test hash ag ack man gh glab jq sed help apropos whatis touch " +
-		"logger wall notify-send mail dpkg apt apt-get apt-cache npm yarn pnpm pip") {
-		handlers[name] = prints(hole)
+	for name, i := range interpreters {
+		handlers[name] = i.follow
 	}
-	for name := range shells {
-		handlers[name] = shellProgram
-	}
-	// Their output is made for eval and source.
-	for name := range strings.FieldsSeq("ssh-agent direnv brew pyenv rbenv nodenv starship zoxide " +
-		"dircolors opam minikube conda lesspipe fnm mise luarocks") {
-		handlers[name] = prints("")
+	for names, h := range map[string]handler{
+		"source .": source, "find fd fdfind": find, "make gmake": makefile, "curl wget": download,
+		"read mapfile readarray": read, "export declare": exports, "command type which": lookup,
+		"sort uniq head tail grep egrep fgrep rg": filter,
+		shells: shellProgram,
+		"[ test hash ag ack man gh glab jq help apropos whatis touch logger wall notify-send mail " +
+			"dpkg apt apt-get apt-cache pip": prints(hole),
+		// Their output is made for eval and source.
+		"ssh-agent direnv brew pyenv rbenv nodenv starship zoxide dircolors opam minikube conda lesspipe " +
+			"fnm mise luarocks": prints(""),
+	} {
+		for name := range strings.FieldsSeq(names) {
+			handlers[name] = h
+		}
 	}
 }
 
+const shells = "sh bash dash zsh ksh ash mksh rbash fish yash csh tcsh"
+
 func prints(out string) handler { return func(*checker, []string, *string) string { return out } }
+
+// simple follows a simple command.
+func (c *checker) simple(x *syntax.CallExpr, in *string) string {
+	args := c.fields(x.Args...)
+	if len(args) == 0 {
+		c.set(x.Assigns...)
+		return ""
+	}
+	if before := c.sh.vars; len(x.Assigns) > 0 {
+		c.sh.vars = c.copied()
+		defer func() { c.sh.vars = before }()
+		c.set(x.Assigns...)
+	}
+	if alias, ok := c.sh.aliases[x.Args[0].Lit()]; ok && c.calls < maxCalls {
+		c.calls++
+		defer func() { c.calls-- }()
+		return c.script(alias+" "+quoted(args[1:]), in)
+	}
+	return c.call(args, in)
+}
 
 // call follows a simple command, whose words are plain.
 func (c *checker) call(args []string, in *string) string {
-	c.spend()
-	if c.depth++; c.depth > maxDepth {
-		panic(limit("it is nested too deep"))
-	}
-	defer func() { c.depth-- }()
+	defer c.deeper()()
 	c.reader = ""
 	name, known := programOf(args[0])
 	if !known {
@@ -77,20 +92,12 @@ func (c *checker) call(args []string, in *string) string {
 	if text, ok := c.files[c.resolve(args[0])]; ok && strings.Contains(args[0], "/") {
 		return c.program(text, args, in)
 	}
-	if len(args) > 1 && (args[1] == "--help" || args[1] == "--version" || name == "shutdown" && args[1] == "-c") {
+	if len(args) > 1 && (args[1] == "--help" || args[1] == "--version") {
 		return hole
 	}
-	if why := harmOf(c, name, args); why != "" {
-		c.harms("%s: %s", why, strings.Join(args, " "))
-	}
+	c.harm(name, args)
 	if h := handlers[name]; h != nil {
 		return h(c, args, in)
-	}
-	if w, ok := wrappers[name]; ok {
-		return w.follow(c, args, in)
-	}
-	if p, ok := interpreters[name]; ok {
-		return p.follow(c, args, in)
 	}
 	if len(args) > 1 && args[1] == "completion" {
 		return ""
@@ -115,7 +122,8 @@ func programOf(word string) (name string, known bool) {
 	if strings.HasPrefix(name, "mkfs.") {
 		return "mkfs", true
 	}
-	if base := strings.TrimRight(name, "0123456789.-"); base != "" && interpreters[base].letters != "" {
+	base := strings.TrimRight(name, "0123456789.-")
+	if _, ok := interpreters[base]; ok {
 		return base, true
 	}
 	return name, name != ""
@@ -123,15 +131,14 @@ func programOf(word string) (name string, known bool) {
 
 // matchesAny tells whether a glob may be the name of a program that is known here.
 func matchesAny(glob string) bool {
-	for _, names := range []iter.Seq[string]{maps.Keys(always), maps.Keys(ruleOf), maps.Keys(subcommands),
-		maps.Keys(handlers), maps.Keys(wrappers), maps.Keys(interpreters), slices.Values(verbs)} {
-		for name := range names {
-			if ok, _ := path.Match(glob, name); ok {
-				return true
-			}
-		}
+	names := slices.Collect(maps.Keys(handlers))
+	for _, h := range harmful {
+		names = append(names, strings.Fields(h.names)...)
 	}
-	return false
+	for _, e := range effects {
+		names = append(names, strings.Fields(e.names)...)
+	}
+	return among(glob, names)
 }
 
 // trailing looks for commands among the arguments of a program that is not known: behind "--", as
@@ -144,10 +151,9 @@ func (c *checker) trailing(args []string, in *string) {
 			switch rest := args[i+2:]; {
 			case a == "--" && len(rest) > 0 && !strings.Contains(rest[0], hole):
 				return c.call(rest, in)
-			case shells[name] && len(rest) == 0:
+			case isIn(shells, name) && len(rest) == 0:
 				return c.call(args[i+1:], in)
-			case slices.Contains(verbs, name) && len(rest) > 0, shells[name],
-				always[name] != "" && (args[1] == "run" || args[1] == "exec"):
+			case slices.Contains(verbs, name) && len(rest) > 0, isIn(shells, name), isIn("run exec", args[1]):
 				c.quietly(func() { c.call(args[i+1:], nil) })
 			case strings.Contains(a, " "):
 				c.quietly(func() { c.phrases(a) })
@@ -178,222 +184,16 @@ func (c *checker) program(text string, args []string, in *string) string {
 	})
 }
 
-// file follows what a shell reads from a file, if the text says what is in it.
-func (c *checker) file(name string, args []string, in *string) string {
-	if text, ok := c.files[c.resolve(name)]; ok {
-		return c.program(text, append([]string{name}, args...), in)
-	}
-	if (name == "/dev/stdin" || name == "/dev/fd/0" || name == "-") && in != nil {
-		return c.program(*in, append([]string{name}, args...), nil)
-	}
-	return hole
+// apart follows a text in a subshell.
+func (c *checker) apart(text string, in *string) string {
+	return c.subshell(func() string { return c.script(text, in) })
 }
 
-// shellProgram follows sh, bash and the like.
-func shellProgram(c *checker, args []string, in *string) string {
-	values, rest := leading(args[1:], "oO")
-	_, code := values["c"]
-	_, stdin := values["s"]
-	switch {
-	case code && len(rest) > 0:
-		zero := append(rest[1:len(rest):len(rest)], args[0])
-		return c.program(rest[0], zero[:max(1, len(rest)-1)], in)
-	case in != nil && !code && (stdin || len(rest) == 0 || rest[0] == "-"):
-		return c.program(*in, append([]string{args[0]}, rest...), nil)
-	case len(rest) == 0 || rest[0] == "-":
-		c.reader = "sh"
-		return hole
+// content is the text of a file, or of the input, if the text says what is in it.
+func (c *checker) content(name string, in *string) (string, bool) {
+	if in != nil && isIn("/dev/stdin /dev/fd/0 -", name) {
+		return *in, true
 	}
-	return c.file(rest[0], rest[1:], in)
-}
-
-func eval(c *checker, args []string, in *string) string {
-	return c.script(strings.Join(args[1:], " "), in)
-}
-
-func source(c *checker, args []string, in *string) string {
-	if len(args) < 2 {
-		return ""
-	}
-	return c.file(args[1], args[2:], in)
-}
-
-func trap(c *checker, args []string, _ *string) string {
-	if _, rest := options(args[1:], ""); len(rest) > 1 {
-		c.script(rest[0], nil)
-	}
-	return ""
-}
-
-// fc runs lines of the history, unless it lists them.
-func fc(c *checker, args []string, _ *string) string {
-	if len(args) < 2 || !strings.HasPrefix(args[1], "-l") {
-		c.unsure("cannot tell what runs: %s", strings.Join(args, " "))
-	}
-	return hole
-}
-
-func cd(c *checker, args []string, _ *string) string {
-	_, rest := options(args[1:], "")
-	to := "/home/" + me
-	if len(rest) > 0 {
-		to = rest[0]
-	}
-	switch {
-	case path.IsAbs(to):
-		c.sh.cwd = path.Clean(to)
-	case c.sh.cwd != "" && !strings.HasPrefix(to, hole) && to != "-":
-		c.sh.cwd = path.Join(c.sh.cwd, to)
-	default:
-		c.sh.cwd = ""
-	}
-	return ""
-}
-
-func set(c *checker, args []string, _ *string) string {
-	for i, a := range args[1:] {
-		if a == "--" {
-			c.sh.args = args[i+2:]
-			break
-		}
-		if !strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "+") && (i == 0 || !strings.HasSuffix(args[i], "o")) {
-			c.sh.args = args[i+1:]
-			break
-		}
-	}
-	return ""
-}
-
-func shift(c *checker, _ []string, _ *string) string {
-	if len(c.sh.args) > 0 {
-		c.sh.args = c.sh.args[1:]
-	}
-	return ""
-}
-
-func alias(c *checker, args []string, _ *string) string {
-	for _, a := range args[1:] {
-		if name, value, ok := strings.Cut(a, "="); ok {
-			c.sh.aliases[name] = value
-			c.quietly(func() { c.apart(value, nil) })
-		}
-	}
-	return ""
-}
-
-func exports(c *checker, args []string, _ *string) string {
-	for _, a := range args[1:] {
-		if name, value, ok := strings.Cut(a, "="); ok && syntax.ValidName(name) {
-			c.assign(name, value)
-		}
-	}
-	return ""
-}
-
-// read takes lines of what comes in, of which nobody here knows.
-func read(c *checker, args []string, _ *string) string {
-	_, names := options(args[1:], "adinNptuOsCc")
-	for _, name := range append(names, "REPLY", "MAPFILE") {
-		c.sh.vars[name] = text(hole)
-	}
-	return ""
-}
-
-func echo(_ *checker, args []string, _ *string) string {
-	rest, escapes := args[1:], false
-	for len(rest) > 0 && len(rest[0]) > 1 && rest[0][0] == '-' && strings.Trim(rest[0][1:], "neE") == "" {
-		escapes = escapes || strings.Contains(rest[0], "e")
-		rest = rest[1:]
-	}
-	out := strings.Join(rest, " ") + "\n"
-	if escapes {
-		return formatted(strings.ReplaceAll(out, "%", "%%"), nil)
-	}
-	return out
-}
-
-func printf(c *checker, args []string, _ *string) string {
-	rest := args[1:]
-	if len(rest) > 1 && rest[0] == "-v" {
-		c.sh.vars[rest[1]] = text(hole)
-		return ""
-	}
-	if len(rest) > 0 && rest[0] == "--" {
-		rest = rest[1:]
-	}
-	if len(rest) == 0 {
-		return ""
-	}
-	return formatted(rest[0], rest[1:])
-}
-
-// formatted is what printf prints.
-func formatted(format string, args []string) string {
-	out := ""
-	for {
-		text, n, err := expand.Format(nil, format, args)
-		if err != nil || len(out) > maxText {
-			return hole
-		}
-		if out, args = out+text, args[n:]; n == 0 || len(args) == 0 {
-			return out
-		}
-	}
-}
-
-// filter gives some of what comes in.
-func filter(_ *checker, args []string, in *string) string {
-	if in != nil {
-		return *in
-	}
-	return hole
-}
-
-func cat(c *checker, args []string, in *string) string {
-	_, names := options(args[1:], "")
-	if len(names) == 0 || names[0] == "-" {
-		return filter(c, args, in)
-	}
-	out := ""
-	for _, name := range names {
-		text, ok := c.files[c.resolve(name)]
-		if !ok {
-			text = hole
-		}
-		out += text
-	}
-	return bounded(out)
-}
-
-func tee(c *checker, args []string, in *string) string {
-	flags, names := options(args[1:], "")
-	out := filter(c, args, in)
-	for _, name := range names {
-		c.written(name, "tee", slices.Contains(flags, "a"))
-		c.files[c.resolve(name)] = out
-	}
-	return out
-}
-
-// download writes what nobody here knows to a file.
-func download(c *checker, args []string, _ *string) string {
-	for i, a := range args[:len(args)-1] {
-		if a == "-o" || a == "-O" || a == "--output" || a == "--output-document" {
-			c.written(args[i+1], args[0], false)
-			c.files[c.resolve(args[i+1])] = hole
-		}
-	}
-	return hole
-}
-
-// lookup is command, type and which, of which the first also runs programs.
-func lookup(c *checker, args []string, in *string) string {
-	flags, rest := options(args[1:], "")
-	if len(rest) == 0 {
-		return hole
-	}
-	if args[0] == "command" && !slices.Contains(flags, "v") && !slices.Contains(flags, "V") {
-		return c.call(rest, in)
-	}
-	return rest[0]
+	text, ok := c.files[c.resolve(name)]
+	return text, ok
 }

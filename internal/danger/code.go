@@ -2,60 +2,49 @@ package danger
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 )
 
 // interpreter is a program that runs code which is no shell's.
 type interpreter struct {
-	letters string // its short options that are followed by code; "-": none
-	first   bool   // its first operand is code
+	code   string // the short option that code follows
+	valued string // other short options that take a value
+	module string // the short option that a module follows
 }
 
 var interpreters = map[string]interpreter{
-	"python": {letters: "c"}, "pypy": {letters: "c"}, "ipython": {letters: "c"}, "perl": {letters: "eE"},
-	"ruby": {letters: "e"}, "irb": {letters: "e"}, "node": {letters: "ep"}, "nodejs": {letters: "ep"},
-	"bun": {letters: "e"}, "deno": {letters: "-"}, "php": {letters: "rBRE"}, "lua": {letters: "e"},
-	"luajit": {letters: "e"}, "Rscript": {letters: "e"}, "julia": {letters: "eE"}, "expect": {letters: "c"},
-	"awk": {letters: "-", first: true}, "gawk": {letters: "-", first: true}, "tclsh": {letters: "-"},
-	"mawk": {letters: "-", first: true}, "nawk": {letters: "-", first: true}, "osascript": {letters: "e"},
-	"pwsh": {letters: "c"}, "groovy": {letters: "e"}, "elixir": {letters: "e"}, "guile": {letters: "c"},
+	"python": {"c", "WX", "m"}, "pypy": {"c", "WX", "m"}, "ipython": {"c", "", "m"}, "perl": {"eE", "MmI", ""},
+	"ruby": {"e", "rI", ""}, "irb": {"e", "rI", ""}, "node": {"e", "r", ""}, "nodejs": {"e", "r", ""},
+	"bun": {"e", "r", ""}, "deno": {}, "php": {"rBRE", "d", ""}, "lua": {"e", "l", ""},
+	"luajit": {"e", "l", ""}, "Rscript": {"e", "", ""}, "julia": {"eE", "", ""}, "expect": {"c", "", ""},
+	"awk": {"", "Ffv", ""}, "gawk": {"e", "Ffv", ""}, "mawk": {"", "Ffv", ""}, "nawk": {"", "Ffv", ""},
+	"tclsh": {}, "osascript": {"e", "", ""}, "pwsh": {}, "groovy": {"e", "", ""}, "elixir": {"e", "", ""},
+	"guile": {"c", "", ""},
 }
 
-var longCode = strings.Fields("--eval --print --run --execute -Command -EncodedCommand eval")
-
-// follow looks at the code that a command gives an interpreter: behind an option, in a file that
-// the text writes, or by what comes in.
-func (p interpreter) follow(c *checker, args []string, in *string) string {
-	for i, a := range args[1:] {
-		rest := args[i+2:]
-		short := len(a) > 1 && a[0] == '-' && a[1] != '-'
-		switch {
-		case short && strings.Contains(a, "m") && p.letters == "c":
-			return hole // a module
-		case slices.Contains(longCode, a),
-			short && (strings.ContainsAny(a[len(a)-1:], p.letters) || strings.ContainsAny(a[1:2], p.letters)):
-			if at := strings.IndexAny(a, p.letters) + 1; short && at < len(a) && len(rest) == 0 {
-				rest = []string{a[at:]} // -c'code'
-			}
-			if len(rest) > 0 {
-				c.code(rest[0])
-			}
-			return hole
-		case a == "-" || strings.HasPrefix(a, "-"):
-		case p.first:
-			c.code(a)
-			return hole
-		default:
-			if text, ok := c.files[c.resolve(a)]; ok {
-				c.code(text)
-			}
-			return hole
-		}
+// follow looks at the code that a command gives an interpreter: behind an option, as an operand,
+// in a file that the text writes, or as its input.
+func (i interpreter) follow(c *checker, args []string, in *string) string {
+	given, rest := parse(args[1:], i.code+i.valued+i.module, true)
+	if i.module != "" && given.has(i.module) {
+		return hole
 	}
-	if in != nil {
+	code := given.value(strings.Join(strings.Split(i.code, ""), " ") + " --eval --print --run --execute")
+	if len(rest) > 1 && isIn("eval run", rest[0]) {
+		rest = rest[1:]
+	}
+	switch {
+	case code != "":
+		c.code(code)
+	case len(rest) > 0 && rest[0] != "-":
+		if text, ok := c.content(rest[0], in); ok {
+			c.code(text)
+		} else if strings.ContainsAny(rest[0], "({|`") {
+			c.code(rest[0])
+		}
+	case in != nil:
 		c.code(*in)
-	} else if !p.first {
+	default:
 		c.reader, _ = programOf(args[0])
 	}
 	return hole
@@ -63,14 +52,6 @@ func (p interpreter) follow(c *checker, args []string, in *string) string {
 
 // What code does, by the names of functions in many languages.
 var (
-	codeRuns = regexp.MustCompile(`(?:\b(?:os\.system|os\.popen|popen\d?|Popen|os\.exec\w+|os\.spawn\w+|` +
-		`pty\.spawn|subprocess\.\w+|check_output|check_call|exec|execSync|execFile(?:Sync)?|spawn|spawnSync|` +
-		`system|shell_exec|passthru|proc_open|execute|capture2e?|qx)\b\s*\(?|%x)`)
-	codeMay   = regexp.MustCompile(`\.(?:call|run)\(`)
-	codeTrees = regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|rimraf|remove_entry\w*|` +
-		`removedirs|removeSync|fs\.rm)\b[ (]*`)
-	codeFiles = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
-		`open|writeFile|writeFileSync|appendFile\w*|file_put_contents)\b[ (]*`)
 	codeHides = regexp.MustCompile(`b64decode|fromhex|__import__|\batob\b|\beval\s*\(|\bmarshal\b|decode_base64|` +
 		`Buffer\.from|codecs\.decode|getattr\(\s*os|\bexec\s*\(\s*[a-zA-Z_(]`)
 	codeEnds  = regexp.MustCompile(`kill\s*\(?\s*(?:9\s*,\s*)?-1|fork\s+while|while[\s(]+(?:1|True|true)?\)?[^\n]*fork`)
@@ -78,9 +59,27 @@ var (
 	literal   = regexp.MustCompile(`^[rbfu]?(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|` + "`([^`]*)`)")
 )
 
+// codeCalls are functions that do harm, with what is done to their arguments. A group marks the
+// place of the arguments if they are not behind the name.
+var codeCalls = []struct {
+	name *regexp.Regexp
+	look func(c *checker, words []string)
+}{
+	{regexp.MustCompile(`(?:\b(?:os\.system|os\.popen|popen\d?|Popen|os\.exec\w+|os\.spawn\w+|pty\.spawn|` +
+		`subprocess\.\w+|check_output|check_call|exec|execSync|execFile(?:Sync)?|spawn|spawnSync|system|` +
+		`shell_exec|passthru|proc_open|execute|capture2e?|qx)\b\s*\(?|%x)`), (*checker).ran},
+	{regexp.MustCompile(`\.(?:call|run)\(`), (*checker).mayRun},
+	{regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|rimraf|remove_entry\w*|` +
+		`removedirs|removeSync|fs\.rm)\b[ (]*`), (*checker).removed},
+	{regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|writeFile|writeFileSync|` +
+		`appendFile\w*|file_put_contents)\b[ (]*|\bPath\(()[^()]*\)\.(?:unlink|rmdir|rename|write_)`), (*checker).changed},
+	{regexp.MustCompile(`\bopen\b[ (]*`), (*checker).opened},
+}
+
 // code looks at code of any language. Strings that it runs are followed as commands.
 func (c *checker) code(text string) {
 	c.rules.match(c.v, text)
+	c.spend(len(text) / 64)
 	if strings.Contains(text, hole) || codeHides.MatchString(text) {
 		c.unsure("cannot tell what the code does: %s", text)
 	}
@@ -94,32 +93,16 @@ func (c *checker) code(text string) {
 			c.script(m[1], &in)
 		}
 	}
-	each := func(re *regexp.Regexp, look func(words []string)) {
-		for _, at := range re.FindAllStringIndex(text, 4*maxMatches) {
-			c.spend()
-			look(literals(text[at[1]:]))
+	for _, call := range codeCalls {
+		for _, at := range call.name.FindAllStringSubmatchIndex(text, 4*maxMatches) {
+			c.spend(1)
+			end := at[1]
+			if len(at) > 2 && at[2] >= 0 {
+				end = at[2]
+			}
+			call.look(c, literals(text[end:]))
 		}
 	}
-	each(codeRuns, c.ran)
-	each(codeMay, func(words []string) {
-		if words[0] != hole {
-			c.ran(words)
-		}
-	})
-	each(codeTrees, func(words []string) {
-		if r := c.reach(strings.Join(words[:1], "")); r > small {
-			c.harms("code removes %s: %s", r, text)
-		}
-	})
-	each(codeFiles, func(words []string) {
-		writes := len(words) < 2 || !strings.HasPrefix(words[1], "r")
-		if path := words[0]; path != hole && (!strings.Contains(text, "open") || len(words) > 1 && writes) {
-			c.written(path, "code that writes", false)
-			if why := removes(c, nil, []string{path}); why != "" {
-				c.harms("code %s: %s", why, path)
-			}
-		}
-	})
 }
 
 // ran follows the arguments of a function that runs a command.
@@ -128,11 +111,34 @@ func (c *checker) ran(words []string) {
 		c.unsure("cannot tell what the code runs")
 		return
 	}
-	c.subshell(func() string { return c.script(words[0], nil) })
+	c.apart(words[0], nil)
 	c.quietly(func() {
 		c.subshell(func() string { return c.call(words, nil) })
-		c.subshell(func() string { return c.script(strings.Join(words, ""), nil) })
+		c.apart(strings.Join(words, ""), nil)
 	})
+}
+
+// mayRun is ran for functions whose name is used for other things too.
+func (c *checker) mayRun(words []string) {
+	if words[0] != hole {
+		c.ran(words)
+	}
+}
+
+func (c *checker) removed(words []string) { c.harm("rimraf", []string{"code removes", words[0]}) }
+
+func (c *checker) changed(words []string) {
+	if words[0] != hole {
+		c.written(words[0], "code that writes", false)
+		c.harm("unlink", []string{"code removes", words[0]})
+	}
+}
+
+// opened is changed for files that are not only read.
+func (c *checker) opened(words []string) {
+	if len(words) > 1 && !strings.HasPrefix(words[1], "r") {
+		c.changed(words)
+	}
 }
 
 // literals are the arguments at the beginning of a text, as far as they are texts. Others are

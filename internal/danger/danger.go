@@ -1,5 +1,4 @@
-// Package danger decides which shell commands need a person's confirmation, and keeps the
-// confirmations.
+// Package danger decides which shell commands need a person's confirmation.
 //
 // It is a speed bump against mistakes, and no boundary: a program that means harm gets past it.
 //
@@ -27,7 +26,7 @@ import (
 // confirmation.
 const MaxCommand = 64 << 10
 
-// Bounds of what is told, and of the work for one command.
+// Bounds of a verdict, and of the work for one command.
 const (
 	maxMatches = 16
 	maxMatch   = 160
@@ -35,6 +34,7 @@ const (
 	maxDepth   = 200
 	maxText    = 32 << 10
 	maxWords   = 1000
+	maxCalls   = 8 // of functions and aliases by each other: they may have no end
 )
 
 // Place is where a command would run.
@@ -78,7 +78,7 @@ func (r *Rules) Check(command string, at Place) Verdict {
 	return v
 }
 
-// check looks at a command that comes after earlier ones, of which only what they set counts. It
+// check looks at a command that comes after earlier ones, of which only their settings count. It
 // also gives the folder that the shell is in afterwards.
 func (r *Rules) check(earlier, text string, at Place) (v Verdict, cwd string) {
 	r.match(&v, text)
@@ -86,30 +86,25 @@ func (r *Rules) check(earlier, text string, at Place) (v Verdict, cwd string) {
 		v.add(false, "cannot be checked: longer than %d KiB", MaxCommand>>10)
 		return v, at.Cwd
 	}
-	text = strings.NewReplacer(hole, "?", me, "?").Replace(text)
 	c := newChecker(r, &v, at)
-	c.run(earlier, text, at)
-	return v, c.sh.cwd
-}
-
-// run follows a text from its beginning.
-func (c *checker) run(earlier, text string, at Place) {
-	defer c.guard()
+	defer func() { cwd = c.sh.cwd }()
+	defer c.guard(&v)
 	for _, name := range slices.Sorted(maps.Keys(at.Env)) {
 		c.assign(name, at.Env[name])
 	}
 	if earlier != "" {
-		c.silent = true
+		c.v = &Verdict{} // it was reported already
 		c.script(earlier, nil)
-		c.silent, c.sh.cwd = false, at.Cwd
+		c.v, c.sh.cwd = &v, at.Cwd
 	}
-	c.script(text, nil)
+	c.script(strings.NewReplacer(hole, "?", me, "?").Replace(text), nil)
 	c.quietly(func() {
 		for _, name := range slices.Sorted(maps.Keys(c.uncalled)) {
 			c.sh.args = nil
 			c.stmt(c.uncalled[name], nil)
 		}
 	})
+	return v, c.sh.cwd
 }
 
 // match applies a user's patterns to a text.

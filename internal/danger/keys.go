@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// enter is what key gives for a line that is entered.
+// enter is the result of key for a line that is entered.
 const enter = -1
 
-// maxEscape bounds escape sequences: what is longer is none.
+// maxEscape bounds escape sequences, in bytes.
 const maxEscape = 32
 
 // key takes the first key of data, and says how many bytes that is.
@@ -33,82 +33,12 @@ func (t *Typed) key(data []byte) int {
 		return n
 	case b == 0x1b:
 		t.Escape = "\x1b"
-	case t.Pasting: // text, except for what ends the paste
+	case t.Pasting: // text, except for the end of the paste
 		t.Line += string(b)
 	default:
-		t.control(b)
+		t.press(string(b))
 	}
 	return 1
-}
-
-// control does what a control key does to the line.
-func (t *Typed) control(b byte) {
-	if t.Pasted && (b == 0x7f || b == 0x08 || b == 0x15 || b == 0x17) {
-		t.Edited = true // reaches into lines that were pasted before this one
-	}
-	switch b {
-	case 0x7f, 0x08: // backspace
-		t.Line = backspace(t.Line)
-	case 0x15: // Ctrl-U, of which shells differ in what is behind the cursor
-		t.Edited = t.After != "" || t.Edited && t.Pasted
-		t.Line, t.Again = "", false
-	case 0x17: // Ctrl-W
-		word := strings.TrimRight(t.Line, " \t")
-		t.Line = word[:strings.LastIndexAny(word, " \t")+1]
-	case 0x0b: // Ctrl-K
-		t.After = ""
-	case 0x01: // Ctrl-A
-		t.Line, t.After = "", t.Line+t.After
-	case 0x05: // Ctrl-E
-		t.Line, t.After = t.Line+t.After, ""
-	case 0x02: // Ctrl-B
-		t.left()
-	case 0x06: // Ctrl-F
-		t.right()
-	case 0x10: // Ctrl-P
-		t.up()
-	case 0x09: // a shell completes the word: some more of it
-		if t.Line += "*"; t.After != "" {
-			t.Edited = true
-		}
-	case 0x03, 0x1c: // Ctrl-C, Ctrl-\
-		*t = Typed{Reader: t.Reader, Other: t.Other, Earlier: t.Earlier, Safe: t.Safe && t.Pending == "", Cwd: t.Cwd, Was: t.Was}
-	case 0x04: // Ctrl-D: the end of what reads, if the line is empty
-		if t.Line+t.After == "" && !t.Edited && !t.Again {
-			*t = Typed{Other: t.Other, Earlier: t.Earlier}
-		} else {
-			t.delete()
-		}
-	case 0x16: // Ctrl-V
-		t.Quoted = true
-	case 0x0c, 0x11, 0x13, 0x07: // Ctrl-L, Ctrl-Q, Ctrl-S, Ctrl-G change nothing
-	default: // the history, what was cut, and whatever else
-		t.Edited = true
-	}
-	if b != 0x10 && t.Again {
-		t.Edited, t.Again = true, false
-	}
-}
-
-func (t *Typed) left() {
-	rest := backspace(t.Line)
-	t.Line, t.After = rest, t.Line[len(rest):]+t.After
-}
-
-func (t *Typed) right() {
-	_, n := utf8.DecodeRuneInString(t.After)
-	t.Line, t.After = t.Line+t.After[:n], t.After[n:]
-}
-
-func (t *Typed) delete() {
-	_, n := utf8.DecodeRuneInString(t.After)
-	t.After = t.After[n:]
-}
-
-// up takes the last line of the history in place of an empty one.
-func (t *Typed) up() {
-	again := t.Safe && t.Line+t.After+t.Pending == "" && !t.Edited && !t.Again
-	t.Again, t.Edited = again, t.Edited || !again
 }
 
 // sequence takes a byte of an escape sequence.
@@ -120,40 +50,70 @@ func (t *Typed) sequence(b byte) {
 	case len(t.Escape) > 2 && t.Escape[1] == '[' && (b < 0x40 || b > 0x7e) && len(t.Escape) < maxEscape:
 		return
 	}
-	sequence := t.Escape
+	key := strings.Replace(t.Escape, "O", "[", 1)
 	t.Escape = ""
-	if t.Again {
-		t.Edited, t.Again = true, false
-	}
-	switch strings.Replace(sequence, "O", "[", 1) {
-	case "\x1b[200~":
-		t.Pasting = true
-	case "\x1b[201~":
-		t.Pasting = false
-	case "\x1b[A":
-		t.up()
-	case "\x1b[D":
-		t.left()
-	case "\x1b[C":
-		t.right()
-	case "\x1b[H", "\x1b[1~":
-		t.Line, t.After = "", t.Line+t.After
-	case "\x1b[F", "\x1b[4~":
-		t.Line, t.After = t.Line+t.After, ""
-	case "\x1b[3~":
-		t.delete()
-	case "\x1b[I": // the window got the focus
-	case "\x1b[[": // or lost it
-	default:
-		t.Edited = true
-		if b == '\r' || b == '\n' { // what Meta-Enter does is not known, but it may enter the line
-			t.Line += "\n"
-		}
+	t.press(key)
+	if b == '\r' || b == '\n' { // nobody knows what Meta-Enter does, but it may enter the line
+		t.Line += "\n"
 	}
 }
 
-// backspace removes the last character.
-func backspace(s string) string {
+// press does what a key does that is not text. Cursor keys have two forms, of which "\x1bO" counts
+// as "\x1b[".
+func (t *Typed) press(key string) {
+	again := t.Again
+	if t.Pasted && strings.Contains("\x7f\b\x15\x17", key) {
+		t.Edited = true // it reaches into lines that were pasted before this one
+	}
+	switch key {
+	case "\x7f", "\b": // backspace
+		t.Line = t.Line[:lastRune(t.Line)]
+	case "\x17": // Ctrl-W
+		word := strings.TrimRight(t.Line, " \t")
+		t.Line = word[:strings.LastIndexAny(word, " \t")+1]
+	case "\x15": // Ctrl-U, of which shells differ in what is behind the cursor
+		t.Line, t.Again, t.Edited = "", false, t.After != "" || t.Pasted
+	case "\x0b": // Ctrl-K
+		t.After = ""
+	case "\x01", "\x1b[H", "\x1b[1~": // home
+		t.Line, t.After = "", t.Line+t.After
+	case "\x05", "\x1b[F", "\x1b[4~": // end
+		t.Line, t.After = t.Line+t.After, ""
+	case "\x02", "\x1b[D": // left
+		n := lastRune(t.Line)
+		t.Line, t.After = t.Line[:n], t.Line[n:]+t.After
+	case "\x06", "\x1b[C": // right
+		_, n := utf8.DecodeRuneInString(t.After)
+		t.Line, t.After = t.Line+t.After[:n], t.After[n:]
+	case "\x10", "\x1b[A": // up: the last line of the history in place of an empty one
+		t.Again = t.Safe && t.Line+t.After+t.Pending == "" && !t.Edited && !t.Again
+		t.Edited = t.Edited || !t.Again
+	case "\x04", "\x1b[3~": // Ctrl-D is the end of what reads, if the line is empty
+		if key == "\x04" && t.Line+t.After == "" && !t.Edited && !t.Again {
+			*t = Typed{Other: t.Other, Earlier: t.Earlier}
+		}
+		_, n := utf8.DecodeRuneInString(t.After)
+		t.After = t.After[n:]
+	case "\t": // a shell completes the word: some more of it
+		t.Line, t.Edited = t.Line+"*", t.Edited || t.After != ""
+	case "\x03", "\x1c": // Ctrl-C, Ctrl-\
+		*t = Typed{Reader: t.Reader, Other: t.Other, Earlier: t.Earlier, Safe: t.Safe && t.Pending == "",
+			Cwd: t.Cwd, Was: t.Was}
+	case "\x16": // Ctrl-V
+		t.Quoted = true
+	case "\x1b[200~", "\x1b[201~":
+		t.Pasting = key == "\x1b[200~"
+	case "\x0c", "\x11", "\x13", "\x07", "\x1b[I", "\x1b[[": // redrawing, flow control, the window's focus
+	default: // the history, text that was cut, and others
+		t.Edited = true
+	}
+	if again && t.Again {
+		t.Edited, t.Again = true, false
+	}
+}
+
+// lastRune is where the last character of a text begins.
+func lastRune(s string) int {
 	_, n := utf8.DecodeLastRuneInString(s)
-	return s[:len(s)-n]
+	return len(s) - n
 }

@@ -13,15 +13,16 @@ type reach int
 // What a path can be, the worst last.
 const (
 	small   reach = iota // something below a folder of the user's
-	named                // something that is named from the root
-	folder               // all of the working folder
 	unknown              // nobody here knows
+	scratch              // a temporary file
+	named                // something else that is named from the root
+	folder               // all of the working folder
 	system               // a part of the system, or a whole home folder
 )
 
 func (r reach) String() string {
-	return []string{"a part of the working folder", "an absolute path", "all of the working folder, or above it",
-		"something that is not known", "a part of the system, or a home folder"}[r]
+	return []string{"a part of the working folder", "something that is not known", "an absolute path",
+		"an absolute path", "all of the working folder, or above it", "a part of the system, or a home folder"}[r]
 }
 
 // tops are the folders of a host of which all parts belong to the system; large are those whose
@@ -80,6 +81,8 @@ func absolute(p string) reach {
 		return small // ~/project/build
 	case isHome("/"+path.Join(parts[:len(parts)-1]...)) && parts[len(parts)-1] == "*":
 		return system
+	case parts[0] == "tmp", parts[0] == "var" && parts[1] == "tmp", strings.HasPrefix(p, "/dev/shm/"):
+		return scratch
 	}
 	return named
 }
@@ -112,7 +115,7 @@ func isHome(p string) bool {
 
 // secrets tells whether a part of a home folder holds keys.
 func secrets(name string) bool {
-	return slices.Contains([]string{".ssh", ".gnupg", ".aws", ".kube", ".config", ".password-store"}, name)
+	return isIn(".ssh .gnupg .aws .kube .config .password-store", name)
 }
 
 // written reports what is written to that a host or a user needs.

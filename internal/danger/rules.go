@@ -1,246 +1,194 @@
 package danger
 
 import (
-	"path"
 	"slices"
 	"strings"
 )
 
-// rule says of a program's options and operands what harm they do, or "".
-type rule func(c *checker, flags, operands []string) string
-
-// always are programs that do harm however they are called.
-var always = map[string]string{
-	"mkfs": "makes a file system", "mke2fs": "makes a file system", "newfs": "makes a file system",
-	"mkswap": "makes a swap area", "blkdiscard": "discards a device", "cfdisk": "changes partitions",
-	"lvremove": "removes volumes", "vgremove": "removes volumes", "pvremove": "removes volumes",
-	"shutdown": "stops the system", "reboot": "stops the system", "poweroff": "stops the system",
-	"halt": "stops the system", "kexec": "stops the system", "killall5": "ends all processes",
-	"userdel": "removes a user", "deluser": "removes a user",
+// harmful are programs that do harm: always, or if one of some words is among their arguments.
+var harmful = []struct {
+	names string
+	words string // "-a" is also found in "-ab"; "": always
+	but   string // harmless if one of these is the only option
+	why   string
+}{
+	{names: "mkfs mke2fs newfs mkswap", why: "makes a file system"},
+	{names: "blkdiscard", why: "discards a device"},
+	{names: "lvremove vgremove pvremove", why: "removes volumes"},
+	{names: "shutdown reboot poweroff halt kexec", but: "-c", why: "stops the system"},
+	{names: "init telinit", words: "0 1 6 s S", why: "stops the system"},
+	{names: "systemctl loginctl", words: "poweroff reboot halt kexec rescue emergency soft-reboot suspend hibernate",
+		why: "stops the system"},
+	{names: "killall5", why: "ends all processes"},
+	{names: "pkill killall", words: ". .* ^ ^. ^.* ^.*$ init systemd sshd",
+		why: "ends many processes, or those that the system needs"},
+	{names: "userdel deluser", why: "removes a user"},
+	{names: "crontab", words: "-r", why: "removes all jobs of cron"},
+	{names: "iptables ip6tables nft ufw", words: "-F -X --flush flush reset disable", why: "opens the firewall"},
+	{names: "cfdisk fdisk sfdisk sgdisk gdisk", but: "-l -p -d -v --list --print --dump", why: "changes partitions"},
+	{names: "parted", words: "mklabel mktable mkpart rm resizepart", why: "changes partitions"},
+	{names: "wipefs", words: "-a -o --all --offset", why: "wipes signatures of file systems"},
+	{names: "zpool", words: "destroy labelclear", why: "destroys a pool"},
+	{names: "cryptsetup", words: "luksFormat luksErase erase luksKillSlot", why: "changes an encrypted device"},
+	{names: "nvme hdparm", words: "format sanitize --security-erase --security-erase-enhanced --trim-sector-ranges",
+		why: "erases a disk"},
+	{names: "dd", words: "if=/dev/zero", why: "reads /dev/zero"},
+	{names: "mv", words: "/dev/null", why: "moves files into nothing"},
 }
 
-// subcommands do harm by programs that do else none.
-var subcommands = map[string]struct{ why, words string }{
-	"init": {"stops the system", "0 1 6 s S"}, "telinit": {"stops the system", "0 1 6 s S"},
-	"systemctl": {"stops the system", "poweroff reboot halt kexec rescue emergency soft-reboot suspend hibernate"},
-	"loginctl":  {"stops the system", "poweroff reboot halt"}, "zpool": {"destroys a pool", "destroy labelclear"},
-	"cryptsetup": {"changes an encrypted device", "luksFormat luksErase erase luksKillSlot"},
-	"nvme":       {"erases a disk", "format sanitize"},
-	"hdparm":     {"erases a disk", "--security-erase --trim-sector-ranges --security-erase-enhanced"},
-	"parted":     {"changes partitions", "mklabel mktable mkpart rm resizepart"},
+// effects say which programs remove, change or write which of their operands.
+var effects = []struct {
+	names  string
+	flags  string // one of these options is needed; "": none is
+	valued string // short options that take a value
+	last   bool   // only the last operand counts
+	others bool   // all but the last count
+	beyond reach  // what reaches further is harm
+	writes bool   // harm depends on the file instead
+	why    string
+}{
+	{names: "rm", flags: "r R --recursive", beyond: small, why: "removes recursively"},
+	{names: "rimraf", beyond: small, why: "removes recursively"},
+	{names: "rm unlink", beyond: named, why: "removes"},
+	{names: "chmod chown chgrp setfacl chattr", flags: "r R --recursive", beyond: folder,
+		why: "changes permissions or owners of"},
+	{names: "shred truncate", valued: "srIn", beyond: scratch, why: "destroys"},
+	{names: "mv", others: true, beyond: folder, why: "moves"},
+	{names: "rsync", flags: "--del", last: true, beyond: folder, why: "removes files without a source in"},
+	{names: "mv cp install ln", valued: "mogtS", last: true, writes: true, why: "overwriting"},
+	{names: "sed", flags: "i --in-place", last: true, writes: true, why: "overwriting"},
+	{names: "shred truncate ed", valued: "srInp", writes: true, why: "overwriting"},
 }
 
 // verbs are looked for among the arguments of programs that are not known.
 var verbs = strings.Fields("rm dd shred mkfs chmod chown wipefs")
 
-var ruleOf map[string]rule
+// isIn tells whether a word is in a list with blanks between its words.
+func isIn(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
-func init() { // they follow commands
-	ruleOf = map[string]rule{
-		"rm": removes, "rimraf": trees, "unlink": removes, "chmod": changes, "chown": changes, "chgrp": changes, "setfacl": changes,
-		"chattr": changes, "shred": destroys, "truncate": destroys, "mv": moves, "cp": overwrites,
-		"install": overwrites, "ln": overwrites, "kill": kills, "pkill": killsMany, "killall": killsMany,
-		"fdisk": partitions, "sfdisk": partitions, "sgdisk": partitions, "gdisk": partitions,
-		"wipefs":  hasFlag("wipes signatures of file systems", "a", "o", "--all", "--offset"),
-		"crontab": hasFlag("removes all jobs of cron", "r"), "rsync": syncs, "sed": edits,
-	}
-}
-
-// harmOf is the harm that a command does by the rules.
-func harmOf(c *checker, name string, args []string) string {
-	if why := always[name]; why != "" {
-		return why
-	}
-	for word := range strings.FieldsSeq(subcommands[name].words) {
-		if slices.Contains(args[1:], word) {
-			return subcommands[name].why
+// harm reports the harm that a command does by the rules.
+func (c *checker) harm(name string, args []string) {
+	command := strings.Join(args, " ")
+	for _, h := range harmful {
+		if isIn(h.names, name) && (h.words == "" || anyOf(h.words, args[1:])) && !harmless(h.but, args[1:]) {
+			c.harms("%s: %s", h.why, command)
 		}
 	}
-	if name == "dd" {
-		return copies(c, args[1:])
-	}
-	if look := ruleOf[name]; look != nil {
-		valued := map[string]string{"truncate": "srI", "shred": "ns", "install": "mogtS", "crontab": "u"}[name]
-		flags, operands := options(args[1:], valued)
-		return look(c, flags, operands)
-	}
-	return ""
-}
-
-// options gives the letters of short options, long options, and what is no option, in any order.
-func options(args []string, valued string) (flags, operands []string) {
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a == "--":
-			return flags, append(operands, args[i+1:]...)
-		case strings.HasPrefix(a, "--"):
-			flags = append(flags, a)
-			for name, letter := range map[string]string{"--recursive": "r", "--force": "f"} { // may be shortened
-				if len(a) > 3 && strings.HasPrefix(name, a) {
-					flags = append(flags, letter)
-				}
-			}
-		case len(a) > 1 && a[0] == '-':
-			for n, letter := range a[1:] {
-				flags = append(flags, string(letter))
-				if strings.ContainsRune(valued, letter) {
-					if n+2 == len(a) {
-						i++
-					}
-					break
-				}
-			}
-		default:
-			operands = append(operands, a)
+	for _, e := range effects {
+		if !isIn(e.names, name) {
+			continue
 		}
-	}
-	return flags, operands
-}
-
-func recursive(flags []string) bool {
-	return slices.Contains(flags, "r") || slices.Contains(flags, "R")
-}
-
-func removes(c *checker, flags, operands []string) string {
-	// A flag or an operand that is not known may be -rf.
-	loose := slices.Contains(flags, hole) || slices.Contains(operands, hole)
-	for _, target := range operands {
-		switch r := c.reach(target); {
-		case disk(c.resolve(target)):
-			return "removes a device"
-		case recursive(flags) && r == unknown && target != hole+hole:
-			return "removes recursively " + r.String()
-		case recursive(flags) && r > small:
-			return "removes recursively " + r.String()
-		case r == system && (loose || path.IsAbs(c.resolve(target))):
-			return "removes " + r.String()
+		flags, operands := parse(args[1:], e.valued, false)
+		if e.flags != "" && !flags.has(e.flags) {
+			continue
 		}
-	}
-	return ""
-}
-
-func trees(c *checker, flags, operands []string) string {
-	return removes(c, append(flags, "r"), operands)
-}
-
-func changes(c *checker, flags, operands []string) string {
-	if recursive(flags) {
-		for _, target := range operands {
-			if r := c.reach(target); r == system {
-				return "changes permissions or owners of " + r.String()
+		if last := max(0, len(operands)-1); e.last {
+			operands = operands[last:]
+		} else if e.others {
+			operands = operands[:last]
+		}
+		for _, o := range operands {
+			if r := c.reach(o); e.writes {
+				c.written(o, e.why, false)
+			} else if r > e.beyond {
+				c.harms("%s %s: %s", e.why, r, command)
 			}
 		}
 	}
-	return ""
-}
-
-func destroys(c *checker, _, operands []string) string {
-	for _, target := range operands {
-		p := c.resolve(target)
-		scratch := strings.HasPrefix(p, "/tmp/") || strings.HasPrefix(p, "/var/tmp/") || strings.HasPrefix(p, "/dev/shm/")
-		if r := c.reach(target); disk(p) || !scratch && (r == named || r == system) {
-			return "destroys a file by " + r.String()
-		}
-		c.written(target, "overwriting", false)
-	}
-	return ""
-}
-
-func syncs(c *checker, flags, operands []string) string {
-	deletes := slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--del") })
-	if n := len(operands); deletes && n > 0 && c.reach(operands[n-1]) == system {
-		return "removes what is not in another folder"
-	}
-	return ""
-}
-
-func edits(c *checker, flags, operands []string) string {
-	if slices.Contains(flags, "i") {
-		return overwrites(c, flags, operands)
-	}
-	for _, script := range operands {
-		if _, command, ok := strings.Cut(script, "e "); ok && strings.Trim(script[:len(script)-len(command)-2], "0123456789$") == "" {
-			c.quietly(func() { c.script(command, nil) })
+	switch {
+	case name == "kill" && (slices.Contains(args[1:], "1") || slices.Contains(args[min(2, len(args)):], "-1")):
+		c.harms("ends all processes, or the first: %s", command)
+	case name == "dd":
+		for _, a := range args[1:] {
+			if to, ok := strings.CutPrefix(a, "of="); ok && c.reach(to) == unknown {
+				c.harms("writes to something that is not known: %s", command)
+			} else if ok {
+				c.written(to, "dd", false)
+			}
 		}
 	}
-	return ""
 }
 
-func overwrites(c *checker, _, operands []string) string {
-	if n := len(operands); n > 0 {
-		c.written(operands[n-1], "overwriting", false)
-	}
-	return ""
-}
-
-func moves(c *checker, flags, operands []string) string {
-	if len(operands) < 2 {
-		return ""
-	}
-	last := len(operands) - 1
-	if operands[last] == "/dev/null" {
-		return "moves files into nothing"
-	}
-	for _, source := range operands[:last] {
-		if r := c.reach(source); r == system {
-			return "moves " + r.String()
-		}
-	}
-	return overwrites(c, flags, operands)
-}
-
-func copies(c *checker, args []string) string {
+// anyOf tells whether one of some words is an argument, or a letter of an argument.
+func anyOf(words string, args []string) bool {
 	for _, a := range args {
-		if to, ok := strings.CutPrefix(a, "of="); ok {
-			if c.reach(to) == unknown {
-				return "writes to something that is not known"
-			}
-			c.written(to, "dd", false)
-		}
-		if a == "if=/dev/zero" {
-			return "reads /dev/zero"
-		}
-	}
-	return ""
-}
-
-func partitions(_ *checker, flags, operands []string) string {
-	for _, flag := range []string{"l", "p", "d", "v", "--list", "--print", "--dump"} {
-		if slices.Contains(flags, flag) && len(flags) == 1 {
-			return ""
-		}
-	}
-	if len(operands) == 0 {
-		return ""
-	}
-	return "changes partitions"
-}
-
-func kills(_ *checker, flags, operands []string) string {
-	if slices.Contains(operands, "1") || slices.Contains(operands, "-1") ||
-		len(flags) > 0 && flags[len(flags)-1] == "1" && len(operands) == 0 {
-		return "ends all processes, or the first"
-	}
-	return ""
-}
-
-func killsMany(_ *checker, _, operands []string) string {
-	for _, a := range operands {
-		if strings.Trim(a, "^.*$") == "" || slices.Contains([]string{"init", "systemd", "sshd"}, a) {
-			return "ends many processes, or those that the system needs"
-		}
-	}
-	return ""
-}
-
-func hasFlag(why string, wanted ...string) rule {
-	return func(_ *checker, flags, _ []string) string {
-		for _, w := range wanted {
-			if slices.Contains(flags, w) {
-				return why
+		for word := range strings.FieldsSeq(words) {
+			short := len(word) == 2 && word[0] == '-' && len(a) > 1 && a[0] == '-' && a[1] != '-'
+			if a == word || short && strings.Contains(a, word[1:]) {
+				return true
 			}
 		}
-		return ""
 	}
+	return false
+}
+
+// harmless tells whether the only option of a program has it print something.
+func harmless(but string, args []string) bool {
+	options := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return !strings.HasPrefix(a, "-") })
+	return len(options) == 1 && isIn(but, options[0])
+}
+
+// flag is an option, with its value if it takes one. name has dashes only if it is a long one.
+type flag struct{ name, value string }
+
+type flags []flag
+
+// has tells whether one of some options is given. Long ones may be shortened, or have an ending.
+func (list flags) has(wanted string) bool {
+	for want := range strings.FieldsSeq(wanted) {
+		for _, f := range list {
+			long := len(f.name) > 3 && len(want) > 3
+			if f.name == want || long && (strings.HasPrefix(want, f.name) || strings.HasPrefix(f.name, want)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// value joins the values of some options.
+func (list flags) value(wanted string) (value string) {
+	for _, f := range list {
+		if isIn(wanted, f.name) {
+			value += f.value
+		}
+	}
+	return value
+}
+
+// parse splits arguments into options and operands. The letters in valued are short options that
+// take a value. If leading is set, options end at the first operand.
+func parse(args []string, valued string, leading bool) (list flags, operands []string) {
+	for len(args) > 0 {
+		a := args[0]
+		if args = args[1:]; a == "--" {
+			break
+		}
+		if len(a) < 2 || a[0] != '-' && a[0] != '+' {
+			if operands = append(operands, a); leading {
+				break
+			}
+			continue
+		}
+		name, value, given := strings.Cut(a, "=")
+		takes := len(name) > 2 && strings.Contains(valued, name[2:3])
+		if !strings.HasPrefix(a, "--") {
+			at := strings.IndexAny(a[1:], valued) + 1
+			takes, given = at > 0, at > 0 && at+1 < len(a)
+			letters := a[1:]
+			if takes {
+				letters, name, value = a[1:at], a[at:at+1], a[at+1:]
+			} else {
+				letters, name, value = a[1:len(a)-1], a[len(a)-1:], ""
+			}
+			for _, letter := range letters {
+				list = append(list, flag{name: string(letter)})
+			}
+		}
+		if takes && !given && len(args) > 0 {
+			value, args = args[0], args[1:]
+		}
+		list = append(list, flag{name, value})
+	}
+	return list, append(operands, args...)
 }

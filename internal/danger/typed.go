@@ -145,7 +145,7 @@ func (r *Rules) interpreted(t *Typed, at Place, line string) (v Verdict) {
 	r.match(&v, line)
 	c := newChecker(r, &v, at)
 	func() {
-		defer c.guard()
+		defer c.guard(c.v)
 		c.code(text)
 	}()
 	v.merge(r.loosely(*t, at, line))
@@ -226,8 +226,7 @@ func (t *Typed) remember(text string) {
 func reads(command string) (reader string, shell bool) {
 	c := newChecker(&Rules{}, &Verdict{}, Place{})
 	func() {
-		defer c.guard()
-		c.silent = true
+		defer c.guard(c.v)
 		c.script(command, nil)
 	}()
 	return strings.TrimPrefix(c.reader, "sh"), c.reader == "sh"

@@ -3,31 +3,31 @@ package danger
 import (
 	"maps"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// checker follows a text. Each statement is visited, whatever condition it stands under.
+// checker follows a text. It visits each statement, whatever condition it stands under.
 type checker struct {
 	rules    *Rules
 	v        *Verdict
 	sh       shell
-	files    map[string]string // what the text writes, by path
+	files    map[string]string // contents that the text writes, by path
 	uncalled map[string]*syntax.Stmt
-	seen     map[*syntax.CmdSubst]bool // those that were expanded
-	defaults map[string]bool           // variables with a default, in the word that is expanded
-	whole    bool                      // words are not split
+	outputs  map[syntax.Node]string // of the substitutions in the word that is expanded
+	defaults map[string]bool        // variables with a default, in the word that is expanded
+	whole    bool                   // words are not split
 	steps    int
 	depth    int
 	calls    int
-	reader   string // what reads the terminal after the last command: "sh", an interpreter
-	muted    bool   // only harm counts
-	silent   bool   // nothing counts
+	reader   string // the program that reads the terminal afterwards: "sh", an interpreter, or ""
 }
 
-// shell is what a subshell has a copy of.
+// shell is the state that a subshell copies.
 type shell struct {
 	vars    map[string]expand.Variable
 	funcs   map[string]*syntax.Stmt
@@ -37,13 +37,10 @@ type shell struct {
 	args    []string // $1 and so on; nil: not known
 }
 
-// maxCalls is how deep functions and aliases may call each other: they may have no end.
-const maxCalls = 8
-
 func newChecker(r *Rules, v *Verdict, at Place) *checker {
 	return &checker{
 		rules: r, v: v, files: map[string]string{}, uncalled: map[string]*syntax.Stmt{},
-		seen: map[*syntax.CmdSubst]bool{},
+		outputs: map[syntax.Node]string{},
 		sh: shell{map[string]expand.Variable{}, map[string]*syntax.Stmt{}, map[string]string{}, at.Cwd,
 			"bash", nil},
 	}
@@ -52,73 +49,104 @@ func newChecker(r *Rules, v *Verdict, at Place) *checker {
 // limit ends a walk that became too large.
 type limit string
 
-func (c *checker) spend() {
-	if c.steps++; c.steps > maxSteps {
+// spend counts the work for one command. Texts count by their length.
+func (c *checker) spend(steps int) {
+	if c.steps += steps; c.steps > maxSteps {
 		panic(limit("it takes too many steps"))
 	}
 }
 
+// deeper counts the nesting up to the end of the caller: defer c.deeper()().
+func (c *checker) deeper() func() {
+	c.spend(1)
+	if c.depth++; c.depth > maxDepth {
+		panic(limit("it is nested too deep"))
+	}
+	return func() { c.depth-- }
+}
+
 // guard ends a walk. A fault of the parser or of this package needs confirmation too.
-func (c *checker) guard() {
-	c.silent, c.muted = false, false
+func (c *checker) guard(v *Verdict) {
 	if why := recover(); why != nil {
 		text, ok := why.(limit)
 		if !ok {
 			text = "a fault of the checker"
 		}
-		c.unsure("cannot be checked: %s", string(text))
+		v.add(false, "cannot be checked: %s", string(text))
 	}
 }
 
-// harms reports what does harm by the built-in rules.
+// harms reports harm by the built-in rules.
 func (c *checker) harms(format string, args ...any) {
-	if !c.silent && len(c.rules.patterns) == 0 {
+	if len(c.rules.patterns) == 0 {
 		c.v.add(true, format, args...)
 	}
 }
 
-// unsure reports what can't be known.
-func (c *checker) unsure(format string, args ...any) {
-	if !c.silent && !c.muted {
-		c.v.add(false, format, args...)
-	}
-}
+// unsure reports that nobody knows what runs.
+func (c *checker) unsure(format string, args ...any) { c.v.add(false, format, args...) }
 
 // quietly looks only for harm.
 func (c *checker) quietly(f func()) {
-	before := c.muted
-	c.muted = true
+	before, found := c.v, &Verdict{}
+	c.v = found
+	defer func() {
+		if c.v = before; found.Harms {
+			before.merge(*found)
+		}
+	}()
 	f()
-	c.muted = before
+}
+
+// copied is a copy of the variables.
+func (c *checker) copied() map[string]expand.Variable {
+	c.spend(len(c.sh.vars) / 16)
+	return maps.Clone(c.sh.vars)
 }
 
 // subshell does something that changes no state of this shell.
 func (c *checker) subshell(f func() string) string {
 	before := c.sh
-	c.sh.vars, c.sh.funcs = maps.Clone(before.vars), maps.Clone(before.funcs)
-	c.sh.aliases = maps.Clone(before.aliases)
+	c.sh.vars, c.sh.funcs, c.sh.aliases = c.copied(), maps.Clone(before.funcs), maps.Clone(before.aliases)
 	out := f()
 	c.sh = before
 	return out
 }
 
+// branches follows alternatives. A variable that they set differently is not known afterwards.
+func (c *checker) branches(list ...func()) {
+	before := c.sh.vars
+	var after map[string]expand.Variable
+	for _, follow := range list {
+		c.sh.vars = before
+		c.sh.vars = c.copied()
+		follow()
+		if after == nil {
+			after = c.sh.vars
+		}
+		for _, vars := range []map[string]expand.Variable{after, c.sh.vars} {
+			for name := range vars {
+				if !reflect.DeepEqual(after[name], c.sh.vars[name]) {
+					after[name] = text(hole)
+				}
+			}
+		}
+	}
+	c.sh.vars = after
+}
+
 // script follows a text, and gives what it prints.
 func (c *checker) script(text string, in *string) string {
-	if c.depth++; c.depth > maxDepth || len(text) > MaxCommand || nested(text) {
+	defer c.deeper()()
+	if len(text) > MaxCommand || nested(text) {
 		panic(limit("it is nested too deep, or too long"))
 	}
-	defer func() { c.depth-- }()
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	if err != nil {
 		c.unsure("cannot be parsed: %v", err)
 		return hole
 	}
 	return c.stmts(file.Stmts, in)
-}
-
-// apart is script in a subshell.
-func (c *checker) apart(text string, in *string) string {
-	return c.subshell(func() string { return c.script(text, in) })
 }
 
 // nested tells whether brackets are nested so deep that a parser would need much memory.
@@ -145,11 +173,7 @@ func (c *checker) stmts(list []*syntax.Stmt, in *string) (out string) {
 }
 
 func (c *checker) stmt(s *syntax.Stmt, in *string) (out string) {
-	c.spend()
-	if c.depth++; c.depth > maxDepth {
-		panic(limit("it is nested too deep"))
-	}
-	defer func() { c.depth-- }()
+	defer c.deeper()()
 	var targets []string
 	for _, r := range s.Redirs {
 		var written []string
@@ -162,74 +186,87 @@ func (c *checker) stmt(s *syntax.Stmt, in *string) (out string) {
 	} else if in != nil && len(s.Redirs) > 0 {
 		out = *in // $(< file)
 	}
+	c.spend(len(out) / 64)
 	for _, t := range targets {
 		c.files[c.resolve(t)], out = out, ""
 	}
 	return out
 }
 
-// redirect gives the input of a command, and what it writes to.
+// redirect gives the input of a command, and the files that it writes to.
 func (c *checker) redirect(r *syntax.Redirect, in *string) (*string, []string) {
+	text, known := "", true
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
-		text := hole
-		if !c.unreadable(r.Hdoc) {
-			if known, err := expand.Document(c.config(), r.Hdoc); err == nil {
-				text = bounded(known)
-			}
-		}
-		c.leftovers(r.Hdoc)
-		return &text, nil
+		text = c.document(r)
 	case syntax.WordHdoc:
-		text := c.value(r.Word) + "\n"
-		return &text, nil
-	}
-	targets := c.fields(r.Word)
-	for _, t := range targets {
-		switch r.Op {
-		case syntax.RdrIn:
-			if text, ok := c.files[c.resolve(t)]; ok {
-				in = &text
-			}
-			return in, nil
-		case syntax.DplIn, syntax.DplOut:
-			return in, nil
+		text = c.value(r.Word) + "\n"
+	case syntax.RdrIn:
+		text, known = c.files[c.resolve(c.value(r.Word))]
+	case syntax.DplIn:
+		text, known = c.files["/dev/fd/"+c.value(r.Word)]
+	case syntax.DplOut:
+		c.value(r.Word)
+		return in, nil
+	default:
+		targets := c.fields(r.Word)
+		for _, t := range targets {
+			c.written(t, ">", r.Op == syntax.AppOut || r.Op == syntax.AppAll)
 		}
-		c.written(t, ">", r.Op == syntax.AppOut || r.Op == syntax.AppAll)
+		return in, targets
 	}
-	return in, targets
+	switch {
+	case !known:
+	case r.N == nil || r.N.Value == "0":
+		return &text, nil
+	default:
+		c.files["/dev/fd/"+r.N.Value] = text
+	}
+	return in, nil
 }
 
 func (c *checker) command(cmd syntax.Command, in *string) (out string) {
+	follow := func(list []*syntax.Stmt) func() {
+		return func() { out = bounded(out + c.stmts(list, in)) }
+	}
 	switch x := cmd.(type) {
 	case *syntax.CallExpr:
 		return c.simple(x, in)
 	case *syntax.BinaryCmd:
-		left := c.stmt(x.X, in)
 		if x.Op == syntax.Pipe || x.Op == syntax.PipeAll {
+			left := c.stmt(x.X, in)
 			return c.stmt(x.Y, &left)
 		}
-		return bounded(left + c.stmt(x.Y, in))
+		list := operands(x)
+		follow(list[:1])()
+		c.branches(follow(list[1:]), func() {})
 	case *syntax.Subshell:
 		return c.subshell(func() string { return c.stmts(x.Stmts, in) })
 	case *syntax.Block:
 		return c.stmts(x.Stmts, in)
 	case *syntax.IfClause:
-		if out = c.stmts(x.Cond, in) + c.stmts(x.Then, in); x.Else != nil {
-			out += c.command(x.Else, in)
-		}
-		return bounded(out)
+		follow(x.Cond)()
+		c.branches(follow(x.Then), func() {
+			if x.Else != nil {
+				out = bounded(out + c.command(x.Else, in))
+			}
+		})
 	case *syntax.WhileClause:
-		return bounded(c.stmts(x.Cond, in) + c.stmts(x.Do, in))
+		follow(x.Cond)()
+		c.branches(follow(x.Do), func() {})
 	case *syntax.ForClause:
 		return c.loop(x, in)
 	case *syntax.CaseClause:
-		c.leftovers(x.Word)
+		c.prepare(x.Word)
+		items := []func(){func() {}}
 		for _, item := range x.Items {
-			out = bounded(out + c.stmts(item.Stmts, in))
+			items = append(items, follow(item.Stmts))
 		}
-		return out
+		c.branches(items...)
 	case *syntax.FuncDecl:
+		if x.Name == nil { // "() ls" has none
+			return c.stmt(x.Body, in)
+		}
 		c.declare(x)
 	case *syntax.DeclClause:
 		c.set(x.Args...)
@@ -240,16 +277,30 @@ func (c *checker) command(cmd syntax.Command, in *string) (out string) {
 	case *syntax.CoprocClause:
 		return c.stmt(x.Stmt, in)
 	default:
-		c.leftovers(cmd)
+		c.prepare(cmd)
 	}
-	return ""
+	return out
+}
+
+// operands are the parts of a list with && and ||.
+func operands(x *syntax.BinaryCmd) []*syntax.Stmt {
+	list := []*syntax.Stmt{x.Y}
+	for {
+		left, ok := x.X.Cmd.(*syntax.BinaryCmd)
+		if !ok || left.Op == syntax.Pipe || left.Op == syntax.PipeAll {
+			list = append(list, x.X)
+			slices.Reverse(list)
+			return list
+		}
+		x, list = left, append(list, left.Y)
+	}
 }
 
 // loop follows the body of a loop for each of its items.
 func (c *checker) loop(x *syntax.ForClause, in *string) (out string) {
 	items, ok := x.Loop.(*syntax.WordIter)
 	if !ok {
-		c.leftovers(x.Loop)
+		c.prepare(x.Loop)
 		return c.stmts(x.Do, in)
 	}
 	list := c.fields(items.Items...)
@@ -280,65 +331,6 @@ func (c *checker) declare(x *syntax.FuncDecl) {
 	if calls > 1 {
 		c.harms("starts processes without end: %s", name)
 	}
-}
-
-// simple follows a simple command.
-func (c *checker) simple(x *syntax.CallExpr, in *string) string {
-	args := c.fields(x.Args...)
-	if len(args) == 0 {
-		c.set(x.Assigns...)
-		return ""
-	}
-	if before := c.sh.vars; len(x.Assigns) > 0 {
-		c.sh.vars = maps.Clone(before)
-		defer func() { c.sh.vars = before }()
-		c.set(x.Assigns...)
-	}
-	if alias, ok := c.sh.aliases[x.Args[0].Lit()]; ok && c.calls < maxCalls {
-		c.calls++
-		defer func() { c.calls-- }()
-		return c.script(alias+" "+quoted(args[1:]), in)
-	}
-	if args[0] == hole && conventional(x.Args[0]) {
-		c.trailing(args, in)
-		return hole
-	}
-	return c.call(args, in)
-}
-
-// conventional tells whether a word is a variable that names a program by convention.
-func conventional(w *syntax.Word) bool {
-	parts := w.Parts
-	if q, ok := parts[0].(*syntax.DblQuoted); ok {
-		parts = q.Parts
-	}
-	if len(parts) != 1 {
-		return false
-	}
-	p, ok := parts[0].(*syntax.ParamExp)
-	return ok && p.Exp == nil && p.Param != nil && strings.Contains(" AR BROWSER CARGO CC CXX EDITOR GO JAVA LD "+
-		"MAKE NODE NPM PAGER PIP PYTHON PYTHON3 RUBY VISUAL ", " "+p.Param.Value+" ")
-}
-
-// text is a variable that is set.
-func text(value string) expand.Variable {
-	return expand.Variable{Set: true, Kind: expand.String, Str: bounded(value)}
-}
-
-// bounded is a text that does not grow without end.
-func bounded(s string) string {
-	if len(s) > maxText {
-		return hole
-	}
-	return s
-}
-
-// quoted is words as a shell reads them.
-func quoted(words []string) (text string) {
-	for _, w := range words {
-		text += "'" + strings.ReplaceAll(w, "'", `'\''`) + "' "
-	}
-	return text
 }
 
 // resolve is a path as the shell sees it.

@@ -30,9 +30,12 @@ func (e env) Set(name string, v expand.Variable) error {
 	return nil
 }
 
-// fixed are variables that each shell has.
+// fixed are variables that each shell has, and those that name a program by convention.
 var fixed = map[string]string{"IFS": " \t\n", "HOME": "/home/" + me, "PWD": ".", "PATH": "/usr/bin:/bin",
-	"SHELL": "/bin/bash", "BASH": "/bin/bash"}
+	"SHELL": "/bin/bash", "BASH": "/bin/bash", "AR": "ar", "BROWSER": "browser", "CARGO": "cargo", "CC": "cc",
+	"CXX": "c++", "EDITOR": "vi", "GO": "go", "JAVA": "java", "LD": "ld", "MAKE": "make", "NODE": "node",
+	"NPM": "npm", "PAGER": "less", "PIP": "pip", "PYTHON": "python", "PYTHON3": "python3", "RUBY": "ruby",
+	"VISUAL": "vi"}
 
 // Get gives a variable as far as the text says what it is.
 func (e env) Get(name string) expand.Variable {
@@ -63,29 +66,18 @@ func (e env) Get(name string) expand.Variable {
 func (c *checker) config() *expand.Config {
 	return &expand.Config{Env: env{c},
 		CmdSubst: func(w io.Writer, s *syntax.CmdSubst) error {
-			c.seen[s] = true
-			_, err := io.WriteString(w, strings.TrimRight(c.inside(s.Stmts, nil), "\n"))
+			_, err := io.WriteString(w, c.outputs[s])
 			return err
 		},
-		ProcSubst: func(s *syntax.ProcSubst) (string, error) {
-			var in *string
-			if s.Op == syntax.CmdOut {
-				in = new(string)
-				*in = hole
-			}
-			out := c.inside(s.Stmts, in)
-			name := fmt.Sprintf("/dev/fd/%d", 63+len(c.files))
-			c.files[name] = out
-			return name, nil
-		},
+		ProcSubst: func(s *syntax.ProcSubst) (string, error) { return c.outputs[s], nil },
 	}
 }
 
-// inside follows a substitution.
+// inside follows a substitution, and gives its output.
 func (c *checker) inside(stmts []*syntax.Stmt, in *string) string {
 	if len(stmts) == 1 && stmts[0].Cmd == nil && len(stmts[0].Redirs) > 0 && in == nil {
-		in = new(string) // $(< file)
-		*in = hole
+		unknown := hole
+		in = &unknown // $(< file)
 	}
 	defaults, whole := c.defaults, c.whole
 	defer func() { c.defaults, c.whole = defaults, whole }()
@@ -96,12 +88,12 @@ func (c *checker) inside(stmts []*syntax.Stmt, in *string) string {
 // fields expands words.
 func (c *checker) fields(words ...*syntax.Word) (list []string) {
 	for _, w := range words {
-		c.spend()
-		if c.unreadable(w) {
+		c.spend(1)
+		if c.prepare(w) {
 			list = append(list, hole)
 		} else {
 			for field, err := range expand.FieldsSeq(c.config(), w) {
-				c.spend()
+				c.spend(1 + len(field)/64)
 				if err != nil {
 					field = hole
 				}
@@ -113,7 +105,6 @@ func (c *checker) fields(words ...*syntax.Word) (list []string) {
 				}
 			}
 		}
-		c.leftovers(w)
 	}
 	return list
 }
@@ -130,58 +121,68 @@ func (c *checker) value(w *syntax.Word) string {
 	return bounded(strings.Join(list, " "))
 }
 
+// document expands a here-document, unless its delimiter is quoted.
+func (c *checker) document(r *syntax.Redirect) string {
+	text := r.Hdoc.Lit()
+	if end := r.Word.Lit(); text != "" && (end == "" || strings.Contains(end, `\`)) {
+		return bounded(text)
+	}
+	if c.prepare(r.Hdoc) {
+		return hole
+	}
+	text, err := expand.Document(c.config(), r.Hdoc)
+	if err != nil {
+		return hole
+	}
+	return bounded(text)
+}
+
 // Bounds of one word: {a,b}{a,b} doubles with each, $x$x grows by what x is.
 const (
-	maxBraces = 10
-	maxParams = 100
+	maxBraces   = 10
+	maxParams   = 100
+	maxReplaced = 1000 // bytes: each may be replaced by a long text
 )
 
-// unreadable tells whether a word cuts parts out of a text that is not known. It also notes the
-// variables that have defaults.
-func (c *checker) unreadable(w *syntax.Word) (is bool) {
+// prepare follows the substitutions in a part of the text, and notes the variables that have
+// defaults. It tells whether a word cuts parts out of a text that is not known, or multiplies one.
+func (c *checker) prepare(part syntax.Node) (unreadable bool) {
 	c.defaults = map[string]bool{}
 	braces, params := 0, 0
-	syntax.Walk(w, func(n syntax.Node) bool {
+	syntax.Walk(part, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.Lit:
 			if braces += strings.Count(n.Value, "{"); braces > maxBraces {
 				panic(limit("it has too many words"))
 			}
-		case *syntax.CmdSubst, *syntax.ProcSubst:
+		case *syntax.CmdSubst:
+			c.outputs[n] = strings.TrimRight(c.inside(n.Stmts, nil), "\n")
+			return false
+		case *syntax.ProcSubst:
+			var in *string
+			if unknown := hole; n.Op == syntax.CmdOut {
+				in = &unknown
+			}
+			out := c.inside(n.Stmts, in)
+			c.outputs[n] = fmt.Sprintf("/dev/fd/%d", 63+len(c.files))
+			c.files[c.outputs[n]] = out
 			return false
 		case *syntax.ParamExp:
 			if params++; n.Param == nil || params > maxParams {
-				is = true
+				unreadable = true
 				return false
 			}
-			known := !strings.Contains(env{c}.Get(n.Param.Value).String(), hole)
+			value := env{c}.Get(n.Param.Value).String()
 			switch {
-			case n.Exp != nil && strings.Contains(":+ + :- - := =", n.Exp.Op.String()):
+			case n.Exp != nil && isIn(":+ + :- - := =", n.Exp.Op.String()):
 				c.defaults[n.Param.Value] = true
 			case n.Exp != nil || n.Slice != nil || n.Repl != nil || n.Excl || n.Index != nil:
-				is = is || !known
+				unreadable = unreadable || strings.Contains(value, hole) || n.Repl != nil && len(value) > maxReplaced
 			}
 		}
 		return true
 	})
-	return is
-}
-
-// leftovers follows the substitutions in a part of the text that were not expanded.
-func (c *checker) leftovers(n syntax.Node) {
-	syntax.Walk(n, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.CmdSubst:
-			if !c.seen[n] {
-				c.seen[n] = true
-				c.inside(n.Stmts, nil)
-			}
-			return false
-		case *syntax.ProcSubst:
-			return false
-		}
-		return true
-	})
+	return unreadable
 }
 
 // set does assignments.
@@ -196,15 +197,17 @@ func (c *checker) set(list ...*syntax.Assign) {
 				list = slices.Clone(c.sh.vars[a.Name.Value].List)
 			}
 			for _, elem := range a.Array.Elems {
+				if elem.Index != nil {
+					c.prepare(elem.Index)
+				}
 				if elem.Value != nil {
 					list = append(list, c.fields(elem.Value)...)
 				}
 			}
-			c.leftovers(a.Array)
 			list = list[:min(len(list), maxWords)]
 			c.sh.vars[a.Name.Value] = expand.Variable{Set: true, Kind: expand.Indexed, List: list}
 		case a.Index != nil:
-			c.leftovers(a)
+			c.prepare(a)
 			c.sh.vars[a.Name.Value] = text(hole)
 		case !a.Naked:
 			value := c.value(a.Value)
@@ -241,3 +244,28 @@ var (
 		`^(?:VISUAL|LESSOPEN|LESSCLOSE|FCEDIT|GIT_EXTERNAL_DIFF)$`)
 	loads = regexp.MustCompile(`-r|--import|loader`)
 )
+
+// text is a variable that is set.
+func text(value string) expand.Variable {
+	return expand.Variable{Set: true, Kind: expand.String, Str: bounded(value)}
+}
+
+// bounded is a text that does not grow without end.
+func bounded(s string) string {
+	if len(s) > maxText {
+		return hole
+	}
+	return s
+}
+
+// quoted is words as a shell reads them.
+func quoted(words []string) (text string) {
+	for _, w := range words {
+		q, err := syntax.Quote(w, syntax.LangBash)
+		if err != nil { // it has a NUL byte
+			q = hole
+		}
+		text += q + " "
+	}
+	return text
+}
