@@ -12,22 +12,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/qcow2"
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 // blocks is storage in images.
 type blocks struct{ Folder }
 
-// blankImage is the volume that workspaces without a seed begin with, among what is shared. Its number changes with what a volume is made like.
+// blankImage is the volume of default size that workspaces without a seed begin with, among what is shared. Its number changes with what a volume is made like.
 const blankImage = "blank-1.ext4"
 
 func (b blocks) create(ctx context.Context, seed Seed) (store.Disks, error) {
 	base := name("volume", ".ext4")
 	var err error
-	if seed == nil {
+	switch {
+	case seed == nil && b.bytes() == machine.DefaultVolumeBytes:
 		err = b.blank(ctx, b.path(base))
-	} else {
-		err = build(ctx, seed, b.path(base))
+	case seed == nil:
+		err = b.build(ctx, nothing, b.path(base))
+	default:
+		err = b.build(ctx, seed, b.path(base))
 	}
 	if err != nil {
 		return store.Disks{}, err
@@ -36,11 +40,13 @@ func (b blocks) create(ctx context.Context, seed Seed) (store.Disks, error) {
 }
 
 // build makes a volume with what the seed gives.
-func build(ctx context.Context, seed Seed, path string) error {
-	return seed.into(ctx, func(from io.Reader) error { return ext4image.BuildVolume(ctx, from, path, ext4image.Limits{}) })
+func (b blocks) build(ctx context.Context, seed Seed, path string) error {
+	return seed.into(ctx, func(from io.Reader) error {
+		return ext4image.BuildVolume(ctx, from, path, ext4image.Limits{}, b.bytes())
+	})
 }
 
-// blank gives an empty volume the name path. It is made once.
+// blank gives an empty volume of default size the name path. It is made once.
 func (b blocks) blank(ctx context.Context, path string) error {
 	shared := filepath.Join(b.Shared, blankImage)
 	if err := os.Link(shared, path); !errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +65,7 @@ func (b blocks) blank(ctx context.Context, path string) error {
 		if err := os.RemoveAll(part); err != nil {
 			return err
 		}
-		if err := build(ctx, nothing, part); err != nil {
+		if err := b.build(ctx, nothing, part); err != nil {
 			os.Remove(part)
 			return err
 		}

@@ -39,7 +39,7 @@ func (b blocks) flatten(ctx context.Context, d store.Disks) (string, error) {
 	}
 	defer disk.Close()
 	volume := name("volume", ".ext4")
-	return volume, ext4image.FillVolume(ctx, b.path(volume), func(w *mkext4.Writer) error { return view.Copy(ctx, from, w) })
+	return volume, ext4image.FillVolume(ctx, b.path(volume), b.bytes(), func(w *mkext4.Writer) error { return view.Copy(ctx, from, w) })
 }
 
 // flatten of a tree copies it: it is flat, and the machine goes on writing to its own.

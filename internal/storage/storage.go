@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -36,6 +37,7 @@ type Folder struct {
 	Path   string // made by Create and Fork where it is missing
 	Blocks bool   // images, else trees
 	Shared string // a folder on the same file system for what all workspaces begin with
+	Bytes  int64  // size of the volume's file system; 0: machine.DefaultVolumeBytes, and no limit for a seed in trees
 }
 
 // Seed writes a tar of what a volume is to hold at first: clean, all of it root's, names relative.
@@ -80,12 +82,15 @@ func (f Folder) kind() kind {
 	return trees{f}
 }
 
-// Create makes the disks of a new workspace. seed may be nil: then the volume is empty.
+// Create makes the disks of a new workspace. seed may be nil: then the volume is empty. The error is of kind Exhausted if the seed does not fit the volume.
 func (f Folder) Create(ctx context.Context, seed Seed) (store.Disks, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return store.Disks{}, fault.Wrap(err, "make disks", f.Path)
 	}
 	d, err := f.kind().create(ctx, seed)
+	if errors.Is(err, mkext4.ErrFull) || errors.Is(err, errLarge) {
+		err = f.full()
+	}
 	if err == nil {
 		err = f.flush()
 	}
@@ -97,7 +102,7 @@ func (f Folder) Machine(d store.Disks) *machine.Storage {
 	if f.Blocks {
 		return &machine.Storage{Block: &machine.BlockStorage{Root: f.paths(d.Root), Volume: f.paths(d.Volume)}}
 	}
-	t := &machine.TreeStorage{Folder: f.path(top(d.Volume))}
+	t := &machine.TreeStorage{Folder: f.path(top(d.Volume)), Bytes: f.Bytes}
 	if len(d.Root) > 0 {
 		t.Root = f.path(top(d.Root))
 	}

@@ -45,8 +45,10 @@ func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
 		all = append(all, filepath.Join(t.path(v), filesFolder))
 	}
 	err := seed.into(ctx, func(from io.Reader) error {
-		_, err := tree.Write(ctx, from, all...)
-		return err
+		if _, err := tree.Write(ctx, t.limited(from), all...); err != nil {
+			return err
+		}
+		return t.fits(ctx, all[0])
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ const (
 
 // data gives out blocks, one after the other, and writes them in large pieces.
 type data struct {
+	layout
 	out    *os.File
 	at     uint32 // the block that the buffer begins at
 	buffer []byte // whole blocks, to be written at that block
@@ -28,16 +29,16 @@ func (d *data) next() uint32 { return d.at + uint32(len(d.buffer)/blockSize) }
 // room makes place for blocks that lie one after the other, as many as there can be: at least one.
 func (d *data) room() ([]byte, error) {
 	next := d.next()
-	if after := reserved(next); after != next || len(d.buffer) == cap(d.buffer) {
+	if after := d.reserved(next); after != next || len(d.buffer) == cap(d.buffer) {
 		if err := d.flush(); err != nil {
 			return nil, err
 		}
 		d.at, next = after, after
 	}
-	if next >= blockCount {
-		return nil, errFull
+	if next >= d.blocks {
+		return nil, d.full()
 	}
-	free := min(int64(cap(d.buffer)-len(d.buffer)), int64(nextReserved(next)-next)*blockSize)
+	free := min(int64(cap(d.buffer)-len(d.buffer)), int64(d.nextReserved(next)-next)*blockSize)
 	return d.buffer[len(d.buffer):][:free], nil
 }
 

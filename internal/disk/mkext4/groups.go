@@ -10,38 +10,38 @@ import (
 // writeJournal makes a journal with nothing in it, of which only the first block is written.
 func (w *Writer) writeJournal() error {
 	e := Entry{Mode: unix.S_IFREG | 0o600, Accessed: w.id.Made, Modified: w.id.Made, Changed: w.id.Made}
-	if err := w.inodes.put(journalInode, e.inode(1, journalSize*blockSize, journalSize, flagExtents, journalExtents(), xattrs{})); err != nil {
+	if err := w.inodes.put(journalInode, e.inode(1, int64(w.layout.journal)*blockSize, uint64(w.layout.journal), flagExtents, w.layout.journalExtents(), xattrs{})); err != nil {
 		return err
 	}
 	b := make([]byte, blockSize)
-	for i, v := range []uint32{0xc03b3998, 4 /* superblock */, 0, blockSize, journalSize, 1 /* first block */, 1 /* sequence */, 0 /* nothing */} {
+	for i, v := range []uint32{0xc03b3998, 4 /* superblock */, 0, blockSize, w.layout.journal, 1 /* first block */, 1 /* sequence */, 0 /* nothing */} {
 		binary.BigEndian.PutUint32(b[4*i:], v)
 	}
 	copy(b[0x30:], w.id.UUID[:])
 	binary.BigEndian.PutUint32(b[0x40:], 1) // file system that uses it
-	_, err := w.out.WriteAt(b, journalStart*blockSize)
+	_, err := w.out.WriteAt(b, int64(w.layout.journalAt())*blockSize)
 	return err
 }
 
-func journalExtents() []byte {
-	e := extents{{0, journalStart, journalSize}}
+func (l layout) journalExtents() []byte {
+	e := extents{{0, l.journalAt(), uint16(l.journal)}}
 	root, _, _ := e.tree(nil) // is so small that it is all in the inode
 	return root[:]
 }
 
 // writeGroups writes what depends on how much has been given out: bitmaps, descriptors and the superblock. Bitmaps of zeros are left out.
 func (w *Writer) writeGroups() error {
-	end, folders := w.data.next(), make([]uint16, groupCount)
+	l, end, folders := w.layout, w.data.next(), make([]uint16, w.layout.groups)
 	for _, f := range w.tree.folders {
 		folders[(f.number-1)/groupInodes]++
 	}
 	var descriptors []byte
 	le := binary.LittleEndian
 	freeBlocks, freeInodes := uint32(0), uint32(0)
-	for group := range groupCount {
-		blocks, blocksLeft := blockBitmap(group, end)
+	for group := range l.groups {
+		blocks, blocksLeft := l.blockBitmap(group, end)
 		inodes, inodesLeft := inodeBitmap(group, w.inodes.last)
-		for at, bitmap := range map[uint32][]byte{blockBitmapAt(group): blocks, inodeBitmapAt(group): inodes} {
+		for at, bitmap := range map[uint32][]byte{l.blockBitmapAt(group): blocks, l.inodeBitmapAt(group): inodes} {
 			if bytes.Equal(bitmap, zeroBlock[:]) {
 				continue
 			}
@@ -50,16 +50,16 @@ func (w *Writer) writeGroups() error {
 			}
 		}
 		d := make([]byte, descriptorSize)
-		le.PutUint32(d[0x0:], blockBitmapAt(group))
-		le.PutUint32(d[0x4:], inodeBitmapAt(group))
-		le.PutUint32(d[0x8:], inodeTableAt(group))
+		le.PutUint32(d[0x0:], l.blockBitmapAt(group))
+		le.PutUint32(d[0x4:], l.inodeBitmapAt(group))
+		le.PutUint32(d[0x8:], l.inodeTableAt(group))
 		le.PutUint16(d[0xc:], uint16(blocksLeft))
 		le.PutUint16(d[0xe:], uint16(inodesLeft))
 		le.PutUint16(d[0x10:], folders[group])
 		descriptors = append(descriptors, d...)
 		freeBlocks, freeInodes = freeBlocks+blocksLeft, freeInodes+inodesLeft
 	}
-	for _, group := range []int{copyGroup, 0} {
+	for group := min(copyGroup, l.groups-1); group >= 0; group-- {
 		b := make([]byte, groupHead*blockSize)
 		copy(b[blockSize:], descriptors)
 		superblock := b[:1024]
@@ -74,8 +74,8 @@ func (w *Writer) writeGroups() error {
 	return nil
 }
 
-// blockBitmap tells which blocks of a group are in use, and how many are not: all content lies before end.
-func blockBitmap(group int, end uint32) (bitmap []byte, left uint32) {
+// blockBitmap tells which blocks of a group are in use, and how many are not: all content lies before end. What is beyond the file system counts as used.
+func (l layout) blockBitmap(group int, end uint32) (bitmap []byte, left uint32) {
 	bitmap, left = make([]byte, blockSize), groupSize
 	first := uint32(group) * groupSize
 	use := func(from, to uint32) {
@@ -88,8 +88,9 @@ func blockBitmap(group int, end uint32) (bitmap []byte, left uint32) {
 	}
 	use(0, end)
 	use(copyStart, copyStart+groupHead)
-	flex := flexStart(group / flexGroups)
-	use(flex, flex+flexHead)
+	use(l.blocks, uint32(l.groups)*groupSize)
+	flex := group / flexGroups
+	use(flexStart(flex), flexStart(flex)+l.flexHead(flex))
 	return bitmap, left
 }
 
@@ -118,9 +119,9 @@ func (w *Writer) fillSuperblock(b []byte, group int, freeBlocks, freeInodes uint
 	le := binary.LittleEndian
 	made := uint32(w.id.Made.Unix())
 	for at, v := range map[int]uint32{
-		0x0: inodeCount, 0x4: blockCount, 0xc: freeBlocks, 0x10: freeInodes, 0x18: 2 /* 1 KiB << 2 */, 0x1c: 2, 0x20: groupSize, 0x24: groupSize,
+		0x0: w.layout.inodes(), 0x4: w.layout.blocks, 0xc: freeBlocks, 0x10: freeInodes, 0x18: 2 /* 1 KiB << 2 */, 0x1c: 2, 0x20: groupSize, 0x24: groupSize,
 		0x28: groupInodes, 0x30: made /* written */, 0x40: made /* checked */, 0x4c: 1 /* revision */, 0x54: firstInode, 0x5c: compatible, 0x60: incompatible,
-		0x64: readOnly, 0xe0: journalInode, 0x108: made, 0x160: hashUnsigned, 0x24c: copyGroup, 0x268: firstInode, /* lost+found */
+		0x64: readOnly, 0xe0: journalInode, 0x108: made, 0x160: hashUnsigned, 0x24c: uint32(min(copyGroup, w.layout.groups-1)), 0x268: firstInode, /* lost+found */
 	} {
 		le.PutUint32(b[at:], v)
 	}
@@ -135,7 +136,7 @@ func (w *Writer) fillSuperblock(b []byte, group int, freeBlocks, freeInodes uint
 	copy(b[0xec:0xfc], hashSeed[:])
 	b[0xfc] = hashVersion
 	b[0xfd] = 1 // there is a copy of the journal's place
-	copy(b[0x10c:], journalExtents())
-	le.PutUint32(b[0x148+4:], journalSize*blockSize)
+	copy(b[0x10c:], w.layout.journalExtents())
+	le.PutUint32(b[0x148+4:], w.layout.journal*blockSize)
 	b[0x174] = 4 // groups that lie together: 1 << 4
 }

@@ -77,6 +77,7 @@ const window = 256
 
 // inodes writes inodes, whose numbers come nearly in order.
 type inodes struct {
+	layout
 	out    *os.File
 	last   uint32 // the last that was given out
 	first  uint32 // the first of those in the window, counted from 0
@@ -86,8 +87,8 @@ type inodes struct {
 
 // number gives out an inode's number.
 func (t *inodes) number() (uint32, error) {
-	if t.last == inodeCount {
-		return 0, errFull
+	if t.last == t.layout.inodes() {
+		return 0, t.full()
 	}
 	t.last++
 	return t.last, nil
@@ -112,7 +113,7 @@ func (t *inodes) write(number uint32, offset int, b []byte) error {
 		t.first = first
 	}
 	if index < t.first {
-		_, err := t.out.WriteAt(b, inodeAt(index)+int64(offset))
+		_, err := t.out.WriteAt(b, t.inodeAt(index)+int64(offset))
 		return err
 	}
 	copy(t.recent[int(index-t.first)*inodeSize+offset:], b)
@@ -125,12 +126,7 @@ func (t *inodes) flush() error {
 		return nil
 	}
 	t.dirty = false
-	_, err := t.out.WriteAt(t.recent[:], inodeAt(t.first))
+	_, err := t.out.WriteAt(t.recent[:], t.inodeAt(t.first))
 	clear(t.recent[:])
 	return err
-}
-
-// inodeAt is where an inode is, in bytes. It is counted from 0.
-func inodeAt(index uint32) int64 {
-	return int64(inodeTableAt(int(index/groupInodes)))*blockSize + int64(index%groupInodes)*inodeSize
 }

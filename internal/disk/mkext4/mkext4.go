@@ -1,12 +1,12 @@
 // Package mkext4 writes fresh ext4 images from file trees that are told entry by entry, without root, without mounting and without other programs.
 //
-// Every image has the same size and the same layout, and is sparse: what is not used takes no space of the host. The content of files is written one after
-// the other as it comes, in as few extents as there can be; blocks of zeros become holes of the files. Folders of more than a block are hash trees, as Linux
+// Every image has the same size, and is sparse: what is not used takes no space of the host. Its file system may be smaller, and those of one size have one
+// layout. The content of files is written one after the other as it comes, in as few extents as there can be; blocks of zeros become holes of the files. Folders of more than a block are hash trees, as Linux
 // makes them. There is a journal, which is empty. What was written is what e2fsck calls clean, and the kernel goes on with it like with any other file system.
 //
 // Where things lie (layout.go): in the first block the superblock, in the second the descriptors of the groups, and a copy of both in group 1. Groups are
 // gathered by 16, whose bitmaps and inodes lie together at the beginning of the first one. Behind those of the first 16 is the journal, and then comes the
-// content.
+// content. In a small file system there are fewer groups, of which the last may be smaller, and the journal is smaller.
 //
 // The same calls write the same bytes. The facts are those of https://docs.kernel.org/filesystems/ext4/, and where that is silent those of fs/ext4 in Linux.
 package mkext4
@@ -48,20 +48,26 @@ type Sparse interface {
 
 // Writer writes an image. It is for one goroutine. After an error it is of no more use.
 type Writer struct {
-	out  *os.File
-	id   Identity
-	tree tree
-	data data
-	inodes
+	layout layout
+	out    *os.File
+	id     Identity
+	tree   tree
+	data   data
+	inodes inodes
 }
 
-// New begins an image in an empty file, with an empty root folder that belongs to root, mode 0755, and a folder lost+found in it.
-func New(out *os.File, id Identity) (*Writer, error) {
+// New begins an image in an empty file, with an empty root folder that belongs to root, mode 0755, and a folder lost+found in it. Its file system has size bytes,
+// MinSize to Size, or up to 2.5 MiB less.
+func New(out *os.File, id Identity, size int64) (*Writer, error) {
+	l, err := layoutOf(size)
+	if err != nil {
+		return nil, err
+	}
 	if err := out.Truncate(Size); err != nil {
 		return nil, err
 	}
-	w := &Writer{out: out, id: id, inodes: inodes{out: out, last: firstInode - 1}}
-	w.data = data{out: out, buffer: make([]byte, 0, bufferSize), at: dataStart}
+	w := &Writer{layout: l, out: out, id: id, inodes: inodes{layout: l, out: out, last: firstInode - 1}}
+	w.data = data{layout: l, out: out, buffer: make([]byte, 0, bufferSize), at: l.dataAt()}
 	w.begin()
 	return w, nil
 }
@@ -106,7 +112,7 @@ func (w *Writer) Finish() error {
 		return err
 	}
 	for _, n := range w.tree.linked {
-		if err := w.setLinks(n.number, n.links); err != nil {
+		if err := w.inodes.setLinks(n.number, n.links); err != nil {
 			return err
 		}
 	}

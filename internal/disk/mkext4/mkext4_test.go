@@ -30,14 +30,17 @@ const (
 )
 
 // begin makes a writer of an image.
-func begin(t testing.TB) (*Writer, string) {
+func begin(t testing.TB) (*Writer, string) { return beginSized(t, Size) }
+
+// beginSized makes a writer of an image with a file system of some size.
+func beginSized(t testing.TB, size int64) (*Writer, string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	w, err := New(f, Identity{Label: "test", UUID: [16]byte{1, 2, 3}, Made: time.Unix(1_600_000_000, 0)})
+	w, err := New(f, Identity{Label: "test", UUID: [16]byte{1, 2, 3}, Made: time.Unix(1_600_000_000, 0)}, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,7 @@ func TestBlocksAreGivenOutAroundWhatIsTaken(t *testing.T) {
 		must(t, err)
 		must(t, w.data.flush())
 		last := e[len(e)-1]
-		if len(e) != 2 || e[0].physical != start || last.physical != reserved(start+uint32(e[0].count)) || last.count+e[0].count != 5 {
+		if len(e) != 2 || e[0].physical != start || last.physical != w.layout.reserved(start+uint32(e[0].count)) || last.count+e[0].count != 5 {
 			t.Errorf("from %d: %v", start, e)
 		}
 	}
@@ -309,7 +312,7 @@ func TestFullImages(t *testing.T) {
 		t.Errorf("blocks: %v", err)
 	}
 	w, _ = begin(t)
-	w.inodes.last = inodeCount - 1
+	w.inodes.last = w.layout.inodes() - 1
 	w.mustAdd(t, "last", Entry{Mode: regular}, nil)
 	if err := w.Add("a", Entry{Mode: regular}, nil); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("inodes: %v", err)

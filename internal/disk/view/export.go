@@ -39,7 +39,7 @@ func export(ctx context.Context, v *FS, path string) (err error) {
 	id := mkext4.Identity{Label: "pyro-disk", Made: time.Now()}
 	rand.Read(id.UUID[:])
 	id.UUID[6], id.UUID[8] = id.UUID[6]&0x0f|0x40, id.UUID[8]&0x3f|0x80 // says that it is random
-	w, err := mkext4.New(out, id)
+	w, err := mkext4.New(out, id, mkext4.Size)
 	if err != nil {
 		return err
 	}

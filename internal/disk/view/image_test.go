@@ -43,7 +43,7 @@ func image(t testing.TB, files ...put) *ext4.FS {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	w, err := mkext4.New(f, mkext4.Identity{Made: when})
+	w, err := mkext4.New(f, mkext4.Identity{Made: when}, mkext4.Size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package ext4image makes raw ext4 images from tar archives, without root, without mounting anything and without other programs.
 //
 // The archive is filtered entry by entry, since whoever made it is not trusted, and written as it comes (internal/disk/mkext4). Every image has the same
-// virtual size and is sparse: what is not used takes no space on the host. The same archive gives the same image.
+// virtual size and is sparse: what is not used takes no space on the host. The file system of a volume may be smaller than its image. The same archive gives the same image.
 //
 // There are two kinds: an environment, whose root folder is that of the archive, and a volume, which keeps what is in the archive below one folder, beside
 // another one for what is only on its way there. Both have a journal. Images of environments that were made before there was one have none ([HasJournal]).
@@ -43,12 +43,13 @@ var (
 // kinds: Corrupt for an archive that can't be made into a file system, Exhausted for one that is over its limits or fits no image, and for a full disk, and
 // whatever in gives. A failed Build may leave a part of the image at path.
 func Build(ctx context.Context, in io.Reader, path string, limits Limits) error {
-	return build(ctx, path, environment, func(w *mkext4.Writer) error { return unpack(ctx, w, ".", in, limits) })
+	return build(ctx, path, environment, VirtualSize, func(w *mkext4.Writer) error { return unpack(ctx, w, ".", in, limits) })
 }
 
-// BuildVolume is Build for a volume: what is in the archive comes below VolumeFiles. An archive without entries gives a blank volume.
-func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits) error {
-	return build(ctx, path, volume, func(w *mkext4.Writer) error {
+// BuildVolume is Build for a volume: what is in the archive comes below VolumeFiles. An archive without entries gives a blank volume. Its file system has size bytes,
+// within the bounds of mkext4.New.
+func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits, size int64) error {
+	return build(ctx, path, volume, size, func(w *mkext4.Writer) error {
 		folder := mkext4.Entry{Mode: unix.S_IFDIR | 0o755, Accessed: made, Modified: made, Changed: made}
 		if err := w.Add(VolumeFiles, folder, nil); err != nil {
 			return err
@@ -63,15 +64,15 @@ func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits) 
 
 // Fill makes an environment's image of what fill writes, as Build does of an archive.
 func Fill(ctx context.Context, path string, fill func(*mkext4.Writer) error) error {
-	return build(ctx, path, environment, fill)
+	return build(ctx, path, environment, VirtualSize, fill)
 }
 
 // FillVolume makes the image of a volume so: fill writes VolumeFiles and VolumePending, too.
-func FillVolume(ctx context.Context, path string, fill func(*mkext4.Writer) error) error {
-	return build(ctx, path, volume, fill)
+func FillVolume(ctx context.Context, path string, size int64, fill func(*mkext4.Writer) error) error {
+	return build(ctx, path, volume, size, fill)
 }
 
-func build(ctx context.Context, path string, id mkext4.Identity, fill func(*mkext4.Writer) error) (err error) {
+func build(ctx context.Context, path string, id mkext4.Identity, size int64, fill func(*mkext4.Writer) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func build(ctx context.Context, path string, id mkext4.Identity, fill func(*mkex
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	w, err := mkext4.New(file, id)
+	w, err := mkext4.New(file, id, size)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func openImage(t *testing.T, path string) *ext4.FS {
 func volumeOf(t *testing.T, entries ...tar.Header) (string, *ext4.FS) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "volume")
-	if err := BuildVolume(t.Context(), bytes.NewReader(archiveOf(t, entries...)), path, Limits{}); err != nil {
+	if err := BuildVolume(t.Context(), bytes.NewReader(archiveOf(t, entries...)), path, Limits{}, VirtualSize); err != nil {
 		t.Fatal(err)
 	}
 	if err := Check(t.Context(), path); fault.KindOf(err) == fault.Corrupt {
@@ -107,7 +107,7 @@ func TestAVolumeOfAHostileArchive(t *testing.T) {
 		"climbs": reg("../pending/x", 1), "climbs later": reg("a/../../pending/x", 1), "links out": {Typeflag: tar.TypeLink, Name: "x", Linkname: "../pending"},
 		"a file as the root": reg(".", 1), "links to the root": {Typeflag: tar.TypeLink, Name: "x", Linkname: "."},
 	} {
-		err := BuildVolume(t.Context(), bytes.NewReader(archiveOf(t, entry)), filepath.Join(t.TempDir(), "volume"), Limits{})
+		err := BuildVolume(t.Context(), bytes.NewReader(archiveOf(t, entry)), filepath.Join(t.TempDir(), "volume"), Limits{}, VirtualSize)
 		if fault.KindOf(err) != fault.Corrupt {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -116,7 +116,7 @@ func TestAVolumeOfAHostileArchive(t *testing.T) {
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := BuildVolume(t.Context(), bytes.NewReader(archiveOf(t)), taken, Limits{}); !errors.Is(err, fs.ErrExist) {
+	if err := BuildVolume(t.Context(), bytes.NewReader(archiveOf(t)), taken, Limits{}, VirtualSize); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 }
@@ -124,7 +124,7 @@ func TestAVolumeOfAHostileArchive(t *testing.T) {
 func TestImagesHaveAJournal(t *testing.T) {
 	dir := t.TempDir()
 	image, volume, before := filepath.Join(dir, "image"), filepath.Join(dir, "volume"), filepath.Join(dir, "before")
-	if err := errors.Join(Build(t.Context(), bytes.NewReader(archiveOf(t)), image, Limits{}), BuildVolume(t.Context(), bytes.NewReader(archiveOf(t)), volume, Limits{})); err != nil {
+	if err := errors.Join(Build(t.Context(), bytes.NewReader(archiveOf(t)), image, Limits{}), BuildVolume(t.Context(), bytes.NewReader(archiveOf(t)), volume, Limits{}, VirtualSize)); err != nil {
 		t.Fatal(err)
 	}
 	file, err := os.Open(image)

@@ -43,7 +43,7 @@ func newKept(t *testing.T) *kept {
 	if err := tar.NewWriter(&empty).Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := ext4image.BuildVolume(t.Context(), &empty, volume, ext4image.Limits{}); err != nil {
+	if err := ext4image.BuildVolume(t.Context(), &empty, volume, ext4image.Limits{}, ext4image.VirtualSize); err != nil {
 		t.Fatal(err)
 	}
 	k.storage = machine.BlockStorage{Root: []string{filepath.Join(k.dir, "root.qcow2")}, Volume: []string{volume, k.layer()}}
