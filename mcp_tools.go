@@ -81,6 +81,7 @@ func (p *Pyro) workspaceTools(folder string) []mcp.Tool {
 	}
 	create := []mcp.Arg{
 		mcp.Text("seed_path", seed), argIncludeIgnored, mcp.Text("name", ""), mcp.Pairs("labels", ""),
+		mcp.Number("disk_mib", "size of /workspace", MinDiskMiB, MaxDiskMiB).By(DefaultDiskMiB),
 		mcp.Text("network_policy", "", string(NetworkOff), string(NetworkEgress), string(NetworkPublished)).By(NetworkOff),
 	}
 	create = append(append(create, argEgress...), mcp.Objects("secrets", "kept for its programs, see secret_env",

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 // What RunInVM takes where a request says nothing.
@@ -21,10 +22,15 @@ const (
 	DefaultTTLSeconds     = 600
 )
 
+// DefaultDiskMiB is the size of /workspace that CreateWorkspace takes if a request gives none.
+const DefaultDiskMiB = store.DefaultDiskMiB
+
 // The bounds of a request.
 const (
 	MaxVCPUCount = 32
-	MinMemMiB    = 128               // the upper bound is the memory of the host
+	MinMemMiB    = 128              // the upper bound is the memory of the host
+	MinDiskMiB   = store.MinDiskMiB // of CreateWorkspaceRequest.DiskMiB
+	MaxDiskMiB   = store.MaxDiskMiB
 	MaxSeconds   = 30 * 24 * 60 * 60 // of every time limit
 	MaxArguments = 4 << 20           // bytes of all arguments and of all of Env, each
 	MaxOutput    = 16 << 20          // bytes of each stream that a result holds

@@ -45,6 +45,7 @@ type Workspace struct {
 	Network          *NetworkInfo  `json:"network"` // null where the policy is off
 	VCPUCount        int           `json:"vcpu_count"`
 	MemMiB           int           `json:"mem_mib"`
+	DiskMiB          int           `json:"disk_mib"` // of WorkspacePath; not a limit with IsolationNone
 	TTLSeconds       int           `json:"ttl_seconds"`
 	AutoPauseSeconds int           `json:"auto_pause_seconds,omitempty"`
 	WorkspaceSeed    WorkspaceSeed `json:"workspace_seed"`
@@ -101,6 +102,7 @@ type CreateWorkspaceRequest struct {
 	Labels         map[string]string `json:"labels,omitempty"`          // for people
 	VCPUCount      int               `json:"vcpu_count,omitempty"`      // as for RunInVM
 	MemMiB         int               `json:"mem_mib,omitempty"`         // as for RunInVM
+	DiskMiB        int               `json:"disk_mib,omitempty"`        // size of /workspace, MinDiskMiB to MaxDiskMiB; default DefaultDiskMiB
 	TTLSeconds     int               `json:"ttl_seconds,omitempty"`     // it is stopped, not deleted, when nothing was done with it for so long; default DefaultTTLSeconds
 
 	// AutoPauseSeconds has it be paused when nothing was done with it for so long, though programs may run in it; 0: never.
@@ -128,6 +130,9 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err
 	}
+	if err := completeNumber("disk_mib", &req.DiskMiB, DefaultDiskMiB, MinDiskMiB, MaxDiskMiB); err != nil {
+		return nil, err
+	}
 	if err := completeNetwork(&req.NetworkPolicy, req.EgressAllow, req.EgressDeny); err != nil {
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	}
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindWorkspace, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, AutoPause: req.AutoPauseSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, DiskMiB: req.DiskMiB, TTLSeconds: req.TTLSeconds, AutoPause: req.AutoPauseSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
 		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, FromProject: req.fromProject, IncludeIgnored: req.IncludeIgnored, Secrets: secrets, Progress: req.Progress.adapt(),
 	})
 	return workspaceOf(ctx, w, err)
@@ -305,7 +310,7 @@ func newWorkspace(w workspace.Workspace) *Workspace {
 	r := &Workspace{
 		WorkspaceID: w.ID, Name: w.Name, Labels: w.Labels, State: WorkspaceState(w.State), StateReason: w.StateReason,
 		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: NetworkPolicy(s.Network), Network: networkOf(w),
-		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, TTLSeconds: s.TTLSeconds, AutoPauseSeconds: s.AutoPause,
+		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, DiskMiB: s.Disk(), TTLSeconds: s.TTLSeconds, AutoPauseSeconds: s.AutoPause,
 		WorkspaceSeed: WorkspaceSeed{
 			Mode: s.Seed.Mode, SeedPath: s.Seed.Path, OriginKind: s.Seed.OriginKind, OriginRef: s.Seed.OriginRef, Files: s.Seed.Files, Directories: s.Seed.Directories,
 			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Ignored: s.Seed.Ignored, Bytes: s.Seed.Bytes, ForkedFrom: s.Seed.Fork,

@@ -129,6 +129,8 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"create: one that is near":  {create(func(r *CreateWorkspaceRequest) { r.Environment = "debain:12" }), NotFound, "did you mean debian:12"},
 		"create: too many CPUs":     {create(func(r *CreateWorkspaceRequest) { r.VCPUCount = 33 }), Invalid, "vcpu_count is 33: it must be 1 to 32"},
 		"create: little memory":     {create(func(r *CreateWorkspaceRequest) { r.MemMiB = 127 }), Invalid, "mem_mib is 127"},
+		"create: small disk":        {create(func(r *CreateWorkspaceRequest) { r.DiskMiB = 63 }), Invalid, "disk_mib is 63: it must be 64 to 16384"},
+		"create: large disk":        {create(func(r *CreateWorkspaceRequest) { r.DiskMiB = 16385 }), Invalid, "disk_mib is 16385"},
 		"create: time to live":      {create(func(r *CreateWorkspaceRequest) { r.TTLSeconds = MaxSeconds + 1 }), Invalid, "ttl_seconds"},
 		"create: isolation":         {create(func(r *CreateWorkspaceRequest) { r.Isolation = "xen" }), Invalid, "isolation is \"xen\""},
 		"create: name of two lines": {create(func(r *CreateWorkspaceRequest) { r.Name = "a\nb" }), Invalid, "one line"},

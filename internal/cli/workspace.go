@@ -141,7 +141,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	add("Not isolated", w.HostCompatReason)
 	add("Emulated", w.EmulatedReason)
 	add("Network", networkText(w))
-	add("Resources", fmt.Sprintf("%d vCPU, %d MiB", w.VCPUCount, w.MemMiB))
+	add("Resources", fmt.Sprintf("%d vCPU, %d MiB, /workspace %d MiB", w.VCPUCount, w.MemMiB, w.DiskMiB))
 	add("Commands", fmt.Sprint(w.CommandCount))
 	if w.ServiceCount > 0 {
 		add("Services", serviceCounts(w.ServiceCount, w.RunningCount, w.State))

@@ -25,6 +25,9 @@ Of a folder in a git checkout it leaves out the files that git ignores, since se
 .env are often among them. Tracked files are never left out, nor is .git. A folder that git
 ignores as a whole is taken as it is. --include-ignored takes all files.
 
+/workspace has the size that --disk-mib gives. When it is full, writes fail with ENOSPC. A seed
+that does not fit is refused.
+
 Secrets are kept sealed on this host. A program gets one by --secret-env of exec, shell open
 or service start, in an environment variable; what programs print is shown without them.
 
@@ -73,6 +76,7 @@ also be reached from this host, by --publish of service start.`,
 	f.StringArrayVar(&secrets, "secret", nil, "keep a secret for its programs, as `NAME=VALUE`; others on this host can see it meanwhile (repeatable)")
 	f.StringArrayVar(&secretFiles, "secret-file", nil, "keep what a file holds as a secret, as `NAME=PATH` (repeatable)")
 	machineFlags(cmd, &req.VCPUCount, &req.MemMiB, &isolation, &req.AllowHostCompat)
+	f.Var(positive(&req.DiskMiB, pyro.DefaultDiskMiB), "disk-mib", "size of /workspace in MiB, 64 to 16384")
 	f.Var(positive(&req.TTLSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "stop it, with nothing lost, when nothing was done with it for so many seconds")
 	f.Var(positive(&req.AutoPauseSeconds, 0), "auto-pause-seconds", "pause it, with all that runs in it, when nothing was done with it for so many seconds")
 	return cmd

@@ -42,14 +42,14 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	if checkID(r.SandboxId) != nil || r.Status != statusRunning {
 		t.Fatalf("made %v", r)
 	}
-	if spec := f.made["ws-"+r.SandboxId]; spec.VCPUs != 1 || spec.MemoryMB != 512 || spec.Environment != DefaultEnvironment {
+	if spec := f.made["ws-"+r.SandboxId]; spec.VCPUs != 1 || spec.MemoryMB != 512 || spec.DiskSizeMB != 5120 || spec.Environment != DefaultEnvironment {
 		t.Errorf("its machine is %+v", spec)
 	}
 	if got := a.all()[0].record(); got.DiskSizeMB != 5120 || got.Template != minimal {
 		t.Errorf("its record is %+v", got)
 	}
 	for _, m := range []*pb.CreateSandboxRequest{
-		{SandboxId: "../x"}, {SandboxId: ".x"}, {Vcpus: -1}, {MemoryMb: 1}, {TimeoutSec: -1}, {DiskSizeMb: 16<<10 + 1}, {TeamId: "x"}, {DefaultEnv: map[string]string{"A=B": ""}},
+		{SandboxId: "../x"}, {SandboxId: ".x"}, {Vcpus: -1}, {MemoryMb: 1}, {TimeoutSec: -1}, {DiskSizeMb: 16<<10 + 1}, {DiskSizeMb: 63}, {DiskSizeMb: -1}, {TeamId: "x"}, {DefaultEnv: map[string]string{"A=B": ""}},
 	} {
 		if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(m)); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%v: %v", m, err)

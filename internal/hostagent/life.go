@@ -13,9 +13,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/store"
 )
 
 // What a sandbox has where nothing else is said, and the bounds of it.
@@ -26,8 +26,9 @@ const (
 	maxVCPUs          = 64
 	minMemoryMB       = 128
 	maxMemoryMB       = 1 << 20
-	maxDiskSizeMB     = mkext4.Size >> 20 // which all file systems have
-	maxEnvironment    = 1 << 20           // bytes of all variables
+	minDiskSizeMB     = store.MinDiskMiB
+	maxDiskSizeMB     = store.MaxDiskMiB
+	maxEnvironment    = 1 << 20 // bytes of all variables
 )
 
 // destroyPatience bounds the end of a sandbox, which is not given up when whoever asked for it goes.
@@ -87,7 +88,7 @@ func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 	}{
 		{"vcpus", &r.VCPUs, defaultVCPUs, 1, maxVCPUs},
 		{"memory_mb", &r.MemoryMB, defaultMemoryMB, minMemoryMB, maxMemoryMB},
-		{"disk_size_mb", &r.DiskSizeMB, defaultDiskSizeMB, 1, maxDiskSizeMB},
+		{"disk_size_mb", &r.DiskSizeMB, defaultDiskSizeMB, minDiskSizeMB, maxDiskSizeMB},
 		{"timeout_sec", &r.TimeoutSec, 0, 0, 1<<31 - 1},
 	} {
 		if *n.value == 0 {
@@ -216,7 +217,7 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 		return err
 	}
 	began := time.Now()
-	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Making: want.Making, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB, Named: want.Template != minimal && want.Environment != a.options.Environment})
+	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Making: want.Making, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB, DiskSizeMB: want.DiskSizeMB, Named: want.Template != minimal && want.Environment != a.options.Environment})
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@ type Spec struct {
 	Named       bool // a client named the environment, and not the operator: no registry is asked for a name that may be a mistake
 	VCPUs       int  // of a template that is not flat it is as many as the machine had that it was, and of memory as much
 	MemoryMB    int
+	DiskSizeMB  int // of /workspace; a template has its own
 }
 
 // Kept is a template.
@@ -104,7 +105,7 @@ const (
 // Create makes a workspace. It does not expire by itself: whoever calls this decides on that.
 func (w Workspaces) Create(ctx context.Context, spec Spec) (Made, error) {
 	want := workspace.Spec{
-		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, Network: w.Network,
+		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, DiskMiB: spec.DiskSizeMB, Network: w.Network,
 		Labels: map[string]string{label: spec.SandboxID, makingLabel: spec.Making},
 	}
 	if spec.From != "" {

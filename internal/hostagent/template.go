@@ -97,7 +97,8 @@ func (r *record) from(t *template) {
 	if !t.Flat { // the machine that it was has its processors and memory
 		r.VCPUs, r.MemoryMB = t.VCPUs, t.MemoryMB
 	}
-	for value, byDefault := range map[*int]int{&r.VCPUs: t.VCPUs, &r.MemoryMB: t.MemoryMB, &r.DiskSizeMB: t.DiskSizeMB} {
+	r.DiskSizeMB = max(t.DiskSizeMB, minDiskSizeMB) // its file system has that size; earlier versions took less
+	for value, byDefault := range map[*int]int{&r.VCPUs: t.VCPUs, &r.MemoryMB: t.MemoryMB} {
 		if *value == 0 {
 			*value = byDefault
 		}

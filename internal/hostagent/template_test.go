@@ -88,7 +88,7 @@ func TestASandboxBecomesATemplate(t *testing.T) {
 func TestTemplatesOfFiles(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
-	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", MemoryMb: 256, DiskSizeMb: 7})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", MemoryMb: 256, DiskSizeMb: 70})
 	if err := pause(t, a, "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -102,11 +102,11 @@ func TestTemplatesOfFiles(t *testing.T) {
 	if err != nil || r.Msg.SizeBytes != 1<<20 {
 		t.Fatalf("%v, %v", r, err)
 	}
-	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", Template: "files", Vcpus: 3})
-	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 3 || spec.MemoryMB != 256 {
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", Template: "files", Vcpus: 3, DiskSizeMb: 7000})
+	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 3 || spec.MemoryMB != 256 || spec.DiskSizeMB != 70 {
 		t.Errorf("%+v", spec)
 	}
-	if y := a.all()[0].record(); y.DiskSizeMB != 7 || y.Template != "files" || y.Environment != DefaultEnvironment {
+	if y := a.all()[0].record(); y.DiskSizeMB != 70 || y.Template != "files" || y.Environment != DefaultEnvironment {
 		t.Errorf("%+v", y)
 	}
 	for _, m := range []*pb.FlattenRootfsRequest{{SandboxId: "y"}, {SandboxId: "y", Name: minimal}, {SandboxId: "y", Name: "../x"}, {SandboxId: "y", TemplateId: noUUID}} {

@@ -59,6 +59,7 @@ type Spec struct {
 	Reason      string   `json:"reason,omitempty"` // why it is no stronger isolation, where that is worth telling
 	VCPUCount   int      `json:"vcpu_count"`
 	MemMiB      int      `json:"mem_mib"`
+	DiskMiB     int      `json:"disk_mib,omitempty"`           // of /workspace; 0: DefaultDiskMiB
 	TTLSeconds  int      `json:"ttl_seconds"`                  // 0: it never expires
 	AutoPause   int      `json:"auto_pause_seconds,omitempty"` // it is paused when nothing was done with it for so long; 0: never
 	Network     string   `json:"network"`                      // one of the policies
@@ -67,6 +68,16 @@ type Spec struct {
 
 	Secrets []SecretName `json:"secrets,omitempty"` // sorted by name
 }
+
+// The size of /workspace in MiB, if a specification gives none, and its bounds.
+const (
+	DefaultDiskMiB = 16 << 10
+	MinDiskMiB     = 64
+	MaxDiskMiB     = 16 << 10 // the size of the virtual disk that it is on
+)
+
+// Disk returns the size of /workspace, in MiB.
+func (s Spec) Disk() int { return cmp.Or(s.DiskMiB, DefaultDiskMiB) }
 
 // The policies of networks.
 const (

@@ -27,6 +27,7 @@ type Spec struct {
 	AllowHost   bool
 	VCPUCount   int
 	MemMiB      int
+	DiskMiB     int // of /workspace; 0: store.DefaultDiskMiB
 	TTLSeconds  int
 	AutoPause   int    // seconds; 0: never
 	Network     string // one of store's policies
@@ -92,7 +93,7 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 	w = store.Workspace{
 		ID: newID(spec.Kind), Kind: spec.Kind, Name: spec.Name, Labels: spec.Labels, CreatedAt: time.Now().UTC(),
 		Spec: store.Spec{
-			Environment: spec.Environment, Isolation: string(driver.Isolation()), VCPUCount: spec.VCPUCount, MemMiB: spec.MemMiB,
+			Environment: spec.Environment, Isolation: string(driver.Isolation()), VCPUCount: spec.VCPUCount, MemMiB: spec.MemMiB, DiskMiB: spec.DiskMiB,
 			TTLSeconds: spec.TTLSeconds, AutoPause: spec.AutoPause, Network: spec.Network, Egress: spec.Egress,
 		},
 	}
@@ -130,7 +131,7 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 			folder.Remove(context.WithoutCancel(ctx))
 		}
 	}()
-	if w.Disks, w.Spec.Seed, err = fill(ctx, remote.DisksOf(m.Dirs, folder, blocks)); err != nil {
+	if w.Disks, w.Spec.Seed, err = fill(ctx, remote.DisksOf(m.Dirs, folder, blocks, w.Spec)); err != nil {
 		return Workspace{}, err
 	}
 	for _, path := range []string{string(folder), m.Dirs.Workspaces()} { // what a record names has to be there after a loss of power

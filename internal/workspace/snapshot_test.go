@@ -111,7 +111,7 @@ func TestAResetToWhatIsMissingChangesNothing(t *testing.T) {
 	folder, lock, err := m.newFolder(w.ID)
 	check(t, err)
 	defer lock.Release()
-	disks := remote.DisksOf(m.Dirs, folder, true)
+	disks := remote.DisksOf(m.Dirs, folder, true, store.Spec{})
 	w.Disks, err = disks.Create(ctx, nil)
 	check(t, err)
 	check(t, os.WriteFile(disks.DiskPath(w.Disks.Root[0]), nil, 0o600)) // as a machine that started has made it

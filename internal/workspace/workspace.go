@@ -96,7 +96,7 @@ func (m *Manager) folder(id string) remote.Folder {
 // disks are those of a workspace.
 func (m *Manager) disks(w store.Workspace) (storage.Folder, error) {
 	features, err := m.features(w.Spec)
-	return remote.DisksOf(m.Dirs, m.folder(w.ID), features.BlockDisks), err
+	return remote.DisksOf(m.Dirs, m.folder(w.ID), features.BlockDisks, w.Spec), err
 }
 
 // lock keeps others from changing what a workspace is, waiting for whoever does now.

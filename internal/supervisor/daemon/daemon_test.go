@@ -109,7 +109,7 @@ func furnishIn(t testing.TB, d dirs.Dirs, change func(*store.Workspace)) *home {
 	h := &home{folder: remote.Folder(filepath.Join(d.Workspaces(), w.ID)), store: store.Open(d.State)}
 	t.Cleanup(func() { h.store.Close() })
 	check(t, os.MkdirAll(string(h.folder), 0o700))
-	disks, err := remote.DisksOf(d, h.folder, false).Create(t.Context(), nil)
+	disks, err := remote.DisksOf(d, h.folder, false, store.Spec{}).Create(t.Context(), nil)
 	check(t, err)
 	w.Disks = disks
 	check(t, h.store.AddWorkspace(t.Context(), w))

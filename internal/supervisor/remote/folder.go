@@ -22,6 +22,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
@@ -307,10 +308,14 @@ type Order struct {
 
 // Disks are the workspace's.
 func (o Order) Disks() storage.Folder {
-	return DisksOf(o.Dirs, Folder(o.Folder), o.Blocks)
+	return DisksOf(o.Dirs, Folder(o.Folder), o.Blocks, o.Workspace.Spec)
 }
 
-// DisksOf are the disks of the workspace that has a folder.
-func DisksOf(d dirs.Dirs, f Folder, blocks bool) storage.Folder {
-	return storage.Folder{Path: f.DisksPath(), Blocks: blocks, Shared: d.Volumes()}
+// DisksOf returns the disks of a workspace of spec that has the folder f. On the host their size is not limited.
+func DisksOf(d dirs.Dirs, f Folder, blocks bool, spec store.Spec) storage.Folder {
+	disks := storage.Folder{Path: f.DisksPath(), Blocks: blocks, Shared: d.Volumes()}
+	if spec.Isolation != string(machine.None) {
+		disks.Bytes = int64(spec.Disk()) << 20
+	}
+	return disks
 }

@@ -30,18 +30,19 @@ class Workspaces(Client):
         egress_deny: Sequence[str] | None = None,
         auto_pause_seconds: int | None = None,
         include_ignored: bool = False,
+        disk_mib: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
         """Make a workspace, fill /workspace from a folder or an archive of the host, and start it.
 
         secrets are {"name": …, "value": …} or {"name": …, "file_path": …} each. Of a folder in a git checkout, what git ignores is left out,
-        unless include_ignored.
+        unless include_ignored. disk_mib is the size of /workspace in MiB, 64 to 16384, and 16384 by default.
         """
         params = {
             "environment": environment, "vcpu_count": vcpu_count, "mem_mib": mem_mib, "ttl_seconds": ttl_seconds, "allow_host_compat": allow_host_compat,
             "seed_path": host_path(seed_path), "name": name, "labels": labels, "network_policy": network_policy, "secrets": _secrets(secrets),
             "isolation": isolation, "egress_allow": egress_allow, "egress_deny": egress_deny,
-            "auto_pause_seconds": auto_pause_seconds, "include_ignored": include_ignored,
+            "auto_pause_seconds": auto_pause_seconds, "include_ignored": include_ignored, "disk_mib": disk_mib,
         }
         return self._call("create_workspace", params, on_progress=on_progress)
 
