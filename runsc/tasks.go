@@ -19,10 +19,12 @@ const (
 	// fullPause is how long a fork takes that fails at the limit. Programs that try again at once
 	// would otherwise keep the sentry from all other work.
 	fullPause = 100 * time.Millisecond
-	// crowdMemory is the memory for each task that makes them a crowd when there is less. A crowd may
-	// fork only while half of the memory is free: children soon have copies of pages of their own, and
-	// the machine ends when it is out of memory.
+	// crowdMemory is the memory for each task that makes them a crowd when there is less. Children
+	// soon have copies of pages of their own, and the machine ends when it is out of memory. So a
+	// crowd may fork only while a quarter of the memory is free. From half of it on each fork waits
+	// for crowdPause, in which the copies of those before it show.
 	crowdMemory = 16 << 20
+	crowdPause  = 100 * time.Millisecond
 	// taskMemory is about what a process takes on the host beside its pages.
 	taskMemory = 384 << 10
 )
@@ -64,7 +66,7 @@ func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 			return fn(t, number, args)
 		}
 		copies := name == "fork" || name == "clone" && args[0].Uint64()&linux.CLONE_VM == 0
-		if l.full(t, agent, copies) {
+		if l.room(t, agent, copies) == none {
 			t.BlockWithTimeout(nil, true, fullPause)
 			return 0, nil, linuxerr.EAGAIN
 		}
@@ -72,25 +74,48 @@ func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 			return 0, nil, err
 		}
 		defer func() { l.turns <- struct{}{} }()
-		if l.full(t, agent, copies) {
+		room := l.room(t, agent, copies)
+		if room == scarce {
+			t.BlockWithTimeout(nil, true, crowdPause)
+			room = l.room(t, agent, copies)
+		}
+		if room == none {
 			return 0, nil, linuxerr.EAGAIN
 		}
 		return fn(t, number, args)
 	}
 }
 
-// full reports whether there may not be one task more. copies: it would be a process with a copy of
-// its parent's memory.
-func (l *taskLimit) full(t *kernel.Task, agent *kernel.ThreadGroup, copies bool) bool {
+// room is how much room there is for one task more.
+type room int
+
+const (
+	ample room = iota
+	scarce
+	none
+)
+
+// room returns the room for one task more. If copies is true, it is a process with a copy of its
+// parent's memory.
+func (l *taskLimit) room(t *kernel.Task, agent *kernel.ThreadGroup, copies bool) room {
 	tasks := t.Kernel().RootPIDNamespace().NumTasks() - agent.Count()
 	if tasks >= l.tasks {
-		return true
+		return none
 	}
 	if !copies || uint64(tasks) < l.memory/crowdMemory {
-		return false
+		return ample
 	}
 	used, err := t.Kernel().MemoryFile().TotalUsage()
-	return err == nil && used+uint64(tasks)*taskMemory > l.memory/2
+	if err != nil {
+		return ample
+	}
+	switch used += uint64(tasks) * taskMemory; {
+	case used > l.memory/4*3:
+		return none
+	case used > l.memory/2:
+		return scarce
+	}
+	return ample
 }
 
 // begin waits for a turn. A signal interrupts that: the system call is made again after it.
