@@ -106,30 +106,32 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 		defer m.sweepDisks(context.WithoutCancel(ctx), id)
 	}
 	var mu sync.Mutex
-	var made []Workspace
+	made := make([]Workspace, count) // in the order of their names, whichever is ready first
+	next := 0
 	var failed error
 	var making sync.WaitGroup
 	for range min(count, runtime.NumCPU()) {
 		making.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for failed == nil && count > 0 {
-				count--
+			for failed == nil && next < count {
+				at := next
+				next++
 				named := spec
-				named.Name = names[len(names)-1-count]
+				named.Name = names[at]
 				mu.Unlock()
 				one, err := m.fork(ctx, w, from, whole, named)
 				mu.Lock()
 				if err != nil {
 					failed = cmp.Or(failed, fault.Wrap(err, "fork workspace", id))
 				} else {
-					made = append(made, one)
+					made[at] = one
 				}
 			}
 		})
 	}
 	making.Wait()
-	return made, failed
+	return slices.DeleteFunc(made, func(w Workspace) bool { return w.ID == "" }), failed
 }
 
 // forkFrom gives the disks that forks begin as. Where no snapshot is named they are those of one that is taken for that.
