@@ -175,7 +175,7 @@ func parse(args []string, valued string, leading bool) (list flags, operands []s
 		if !strings.HasPrefix(a, "--") {
 			at := strings.IndexAny(a[1:], valued) + 1
 			takes, given = at > 0, at > 0 && at+1 < len(a)
-			letters := a[1:]
+			var letters string
 			if takes {
 				letters, name, value = a[1:at], a[at:at+1], a[at+1:]
 			} else {

@@ -157,9 +157,6 @@ func (m *Manager) FollowService(ctx context.Context, id, name string, to remote.
 	if s.State == ServiceStarting || s.State == ServiceRunning {
 		end, err := m.followRunning(ctx, id, name, to)
 		switch fault.KindOf(err) {
-		case fault.NotFound, fault.Precondition: // it has ended meanwhile
-		default:
-			return s, spec, err
 		case "":
 			state := Started
 			if end.EndedAt.IsZero() {
@@ -167,6 +164,9 @@ func (m *Manager) FollowService(ctx context.Context, id, name string, to remote.
 			}
 			s.Service.EndedAt, s.Service.Result = end.EndedAt, end.Result
 			return serviceNow(s.Service, state), spec, nil
+		case fault.NotFound, fault.Precondition: // it has ended meanwhile
+		default:
+			return s, spec, err
 		}
 	}
 	s, out, errs, err := m.ServiceLogs(ctx, id, name, to.Lines)
