@@ -230,17 +230,21 @@ func (p *Pyro) LogsWorkspace(ctx context.Context, id string) (*WorkspaceLogs, er
 	}
 	logs := &WorkspaceLogs{WorkspaceID: id, Count: len(found), Entries: make([]CommandEntry, 0, len(found))}
 	for _, c := range found {
-		e := CommandEntry{
-			Sequence: c.Sequence, Argv: c.Argv, Cwd: c.Cwd, StartedAt: c.StartedAt, EndedAt: moment(c.EndedAt),
-			Signal: c.Result.Signal, TimedOut: c.Result.TimedOut, NotRun: c.Result.NotRun, Broken: c.Result.Broken, OutOfMemory: c.Result.OutOfMemory,
-			ExitCode: exitCode(c), DurationMS: ms(time.Duration(c.Result.DurationNS)), StdoutBytes: c.Result.StdoutBytes, StderrBytes: c.Result.StderrBytes,
-			StdoutTruncated: truncated(c.Stdout, c.Result.StdoutBytes), StderrTruncated: truncated(c.Stderr, c.Result.StderrBytes),
-		}
-		e.Stdout, e.StdoutEncoding = encode(c.Stdout)
-		e.Stderr, e.StderrEncoding = encode(c.Stderr)
-		logs.Entries = append(logs.Entries, e)
+		logs.Entries = append(logs.Entries, entryOf(c))
 	}
 	return logs, nil
+}
+
+func entryOf(c store.Command) CommandEntry {
+	e := CommandEntry{
+		Sequence: c.Sequence, Argv: c.Argv, Cwd: c.Cwd, StartedAt: c.StartedAt, EndedAt: moment(c.EndedAt),
+		Signal: c.Result.Signal, TimedOut: c.Result.TimedOut, NotRun: c.Result.NotRun, Broken: c.Result.Broken, OutOfMemory: c.Result.OutOfMemory,
+		ExitCode: exitCode(c), DurationMS: ms(time.Duration(c.Result.DurationNS)), StdoutBytes: c.Result.StdoutBytes, StderrBytes: c.Result.StderrBytes,
+		StdoutTruncated: truncated(c.Stdout, c.Result.StdoutBytes), StderrTruncated: truncated(c.Stderr, c.Result.StderrBytes),
+	}
+	e.Stdout, e.StdoutEncoding = encode(c.Stdout)
+	e.Stderr, e.StderrEncoding = encode(c.Stderr)
+	return e
 }
 
 // exitCode is that of a command of a history: nil where nobody saw its end.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
@@ -47,4 +48,36 @@ func (p *Pyro) FollowService(ctx context.Context, req FollowServiceRequest) (*Se
 	}
 	s, spec, err := p.workspaces.FollowService(ctx, req.WorkspaceID, req.ServiceName, to)
 	return serviceOf(ctx, req.WorkspaceID, s, spec, err)
+}
+
+// FollowLogsRequest says which workspace's history to follow, and where its commands go.
+type FollowLogsRequest struct {
+	WorkspaceID string
+	// Entry takes one command. An error from it ends FollowLogs, which returns it.
+	Entry func(CommandEntry) error
+}
+
+// LogsEnd says why FollowLogs ended.
+type LogsEnd struct {
+	WorkspaceID string
+	State       WorkspaceState // StatePaused, or StateStopped: the latter also if the workspace was reset or deleted
+	StateReason string
+}
+
+// FollowLogs passes on the history of a workspace as LogsWorkspace gives it, and then each command when it has ended.
+// A command that was running at first comes again with its end. FollowLogs returns when the workspace is stopped,
+// paused or deleted, or ctx ends, and at once if the workspace does not run. It does not use the workspace: a paused
+// one stays paused, and one that nobody uses is paused.
+func (p *Pyro) FollowLogs(ctx context.Context, req FollowLogsRequest) (*LogsEnd, error) {
+	if err := p.named(ctx, &req.WorkspaceID); err != nil {
+		return nil, err
+	}
+	if req.Entry == nil {
+		return nil, invalid("entry is missing: it takes the commands")
+	}
+	state, reason, err := p.workspaces.FollowHistory(ctx, req.WorkspaceID, func(c store.Command) error { return req.Entry(entryOf(c)) })
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	return &LogsEnd{WorkspaceID: req.WorkspaceID, State: WorkspaceState(state), StateReason: reason}, nil
 }

@@ -168,6 +168,9 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"ResizeShell": func() error {
 				return only(p.ResizeShell(ctx, ResizeShellRequest{WorkspaceID: id, ShellID: "sh-0", Cols: 1, Rows: 1}))
 			},
+			"FollowLogs": func() error {
+				return only(p.FollowLogs(ctx, FollowLogsRequest{WorkspaceID: id, Entry: func(CommandEntry) error { return nil }}))
+			},
 			"FollowService": func() error {
 				return only(p.FollowService(ctx, FollowServiceRequest{WorkspaceID: id, ServiceName: "none"}))
 			},

@@ -143,39 +143,54 @@ func (o workspaceExecOptions) explain(r *pyro.WorkspaceExecResult) {
 }
 
 func newWorkspaceLogs() *cobra.Command {
-	return onWorkspace("logs ID", "Show the commands that were run in a workspace",
-		"Show the commands that were run in a workspace since it was created or last reset, with their output.", "",
+	var follow bool
+	cmd := onWorkspace("logs ID", "Show the commands that were run in a workspace",
+		`Show the commands that were run in a workspace since it was created or last reset, with their output.
+
+With --follow each further command is shown, with its output, when it has ended. A command that
+runs at first is shown again at its end. Following ends when the workspace is stopped, paused,
+reset or deleted (exit code 0, with a note on stderr), or at Ctrl-C. It does not use the
+workspace: it neither resumes a paused one, nor keeps one from being paused.`,
+		`  pyro workspace logs ws-0123456789ab
+  pyro workspace logs ws-0123456789ab --follow`,
 		func(cmd *cobra.Command, args []string) error {
+			if follow {
+				return followLogs(cmd, args[0])
+			}
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceLogs, error) {
 				return p.LogsWorkspace(ctx, args[0])
 			}, showLogs)
 		})
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "then show each command when it has ended (not with --json)")
+	return cmd
 }
 
 func showLogs(logs *pyro.WorkspaceLogs) error {
-	now := time.Now()
 	for _, c := range logs.Entries {
-		how := "runs, or its machine ended before it did"
-		switch {
-		case c.Broken != "":
-			how = "did not come to its end: " + c.Broken
-		case c.ExitCode != nil:
-			how = fmt.Sprintf("exit code %d after %.2fs", *c.ExitCode, c.DurationMS/1000)
-		}
-		if _, err := fmt.Printf("%d  %s  (%s, in %s, %s)\n", c.Sequence, fault.CommandLine(c.Argv), ago(now, c.StartedAt), c.Cwd, how); err != nil {
+		if err := showEntry(c); err != nil {
 			return err
-		}
-		for _, stream := range []struct {
-			text     string
-			encoding pyro.Encoding
-		}{{c.Stdout, c.StdoutEncoding}, {c.Stderr, c.StderrEncoding}} {
-			if err := indented(stream.text, stream.encoding); err != nil {
-				return err
-			}
 		}
 	}
 	fmt.Fprintf(os.Stderr, "[workspace-logs] workspace_id=%s count=%d\n", logs.WorkspaceID, logs.Count)
 	return nil
+}
+
+// showEntry prints a command of the history with its output.
+func showEntry(c pyro.CommandEntry) error {
+	how := "runs, or its machine ended before it did"
+	switch {
+	case c.Broken != "":
+		how = "did not come to its end: " + c.Broken
+	case c.ExitCode != nil:
+		how = fmt.Sprintf("exit code %d after %.2fs", *c.ExitCode, c.DurationMS/1000)
+	}
+	if _, err := fmt.Printf("%d  %s  (%s, in %s, %s)\n", c.Sequence, fault.CommandLine(c.Argv), ago(time.Now(), c.StartedAt), c.Cwd, how); err != nil {
+		return err
+	}
+	if err := indented(c.Stdout, c.StdoutEncoding); err != nil {
+		return err
+	}
+	return indented(c.Stderr, c.StderrEncoding)
 }
 
 // indented prints what a command said, safe for a terminal.

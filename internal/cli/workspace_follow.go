@@ -57,3 +57,16 @@ func warnDropped(stream string, bytes int64) {
 		fmt.Fprintf(os.Stderr, "pyro: warning: %d bytes of its %s are missing here: they are no longer kept\n", bytes, stream)
 	}
 }
+
+// followLogs prints the commands of a workspace, and then each further one when it has ended.
+func followLogs(cmd *cobra.Command, id string) error {
+	if wantsJSON(cmd) {
+		return usage(cmd, "--follow and --json exclude each other")
+	}
+	return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.LogsEnd, error) {
+		return p.FollowLogs(ctx, pyro.FollowLogsRequest{WorkspaceID: id, Entry: showEntry})
+	}, func(e *pyro.LogsEnd) error {
+		fmt.Fprintf(os.Stderr, "[workspace-logs] workspace_id=%s state=%s reason=%q\n", e.WorkspaceID, e.State, fault.Printable(e.StateReason))
+		return nil
+	})
+}

@@ -96,8 +96,15 @@ func blob(b []byte) []byte {
 
 // Commands gives the history of a workspace, the oldest first.
 func (s *Store) Commands(ctx context.Context, id string) ([]Command, error) {
+	return s.CommandsAfter(ctx, id, 0, nil)
+}
+
+// CommandsAfter gives the commands after a number, and those that have some other numbers, the oldest first.
+// It does not read the output of the rest.
+func (s *Store) CommandsAfter(ctx context.Context, id string, last int, others []int) ([]Command, error) {
 	return collect(ctx, s, func(row row) (Command, error) { return scanCommand(row, id) }, `SELECT sequence, argv, cwd, started_at, ended_at, result, stdout, stderr
-		FROM commands WHERE workspace_id = $1 ORDER BY sequence`, id)
+		FROM commands WHERE workspace_id = $1 AND (sequence > $2 OR sequence IN (SELECT value FROM json_each($3))) ORDER BY sequence`,
+		id, last, text(append([]int{}, others...)))
 }
 
 func scanCommand(row row, id string) (c Command, err error) {

@@ -125,6 +125,20 @@ func TestHistory(t *testing.T) {
 	if !all[1].EndedAt.IsZero() || !all[0].EndedAt.Equal(born.Add(time.Hour)) {
 		t.Errorf("ends: %v, %v", all[0].EndedAt, all[1].EndedAt)
 	}
+	for _, test := range []struct {
+		last   int
+		others []int
+		want   []int
+	}{{0, nil, []int{1, 2, 3}}, {2, nil, []int{3}}, {3, []int{2}, []int{2}}, {2, []int{1, 3, 9}, []int{1, 3}}, {3, nil, nil}} {
+		var got []int
+		some, err := s.CommandsAfter(ctx, "ws-1", test.last, test.others)
+		for _, c := range some {
+			got = append(got, c.Sequence)
+		}
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("after %d, and %v: %v, %v", test.last, test.others, got, err)
+		}
+	}
 	w, err := s.Workspace(ctx, "ws-1")
 	if err != nil || w.CommandCount != 3 || !w.LastActivityAt.Equal(born.Add(time.Hour)) {
 		t.Errorf("%+v, %v", w, err)

@@ -117,11 +117,14 @@ func (m *Manager) stop(ctx context.Context, id, reason string, discard bool) err
 // stopPatience is how long a supervisor may take to end before it is killed, where what its machine holds need not be kept.
 const stopPatience = 3 * time.Second
 
+// deleted is why the machine of a workspace ends that is deleted.
+const deleted = "it was deleted"
+
 // end ends a supervisor whatever state it is in.
 func (m *Manager) end(ctx context.Context, id string) error {
 	patient, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
-	if err := m.stop(patient, id, "it was deleted", true); err == nil || ctx.Err() != nil {
+	if err := m.stop(patient, id, deleted, true); err == nil || ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err := m.folder(id).Kill(); err != nil {

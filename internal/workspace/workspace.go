@@ -210,14 +210,6 @@ func (m *Manager) Update(ctx context.Context, id string, u Update) (Workspace, e
 	return m.Get(ctx, store.KindWorkspace, id)
 }
 
-// History gives the commands that were run since the workspace was created or last reset.
-func (m *Manager) History(ctx context.Context, id string) ([]store.Command, error) {
-	if _, err := m.record(ctx, store.KindWorkspace, id); err != nil {
-		return nil, err
-	}
-	return m.Store.Commands(ctx, id)
-}
-
 // connect connects to the machine of a workspace that runs, or has it go on where it is paused.
 func (m *Manager) connect(ctx context.Context, kind store.Kind, id string) (*remote.Client, store.Workspace, error) {
 	w, err := m.record(ctx, kind, id)

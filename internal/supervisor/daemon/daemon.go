@@ -131,6 +131,7 @@ type daemon struct {
 	shells   shells
 	services services
 	commands sync.Map       // *running by id
+	ends     ends           // of commands
 	followed sync.WaitGroup // commands without a caller
 	secrets  secrets
 	netlog   networkLog

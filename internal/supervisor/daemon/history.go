@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
@@ -51,7 +52,33 @@ func (h *history) end(exit client.Exit, failed error) (int, error) {
 	c.Stdout, c.Stderr = h.stdout.bytes(), h.stderr.bytes()
 	_, expires := h.daemon.activity.times()
 	err := h.daemon.store.End(context.Background(), h.daemon.order.Workspace.ID, *c, expires)
+	h.daemon.ends.notify()
 	return c.Sequence, fault.Wrap(err, "keep the command's history", "")
+}
+
+// ends tells followers of the history that the end of a command is in the database.
+type ends struct {
+	mu   sync.Mutex
+	next chan struct{} // closed by the next end; nil: no follower waits for it
+}
+
+// changed is closed by the next end.
+func (e *ends) changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.next == nil {
+		e.next = make(chan struct{})
+	}
+	return e.next
+}
+
+func (e *ends) notify() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.next != nil {
+		close(e.next)
+		e.next = nil
+	}
 }
 
 // excerpt keeps the beginning and the end of a stream.

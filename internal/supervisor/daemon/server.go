@@ -30,6 +30,7 @@ type server struct {
 	http     *http.Server
 	listener net.Listener
 	done     chan struct{}
+	over     chan struct{} // closed when no operation goes on any more, for followers of the history
 
 	mu      sync.Mutex
 	refused error          // why no operation begins any more
@@ -43,7 +44,7 @@ func (d *daemon) serve() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{daemon: d, listener: listener, done: make(chan struct{})}
+	s := &server{daemon: d, listener: listener, done: make(chan struct{}), over: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle(supervisorv1connect.NewSupervisorServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(errorDetails{d.secrets})))
@@ -160,6 +161,7 @@ func (s *server) close() {
 	case <-ended:
 	case <-time.After(closePatience):
 	}
+	close(s.over)
 	ctx, cancel := context.WithTimeout(context.Background(), answerPatience)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {

@@ -2246,6 +2246,94 @@ func (x *ServiceEnd) GetFailed() string {
 	return ""
 }
 
+type FollowHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowHistoryRequest) Reset() {
+	*x = FollowHistoryRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowHistoryRequest) ProtoMessage() {}
+
+func (x *FollowHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowHistoryRequest.ProtoReflect.Descriptor instead.
+func (*FollowHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
+}
+
+type FollowHistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Over          bool                   `protobuf:"varint,1,opt,name=over,proto3" json:"over,omitempty"`     // the supervisor ends: this is the last message
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"` // the machine was paused; with over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowHistoryResponse) Reset() {
+	*x = FollowHistoryResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowHistoryResponse) ProtoMessage() {}
+
+func (x *FollowHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowHistoryResponse.ProtoReflect.Descriptor instead.
+func (*FollowHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FollowHistoryResponse) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
+func (x *FollowHistoryResponse) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
 type SnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2257,7 +2345,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2269,7 +2357,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2370,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SnapshotRequest) GetName() string {
@@ -2314,7 +2402,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2414,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2427,7 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
 }
 
 type SignalRequest struct {
@@ -2352,7 +2440,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2452,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2465,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -2402,7 +2490,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2502,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2515,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
 }
 
 type ResizeRequest struct {
@@ -2440,7 +2528,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2540,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2553,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -2490,7 +2578,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2590,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2603,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
 }
 
 type PauseRequest struct {
@@ -2527,7 +2615,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2627,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2640,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PauseRequest) GetReason() string {
@@ -2570,7 +2658,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2670,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2683,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
 }
 
 type StopRequest struct {
@@ -2608,7 +2696,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2708,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2721,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StopRequest) GetReason() string {
@@ -2658,7 +2746,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2758,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2771,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{46}
 }
 
 var File_supervisor_v1_supervisor_proto protoreflect.FileDescriptor
@@ -2856,7 +2944,11 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x04exit\x18\x03 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x18\n" +
 	"\astopped\x18\x04 \x01(\bR\astopped\x12\x16\n" +
 	"\x06broken\x18\x05 \x01(\tR\x06broken\x12\x16\n" +
-	"\x06failed\x18\x06 \x01(\tR\x06failed\"O\n" +
+	"\x06failed\x18\x06 \x01(\tR\x06failed\"\x16\n" +
+	"\x14FollowHistoryRequest\"C\n" +
+	"\x15FollowHistoryResponse\x12\x12\n" +
+	"\x04over\x18\x01 \x01(\bR\x04over\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"O\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12\x12\n" +
@@ -2876,7 +2968,7 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\adiscard\x18\x02 \x01(\bR\adiscard\"\x0e\n" +
-	"\fStopResponse2\xa7\v\n" +
+	"\fStopResponse2\x85\f\n" +
 	"\x11SupervisorService\x12E\n" +
 	"\x06Status\x12\x1c.supervisor.v1.StatusRequest\x1a\x1d.supervisor.v1.StatusResponse\x12C\n" +
 	"\x04Exec\x12\x1a.supervisor.v1.ExecRequest\x1a\x1b.supervisor.v1.ExecResponse(\x010\x01\x12E\n" +
@@ -2894,7 +2986,8 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"CloseShell\x12 .supervisor.v1.CloseShellRequest\x1a!.supervisor.v1.CloseShellResponse\x12W\n" +
 	"\fStartService\x12\".supervisor.v1.StartServiceRequest\x1a#.supervisor.v1.StartServiceResponse\x12T\n" +
 	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12\\\n" +
-	"\rFollowService\x12#.supervisor.v1.FollowServiceRequest\x1a$.supervisor.v1.FollowServiceResponse0\x01\x12T\n" +
+	"\rFollowService\x12#.supervisor.v1.FollowServiceRequest\x1a$.supervisor.v1.FollowServiceResponse0\x01\x12\\\n" +
+	"\rFollowHistory\x12#.supervisor.v1.FollowHistoryRequest\x1a$.supervisor.v1.FollowHistoryResponse0\x01\x12T\n" +
 	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12K\n" +
 	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12B\n" +
 	"\x05Pause\x12\x1b.supervisor.v1.PauseRequest\x1a\x1c.supervisor.v1.PauseResponse\x12?\n" +
@@ -2912,7 +3005,7 @@ func file_supervisor_v1_supervisor_proto_rawDescGZIP() []byte {
 	return file_supervisor_v1_supervisor_proto_rawDescData
 }
 
-var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: supervisor.v1.StatusRequest
 	(*StatusResponse)(nil),        // 1: supervisor.v1.StatusResponse
@@ -2949,16 +3042,18 @@ var file_supervisor_v1_supervisor_proto_goTypes = []any{
 	(*FollowServiceRequest)(nil),  // 32: supervisor.v1.FollowServiceRequest
 	(*FollowServiceResponse)(nil), // 33: supervisor.v1.FollowServiceResponse
 	(*ServiceEnd)(nil),            // 34: supervisor.v1.ServiceEnd
-	(*SnapshotRequest)(nil),       // 35: supervisor.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),      // 36: supervisor.v1.SnapshotResponse
-	(*SignalRequest)(nil),         // 37: supervisor.v1.SignalRequest
-	(*SignalResponse)(nil),        // 38: supervisor.v1.SignalResponse
-	(*ResizeRequest)(nil),         // 39: supervisor.v1.ResizeRequest
-	(*ResizeResponse)(nil),        // 40: supervisor.v1.ResizeResponse
-	(*PauseRequest)(nil),          // 41: supervisor.v1.PauseRequest
-	(*PauseResponse)(nil),         // 42: supervisor.v1.PauseResponse
-	(*StopRequest)(nil),           // 43: supervisor.v1.StopRequest
-	(*StopResponse)(nil),          // 44: supervisor.v1.StopResponse
+	(*FollowHistoryRequest)(nil),  // 35: supervisor.v1.FollowHistoryRequest
+	(*FollowHistoryResponse)(nil), // 36: supervisor.v1.FollowHistoryResponse
+	(*SnapshotRequest)(nil),       // 37: supervisor.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),      // 38: supervisor.v1.SnapshotResponse
+	(*SignalRequest)(nil),         // 39: supervisor.v1.SignalRequest
+	(*SignalResponse)(nil),        // 40: supervisor.v1.SignalResponse
+	(*ResizeRequest)(nil),         // 41: supervisor.v1.ResizeRequest
+	(*ResizeResponse)(nil),        // 42: supervisor.v1.ResizeResponse
+	(*PauseRequest)(nil),          // 43: supervisor.v1.PauseRequest
+	(*PauseResponse)(nil),         // 44: supervisor.v1.PauseResponse
+	(*StopRequest)(nil),           // 45: supervisor.v1.StopRequest
+	(*StopResponse)(nil),          // 46: supervisor.v1.StopResponse
 }
 var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	3,  // 0: supervisor.v1.ExecRequest.start:type_name -> supervisor.v1.ExecStart
@@ -2985,8 +3080,8 @@ var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	5,  // 21: supervisor.v1.ResizeRequest.size:type_name -> supervisor.v1.Size
 	0,  // 22: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
 	2,  // 23: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
-	37, // 24: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
-	39, // 25: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
+	39, // 24: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
+	41, // 25: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
 	9,  // 26: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
 	11, // 27: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
 	13, // 28: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
@@ -2997,30 +3092,32 @@ var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
 	23, // 33: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
 	30, // 34: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
 	32, // 35: supervisor.v1.SupervisorService.FollowService:input_type -> supervisor.v1.FollowServiceRequest
-	25, // 36: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
-	35, // 37: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
-	41, // 38: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
-	43, // 39: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
-	1,  // 40: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
-	6,  // 41: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
-	38, // 42: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
-	40, // 43: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
-	10, // 44: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
-	12, // 45: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
-	14, // 46: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
-	16, // 47: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
-	18, // 48: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
-	20, // 49: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
-	22, // 50: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
-	29, // 51: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
-	31, // 52: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
-	33, // 53: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
-	26, // 54: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
-	36, // 55: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
-	42, // 56: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
-	44, // 57: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
-	40, // [40:58] is the sub-list for method output_type
-	22, // [22:40] is the sub-list for method input_type
+	35, // 36: supervisor.v1.SupervisorService.FollowHistory:input_type -> supervisor.v1.FollowHistoryRequest
+	25, // 37: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
+	37, // 38: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
+	43, // 39: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
+	45, // 40: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
+	1,  // 41: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
+	6,  // 42: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
+	40, // 43: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
+	42, // 44: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
+	10, // 45: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
+	12, // 46: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
+	14, // 47: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
+	16, // 48: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
+	18, // 49: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
+	20, // 50: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
+	22, // 51: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
+	29, // 52: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
+	31, // 53: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
+	33, // 54: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
+	36, // 55: supervisor.v1.SupervisorService.FollowHistory:output_type -> supervisor.v1.FollowHistoryResponse
+	26, // 56: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
+	38, // 57: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
+	44, // 58: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
+	46, // 59: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
+	41, // [41:60] is the sub-list for method output_type
+	22, // [22:41] is the sub-list for method input_type
 	22, // [22:22] is the sub-list for extension type_name
 	22, // [22:22] is the sub-list for extension extendee
 	0,  // [0:22] is the sub-list for field type_name
@@ -3037,7 +3134,7 @@ func file_supervisor_v1_supervisor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_supervisor_v1_supervisor_proto_rawDesc), len(file_supervisor_v1_supervisor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -99,6 +99,9 @@ const (
 	// SupervisorServiceFollowServiceProcedure is the fully-qualified name of the SupervisorService's
 	// FollowService RPC.
 	SupervisorServiceFollowServiceProcedure = "/supervisor.v1.SupervisorService/FollowService"
+	// SupervisorServiceFollowHistoryProcedure is the fully-qualified name of the SupervisorService's
+	// FollowHistory RPC.
+	SupervisorServiceFollowHistoryProcedure = "/supervisor.v1.SupervisorService/FollowHistory"
 	// SupervisorServiceConnectionsProcedure is the fully-qualified name of the SupervisorService's
 	// Connections RPC.
 	SupervisorServiceConnectionsProcedure = "/supervisor.v1.SupervisorService/Connections"
@@ -148,6 +151,9 @@ type SupervisorServiceClient interface {
 	// FollowService sends what a service that runs has printed, then what it prints as it comes, and at its end how it ended. A slow caller holds up nothing: it is
 	// told how many bytes are gone. It is no activity, and the machine is paused all the same. NotFound: no service of this name runs.
 	FollowService(context.Context, *connect.Request[v1.FollowServiceRequest]) (*connect.ServerStreamForClient[v1.FollowServiceResponse], error)
+	// FollowHistory sends a message at once, and another after commands have ended and their ends are in the database. The last message says that the supervisor
+	// ends, after every command that it ran. It is no activity, and the machine is paused all the same.
+	FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest]) (*connect.ServerStreamForClient[v1.FollowHistoryResponse], error)
 	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
@@ -254,6 +260,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(supervisorServiceMethods.ByName("FollowService")),
 			connect.WithClientOptions(opts...),
 		),
+		followHistory: connect.NewClient[v1.FollowHistoryRequest, v1.FollowHistoryResponse](
+			httpClient,
+			baseURL+SupervisorServiceFollowHistoryProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("FollowHistory")),
+			connect.WithClientOptions(opts...),
+		),
 		connections: connect.NewClient[v1.ConnectionsRequest, v1.ConnectionsResponse](
 			httpClient,
 			baseURL+SupervisorServiceConnectionsProcedure,
@@ -297,6 +309,7 @@ type supervisorServiceClient struct {
 	startService  *connect.Client[v1.StartServiceRequest, v1.StartServiceResponse]
 	stopService   *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
 	followService *connect.Client[v1.FollowServiceRequest, v1.FollowServiceResponse]
+	followHistory *connect.Client[v1.FollowHistoryRequest, v1.FollowHistoryResponse]
 	connections   *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
 	snapshot      *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
 	pause         *connect.Client[v1.PauseRequest, v1.PauseResponse]
@@ -373,6 +386,11 @@ func (c *supervisorServiceClient) FollowService(ctx context.Context, req *connec
 	return c.followService.CallServerStream(ctx, req)
 }
 
+// FollowHistory calls supervisor.v1.SupervisorService.FollowHistory.
+func (c *supervisorServiceClient) FollowHistory(ctx context.Context, req *connect.Request[v1.FollowHistoryRequest]) (*connect.ServerStreamForClient[v1.FollowHistoryResponse], error) {
+	return c.followHistory.CallServerStream(ctx, req)
+}
+
 // Connections calls supervisor.v1.SupervisorService.Connections.
 func (c *supervisorServiceClient) Connections(ctx context.Context, req *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
 	return c.connections.CallUnary(ctx, req)
@@ -430,6 +448,9 @@ type SupervisorServiceHandler interface {
 	// FollowService sends what a service that runs has printed, then what it prints as it comes, and at its end how it ended. A slow caller holds up nothing: it is
 	// told how many bytes are gone. It is no activity, and the machine is paused all the same. NotFound: no service of this name runs.
 	FollowService(context.Context, *connect.Request[v1.FollowServiceRequest], *connect.ServerStream[v1.FollowServiceResponse]) error
+	// FollowHistory sends a message at once, and another after commands have ended and their ends are in the database. The last message says that the supervisor
+	// ends, after every command that it ran. It is no activity, and the machine is paused all the same.
+	FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest], *connect.ServerStream[v1.FollowHistoryResponse]) error
 	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
 	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
@@ -532,6 +553,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		connect.WithSchema(supervisorServiceMethods.ByName("FollowService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	supervisorServiceFollowHistoryHandler := connect.NewServerStreamHandler(
+		SupervisorServiceFollowHistoryProcedure,
+		svc.FollowHistory,
+		connect.WithSchema(supervisorServiceMethods.ByName("FollowHistory")),
+		connect.WithHandlerOptions(opts...),
+	)
 	supervisorServiceConnectionsHandler := connect.NewUnaryHandler(
 		SupervisorServiceConnectionsProcedure,
 		svc.Connections,
@@ -586,6 +613,8 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceStopServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceFollowServiceProcedure:
 			supervisorServiceFollowServiceHandler.ServeHTTP(w, r)
+		case SupervisorServiceFollowHistoryProcedure:
+			supervisorServiceFollowHistoryHandler.ServeHTTP(w, r)
 		case SupervisorServiceConnectionsProcedure:
 			supervisorServiceConnectionsHandler.ServeHTTP(w, r)
 		case SupervisorServiceSnapshotProcedure:
@@ -657,6 +686,10 @@ func (UnimplementedSupervisorServiceHandler) StopService(context.Context, *conne
 
 func (UnimplementedSupervisorServiceHandler) FollowService(context.Context, *connect.Request[v1.FollowServiceRequest], *connect.ServerStream[v1.FollowServiceResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.FollowService is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest], *connect.ServerStream[v1.FollowHistoryResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.FollowHistory is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
