@@ -32,7 +32,8 @@ func TestProcessorTime(t *testing.T) {
 	}
 	before, _ := ProcessorTime(pid)
 	time.Sleep(20 * time.Millisecond)
-	if after, ok := ProcessorTime(pid); !ok || after != before {
+	// It is reported as stopped a few microseconds before it leaves its processor.
+	if after, ok := ProcessorTime(pid); !ok || after-before > time.Millisecond {
 		t.Errorf("a process that stands still has used %v, then %v", before, after)
 	}
 	cmd.Process.Kill()
