@@ -166,8 +166,8 @@ func TestTypedPlace(t *testing.T) {
 	}
 	w.until(t, id, "$ ")
 	types("rm -rf nosuch-folder\n")
+	w.until(t, id, "$ ") // while rm runs, the text would be for rm
 	asks("cd /\nrm -rf nosuch-folder\n")
-	w.until(t, id, "$ ")
 	types("cd /\n")
 	asks("rm -rf nosuch-folder\n")
 	w.until(t, id, "$ ")
