@@ -147,7 +147,7 @@ func (r *preparing) make(ctx context.Context) error {
 		return err
 	}
 	if after.Status != Warm {
-		return fault.New(Unavailable, "", "", "it was prepared, and something has changed meanwhile: %s", after.Reason).WithHint("pyro prepare %s", r.req.Environment)
+		return fault.Newf(Unavailable, "it was prepared, and something has changed meanwhile: %s", after.Reason).WithHint("pyro prepare %s", r.req.Environment)
 	}
 	return r.warm(after)
 }
@@ -210,9 +210,9 @@ func (r *preparing) exec(ctx context.Context, id string) error {
 	case result.NotRun != "":
 		return nil
 	case result.ExitCode != 0:
-		return fault.New(Unavailable, "", "", "a command in a machine of it ended with exit code %d: %s", result.ExitCode, strings.TrimSpace(result.Stderr))
+		return fault.Newf(Unavailable, "a command in a machine of it ended with exit code %d: %s", result.ExitCode, strings.TrimSpace(result.Stderr))
 	case strings.Contains(result.Stdout, "eth0:") != r.req.Network:
-		return fault.New(Internal, "", "", "a machine of it was to have a network: %t, and has the links %s", r.req.Network, result.Stdout)
+		return fault.Newf(Internal, "a machine of it was to have a network: %t, and has the links %s", r.req.Network, result.Stdout)
 	}
 	return nil
 }

@@ -204,7 +204,7 @@ func listed(words []Isolation) string {
 	return strings.Join(text, ", ")
 }
 
-func invalid(format string, args ...any) *Error { return fault.New(Invalid, "", "", format, args...) }
+func invalid(format string, args ...any) *Error { return fault.Newf(Invalid, format, args...) }
 
 // hostMemMiB is the memory of this host.
 func hostMemMiB() int {

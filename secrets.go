@@ -69,7 +69,7 @@ func readSecret(path string) (SecretValue, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, MaxSecretBytes+1))
 	if err == nil && len(text) > MaxSecretBytes {
-		err = fault.New(fault.Invalid, "", "", "it has more than %d bytes", MaxSecretBytes)
+		err = fault.Newf(fault.Invalid, "it has more than %d bytes", MaxSecretBytes)
 	}
 	return secret.New(string(text)), err
 }

@@ -30,7 +30,7 @@ func passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-
 				if pass := s.to(); pass != nil {
 					pass(sig)
 				} else {
-					cancel(fault.New(Canceled, "", "", "ended by signal: %s", sig))
+					cancel(fault.Newf(Canceled, "ended by signal: %s", sig))
 				}
 			case <-ctx.Done():
 				return

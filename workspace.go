@@ -351,7 +351,7 @@ func moment(t time.Time) *time.Time {
 // required refuses a request without what it is about.
 func required(name, value string) error {
 	if value == "" {
-		return fault.New(Invalid, "", "", "%s is missing", name)
+		return fault.Newf(Invalid, "%s is missing", name)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (p *Pyro) AttachShell(ctx context.Context, req AttachShellRequest) (*Shell,
 	return &r, nil
 }
 
-var errDetached = fault.New(fault.Canceled, "", "", "detached")
+var errDetached = fault.Newf(fault.Canceled, "detached")
 
 // attachment is one call of AttachShell.
 type attachment struct {

@@ -47,7 +47,7 @@ func main() {
 
 func serve() error {
 	if len(os.Args) > 1 {
-		return fault.New(fault.Invalid, "", "", "it takes no arguments").WithHint("pty-mcp --help")
+		return fault.Newf(fault.Invalid, "it takes no arguments").WithHint("pty-mcp --help")
 	}
 	ptymcp.Tune()
 	server, err := ptymcp.Open(version.String())

@@ -99,7 +99,7 @@ func (h Host) check(s Server, scope string) (string, error) {
 		scope = h.scopes[0]
 	}
 	if !slices.Contains(h.scopes, scope) {
-		return "", fault.New(fault.Invalid, "", "", "the scope of %s is %q: it must be %s", h.Name, scope, strings.Join(h.scopes, " or "))
+		return "", fault.Newf(fault.Invalid, "the scope of %s is %q: it must be %s", h.Name, scope, strings.Join(h.scopes, " or "))
 	}
 	return scope, s.Check()
 }

@@ -205,7 +205,7 @@ func same(program, self string) bool {
 func Here(project string) (Home, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return Home{}, fault.New(fault.Precondition, "", "", "no home folder: set HOME")
+		return Home{}, fault.Newf(fault.Precondition, "no home folder: set HOME")
 	}
 	work, err := os.Getwd()
 	if err != nil {

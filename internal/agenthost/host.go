@@ -93,7 +93,7 @@ func Find(name string) (Host, error) {
 	if i := slices.IndexFunc(Hosts, func(h Host) bool { return h.Name == name }); i >= 0 {
 		return Hosts[i], nil
 	}
-	return Host{}, fault.New(fault.Invalid, "", "", "unknown host %q: it must be %s", name, strings.Join(Names(Hosts...), ", ")).WithHint("pyro host doctor")
+	return Host{}, fault.Newf(fault.Invalid, "unknown host %q: it must be %s", name, strings.Join(Names(Hosts...), ", ")).WithHint("pyro host doctor")
 }
 
 // Names are those of hosts.

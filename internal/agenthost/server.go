@@ -55,11 +55,11 @@ func Quote(word string) string {
 // Check refuses a server that not every host can hold.
 func (s Server) Check() error {
 	if !serverName.MatchString(s.Name) {
-		return fault.New(fault.Invalid, "", "", "the server's name is %q: it must be 1 to 64 letters, digits, - and _", s.Name)
+		return fault.Newf(fault.Invalid, "the server's name is %q: it must be 1 to 64 letters, digits, - and _", s.Name)
 	}
 	for _, text := range slices.Concat([]string{s.Command}, s.Args, s.environment()) {
 		if text != fault.Printable(text) || strings.Contains(text, "\n") {
-			return fault.New(fault.Invalid, "", "", "%q has characters that no configuration should have", text)
+			return fault.Newf(fault.Invalid, "%q has characters that no configuration should have", text)
 		}
 	}
 	return nil

@@ -72,7 +72,7 @@ func swap(path string, was, text []byte, mode fs.FileMode) error {
 		return err
 	}
 	if now, err := readFile(path); err != nil || !bytes.Equal(now, was) {
-		return errors.Join(err, fault.New(fault.Precondition, "", "", "somebody has changed it meanwhile"))
+		return errors.Join(err, fault.Newf(fault.Precondition, "somebody has changed it meanwhile"))
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err

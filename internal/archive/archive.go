@@ -90,10 +90,10 @@ type tally struct {
 // count counts one more entry, with the size of its content.
 func (t *tally) count(size int64) error {
 	if t.entries++; t.entries > t.limits.Entries {
-		return fault.New(fault.Exhausted, "", "", "that would be more than %d files and folders", t.limits.Entries)
+		return fault.Newf(fault.Exhausted, "that would be more than %d files and folders", t.limits.Entries)
 	}
 	if size > t.limits.Bytes-t.bytes {
-		return fault.New(fault.Exhausted, "", "", "with the %d bytes that it has it would be more than %d bytes in all", size, t.limits.Bytes)
+		return fault.Newf(fault.Exhausted, "with the %d bytes that it has it would be more than %d bytes in all", size, t.limits.Bytes)
 	}
 	t.bytes += size
 	return nil

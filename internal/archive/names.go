@@ -11,7 +11,7 @@ import (
 const maxText = 256 << 20
 
 func tooMuchText() error {
-	return fault.New(fault.Exhausted, "", "", "the names and links have more than %d MiB", maxText>>20)
+	return fault.Newf(fault.Exhausted, "the names and links have more than %d MiB", maxText>>20)
 }
 
 // cleaned gives the parts of an entry's name, none for the top, and refuses names that lead out or that no file could have.

@@ -130,7 +130,7 @@ Exit codes:
 
 // usage is an error about how a command was called.
 func usage(cmd *cobra.Command, format string, args ...any) error {
-	return fault.New(fault.Invalid, "", "", format, args...).WithHint("%s --help", cmd.CommandPath())
+	return fault.Newf(fault.Invalid, format, args...).WithHint("%s --help", cmd.CommandPath())
 }
 
 // arguments checks how many arguments there are by the use of a command: NAME has to be there, [NAME]
@@ -160,9 +160,9 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if meant := elsewhere(cmd, args[0]); meant != "" {
-		return fault.New(fault.Invalid, "", "", "unknown command %q for %q: did you mean `%s`?", args[0], cmd.CommandPath(), meant).WithHint("%s --help", meant)
+		return fault.Newf(fault.Invalid, "unknown command %q for %q: did you mean `%s`?", args[0], cmd.CommandPath(), meant).WithHint("%s --help", meant)
 	}
-	err := fault.New(fault.Invalid, "", "", "unknown command %q for %q", args[0], cmd.CommandPath())
+	err := fault.Newf(fault.Invalid, "unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return err.WithHint("%s %s", cmd.CommandPath(), near[0])
 	}

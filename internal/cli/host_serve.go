@@ -151,7 +151,7 @@ func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.Serving, made bool
 		return at, false, usage(cmd, "--tls-ca, --tls-cert and --tls-key go together")
 	default:
 		if !loopback(s.listen) {
-			return at, false, fault.New(fault.Invalid, "", "", "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", s.listen).
+			return at, false, fault.Newf(fault.Invalid, "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", s.listen).
 				WithHint("pyro host certs, and --tls-ca, --tls-cert and --tls-key")
 		}
 		at.Token, made, err = bearerTokenOf(hostTokenVariable, s.tokenFile)
@@ -160,7 +160,7 @@ func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.Serving, made bool
 		return at, false, err
 	}
 	if s.metrics != "" && !loopback(s.metrics) {
-		return at, false, fault.New(fault.Invalid, "", "", "--metrics-listen %q is no loopback address with a port", s.metrics).WithHint("--metrics-listen 127.0.0.1:8934")
+		return at, false, fault.Newf(fault.Invalid, "--metrics-listen %q is no loopback address with a port", s.metrics).WithHint("--metrics-listen 127.0.0.1:8934")
 	}
 	if at.Listener, err = net.Listen("tcp", s.listen); err != nil {
 		return at, false, fault.Wrap(err, "listen on", s.listen)

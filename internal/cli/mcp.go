@@ -105,7 +105,7 @@ type server interface {
 func openServer(profile, folder string) (server, error) {
 	if profile == profilePTY {
 		if folder != "" {
-			return nil, fault.New(fault.Invalid, "", "", "--project-path is for workspaces: the profile pty has none")
+			return nil, fault.Newf(fault.Invalid, "--project-path is for workspaces: the profile pty has none")
 		}
 		return ptymcp.Open(pyro.Version())
 	}
@@ -126,7 +126,7 @@ func profileFlag(cmd *cobra.Command, profile *string, byDefault pyro.Profile) {
 func serveHTTP(ctx context.Context, server server, listen, tokenFile string) error {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || !at.Addr().IsLoopback() {
-		return fault.New(fault.Invalid, "", "", "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", listen).
+		return fault.Newf(fault.Invalid, "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", listen).
 			WithHint("--listen 127.0.0.1:8931, and to reach it from elsewhere a proxy with TLS, or ssh -L")
 	}
 	token, made, err := bearerToken(tokenFile)
@@ -187,7 +187,7 @@ func bearerTokenOf(variable, file string) (token pyro.SecretValue, made bool, er
 		return pyro.NewSecretValue(base64.RawURLEncoding.EncodeToString(random[:])), true, nil
 	}
 	if len(text) < 16 || len(text) > 4096 || strings.ContainsAny(text, " \t\r\n") {
-		return token, false, fault.New(fault.Invalid, "", "", "the bearer token must be 16 to 4096 characters without blanks")
+		return token, false, fault.Newf(fault.Invalid, "the bearer token must be 16 to 4096 characters without blanks")
 	}
 	return pyro.NewSecretValue(text), false, nil
 }

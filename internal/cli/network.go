@@ -105,7 +105,7 @@ func parsePorts(texts []string) (all []pyro.PublishedPort, err error) {
 		h, wrongHost := strconv.ParseUint(host, 10, 16)
 		g, wrongGuest := strconv.ParseUint(guest, 10, 16)
 		if wrongHost != nil || wrongGuest != nil || g == 0 {
-			return nil, fault.New(fault.Invalid, "", "", "--publish %q is no port: it must be GUEST_PORT or HOST_PORT:GUEST_PORT", text)
+			return nil, fault.Newf(fault.Invalid, "--publish %q is no port: it must be GUEST_PORT or HOST_PORT:GUEST_PORT", text)
 		}
 		all = append(all, pyro.PublishedPort{GuestPort: int(g), HostPort: int(h)})
 	}

@@ -93,6 +93,6 @@ func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) 
 		return secret.New(string(l.text)), l.err
 	case <-ctx.Done(): // the reading goes on until the process ends
 		fmt.Fprintln(os.Stderr)
-		return secret.Value{}, errors.Join(fault.New(fault.Canceled, "", "", "%w", context.Cause(ctx)), term.Restore(in, state))
+		return secret.Value{}, errors.Join(fault.Newf(fault.Canceled, "%w", context.Cause(ctx)), term.Restore(in, state))
 	}
 }

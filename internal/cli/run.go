@@ -76,7 +76,7 @@ Exit code: that of the command;
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing on stderr but the command's own and errors")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fault.New(fault.Invalid, "", "", "%w", err).WithHint(rightForm)
+		return fault.Newf(fault.Invalid, "%w", err).WithHint(rightForm)
 	})
 	return cmd
 }
@@ -86,7 +86,7 @@ const rightForm = "pyro run ENV [flags] -- CMD [ARGS], such as: pyro run debian:
 // runArguments tells how to say it right, for every way to say it wrong.
 func runArguments(cmd *cobra.Command, args []string) error {
 	wrong := func(format string, a ...any) error {
-		return fault.New(fault.Invalid, "", "", format, a...).WithHint(rightForm)
+		return fault.Newf(fault.Invalid, format, a...).WithHint(rightForm)
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
@@ -94,7 +94,7 @@ func runArguments(cmd *cobra.Command, args []string) error {
 	case dash < 0 && len(args) == 1, dash == len(args):
 		return wrong("missing argument CMD")
 	case dash < 0:
-		return fault.New(fault.Invalid, "", "", "put -- before the command").WithHint("pyro run %s -- %s", args[0], strings.Join(args[1:], " "))
+		return fault.Newf(fault.Invalid, "put -- before the command").WithHint("pyro run %s -- %s", args[0], strings.Join(args[1:], " "))
 	case dash > 1:
 		return wrong("%q does not belong before the --: one environment and flags do", args[1])
 	}
@@ -206,7 +206,7 @@ func parseEnv(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, fault.New(fault.Invalid, "", "", "%q is not NAME=VALUE", pair).WithHint("pyro run -e NAME=VALUE ENV -- CMD")
+			return nil, fault.Newf(fault.Invalid, "%q is not NAME=VALUE", pair).WithHint("pyro run -e NAME=VALUE ENV -- CMD")
 		}
 		env[name] = value
 	}

@@ -215,7 +215,7 @@ func parsePairs(flag string, pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, fault.New(fault.Invalid, "", "", "%s %q is not KEY=VALUE", flag, pair)
+			return nil, fault.Newf(fault.Invalid, "%s %q is not KEY=VALUE", flag, pair)
 		}
 		all[key] = value
 	}

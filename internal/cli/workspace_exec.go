@@ -65,7 +65,7 @@ Exit code: that of the command, and 124 to 127 and 128+n as for pyro run.`,
 func workspaceExecArguments(cmd *cobra.Command, args []string) error {
 	const form = "pyro workspace exec ID [flags] -- CMD [ARGS], such as: pyro workspace exec ws-0123456789ab -- ls -l"
 	wrong := func(format string, a ...any) error {
-		return fault.New(fault.Invalid, "", "", format, a...).WithHint(form)
+		return fault.Newf(fault.Invalid, format, a...).WithHint(form)
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
@@ -73,7 +73,7 @@ func workspaceExecArguments(cmd *cobra.Command, args []string) error {
 	case dash < 0 && len(args) == 1, dash == len(args):
 		return wrong("missing argument CMD")
 	case dash < 0:
-		return fault.New(fault.Invalid, "", "", "put -- before the command").WithHint("pyro workspace exec %s -- %s", args[0], strings.Join(args[1:], " "))
+		return fault.Newf(fault.Invalid, "put -- before the command").WithHint("pyro workspace exec %s -- %s", args[0], strings.Join(args[1:], " "))
 	case dash > 1:
 		return wrong("%q does not belong before the --: one id and flags do", args[1])
 	}

@@ -166,7 +166,7 @@ func textOf(cmd *cobra.Command, name, direct, path string) (string, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(from, maxTextFile+1))
 	if err == nil && len(b) > maxTextFile {
-		err = fault.New(fault.Exhausted, "", "", "it has more than %d bytes", maxTextFile)
+		err = fault.Newf(fault.Exhausted, "it has more than %d bytes", maxTextFile)
 	}
 	return string(b), fault.Wrap(err, "read", path)
 }

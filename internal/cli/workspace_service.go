@@ -81,7 +81,7 @@ func (r readiness) one() (ready *pyro.Readiness, err error) {
 			continue
 		}
 		if ready != nil {
-			return nil, fault.New(fault.Invalid, "", "", "only one of --ready-file, --ready-tcp, --ready-http and --ready-command can be given")
+			return nil, fault.Newf(fault.Invalid, "only one of --ready-file, --ready-tcp, --ready-http and --ready-command can be given")
 		}
 		ready = &pyro.Readiness{Type: kind, Target: target}
 	}
@@ -97,14 +97,14 @@ func serviceArguments(cmd *cobra.Command, args []string) error {
 	}
 	for i, name := range []string{"ID", "NAME"} {
 		if names <= i {
-			return fault.New(fault.Invalid, "", "", "missing argument %s", name).WithHint(form)
+			return fault.Newf(fault.Invalid, "missing argument %s", name).WithHint(form)
 		}
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) < 3:
-		return fault.New(fault.Invalid, "", "", "missing argument CMD").WithHint(form)
+		return fault.Newf(fault.Invalid, "missing argument CMD").WithHint(form)
 	case dash != 2:
-		return fault.New(fault.Invalid, "", "", "put -- before the command, and two words before it").WithHint(form)
+		return fault.Newf(fault.Invalid, "put -- before the command, and two words before it").WithHint(form)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type endpoint struct {
 func openEndpoint(base, model string, key pyro.SecretValue) (*endpoint, error) {
 	u, err := url.Parse(base)
 	wrong := func(what string) error {
-		return fault.New(fault.Invalid, "", "", "the base URL %s", what).WithHint("--base-url %s", DefaultBaseURL)
+		return fault.Newf(fault.Invalid, "the base URL %s", what).WithHint("--base-url %s", DefaultBaseURL)
 	}
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
@@ -48,7 +48,7 @@ func openEndpoint(base, model string, key pyro.SecretValue) (*endpoint, error) {
 	}
 	for _, r := range key.Reveal() {
 		if r <= ' ' || r > '~' {
-			return nil, fault.New(fault.Invalid, "", "", "the API key holds a character that no key has").WithHint("set OPENAI_API_KEY anew, without line breaks")
+			return nil, fault.Newf(fault.Invalid, "the API key holds a character that no key has").WithHint("set OPENAI_API_KEY anew, without line breaks")
 		}
 	}
 	transport := &http.Transport{
@@ -131,7 +131,7 @@ func (e *endpoint) ask(ctx context.Context, said []message, tools []chatTool) (m
 	if err != nil {
 		return message{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, answerPatience, fault.New(fault.Timeout, "", "", "the model has not answered within %s", answerPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerPatience, fault.Newf(fault.Timeout, "the model has not answered within %s", answerPatience))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+"/chat/completions", bytes.NewReader(body))
 	if err != nil {

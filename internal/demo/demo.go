@@ -25,5 +25,5 @@ func shown(text string, key pyro.SecretValue) string {
 
 // unexpected says that a step did not do what it says.
 func unexpected(format string, args ...any) error {
-	return fault.New(fault.Internal, "", "", "it did not do what it says: "+format, args...)
+	return fault.Newf(fault.Internal, "it did not do what it says: "+format, args...)
 }

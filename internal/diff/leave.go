@@ -101,7 +101,7 @@ func (p *paths) has(name string) bool {
 func (p *paths) missing() error {
 	for name, found := range p.found {
 		if !found {
-			return fault.New(fault.NotFound, "", "", "%q is in neither of the two: %w", name, fs.ErrNotExist)
+			return fault.Newf(fault.NotFound, "%q is in neither of the two: %w", name, fs.ErrNotExist)
 		}
 	}
 	return nil

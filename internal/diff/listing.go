@@ -52,18 +52,18 @@ func (l *listing) fill() error {
 // check refuses an entry that no tree can have after the last one. The merge relies on the order, and whoever uses the result on the paths.
 func (l *listing) check(e Entry) error {
 	if !validPath(e.Path) {
-		return fault.New(fault.Corrupt, "", "", "%.200q is no path of a tree", e.Path)
+		return fault.Newf(fault.Corrupt, "%.200q is no path of a tree", e.Path)
 	}
 	if last := l.entry.Path; last != "" {
 		if comparePaths(last, e.Path) >= 0 {
-			return fault.New(fault.Corrupt, "", "", "%.200q is listed after %.200q", e.Path, last)
+			return fault.Newf(fault.Corrupt, "%.200q is listed after %.200q", e.Path, last)
 		}
 		if !l.entry.Mode.IsDir() && strings.HasPrefix(e.Path, last) && e.Path[len(last)] == '/' {
-			return fault.New(fault.Corrupt, "", "", "%.200q is listed below %.200q, which is no directory", e.Path, last)
+			return fault.Newf(fault.Corrupt, "%.200q is listed below %.200q, which is no directory", e.Path, last)
 		}
 	}
 	if e.Size < 0 || len(e.Link) >= MaxPath || e.Mode&fs.ModeSymlink != 0 && (e.Link == "" || strings.ContainsRune(e.Link, 0)) {
-		return fault.New(fault.Corrupt, "", "", "%.200q is listed with what no file has", e.Path)
+		return fault.Newf(fault.Corrupt, "%.200q is listed with what no file has", e.Path)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func TestAnImageWithoutAName(t *testing.T) {
 	if left := leavings(t, s.added); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	no := fault.New(fault.Corrupt, "", "", "no")
+	no := fault.Newf(fault.Corrupt, "no")
 	if _, err := s.Add(t.Context(), "debian:12", nil, func(*mkext4.Writer) error { return no }); fault.KindOf(err) != fault.Corrupt {
 		t.Error(err)
 	}

@@ -57,7 +57,7 @@ func testStore(cache string) *Store {
 		return writeArchive(out, map[string]string{"etc/packages": strings.Join(packages, "\n"), "content": string(content)})
 	}
 	s.kernelPackage = func(context.Context, string, progress.Func) (string, error) {
-		return "", fault.New(fault.Unavailable, "", "", "no network in tests")
+		return "", fault.Newf(fault.Unavailable, "no network in tests")
 	}
 	return s
 }

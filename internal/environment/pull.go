@@ -67,7 +67,7 @@ func (s *Store) UseDigest(ctx context.Context, digest, name string, report progr
 	return lease, fault.Wrap(err, "use environment", name)
 }
 
-// Find gives an environment that is installed, as Use does, and pulls nothing: NotFound and Corrupt say that Use would. The caller MUST Close the lease.
+// Find gives an environment that is installed, as Use does, and pulls nothing. If Use would pull it, the error is [ErrNotInstalled], or its kind is Corrupt. The caller MUST Close the lease.
 func (s *Store) Find(ctx context.Context, name string, report progress.Func) (*Lease, error) {
 	env, err := resolve(name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Store) Find(ctx context.Context, name string, report progress.Func) (*L
 	}
 	lease, err := s.lease(ctx, env.Name, report)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "find environment", name, "not installed").WithHint("pyro env pull %s", name)
+		return nil, fault.New(fault.NotFound, "find environment", name, "%w", ErrNotInstalled).WithHint("pyro env pull %s", name)
 	}
 	return lease, err
 }

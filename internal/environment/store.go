@@ -23,6 +23,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
+// ErrNotInstalled is the cause of an error about a known environment that is not on this host.
+var ErrNotInstalled = errors.New("not installed")
+
 // Store keeps environments and kernels on this host. It is safe for concurrent use, in many processes at once.
 type Store struct {
 	root    string // of environments
@@ -70,7 +73,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (Environment, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return Environment{}, err
 	case env.Source == SourceOCI:
-		return Environment{}, fault.New(fault.NotFound, "inspect environment", name, "not installed").WithHint("pyro env pull %s", name)
+		return Environment{}, fault.New(fault.NotFound, "inspect environment", name, "%w", ErrNotInstalled).WithHint("pyro env pull %s", name)
 	}
 	return env, ctx.Err()
 }
@@ -147,7 +150,7 @@ func isDigest(digest string) bool {
 }
 
 func exhausted(format string, args ...any) error {
-	return fault.New(fault.Exhausted, "", "", format, args...).WithHint("pyro env prune")
+	return fault.Newf(fault.Exhausted, format, args...).WithHint("pyro env prune")
 }
 
 // virtualSize is what every machine sees of its root.

@@ -24,7 +24,7 @@ func TestActions(t *testing.T) {
 	if got := HintFor(w.Err(), agent); got != `call thing_stop name "n" keeps 100% of it` || KindOf(w.Err()) != Exists {
 		t.Errorf("over the wire: %q", got)
 	}
-	for _, e := range []error{nil, New(Invalid, "", "", "x"), New(Invalid, "", "", "x").WithHint("look at %s", "it")} {
+	for _, e := range []error{nil, Newf(Invalid, "x"), Newf(Invalid, "x").WithHint("look at %s", "it")} {
 		if HintFor(e, agent) != HintOf(e) {
 			t.Errorf("%v: %q", e, HintFor(e, agent))
 		}

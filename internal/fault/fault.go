@@ -71,6 +71,12 @@ func New(kind Kind, op, subject, format string, args ...any) *Error {
 	return &Error{Op: op, Subject: subject, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
+// Newf makes an error of a kind whose cause is a message. Callers that know the operation and its
+// subject wrap it, or use [New].
+func Newf(kind Kind, format string, args ...any) *Error {
+	return New(kind, "", "", format, args...)
+}
+
 // Wrap says what was being done when err came. The kind and the hint of err stay visible through KindOf and HintOf.
 // Wrap of nil is nil.
 func Wrap(err error, op, subject string) error {

@@ -23,7 +23,7 @@ func TestErrorText(t *testing.T) {
 		{&Error{Kind: Corrupt}, "corrupt"},
 		{&Error{Op: "list", Subject: "none", Err: &fs.PathError{Op: "open", Path: "none", Err: syscall.ENOENT}}, `list "none": file does not exist`},
 		{&Error{Op: "list", Subject: "a/b", Err: errors.New("openat a/b: not a directory")}, `list "a/b": not a directory`},
-		{&Error{Op: "read", Subject: "/workspace/none", Err: New(NotFound, "", "", "open none: no such file or directory")}, `read "/workspace/none": file does not exist`},
+		{&Error{Op: "read", Subject: "/workspace/none", Err: Newf(NotFound, "open none: no such file or directory")}, `read "/workspace/none": file does not exist`},
 		{&Error{Op: "write", Subject: "a/b", Err: errors.New("open a: not a directory")}, `write "a/b": open a: not a directory`},
 		{&Error{Op: "read", Subject: "x", Err: errors.New("It's open x: odd")}, `read "x": It's open x: odd`},
 	} {

@@ -58,11 +58,11 @@ func (s *sandbox) command(p program) (client.Command, error) {
 	}
 	switch {
 	case p.GetCmd() == "":
-		err = fault.New(fault.Invalid, "", "", "cmd is missing")
+		err = fault.Newf(fault.Invalid, "cmd is missing")
 	case c.Cwd != "" && !strings.HasPrefix(c.Cwd, "/"):
-		err = fault.New(fault.Invalid, "", "", "cwd is %q: it must be absolute", fault.Printable(c.Cwd))
+		err = fault.Newf(fault.Invalid, "cwd is %q: it must be absolute", fault.Printable(c.Cwd))
 	case strings.ContainsRune(strings.Join(c.Argv, "")+c.Cwd+c.User, 0):
-		err = fault.New(fault.Invalid, "", "", "a NUL byte can't be in what a program is told")
+		err = fault.Newf(fault.Invalid, "a NUL byte can't be in what a program is told")
 	}
 	return c, err
 }
@@ -79,7 +79,7 @@ func (a *Agent) begin(ctx context.Context, p timed) (Machine, client.Command, fu
 		c.Timeout = time.Duration(n) * time.Second
 	}
 	if err == nil && (c.Timeout < 0 || c.Timeout > maxTimeoutSec*time.Second) {
-		err = fault.New(fault.Invalid, "", "", "timeout_sec is %d: it must be 1 to %d, or 0 for 30", p.GetTimeoutSec(), maxTimeoutSec)
+		err = fault.Newf(fault.Invalid, "timeout_sec is %d: it must be 1 to %d, or 0 for 30", p.GetTimeoutSec(), maxTimeoutSec)
 	}
 	if err != nil {
 		end()

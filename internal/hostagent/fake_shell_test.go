@@ -53,7 +53,7 @@ func (f fake) Open(_ context.Context, tag string, c client.Command) (remote.Shel
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.ContainsFunc(f.shells, func(s *fakeShell) bool { is := s.now(); return is.Tag == tag && is.EndedAt.IsZero() }) {
-		return remote.Shell{}, fault.New(fault.Exists, "", "", "one that runs has the tag")
+		return remote.Shell{}, fault.Newf(fault.Exists, "one that runs has the tag")
 	}
 	f.shells = slices.DeleteFunc(f.shells, func(s *fakeShell) bool { return s.now().Tag == tag })
 	n := len(f.shells) + 1
@@ -111,7 +111,7 @@ func (f fake) ReadShell(ctx context.Context, read remote.ShellRead) (remote.Shel
 func (f fake) WriteShell(_ context.Context, id string, typed []byte) (remote.Shell, error) {
 	s := f.shell(id)
 	if s.now().Exit != nil {
-		return remote.Shell{}, fault.New(fault.Precondition, "", "", "it has ended")
+		return remote.Shell{}, fault.Newf(fault.Precondition, "it has ended")
 	}
 	s.mu.Lock()
 	s.typed += string(typed)
@@ -130,7 +130,7 @@ func (f fake) ResizeShell(_ context.Context, id string, cols, rows int) (remote.
 func (f fake) SignalShell(_ context.Context, id string, sig syscall.Signal) (remote.Shell, error) {
 	s := f.shell(id)
 	if s.now().Exit != nil {
-		return remote.Shell{}, fault.New(fault.Precondition, "", "", "it has ended")
+		return remote.Shell{}, fault.Newf(fault.Precondition, "it has ended")
 	}
 	s.mu.Lock()
 	s.signals = append(s.signals, sig)

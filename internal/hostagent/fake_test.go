@@ -72,7 +72,7 @@ func (f *fakes) Delete(_ context.Context, id string) error {
 		return f.stays
 	}
 	if _, ok := f.made[id]; !ok {
-		return fault.New(fault.NotFound, "", "", "there is none")
+		return fault.Newf(fault.NotFound, "there is none")
 	}
 	delete(f.made, id)
 	return nil
@@ -103,7 +103,7 @@ func (f *fakes) turn(id string, pause bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stopped[id] {
-		return fault.New(fault.Precondition, "", "", "it is stopped")
+		return fault.Newf(fault.Precondition, "it is stopped")
 	}
 	f.paused[id] = pause
 	return nil
@@ -158,7 +158,7 @@ func (f *fakes) Forget(_ context.Context, id string) error {
 
 func (f *fakes) Connect(_ context.Context, id string) (Machine, error) {
 	if !f.Running(id) {
-		return nil, fault.New(fault.Precondition, "", "", "it does not run")
+		return nil, fault.Newf(fault.Precondition, "it does not run")
 	}
 	return fake{f}, nil
 }

@@ -40,7 +40,7 @@ func TestAMachineThatStaysIsListed(t *testing.T) {
 	a := open(t, folder, f, Limits{})
 	var free func()
 	f.during = func(Spec) { free = blocked(t, folder, "x") }
-	f.stays = fault.New(fault.Unavailable, "", "", "no room for a note")
+	f.stays = fault.Newf(fault.Unavailable, "no room for a note")
 	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"})); err == nil || !strings.Contains(err.Error(), "no room for a note") {
 		t.Errorf("%v", err)
 	}
@@ -100,7 +100,7 @@ func TestWhatBecomesNoTemplateIsStillToldOf(t *testing.T) {
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", TimeoutSec: 60})
 	h.pass(time.Hour)
 	reaped(t, a, "x")
-	f.keeping = func(bool) error { return fault.New(fault.Exhausted, "", "", "the disk is full") }
+	f.keeping = func(bool) error { return fault.Newf(fault.Exhausted, "the disk is full") }
 	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "x", Name: "t"})); fault.KindOf(err) != fault.Exhausted {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestAResumeThatCanNotBeNotedIsNone(t *testing.T) {
 	if all := list(t, a); all[0].Status != statusPaused || all[0].TimeoutSec != 60 {
 		t.Errorf("it is %v", all)
 	}
-	f.turning = func(string) error { return fault.New(fault.Exhausted, "", "", "no") }
+	f.turning = func(string) error { return fault.Newf(fault.Exhausted, "no") }
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: 5}); err == nil {
 		t.Error("it goes on")
 	}

@@ -28,7 +28,7 @@ func newTag(prefix string) string {
 
 func checkTag(tag string) error {
 	if len(tag) > maxTag || !utf8.ValidString(tag) || fault.Printable(tag) != tag {
-		return fault.New(fault.Invalid, "", "", "the tag %q is none: printable characters, at most %d bytes", fault.Printable(tag[:min(len(tag), 80)]), maxTag)
+		return fault.Newf(fault.Invalid, "the tag %q is none: printable characters, at most %d bytes", fault.Printable(tag[:min(len(tag), 80)]), maxTag)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func openTagged(ctx context.Context, m Machine, tag, prefix string, c client.Com
 // tagged gives what has a tag: on a terminal or in the background, as is wanted.
 func tagged(ctx context.Context, m Machine, tag string, inBackground bool) (remote.Shell, error) {
 	if tag == "" {
-		return remote.Shell{}, fault.New(fault.Invalid, "", "", "tag is missing")
+		return remote.Shell{}, fault.Newf(fault.Invalid, "tag is missing")
 	}
 	if err := checkTag(tag); err != nil {
 		return remote.Shell{}, err
@@ -64,17 +64,17 @@ func tagged(ctx context.Context, m Machine, tag string, inBackground bool) (remo
 	case err != nil:
 		return remote.Shell{}, err
 	case len(all) == 0:
-		return remote.Shell{}, fault.New(fault.NotFound, "", "", "no program has the tag %q", tag).WithHint("start one with it: PtyAttach with cmd, StartBackground")
+		return remote.Shell{}, fault.Newf(fault.NotFound, "no program has the tag %q", tag).WithHint("start one with it: PtyAttach with cmd, StartBackground")
 	case all[0].InBackground() && !inBackground:
-		return remote.Shell{}, fault.New(fault.Precondition, "", "", "the program of the tag %q has no terminal", tag).WithHint("call ConnectProcess or KillProcess")
+		return remote.Shell{}, fault.Newf(fault.Precondition, "the program of the tag %q has no terminal", tag).WithHint("call ConnectProcess or KillProcess")
 	case !all[0].InBackground() && inBackground:
-		return remote.Shell{}, fault.New(fault.Precondition, "", "", "the program of the tag %q is on a terminal", tag).WithHint("call PtyAttach without cmd, or PtyKill")
+		return remote.Shell{}, fault.Newf(fault.Precondition, "the program of the tag %q is on a terminal", tag).WithHint("call PtyAttach without cmd, or PtyKill")
 	}
 	return all[0], nil
 }
 
 // errLeaving ends what only watches, which would keep the host agent from ending.
-var errLeaving = fault.New(fault.Unavailable, "", "", "the host agent is ending; the program goes on").WithHint("call again when it is back")
+var errLeaving = fault.Newf(fault.Unavailable, "the host agent is ending; the program goes on").WithHint("call again when it is back")
 
 // watching gives a context that ends with ctx, and when the host agent is no longer served.
 func (a *Agent) watching(ctx context.Context) (watching context.Context, end context.CancelCauseFunc) {
@@ -102,7 +102,7 @@ func follow(ctx context.Context, m Machine, read remote.ShellRead, note bool, se
 		}
 		out, err := m.ReadShell(ctx, read)
 		if fault.KindOf(err) == fault.Precondition { // it ran a moment ago
-			err = fault.New(fault.Unavailable, "", "", "the sandbox is ending: %w", err).WithHint("call ListSandboxes for the state of the sandbox")
+			err = fault.Newf(fault.Unavailable, "the sandbox is ending: %w", err).WithHint("call ListSandboxes for the state of the sandbox")
 		}
 		if err != nil {
 			return remote.Shell{}, err
@@ -123,7 +123,7 @@ func follow(ctx context.Context, m Machine, read remote.ShellRead, note bool, se
 // ended tells how a program has ended.
 func ended(s remote.Shell) (code int32, why string, err error) {
 	if s.Exit == nil {
-		return 0, "", fault.New(fault.Unavailable, "", "", "how it ended was not seen: %s", fault.Printable(s.Broken)).WithHint("call ListSandboxes for the state of the sandbox")
+		return 0, "", fault.Newf(fault.Unavailable, "how it ended was not seen: %s", fault.Printable(s.Broken)).WithHint("call ListSandboxes for the state of the sandbox")
 	}
 	return int32(s.Exit.Code), whyNot(remote.Exit{Exit: *s.Exit}, client.Command{}), nil
 }

@@ -89,7 +89,7 @@ func TestAKnownIDIsMadeOnce(t *testing.T) {
 func TestWhatFailsLeavesNothing(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
-	f.fail = fault.New(fault.Unavailable, "", "", "no")
+	f.fail = fault.Newf(fault.Unavailable, "no")
 	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"})); fault.KindOf(err) != fault.Unavailable {
 		t.Error(err)
 	}

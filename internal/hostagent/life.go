@@ -95,7 +95,7 @@ func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 			*n.value = n.byDefault
 		}
 		if *n.value < n.low || *n.value > n.up {
-			return r, fault.New(fault.Invalid, "", "", "%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
+			return r, fault.Newf(fault.Invalid, "%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
 		}
 	}
 	_, err = variables(r.DefaultEnv)
@@ -112,7 +112,7 @@ func parseUUID(name, text string) (string, error) {
 		return noUUID, nil
 	}
 	if len(digits) != len(noUUID) || strings.Trim(digits, "0123456789abcdef") != "" {
-		return "", fault.New(fault.Invalid, "", "", "%s is %q: it must be a UUID", name, fault.Printable(text[:min(len(text), 80)]))
+		return "", fault.Newf(fault.Invalid, "%s is %q: it must be a UUID", name, fault.Printable(text[:min(len(text), 80)]))
 	}
 	return digits, nil
 }
@@ -129,7 +129,7 @@ func checkID(id string) error { return checkName("sandbox_id", id) }
 func checkName(what, name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if name == "" || len(name) > 64 || strings.Trim(name, letters+"._-") != "" || !strings.Contains(letters, name[:1]) {
-		return fault.New(fault.Invalid, "", "", "%s %q is none: letters, digits, \".\", \"_\" and \"-\", at most 64, and first a letter or a digit", what, fault.Printable(name[:min(len(name), 80)]))
+		return fault.Newf(fault.Invalid, "%s %q is none: letters, digits, \".\", \"_\" and \"-\", at most 64, and first a letter or a digit", what, fault.Printable(name[:min(len(name), 80)]))
 	}
 	return nil
 }
@@ -140,10 +140,10 @@ func variables(env map[string]string) (all []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return nil, fault.New(fault.Invalid, "", "", "%q can't be an environment variable", fault.Printable(name[:min(len(name), 80)]))
+			return nil, fault.Newf(fault.Invalid, "%q can't be an environment variable", fault.Printable(name[:min(len(name), 80)]))
 		}
 		if total += len(name) + len(value); total > maxEnvironment {
-			return nil, fault.New(fault.Invalid, "", "", "the environment has more than %d bytes", maxEnvironment)
+			return nil, fault.Newf(fault.Invalid, "the environment has more than %d bytes", maxEnvironment)
 		}
 		all = append(all, name+"="+value)
 	}
@@ -222,7 +222,7 @@ func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
 		return err
 	}
 	if !a.options.Machines.Running(made.ID) {
-		return fault.New(fault.Unavailable, "", "", "its machine ended as soon as it had been made").WithHint("try again")
+		return fault.Newf(fault.Unavailable, "its machine ended as soon as it had been made").WithHint("try again")
 	}
 	want.WorkspaceID, want.Isolation, want.LastActive = made.ID, made.Isolation, a.options.clock().UTC()
 	if err := a.writeRecord(want); err != nil {

@@ -37,7 +37,7 @@ func (a *Agent) admit(want record) error {
 		sum, most int
 	}{{"MB of memory", memory, l.MemoryMB}, {"processors", vcpus, l.VCPUs}, {"MB of disk", disk, l.DiskMB}} {
 		if c.most > 0 && c.sum > c.most {
-			return fault.New(fault.Exhausted, "", "", "the sandboxes of this host would have %d %s: at most %d", c.sum, c.what, c.most).
+			return fault.Newf(fault.Exhausted, "the sandboxes of this host would have %d %s: at most %d", c.sum, c.what, c.most).
 				WithHint("call PauseSandbox or DestroySandbox for one that is not needed, or take another host")
 		}
 	}
@@ -47,7 +47,7 @@ func (a *Agent) admit(want record) error {
 			return fault.Wrap(err, "look how much of the disk is free", l.Folder)
 		}
 		if free := st.Bavail * uint64(st.Bsize) >> 20; free < uint64(l.DiskFreeMB) {
-			return fault.New(fault.Exhausted, "", "", "%d MB of the host's disk are free: at least %d must be", free, l.DiskFreeMB).
+			return fault.Newf(fault.Exhausted, "%d MB of the host's disk are free: at least %d must be", free, l.DiskFreeMB).
 				WithHint("call DestroySandbox for one that is not needed; pyro env prune on the host")
 		}
 	}

@@ -74,7 +74,7 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 		return nil, fault.Wrap(err, op, "")
 	}
 	if _, err = variables(m.DefaultEnv); err == nil && m.TimeoutSec < 0 {
-		err = fault.New(fault.Invalid, "", "", "timeout_sec is %d: it must not be below 0", m.TimeoutSec)
+		err = fault.Newf(fault.Invalid, "timeout_sec is %d: it must not be below 0", m.TimeoutSec)
 	}
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
@@ -150,5 +150,5 @@ func notRunning(status string) error {
 	case statusPending:
 		hint = "wait until CreateSandbox has returned"
 	}
-	return fault.New(fault.Precondition, "", "", "the sandbox is %s", status).WithHint("%s", hint)
+	return fault.Newf(fault.Precondition, "the sandbox is %s", status).WithHint("%s", hint)
 }

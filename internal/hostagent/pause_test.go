@@ -85,7 +85,7 @@ func TestWhatCanNotBePausedGoesOn(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{MemoryMB: 1024})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	no := fault.New(fault.Exhausted, "", "", "the disk is full")
+	no := fault.Newf(fault.Exhausted, "the disk is full")
 	f.turning = func(string) error { return no }
 	if err := pause(t, a, "x"); !errors.Is(err, no) || list(t, a)[0].Status != statusRunning {
 		t.Errorf("%v, %v", err, list(t, a))
@@ -95,7 +95,7 @@ func TestWhatCanNotBePausedGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, again := range map[fault.Kind]bool{fault.Corrupt: false, fault.Precondition: true} { // what was replaced may be put back
-		f.turning = func(string) error { return fault.New(kind, "", "", "that is not what it was") }
+		f.turning = func(string) error { return fault.Newf(kind, "that is not what it was") }
 		err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"})
 		if fault.KindOf(err) != kind || list(t, a)[0].Status != statusPaused || strings.Contains(fault.HintOf(err), "call ResumeSandbox again") != again {
 			t.Errorf("%v, %s, %v", err, fault.HintOf(err), list(t, a))
@@ -266,7 +266,7 @@ func TestASlowPauseHoldsUpNone(t *testing.T) {
 		case "ws-slow":
 			<-goOn
 		case "ws-fails":
-			return fault.New(fault.Exhausted, "", "", "the disk is full")
+			return fault.Newf(fault.Exhausted, "the disk is full")
 		}
 		return nil
 	}
@@ -338,7 +338,7 @@ func TestAResumeThatFailsTellsWhatIs(t *testing.T) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.stopped[workspace], f.paused[workspace] = status == statusStopped, status == statusPaused
-			return fault.New(fault.Unavailable, "", "", "its supervisor has ended")
+			return fault.Newf(fault.Unavailable, "its supervisor has ended")
 		}
 		if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: id}); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("%s: %v", id, err)

@@ -71,7 +71,7 @@ func selected(ctx context.Context, m Machine, by selector) (remote.Shell, error)
 		return tagged(ctx, m, tag, true)
 	}
 	if by.GetPid() == 0 {
-		return remote.Shell{}, fault.New(fault.Invalid, "", "", "neither pid nor tag is there").WithHint("call ListProcesses")
+		return remote.Shell{}, fault.Newf(fault.Invalid, "neither pid nor tag is there").WithHint("call ListProcesses")
 	}
 	all, err := inBackground(ctx, m)
 	for _, one := range all {
@@ -80,7 +80,7 @@ func selected(ctx context.Context, m Machine, by selector) (remote.Shell, error)
 		}
 	}
 	if err == nil {
-		err = fault.New(fault.NotFound, "", "", "no program in the background has the pid %d", by.GetPid()).WithHint("call ListProcesses")
+		err = fault.Newf(fault.NotFound, "no program in the background has the pid %d", by.GetPid()).WithHint("call ListProcesses")
 	}
 	return remote.Shell{}, err
 }
@@ -107,7 +107,7 @@ func (a *Agent) KillProcess(ctx context.Context, req *connect.Request[pb.KillPro
 func kill(ctx context.Context, m Machine, q *pb.KillProcessRequest) error {
 	sig, ok := signals[q.Signal]
 	if !ok {
-		return fault.New(fault.Invalid, "", "", "signal is %q: it must be one of %s", fault.Printable(q.Signal[:min(len(q.Signal), 80)]), strings.TrimSpace(strings.Join(slices.Sorted(maps.Keys(signals)), " ")))
+		return fault.Newf(fault.Invalid, "signal is %q: it must be one of %s", fault.Printable(q.Signal[:min(len(q.Signal), 80)]), strings.TrimSpace(strings.Join(slices.Sorted(maps.Keys(signals)), " ")))
 	}
 	one, err := selected(ctx, m, q)
 	if err != nil {
@@ -133,7 +133,7 @@ func (a *Agent) ConnectProcess(ctx context.Context, req *connect.Request[pb.Conn
 	defer stop(nil)
 	one, err := selected(ctx, m, q)
 	if err == nil && min(q.StdoutOffset, q.StderrOffset) < 0 {
-		err = fault.New(fault.Invalid, "", "", "an offset is below 0")
+		err = fault.Newf(fault.Invalid, "an offset is below 0")
 	}
 	if err != nil {
 		return fault.Wrap(err, "connect to process", q.SandboxId)

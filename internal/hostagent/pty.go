@@ -71,7 +71,7 @@ func (s *sandbox) terminal(ctx context.Context, m Machine, q *pb.PtyAttachReques
 		return openTagged(ctx, m, q.Tag, "pty-", c)
 	}
 	if q.Tag == "" {
-		return remote.Shell{}, fault.New(fault.Invalid, "", "", "both cmd and tag are missing").WithHint("set cmd to open a program, or tag to come back to one")
+		return remote.Shell{}, fault.Newf(fault.Invalid, "both cmd and tag are missing").WithHint("set cmd to open a program, or tag to come back to one")
 	}
 	shell, err := tagged(ctx, m, q.Tag, false)
 	if err != nil || q.Cols == 0 && q.Rows == 0 || !shell.EndedAt.IsZero() {
@@ -85,7 +85,7 @@ func (s *sandbox) terminal(ctx context.Context, m Machine, q *pb.PtyAttachReques
 }
 
 func errSize(cols, rows uint32) error {
-	return fault.New(fault.Invalid, "", "", "%d columns and %d rows: each must be 1 to %d", cols, rows, maxSide)
+	return fault.Newf(fault.Invalid, "%d columns and %d rows: each must be 1 to %d", cols, rows, maxSide)
 }
 
 // onTerminal does something with the terminal of a tag.

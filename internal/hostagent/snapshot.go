@@ -59,7 +59,7 @@ func (a *Agent) keep(ctx context.Context, m keeping, flat bool) (*template, erro
 		if again {
 			return there, nil
 		}
-		return nil, fault.New(fault.Exists, "", "", "there is a template of these ids, or of this name").WithHint("call DeleteSnapshot, or take another template_id")
+		return nil, fault.Newf(fault.Exists, "there is a template of these ids, or of this name").WithHint("call DeleteSnapshot, or take another template_id")
 	}
 	s, err := a.find(m.GetSandboxId())
 	if err != nil {
@@ -207,7 +207,7 @@ func (a *Agent) withdraw(t *template) error {
 	defer a.mu.Unlock()
 	for id, s := range a.sandboxes {
 		if s.record().From == t.id {
-			return fault.New(fault.Precondition, "", "", "sandbox %s was made from it", id).WithHint("call DestroySandbox for those that were made from it")
+			return fault.Newf(fault.Precondition, "sandbox %s was made from it", id).WithHint("call DestroySandbox for those that were made from it")
 		}
 	}
 	delete(a.templates, t.key())

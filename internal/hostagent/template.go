@@ -74,7 +74,7 @@ func newKeyOf(teamID, templateID, name string) (templateKey, error) {
 	case err != nil:
 		return key, err
 	case key == templateKey{}:
-		return key, fault.New(fault.Invalid, "", "", "the template %s is there for ever", minimal).WithHint("set team_id and template_id")
+		return key, fault.Newf(fault.Invalid, "the template %s is there for ever", minimal).WithHint("set team_id and template_id")
 	case key.id == "" || name != "":
 		err = checkName("name", name)
 	}

@@ -130,7 +130,7 @@ func TestWhatHasEndedBecomesATemplateOfItsFiles(t *testing.T) {
 		return nil
 	}
 	flat := &pb.FlattenRootfsRequest{SandboxId: "x", TeamId: team1, TemplateId: template1}
-	no := fault.New(fault.Exhausted, "", "", "the disk is full")
+	no := fault.Newf(fault.Exhausted, "the disk is full")
 	f.keeping = func(bool) error { return no }
 	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat)); !errors.Is(err, no) || list(t, a)[0].Status != statusStopped {
 		t.Errorf("%v, %v", err, list(t, a))
@@ -151,7 +151,7 @@ func TestWhatBecomesNoTemplateIsAsBefore(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	no := fault.New(fault.Exhausted, "", "", "the disk is full")
+	no := fault.Newf(fault.Exhausted, "the disk is full")
 	f.keeping = func(bool) error { return no }
 	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template1}); !errors.Is(err, no) {
 		t.Error(err)

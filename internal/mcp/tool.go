@@ -62,7 +62,7 @@ func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operati
 	t.call = func(ctx context.Context, text json.RawMessage, report func(string)) (any, error) {
 		var req Req
 		if err := json.Unmarshal(text, &req); err != nil {
-			return nil, fault.New(fault.Invalid, "", "", "the arguments of %s: %w", name, err)
+			return nil, fault.Newf(fault.Invalid, "the arguments of %s: %w", name, err)
 		}
 		return operation(ctx, req, report)
 	}

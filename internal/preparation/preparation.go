@@ -80,7 +80,7 @@ func Look(ctx context.Context, cfg Config, m Machine) (State, error) {
 		root = machine.Root{Digest: lease.Digest, Image: lease.Image}
 	case fault.KindOf(err) == fault.Corrupt:
 		s.Status, s.Reason = Stale, err.Error()
-	case fault.KindOf(err) == fault.NotFound && fault.HintOf(err) == "pyro env pull "+m.Environment: // else there is no such name
+	case errors.Is(err, environment.ErrNotInstalled):
 		s.Reason = "the environment is not installed"
 	default:
 		return s, err

@@ -27,12 +27,12 @@ func (s *Server) redeem(c confirmation, r confirm.Request) error {
 	case s.config.LegacyConfirm && (c.Confirmed || strings.TrimSpace(c.Justification) != ""):
 		return nil
 	case s.config.LegacyConfirm:
-		return fault.New(fault.Permission, "", "", "dangerous command detected; use confirm_dangerous_command").WithHint("or give dangerous_confirmed and dangerous_justification")
+		return fault.Newf(fault.Permission, "dangerous command detected; use confirm_dangerous_command").WithHint("or give dangerous_confirmed and dangerous_justification")
 	}
 	return errUnconfirmed
 }
 
-var errUnconfirmed = fault.New(fault.Permission, "", "", "dangerous command detected; confirmation token required").
+var errUnconfirmed = fault.Newf(fault.Permission, "dangerous command detected; confirmation token required").
 	WithHint("call confirm_dangerous_command with this command, cwd, env, owner and scope, and a justification; give its confirm_token as dangerous_confirm_token")
 
 // consent asks a person for what has no confirmation, where the client can. unconfirmed is the error where it can't, or where a confirmation was wrong.
@@ -52,7 +52,7 @@ func (s *Server) consent(ctx context.Context, owner, what, command string, v dan
 	return told(unconfirmed, v)
 }
 
-var errDeclined = fault.New(fault.Permission, "", "", "the person who was asked did not agree")
+var errDeclined = fault.Newf(fault.Permission, "the person who was asked did not agree")
 
 // told is an error that says what was found.
 func told(err error, v danger.Verdict) error {
@@ -109,7 +109,7 @@ type confirmResult struct {
 // confirm is confirm_dangerous_command: of a command that is to be spawned, or of what is to be typed into a session.
 func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)) (*confirmResult, error) {
 	if strings.TrimSpace(req.Command) == "" && req.SessionID == "" {
-		return nil, fault.New(fault.Invalid, "", "", "command is required")
+		return nil, fault.Newf(fault.Invalid, "command is required")
 	}
 	v, what := s.wouldRun(req), "run on this computer"
 	r := confirm.Request{Command: req.Command, Owner: req.Owner, Scope: req.Scope, Justification: req.Justification}

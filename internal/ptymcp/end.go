@@ -42,10 +42,10 @@ func (s *Server) signal(ctx context.Context, req signalRequest, _ func(string)) 
 	}
 	name := strings.TrimPrefix(strings.ToUpper(strings.TrimSpace(req.Signal)), "SIG")
 	if _, known := session.Signals[name]; !known {
-		return nil, fault.New(fault.Invalid, "", "", "unsupported signal: %.40q", req.Signal).WithHint("%s", signalNames)
+		return nil, fault.Newf(fault.Invalid, "unsupported signal: %.40q", req.Signal).WithHint("%s", signalNames)
 	}
 	if info.Backend == session.Tmux {
-		return nil, fault.New(fault.Unsupported, "", "", "pty_signal is not supported for tmux sessions").WithHint(`pty_write with keys, such as "ctrl-c"`)
+		return nil, fault.Newf(fault.Unsupported, "pty_signal is not supported for tmux sessions").WithHint(`pty_write with keys, such as "ctrl-c"`)
 	}
 	if info.Running() {
 		a, err := info.Ask(ctx, session.Request{Op: session.OpSignal, Signal: name, Client: req.ClientID})

@@ -25,13 +25,13 @@ const maxKeys = 1000
 // sequences is what some keys send: names of the table, or single characters, each with modifiers before it or not ("ctrl-c", "alt-b", "shift-tab", "ctrl-shift-up").
 func sequences(keys []string) (string, error) {
 	if len(keys) > maxKeys {
-		return "", fault.New(fault.Invalid, "", "", "%d keys: at most %d", len(keys), maxKeys)
+		return "", fault.Newf(fault.Invalid, "%d keys: at most %d", len(keys), maxKeys)
 	}
 	var b strings.Builder
 	for _, key := range keys {
 		s, ok := sequence(key)
 		if !ok {
-			return "", fault.New(fault.Invalid, "", "", "unknown key %.40q", key).
+			return "", fault.Newf(fault.Invalid, "unknown key %.40q", key).
 				WithHint("enter, tab, escape, backspace, up, down, left, right, home, end, pageup, pagedown, insert, delete, f1 to f12, a character; ctrl-, alt-, shift- before it")
 		}
 		b.WriteString(s)

@@ -79,7 +79,7 @@ func (s *Server) checkOwner(info session.Info, owner string) error {
 // requireOwner refuses a call without an owner, of a tool that is about no session yet.
 func (s *Server) requireOwner(owner, what string) error {
 	if s.config.RequireOwner && owner == "" {
-		return fault.New(fault.Permission, "", "", "owner is required for %s", what).WithHint("give any name that is yours, the same in all calls")
+		return fault.Newf(fault.Permission, "owner is required for %s", what).WithHint("give any name that is yours, the same in all calls")
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(strin
 		}
 	}
 	if given != 1 {
-		return "", fault.New(fault.Invalid, "", "", "give one of file, variable and person")
+		return "", fault.Newf(fault.Invalid, "give one of file, variable and person")
 	}
 	if req.Person {
 		return done, askSecret(ctx, info, req.Why)
@@ -114,9 +114,9 @@ func (s *Server) secretOf(req secretRequest, b session.Backend) (v secret.Value,
 	switch {
 	case slices.Contains(s.config.Secrets, subject):
 	case len(s.config.Secrets) > 0:
-		return v, "", fault.New(fault.Permission, "", "", "%.200q is not in PTY_MCP_SECRETS", subject)
+		return v, "", fault.Newf(fault.Permission, "%.200q is not in PTY_MCP_SECRETS", subject)
 	case b == session.Workspace: // what runs there can't see this computer, and should not by this
-		return v, "", fault.New(fault.Permission, "", "", "what goes into a workspace must be named by the user").WithHint("PTY_MCP_SECRETS=%s for the server, or person", subject)
+		return v, "", fault.Newf(fault.Permission, "what goes into a workspace must be named by the user").WithHint("PTY_MCP_SECRETS=%s for the server, or person", subject)
 	}
 	if req.File != "" {
 		v, err = readSecret(subject)
@@ -124,7 +124,7 @@ func (s *Server) secretOf(req secretRequest, b session.Backend) (v secret.Value,
 	}
 	text, set := os.LookupEnv(subject)
 	if !set {
-		return v, "", fault.New(fault.NotFound, "", "", "the server has no environment variable %.80q", subject)
+		return v, "", fault.Newf(fault.NotFound, "the server has no environment variable %.80q", subject)
 	}
 	return secret.New(text), "variable " + subject, nil
 }
@@ -137,7 +137,7 @@ func readSecret(path string) (v secret.Value, err error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return v, errors.Join(err, fault.New(fault.Invalid, "", "", "%.200q is no file", path))
+		return v, errors.Join(err, fault.Newf(fault.Invalid, "%.200q is no file", path))
 	}
 	b, err := io.ReadAll(io.LimitReader(f, session.MaxSecret+2))
 	return secret.New(strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")), err

@@ -115,13 +115,13 @@ func (s *Server) spec(req spawnRequest) (session.Spec, error) {
 	}
 	switch {
 	case !backends[spec.Backend]:
-		return spec, fault.New(fault.Unsupported, "", "", "unsupported backend: %.40s", spec.Backend)
+		return spec, fault.Newf(fault.Unsupported, "unsupported backend: %.40s", spec.Backend)
 	case spec.Backend == session.Tmux && spec.Separate:
-		return spec, fault.New(fault.Unsupported, "", "", "separate_streams=true is not supported for tmux sessions")
+		return spec, fault.Newf(fault.Unsupported, "separate_streams=true is not supported for tmux sessions")
 	case (spec.Backend == session.Workspace) != (spec.WorkspaceID != ""):
-		return spec, fault.New(fault.Invalid, "", "", "backend=\"workspace\" and workspace_id go together").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
+		return spec, fault.Newf(fault.Invalid, "backend=\"workspace\" and workspace_id go together").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	case spec.Backend != session.Tmux && spec.TmuxWorkspace != "":
-		return spec, fault.New(fault.Invalid, "", "", "tmux_workspace is for backend=\"tmux\"")
+		return spec, fault.Newf(fault.Invalid, "tmux_workspace is for backend=\"tmux\"")
 	}
 	return spec, nil
 }

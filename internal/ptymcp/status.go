@@ -176,9 +176,9 @@ func (s *Server) resume(ctx context.Context, req nameRequest, _ func(string)) (*
 func (s *Server) recover(ctx context.Context, req nameRequest, _ func(string)) (*status, error) {
 	switch {
 	case req.Name == "":
-		return nil, fault.New(fault.Invalid, "", "", "name is required")
+		return nil, fault.Newf(fault.Invalid, "name is required")
 	case req.Owner == "":
-		return nil, fault.New(fault.Permission, "", "", "owner is required for pty_recover")
+		return nil, fault.Newf(fault.Permission, "owner is required for pty_recover")
 	}
 	info, err := s.sessions.Recover(ctx, req.Name, req.Owner)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Server) byName(req nameRequest, tool string) (session.Info, error) {
 		return session.Info{}, err
 	}
 	if req.Name == "" {
-		return session.Info{}, fault.New(fault.Invalid, "", "", "name is required")
+		return session.Info{}, fault.Newf(fault.Invalid, "name is required")
 	}
 	return s.sessions.Find(req.Name, req.Owner)
 }

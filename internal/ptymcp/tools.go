@@ -158,7 +158,7 @@ func asJSON(v any) (string, error) {
 		return "", err
 	}
 	if b.Len() > mcp.MaxResult {
-		return "", fault.New(fault.Exhausted, "", "", "the result has %d bytes, and may have %d", b.Len(), mcp.MaxResult).WithHint("ask for less, by a tag")
+		return "", fault.Newf(fault.Exhausted, "the result has %d bytes, and may have %d", b.Len(), mcp.MaxResult).WithHint("ask for less, by a tag")
 	}
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }

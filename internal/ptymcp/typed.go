@@ -120,7 +120,7 @@ func (t *typedState) load() error {
 	}
 	t.last = t.typed
 	if t.number == 0 {
-		return fault.New(fault.Corrupt, "", "", "what was typed to it is not known any more").WithHint("pty_close")
+		return fault.Newf(fault.Corrupt, "what was typed to it is not known any more").WithHint("pty_close")
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (t *typedState) keep(next entries) error {
 		return err
 	}
 	if len(text) > placeSize-placeHead {
-		return fault.New(fault.Exhausted, "", "", "what was typed has %d bytes", len(text))
+		return fault.Newf(fault.Exhausted, "what was typed has %d bytes", len(text))
 	}
 	forgotten := t.number > 0 && !(next.Shell.Keeps(t.last.Shell) && next.Front.Keeps(t.last.Front))
 	t.last = next

@@ -48,7 +48,7 @@ func (s *Server) until(ctx context.Context, req untilRequest, _ func(string)) (*
 		return nil, err
 	}
 	if req.Pattern == "" {
-		return nil, fault.New(fault.Invalid, "", "", "pattern is required")
+		return nil, fault.Newf(fault.Invalid, "pattern is required")
 	}
 	m, err := s.expect(ctx, info, req, []string{req.Pattern}, 0)
 	if err != nil {
@@ -173,17 +173,17 @@ type finder func(text []byte) (which, end int)
 func compile(patterns []string, regex bool) (finder, error) {
 	switch {
 	case len(patterns) == 0:
-		return nil, fault.New(fault.Invalid, "", "", "patterns is required")
+		return nil, fault.Newf(fault.Invalid, "patterns is required")
 	case len(patterns) > maxPatterns:
-		return nil, fault.New(fault.Invalid, "", "", "%d patterns: at most %d", len(patterns), maxPatterns)
+		return nil, fault.Newf(fault.Invalid, "%d patterns: at most %d", len(patterns), maxPatterns)
 	}
 	find := make([]func([]byte) []int, len(patterns))
 	for i, p := range patterns {
 		switch {
 		case p == "":
-			return nil, fault.New(fault.Invalid, "", "", "pattern is required: one is empty")
+			return nil, fault.Newf(fault.Invalid, "pattern is required: one is empty")
 		case len(p) > maxPattern:
-			return nil, fault.New(fault.Invalid, "", "", "a pattern of %d bytes: at most %d", len(p), maxPattern)
+			return nil, fault.Newf(fault.Invalid, "a pattern of %d bytes: at most %d", len(p), maxPattern)
 		case !regex:
 			find[i] = func(text []byte) []int {
 				if at := bytes.Index(text, []byte(p)); at >= 0 {
@@ -197,7 +197,7 @@ func compile(patterns []string, regex bool) (finder, error) {
 				err = fmt.Errorf("%s: %.80q", wrong.Code, wrong.Expr)
 			}
 			if err != nil {
-				return nil, fault.New(fault.Invalid, "", "", "pattern %.200q: %w", p, err).WithHint("RE2 syntax; without regex a pattern is a text")
+				return nil, fault.Newf(fault.Invalid, "pattern %.200q: %w", p, err).WithHint("RE2 syntax; without regex a pattern is a text")
 			}
 			find[i] = e.find
 		}

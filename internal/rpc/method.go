@@ -132,11 +132,11 @@ func fill(req any, params json.RawMessage) error {
 	err := d.Decode(req)
 	var wrong *json.UnmarshalTypeError
 	if name, ok := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); ok {
-		return fault.New(fault.Invalid, "", "", "there is no parameter %.80s", name)
+		return fault.Newf(fault.Invalid, "there is no parameter %.80s", name)
 	} else if errors.As(err, &wrong) {
-		return fault.New(fault.Invalid, "", "", "%.80s must be %s", wrong.Field, nameOf(wrong.Type))
+		return fault.Newf(fault.Invalid, "%.80s must be %s", wrong.Field, nameOf(wrong.Type))
 	} else if err != nil {
-		return fault.New(fault.Invalid, "", "", "the params are not right")
+		return fault.Newf(fault.Invalid, "the params are not right")
 	}
 	return nil
 }

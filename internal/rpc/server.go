@@ -46,8 +46,8 @@ type client struct {
 }
 
 var (
-	errLeft     = fault.New(fault.Canceled, "", "", "the client has gone")
-	errCanceled = fault.New(fault.Canceled, "", "", "the client cancelled the call")
+	errLeft     = fault.Newf(fault.Canceled, "the client has gone")
+	errCanceled = fault.Newf(fault.Canceled, "the client cancelled the call")
 )
 
 // Serve serves one client on a pair of streams, both of which it closes, until the client ends its input or reads no more, or ctx ends. Calls that are under way then

@@ -55,9 +55,9 @@ func readKey(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() != keySize:
-		return nil, fault.New(fault.Corrupt, "", "", "it is not a key: what it sealed is lost").WithHint("mv %s %s.old", path, path)
+		return nil, fault.Newf(fault.Corrupt, "it is not a key: what it sealed is lost").WithHint("mv %s %s.old", path, path)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fault.New(fault.Permission, "", "", "others can read it").WithHint("chmod 600 %s", path)
+		return nil, fault.Newf(fault.Permission, "others can read it").WithHint("chmod 600 %s", path)
 	}
 	raw := make([]byte, keySize)
 	_, err = f.Read(raw)

@@ -76,7 +76,7 @@ var nameForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z_][A-Za-z0-9_]{0,%d}$`, M
 // CheckName refuses what can't be the name of a secret, or of an environment variable.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
-		return fault.New(fault.Invalid, "", "", "%q is no name of an environment variable: letters, digits and underscores, at most %d, with no digit first",
+		return fault.Newf(fault.Invalid, "%q is no name of an environment variable: letters, digits and underscores, at most %d, with no digit first",
 			name[:min(len(name), 2*MaxName)], MaxName)
 	}
 	return nil

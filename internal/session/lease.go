@@ -51,7 +51,7 @@ func (m *Manager) Attach(ctx context.Context, id, client string) error {
 	return m.leases(ctx, id, Event{Event: "attach", Client: client}, func(one *leased, group []*leased, now time.Time) error {
 		for _, other := range group {
 			if held := other.lease.Client; held != "" && held != client {
-				return fault.New(fault.Precondition, "", "", "it is attached to the client %q", held).WithHint("pty_handoff by that client, or pty_takeover")
+				return fault.Newf(fault.Precondition, "it is attached to the client %q", held).WithHint("pty_handoff by that client, or pty_takeover")
 			}
 		}
 		if one.lease.Client == "" {
@@ -102,7 +102,7 @@ func (m *Manager) transfer(ctx context.Context, id, event, from, to, reason stri
 	return m.leases(ctx, id, e, func(one *leased, group []*leased, now time.Time) error {
 		switch one.lease.Client {
 		case "":
-			return fault.New(fault.Precondition, "", "", "it is not attached").WithHint("pty_attach")
+			return fault.Newf(fault.Precondition, "it is not attached").WithHint("pty_attach")
 		case from:
 		default:
 			return wrongClient(one.lease.Client)
@@ -130,12 +130,12 @@ func (m *Manager) CheckLease(id, client string) error {
 }
 
 func wrongClient(held string) error {
-	return fault.New(fault.Precondition, "", "", "it is attached to the client %q", held).WithHint("pty_status tells of the lease; pty_takeover takes it")
+	return fault.Newf(fault.Precondition, "it is attached to the client %q", held).WithHint("pty_status tells of the lease; pty_takeover takes it")
 }
 
 func checkClient(client string) error {
 	if client == "" || len(client) > MaxLabel {
-		return fault.New(fault.Invalid, "", "", "client_id must be 1 to %d bytes", MaxLabel)
+		return fault.Newf(fault.Invalid, "client_id must be 1 to %d bytes", MaxLabel)
 	}
 	return nil
 }

@@ -73,11 +73,11 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 	}
 	for _, other := range running {
 		if s.Name != "" && other.Name == s.Name && other.Owner == s.Owner {
-			return Info{}, fault.New(fault.Exists, "", "", "a session of this name runs: %s", other.ID).WithHint("pty_resume gives it, pty_close ends it")
+			return Info{}, fault.Newf(fault.Exists, "a session of this name runs: %s", other.ID).WithHint("pty_resume gives it, pty_close ends it")
 		}
 	}
 	if len(running) >= most {
-		return Info{}, fault.New(fault.Exhausted, "", "", "too many sessions (max %d)", most).WithHint("pty_close one, or set PTY_MCP_MAX_SESSIONS")
+		return Info{}, fault.Newf(fault.Exhausted, "too many sessions (max %d)", most).WithHint("pty_close one, or set PTY_MCP_MAX_SESSIONS")
 	}
 	f, err := Make(m.Root, s)
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Manager) keep(ctx context.Context, f Folder) error {
 	}
 	defer out.Close()
 	if err := cmd.Start(); err != nil {
-		return fault.New(fault.Unavailable, "", "", "its keeper can't be started: %w", err)
+		return fault.Newf(fault.Unavailable, "its keeper can't be started: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadBytes('\n')
@@ -134,7 +134,7 @@ func (m *Manager) keep(ctx context.Context, f Folder) error {
 	go cmd.Wait() // so that it is no zombie where the caller lives on
 	var begun Begun
 	if err != nil || json.Unmarshal(line, &begun) != nil {
-		return fault.New(fault.Unavailable, "", "", "its keeper ended before the program ran").WithHint("see the file keeper.log in %s", f)
+		return fault.Newf(fault.Unavailable, "its keeper ended before the program ran").WithHint("see the file keeper.log in %s", f)
 	}
 	if begun.Failed != nil {
 		return begun.Failed.Err()

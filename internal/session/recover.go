@@ -25,7 +25,7 @@ func (m *Manager) Recover(ctx context.Context, name, owner string) (Info, error)
 
 func (m *Manager) recover(ctx context.Context, name, owner string) (Info, error) {
 	if name == "" || owner == "" {
-		return Info{}, fault.New(fault.Invalid, "", "", "name and owner are required")
+		return Info{}, fault.Newf(fault.Invalid, "name and owner are required")
 	}
 	if err := os.MkdirAll(m.Root, 0o700); err != nil {
 		return Info{}, err
@@ -47,9 +47,9 @@ func (m *Manager) recover(ctx context.Context, name, owner string) (Info, error)
 		found, err := info.Folder.Pane(info.Spec).Find(ctx)
 		switch {
 		case err != nil:
-			return Info{}, fault.New(fault.Precondition, "", "", "what tmux has of %s is not what was kept: %w", info.ID, err)
+			return Info{}, fault.Newf(fault.Precondition, "what tmux has of %s is not what was kept: %w", info.ID, err)
 		case found.PID != info.PID:
-			return Info{}, fault.New(fault.Precondition, "", "", "another program runs in the pane of %s: process %d, not %d", info.ID, found.PID, info.PID)
+			return Info{}, fault.Newf(fault.Precondition, "another program runs in the pane of %s: process %d, not %d", info.ID, found.PID, info.PID)
 		}
 		adrift = append(adrift, info)
 	}
@@ -87,11 +87,11 @@ func (m *Manager) persisted(name, owner string) (one Info, group []Info, err err
 	}
 	switch {
 	case found == 0:
-		return Info{}, nil, fault.New(fault.NotFound, "", "", "none of this name and owner runs").WithHint("pty_list")
+		return Info{}, nil, fault.Newf(fault.NotFound, "none of this name and owner runs").WithHint("pty_list")
 	case found > 1:
-		return Info{}, nil, fault.New(fault.Precondition, "", "", "%d of this name and owner run", found).WithHint("pty_list, pty_close")
+		return Info{}, nil, fault.Newf(fault.Precondition, "%d of this name and owner run", found).WithHint("pty_list, pty_close")
 	case one.Backend != Tmux:
-		return Info{}, nil, fault.New(fault.Unsupported, "", "", "it is not in tmux: only sessions of backend=tmux are recovered").WithHint("pty_resume")
+		return Info{}, nil, fault.Newf(fault.Unsupported, "it is not in tmux: only sessions of backend=tmux are recovered").WithHint("pty_resume")
 	case one.TmuxWorkspace == "":
 		return one, []Info{one}, nil
 	}

@@ -54,7 +54,7 @@ func (f Folder) Hide(v secret.Value) error {
 		}
 	}
 	if len(values) >= maxSecrets {
-		return fault.New(fault.Exhausted, "", "", "%d secrets were typed into it already", len(values)).WithHint("pty_spawn another")
+		return fault.Newf(fault.Exhausted, "%d secrets were typed into it already", len(values)).WithHint("pty_spawn another")
 	}
 	key, err := f.key()
 	if err != nil {

@@ -130,7 +130,7 @@ func NewID(now time.Time, pid int) string {
 
 // Check refuses what can't be.
 func (s *Spec) Check() error {
-	wrong := func(format string, args ...any) error { return fault.New(fault.Invalid, "", "", format, args...) }
+	wrong := func(format string, args ...any) error { return fault.Newf(fault.Invalid, format, args...) }
 	switch {
 	case strings.TrimSpace(s.Command) == "":
 		return wrong("command is required")
@@ -143,7 +143,7 @@ func (s *Spec) Check() error {
 	case s.OutputBytes < 1 || s.OutputBytes > MaxOutput:
 		return wrong("max_output_bytes must be 1 to %d", MaxOutput)
 	case s.Backend == Tmux && s.Separate:
-		return fault.New(fault.Unsupported, "", "", "separate_streams is not supported by backend=tmux: a pane has one stream")
+		return fault.Newf(fault.Unsupported, "separate_streams is not supported by backend=tmux: a pane has one stream")
 	case !filepath.IsAbs(s.Cwd):
 		return wrong("cwd %.200q is not absolute", s.Cwd)
 	case s.LogFolder != "" && !filepath.IsAbs(s.LogFolder):
@@ -168,11 +168,11 @@ func (s *Spec) checkEnv() error {
 	total := 0
 	for name, value := range s.Env {
 		if total += len(name) + len(value) + 2; name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return fault.New(fault.Invalid, "", "", "%.80q is no environment variable", name)
+			return fault.Newf(fault.Invalid, "%.80q is no environment variable", name)
 		}
 	}
 	if total > MaxEnv {
-		return fault.New(fault.Invalid, "", "", "%d bytes of environment variables: at most %d", total, MaxEnv)
+		return fault.Newf(fault.Invalid, "%d bytes of environment variables: at most %d", total, MaxEnv)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (c *Conn) Send(v any) error {
 		return err
 	}
 	if len(b) >= MaxMessage {
-		return fault.New(fault.Invalid, "", "", "a message of %d bytes: at most %d", len(b), MaxMessage)
+		return fault.Newf(fault.Invalid, "a message of %d bytes: at most %d", len(b), MaxMessage)
 	}
 	_, err = c.Write(append(b, '\n'))
 	return err

@@ -98,7 +98,7 @@ func (m *Manager) written(f storage.Folder, d store.Disks) store.Disks {
 // onDisk gives the path in a view for one that a user gave: absolute, or relative to /workspace.
 func onDisk(name string) (string, error) {
 	if strings.ContainsRune(name, 0) || len(name) > 4096 {
-		return "", fault.New(fault.Invalid, "", "", "%q is no path", name[:min(len(name), 100)])
+		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
 	}
 	clean := path.Join(Path, name)
 	if strings.HasPrefix(name, "/") {

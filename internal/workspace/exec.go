@@ -59,7 +59,7 @@ const Path = "/workspace"
 // timeoutGrace is what the agent has, over the command's time limit, to kill the command and say so.
 const timeoutGrace = 5 * time.Second
 
-var errNotEnded = fault.New(fault.Timeout, "", "", "the command could not be ended in time")
+var errNotEnded = fault.Newf(fault.Timeout, "the command could not be ended in time")
 
 // Exec runs a command in a workspace that runs, to its end, and keeps it in the history. When ctx ends, or this process dies, it is killed with all that it
 // started. It gives the workspace's spec, too, which who tells of the command needs.

@@ -25,7 +25,7 @@ const (
 // Inside gives the path below a workspace for one that a user gave: absolute, beneath /workspace, or relative to it.
 func Inside(name string) (string, error) {
 	if strings.ContainsRune(name, 0) || len(name) > 4096 {
-		return "", fault.New(fault.Invalid, "", "", "%q is no path", name[:min(len(name), 100)])
+		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
 	}
 	clean := path.Clean(path.Join(Path, name))
 	if strings.HasPrefix(name, "/") {
@@ -36,7 +36,7 @@ func Inside(name string) (string, error) {
 	}
 	below, ok := strings.CutPrefix(clean, Path+"/")
 	if !ok {
-		return "", fault.New(fault.Invalid, "", "", "%q is not below %s", name, Path)
+		return "", fault.Newf(fault.Invalid, "%q is not below %s", name, Path)
 	}
 	return below, nil
 }
@@ -115,7 +115,7 @@ func textOf(content []byte, most int, size int64) (Text, error) {
 		}
 	}
 	if !utf8.Valid(t.Content) || bytes.IndexByte(t.Content, 0) >= 0 {
-		return Text{}, fault.New(fault.Precondition, "", "", "it is not a text file: %s", kindOfBytes(t.Content))
+		return Text{}, fault.Newf(fault.Precondition, "it is not a text file: %s", kindOfBytes(t.Content))
 	}
 	return t, nil
 }

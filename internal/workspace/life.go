@@ -148,7 +148,7 @@ func (m *Manager) delete(ctx context.Context, kind store.Kind, id string) error 
 		return err
 	}
 	if known && w.Kind != kind {
-		return fault.New(fault.NotFound, "", "", "it is a %s", w.Kind)
+		return fault.Newf(fault.NotFound, "it is a %s", w.Kind)
 	}
 	lock, locked := m.lock(ctx, id)
 	if locked != nil {

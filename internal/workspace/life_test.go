@@ -102,7 +102,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 		"a name that is none":      func(s *Spec) context.Context { s.Name = "\n"; return t.Context() },
 		"no leave for the host":    func(s *Spec) context.Context { s.AllowHost = false; return t.Context() },
 		"cancelled": func(s *Spec) context.Context {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, fault.New(fault.Canceled, "", "", "enough"))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, fault.Newf(fault.Canceled, "enough"))
 			t.Cleanup(cancel)
 			return ctx
 		},

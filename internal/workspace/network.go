@@ -15,7 +15,7 @@ import (
 // CheckNetwork refuses a network to what can't be kept to it.
 func CheckNetwork(f machine.Features) error {
 	if !f.Network {
-		return fault.New(fault.Unsupported, "", "", "host_compat can't have a network policy: what runs on the host reaches whatever the host does").WithHint("pyro doctor")
+		return fault.Newf(fault.Unsupported, "host_compat can't have a network policy: what runs on the host reaches whatever the host does").WithHint("pyro doctor")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (m *Manager) reset(ctx context.Context, w store.Workspace, from store.Disks
 		needed = slices.Concat(from.Volume, from.Root)
 	}
 	if missing := disks.MissingOf(needed); missing != "" {
-		return fault.New(fault.Corrupt, "", "", "disk %s is missing", missing)
+		return fault.Newf(fault.Corrupt, "disk %s is missing", missing)
 	}
 	next, err := disks.Reset(ctx, from, w.Disks, whole) // while the machine runs on: where this fails, nothing has happened
 	if err == nil {

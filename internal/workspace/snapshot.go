@@ -32,14 +32,14 @@ type Snapshot struct {
 
 func checkSnapshotName(name string) error {
 	if name == Baseline {
-		return fault.New(fault.Invalid, "", "", "the name %s is reserved", Baseline)
+		return fault.Newf(fault.Invalid, "the name %s is reserved", Baseline)
 	}
 	ok := name != "" && len(name) <= MaxSnapshotName && name[0] != '.' && name[0] != '-'
 	for _, c := range name {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._-", c))
 	}
 	if !ok {
-		return fault.New(fault.Invalid, "", "", "the name of a snapshot is 1 to %d letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
+		return fault.Newf(fault.Invalid, "the name of a snapshot is 1 to %d letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
 			MaxSnapshotName, name[:min(len(name), 2*MaxSnapshotName)])
 	}
 	return nil

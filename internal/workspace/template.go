@@ -72,7 +72,7 @@ func (m *Manager) FlattenTemplate(ctx context.Context, id string, about About, r
 	}
 	features, err := m.features(w.Spec)
 	if err == nil && !features.Isolated {
-		err = fault.New(fault.Unsupported, "", "", "it has no disk: it is host_compat")
+		err = fault.Newf(fault.Unsupported, "it has no disk: it is host_compat")
 	}
 	if err != nil {
 		return fault.Wrap(err, op, id)

@@ -27,7 +27,7 @@ type Update struct {
 func (u Update) check() error {
 	if u.Name != nil {
 		if u.ClearName {
-			return fault.New(fault.Invalid, "", "", "name and clear_name exclude each other")
+			return fault.Newf(fault.Invalid, "name and clear_name exclude each other")
 		}
 		if err := checkName(*u.Name); err != nil {
 			return err
@@ -35,11 +35,11 @@ func (u Update) check() error {
 	}
 	for _, key := range u.ClearLabels {
 		if _, both := u.Labels[key]; both {
-			return fault.New(fault.Invalid, "", "", "label %q is both set and removed", key)
+			return fault.Newf(fault.Invalid, "label %q is both set and removed", key)
 		}
 	}
 	if u.Name == nil && !u.ClearName && len(u.Labels) == 0 && len(u.ClearLabels) == 0 {
-		return fault.New(fault.Invalid, "", "", "nothing to update").WithHint("give --name, --clear-name, --label or --clear-label")
+		return fault.Newf(fault.Invalid, "nothing to update").WithHint("give --name, --clear-name, --label or --clear-label")
 	}
 	return checkLabels(u.Labels)
 }
@@ -64,21 +64,21 @@ func (u Update) apply(name *string, labels map[string]string) error {
 // checkName refuses what would not be read as a name.
 func checkName(name string) error {
 	if !line(name, MaxName) || strings.TrimSpace(name) == "" {
-		return fault.New(fault.Invalid, "", "", "the name must be one line of 1 to %d characters", MaxName)
+		return fault.Newf(fault.Invalid, "the name must be one line of 1 to %d characters", MaxName)
 	}
 	return nil
 }
 
 func checkLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return fault.New(fault.Invalid, "", "", "%d labels: at most %d", len(labels), MaxLabels)
+		return fault.Newf(fault.Invalid, "%d labels: at most %d", len(labels), MaxLabels)
 	}
 	for key, value := range labels {
 		if !line(key, MaxLabelKey) || key == "" || strings.ContainsAny(key, " =") {
-			return fault.New(fault.Invalid, "", "", "the key of a label must be 1 to %d characters without spaces and =: %q is not", MaxLabelKey, key)
+			return fault.Newf(fault.Invalid, "the key of a label must be 1 to %d characters without spaces and =: %q is not", MaxLabelKey, key)
 		}
 		if !line(value, MaxLabelValue) {
-			return fault.New(fault.Invalid, "", "", "the value of label %s must be one line of at most %d characters", key, MaxLabelValue)
+			return fault.Newf(fault.Invalid, "the value of label %s must be one line of at most %d characters", key, MaxLabelValue)
 		}
 	}
 	return nil

@@ -224,7 +224,7 @@ func (c *Client) openRenewed(ctx context.Context) (*session, error) {
 }
 
 // errClosed is what a closed client gives.
-var errClosed = fault.New(fault.Unavailable, "", "", "the connection to the agent is closed")
+var errClosed = fault.Newf(fault.Unavailable, "the connection to the agent is closed")
 
 // unavailable says that a session could not be opened.
 func unavailable(ctx context.Context, err error) error {

@@ -80,7 +80,7 @@ func (c *Client) readFile(ctx context.Context, at, path string, offset, limit in
 
 // errCutShort says that the agent did not give the whole content.
 func errCutShort(err error) error {
-	return fault.New(fault.Unavailable, "", "", "the agent could not read it to its end: %w", err)
+	return fault.Newf(fault.Unavailable, "the agent could not read it to its end: %w", err)
 }
 
 // readContent makes the call for a file's content, of which it takes at most limit bytes.

@@ -120,12 +120,12 @@ func (c *Command) check() error {
 		return nil
 	}
 	if len(c.Argv) == 0 {
-		return fault.New(fault.Invalid, "", "", "there is no command")
+		return fault.Newf(fault.Invalid, "there is no command")
 	}
 	for _, list := range [][]string{c.Argv, c.Env, {c.Cwd, c.User}} {
 		for _, s := range list {
 			if !utf8.ValidString(s) {
-				return fault.New(fault.Invalid, "", "", "%q is not UTF-8", s)
+				return fault.Newf(fault.Invalid, "%q is not UTF-8", s)
 			}
 		}
 	}

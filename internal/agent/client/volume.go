@@ -111,7 +111,7 @@ func (c *Client) generated(ctx context.Context, call string, byWindow bool, take
 		}
 		counts, err = b.conclude(err)
 		if err != nil && from.any && s.broken() {
-			err = fault.New(fault.Unavailable, "", "", "the link to the machine was lost before all of it had come")
+			err = fault.Newf(fault.Unavailable, "the link to the machine was lost before all of it had come")
 		}
 		return err
 	})

@@ -144,5 +144,5 @@ func (l layout) nextReserved(at uint32) uint32 {
 var ErrFull = errors.New("it does not fit a file system")
 
 func (l layout) full() error {
-	return fault.New(fault.Exhausted, "", "", "%w of %d MiB", ErrFull, int64(l.blocks)*blockSize>>20)
+	return fault.Newf(fault.Exhausted, "%w of %d MiB", ErrFull, int64(l.blocks)*blockSize>>20)
 }

@@ -126,7 +126,7 @@ func (w *Writer) Finish() error {
 }
 
 func corrupt(format string, args ...any) error {
-	return fault.New(fault.Corrupt, "", "", format, args...)
+	return fault.Newf(fault.Corrupt, format, args...)
 }
 
 // short keeps the names in errors at a length that can be read.

@@ -104,7 +104,7 @@ func (w *walker) enter(st *unix.Stat_t) error {
 		return w.failed(changed(err), "")
 	}
 	if len(content) > maxNames {
-		return w.failed(fault.New(fault.Exhausted, "", "", "it holds more than %d names", maxNames), "")
+		return w.failed(fault.Newf(fault.Exhausted, "it holds more than %d names", maxNames), "")
 	}
 	if chooser, ok := w.visitor.(Chooser); ok {
 		content = chooser.Choose(w.ctx, &Folder{st, w.at.fd(), w.at}, content)

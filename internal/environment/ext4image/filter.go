@@ -54,11 +54,11 @@ func filter(in io.Reader, limits Limits, take func(*tar.Header, io.Reader) error
 		}
 		bytes, entries = bytes+clean.Size, entries+1
 		if limits.Entries > 0 && entries > limits.Entries {
-			return fault.New(fault.Exhausted, "", "", "the archive holds more than %d files", limits.Entries)
+			return fault.Newf(fault.Exhausted, "the archive holds more than %d files", limits.Entries)
 		}
 		// The sum can't pass the limit by more than one file's size, which archive/tar keeps below 1<<63.
 		if limits.Bytes > 0 && (bytes < 0 || bytes > limits.Bytes) {
-			return fault.New(fault.Exhausted, "", "", "the archive unpacks to more than %d MiB", limits.Bytes>>20)
+			return fault.Newf(fault.Exhausted, "the archive unpacks to more than %d MiB", limits.Bytes>>20)
 		}
 		if !limits.Newest.IsZero() && clean.ModTime.After(limits.Newest) {
 			clean.ModTime = limits.Newest

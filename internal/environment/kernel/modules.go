@@ -185,7 +185,7 @@ func readModule(ctx context.Context, path string) ([]byte, error) {
 func readBounded(in io.Reader) ([]byte, error) {
 	image, err := io.ReadAll(io.LimitReader(in, maxModule+1))
 	if err == nil && len(image) > maxModule {
-		err = fault.New(fault.Exhausted, "", "", "a kernel module is larger than %d MiB", maxModule>>20)
+		err = fault.Newf(fault.Exhausted, "a kernel module is larger than %d MiB", maxModule>>20)
 	}
 	return image, err
 }

@@ -126,7 +126,7 @@ func (i *Image) describe(img v1.Image) error {
 		return err
 	}
 	if file.OS != "" && file.OS != "linux" || file.Architecture != "" && file.Architecture != runtime.GOARCH {
-		return fault.New(fault.Unsupported, "", "", "the image is for %s/%s, this host runs linux/%s", file.OS, file.Architecture, runtime.GOARCH)
+		return fault.Newf(fault.Unsupported, "the image is for %s/%s, this host runs linux/%s", file.OS, file.Architecture, runtime.GOARCH)
 	}
 	i.ManifestDigest = digest.String()
 	i.Env, i.User, i.WorkDir = file.Config.Env, file.Config.User, file.Config.WorkingDir
@@ -142,9 +142,9 @@ func (i *Image) describe(img v1.Image) error {
 	noPair := func(s string) bool { return bad(s) || strings.IndexByte(s, '=') < 1 }
 	switch {
 	case len(i.Env) > maxEnv || bytes > maxEnvBytes || len(i.User) > maxWord || len(i.WorkDir) > maxWord:
-		return fault.New(fault.Exhausted, "", "", "the image's environment is larger than %d KiB", maxEnvBytes>>10)
+		return fault.Newf(fault.Exhausted, "the image's environment is larger than %d KiB", maxEnvBytes>>10)
 	case bad(i.User) || bad(i.WorkDir) || slices.ContainsFunc(i.Env, noPair):
-		return fault.New(fault.Corrupt, "", "", "the image's configuration makes no sense")
+		return fault.Newf(fault.Corrupt, "the image's configuration makes no sense")
 	case i.WorkDir != "" && !filepath.IsAbs(i.WorkDir):
 		i.WorkDir = "/" + i.WorkDir
 	}
@@ -154,7 +154,7 @@ func (i *Image) describe(img v1.Image) error {
 // download writes a layer as it is sent. The digest is checked here and not by who reads the layer, who may stop before its end.
 func download(layer v1.Layer, want v1.Descriptor, path string, done *counter) error {
 	if want.Digest.Algorithm != "sha256" {
-		return fault.New(fault.Unsupported, "", "", "digests of %s are not supported", want.Digest.Algorithm)
+		return fault.Newf(fault.Unsupported, "digests of %s are not supported", want.Digest.Algorithm)
 	}
 	in, err := layer.Compressed()
 	if err != nil {
@@ -171,7 +171,7 @@ func download(layer v1.Layer, want v1.Descriptor, path string, done *counter) er
 		return err
 	}
 	if got := "sha256:" + hex.EncodeToString(hash.Sum(nil)); n != want.Size || got != want.Digest.String() {
-		return fault.New(fault.Corrupt, "", "", "the registry sent %d bytes with digest %s for a layer of %d bytes with %s", n, got, want.Size, want.Digest)
+		return fault.Newf(fault.Corrupt, "the registry sent %d bytes with digest %s for a layer of %d bytes with %s", n, got, want.Size, want.Digest)
 	}
 	return nil
 }

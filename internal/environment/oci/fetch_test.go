@@ -257,7 +257,7 @@ func TestFetchRefuses(t *testing.T) {
 	if _, err := Fetch(t.Context(), missing, t.TempDir(), unlimited, nil); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) == "" {
 		t.Errorf("unknown tag: %v", err)
 	}
-	full := fault.New(fault.Exhausted, "", "", "no space")
+	full := fault.Newf(fault.Exhausted, "no space")
 	if _, err := Fetch(t.Context(), ref, t.TempDir(), func(int64) error { return full }, nil); !errors.Is(err, full) {
 		t.Errorf("no space: %v", err)
 	}

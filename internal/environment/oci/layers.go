@@ -89,7 +89,7 @@ func eachEntry(ctx context.Context, layers []string, visit func(place, *tar.Head
 	for l, path := range layers {
 		if err := eachOf(ctx, path, &left, func(header *tar.Header, content io.Reader) error {
 			if entries++; entries > MaxEntries {
-				return fault.New(fault.Exhausted, "", "", "the image holds more than %d files", MaxEntries)
+				return fault.Newf(fault.Exhausted, "the image holds more than %d files", MaxEntries)
 			}
 			return visit(place{l, entries}, header, content)
 		}); err != nil {
@@ -150,7 +150,7 @@ func eachOf(ctx context.Context, path string, left *int64, visit func(*tar.Heade
 }
 
 func tooLarge() error {
-	return fault.New(fault.Exhausted, "", "", "the image unpacks to more than %d MiB", maxBytes>>20)
+	return fault.Newf(fault.Exhausted, "the image unpacks to more than %d MiB", maxBytes>>20)
 }
 
 // maxWindow bounds what a zstd layer may make its reader allocate; it is the most that zstd itself accepts unasked.

@@ -91,7 +91,7 @@ func (t *tree) add(header *tar.Header, at place) error {
 
 func (t *tree) count() error {
 	if t.nodes++; t.nodes > MaxEntries {
-		return fault.New(fault.Exhausted, "", "", "the image holds more than %d files", MaxEntries)
+		return fault.Newf(fault.Exhausted, "the image holds more than %d files", MaxEntries)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func openSaved(dir string, now description) (_ *source, err error) {
 		return nil, err
 	}
 	if len(s.Files) != len(savedFiles) {
-		return nil, fault.New(fault.Corrupt, "", "", "%s does not describe its files", record.Name)
+		return nil, fault.Newf(fault.Corrupt, "%s does not describe its files", record.Name)
 	}
 	for _, name := range savedFiles {
 		f, err := os.Open(filepath.Join(dir, name))

@@ -27,7 +27,7 @@ func (s *sandbox) KeepRoot(ctx context.Context, path string) error {
 
 func (s *sandbox) keepRoot(ctx context.Context, path string) error {
 	if s.storage == nil {
-		return fault.New(fault.Precondition, "", "", "the machine was started without storage")
+		return fault.Newf(fault.Precondition, "the machine was started without storage")
 	}
 	// A file that was left is in nobody's way: whoever writes to this path has the machine to themselves.
 	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
@@ -60,7 +60,7 @@ func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 	go func() {
 		n, err := io.Copy(to, io.LimitReader(near, maxKept+1))
 		if err == nil && n > maxKept {
-			err = fault.New(fault.Exhausted, "", "", "what the machine has changed is more than %d GiB", maxKept>>30)
+			err = fault.Newf(fault.Exhausted, "what the machine has changed is more than %d GiB", maxKept>>30)
 		}
 		near.Close() // where that failed, the sentry waits for nobody
 		written <- err
@@ -96,5 +96,5 @@ func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File)
 	if reason := s.Err(); reason != nil {
 		return reason
 	}
-	return fault.New(fault.Precondition, "", "", "the machine has ended")
+	return fault.Newf(fault.Precondition, "the machine has ended")
 }

@@ -87,7 +87,7 @@ func (v verdict) err(accel machine.Isolation) error {
 	if v.Works {
 		return nil
 	}
-	return fault.New(fault.Unavailable, "", "", "%s", v.Reason)
+	return fault.Newf(fault.Unavailable, "%s", v.Reason)
 }
 
 // find finds out about the accelerators, or waits for another process that does.

@@ -2,6 +2,8 @@ package qemu
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,7 +118,7 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 		o.volume = f.layers(spec.Storage.Block.Volume, true)
 	}
 	if f.err != nil {
-		if strings.HasPrefix(f.err.Error(), "open "+spec.Saved+"/") {
+		if open := (*fs.PathError)(nil); errors.As(f.err, &open) && filepath.Dir(open.Path) == filepath.Clean(spec.Saved) {
 			return nil, record.Missing(f.err)
 		}
 		return nil, f.err
@@ -173,7 +175,7 @@ func (r description) check(ctx context.Context, ram string, devices, overlay *os
 	}
 	if overlay != nil {
 		if r.Overlay == nil {
-			return fault.New(fault.Corrupt, "", "", "%s does not belong to it", savedOverlay)
+			return fault.Newf(fault.Corrupt, "%s does not belong to it", savedOverlay)
 		}
 		if err := r.Overlay.Check(ctx, savedOverlay, overlay); err != nil {
 			return err
@@ -185,7 +187,7 @@ func (r description) check(ctx context.Context, ram string, devices, overlay *os
 	}
 	sum, err := disk.Hash(ram, nil)
 	if err == nil && sum != r.RAM.Digest {
-		err = fault.New(fault.Corrupt, "", "", "%s is damaged: it has another digest", templateRAM)
+		err = fault.Newf(fault.Corrupt, "%s is damaged: it has another digest", templateRAM)
 	}
 	return err
 }

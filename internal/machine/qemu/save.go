@@ -133,7 +133,7 @@ func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
 func (in *instance) memory(size int64) (*saved.Memory, error) {
 	m, err := saved.OpenMemory(in.process.Open, size)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fault.New(fault.Unavailable, "", "", "the host does not let pyro look into the memory of the QEMU that it started: %w", err).
+		return nil, fault.Newf(fault.Unavailable, "the host does not let pyro look into the memory of the QEMU that it started: %w", err).
 			WithHint("sudo sysctl kernel.yama.ptrace_scope=1")
 	}
 	return m, err

@@ -54,33 +54,33 @@ func Write(dir, form string, record any) error {
 func Read(dir, form string, record any) error {
 	b, err := os.ReadFile(filepath.Join(dir, Name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Corrupt, "", "", "%s is missing: it was not saved to its end", Name)
+		return fault.Newf(fault.Corrupt, "%s is missing: it was not saved to its end", Name)
 	}
 	if err != nil {
 		return err
 	}
 	var s sealed
 	if json.Unmarshal(b, &s) != nil || digest(s.Form, s.Record) != s.SHA256 {
-		return fault.New(fault.Corrupt, "", "", "%s is damaged", Name)
+		return fault.Newf(fault.Corrupt, "%s is damaged", Name)
 	}
 	if s.Form != form {
-		return fault.New(fault.Precondition, "", "", "it was saved by another pyro, in the form %q", fault.Printable(s.Form))
+		return fault.Newf(fault.Precondition, "it was saved by another pyro, in the form %q", fault.Printable(s.Form))
 	}
 	if json.Unmarshal(s.Record, record) != nil {
-		return fault.New(fault.Corrupt, "", "", "%s is damaged", Name)
+		return fault.Newf(fault.Corrupt, "%s is damaged", Name)
 	}
 	return nil
 }
 
 // Differs says that a machine that is to go on is not as it was saved.
 func Differs(what string, was, now any) error {
-	return fault.New(fault.Precondition, "", "", "it was saved with %s %v, and this is %v", what, was, now)
+	return fault.Newf(fault.Precondition, "it was saved with %s %v, and this is %v", what, was, now)
 }
 
 // Missing says of an error of opening a file of a saved machine that it is Corrupt where the file is not there.
 func Missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Corrupt, "", "", "part of it is missing: %w", err)
+		return fault.Newf(fault.Corrupt, "part of it is missing: %w", err)
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func Store(to *os.File, from io.Reader, limit int64) (Sums, error) {
 		n, err := io.ReadFull(from, b)
 		if n > 0 {
 			if size += int64(n); size > limit {
-				return Sums{}, fault.New(fault.Exhausted, "", "", "what comes of the machine is more than %d bytes", limit)
+				return Sums{}, fault.Newf(fault.Exhausted, "what comes of the machine is more than %d bytes", limit)
 			}
 			if err := s.Put(b[:n]); err != nil {
 				return Sums{}, err

@@ -47,7 +47,7 @@ func SumsOf(f *os.File) (s Sums, err error) {
 
 // Damaged says that a block of a file is not what was written.
 func Damaged(name string, block int, how string) error {
-	return fault.New(fault.Corrupt, "", "", "%s is damaged: block %d, the MiB at %#x, %s", name, block, int64(block)*BlockSize, how)
+	return fault.Newf(fault.Corrupt, "%s is damaged: block %d, the MiB at %#x, %s", name, block, int64(block)*BlockSize, how)
 }
 
 // Check reads a file whole and tells which block of it is not what was summed up, with kind Corrupt.
@@ -74,7 +74,7 @@ func (s Sums) Measure(name string, f *os.File) error {
 		return err
 	}
 	if info.Size() != s.Size || int64(len(s.CRC32C)) != (s.Size+BlockSize-1)/BlockSize {
-		return fault.New(fault.Corrupt, "", "", "%s is damaged: it has %d bytes, not %d", name, info.Size(), s.Size)
+		return fault.Newf(fault.Corrupt, "%s is damaged: it has %d bytes, not %d", name, info.Size(), s.Size)
 	}
 	return nil
 }

@@ -27,12 +27,12 @@ func New(allow, deny []string) (*Policy, error) {
 		to   *[]rule
 	}{{"allow", allow, &p.allow}, {"deny", deny, &p.deny}} {
 		if len(list.from) > MaxRules {
-			return nil, fault.New(fault.Invalid, "", "", "%d rules to %s: at most %d", len(list.from), list.what, MaxRules)
+			return nil, fault.Newf(fault.Invalid, "%d rules to %s: at most %d", len(list.from), list.what, MaxRules)
 		}
 		for _, text := range list.from {
 			r, err := parseRule(text)
 			if err != nil {
-				return nil, fault.New(fault.Invalid, "", "", "rule to %s: %w", list.what, err)
+				return nil, fault.Newf(fault.Invalid, "rule to %s: %w", list.what, err)
 			}
 			*list.to = append(*list.to, r)
 		}

@@ -50,13 +50,13 @@ func (in *input) add(b []byte, told int) error {
 		in.at = now
 		if float64(len(b)) > in.allowed {
 			in.refused += int64(told)
-			return fault.New(fault.Exhausted, "", "", "input throttled (limit %d bytes/s): %d bytes now, and %d can be taken", in.rate, len(b), int64(in.allowed)).
+			return fault.Newf(fault.Exhausted, "input throttled (limit %d bytes/s): %d bytes now, and %d can be taken", in.rate, len(b), int64(in.allowed)).
 				WithHint("try again in a moment, with less; nothing of it was typed")
 		}
 	}
 	if len(in.typed)+len(b) > maxInput {
 		in.refused += int64(told)
-		return fault.New(fault.Exhausted, "", "", "%d bytes wait for the program to read them already", len(in.typed)).WithHint("wait until it reads; nothing of it was typed")
+		return fault.Newf(fault.Exhausted, "%d bytes wait for the program to read them already", len(in.typed)).WithHint("wait until it reads; nothing of it was typed")
 	}
 	in.allowed -= float64(len(b))
 	in.typed = append(in.typed, b...)

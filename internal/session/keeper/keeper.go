@@ -66,7 +66,7 @@ func Run(ctx context.Context, folder session.Folder, begun func()) error {
 		return err
 	}
 	if again && !k.state.Running() {
-		return fault.New(fault.Precondition, "", "", "it has ended")
+		return fault.Newf(fault.Precondition, "it has ended")
 	}
 	if !again {
 		k.state.Size = session.Size{Cols: spec.Cols, Rows: spec.Rows}
@@ -137,7 +137,7 @@ func (k *keeper) start(again bool) (program, error) {
 		}
 		return startPane(k.folder, k.spec)
 	}
-	return nil, fault.New(fault.Unsupported, "", "", "unsupported backend %.40q", k.spec.Backend)
+	return nil, fault.Newf(fault.Unsupported, "unsupported backend %.40q", k.spec.Backend)
 }
 
 // note writes an event into the session's log.

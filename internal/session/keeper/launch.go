@@ -41,7 +41,7 @@ func launch(folder session.Folder) error {
 	outlive(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTTIN, unix.SIGTTOU, unix.SIGTSTP, unix.SIGPIPE)
 	cmd, err := launched(folder, o.Environment)
 	if err != nil {
-		c.Send(fault.ReportOf(fault.New(fault.Precondition, "", "", "it can't be started: %w", err)))
+		c.Send(fault.ReportOf(fault.Newf(fault.Precondition, "it can't be started: %w", err)))
 		return err
 	}
 	c.Close()

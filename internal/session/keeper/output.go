@@ -201,4 +201,4 @@ func (o *output) wait(ctx context.Context, req session.Request) {
 	}
 }
 
-var errEnded = fault.New(fault.Precondition, "", "", "it has ended")
+var errEnded = fault.Newf(fault.Precondition, "it has ended")

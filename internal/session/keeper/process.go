@@ -37,7 +37,7 @@ func start(spec session.Spec) (program, error) {
 	}
 	master, tty, err := pty.Open()
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "", "", "there is no terminal: %w", err)
+		return nil, fault.Newf(fault.Unavailable, "there is no terminal: %w", err)
 	}
 	defer tty.Close()
 	p := &process{master: master, ended: make(chan struct{})}
@@ -80,7 +80,7 @@ func start(spec session.Spec) (program, error) {
 	}
 	if err != nil {
 		p.close()
-		return nil, fault.New(fault.Precondition, "", "", "it can't be started: %w", err)
+		return nil, fault.Newf(fault.Precondition, "it can't be started: %w", err)
 	}
 	return p, nil
 }

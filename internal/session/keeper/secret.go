@@ -56,7 +56,7 @@ func (k *keeper) unseen(ctx context.Context, req session.Request) error {
 			return nil
 		}
 		if !time.Now().Before(deadline) {
-			return fault.New(fault.Precondition, "", "", "nothing asks for a password: its terminal shows what is typed, or a program reads each key itself; nothing was typed").
+			return fault.Newf(fault.Precondition, "nothing asks for a password: its terminal shows what is typed, or a program reads each key itself; nothing was typed").
 				WithHint("see pty_screen; where it is right all the same, give shown")
 		}
 		select {

@@ -108,7 +108,7 @@ func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Ans
 		k.stop(session.Killed)
 		<-k.ended
 	default:
-		err = fault.New(fault.Unsupported, "", "", "this keeper does not know %.40q", req.Op)
+		err = fault.Newf(fault.Unsupported, "this keeper does not know %.40q", req.Op)
 	}
 	return a, err
 }
@@ -117,7 +117,7 @@ func (k *keeper) answer(ctx context.Context, req session.Request) (a session.Ans
 func (k *keeper) signal(name string) error {
 	sig, ok := session.Signals[name]
 	if !ok {
-		return fault.New(fault.Invalid, "", "", "unsupported signal %.40q", name)
+		return fault.Newf(fault.Invalid, "unsupported signal %.40q", name)
 	}
 	return k.program.signal(sig)
 }

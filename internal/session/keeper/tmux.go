@@ -76,7 +76,7 @@ func findPane(folder session.Folder, spec session.Spec, pid int) (program, error
 		return nil, err
 	}
 	if p.found, err = p.pane.Find(ctx); err == nil && p.found.PID != pid {
-		err = fault.New(fault.Precondition, "", "", "another program runs in its pane: process %d, not %d", p.found.PID, pid)
+		err = fault.Newf(fault.Precondition, "another program runs in its pane: process %d, not %d", p.found.PID, pid)
 	}
 	if err == nil && !p.relayed() {
 		err = p.pipeAgain(ctx)
@@ -123,7 +123,7 @@ func (p *inPane) open(ctx context.Context) error {
 	defer stop()
 	conn, err := listener.Accept()
 	if err != nil {
-		return fault.New(fault.Unavailable, "", "", "nothing runs in its tmux pane: %w", err)
+		return fault.Newf(fault.Unavailable, "nothing runs in its tmux pane: %w", err)
 	}
 	c := session.NewConn(conn)
 	defer c.Close()
@@ -152,7 +152,7 @@ func (p *inPane) pipe(ctx context.Context) error {
 	}
 	for deadline := time.Now().Add(relayTime); !p.relayed(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			return fault.New(fault.Unavailable, "", "", "nobody takes what is printed in its tmux pane")
+			return fault.Newf(fault.Unavailable, "nobody takes what is printed in its tmux pane")
 		}
 	}
 	return nil
@@ -276,7 +276,7 @@ func (p *inPane) resize(cols, rows int) error {
 }
 
 func (p *inPane) signal(unix.Signal) error {
-	return fault.New(fault.Unsupported, "", "", "pty_signal is not supported by backend=tmux").WithHint("type what sends it, such as \\u0003 for INT")
+	return fault.Newf(fault.Unsupported, "pty_signal is not supported by backend=tmux").WithHint("type what sends it, such as \\u0003 for INT")
 }
 
 func (p *inPane) foreground() (settings *unix.Termios, group int) {

@@ -15,7 +15,7 @@ const workspaceSeconds = "2592000"
 // inWorkspace is the command that runs a session's in the machine of a workspace: pyro's own, which passes the terminal on, its size and its keys.
 func inWorkspace(spec session.Spec) ([]string, error) {
 	if spec.WorkspaceID == "" {
-		return nil, fault.New(fault.Invalid, "", "", "backend \"workspace\" needs a workspace_id").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
+		return nil, fault.Newf(fault.Invalid, "backend \"workspace\" needs a workspace_id").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	program, err := dirs.Program("")
 	if err != nil {

@@ -73,7 +73,7 @@ set -s default-terminal xterm-256color
 // Open starts a program in a new pane. Its terminal goes to nobody before Pipe.
 func (p Pane) Open(ctx context.Context, cols, rows int, program ...string) (Found, error) {
 	if _, err := exec.LookPath("tmux"); err != nil {
-		return Found{}, fault.New(fault.Unavailable, "", "", "there is no tmux: %w", err).WithHint("install tmux 3.x, as with apt install tmux")
+		return Found{}, fault.Newf(fault.Unavailable, "there is no tmux: %w", err).WithHint("install tmux 3.x, as with apt install tmux")
 	}
 	if err := os.MkdirAll(p.Folder, 0o700); err != nil {
 		return Found{}, err
@@ -114,7 +114,7 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 			continue
 		}
 		if fields[0] != p.Session {
-			return Found{}, fault.New(fault.Precondition, "", "", "its tmux window is in the session %s, not in %s", fields[0], p.Session)
+			return Found{}, fault.Newf(fault.Precondition, "its tmux window is in the session %s, not in %s", fields[0], p.Session)
 		}
 		f := Found{TTY: fields[4], Dead: fields[5] == "1"}
 		f.Server, _ = strconv.Atoi(fields[2])
@@ -132,7 +132,7 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 	case 1:
 		return found[0], nil
 	}
-	return Found{}, fault.New(fault.Precondition, "", "", "tmux has %d panes in its place", len(found))
+	return Found{}, fault.Newf(fault.Precondition, "tmux has %d panes in its place", len(found))
 }
 
 // End is Find for a pane whose process has ended: it waits, not for long, until tmux knows how, and has given all that was printed to where that goes. It returns at once
@@ -215,7 +215,7 @@ func (p Pane) sweep(ctx context.Context) error {
 		case strings.TrimSpace(out) != "":
 			return nil
 		case time.Now().After(deadline):
-			return fault.New(fault.Unavailable, "", "", "the tmux server of %s does not end", p.Folder)
+			return fault.Newf(fault.Unavailable, "the tmux server of %s does not end", p.Folder)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func (p Pane) tmux(ctx context.Context, args ...string) (string, error) {
 	said := strings.TrimSpace(errs.String())
 	switch {
 	case ctx.Err() != nil:
-		return "", fault.New(fault.Unavailable, "", "", "tmux does not answer: %w", context.Cause(ctx))
+		return "", fault.Newf(fault.Unavailable, "tmux does not answer: %w", context.Cause(ctx))
 	case errors.Is(err, os.ErrNotExist), strings.HasPrefix(said, "no server running"), strings.HasPrefix(said, "error connecting"), strings.HasPrefix(said, "server exited"), strings.HasPrefix(said, "lost server"):
 		return "", ErrNoServer
 	case strings.HasPrefix(said, "can't find"):
@@ -260,5 +260,5 @@ func (p Pane) tmux(ctx context.Context, args ...string) (string, error) {
 	case strings.HasPrefix(said, "no current") && args[0] == "list-sessions":
 		return "", nil
 	}
-	return "", fault.New(fault.Unavailable, "", "", "tmux %s: %w", args[0], fmt.Errorf("%w: %.300s", err, said))
+	return "", fault.Newf(fault.Unavailable, "tmux %s: %w", args[0], fmt.Errorf("%w: %.300s", err, said))
 }

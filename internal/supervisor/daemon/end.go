@@ -62,7 +62,7 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	if d.machine != nil {
 		if d.server != nil && e.killed && !e.paused {
 			// so that nobody takes a machine that is being tidied up after for one that runs
-			d.server.refuse(fault.New(fault.Unavailable, "", "", "its machine has ended").
+			d.server.refuse(fault.Newf(fault.Unavailable, "its machine has ended").
 				WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", d.order.Workspace.ID)))
 		}
 		if d.server != nil && !e.killed && !e.paused {

@@ -179,9 +179,9 @@ func (d *daemon) broken(ctx context.Context, err error) (client.Exit, error) {
 		return client.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL), OutOfMemory: true}, nil
 	}
 	if ended == nil {
-		return client.Exit{}, fault.New(fault.Unavailable, "", "", "the workspace was stopped while the command ran")
+		return client.Exit{}, fault.Newf(fault.Unavailable, "the workspace was stopped while the command ran")
 	}
-	return client.Exit{}, fault.New(fault.Unavailable, "", "", "its machine ended while the command ran: %w", ended).
+	return client.Exit{}, fault.Newf(fault.Unavailable, "its machine ended while the command ran: %w", ended).
 		WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", d.order.Workspace.ID))
 }
 

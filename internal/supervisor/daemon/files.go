@@ -119,7 +119,7 @@ func number(q url.Values, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fault.New(fault.Invalid, "", "", "%s is %q", name, text)
+		return 0, fault.Newf(fault.Invalid, "%s is %q", name, text)
 	}
 	return n, nil
 }

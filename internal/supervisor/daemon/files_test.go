@@ -268,7 +268,7 @@ func (h *home) afterwards(t *testing.T, c *remote.Client) {
 
 // testOwnErrors checks that errors of a caller's own readers and writers come back as they are, and leave nothing half.
 func testOwnErrors(t *testing.T, h *home, c *remote.Client) {
-	own := fault.New(fault.Precondition, "", "", "the caller's own").WithHint("mend it")
+	own := fault.Newf(fault.Precondition, "the caller's own").WithHint("mend it")
 	broken := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), failing{own})
 	err := c.WriteFile(t.Context(), "half", 0, 2<<20, broken)
 	if !errors.Is(err, own) || fault.KindOf(err) != fault.Precondition || fault.HintOf(err) != "mend it" {

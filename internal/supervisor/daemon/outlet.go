@@ -41,7 +41,7 @@ func (d *daemon) outletFor(reader, kept io.Writer) *outlet {
 }
 
 // errLeft is what somebody is told who waits for something that goes on without this supervisor.
-var errLeft = fault.New(fault.Unavailable, "", "", "the workspace was paused while it ran, where it stands now").WithHint("what is done next with the workspace has it go on")
+var errLeft = fault.Newf(fault.Unavailable, "the workspace was paused while it ran, where it stands now").WithHint("what is done next with the workspace has it go on")
 
 func (o *outlet) Write(b []byte) (n int, err error) {
 	err = o.pass(func() error {

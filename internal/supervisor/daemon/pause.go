@@ -119,7 +119,7 @@ func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
 	m := d.machine.Machine()
 	saver, ok := m.(machine.Saver)
 	if !ok {
-		return nil, fault.New(fault.Unsupported, "", "", "what runs with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).
+		return nil, fault.Newf(fault.Unsupported, "what runs with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).
 			WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.order.Workspace.ID))
 	}
 	if err := d.replaced(m.PID()); err != nil {
@@ -149,7 +149,7 @@ func (d *daemon) replaced(machine int) error {
 	for _, pid := range []int{os.Getpid(), machine} {
 		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		if program, gone := strings.CutSuffix(path, " (deleted)"); err == nil && gone {
-			return fault.New(fault.Unsupported, "", "", "%s was replaced since the machine was started: paused, it could not go on", fault.Printable(program)).
+			return fault.Newf(fault.Unsupported, "%s was replaced since the machine was started: paused, it could not go on", fault.Printable(program)).
 				WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.order.Workspace.ID))
 		}
 	}

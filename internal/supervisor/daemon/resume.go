@@ -59,7 +59,7 @@ func (d *daemon) hopeless(err error, driver machine.Driver) error {
 	if !driver.Features().BlockDisks { // what was changed of the root is in that memory alone
 		left = "/workspace, and loses what ran and what was changed elsewhere since it was last stopped"
 	}
-	return fault.New(k, "", "", "%w", err).WithHint("%s && %s keeps %s", fault.Act("workspace_stop", "pyro workspace stop %s", id), fault.Act("workspace_start", "pyro workspace start %s", id), left)
+	return fault.Newf(k, "%w", err).WithHint("%s && %s keeps %s", fault.Act("workspace_stop", "pyro workspace stop %s", id), fault.Act("workspace_start", "pyro workspace start %s", id), left)
 }
 
 // settle has the workspace run, for everybody, then what was saved run, and takes that over.

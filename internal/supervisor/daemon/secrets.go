@@ -93,7 +93,7 @@ func (s secrets) error(err error) error {
 		return err
 	}
 	if text := s.Text(err.Error()); text != err.Error() {
-		return fault.New(fault.KindOf(err), "", "", "%w", errors.New(text)).WithHint("%s", s.Text(fault.HintOf(err)))
+		return fault.Newf(fault.KindOf(err), "%w", errors.New(text)).WithHint("%s", s.Text(fault.HintOf(err)))
 	}
 	return err
 }

@@ -112,8 +112,8 @@ func (s *server) beginLong(ctx context.Context) (func(), error) {
 }
 
 var (
-	errStopping = fault.New(fault.Precondition, "", "", "it is being stopped")
-	errPausing  = fault.New(fault.Unavailable, "", "", "it is being paused").WithHint("try again: what is done next with it has it go on")
+	errStopping = fault.Newf(fault.Precondition, "it is being stopped")
+	errPausing  = fault.Newf(fault.Unavailable, "it is being paused").WithHint("try again: what is done next with it has it go on")
 )
 
 // refuse lets no operation begin any more, for a reason; nil lets them again.

@@ -63,11 +63,11 @@ func (all *services) add(name string, v *service) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if _, runs := all.all[name]; runs {
-		return fault.New(fault.Exists, "", "", "one of this name runs").
+		return fault.Newf(fault.Exists, "one of this name runs").
 			WithHint("%s", fault.Act("service_stop", "pyro workspace service stop %s %s", v.of.order.Workspace.ID, name).Taking("service_name %q", name))
 	}
 	if len(all.all) >= maxServices {
-		return fault.New(fault.Exhausted, "", "", "%d services run, which is the most that can", maxServices)
+		return fault.Newf(fault.Exhausted, "%d services run, which is the most that can", maxServices)
 	}
 	if all.all == nil {
 		all.all = map[string]*service{}
@@ -284,10 +284,10 @@ func (v *service) look(ctx context.Context, c client.Command, r *supervisorv1.Re
 // notReady says that a service was not ready in time, and what was seen of it last.
 func notReady(limit time.Duration, seen error) error {
 	if seen == nil {
-		return fault.New(fault.Timeout, "", "", "it was not ready within %v", limit)
+		return fault.Newf(fault.Timeout, "it was not ready within %v", limit)
 	}
 	_, what, _ := strings.Cut(seen.Error(), "not ready: ")
-	return fault.New(fault.Timeout, "", "", "it was not ready within %v: %s", limit, fault.Printable(what))
+	return fault.Newf(fault.Timeout, "it was not ready within %v: %s", limit, fault.Printable(what))
 }
 
 // isReady notes that it is.
@@ -306,11 +306,11 @@ func (v *service) early() error {
 	r := v.record.Result
 	switch {
 	case r.NotRun != "":
-		return fault.New(fault.Precondition, "", "", "it can't be started: %s", r.NotRun)
+		return fault.Newf(fault.Precondition, "it can't be started: %s", r.NotRun)
 	case r.Broken != "":
-		return fault.New(fault.Unavailable, "", "", "%s", r.Broken)
+		return fault.Newf(fault.Unavailable, "%s", r.Broken)
 	}
-	return fault.New(fault.Precondition, "", "", "it ended before it was ready, with exit code %d", r.ExitCode)
+	return fault.Newf(fault.Precondition, "it ended before it was ready, with exit code %d", r.ExitCode)
 }
 
 func (v *service) fail(err error) {
@@ -333,9 +333,9 @@ func (v *service) explain(err error) error {
 		text += string(lines[max(0, len(lines)-lastBytes):])
 	}
 	if text == "" {
-		return fault.New(fault.KindOf(err), "", "", "%w; it printed nothing", err)
+		return fault.Newf(fault.KindOf(err), "%w; it printed nothing", err)
 	}
-	return fault.New(fault.KindOf(err), "", "", "%w; the last that it printed:\n%s", err, fault.Printable(text))
+	return fault.Newf(fault.KindOf(err), "%w; the last that it printed:\n%s", err, fault.Printable(text))
 }
 
 // end ends a service: it is asked to, with its process group, and killed with all that it started when it does not in time.

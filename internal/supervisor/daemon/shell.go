@@ -118,7 +118,7 @@ func (all *shells) open(ctx context.Context, d *daemon, req *supervisorv1.OpenSh
 	case s.err != nil:
 		return nil, s.err
 	}
-	return nil, fault.New(fault.Precondition, "", "", "it can't be started: %s", s.exit.Message)
+	return nil, fault.Newf(fault.Precondition, "it can't be started: %s", s.exit.Message)
 }
 
 // run runs the program to its end.
@@ -218,7 +218,7 @@ func (all *shells) add(s *shell) error {
 	for _, one := range all.all {
 		if s.tag != "" && one.tag == s.tag {
 			if !one.hasEnded() {
-				return fault.New(fault.Exists, "", "", "one that runs has the tag %q", fault.Printable(s.tag))
+				return fault.Newf(fault.Exists, "one that runs has the tag %q", fault.Printable(s.tag))
 			}
 			continue
 		}
@@ -232,7 +232,7 @@ func (all *shells) add(s *shell) error {
 	}
 	if like >= most {
 		if oldest < 0 {
-			return fault.New(fault.Exhausted, "", "", "the workspace has %d %s, which is the most that it can have", most, what).WithHint("close one")
+			return fault.Newf(fault.Exhausted, "the workspace has %d %s, which is the most that it can have", most, what).WithHint("close one")
 		}
 		kept = slices.Delete(kept, oldest, oldest+1)
 	}

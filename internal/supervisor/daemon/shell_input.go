@@ -105,9 +105,9 @@ func (b *inbox) put(typed []byte) error {
 	defer b.mu.Unlock()
 	switch {
 	case b.closed:
-		return fault.New(fault.Precondition, "", "", "it has ended")
+		return fault.Newf(fault.Precondition, "it has ended")
 	case len(b.typed)+len(typed) > shellInput:
-		return fault.New(fault.Exhausted, "", "", "%d bytes wait for the program to read them already", len(b.typed))
+		return fault.Newf(fault.Exhausted, "%d bytes wait for the program to read them already", len(b.typed))
 	}
 	b.typed = append(b.typed, typed...)
 	b.some.Broadcast()

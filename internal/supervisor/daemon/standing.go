@@ -214,7 +214,7 @@ func readStanding(dir string) (s standing, err error) {
 func readKept(dir, name string, most int64) ([]byte, error) {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Corrupt, "", "", "part of it is missing: %w", err)
+		return nil, fault.Newf(fault.Corrupt, "part of it is missing: %w", err)
 	}
 	if err != nil {
 		return nil, err
@@ -223,12 +223,12 @@ func readKept(dir, name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-func damaged(name string) error { return fault.New(fault.Corrupt, "", "", "%s is damaged", name) }
+func damaged(name string) error { return fault.Newf(fault.Corrupt, "%s is damaged", name) }
 
 // writeFile writes a file that is not there, flushed, with no more in it than who reads it takes.
 func writeFile(path string, content []byte, most int) error {
 	if len(content) > most {
-		return fault.New(fault.Exhausted, "", "", "what runs has printed, or was typed, more than can be kept of it: %s would have %d bytes, and may have %d", filepath.Base(path), len(content), most)
+		return fault.Newf(fault.Exhausted, "what runs has printed, or was typed, more than can be kept of it: %s would have %d bytes, and may have %d", filepath.Base(path), len(content), most)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

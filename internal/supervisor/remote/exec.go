@@ -85,11 +85,11 @@ type SecretEnv struct{ Secret, Env string }
 // checkCommand refuses what can't be told to a supervisor.
 func checkCommand(c client.Command) error {
 	if len(c.Argv) == 0 {
-		return fault.New(fault.Invalid, "", "", "there is no command")
+		return fault.Newf(fault.Invalid, "there is no command")
 	}
 	for _, text := range slices.Concat(c.Argv, c.Env, []string{c.Cwd, c.User}) {
 		if !utf8.ValidString(text) {
-			return fault.New(fault.Invalid, "", "", "%q is not UTF-8", text)
+			return fault.Newf(fault.Invalid, "%q is not UTF-8", text)
 		}
 	}
 	return nil

@@ -63,11 +63,11 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 		return told
 	}
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
-		return fault.New(fault.Unsupported, "", "", "its supervisor is of an older pyro, which can't do this").
+		return fault.Newf(fault.Unsupported, "its supervisor is of an older pyro, which can't do this").
 			WithHint("%s, then %s", fault.Act("workspace_stop", "pyro workspace stop"), fault.Act("workspace_start", "pyro workspace start"))
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fault.New(fault.Internal, "", "", "its supervisor answered %s", resp.Status)
+		return fault.Newf(fault.Internal, "its supervisor answered %s", resp.Status)
 	}
 	answer := &answered{Reader: resp.Body}
 	taken := take(answer)

@@ -255,7 +255,7 @@ var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 // CheckServiceName refuses what can't be the name of a service.
 func CheckServiceName(name string) error {
 	if !serviceName.MatchString(name) {
-		return fault.New(fault.Invalid, "", "", "the name of a service is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
+		return fault.Newf(fault.Invalid, "the name of a service is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
 			name[:min(len(name), 128)])
 	}
 	return nil

@@ -20,7 +20,7 @@ const MaxPorts = 32
 
 // CheckPorts refuses what a service can't publish.
 func CheckPorts(ports []store.Port) error {
-	wrong := func(format string, args ...any) error { return fault.New(fault.Invalid, "", "", format, args...) }
+	wrong := func(format string, args ...any) error { return fault.Newf(fault.Invalid, format, args...) }
 	if len(ports) > MaxPorts {
 		return wrong("%d ports: a service can publish %d", len(ports), MaxPorts)
 	}

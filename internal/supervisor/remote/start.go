@@ -88,7 +88,7 @@ func start(ctx context.Context, program string, o Order, report progress.Func) (
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fault.New(fault.Unavailable, "", "", "its supervisor can't be started: %w", err)
+		return nil, fault.Newf(fault.Unavailable, "its supervisor can't be started: %w", err)
 	}
 	s := &Starting{order, news, bufio.NewScanner(news), cmd, o.Workspace.Disks.Memory != ""}
 	s.lines.Buffer(make([]byte, 0, 4<<10), maxNews)
@@ -133,7 +133,7 @@ func (s *Starting) hear(report progress.Func) error {
 	return errEnded
 }
 
-var errEnded = fault.New(fault.Unavailable, "", "", "its supervisor ended before its machine was ready").WithHint("see the file log in its folder")
+var errEnded = fault.Newf(fault.Unavailable, "its supervisor ended before its machine was ready").WithHint("see the file log in its folder")
 
 // Release lets the supervisor go on by itself. Where its machine was saved, it returns when that runs for everybody; with an error it has ended, and is as it was saved.
 func (s *Starting) Release() error {

@@ -60,7 +60,7 @@ func beSupervisor() int {
 	case "goes on":
 		tell.Encode(News{GoesOn: true})
 	case "can't go on":
-		report := fault.WireOf(fault.New(fault.Exhausted, "", "", "the disk is full"))
+		report := fault.WireOf(fault.Newf(fault.Exhausted, "the disk is full"))
 		tell.Encode(News{Failed: &report})
 		fallthrough
 	case "dies":

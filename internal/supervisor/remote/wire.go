@@ -63,7 +63,7 @@ func fromWire(ctx context.Context, err error) error {
 
 // gone says that the supervisor has ended, or is about to.
 func gone(err error) error {
-	return fault.New(fault.Unavailable, "", "", "its supervisor is gone: %w", err).WithHint("%s tells why; %s starts it again",
+	return fault.Newf(fault.Unavailable, "its supervisor is gone: %w", err).WithHint("%s tells why; %s starts it again",
 		fault.Act("workspace_status", "pyro workspace status"), fault.Act("workspace_start", "pyro workspace start"))
 }
 
