@@ -1,5 +1,5 @@
-// Package agent is what runs inside a machine and does things there: it starts processes, keeps their output, and reads and writes files, for the
-// supervisor at the other end of the machine's link.
+// Package agent runs inside a machine and acts there for the supervisor at the other end of the
+// machine's link: it starts processes, keeps their output, and serves files (internal/agent/volume).
 //
 // The same code serves a guest, where processes run in namespaces and cgroups of their own (internal/agent/guest), and the host, where there is nothing but
 // processes (host_compat). How a process is started and killed is a [Place]; everything else is written once.

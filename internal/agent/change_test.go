@@ -16,76 +16,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
-
-// edit is an operation of a change in a test.
-type edit struct {
-	op      string // of PYRO.op; "link", "symlink", "folder" and "" are puts
-	path    string
-	text    string // content, or target
-	mode    int64
-	expect  string
-	keep    bool
-	typing  byte // another type than the operation has
-	records map[string]string
-}
-
-// when is the time of everything that is put.
-var when = time.Unix(1700000000, 123456789)
-
-// archiveOf makes the archive of a change.
-func archiveOf(t testing.TB, entries ...edit) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, e := range entries {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: e.path, Mode: e.mode, ModTime: when, Format: tar.FormatPAX, PAXRecords: map[string]string{}}
-		if h.Mode == 0 {
-			h.Mode = 0o644
-		}
-		switch e.op {
-		case "link":
-			h.Typeflag, h.Linkname = tar.TypeLink, e.text
-		case "symlink":
-			h.Typeflag, h.Linkname = tar.TypeSymlink, e.text
-		case "folder":
-			h.Typeflag, h.Name = tar.TypeDir, e.path+"/"
-			if e.mode == 0 {
-				h.Mode = 0o755
-			}
-		case "":
-			h.Size = int64(len(e.text))
-		default:
-			h.PAXRecords[recordOp] = e.op
-		}
-		if e.typing != 0 {
-			h.Typeflag = e.typing
-		}
-		if e.expect != "" {
-			h.PAXRecords[recordExpect] = e.expect
-		}
-		if e.keep {
-			h.PAXRecords[recordKeep] = "1"
-		}
-		for name, value := range e.records {
-			h.PAXRecords[name] = value
-		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatalf("%+v: %v", e, err)
-		}
-		if h.Size > 0 {
-			io.WriteString(w, e.text)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
 
 // change makes a change by a call.
 func (s *stored) change(t testing.TB, archive []byte) (status int, path, said string) {
@@ -101,37 +36,37 @@ func (s *stored) change(t testing.TB, archive []byte) (status int, path, said st
 func TestChange(t *testing.T) {
 	testenv.NeedsRoot(t, "change owners")
 	s := newStored(t)
-	put(t, s.files+"/old", "old")
-	put(t, s.files+"/gone", "gone")
-	put(t, s.files+"/kept", "kept")
-	put(t, s.files+"/full/file", "x")
+	volumetest.Put(t, s.files+"/old", "old")
+	volumetest.Put(t, s.files+"/gone", "gone")
+	volumetest.Put(t, s.files+"/kept", "kept")
+	volumetest.Put(t, s.files+"/full/file", "x")
 	os.Chown(s.files+"/kept", 12, 34)
 	os.Chmod(s.files+"/kept", 0o751|os.ModeSetuid)
 	os.Chown(s.files+"/old", 12, 34)
 	os.Symlink("nowhere", s.files+"/link")
 	os.Mkdir(s.files+"/empty", 0o755)
-	status, path, counts := s.change(t, archiveOf(t,
-		edit{path: "new", text: "new", mode: 0o4755},
-		edit{path: "old", text: "newer", mode: 0o600},
-		edit{path: "kept", text: "changed", mode: 0o600, keep: true},
-		edit{path: "keep-what", text: "nothing", mode: 0o604, keep: true},
-		edit{path: "deep/er/file", text: "deep"},
-		edit{op: "folder", path: "made", mode: 0o1777},
-		edit{op: "folder", path: "full", mode: 0o700},
-		edit{op: "folder", path: "empty", mode: 0o711, keep: true},
-		edit{op: "symlink", path: "link", text: "/anywhere/at all"},
-		edit{op: "link", path: "hard", text: "full/file"},
-		edit{op: "link", path: "hard-new", text: "new"},
-		edit{op: "mode", path: "full/file", mode: 0o640},
-		edit{op: "delete", path: "gone"},
-		edit{path: "late", text: strings.Repeat("late", 100_000)},
-		edit{path: "ä\xff\n" + strings.Repeat("x", 200), text: "strange"},
+	status, path, counts := s.change(t, volumetest.Archive(t,
+		volumetest.Edit{Path: "new", Text: "new", Mode: 0o4755},
+		volumetest.Edit{Path: "old", Text: "newer", Mode: 0o600},
+		volumetest.Edit{Path: "kept", Text: "changed", Mode: 0o600, Keep: true},
+		volumetest.Edit{Path: "keep-what", Text: "nothing", Mode: 0o604, Keep: true},
+		volumetest.Edit{Path: "deep/er/file", Text: "deep"},
+		volumetest.Edit{Op: "folder", Path: "made", Mode: 0o1777},
+		volumetest.Edit{Op: "folder", Path: "full", Mode: 0o700},
+		volumetest.Edit{Op: "folder", Path: "empty", Mode: 0o711, Keep: true},
+		volumetest.Edit{Op: "symlink", Path: "link", Text: "/anywhere/at all"},
+		volumetest.Edit{Op: "link", Path: "hard", Text: "full/file"},
+		volumetest.Edit{Op: "link", Path: "hard-new", Text: "new"},
+		volumetest.Edit{Op: "mode", Path: "full/file", Mode: 0o640},
+		volumetest.Edit{Op: "delete", Path: "gone"},
+		volumetest.Edit{Path: "late", Text: strings.Repeat("late", 100_000)},
+		volumetest.Edit{Path: "ä\xff\n" + strings.Repeat("x", 200), Text: "strange"},
 	))
 	if status != 200 || counts != "8 6 1 400033" {
 		t.Fatalf("%d %q %q", status, path, counts)
 	}
 	file := func(size int, content string) string {
-		return fmt.Sprintf("%d %d %.8x", size, when.UnixNano(), sha256.Sum256([]byte(content)))
+		return fmt.Sprintf("%d %d %.8x", size, volumetest.When.UnixNano(), sha256.Sum256([]byte(content)))
 	}
 	old := fmt.Sprintf("1 %d %.8x", mtime(t, s.files+"/full/file"), sha256.Sum256([]byte("x"))) // which was not written
 	want := []string{
@@ -153,10 +88,10 @@ func TestChange(t *testing.T) {
 		`"old" -rw------- 0:0 ` + file(5, "newer"),
 		`"ä\xff\n` + strings.Repeat("x", 200) + `" -rw-r--r-- 0:0 ` + file(7, "strange"),
 	}
-	if got := tree(t, s.files); got != strings.Join(want, "\n")+"\n" {
+	if got := volumetest.Tree(t, s.files); got != strings.Join(want, "\n")+"\n" {
 		t.Errorf("it is\n%s\nand not\n%s", got, strings.Join(want, "\n"))
 	}
-	nothingPending(t, s.dir)
+	volumetest.NothingPending(t, s.dir)
 }
 
 func mtime(t testing.TB, path string) int64 {
@@ -171,40 +106,40 @@ func mtime(t testing.TB, path string) int64 {
 // TestOperationsAreTakenInTheirOrder has operations that only go one after the other.
 func TestOperationsAreTakenInTheirOrder(t *testing.T) {
 	for name, c := range map[string]struct {
-		entries []edit
+		entries []volumetest.Edit
 		counts  string
 		want    string // what is there, besides "dir" with "dir/file", and "file"; - before what is not
 	}{
-		"a folder becomes a file":          {[]edit{{op: "delete", path: "dir/file"}, {op: "delete", path: "dir"}, {path: "dir", text: "x"}}, "1 0 2 1", "dir=x"},
-		"a file becomes a folder":          {[]edit{{op: "delete", path: "file"}, {path: "file/below", text: "x"}}, "1 0 1 1", "file/below=x"},
-		"a folder comes again":             {[]edit{{op: "delete", path: "dir/file"}, {op: "delete", path: "dir"}, {path: "dir/new", text: "x"}}, "1 0 2 1", "dir/new=x -dir/file"},
-		"a new file goes again":            {[]edit{{path: "new", text: "x"}, {op: "delete", path: "new"}}, "1 0 1 1", "-new"},
-		"a new folder goes again":          {[]edit{{path: "new/file", text: "x"}, {op: "delete", path: "new/file"}, {op: "delete", path: "new"}}, "1 0 2 1", "-new"},
-		"a file comes twice":               {[]edit{{path: "file", text: "x"}, {path: "file", text: "yy"}}, "0 2 0 3", "file=yy"},
-		"a file moves":                     {[]edit{{op: "link", path: "moved", text: "file"}, {op: "delete", path: "file"}}, "1 0 1 0", "moved=file -file"},
-		"two files change places":          {[]edit{{op: "link", path: "t", text: "file"}, {op: "link", path: "file", text: "dir/file"}, {op: "link", path: "dir/file", text: "t"}, {op: "delete", path: "t"}}, "1 2 1 0", "file=below dir/file=file -t"},
-		"a link to itself":                 {[]edit{{op: "link", path: "file", text: "file"}}, "0 1 0 0", "file=file"},
-		"a link to the same":               {[]edit{{op: "link", path: "a", text: "file"}, {op: "link", path: "a", text: "file"}}, "1 1 0 0", "a=file"},
-		"a link to what was replaced":      {[]edit{{path: "file", text: "x"}, {op: "link", path: "a", text: "file"}, {path: "file", text: "y"}}, "1 2 0 2", "a=x file=y"},
-		"a mode of what is new":            {[]edit{{path: "new", text: "x"}, {op: "mode", path: "new", mode: 0o600}}, "1 1 0 1", "new=x"},
-		"a mode of a link to the old":      {[]edit{{op: "link", path: "a", text: "file"}, {op: "mode", path: "a", mode: 0o600}}, "1 1 0 0", "a=file"},
+		"a folder becomes a file":          {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir", Text: "x"}}, "1 0 2 1", "dir=x"},
+		"a file becomes a folder":          {[]volumetest.Edit{{Op: "delete", Path: "file"}, {Path: "file/below", Text: "x"}}, "1 0 1 1", "file/below=x"},
+		"a folder comes again":             {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir/new", Text: "x"}}, "1 0 2 1", "dir/new=x -dir/file"},
+		"a new file goes again":            {[]volumetest.Edit{{Path: "new", Text: "x"}, {Op: "delete", Path: "new"}}, "1 0 1 1", "-new"},
+		"a new folder goes again":          {[]volumetest.Edit{{Path: "new/file", Text: "x"}, {Op: "delete", Path: "new/file"}, {Op: "delete", Path: "new"}}, "1 0 2 1", "-new"},
+		"a file comes twice":               {[]volumetest.Edit{{Path: "file", Text: "x"}, {Path: "file", Text: "yy"}}, "0 2 0 3", "file=yy"},
+		"a file moves":                     {[]volumetest.Edit{{Op: "link", Path: "moved", Text: "file"}, {Op: "delete", Path: "file"}}, "1 0 1 0", "moved=file -file"},
+		"two files change places":          {[]volumetest.Edit{{Op: "link", Path: "t", Text: "file"}, {Op: "link", Path: "file", Text: "dir/file"}, {Op: "link", Path: "dir/file", Text: "t"}, {Op: "delete", Path: "t"}}, "1 2 1 0", "file=below dir/file=file -t"},
+		"a link to itself":                 {[]volumetest.Edit{{Op: "link", Path: "file", Text: "file"}}, "0 1 0 0", "file=file"},
+		"a link to the same":               {[]volumetest.Edit{{Op: "link", Path: "a", Text: "file"}, {Op: "link", Path: "a", Text: "file"}}, "1 1 0 0", "a=file"},
+		"a link to what was replaced":      {[]volumetest.Edit{{Path: "file", Text: "x"}, {Op: "link", Path: "a", Text: "file"}, {Path: "file", Text: "y"}}, "1 2 0 2", "a=x file=y"},
+		"a mode of what is new":            {[]volumetest.Edit{{Path: "new", Text: "x"}, {Op: "mode", Path: "new", Mode: 0o600}}, "1 1 0 1", "new=x"},
+		"a mode of a link to the old":      {[]volumetest.Edit{{Op: "link", Path: "a", Text: "file"}, {Op: "mode", Path: "a", Mode: 0o600}}, "1 1 0 0", "a=file"},
 		"nothing":                          {nil, "0 0 0 0", ""},
-		"a closed folder with content":     {[]edit{{op: "folder", path: "closed", mode: 0o555}, {path: "closed/file", text: "x"}}, "2 0 0 1", "closed/file=x"},
-		"a folder that is closed later":    {[]edit{{op: "folder", path: "new"}, {op: "folder", path: "new", mode: 0o500}, {path: "new/file", text: "x"}}, "2 1 0 1", "new/file=x"},
-		"a folder that was closed":         {[]edit{{op: "folder", path: "new", mode: 0o500}, {op: "delete", path: "new"}, {path: "new", text: "x"}}, "2 0 1 1", "new=x"},
-		"what is expected was before":      {[]edit{{path: "new", text: "x"}, {path: "new", text: "y", expect: "absent"}}, "1 1 0 2", "new=y"},
-		"a file is kept twice":             {[]edit{{path: "file", text: "x", mode: 0o600, keep: true}, {path: "file", text: "y", mode: 0o600, keep: true}}, "0 2 0 2", "file=y"},
-		"a link that is kept":              {[]edit{{op: "symlink", path: "file", text: "dir/file", keep: true}}, "0 1 0 0", "file=below"},
-		"what is put where a link is":      {[]edit{{op: "symlink", path: "s", text: "file"}, {path: "s", text: "x", keep: true}}, "1 1 0 1", "s=x file=file"},
-		"a folder goes by a folder's name": {[]edit{{op: "delete", path: "dir/file"}, {op: "delete", path: "dir/", typing: tar.TypeDir}}, "0 0 2 0", "-dir"},
-		"a folder put on one keeps":        {[]edit{{op: "folder", path: "dir", mode: 0o711}}, "0 1 0 0", "dir/file=below"},
-		"a missing folder is made by all":  {[]edit{{path: "a/b/c", text: "x"}, {path: "a/b/d", text: "y"}, {op: "folder", path: "a", mode: 0o700}}, "2 1 0 2", "a/b/c=x a/b/d=y"},
+		"a closed folder with content":     {[]volumetest.Edit{{Op: "folder", Path: "closed", Mode: 0o555}, {Path: "closed/file", Text: "x"}}, "2 0 0 1", "closed/file=x"},
+		"a folder that is closed later":    {[]volumetest.Edit{{Op: "folder", Path: "new"}, {Op: "folder", Path: "new", Mode: 0o500}, {Path: "new/file", Text: "x"}}, "2 1 0 1", "new/file=x"},
+		"a folder that was closed":         {[]volumetest.Edit{{Op: "folder", Path: "new", Mode: 0o500}, {Op: "delete", Path: "new"}, {Path: "new", Text: "x"}}, "2 0 1 1", "new=x"},
+		"what is expected was before":      {[]volumetest.Edit{{Path: "new", Text: "x"}, {Path: "new", Text: "y", Expect: "absent"}}, "1 1 0 2", "new=y"},
+		"a file is kept twice":             {[]volumetest.Edit{{Path: "file", Text: "x", Mode: 0o600, Keep: true}, {Path: "file", Text: "y", Mode: 0o600, Keep: true}}, "0 2 0 2", "file=y"},
+		"a link that is kept":              {[]volumetest.Edit{{Op: "symlink", Path: "file", Text: "dir/file", Keep: true}}, "0 1 0 0", "file=below"},
+		"what is put where a link is":      {[]volumetest.Edit{{Op: "symlink", Path: "s", Text: "file"}, {Path: "s", Text: "x", Keep: true}}, "1 1 0 1", "s=x file=file"},
+		"a folder goes by a folder's name": {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir/", Typing: tar.TypeDir}}, "0 0 2 0", "-dir"},
+		"a folder put on one keeps":        {[]volumetest.Edit{{Op: "folder", Path: "dir", Mode: 0o711}}, "0 1 0 0", "dir/file=below"},
+		"a missing folder is made by all":  {[]volumetest.Edit{{Path: "a/b/c", Text: "x"}, {Path: "a/b/d", Text: "y"}, {Op: "folder", Path: "a", Mode: 0o700}}, "2 1 0 2", "a/b/c=x a/b/d=y"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := storedIn(t, inMemory(t))
-			put(t, s.files+"/file", "file")
-			put(t, s.files+"/dir/file", "below")
-			status, path, said := s.change(t, archiveOf(t, c.entries...))
+			s := storedIn(t, volumetest.InMemory(t))
+			volumetest.Put(t, s.files+"/file", "file")
+			volumetest.Put(t, s.files+"/dir/file", "below")
+			status, path, said := s.change(t, volumetest.Archive(t, c.entries...))
 			if status != 200 || said != c.counts {
 				t.Fatalf("%d %q %q", status, path, said)
 			}
@@ -221,15 +156,15 @@ func TestOperationsAreTakenInTheirOrder(t *testing.T) {
 				}
 			}
 			for _, e := range c.entries {
-				if e.op == "mode" || e.op == "folder" && e.mode != 0 && !strings.Contains(c.want, e.path+"=") {
-					if info, err := os.Stat(filepath.Join(s.files, e.path)); err != nil || int64(info.Mode().Perm()) != e.mode {
+				if e.Op == "mode" || e.Op == "folder" && e.Mode != 0 && !strings.Contains(c.want, e.Path+"=") {
+					if info, err := os.Stat(filepath.Join(s.files, e.Path)); err != nil || int64(info.Mode().Perm()) != e.Mode {
 						if name != "a folder that is closed later" || int64(info.Mode().Perm()) != 0o500 {
-							t.Errorf("%s: %v, %v", e.path, info.Mode(), err)
+							t.Errorf("%s: %v, %v", e.Path, info.Mode(), err)
 						}
 					}
 				}
 			}
-			nothingPending(t, s.dir)
+			volumetest.NothingPending(t, s.dir)
 		})
 	}
 }
@@ -246,9 +181,9 @@ func markOf(t testing.TB, path string) listing.Mark {
 
 // TestChangesThatAreRefused: nothing of them is done, and they say what stands against them.
 func TestChangesThatAreRefused(t *testing.T) {
-	s := storedIn(t, inMemory(t))
-	put(t, s.files+"/file", "file")
-	put(t, s.files+"/dir/file", "below")
+	s := storedIn(t, volumetest.InMemory(t))
+	volumetest.Put(t, s.files+"/file", "file")
+	volumetest.Put(t, s.files+"/dir/file", "below")
 	os.Symlink("dir", s.files+"/link")
 	os.Symlink("/", s.files+"/out")
 	mark := markOf(t, s.files+"/file")
@@ -257,83 +192,83 @@ func TestChangesThatAreRefused(t *testing.T) {
 		change(&m)
 		return m.String()
 	}
-	before := tree(t, s.dir)
+	before := volumetest.Tree(t, s.dir)
 	for name, c := range map[string]struct {
-		entry  edit
+		entry  volumetest.Edit
 		status int
 		says   string
 	}{
-		"a file on a folder":            {edit{path: "dir", text: "x"}, 409, "it is a folder"},
-		"a link on a folder":            {edit{op: "symlink", path: "dir", text: "x"}, 409, "it is a folder"},
-		"a hard link on a folder":       {edit{op: "link", path: "dir", text: "file"}, 409, "it is a folder"},
-		"a folder on a file":            {edit{op: "folder", path: "file"}, 409, "no folder"},
-		"a folder on a link":            {edit{op: "folder", path: "link"}, 409, "no folder"},
-		"below a file":                  {edit{path: "file/x", text: "x"}, 409, `"file", above it, is no folder`},
-		"below a link":                  {edit{path: "link/x", text: "x"}, 409, `"link", above it, is no folder`},
-		"below a link that leads out":   {edit{path: "out/tmp/x", text: "x"}, 409, "no folder"},
-		"delete what is not there":      {edit{op: "delete", path: "none"}, 409, "not there"},
-		"delete below nothing":          {edit{op: "delete", path: "none/none"}, 409, "not there"},
-		"delete below a link":           {edit{op: "delete", path: "link/file"}, 409, "no folder"},
-		"delete a full folder":          {edit{op: "delete", path: "dir"}, 409, "not empty"},
-		"a mode of nothing":             {edit{op: "mode", path: "none"}, 409, "not there"},
-		"a mode of a link":              {edit{op: "mode", path: "link"}, 409, "only files and folders"},
-		"a hard link to nothing":        {edit{op: "link", path: "x", text: "none"}, 409, `"none" is not there`},
-		"a hard link to a folder":       {edit{op: "link", path: "x", text: "dir"}, 409, `"dir" is a folder`},
-		"a hard link below a link":      {edit{op: "link", path: "x", text: "link/file"}, 409, "no folder"},
-		"what is not there any more":    {edit{path: "x", expect: mark.String()}, 409, "not there any more"},
-		"what is there already":         {edit{path: "file", expect: "absent"}, 409, "there already"},
-		"another inode":                 {edit{path: "file", expect: other(func(m *listing.Mark) { m.Inode++ })}, 409, "has changed"},
-		"another size":                  {edit{path: "file", expect: other(func(m *listing.Mark) { m.Size++ })}, 409, "has changed"},
-		"another time":                  {edit{path: "file", expect: other(func(m *listing.Mark) { m.ModTime++ })}, 409, "has changed"},
-		"another time of change":        {edit{op: "delete", path: "file", expect: other(func(m *listing.Mark) { m.ChangeTime-- })}, 409, "has changed"},
-		"another mode":                  {edit{op: "mode", path: "file", expect: other(func(m *listing.Mark) { m.Mode ^= 1 })}, 409, "has changed"},
-		"a mark that is none":           {edit{path: "file", expect: "yesterday"}, 400, "five numbers"},
-		"an operation that is none":     {edit{op: "rename", path: "file"}, 400, "put, delete or mode"},
-		"keeping that is neither":       {edit{path: "file", records: map[string]string{recordKeep: "yes"}}, 400, recordKeep},
-		"up":                            {edit{path: "../x", text: "x"}, 400, "relative"},
-		"up from below":                 {edit{path: "dir/../../x", text: "x"}, 400, "relative"},
-		"absolute":                      {edit{path: "/etc/x", text: "x"}, 400, "relative"},
-		"here":                          {edit{path: "./x", text: "x"}, 400, "relative"},
-		"the workspace itself":          {edit{op: "delete", path: "."}, 400, "relative"},
-		"no name":                       {edit{op: "folder", path: ""}, 400, "itself"},
-		"two slashes":                   {edit{path: "dir//x", text: "x"}, 400, "relative"},
-		"too long a path":               {edit{path: strings.Repeat("x/", 2048) + "x"}, 400, "4096"},
-		"too long a name":               {edit{path: strings.Repeat("x", 256)}, 409, "too long"},
-		"a hard link that leads out":    {edit{op: "link", path: "x", text: "../pending/x"}, 400, "relative"},
-		"a hard link that is absolute":  {edit{op: "link", path: "x", text: "/etc/passwd"}, 400, "relative"},
-		"a link without a target":       {edit{op: "symlink", path: "x", text: ""}, 400, "target"},
-		"a link with too long a target": {edit{op: "symlink", path: "x", text: strings.Repeat("x", 4097)}, 400, "target"},
-		"a pipe":                        {edit{path: "x", typing: tar.TypeFifo}, 400, "only files"},
-		"a device":                      {edit{path: "x", typing: tar.TypeChar}, 400, "only files"},
+		"a file on a folder":            {volumetest.Edit{Path: "dir", Text: "x"}, 409, "it is a folder"},
+		"a link on a folder":            {volumetest.Edit{Op: "symlink", Path: "dir", Text: "x"}, 409, "it is a folder"},
+		"a hard link on a folder":       {volumetest.Edit{Op: "link", Path: "dir", Text: "file"}, 409, "it is a folder"},
+		"a folder on a file":            {volumetest.Edit{Op: "folder", Path: "file"}, 409, "no folder"},
+		"a folder on a link":            {volumetest.Edit{Op: "folder", Path: "link"}, 409, "no folder"},
+		"below a file":                  {volumetest.Edit{Path: "file/x", Text: "x"}, 409, `"file", above it, is no folder`},
+		"below a link":                  {volumetest.Edit{Path: "link/x", Text: "x"}, 409, `"link", above it, is no folder`},
+		"below a link that leads out":   {volumetest.Edit{Path: "out/tmp/x", Text: "x"}, 409, "no folder"},
+		"delete what is not there":      {volumetest.Edit{Op: "delete", Path: "none"}, 409, "not there"},
+		"delete below nothing":          {volumetest.Edit{Op: "delete", Path: "none/none"}, 409, "not there"},
+		"delete below a link":           {volumetest.Edit{Op: "delete", Path: "link/file"}, 409, "no folder"},
+		"delete a full folder":          {volumetest.Edit{Op: "delete", Path: "dir"}, 409, "not empty"},
+		"a mode of nothing":             {volumetest.Edit{Op: "mode", Path: "none"}, 409, "not there"},
+		"a mode of a link":              {volumetest.Edit{Op: "mode", Path: "link"}, 409, "only files and folders"},
+		"a hard link to nothing":        {volumetest.Edit{Op: "link", Path: "x", Text: "none"}, 409, `"none" is not there`},
+		"a hard link to a folder":       {volumetest.Edit{Op: "link", Path: "x", Text: "dir"}, 409, `"dir" is a folder`},
+		"a hard link below a link":      {volumetest.Edit{Op: "link", Path: "x", Text: "link/file"}, 409, "no folder"},
+		"what is not there any more":    {volumetest.Edit{Path: "x", Expect: mark.String()}, 409, "not there any more"},
+		"what is there already":         {volumetest.Edit{Path: "file", Expect: "absent"}, 409, "there already"},
+		"another inode":                 {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.Inode++ })}, 409, "has changed"},
+		"another size":                  {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.Size++ })}, 409, "has changed"},
+		"another time":                  {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.ModTime++ })}, 409, "has changed"},
+		"another time of change":        {volumetest.Edit{Op: "delete", Path: "file", Expect: other(func(m *listing.Mark) { m.ChangeTime-- })}, 409, "has changed"},
+		"another mode":                  {volumetest.Edit{Op: "mode", Path: "file", Expect: other(func(m *listing.Mark) { m.Mode ^= 1 })}, 409, "has changed"},
+		"a mark that is none":           {volumetest.Edit{Path: "file", Expect: "yesterday"}, 400, "five numbers"},
+		"an operation that is none":     {volumetest.Edit{Op: "rename", Path: "file"}, 400, "put, delete or mode"},
+		"keeping that is neither":       {volumetest.Edit{Path: "file", Records: map[string]string{"PYRO.keep": "yes"}}, 400, "PYRO.keep"},
+		"up":                            {volumetest.Edit{Path: "../x", Text: "x"}, 400, "relative"},
+		"up from below":                 {volumetest.Edit{Path: "dir/../../x", Text: "x"}, 400, "relative"},
+		"absolute":                      {volumetest.Edit{Path: "/etc/x", Text: "x"}, 400, "relative"},
+		"here":                          {volumetest.Edit{Path: "./x", Text: "x"}, 400, "relative"},
+		"the workspace itself":          {volumetest.Edit{Op: "delete", Path: "."}, 400, "relative"},
+		"no name":                       {volumetest.Edit{Op: "folder", Path: ""}, 400, "itself"},
+		"two slashes":                   {volumetest.Edit{Path: "dir//x", Text: "x"}, 400, "relative"},
+		"too long a path":               {volumetest.Edit{Path: strings.Repeat("x/", 2048) + "x"}, 400, "4096"},
+		"too long a name":               {volumetest.Edit{Path: strings.Repeat("x", 256)}, 409, "too long"},
+		"a hard link that leads out":    {volumetest.Edit{Op: "link", Path: "x", Text: "../pending/x"}, 400, "relative"},
+		"a hard link that is absolute":  {volumetest.Edit{Op: "link", Path: "x", Text: "/etc/passwd"}, 400, "relative"},
+		"a link without a target":       {volumetest.Edit{Op: "symlink", Path: "x", Text: ""}, 400, "target"},
+		"a link with too long a target": {volumetest.Edit{Op: "symlink", Path: "x", Text: strings.Repeat("x", 4097)}, 400, "target"},
+		"a pipe":                        {volumetest.Edit{Path: "x", Typing: tar.TypeFifo}, 400, "only files"},
+		"a device":                      {volumetest.Edit{Path: "x", Typing: tar.TypeChar}, 400, "only files"},
 	} {
-		for _, entries := range [][]edit{{c.entry}, {{path: "first/x", text: "x"}, {path: "file", text: "changed", mode: 0o600}, {op: "delete", path: "dir/file"}, {path: "dir/file", text: "again"}, c.entry}} {
+		for _, entries := range [][]volumetest.Edit{{c.entry}, {{Path: "first/x", Text: "x"}, {Path: "file", Text: "changed", Mode: 0o600}, {Op: "delete", Path: "dir/file"}, {Path: "dir/file", Text: "again"}, c.entry}} {
 			if len(entries) > 1 && (name == "delete a full folder" || name == "what is there already") {
 				continue
 			}
-			status, path, said := s.change(t, archiveOf(t, entries...))
-			if want := strings.TrimSuffix(c.entry.path, "/"); status != c.status || strings.TrimSuffix(path, "/") != want || !strings.Contains(said, c.says) {
+			status, path, said := s.change(t, volumetest.Archive(t, entries...))
+			if want := strings.TrimSuffix(c.entry.Path, "/"); status != c.status || strings.TrimSuffix(path, "/") != want || !strings.Contains(said, c.says) {
 				t.Errorf("%s: %d %.100q %q", name, status, path, said)
 			}
-			if after := tree(t, s.dir); after != before {
+			if after := volumetest.Tree(t, s.dir); after != before {
 				t.Fatalf("%s made it\n%s", name, after)
 			}
 		}
 	}
 	// What is as it is expected to be is taken.
-	if status, path, said := s.change(t, archiveOf(t, edit{path: "file", text: "x", expect: mark.String()}, edit{path: "new", expect: "absent"}, edit{path: "file/x/y", expect: "absent"})); status != 409 || path != "file/x/y" {
+	if status, path, said := s.change(t, volumetest.Archive(t, volumetest.Edit{Path: "file", Text: "x", Expect: mark.String()}, volumetest.Edit{Path: "new", Expect: "absent"}, volumetest.Edit{Path: "file/x/y", Expect: "absent"})); status != 409 || path != "file/x/y" {
 		t.Errorf("%d %q %q", status, path, said)
 	}
-	if status, path, said := s.change(t, archiveOf(t, edit{path: "file", text: "x", expect: mark.String()}, edit{path: "new", expect: "absent"})); status != 200 {
+	if status, path, said := s.change(t, volumetest.Archive(t, volumetest.Edit{Path: "file", Text: "x", Expect: mark.String()}, volumetest.Edit{Path: "new", Expect: "absent"})); status != 200 {
 		t.Errorf("%d %q %q", status, path, said)
 	}
 }
 
 // TestArchivesThatAreNone: nothing is done of a change that does not come whole.
 func TestArchivesThatAreNone(t *testing.T) {
-	s := storedIn(t, inMemory(t))
-	put(t, s.files+"/file", "file")
-	before := tree(t, s.dir)
-	whole := archiveOf(t, edit{path: "file", text: strings.Repeat("x", 2000)}, edit{path: "new", text: "y"})
+	s := storedIn(t, volumetest.InMemory(t))
+	volumetest.Put(t, s.files+"/file", "file")
+	before := volumetest.Tree(t, s.dir)
+	whole := volumetest.Archive(t, volumetest.Edit{Path: "file", Text: strings.Repeat("x", 2000)}, volumetest.Edit{Path: "new", Text: "y"})
 	for n := 1; n < len(whole); n += 100 {
 		if status, _, said := s.change(t, whole[:n]); status != 400 {
 			t.Errorf("cut at %d: %d %q", n, status, said)
@@ -349,7 +284,7 @@ func TestArchivesThatAreNone(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if after := tree(t, s.dir); after != before {
+	if after := volumetest.Tree(t, s.dir); after != before {
 		t.Errorf("it is\n%s", after)
 	}
 	if status, _, said := s.change(t, append(whole, make([]byte, 9000)...)); status != 200 || said != "1 1 0 2001" {
@@ -365,18 +300,18 @@ func (zeroes) Read(p []byte) (int, error) {
 }
 
 func BenchmarkChange(b *testing.B) {
-	var edits []edit
+	var edits []volumetest.Edit
 	for i := range 20_000 {
-		edits = append(edits, edit{path: fmt.Sprintf("many/group-%d/package-%d/some_source_file_%d.go", i/1000, i/20, i), text: fmt.Sprintf("package p%d\n", i)})
+		edits = append(edits, volumetest.Edit{Path: fmt.Sprintf("many/group-%d/package-%d/some_source_file_%d.go", i/1000, i/20, i), Text: fmt.Sprintf("package p%d\n", i)})
 	}
-	archive := archiveOf(b, edits...)
+	archive := volumetest.Archive(b, edits...)
 	b.Run("change", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			b.StopTimer()
-			s := storedIn(b, inMemory(b))
+			s := storedIn(b, volumetest.InMemory(b))
 			b.StartTimer()
-			if _, err := s.volume.change(context.Background(), bytes.NewReader(archive)); err != nil {
+			if _, err := s.volume.Change(context.Background(), bytes.NewReader(archive)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -384,7 +319,7 @@ func BenchmarkChange(b *testing.B) {
 	b.Run("tar", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			dir := inMemory(b)
+			dir := volumetest.InMemory(b)
 			b.StartTimer()
 			cmd := exec.Command("tar", "-xpf", "-", "-C", dir)
 			cmd.Stdin = bytes.NewReader(archive)

@@ -12,7 +12,9 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/agent/window"
 )
 
@@ -33,11 +35,11 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return s.readContent(w, r, checkPath, func(name string) (*os.File, error) { return openRegular(root, s.place.Path(name)) })
+		return s.readContent(w, r, volume.CheckPath, func(name string) (*os.File, error) { return volume.OpenRegular(root, s.place.Path(name)) })
 	case http.MethodPut:
-		return s.writeContent(w, r, checkPath, func(spec fileSpec) (*replacement, error) {
-			spec.path = s.place.Path(spec.path)
-			return newReplacement(root, spec)
+		return s.writeContent(w, r, volume.CheckPath, func(spec volume.FileSpec) (*volume.Replacement, error) {
+			spec.Path = s.place.Path(spec.Path)
+			return volume.NewReplacement(root, spec)
 		})
 	case http.MethodDelete:
 		return s.remove(root, r.URL.Query().Get("path"))
@@ -71,11 +73,11 @@ func refuse(w http.ResponseWriter, err error) {
 
 // named gives what an error is about, as headers and trailers tell it, and what else it says.
 func named(err error) (path, text string) {
-	if r := (*refusal)(nil); errors.As(err, &r) {
+	if r := (*volume.Refusal)(nil); errors.As(err, &r) {
 		if err == r {
-			return url.QueryEscape(r.path), r.err.Error()
+			return url.QueryEscape(r.Path), r.Err.Error()
 		}
-		return url.QueryEscape(r.path), err.Error()
+		return url.QueryEscape(r.Path), err.Error()
 	}
 	return "", err.Error()
 }
@@ -129,33 +131,35 @@ func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(
 }
 
 // writeContent replaces a file, which begin begins.
-func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func(path string) error, begin func(fileSpec) (*replacement, error)) error {
+func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func(path string) error, begin func(volume.FileSpec) (*volume.Replacement, error)) error {
 	q := r.URL.Query()
-	spec := fileSpec{path: q.Get("path"), makeParents: q.Get("parents") == "true"}
+	spec := volume.FileSpec{Path: q.Get("path"), MakeParents: q.Get("parents") == "true"}
 	mode, err1 := strconv.ParseUint(q.Get("mode"), 10, 32)
 	size, err2 := strconv.ParseInt(q.Get("size"), 10, 64)
-	spec.mode, spec.size = uint32(mode), uint64(size)
+	spec.Mode, spec.Size = uint32(mode), uint64(size)
 	if size < 0 {
-		size, spec.size = math.MaxInt64, unknownSize
+		size, spec.Size = math.MaxInt64, volume.UnknownSize
 	}
-	if err := errors.Join(check(spec.path), err1, err2); err != nil {
+	if err := errors.Join(check(spec.Path), err1, err2); err != nil {
 		return invalid(err.Error())
 	}
-	if !namesFile(spec.path) || mode&^0o7777 != 0 {
+	if !namesFile(spec.Path) || mode&^0o7777 != 0 {
 		return invalid("path must name a file, mode be at most 07777")
 	}
 	f, err := begin(spec)
 	if err != nil {
 		return err
 	}
-	defer f.discard()
+	defer f.Discard()
 	body, err := s.receive(w, r, size)
 	if err != nil {
 		return err
 	}
 	defer body.close()
-	_, err = copyChunks(f, body)
-	return body.answer(f.finish(r.Context(), err))
+	if _, err = copyChunks(f, body); err == window.ErrBroken {
+		err = volume.ErrLength
+	}
+	return body.answer(f.Finish(r.Context(), err))
 }
 
 // received is the content that a call brings: its body, or what its body says of the window.
@@ -269,4 +273,29 @@ func statusOf(err error) int {
 func namesFile(name string) bool {
 	_, last := path.Split(name)
 	return last != "" && last != "." && last != ".."
+}
+
+// prompt reads a file without waiting for more than there is: a file of /proc, such as kmsg, may have
+// nothing yet, and ends then.
+type prompt struct{ file *os.File }
+
+func (p prompt) Read(b []byte) (n int, err error) {
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Read(func(fd uintptr) bool {
+		for n, err = unix.Read(int(fd), b); err == unix.EINTR; n, err = unix.Read(int(fd), b) {
+		}
+		return true
+	})
+	switch {
+	case failed != nil:
+		return 0, failed
+	case err == unix.EAGAIN, err == nil && n <= 0 && len(b) > 0:
+		return 0, io.EOF
+	case err != nil:
+		return 0, &os.PathError{Op: "read", Path: p.file.Name(), Err: err}
+	}
+	return n, nil
 }

@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -30,16 +31,16 @@ type folder struct {
 // none is the storage of a place that has none.
 type none struct{}
 
-func (none) Path(name string) string            { return name }
-func (none) Env() []string                      { return nil }
-func (none) Mount(_, _ bool) (Recovered, error) { return Recovered{}, ErrNoVolume }
-func (none) Volume() (*Volume, error)           { return nil, ErrNoVolume }
-func (none) Flush(bool) error                   { return ErrNoVolume }
-func (none) Freeze(_, _ bool) (bool, error)     { return false, ErrNoVolume }
-func (none) Thaw() error                        { return nil }
-func (none) Hold() error                        { return nil }
-func (none) Release() error                     { return nil }
-func (none) Quiesce(context.Context) error      { return nil }
+func (none) Path(name string) string                   { return name }
+func (none) Env() []string                             { return nil }
+func (none) Mount(_, _ bool) (volume.Recovered, error) { return volume.Recovered{}, ErrNoVolume }
+func (none) Volume() (*volume.Volume, error)           { return nil, ErrNoVolume }
+func (none) Flush(bool) error                          { return ErrNoVolume }
+func (none) Freeze(_, _ bool) (bool, error)            { return false, ErrNoVolume }
+func (none) Thaw() error                               { return nil }
+func (none) Hold() error                               { return nil }
+func (none) Release() error                            { return nil }
+func (none) Quiesce(context.Context) error             { return nil }
 
 func (f folder) Root() (int, error)    { return f.root, nil }
 func (folder) Do(f func() error) error { return f() }

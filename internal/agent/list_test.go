@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -147,7 +148,7 @@ func TestAListIsWhatFindFinds(t *testing.T) {
 
 func TestAListOfOneThing(t *testing.T) {
 	s := newStored(t)
-	put(t, s.files+"/dir/file", "12345")
+	volumetest.Put(t, s.files+"/dir/file", "12345")
 	os.Symlink("dir", s.files+"/link")
 	for path, want := range map[string][]string{"dir/file": {""}, "dir": {"", "file"}, "link": {"", "file"}, "": {"", "dir", "dir/file", "link"}} {
 		var got []string
@@ -171,7 +172,7 @@ func TestAListOfOneThing(t *testing.T) {
 func TestAListWhileTheTreeChanges(t *testing.T) {
 	s := newStored(t)
 	for i := range 200 {
-		put(t, fmt.Sprintf("%s/stays/%d/file", s.files, i), "x")
+		volumetest.Put(t, fmt.Sprintf("%s/stays/%d/file", s.files, i), "x")
 	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -246,15 +247,15 @@ func TestAListThatCanNotBeMade(t *testing.T) {
 func TestListingAllocatesNothingForAnEntry(t *testing.T) {
 	s := newStored(t)
 	for i := range 2000 {
-		put(t, fmt.Sprintf("%s/%d/%d", s.files, i/100, i), "")
+		volumetest.Put(t, fmt.Sprintf("%s/%d/%d", s.files, i/100, i), "")
 	}
-	l, err := s.volume.newLister("", true)
+	l, err := s.volume.List("", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.close()
+	defer l.Close()
 	if n := testing.AllocsPerRun(5, func() {
-		if err := l.list(io.Discard); err != nil {
+		if err := l.Write(io.Discard); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 100 {
@@ -303,14 +304,14 @@ func BenchmarkList(b *testing.B) {
 	b.Run("list", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			l, err := s.volume.newLister("", true)
+			l, err := s.volume.List("", true)
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := l.list(io.Discard); err != nil {
+			if err := l.Write(io.Discard); err != nil {
 				b.Fatal(err)
 			}
-			l.close()
+			l.Close()
 		}
 	})
 	run("git-status", "git", "--git-dir", s.files+".git", "--work-tree", s.files, "status", "--porcelain")
@@ -321,8 +322,8 @@ func BenchmarkList(b *testing.B) {
 // TestAnEntryAlone asks for entries as they are themselves: no link is followed, on the way or at the end.
 func TestAnEntryAlone(t *testing.T) {
 	s := newStored(t)
-	put(t, s.files+"/file", "content")
-	put(t, s.files+"/folder/file", "x")
+	volumetest.Put(t, s.files+"/file", "content")
+	volumetest.Put(t, s.files+"/folder/file", "x")
 	for name, target := range map[string]string{
 		"to-file": "file", "to-folder": "folder", "dangling": "none", "loop": "loop", "absolute": "/etc/passwd", "out": "../../x", "folder/up": "../file",
 	} {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -40,9 +40,9 @@ type Place interface {
 // [ErrNotReady].
 type Storage interface {
 	// Mount mounts them. What is mounted already stays as it is. Where the place begins with its root mounted, root does nothing.
-	Mount(root, volume bool) (Recovered, error)
+	Mount(root, withVolume bool) (volume.Recovered, error)
 	// Volume is the volume once it is mounted.
-	Volume() (*Volume, error)
+	Volume() (*volume.Volume, error)
 	// Flush has everything that was written to the volume, and to the root where root is set, on the disk.
 	Flush(root bool) error
 	// Freeze stops all writing to them until Thaw. Where file systems can't be frozen it only flushes the volume, and frozen is false.
@@ -58,10 +58,10 @@ type Storage interface {
 
 // What must be mounted is not, or not any more.
 var (
-	ErrNotReady = errors.New("not ready")
+	ErrNotReady = volume.ErrNotReady
 	ErrNoRoot   = fmt.Errorf("%w: the machine's root is not mounted", ErrNotReady)
 	ErrNoVolume = fmt.Errorf("%w: no volume is mounted", ErrNotReady)
-	ErrQuiesced = fmt.Errorf("%w: the machine is being ended", ErrNotReady)
+	ErrQuiesced = volume.ErrClosed
 )
 
 // WorkspaceVariable is the environment variable that tells processes where their workspace is; Workspace is where it is in a machine.

@@ -7,11 +7,10 @@ import (
 	"os"
 	"path"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
 // Where folders of the place are listed and made.
@@ -27,7 +26,7 @@ func (s *Server) serveIn(serve func(root int, w http.ResponseWriter, r *http.Req
 			return
 		}
 		name := r.URL.Query().Get("path")
-		if err := checkPath(name); err != nil {
+		if err := volume.CheckPath(name); err != nil {
 			refuse(w, invalid(err.Error()))
 			return
 		}
@@ -49,21 +48,12 @@ func (s *Server) list(root int, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return invalid(err.Error())
 	}
-	flags := unix.O_PATH
-	if depth == 0 {
-		flags |= unix.O_NOFOLLOW
-	}
-	name := s.place.Path(q.Get("path"))
-	if depth > 0 { // what is no folder is told as such, as it is without slashes at its end
-		name = "/" + strings.Trim(name, "/")
-	}
-	top, err := openIn(root, name, flags, 0)
+	l, err := volume.ListIn(root, s.place.Path(q.Get("path")), int(depth))
 	if err != nil {
 		return err
 	}
-	defer top.Close()
-	l := listerOf(top, int(min(depth, listing.MaxPath)))
-	s.generate(w, r, func(to io.Writer) (string, error) { return "", l.list(to) })
+	defer l.Close()
+	s.generate(w, r, func(to io.Writer) (string, error) { return "", l.Write(to) })
 	return nil
 }
 
@@ -72,20 +62,12 @@ func (s *Server) makeFolder(root int, _ http.ResponseWriter, r *http.Request) er
 	if r.Method != http.MethodPut {
 		return errMethod
 	}
-	name := path.Clean(s.place.Path(r.URL.Query().Get("path")))
-	open := func(name string) (*os.File, error) { return openIn(root, name, unix.O_PATH|unix.O_DIRECTORY, 0) }
-	there, err := folderAt(open, name, true)
-	if err == nil {
-		there.Close()
-	}
-	return err
+	return volume.MakeFolder(root, path.Clean(s.place.Path(r.URL.Query().Get("path"))))
 }
-
-var errNoFolder = errors.New("it is there already, and is no folder")
 
 // remove removes what is at a path with all below it. A link is removed, and not what it leads to.
 func (s *Server) remove(root int, name string) error {
-	if err := checkPath(name); err != nil {
+	if err := volume.CheckPath(name); err != nil {
 		return invalid(err.Error())
 	}
 	if name = path.Clean(name); name == "/" || name == Workspace {
@@ -96,7 +78,7 @@ func (s *Server) remove(root int, name string) error {
 	if len(last) > unix.NAME_MAX { // of which gVisor says that it is not there
 		return failedTo("remove", name, unix.ENAMETOOLONG)
 	}
-	dir, err := openIn(root, folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := volume.OpenIn(root, folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -110,7 +92,7 @@ func removeAt(dir int, last, name string) error {
 	if err == nil || err != unix.EISDIR && err != unix.EPERM {
 		return failedTo("remove", name, err)
 	}
-	fd, err := unix.Openat(dir, last, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|openQuietly, 0)
+	fd, err := unix.Openat(dir, last, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOTDIR || err == unix.ELOOP {
 		return failedTo("remove", name, unix.EPERM) // a file that must not be removed
 	}

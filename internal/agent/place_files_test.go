@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
 // TestRemoveStaysInside removes folders with links that lead out of them, and refuses what is not to be removed.
@@ -78,13 +79,13 @@ func TestFoldersInTheWay(t *testing.T) {
 	if err := w.remove(root, "/"+strings.Repeat("x", 256)); statusOf(err) != http.StatusConflict {
 		t.Errorf("remove a name that is too long: %v", err)
 	}
-	top, err := openIn(root, "/to-sub", unix.O_PATH|unix.O_NOFOLLOW, 0)
+	l, err := volume.ListIn(root, "/to-sub", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer top.Close()
+	defer l.Close()
 	var list bytes.Buffer
-	if err := listerOf(top, 0).list(&list); err != nil {
+	if err := l.Write(&list); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := listing.NewReader(&list).Next(); err != nil || e.Kind != listing.Link || e.Target != "sub" {

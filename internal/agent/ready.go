@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -70,7 +71,7 @@ func (n notReady) Error() string { return "it answers with status " + strconv.It
 func (s *Server) lookFor(m *agentv1.ReadyRequest) (func(context.Context) error, error) {
 	switch {
 	case m.File != "":
-		if err := checkPath(m.File); err != nil {
+		if err := volume.CheckPath(m.File); err != nil {
 			return nil, invalid(err.Error())
 		}
 		return func(context.Context) error {
@@ -78,7 +79,7 @@ func (s *Server) lookFor(m *agentv1.ReadyRequest) (func(context.Context) error, 
 			if err != nil {
 				return err
 			}
-			f, err := openIn(root, s.place.Path(m.File), unix.O_PATH, 0)
+			f, err := volume.OpenIn(root, s.place.Path(m.File), unix.O_PATH, 0)
 			if err == nil {
 				f.Close()
 			}

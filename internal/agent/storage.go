@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -28,7 +29,7 @@ func (s *Server) Mount(_ context.Context, req *connect.Request[agentv1.MountRequ
 // storageError gives the RPC's error for what went wrong with a file system.
 func storageError(err error) error {
 	switch {
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, volume.ErrDamaged):
 		return connect.NewError(connect.CodeDataLoss, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return connect.NewError(connect.CodeDeadlineExceeded, err)

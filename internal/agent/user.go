@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
 // user is who a process runs as.
@@ -102,7 +104,7 @@ func id(s string) (uint32, error) {
 
 // eachLine calls f with the fields of each line of a file of the user database.
 func eachLine(root int, path string, f func(fields []string)) error {
-	file, err := openRegular(root, path)
+	file, err := volume.OpenRegular(root, path)
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,16 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/agent/window"
 )
 
 // volumePaths are where the volume is reached, as plain HTTP bodies.
 func (s *Server) volumePaths() map[string]http.HandlerFunc {
 	handlers := map[string]http.HandlerFunc{}
-	for path, serve := range map[string]func(*Volume, http.ResponseWriter, *http.Request) error{
+	for path, serve := range map[string]func(*volume.Volume, http.ResponseWriter, *http.Request) error{
 		"/volume/file": s.volumeFile, "/volume/list": s.volumeList, "/volume/tree": s.volumeTree, "/volume/change": s.volumeChange,
 	} {
 		handlers[path] = func(w http.ResponseWriter, r *http.Request) {
@@ -29,12 +29,12 @@ func (s *Server) volumePaths() map[string]http.HandlerFunc {
 }
 
 // inVolume serves a call while the volume is sure not to be unmounted.
-func (s *Server) inVolume(w http.ResponseWriter, r *http.Request, serve func(*Volume, http.ResponseWriter, *http.Request) error) error {
+func (s *Server) inVolume(w http.ResponseWriter, r *http.Request, serve func(*volume.Volume, http.ResponseWriter, *http.Request) error) error {
 	v, err := s.place.Volume()
 	if err != nil {
 		return err
 	}
-	done, err := v.use()
+	done, err := v.Use()
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (s *Server) inVolume(w http.ResponseWriter, r *http.Request, serve func(*Vo
 	return serve(v, w, r)
 }
 
-func (s *Server) volumeFile(v *Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeFile(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
 	switch r.Method {
 	case http.MethodGet:
-		return s.readContent(w, r, checkInVolume, v.openRegular)
+		return s.readContent(w, r, volume.CheckRelative, v.OpenRegular)
 	case http.MethodPut:
-		return s.writeContent(w, r, checkInVolume, v.newReplacement)
+		return s.writeContent(w, r, volume.CheckRelative, v.NewReplacement)
 	default:
 		return errMethod
 	}
@@ -56,13 +56,13 @@ func (s *Server) volumeFile(v *Volume, w http.ResponseWriter, r *http.Request) e
 // pathOf gives the path that a call is about.
 func pathOf(q url.Values) (string, error) {
 	name := q.Get("path")
-	if err := checkInVolume(name); err != nil {
+	if err := volume.CheckRelative(name); err != nil {
 		return "", invalid(err.Error())
 	}
 	return name, nil
 }
 
-func (s *Server) volumeList(v *Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeList(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return errMethod
 	}
@@ -72,20 +72,20 @@ func (s *Server) volumeList(v *Volume, w http.ResponseWriter, r *http.Request) e
 	if err := errors.Join(err1, err2); err != nil {
 		return invalid(err.Error())
 	}
-	open := func() (*lister, error) { return v.newLister(name, recursive) }
+	open := func() (*volume.Lister, error) { return v.List(name, recursive) }
 	if q.Get("alone") == "1" {
-		open = func() (*lister, error) { return v.newStat(name) }
+		open = func() (*volume.Lister, error) { return v.Stat(name) }
 	}
 	l, err := open()
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	s.generate(w, r, func(to io.Writer) (string, error) { return "", l.list(to) })
+	defer l.Close()
+	s.generate(w, r, func(to io.Writer) (string, error) { return "", l.Write(to) })
 	return nil
 }
 
-func (s *Server) volumeTree(v *Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeTree(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return errMethod
 	}
@@ -93,19 +93,19 @@ func (s *Server) volumeTree(v *Volume, w http.ResponseWriter, r *http.Request) e
 	if err != nil {
 		return err
 	}
-	top, err := v.openBeneath(name, os.O_RDONLY|openQuietly, 0)
+	top, err := v.Open(name)
 	if err != nil {
 		return err
 	}
 	defer top.Close()
 	s.generate(w, r, func(to io.Writer) (string, error) {
-		counts, err := writeTree(to, top, name)
-		return numbers(counts.entries, counts.skipped, counts.changed), err
+		counts, err := volume.WriteTree(to, top, name)
+		return numbers(counts.Entries, counts.Skipped, counts.Changed), err
 	})
 	return nil
 }
 
-func (s *Server) volumeChange(v *Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeChange(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPut {
 		return errMethod
 	}
@@ -114,9 +114,9 @@ func (s *Server) volumeChange(v *Volume, w http.ResponseWriter, r *http.Request)
 		return err
 	}
 	defer body.close()
-	counts, err := v.change(r.Context(), body)
+	counts, err := v.Change(r.Context(), body)
 	if err == nil {
-		w.Header().Set(http.TrailerPrefix+countsTrailer, numbers(counts.created, counts.replaced, counts.deleted, counts.bytes))
+		w.Header().Set(http.TrailerPrefix+countsTrailer, numbers(counts.Created, counts.Replaced, counts.Deleted, counts.Bytes))
 	}
 	return body.answer(err)
 }

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,36 +12,38 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
 func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	dir := t.TempDir()
-	put(t, dir+"/lost+found/x", "")
+	volumetest.Put(t, dir+"/lost+found/x", "")
 	closeVolume(t, storedIn(t, dir).volume)
-	for name, want := range map[string]fs.FileMode{FilesFolder: 0o755, pendingFolder: 0o700} {
+	for name, want := range map[string]fs.FileMode{volume.FilesFolder: 0o755, "pending": 0o700} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != fs.ModeDir|want {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
 	// What is there is not touched, and nothing in its place is followed.
-	os.Chmod(dir+"/"+FilesFolder, 0o777)
+	os.Chmod(dir+"/"+volume.FilesFolder, 0o777)
 	closeVolume(t, storedIn(t, dir).volume)
-	if info, err := os.Stat(dir + "/" + FilesFolder); err != nil || info.Mode().Perm() != 0o777 {
+	if info, err := os.Stat(dir + "/" + volume.FilesFolder); err != nil || info.Mode().Perm() != 0o777 {
 		t.Errorf("%v, %v", info, err)
 	}
-	for _, name := range []string{FilesFolder, pendingFolder} {
+	for _, name := range []string{volume.FilesFolder, "pending"} {
 		dir := t.TempDir()
 		os.Symlink(t.TempDir(), filepath.Join(dir, name))
 		root, err := os.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := OpenVolume(root, Whole); err == nil {
+		if _, _, err := volume.Open(root, volume.Whole); err == nil {
 			t.Errorf("a link was taken for %s", name)
 		}
 	}
@@ -53,13 +53,13 @@ func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
 func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 	s := newStored(t)
 	outside := t.TempDir()
-	put(t, outside+"/secret", "secret")
-	put(t, s.dir+"/beside", "secret")
-	put(t, s.files+"/file", "inside")
-	put(t, s.files+"/sub/file", "below")
+	volumetest.Put(t, outside+"/secret", "secret")
+	volumetest.Put(t, s.dir+"/beside", "secret")
+	volumetest.Put(t, s.files+"/file", "inside")
+	volumetest.Put(t, s.files+"/sub/file", "below")
 	for name, target := range map[string]string{
 		"absolute": outside + "/secret", "absolute-inside": "/workspace/file", "up": "../beside", "up-far": "../../../../../../../.." + outside + "/secret",
-		"pending": "../" + pendingFolder, "folder": outside, "folder-up": "..", "self": "/proc/self/root" + outside + "/secret",
+		"pending": "../" + "pending", "folder": outside, "folder-up": "..", "self": "/proc/self/root" + outside + "/secret",
 		"good": "sub/file", "good-folder": "sub", "sub/good-up": "../file", "loop": "loop", "dangling": "none",
 	} {
 		if err := os.Symlink(target, filepath.Join(s.files, name)); err != nil {
@@ -90,7 +90,7 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 			}
 		}
 	}
-	before := tree(t, s.dir)
+	before := volumetest.Tree(t, s.dir)
 	for path, want := range map[string]int{
 		"absolute": 409, "up": 409, "pending": 409, "loop": 409, "good": 409, "dangling": 409, "sub": 409, "": 400,
 		"folder/new": 403, "folder-up/new": 403, "pending/new": 403, "folder-up/pending/new": 403, "dangling/new": 409, "file/new": 409, "file/a/b/new": 409,
@@ -99,7 +99,7 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 			t.Errorf("write %q: %d %q", path, status, got)
 		}
 	}
-	if after := tree(t, s.dir); after != before {
+	if after := volumetest.Tree(t, s.dir); after != before {
 		t.Errorf("refused writes made it\n%s", after)
 	}
 	if status, got := s.write(t, "good-folder/new", 0, false, "x"); status != 200 {
@@ -115,7 +115,7 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 
 func TestUnusableVolumePaths(t *testing.T) {
 	s := newStored(t)
-	put(t, s.files+"/file", "x")
+	volumetest.Put(t, s.files+"/file", "x")
 	for _, path := range []string{"/file", "./file", "../files/file", "a/../file", "a//b", "a/", ".", "..", "a/.", "fi\x00le", strings.Repeat("x/", 2048) + "x"} {
 		if status, got := s.read(t, path); status != 400 {
 			t.Errorf("read %.20q: %d %q", path, status, got)
@@ -171,17 +171,17 @@ func TestFilesOfAVolume(t *testing.T) {
 			t.Errorf("another's file: %v, %v", info, err)
 		}
 	}
-	before := tree(t, s.files)
+	before := volumetest.Tree(t, s.files)
 	for name, body := range map[string]io.Reader{"short": strings.NewReader("x"), "long": strings.NewReader("xyzxyz"), "cut": failingReader{io.ErrClosedPipe}} {
 		r := s.call(t, http.MethodPut, "/volume/file", url.Values{"path": {"new"}, "mode": {"0"}, "size": {"3"}}, body)
 		if r.Code != 400 && name != "cut" || r.Code == 200 {
 			t.Errorf("%s: %d %q", name, r.Code, r.Body)
 		}
 	}
-	if after := tree(t, s.files); after != before {
+	if after := volumetest.Tree(t, s.files); after != before {
 		t.Errorf("what failed made\n%s", after)
 	}
-	nothingPending(t, s.dir)
+	volumetest.NothingPending(t, s.dir)
 }
 
 // TestSpecialFilesOfAVolume: what is no file is refused, and waits for nobody.
@@ -213,31 +213,5 @@ func TestAVolumeThatIsNotMounted(t *testing.T) {
 		if s.volumePaths()[path](rec, httptest.NewRequest(method, path, nil)); rec.Code != http.StatusPreconditionFailed || !strings.Contains(rec.Body.String(), "renewed") {
 			t.Errorf("%s, not renewed: %d %q", path, rec.Code, rec.Body)
 		}
-	}
-}
-
-// TestClosingAVolumeWaits for what has begun, and lets nothing begin.
-func TestClosingAVolumeWaits(t *testing.T) {
-	v, _ := openVolume(t, t.TempDir(), Whole)
-	done, err := v.use()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	if err := v.Close(ctx); err != context.DeadlineExceeded {
-		t.Errorf("closed while it is used: %v", err)
-	}
-	if _, err := v.use(); !errors.Is(err, ErrQuiesced) {
-		t.Errorf("used after it was closed: %v", err)
-	}
-	if err := v.Flush(); !errors.Is(err, ErrNotReady) {
-		t.Errorf("flushed after it was closed: %v", err)
-	}
-	done()
-	closeVolume(t, v)
-	closeVolume(t, v)
-	if v.root.Fd() != ^uintptr(0) {
-		t.Error("it is still open")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -85,7 +85,7 @@ func frozenPlace(t *testing.T) (*Client, *place) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _, err := agent.OpenVolume(root, agent.Whole)
+	v, _, err := volume.Open(root, volume.Whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestQuiesce(t *testing.T) {
 		running <- err
 	}()
 	eventually(t, func() error {
-		_, err := os.Stat(filepath.Join(dir, agent.FilesFolder, "begun"))
+		_, err := os.Stat(filepath.Join(dir, volume.FilesFolder, "begun"))
 		return err
 	})
 	for range 2 {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent"
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/agent/window"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/testenv"
@@ -100,7 +100,7 @@ func TestCutVolume(t *testing.T) {
 		}
 		told("change", err, isNew)
 		if isNew {
-			if err := os.RemoveAll(filepath.Join(dir, agent.FilesFolder, "cut")); err != nil {
+			if err := os.RemoveAll(filepath.Join(dir, volume.FilesFolder, "cut")); err != nil {
 				t.Fatal(err)
 			}
 		}

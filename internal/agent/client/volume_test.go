@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent"
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
@@ -141,7 +141,7 @@ func TestVolumeOfAnAgent(t *testing.T) {
 	// Paths of the place lead into the workspace.
 	command := sh(`pwd; cat new/file; echo; echo $PYRO_WORKSPACE`)
 	command.Cwd = "/workspace"
-	files0 := filepath.Join(dir, agent.FilesFolder)
+	files0 := filepath.Join(dir, volume.FilesFolder)
 	if r := run(t, c, command, nil); r.out != files0+"\ncontent\n"+files0+"\n" {
 		t.Errorf("%+v", r)
 	}
@@ -172,7 +172,7 @@ func TestRefusalsOfAVolume(t *testing.T) {
 	if _, err := c.Mount(ctx, Mounts{Volume: true}); err != nil {
 		t.Fatal(err)
 	}
-	files := filepath.Join(dir, agent.FilesFolder)
+	files := filepath.Join(dir, volume.FilesFolder)
 	os.Mkdir(files+"/folder", 0o755)
 	os.Symlink("/etc", files+"/out")
 	for name, c2 := range map[string]struct {
@@ -310,11 +310,11 @@ func windowedVolume(t *testing.T, share bool) (*Client, *counted, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	volume, _, err := agent.OpenVolume(root, agent.Whole)
+	v, _, err := volume.Open(root, volume.Whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, theirs := windowedIn(t, share, &place{files: files{volume: volume}})
-	t.Cleanup(func() { volume.Close(within(t, 10*time.Second)) })
-	return c, theirs, filepath.Join(dir, agent.FilesFolder)
+	c, theirs := windowedIn(t, share, &place{files: files{volume: v}})
+	t.Cleanup(func() { v.Close(within(t, 10*time.Second)) })
+	return c, theirs, filepath.Join(dir, volume.FilesFolder)
 }

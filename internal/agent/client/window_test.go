@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/agent/window"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
@@ -24,7 +25,7 @@ import (
 // files is a place of files alone, with a volume or without.
 type files struct {
 	root   *os.File
-	volume *agent.Volume
+	volume *volume.Volume
 }
 
 func (f files) Root() (int, error)        { return int(f.root.Fd()), nil }
@@ -33,17 +34,17 @@ func (files) Group() (agent.Group, error) { return nil, errors.ErrUnsupported }
 func (files) Start(string, []string, *os.ProcAttr) (agent.Process, error) {
 	return nil, errors.ErrUnsupported
 }
-func (files) Renew(*agentv1.RenewRequest) error        { return nil }
-func (files) Path(name string) string                  { return name }
-func (files) Env() []string                            { return nil }
-func (files) Mount(_, _ bool) (agent.Recovered, error) { return agent.Recovered{}, nil }
-func (files) Flush(bool) error                         { return nil }
-func (files) Freeze(_, _ bool) (bool, error)           { return false, nil }
-func (files) Thaw() error                              { return nil }
-func (files) Hold() error                              { return nil }
-func (files) Release() error                           { return nil }
-func (files) Quiesce(context.Context) error            { return nil }
-func (f files) Volume() (*agent.Volume, error)         { return f.volume, nil }
+func (files) Renew(*agentv1.RenewRequest) error         { return nil }
+func (files) Path(name string) string                   { return name }
+func (files) Env() []string                             { return nil }
+func (files) Mount(_, _ bool) (volume.Recovered, error) { return volume.Recovered{}, nil }
+func (files) Flush(bool) error                          { return nil }
+func (files) Freeze(_, _ bool) (bool, error)            { return false, nil }
+func (files) Thaw() error                               { return nil }
+func (files) Hold() error                               { return nil }
+func (files) Release() error                            { return nil }
+func (files) Quiesce(context.Context) error             { return nil }
+func (f files) Volume() (*volume.Volume, error)         { return f.volume, nil }
 
 // counted counts what goes through a window.
 type counted struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent"
 	"github.com/pyro-mcp/pyro/internal/agent/spawn"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -25,7 +26,7 @@ type place struct {
 	before   *room                 // the life before, whose root a call may still be using
 	rooted   bool                  // the root is mounted
 	own      bool                  // the root has the machine's identity, or gets it with Renew
-	volume   *agent.Volume         // nil: it is not mounted
+	volume   *volume.Volume        // nil: it is not mounted
 	identity *agentv1.RenewRequest // the last
 	link     agent.Link            // as eth0 was configured last; the zero value: it was not
 	bootID   string                // that processes are told; empty: the kernel's own

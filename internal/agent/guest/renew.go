@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -60,7 +61,7 @@ func (p *place) forgetKeys(root int, m *agentv1.RenewRequest) error {
 	if !m.FreshRoot || p.keyless == m.MachineId {
 		return nil
 	}
-	if err := agent.RemoveMatching(root, "/etc/ssh", "ssh_host_*_key*"); err != nil {
+	if err := volume.RemoveMatching(root, "/etc/ssh", "ssh_host_*_key*"); err != nil {
 		return err
 	}
 	p.keyless = m.MachineId
@@ -69,7 +70,7 @@ func (p *place) forgetKeys(root int, m *agentv1.RenewRequest) error {
 
 // identify writes to the root what machine it is that of.
 func identify(root int, m *agentv1.RenewRequest) error {
-	hosts, err := agent.ReadSmall(root, "/etc/hosts")
+	hosts, err := volume.ReadSmall(root, "/etc/hosts")
 	if err != nil {
 		return err
 	}
@@ -79,18 +80,18 @@ func identify(root int, m *agentv1.RenewRequest) error {
 		{"/etc/hosts", withName(hosts, m.Hostname)},
 	}
 	// Most environments link it to /etc/machine-id, or don't have it.
-	if dbus, err := agent.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
+	if dbus, err := volume.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
 		files = append(files, struct{ path, content string }{dbusMachineID, m.MachineId + "\n"})
 	}
-	if text, err := agent.ReadSmall(root, resolvConf); m.Network != nil && (err != nil || text != nameServers(m.Network.Dns)) {
+	if text, err := volume.ReadSmall(root, resolvConf); m.Network != nil && (err != nil || text != nameServers(m.Network.Dns)) {
 		// It is often a link to what a resolver keeps in /run, where nothing is yet.
-		if err := agent.Unlink(root, resolvConf); err != nil {
+		if err := volume.Unlink(root, resolvConf); err != nil {
 			return err
 		}
 		files = append(files, struct{ path, content string }{resolvConf, nameServers(m.Network.Dns)})
 	}
 	for _, f := range files {
-		if err := agent.Replace(root, f.path, f.content); err != nil {
+		if err := volume.WriteSmall(root, f.path, f.content); err != nil {
 			return fmt.Errorf("write %s: %w", f.path, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
 // Path changes nothing: the volume is mounted where it is seen.
@@ -27,15 +28,13 @@ func (p *place) Env() []string {
 }
 
 // Mount mounts the volume, and the root where the machine was started without one. The volume comes first: a room that is made finds it.
-func (p *place) Mount(root, volume bool) (agent.Recovered, error) {
+func (p *place) Mount(root, withVolume bool) (recovered volume.Recovered, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var recovered agent.Recovered
 	if p.quiesced {
 		return recovered, agent.ErrQuiesced
 	}
-	if volume && p.volume == nil {
-		var err error
+	if withVolume && p.volume == nil {
 		if recovered, err = p.mountVolume(); err != nil {
 			return recovered, fmt.Errorf("mount the volume: %w", err)
 		}
@@ -65,8 +64,8 @@ func (p *place) takeRoot() error {
 }
 
 // mountVolume mounts the volume, brings it in order, and has the room see it.
-func (p *place) mountVolume() (recovered agent.Recovered, err error) {
-	reach := agent.Whole
+func (p *place) mountVolume() (recovered volume.Recovered, err error) {
+	reach := volume.Whole
 	if p.ownKernel {
 		device, err := findDisk(volumeSerial)
 		if err != nil {
@@ -80,14 +79,14 @@ func (p *place) mountVolume() (recovered agent.Recovered, err error) {
 		}
 	} else {
 		// The host's file system is behind it, of which gVisor flushes what it has open.
-		reach = agent.Single
+		reach = volume.Single
 		if there, err := p.volumeMounted(); err != nil || !there {
 			return recovered, errors.Join(agent.ErrNoVolume, err)
 		}
 	}
 	folder, err := os.Open(volumeRoot)
 	if err == nil {
-		p.volume, recovered, err = agent.OpenVolume(folder, reach)
+		p.volume, recovered, err = volume.Open(folder, reach)
 	}
 	if err == nil && p.ownKernel && p.room != nil && !p.room.over() {
 		err = p.room.attach()
@@ -121,7 +120,7 @@ func (p *place) volumeMounted() (bool, error) {
 }
 
 // Of the volume processes see one folder.
-var volumeFiles = filepath.Join(volumeRoot, agent.FilesFolder)
+var volumeFiles = filepath.Join(volumeRoot, volume.FilesFolder)
 
 // bindWorkspace puts the volume's files into the environment, before it becomes the calling thread's root, and hides the rest of the volume.
 func bindWorkspace() error {
@@ -169,7 +168,7 @@ func (r *room) attach() error {
 }
 
 // Volume is the volume.
-func (p *place) Volume() (*agent.Volume, error) {
+func (p *place) Volume() (*volume.Volume, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

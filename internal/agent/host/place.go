@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
@@ -23,7 +24,7 @@ type Place struct {
 	folder string // of the volume; empty: there is none
 
 	mu       sync.Mutex
-	volume   *agent.Volume // nil: it is not mounted
+	volume   *volume.Volume // nil: it is not mounted
 	quiesced bool
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
 // workspace is where the files of the volume are; empty: nowhere.
@@ -17,7 +18,7 @@ func (p *Place) workspace() string {
 	if p.folder == "" {
 		return ""
 	}
-	return filepath.Join(p.folder, agent.FilesFolder)
+	return filepath.Join(p.folder, volume.FilesFolder)
 }
 
 // Path has /workspace, and what is below it, stand for what is in the volume.
@@ -40,22 +41,22 @@ func (p *Place) Env() []string {
 }
 
 // Mount opens the volume. The root is the host's.
-func (p *Place) Mount(_, volume bool) (agent.Recovered, error) {
+func (p *Place) Mount(_, withVolume bool) (volume.Recovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.quiesced:
-		return agent.Recovered{}, agent.ErrQuiesced
-	case !volume || p.volume != nil:
-		return agent.Recovered{}, nil
+		return volume.Recovered{}, agent.ErrQuiesced
+	case !withVolume || p.volume != nil:
+		return volume.Recovered{}, nil
 	case p.folder == "":
-		return agent.Recovered{}, agent.ErrNoVolume
+		return volume.Recovered{}, agent.ErrNoVolume
 	}
 	folder, err := os.OpenFile(p.folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return agent.Recovered{}, fmt.Errorf("open the volume: %w", err)
+		return volume.Recovered{}, fmt.Errorf("open the volume: %w", err)
 	}
-	v, recovered, err := agent.OpenVolume(folder, agent.Whole)
+	v, recovered, err := volume.Open(folder, volume.Whole)
 	if err != nil {
 		return recovered, err
 	}
@@ -64,7 +65,7 @@ func (p *Place) Mount(_, volume bool) (agent.Recovered, error) {
 }
 
 // Volume is the volume.
-func (p *Place) Volume() (*agent.Volume, error) {
+func (p *Place) Volume() (*volume.Volume, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

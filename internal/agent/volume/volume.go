@@ -1,14 +1,23 @@
-package agent
+// Package volume changes, lists and reads trees of files inside a machine.
+//
+// A [Volume] is the file system behind /workspace, which outlives machines. Its changes survive a
+// crash: after one, the tree is the old one or the new one. Links never lead out of it. The
+// functions with a root folder do the same for the machine's whole file system, without that
+// promise.
+package volume
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
 // Volume is the file system that outlives a machine. In its root it has a folder that is seen as the workspace, and another in which changes are staged. What
@@ -27,6 +36,12 @@ type Volume struct {
 	gone   chan struct{} // closed when it has been closed
 	last   error         // of the flush before that
 }
+
+// Errors of a volume that is not mounted, or has been closed.
+var (
+	ErrNotReady = errors.New("not ready")
+	ErrClosed   = fmt.Errorf("%w: the machine is being ended", ErrNotReady)
+)
 
 // Names in the root of a volume. FilesFolder is what is seen as the workspace.
 const (
@@ -51,9 +66,9 @@ type Recovered struct {
 	Undone    int // they were not
 }
 
-// OpenVolume opens the volume in a folder, which becomes the volume's even where this fails, makes what it lacks, and completes or undoes what a crash has left
+// Open opens the volume in a folder, which becomes the volume's even where this fails, makes what it lacks, and completes or undoes what a crash has left
 // half done. Nothing else may use the volume.
-func OpenVolume(root *os.File, reach Reach) (*Volume, Recovered, error) {
+func Open(root *os.File, reach Reach) (*Volume, Recovered, error) {
 	v := newVolume(root, reach)
 	recovered, err := v.open()
 	if err != nil {
@@ -105,12 +120,12 @@ func (v *Volume) closeFiles() {
 	}
 }
 
-// use keeps the volume from being closed until done is called.
-func (v *Volume) use() (done func(), err error) {
+// Use keeps the volume from being closed until done is called. ErrClosed: it has been closed.
+func (v *Volume) Use() (done func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed {
-		return nil, ErrQuiesced
+		return nil, ErrClosed
 	}
 	v.users.Add(1)
 	return v.users.Done, nil
@@ -149,7 +164,7 @@ func (v *Volume) Still(ctx context.Context) (release func(), err error) {
 
 // Flush has everything that was written to the volume on the disk.
 func (v *Volume) Flush() error {
-	done, err := v.use()
+	done, err := v.Use()
 	if err != nil {
 		return err
 	}
@@ -167,13 +182,13 @@ func (v *Volume) flush() error {
 	return nil
 }
 
-// errLeadsOut is what a path is that leaves the workspace.
-var errLeadsOut = errors.New("leads out of the workspace")
+// ErrLeadsOut is the error for a path that leaves the workspace.
+var ErrLeadsOut = errors.New("leads out of the workspace")
 
-// checkInVolume refuses what is no path in a volume. The empty one is that of the workspace itself.
-func checkInVolume(name string) error {
+// CheckRelative refuses a text that is no path in a volume. The empty path is the workspace itself.
+func CheckRelative(name string) error {
 	switch {
-	case len(name) > maxPath:
+	case len(name) > listing.MaxPath:
 		return errors.New("path must be at most 4096 bytes")
 	case strings.IndexByte(name, 0) >= 0:
 		return errors.New("path must not hold a zero byte")
@@ -212,7 +227,7 @@ func (v *Volume) openFD(name string, flags int, resolve uint64) (fd int, err err
 		}
 	}
 	if err == unix.EXDEV {
-		return -1, &os.PathError{Op: "open", Path: name, Err: errLeadsOut}
+		return -1, &os.PathError{Op: "open", Path: name, Err: ErrLeadsOut}
 	}
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: name, Err: err}
@@ -220,13 +235,18 @@ func (v *Volume) openFD(name string, flags int, resolve uint64) (fd int, err err
 	return fd, nil
 }
 
-// openRegular opens a regular file for reading, as openRegular does below a root.
-func (v *Volume) openRegular(name string) (*os.File, error) {
+// Open opens what is at a path for reading, a folder too. It does not wait for the other end of a pipe.
+func (v *Volume) Open(name string) (*os.File, error) {
+	return v.openBeneath(name, unix.O_RDONLY|openQuietly, 0)
+}
+
+// OpenRegular opens a regular file for reading.
+func (v *Volume) OpenRegular(name string) (*os.File, error) {
 	return regularAt(func(flags int) (*os.File, error) { return v.openBeneath(name, flags, 0) })
 }
 
-// newReplacement begins to write a file, of which nothing is seen before it is whole.
-func (v *Volume) newReplacement(spec fileSpec) (*replacement, error) {
+// NewReplacement begins to write a file, which appears when it is whole.
+func (v *Volume) NewReplacement(spec FileSpec) (*Replacement, error) {
 	open := func(name string) (*os.File, error) {
 		return v.openBeneath(strings.Trim(name, "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	}

@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"archive/tar"
@@ -68,14 +68,14 @@ func (c *change) stage(archive io.Reader) error {
 			return unreadable(err)
 		}
 		if len(c.operations) == maxOperations {
-			return invalid(fmt.Sprintf("a change has at most %d entries", maxOperations))
+			return Invalid(fmt.Sprintf("a change has at most %d entries", maxOperations))
 		}
 		op, err := parse(h)
 		if err != nil {
-			return &refusal{h.Name, invalid(err.Error())}
+			return &Refusal{h.Name, Invalid(err.Error())}
 		}
 		if c.names += len(op.path) + len(op.target); c.names > maxNames {
-			return invalid(fmt.Sprintf("the paths of a change have at most %d bytes", maxNames))
+			return Invalid(fmt.Sprintf("the paths of a change have at most %d bytes", maxNames))
 		}
 		if op.verb == putFile {
 			if err := c.stageFile(&op, h, entries, s); err != nil {
@@ -91,7 +91,7 @@ func (c *change) stage(archive io.Reader) error {
 	if n, err := io.Copy(io.Discard, io.LimitReader(whole, maxAfterEnd+1)); err != nil {
 		return unreadable(err)
 	} else if n > maxAfterEnd {
-		return invalid("something follows the archive")
+		return Invalid("something follows the archive")
 	}
 	return s.wait()
 }
@@ -111,7 +111,7 @@ func (w *whole) Read(p []byte) (int, error) {
 // unreadable says that an archive can't be read: for what it is, or because it does not come.
 func unreadable(err error) error {
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid("it is no whole tar archive: " + err.Error())
+		return Invalid("it is no whole tar archive: " + err.Error())
 	}
 	return fmt.Errorf("read the archive: %w", err)
 }
@@ -155,7 +155,7 @@ func parse(h *tar.Header) (operation, error) {
 	if op.path == "" {
 		return op, errors.New("the workspace itself is no entry")
 	}
-	return op, checkInVolume(op.path)
+	return op, CheckRelative(op.path)
 }
 
 // put says what is put.
@@ -165,7 +165,7 @@ func (op *operation) put(h *tar.Header) error {
 		op.verb = putFile
 	case tar.TypeSymlink:
 		op.verb, op.link = putFile, true
-		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.IndexByte(h.Linkname, 0) >= 0 {
+		if h.Linkname == "" || len(h.Linkname) > listing.MaxPath || strings.IndexByte(h.Linkname, 0) >= 0 {
 			return errors.New("the target of a symbolic link must have 1 to 4096 bytes, and no zero byte")
 		}
 	case tar.TypeLink:
@@ -173,7 +173,7 @@ func (op *operation) put(h *tar.Header) error {
 		if op.target == "" {
 			return errors.New("a hard link must have a target")
 		}
-		return checkInVolume(op.target)
+		return CheckRelative(op.target)
 	case tar.TypeDir:
 		op.verb = putFolder
 	default:
@@ -197,13 +197,13 @@ func (c *change) stageFile(op *operation, h *tar.Header, content io.Reader, s *s
 	} else {
 		var n int64
 		n, err = s.write(dir, staged(slot), op.mode, h.Size, content)
-		c.counts.bytes += n
+		c.counts.Bytes += n
 	}
 	if at := (unix.Timespec{Sec: h.ModTime.Unix(), Nsec: int64(h.ModTime.Nanosecond())}); err == nil && (at.Sec != 0 || at.Nsec != 0) {
 		err = unix.UtimesNanoAt(dir, staged(slot), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if errors.As(err, new(unix.Errno)) {
-		return &refusal{op.path, err}
+		return &Refusal{op.path, err}
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"context"
@@ -12,14 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A change is several operations on a volume that are done all or not at all, whatever happens meanwhile (see PUT /volume/change in the proto).
+// A change applies several operations to a volume, all or none (see PUT /volume/change in the proto):
 //
-// Its content is staged in a folder of its own in the volume (change_stage.go). The operations are checked one after the other against the tree as those before
-// will have left it, which gives steps (change_check.go), each a rename or the setting of a mode. The steps are written down and flushed; by the name of that
-// file, its state, the change is decided on. They are then done, one after the other; where one fails all are undone (change_step.go). What a crash leaves is
-// found when the volume is opened again, and brought to its end by the state (change_recover.go): so the tree is the old one or the new one.
+//  1. Its content is staged in a folder of its own in the volume (change_stage.go).
+//  2. Each operation is checked against the tree that the operations before it will leave. That
+//     gives steps (change_check.go): each renames something or sets a mode.
+//  3. The steps are written to a file and flushed. Renaming that file, whose name is the state,
+//     decides on the change.
+//  4. The steps are done in order. If one fails, all are undone (change_step.go).
+//  5. After a crash, opening the volume finishes or undoes the change by its state
+//     (change_recover.go).
 
-// The states of a change: names of the file that has its steps. Where there is none of them, nothing of the tree has been touched.
+// The states of a change: names of the file that has its steps. Without such a file, nothing of the
+// tree has been touched.
 const (
 	statePlanned  = "planned"  // it is being written
 	stateDecided  = "decided"  // the steps are to be done
@@ -41,41 +46,48 @@ type change struct {
 	late       []string         // folders that get their modes when all else is done
 	steps      []step
 	begun      int // steps
-	counts     changeCounts
+	counts     Counts
 
 	slots  slots
 	parent openFolder // of what was looked at or done last
 }
 
-// changeCounts tell what a change did.
-type changeCounts struct {
-	created, replaced, deleted int64 // entries
-	bytes                      int64 // of content
+// Counts tell what a change did.
+type Counts struct {
+	Created, Replaced, Deleted int64 // entries
+	Bytes                      int64 // of content
 }
 
-// conflict says what else is there than may be.
-type conflict string
+// Conflict says why the tree does not allow an operation.
+type Conflict string
 
-func (c conflict) Error() string { return string(c) }
+func (c Conflict) Error() string { return string(c) }
 
-// refusal is why a change can't be done: what stands against it, and where.
-type refusal struct {
-	path string
-	err  error
+// Invalid is the error for a request that no tree could satisfy.
+type Invalid string
+
+func (i Invalid) Error() string { return string(i) }
+
+// Refusal is why a change can't be done, and the path of the operation that failed.
+type Refusal struct {
+	Path string
+	Err  error
 }
 
-func (r *refusal) Error() string { return fmt.Sprintf("%q: %v", r.path, r.err) }
-func (r *refusal) Unwrap() error { return r.err }
+func (r *Refusal) Error() string { return fmt.Sprintf("%q: %v", r.Path, r.Err) }
+func (r *Refusal) Unwrap() error { return r.Err }
 
 func conflicts(path, format string, args ...any) error {
-	return &refusal{path, conflict(fmt.Sprintf(format, args...))}
+	return &Refusal{path, Conflict(fmt.Sprintf(format, args...))}
 }
 
-// change does what a tar archive says. It is on the disk then; with an error nothing has been changed.
-func (v *Volume) change(ctx context.Context, archive io.Reader) (changeCounts, error) {
+// Change applies a tar archive whose entries are operations, as PUT /volume/change in proto/agent/v1 has them. The result is on
+// the disk when it returns; with an error nothing has changed. Errors: [Refusal] with the path of the operation that can't be done, [Invalid] if the
+// archive can't be read.
+func (v *Volume) Change(ctx context.Context, archive io.Reader) (Counts, error) {
 	c, err := v.newChange()
 	if err != nil {
-		return changeCounts{}, err
+		return Counts{}, err
 	}
 	defer c.close()
 	if err = c.stage(archive); err == nil {
@@ -84,7 +96,7 @@ func (v *Volume) change(ctx context.Context, archive io.Reader) (changeCounts, e
 	// What can't be removed now is when the volume is opened the next time: it has no say in what became of the change.
 	c.discard()
 	if err != nil {
-		return changeCounts{}, err
+		return Counts{}, err
 	}
 	return c.counts, nil
 }

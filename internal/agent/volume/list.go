@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 // openQuietly are the flags of everything that is opened to be read: nothing waits for a pipe's other end.
 const openQuietly = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 
-// lister lists a folder. Twenty thousand files are listed to find the few that have changed: so an entry costs one system call and no allocation, and its name
+// Lister lists a folder. Twenty thousand files are listed to find the few that have changed: so an entry costs one system call and no allocation, and its name
 // is never copied out of where the kernel's answer was put.
-type lister struct {
+type Lister struct {
 	top   *os.File
 	last  string // the entry of top that is listed; empty: top itself
 	depth int    // of the folders that are listed: 1 is the top alone, 0 none
@@ -34,10 +34,11 @@ type lister struct {
 	st     unix.Statx_t
 }
 
-// span is a name in lister.names, without its zero byte.
+// span is a name in Lister.names, without its zero byte.
 type span struct{ from, to int32 }
 
-func (v *Volume) newLister(name string, recursive bool) (*lister, error) {
+// List prepares a list of what is at a path and in it, or of all below it if recursive is set.
+func (v *Volume) List(name string, recursive bool) (*Lister, error) {
 	top, err := v.openBeneath(name, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
@@ -49,8 +50,8 @@ func (v *Volume) newLister(name string, recursive bool) (*lister, error) {
 	return listerOf(top, depth), nil
 }
 
-// newStat is a lister of the entry at a path alone. No link is followed, neither on the way nor at the end.
-func (v *Volume) newStat(name string) (*lister, error) {
+// Stat prepares a list of the entry at a path alone. No link is followed, neither on the way nor at the end.
+func (v *Volume) Stat(name string) (*Lister, error) {
 	above, last := parentOf(name)
 	dir, err := v.openBeneath(above, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
@@ -68,14 +69,31 @@ func (v *Volume) newStat(name string) (*lister, error) {
 	return l, nil
 }
 
-func listerOf(top *os.File, depth int) *lister {
-	return &lister{top: top, depth: depth, dirent: make([]byte, 64<<10)}
+// ListIn prepares a list of a path below a root folder, to a depth of folders. With depth 0 it lists the entry itself and follows no link; otherwise
+// a link at the end of the path is followed.
+func ListIn(root int, name string, depth int) (*Lister, error) {
+	flags := unix.O_PATH
+	if depth == 0 {
+		flags |= unix.O_NOFOLLOW
+	} else { // without slashes at its end, so that a path that is no folder gets the same error as before
+		name = "/" + strings.Trim(name, "/")
+	}
+	top, err := OpenIn(root, name, flags, 0)
+	if err != nil {
+		return nil, err
+	}
+	return listerOf(top, min(depth, listing.MaxPath)), nil
 }
 
-func (l *lister) close() { l.top.Close() }
+func listerOf(top *os.File, depth int) *Lister {
+	return &Lister{top: top, depth: depth, dirent: make([]byte, 64<<10)}
+}
 
-// list writes the list.
-func (l *lister) list(to io.Writer) error {
+// Close closes the folder.
+func (l *Lister) Close() { l.top.Close() }
+
+// Write writes the list, in the form of internal/agent/listing.
+func (l *Lister) Write(to io.Writer) error {
 	l.to = listing.NewWriter(to)
 	fd, name := int(l.top.Fd()), append([]byte(l.last), 0)
 	if err := l.stat(fd, &name[0], unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -108,7 +126,7 @@ func (l *lister) list(to io.Writer) error {
 }
 
 // folder lists what is in the folder whose path is l.path.
-func (l *lister) folder(dir int) error {
+func (l *Lister) folder(dir int) error {
 	first, last := len(l.order), len(l.names)
 	if err := l.read(dir); err != nil {
 		return l.failed("read", err)
@@ -123,12 +141,12 @@ func (l *lister) folder(dir int) error {
 }
 
 // failed says what could not be done with l.path.
-func (l *lister) failed(op string, err error) error {
+func (l *Lister) failed(op string, err error) error {
 	return &os.PathError{Op: op, Path: strings.Trim(l.top.Name()+"/"+l.last+string(l.path), "/"), Err: err}
 }
 
 // read adds the names of a folder, in the order of their bytes.
-func (l *lister) read(dir int) error {
+func (l *Lister) read(dir int) error {
 	first := len(l.order)
 	for {
 		n, err := unix.Getdents(dir, l.dirent)
@@ -162,7 +180,7 @@ func (l *lister) read(dir int) error {
 }
 
 // entry adds one thing in a folder, and all below it where that is asked for. What has vanished is left out.
-func (l *lister) entry(dir int, at span) error {
+func (l *Lister) entry(dir int, at span) error {
 	length := len(l.path)
 	defer func() { l.path = l.path[:length] }()
 	if length > 0 {
@@ -211,7 +229,7 @@ func (l *lister) entry(dir int, at span) error {
 }
 
 // attributes are those of what was looked at last.
-func (l *lister) attributes() listing.Attributes {
+func (l *Lister) attributes() listing.Attributes {
 	return listing.Attributes{
 		Kind: kindOf(uint32(l.st.Mode)), Mode: uint32(l.st.Mode) & 0o7777, Size: int64(l.st.Size), ModTime: nanos(l.st.Mtime), ChangeTime: nanos(l.st.Ctime),
 		Inode: l.st.Ino, UID: l.st.Uid, GID: l.st.Gid, Links: l.st.Nlink,
@@ -237,7 +255,7 @@ func kindOf(mode uint32) listing.Kind {
 // The system calls that take a name, without a copy of it.
 
 // stat looks at what a name is, into l.st.
-func (l *lister) stat(dir int, name *byte, flags int) error {
+func (l *Lister) stat(dir int, name *byte, flags int) error {
 	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&l.st)), 0)
 	if errno != 0 {
 		return errno
@@ -246,7 +264,7 @@ func (l *lister) stat(dir int, name *byte, flags int) error {
 }
 
 // readlink reads the target of a link into l.target.
-func (l *lister) readlink(dir int, name *byte) (int, error) {
+func (l *Lister) readlink(dir int, name *byte) (int, error) {
 	n, err := readlinkat(dir, name, l.target[:])
 	if err == nil && n > listing.MaxPath {
 		err = unix.ENAMETOOLONG

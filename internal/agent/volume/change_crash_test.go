@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -57,12 +58,12 @@ type trial struct {
 func newTrial(t testing.TB, seed int64, reach Reach) *trial {
 	t.Helper()
 	random := rand.New(rand.NewSource(seed))
-	x := &trial{pristine: filepath.Join(inMemory(t), "volume"), reach: reach}
+	x := &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), reach: reach}
 	files := filepath.Join(x.pristine, FilesFolder)
 	if err := errors.Join(os.Mkdir(x.pristine, 0o755), os.Mkdir(files, 0o755), os.Mkdir(filepath.Join(x.pristine, pendingFolder), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	var edits []edit
+	var edits []volumetest.Edit
 	for x.old == x.new {
 		if seed < 2 {
 			everyTree(t, files)
@@ -71,8 +72,8 @@ func newTrial(t testing.TB, seed int64, reach Reach) *trial {
 			someTree(t, files, random)
 			edits = someChange(t, files, random, true)
 		}
-		x.old = tree(t, files)
-		x.archive = archiveOf(t, edits...)
+		x.old = volumetest.Tree(t, files)
+		x.archive = volumetest.Archive(t, edits...)
 		v := x.volume(t)
 		if err := v.attempt(t, x, nowhere()); err != nil {
 			t.Fatalf("seed %d: %+v: %v", seed, edits, err)
@@ -83,21 +84,21 @@ func newTrial(t testing.TB, seed int64, reach Reach) *trial {
 }
 
 // everyEdit takes each kind of step, some of them for a path that others are for too, in the tree that everyTree makes.
-var everyEdit = []edit{
-	{path: "new/folder/file", text: "new"}, {path: "file", text: "new", keep: true}, {op: "mode", path: "mode", mode: 0o4755},
-	{op: "folder", path: "folder-mode", mode: 0o1777}, {op: "folder", path: "closed", mode: 0o500}, {path: "closed/file", text: "x"},
-	{op: "delete", path: "dir/file"}, {op: "delete", path: "dir"}, {path: "dir", text: "a file now"}, {op: "link", path: "hard", text: "mode"},
-	{op: "mode", path: "hard", mode: 0o640}, {op: "delete", path: "empty"}, {op: "delete", path: "was-empty"}, {op: "folder", path: "was-empty", mode: 0o755},
-	{op: "symlink", path: "link", text: "mode"}, {op: "delete", path: "becomes"}, {path: "becomes/a/file", text: "y"}, {op: "link", path: "link", text: "file"},
-	{op: "link", path: "same", text: "same"}, {op: "delete", path: "same"},
+var everyEdit = []volumetest.Edit{
+	{Path: "new/folder/file", Text: "new"}, {Path: "file", Text: "new", Keep: true}, {Op: "mode", Path: "mode", Mode: 0o4755},
+	{Op: "folder", Path: "folder-mode", Mode: 0o1777}, {Op: "folder", Path: "closed", Mode: 0o500}, {Path: "closed/file", Text: "x"},
+	{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir", Text: "a file now"}, {Op: "link", Path: "hard", Text: "mode"},
+	{Op: "mode", Path: "hard", Mode: 0o640}, {Op: "delete", Path: "empty"}, {Op: "delete", Path: "was-empty"}, {Op: "folder", Path: "was-empty", Mode: 0o755},
+	{Op: "symlink", Path: "link", Text: "mode"}, {Op: "delete", Path: "becomes"}, {Path: "becomes/a/file", Text: "y"}, {Op: "link", Path: "link", Text: "file"},
+	{Op: "link", Path: "same", Text: "same"}, {Op: "delete", Path: "same"},
 }
 
 func everyTree(t testing.TB, files string) {
 	t.Helper()
-	for _, e := range []edit{
-		{path: "file", text: "old", mode: 0o600}, {path: "dir/file", text: "old"}, {op: "folder", path: "empty", mode: 0o711}, {op: "symlink", path: "link", text: "file"},
-		{path: "mode", text: "x"}, {op: "folder", path: "folder-mode"}, {op: "folder", path: "was-empty", mode: 0o700}, {path: "becomes", text: "folder"},
-		{path: "same", text: "x"},
+	for _, e := range []volumetest.Edit{
+		{Path: "file", Text: "old", Mode: 0o600}, {Path: "dir/file", Text: "old"}, {Op: "folder", Path: "empty", Mode: 0o711}, {Op: "symlink", Path: "link", Text: "file"},
+		{Path: "mode", Text: "x"}, {Op: "folder", Path: "folder-mode"}, {Op: "folder", Path: "was-empty", Mode: 0o700}, {Path: "becomes", Text: "folder"},
+		{Path: "same", Text: "x"},
 	} {
 		if err := model(files, e); err != nil {
 			t.Fatal(err)
@@ -113,12 +114,14 @@ type copied struct {
 
 func (x *trial) volume(t testing.TB) *copied {
 	t.Helper()
-	c := &copied{dir: filepath.Join(inMemory(t), "volume"), reach: x.reach}
+	c := &copied{dir: filepath.Join(volumetest.InMemory(t), "volume"), reach: x.reach}
 	copyTree(t, x.pristine, c.dir)
 	return c
 }
 
-func (c *copied) tree(t testing.TB) string { return tree(t, filepath.Join(c.dir, FilesFolder)) }
+func (c *copied) tree(t testing.TB) string {
+	return volumetest.Tree(t, filepath.Join(c.dir, FilesFolder))
+}
 
 // with opens the volume and calls f with it, as far as the faults let it come. ended: they stopped it.
 func (c *copied) with(t testing.TB, f *faults, do func(*Volume) error) (ended bool, err error) {
@@ -158,7 +161,7 @@ func (c *copied) attempt(t testing.TB, x *trial, f *faults) error {
 		if _, err := v.open(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := v.change(context.Background(), bytes.NewReader(x.archive))
+		_, err := v.Change(context.Background(), bytes.NewReader(x.archive))
 		return err
 	})
 	return err
@@ -171,10 +174,10 @@ func (c *copied) whole(t testing.TB, x *trial, when string) (isNew bool, r Recov
 	if ended || err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	nothingPending(t, c.dir)
+	volumetest.NothingPending(t, c.dir)
 	got := c.tree(t)
 	if got != x.old && got != x.new {
-		t.Fatalf("%s: it is neither the old tree nor the new one:\n%s\nand\n%s", when, differ(got, x.old), differ(got, x.new))
+		t.Fatalf("%s: it is neither the old tree nor the new one:\n%s\nand\n%s", when, volumetest.Differ(got, x.old), volumetest.Differ(got, x.new))
 	}
 	return got == x.new, r
 }
@@ -248,7 +251,7 @@ func TestAChangeOfWhichAStepFails(t *testing.T) {
 				}
 			}
 			if got := c.tree(t); got != want {
-				t.Fatalf("%s: %v: %s", when, err, differ(got, want))
+				t.Fatalf("%s: %v: %s", when, err, volumetest.Differ(got, want))
 			}
 			if isNew, _ := c.whole(t, x, when); isNew != (err == nil) {
 				t.Fatalf("%s: %v, and opened again it is new: %t", when, err, isNew)

@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"errors"
@@ -70,7 +70,7 @@ type hardLink struct {
 // target gives what a hard link is to be, and a slot for it.
 func (c *change) target(op *operation) (node, error) {
 	in, err := c.folderOf(op.target, false)
-	if errors.As(err, new(conflict)) {
+	if errors.As(err, new(Conflict)) {
 		return node{}, conflicts(op.path, "its target %v", err)
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *change) stageLinks() error {
 			if elsewise(err) {
 				err = errMeanwhile
 			}
-			return &refusal{l.path, err}
+			return &Refusal{l.path, err}
 		}
 	}
 	return nil

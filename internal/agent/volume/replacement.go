@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"context"
@@ -11,23 +11,21 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pyro-mcp/pyro/internal/agent/window"
 )
 
-// fileSpec says what file to make.
-type fileSpec struct {
-	path        string
-	mode        uint32 // 0: that of the file that is replaced, 0644 for a new one
-	makeParents bool
-	size        uint64 // of the whole, or unknownSize
+// FileSpec says which file to write.
+type FileSpec struct {
+	Path        string
+	Mode        uint32 // 0: that of the file that is replaced, 0644 for a new one
+	MakeParents bool
+	Size        uint64 // of the whole in bytes, or UnknownSize
 }
 
-// unknownSize is that of content whose end is told only by its coming.
-const unknownSize = math.MaxUint64
+// UnknownSize is the size of content that ends where its stream ends.
+const UnknownSize = math.MaxUint64
 
-// replacement is a file that is written beside its place, or in a volume where changes are staged.
-type replacement struct {
+// Replacement is a file that is written beside its place, or in a volume where changes are staged.
+type Replacement struct {
 	dir       *os.File
 	name      string // in dir
 	staging   *os.File
@@ -40,26 +38,27 @@ type replacement struct {
 	written   uint64
 }
 
-func newReplacement(root int, spec fileSpec) (*replacement, error) {
-	return begin(func(name string) (*os.File, error) { return openIn(root, name, unix.O_PATH|unix.O_DIRECTORY, 0) }, nil, spec)
+// NewReplacement begins to replace a file below a root folder. It is written beside its place.
+func NewReplacement(root int, spec FileSpec) (*Replacement, error) {
+	return begin(foldersIn(root), nil, spec)
 }
 
 // begin begins a replacement. open opens folders; staging is where the file is written, nil: beside its place.
-func begin(open func(folder string) (*os.File, error), staging *os.File, spec fileSpec) (*replacement, error) {
-	dirname, name := path.Split(spec.path)
-	dir, err := folderAt(open, dirname, spec.makeParents)
+func begin(open func(folder string) (*os.File, error), staging *os.File, spec FileSpec) (*Replacement, error) {
+	dirname, name := path.Split(spec.Path)
+	dir, err := folderAt(open, dirname, spec.MakeParents)
 	if err != nil {
 		return nil, err
 	}
 	if staging == nil {
 		staging = dir
 	}
-	w := &replacement{dir: dir, staging: staging, name: name, mode: spec.mode, size: spec.size, uid: -1, gid: -1}
+	w := &Replacement{dir: dir, staging: staging, name: name, mode: spec.Mode, size: spec.Size, uid: -1, gid: -1}
 	var st unix.Stat_t
 	switch err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
 		dir.Close()
-		return nil, &os.PathError{Op: "write", Path: spec.path, Err: errNotRegular}
+		return nil, &os.PathError{Op: "write", Path: spec.Path, Err: ErrNotRegular}
 	case err == nil:
 		w.uid, w.gid = int(st.Uid), int(st.Gid)
 		if w.mode == 0 {
@@ -75,10 +74,23 @@ func begin(open func(folder string) (*os.File, error), staging *os.File, spec fi
 	if err != nil {
 		err = notCreated(int(staging.Fd()), err)
 		dir.Close()
-		return nil, &os.PathError{Op: "write", Path: spec.path, Err: err}
+		return nil, &os.PathError{Op: "write", Path: spec.Path, Err: err}
 	}
-	w.file = os.NewFile(uintptr(fd), spec.path)
+	w.file = os.NewFile(uintptr(fd), spec.Path)
 	return w, nil
+}
+
+// MakeFolder makes a folder below a root folder, and those above it. One that is there stays as it is.
+func MakeFolder(root int, name string) error {
+	dir, err := folderAt(foldersIn(root), name, true)
+	if err == nil {
+		dir.Close()
+	}
+	return err
+}
+
+func foldersIn(root int) func(name string) (*os.File, error) {
+	return func(name string) (*os.File, error) { return OpenIn(root, name, unix.O_PATH|unix.O_DIRECTORY, 0) }
 }
 
 // folderAt opens a folder, by open, and makes it and those above it if they are missing and make says so.
@@ -89,7 +101,7 @@ func folderAt(open func(folder string) (*os.File, error), name string, make bool
 			return nil, err
 		}
 		if dir, err = open(name); errors.Is(err, unix.ENOENT) { // a link that leads nowhere
-			err = &os.PathError{Op: "open", Path: strings.TrimRight(name, "/"), Err: errNoFolder}
+			err = &os.PathError{Op: "open", Path: strings.TrimRight(name, "/"), Err: ErrNoFolder}
 		}
 	}
 	if errors.Is(err, unix.ENOTDIR) {
@@ -106,7 +118,7 @@ func inTheWay(open func(folder string) (*os.File, error), name string, err error
 		}
 		dir, err := open(name[:i])
 		if errors.Is(err, unix.ENOTDIR) {
-			return &os.PathError{Op: "open", Path: name[:i], Err: errNoFolder}
+			return &os.PathError{Op: "open", Path: name[:i], Err: ErrNoFolder}
 		}
 		if err == nil {
 			dir.Close()
@@ -144,21 +156,22 @@ func notCreated(dir int, err error) error {
 }
 
 // Write takes the next part of the content, never more than the whole was said to be.
-func (w *replacement) Write(p []byte) (int, error) {
+func (w *Replacement) Write(p []byte) (int, error) {
 	if uint64(len(p)) > w.size-w.written {
-		return 0, errTooLong
+		return 0, ErrLength
 	}
 	n, err := w.file.Write(p)
 	w.written += uint64(n)
 	return n, err
 }
 
-var errTooLong = errors.New("the content is longer than it was said to be")
+// ErrLength says that content has another length than its sender announced.
+const ErrLength = Invalid("the content is not as long as it was said to be")
 
-// finish commits what was written without an error, where it is the whole.
-func (w *replacement) finish(ctx context.Context, err error) error {
-	if err == errTooLong || err == window.ErrBroken || err == nil && w.written != w.size && w.size != unknownSize {
-		return invalid("the content is not as long as it was said to be")
+// Finish commits what was written without an error, where it is the whole.
+func (w *Replacement) Finish(ctx context.Context, err error) error {
+	if err == nil && w.written != w.size && w.size != UnknownSize {
+		err = ErrLength
 	}
 	if err != nil {
 		return err
@@ -167,7 +180,7 @@ func (w *replacement) finish(ctx context.Context, err error) error {
 }
 
 // commit gives the file its name, once its content is on the disk.
-func (w *replacement) commit(ctx context.Context) error {
+func (w *Replacement) commit(ctx context.Context) error {
 	if err := unix.Fchown(int(w.file.Fd()), w.uid, w.gid); err != nil {
 		w.mode &= 0o777 // it is another's now: it must not run as its owner
 	}
@@ -183,7 +196,7 @@ func (w *replacement) commit(ctx context.Context) error {
 	return w.rename()
 }
 
-func (w *replacement) rename() error {
+func (w *Replacement) rename() error {
 	if err := unix.Renameat(int(w.staging.Fd()), w.temporary, int(w.dir.Fd()), w.name); err != nil {
 		return &os.PathError{Op: "rename", Path: w.name, Err: err}
 	}
@@ -192,7 +205,7 @@ func (w *replacement) rename() error {
 }
 
 // commitInVolume keeps out of the way of changes, and has the name on the disk too.
-func (w *replacement) commitInVolume(ctx context.Context) error {
+func (w *Replacement) commitInVolume(ctx context.Context) error {
 	release, err := w.volume.Still(ctx)
 	if err != nil {
 		return err
@@ -214,8 +227,8 @@ func syncFolder(at int) error {
 	return os.NewSyscallError("fsync", unix.Fsync(fd))
 }
 
-// discard removes what was not committed.
-func (w *replacement) discard() {
+// Discard closes the file and removes what was not committed.
+func (w *Replacement) Discard() {
 	w.file.Close()
 	if w.temporary != "" {
 		unix.Unlinkat(int(w.staging.Fd()), w.temporary, 0)
@@ -223,60 +236,5 @@ func (w *replacement) discard() {
 	w.dir.Close()
 }
 
-// Replace replaces a small file of the place's own, in one write, where its folder is there. It is not flushed.
-func Replace(root int, name, content string) error {
-	f, err := openIn(root, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o644)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil // an environment without /etc, or one that was deleted, has no use for it
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = f.WriteString(content)
-	return err
-}
-
-// RemoveMatching removes the files of a folder whose names match a pattern of path.Match. That there is no folder is no error.
-func RemoveMatching(root int, dirname, pattern string) error {
-	dir, err := openIn(root, dirname, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	for _, name := range names {
-		if ok, _ := path.Match(pattern, name); !ok {
-			continue
-		}
-		if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && err != unix.ENOENT {
-			return &os.PathError{Op: "unlink", Path: path.Join(dirname, name), Err: err}
-		}
-	}
-	return err
-}
-
-// Unlink removes a symbolic link in the place, and leaves anything else that has its name. Replace follows links, to nowhere too.
-func Unlink(root int, name string) error {
-	dirname, base := path.Split(name)
-	dir, err := openIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	var st unix.Stat_t
-	err = unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		err = unix.Unlinkat(int(dir.Fd()), base, 0)
-	}
-	if err != nil && err != unix.ENOENT {
-		return &os.PathError{Op: "unlink", Path: name, Err: err}
-	}
-	return nil
-}
+// ErrNoFolder is the error for a path where a folder is needed.
+var ErrNoFolder = errors.New("it is there already, and is no folder")

@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
@@ -29,7 +30,7 @@ func run(t testing.TB, name string, args ...string) {
 func newDisk(t testing.TB) *disk {
 	t.Helper()
 	testenv.NeedsRoot(t, "mount disks")
-	dir := inMemory(t)
+	dir := volumetest.InMemory(t)
 	d := &disk{image: filepath.Join(dir, "image"), at: filepath.Join(dir, "at")}
 	if err := errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, 8<<20), os.Mkdir(d.at, 0o755)); err != nil {
 		t.Fatal(err)
@@ -47,11 +48,11 @@ func TestNoSpace(t *testing.T) {
 	testenv.NeedsRoot(t, "mount disks")
 	x := newTrial(t, 0, Whole)
 	random := rand.New(rand.NewSource(1))
-	var edits []edit
+	var edits []volumetest.Edit
 	for i := range 30 {
-		edits = append(edits, edit{path: fmt.Sprintf("many/%d/file", i), text: string(bytes.Repeat([]byte{'x'}, random.Intn(20_000)))})
+		edits = append(edits, volumetest.Edit{Path: fmt.Sprintf("many/%d/file", i), Text: string(bytes.Repeat([]byte{'x'}, random.Intn(20_000)))})
 	}
-	more := archiveOf(t, append(edits, everyEdit...)...)
+	more := volumetest.Archive(t, append(edits, everyEdit...)...)
 	for name, options := range map[string]string{"space": "size=4m", "inodes": "size=16m,nr_inodes=300", "ext4": ""} {
 		t.Run(name, func(t *testing.T) {
 			var at string
@@ -70,21 +71,21 @@ func TestNoSpace(t *testing.T) {
 				copyTree(t, x.pristine, dir)
 				s := storedIn(t, dir)
 				fill(t, filepath.Join(at, "ballast"), name == "inodes", int64(n))
-				status, _, said := s.change(t, more)
-				closeVolume(t, s.volume)
+				_, err := s.change(t, more)
+				s.close(t)
 				os.RemoveAll(filepath.Join(at, "ballast"))
 				switch {
-				case status == 200:
+				case err == nil:
 					done++
-				case status == 507:
+				case errors.Is(err, unix.ENOSPC):
 					refused++
-					if got := tree(t, s.files); got != x.old {
+					if got := volumetest.Tree(t, s.files); got != x.old {
 						t.Fatalf("with %d left it is\n%s\nand not\n%s", n, got, x.old)
 					}
 				default:
-					t.Errorf("with %d left: %d %s", n, status, said)
+					t.Errorf("with %d left: %v", n, err)
 				}
-				nothingPending(t, dir)
+				volumetest.NothingPending(t, dir)
 			}
 			if t.Logf("%d done, %d refused", done, refused); done == 0 || refused < 20 {
 				t.Errorf("%d done, %d refused: this shows little", done, refused)
@@ -156,7 +157,7 @@ func TestPowerIsLost(t *testing.T) {
 				cut()
 				return nil
 			}
-			_, err = v.change(context.Background(), bytes.NewReader(x.archive))
+			_, err = v.Change(context.Background(), bytes.NewReader(x.archive))
 			if err != nil {
 				t.Fatal(err)
 			}

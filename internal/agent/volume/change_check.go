@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"errors"
@@ -42,10 +42,10 @@ func (c *change) check() error {
 			return err
 		}
 		if err := c.checked(op); err != nil {
-			if r := (*refusal)(nil); errors.As(err, &r) {
-				err = r.err
+			if r := (*Refusal)(nil); errors.As(err, &r) {
+				err = r.Err
 			}
-			return &refusal{op.path, err}
+			return &Refusal{op.path, err}
 		}
 	}
 	if err := c.closeFolders(); err != nil {
@@ -187,11 +187,11 @@ func (c *change) checked(op *operation) error {
 	}
 	switch {
 	case op.verb == removeIt:
-		c.counts.deleted++
+		c.counts.Deleted++
 	case n.kind == 0:
-		c.counts.created++
+		c.counts.Created++
 	default:
-		c.counts.replaced++
+		c.counts.Replaced++
 	}
 	switch op.verb {
 	case putFolder:

@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ type step struct {
 }
 
 // errMeanwhile says that something else is there than was when the change was checked.
-const errMeanwhile = conflict("it was changed meanwhile")
+const errMeanwhile = Conflict("it was changed meanwhile")
 
 // forward does the steps. live: for the first time.
 func (c *change) forward(live bool) error {
@@ -45,7 +45,7 @@ func (c *change) forward(live bool) error {
 			if elsewise(err) {
 				err = errMeanwhile
 			}
-			return &refusal{s.path, err}
+			return &Refusal{s.path, err}
 		}
 	}
 	return nil
@@ -57,7 +57,7 @@ func (c *change) backward() error {
 	for ; c.begun > 0; c.begun-- {
 		s := &c.steps[c.begun-1]
 		if err := c.undo(s); err != nil && !elsewise(err) {
-			return &refusal{s.path, err}
+			return &Refusal{s.path, err}
 		}
 	}
 	return nil

@@ -1,8 +1,7 @@
-package agent
+package volume
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"math/rand"
 	"os"
@@ -11,45 +10,46 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // model does an operation of a change by the plainest means, one after the other.
-func model(dir string, e edit) error {
-	at := filepath.Join(dir, e.path)
-	if e.op != "delete" && e.op != "mode" {
-		if err := modelFolder(dir, filepath.Dir(e.path)); err != nil {
+func model(dir string, e volumetest.Edit) error {
+	at := filepath.Join(dir, e.Path)
+	if e.Op != "delete" && e.Op != "mode" {
+		if err := modelFolder(dir, filepath.Dir(e.Path)); err != nil {
 			return err
 		}
-	} else if err := plainFolder(dir, filepath.Dir(e.path)); err != nil {
+	} else if err := plainFolder(dir, filepath.Dir(e.Path)); err != nil {
 		return err
 	}
 	there, err := os.Lstat(at)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if e.mode == 0 {
-		e.mode = map[bool]int64{false: 0o644, true: 0o755}[e.op == "folder"]
+	if e.Mode == 0 {
+		e.Mode = map[bool]int64{false: 0o644, true: 0o755}[e.Op == "folder"]
 	}
-	mode := modeOf(e.mode)
-	if there != nil && there.IsDir() && e.op != "folder" && e.op != "delete" && e.op != "mode" {
+	mode := modeOf(e.Mode)
+	if there != nil && there.IsDir() && e.Op != "folder" && e.Op != "delete" && e.Op != "mode" {
 		return errors.New("it is a folder")
 	}
-	switch e.op {
+	switch e.Op {
 	case "":
-		if e.keep && there != nil && there.Mode().IsRegular() {
+		if e.Keep && there != nil && there.Mode().IsRegular() {
 			mode = there.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 		}
 		os.Remove(at)
-		return errors.Join(os.WriteFile(at, []byte(e.text), 0o600), os.Chmod(at, mode), os.Chtimes(at, when, when))
+		return errors.Join(os.WriteFile(at, []byte(e.Text), 0o600), os.Chmod(at, mode), os.Chtimes(at, volumetest.When, volumetest.When))
 	case "symlink":
 		os.Remove(at)
-		return os.Symlink(e.text, at)
+		return os.Symlink(e.Text, at)
 	case "link":
-		if err := plainFolder(dir, filepath.Dir(e.text)); err != nil {
+		if err := plainFolder(dir, filepath.Dir(e.Text)); err != nil {
 			return err
 		}
-		target := filepath.Join(dir, e.text)
+		target := filepath.Join(dir, e.Text)
 		info, err := os.Lstat(target)
 		if err != nil || info.IsDir() {
 			return errors.New("no target")
@@ -65,7 +65,7 @@ func model(dir string, e edit) error {
 			return errors.Join(os.Mkdir(at, 0o700), os.Chmod(at, mode))
 		case !there.IsDir():
 			return errors.New("no folder")
-		case e.keep:
+		case e.Keep:
 			return nil
 		}
 		return os.Chmod(at, mode)
@@ -123,16 +123,16 @@ func somewhere(random *rand.Rand) string {
 	return path
 }
 
-func someEdit(random *rand.Rand) edit {
-	e := edit{
-		op:   []string{"", "", "", "folder", "symlink", "link", "mode", "delete", "delete", "delete"}[random.Intn(10)],
-		path: somewhere(random), mode: []int64{0o644, 0o600, 0o755, 0o4711, 0o1777}[random.Intn(5)], keep: random.Intn(4) == 0,
+func someEdit(random *rand.Rand) volumetest.Edit {
+	e := volumetest.Edit{
+		Op:   []string{"", "", "", "folder", "symlink", "link", "mode", "delete", "delete", "delete"}[random.Intn(10)],
+		Path: somewhere(random), Mode: []int64{0o644, 0o600, 0o755, 0o4711, 0o1777}[random.Intn(5)], Keep: random.Intn(4) == 0,
 	}
-	switch e.op {
+	switch e.Op {
 	case "":
-		e.text = strings.Repeat("x", random.Intn(100))
+		e.Text = strings.Repeat("x", random.Intn(100))
 	case "link", "symlink":
-		e.text = somewhere(random)
+		e.Text = somewhere(random)
 	}
 	return e
 }
@@ -141,17 +141,17 @@ func someEdit(random *rand.Rand) edit {
 func someTree(t testing.TB, dir string, random *rand.Rand) {
 	t.Helper()
 	for range 12 {
-		if e := someEdit(random); e.op != "delete" {
+		if e := someEdit(random); e.Op != "delete" {
 			model(dir, e)
 		}
 	}
 }
 
 // someChange gives operations that are all right one after the other, where they may be, with those that are not left out; else any.
-func someChange(t testing.TB, dir string, random *rand.Rand, right bool) []edit {
+func someChange(t testing.TB, dir string, random *rand.Rand, right bool) []volumetest.Edit {
 	t.Helper()
-	var edits []edit
-	scratch := filepath.Join(inMemory(t), "scratch")
+	var edits []volumetest.Edit
+	scratch := filepath.Join(volumetest.InMemory(t), "scratch")
 	fresh := false
 	for n := 1 + random.Intn(12); n > 0; n-- {
 		e := someEdit(random)
@@ -187,40 +187,36 @@ func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
 	done, refused := 0, 0
 	for seed := range testenv.Seeds(t, rounds) {
 		random := rand.New(rand.NewSource(int64(seed)))
-		s := storedIn(t, inMemory(t))
+		s := storedIn(t, volumetest.InMemory(t))
 		someTree(t, s.files, random)
 		edits := someChange(t, s.files, random, seed%3 > 0)
-		want := filepath.Join(inMemory(t), "want")
+		want := filepath.Join(volumetest.InMemory(t), "want")
 		copyTree(t, s.files, want)
-		before := tree(t, s.files)
+		before := volumetest.Tree(t, s.files)
 		var wrong error
 		for _, e := range edits {
 			if wrong = model(want, e); wrong != nil {
 				break
 			}
 		}
-		status, path, said := s.change(t, archiveOf(t, edits...))
-		if (status == 200) != (wrong == nil) {
-			t.Fatalf("seed %d: %+v: %d %q %q, and the model: %v", seed, edits, status, path, said, wrong)
+		counts, err := s.change(t, volumetest.Archive(t, edits...))
+		if (err == nil) != (wrong == nil) {
+			t.Fatalf("seed %d: %+v: %v, and the model: %v", seed, edits, err, wrong)
 		}
 		expected := before
 		if wrong == nil {
-			expected = tree(t, want)
+			expected = volumetest.Tree(t, want)
 			done++
 		} else {
 			refused++
 		}
-		if got := tree(t, s.files); got != expected {
-			t.Fatalf("seed %d: %+v: %d\n%s\nand not\n%s\nbut before\n%s", seed, edits, status, got, expected, before)
+		if got := volumetest.Tree(t, s.files); got != expected {
+			t.Fatalf("seed %d: %+v: %v\n%s\nand not\n%s\nbut before\n%s", seed, edits, err, got, expected, before)
 		}
-		if wrong == nil {
-			var counts changeCounts
-			fmt.Sscan(said, &counts.created, &counts.replaced, &counts.deleted, &counts.bytes)
-			if counts.created+counts.replaced+counts.deleted != int64(len(edits)) {
-				t.Errorf("seed %d: %d operations, counts %+v", seed, len(edits), counts)
-			}
+		if wrong == nil && counts.Created+counts.Replaced+counts.Deleted != int64(len(edits)) {
+			t.Errorf("seed %d: %d operations, counts %+v", seed, len(edits), counts)
 		}
-		nothingPending(t, s.dir)
+		volumetest.NothingPending(t, s.dir)
 	}
 	if t.Logf("%d done, %d refused", done, refused); done < rounds/3 || refused < rounds/10 {
 		t.Errorf("%d done, %d refused: this shows little", done, refused)

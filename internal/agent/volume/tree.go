@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// treeCounts tell what became of a tree.
-type treeCounts struct {
-	entries int64
-	skipped int64 // sockets, pipes and devices
-	changed int64 // files that were written to while they were read
+// TreeCounts tell what became of a tree.
+type TreeCounts struct {
+	Entries int64
+	Skipped int64 // sockets, pipes and devices
+	Changed int64 // files that were written to while they were read
 }
 
 // treeWriter writes a tree as a tar archive.
@@ -25,7 +25,7 @@ type treeWriter struct {
 	names  map[inode]string // of files that have several
 	buffer []byte
 	blocks tarBlocks
-	counts treeCounts
+	counts TreeCounts
 }
 
 // treeBuffer is how much of a file is read at once.
@@ -34,8 +34,8 @@ const treeBuffer = 256 << 10
 // inode tells files apart.
 type inode struct{ device, number uint64 }
 
-// writeTree writes what is open, and called name, and all below it. Nobody is waited for, and no link is followed.
-func writeTree(to io.Writer, top *os.File, name string) (treeCounts, error) {
+// WriteTree writes what is open, and called name, and all below it. Nobody is waited for, and no link is followed.
+func WriteTree(to io.Writer, top *os.File, name string) (TreeCounts, error) {
 	w := &treeWriter{to: to, names: map[inode]string{}, buffer: make([]byte, treeBuffer)}
 	as := path.Base(name)
 	if name == "" {
@@ -63,13 +63,13 @@ func (w *treeWriter) opened(fd int, name string, st *unix.Stat_t) error {
 		}
 		return w.folder(fd, name)
 	default:
-		w.counts.skipped++
+		w.counts.Skipped++
 		return nil
 	}
 }
 
 func (w *treeWriter) header(e tarEntry) error {
-	w.counts.entries++
+	w.counts.Entries++
 	_, err := w.to.Write(w.blocks.of(e))
 	return err
 }
@@ -131,7 +131,7 @@ func (w *treeWriter) entry(dir int, base, name string) error {
 	case listing.Link:
 		return w.link(dir, base, name, &st)
 	case listing.Other:
-		w.counts.skipped++
+		w.counts.Skipped++
 		return nil
 	}
 	fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|openQuietly, 0)
@@ -203,7 +203,7 @@ func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
 	}
 	if after.Size != st.Size || after.Mtim != st.Mtim {
-		w.counts.changed++
+		w.counts.Changed++
 	}
 	return nil
 }

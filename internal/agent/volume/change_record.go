@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
 // The steps of a change are written down in a file: what they are called, their count, the steps, and a checksum of all that. Of a step there are its kind, its
@@ -18,8 +20,8 @@ import (
 
 const recordForm = "pyro change 1\n"
 
-// errDamaged says that the steps of a change can't be read.
-var errDamaged = errors.New("the record of a change is damaged")
+// ErrDamaged says that the steps of a change can't be read.
+var ErrDamaged = errors.New("the record of a change is damaged")
 
 // write writes down the steps, in the state of being planned.
 func (c *change) write() error {
@@ -104,7 +106,7 @@ func readStep(r *summed) (step, error) {
 		{maxSteps, func(n uint64) { s.slot = uint32(n) }},
 		{0o7777, func(n uint64) { s.mode = uint32(n) }},
 		{0o7777, func(n uint64) { s.before = uint32(n) }},
-		{maxPath, func(n uint64) { length = n }},
+		{listing.MaxPath, func(n uint64) { length = n }},
 	} {
 		v, err := binary.ReadUvarint(r)
 		if err != nil || v > n.most {
@@ -117,17 +119,17 @@ func readStep(r *summed) (step, error) {
 		return s, damaged(err)
 	}
 	s.path = string(path)
-	if s.path == "" || checkInVolume(s.path) != nil {
-		return s, errDamaged
+	if s.path == "" || CheckRelative(s.path) != nil {
+		return s, ErrDamaged
 	}
 	return s, nil
 }
 
 func damaged(err error) error {
 	if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF {
-		return errDamaged
+		return ErrDamaged
 	}
-	return fmt.Errorf("%w: %w", errDamaged, err)
+	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
 // summed is a reader with a checksum of what was read.

@@ -1,4 +1,4 @@
-package agent
+package volume
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
 // TestWorkInTheTreeMeanwhileIsKept: what somebody does to the tree after a change was checked stands against it, and is not lost.
@@ -18,38 +20,38 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 		return func(files string) error { return os.WriteFile(filepath.Join(files, path), []byte(text), 0o644) }
 	}
 	for name, c := range map[string]struct {
-		edit      edit
+		edit      volumetest.Edit
 		meanwhile func(files string) error
 		path      string // "": the change is done all the same
 		want      string // path=text of what is there then
 	}{
-		"a file is written that is replaced": {edit{path: "file", text: "new"}, write("file", "theirs"), "file", "file=theirs"},
-		"a file is replaced that is replaced": {edit{path: "file", text: "new"}, func(files string) error {
+		"a file is written that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, write("file", "theirs"), "file", "file=theirs"},
+		"a file is replaced that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
 			return errors.Join(write("other", "old!")(files), os.Rename(files+"/other", files+"/file"))
 		}, "file", "file=old!"},
-		"a file is written that is deleted":    {edit{op: "delete", path: "file"}, write("file", "theirs"), "file", "file=theirs"},
-		"a file is gone that is deleted":       {edit{op: "delete", path: "file"}, func(files string) error { return os.Remove(files + "/file") }, "file", "dir/file=below"},
-		"a file comes that is made":            {edit{path: "new", text: "new"}, write("new", "theirs"), "new", "new=theirs"},
-		"a folder comes where a file is made":  {edit{path: "new", text: "new"}, func(files string) error { return os.MkdirAll(files+"/new/x", 0o755) }, "new", "file=old"},
-		"a folder comes that is made":          {edit{path: "made/new", text: "new"}, func(files string) error { return os.Mkdir(files+"/made", 0o755) }, "made", "file=old"},
-		"a folder gets a file that is deleted": {edit{op: "delete", path: "empty"}, write("empty/theirs", "theirs"), "empty", "empty/theirs=theirs"},
-		"a folder comes that is replaced": {edit{path: "file", text: "new"}, func(files string) error {
+		"a file is written that is deleted":    {volumetest.Edit{Op: "delete", Path: "file"}, write("file", "theirs"), "file", "file=theirs"},
+		"a file is gone that is deleted":       {volumetest.Edit{Op: "delete", Path: "file"}, func(files string) error { return os.Remove(files + "/file") }, "file", "dir/file=below"},
+		"a file comes that is made":            {volumetest.Edit{Path: "new", Text: "new"}, write("new", "theirs"), "new", "new=theirs"},
+		"a folder comes where a file is made":  {volumetest.Edit{Path: "new", Text: "new"}, func(files string) error { return os.MkdirAll(files+"/new/x", 0o755) }, "new", "file=old"},
+		"a folder comes that is made":          {volumetest.Edit{Path: "made/new", Text: "new"}, func(files string) error { return os.Mkdir(files+"/made", 0o755) }, "made", "file=old"},
+		"a folder gets a file that is deleted": {volumetest.Edit{Op: "delete", Path: "empty"}, write("empty/theirs", "theirs"), "empty", "empty/theirs=theirs"},
+		"a folder comes that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
 			return errors.Join(os.Remove(files+"/file"), os.MkdirAll(files+"/file/x", 0o755))
 		}, "file", "dir/file=below"},
-		"a link comes where the mode is set": {edit{op: "mode", path: "file", mode: 0o777}, func(files string) error {
+		"a link comes where the mode is set": {volumetest.Edit{Op: "mode", Path: "file", Mode: 0o777}, func(files string) error {
 			return errors.Join(os.Remove(files+"/file"), os.Symlink("dir/file", files+"/file"))
 		}, "file", "dir/file=below"},
-		"the folder of a file that is made goes": {edit{path: "empty/new", text: "new"}, func(files string) error { return os.Remove(files + "/empty") }, "empty/new", "file=old"},
-		"a link comes above a file that is made": {edit{path: "empty/new", text: "new"}, func(files string) error {
+		"the folder of a file that is made goes": {volumetest.Edit{Path: "empty/new", Text: "new"}, func(files string) error { return os.Remove(files + "/empty") }, "empty/new", "file=old"},
+		"a link comes above a file that is made": {volumetest.Edit{Path: "empty/new", Text: "new"}, func(files string) error {
 			return errors.Join(os.Remove(files+"/empty"), os.Symlink("dir", files+"/empty"))
 		}, "empty/new", "dir/file=below"},
-		"a file is written that is not touched": {edit{path: "new", text: "new"}, write("file", "theirs"), "", "file=theirs"},
+		"a file is written that is not touched": {volumetest.Edit{Path: "new", Text: "new"}, write("file", "theirs"), "", "file=theirs"},
 	} {
 		for _, noLinks := range []bool{false, true} {
-			s := storedIn(t, inMemory(t))
-			put(t, s.files+"/file", "old")
-			put(t, s.files+"/dir/file", "below")
-			put(t, s.files+"/before", "before")
+			s := storedIn(t, volumetest.InMemory(t))
+			volumetest.Put(t, s.files+"/file", "old")
+			volumetest.Put(t, s.files+"/dir/file", "below")
+			volumetest.Put(t, s.files+"/before", "before")
 			os.Mkdir(s.files+"/empty", 0o755)
 			time.Sleep(5 * time.Millisecond) // more than a tick, by which files' times go
 			var theirs string
@@ -59,23 +61,23 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 					if err := c.meanwhile(s.files); err != nil {
 						t.Error(err)
 					}
-					theirs = tree(t, s.files)
+					theirs = volumetest.Tree(t, s.files)
 				}
 				return f.hook(step)
 			}
-			_, err := s.volume.change(context.Background(), bytes.NewReader(archiveOf(t, edit{path: "before", text: "after"}, c.edit, edit{path: "behind", text: "x"})))
-			var r *refusal
-			if c.path == "" != (err == nil) || err != nil && (!errors.As(err, &r) || r.path != c.path || !errors.As(err, new(conflict))) {
+			_, err := s.volume.Change(context.Background(), bytes.NewReader(volumetest.Archive(t, volumetest.Edit{Path: "before", Text: "after"}, c.edit, volumetest.Edit{Path: "behind", Text: "x"})))
+			var r *Refusal
+			if c.path == "" != (err == nil) || err != nil && (!errors.As(err, &r) || r.Path != c.path || !errors.As(err, new(Conflict))) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if got := tree(t, s.files); err != nil && got != theirs {
+			if got := volumetest.Tree(t, s.files); err != nil && got != theirs {
 				t.Errorf("%s: it is\n%s\nand not\n%s", name, got, theirs)
 			}
 			path, text, _ := strings.Cut(c.want, "=")
 			if b, err := os.ReadFile(filepath.Join(s.files, path)); string(b) != text {
 				t.Errorf("%s: %s is %q, %v", name, path, b, err)
 			}
-			nothingPending(t, s.dir)
+			volumetest.NothingPending(t, s.dir)
 		}
 	}
 }
@@ -93,19 +95,19 @@ func TestWorkInTheTreeBeforeRecoveryIsKept(t *testing.T) {
 			continue
 		}
 		files := filepath.Join(c.dir, FilesFolder)
-		put(t, files+"/becomes", "theirs") // which the change removes
-		put(t, files+"/closed", "theirs")  // which it makes a folder
+		volumetest.Put(t, files+"/becomes", "theirs") // which the change removes
+		volumetest.Put(t, files+"/closed", "theirs")  // which it makes a folder
 		// What is staged may be other names of what is there.
 		names := regexp.MustCompile(` as ".*"`)
-		theirs := names.ReplaceAllString(tree(t, files), "")
+		theirs := names.ReplaceAllString(volumetest.Tree(t, files), "")
 		r, _, err := c.open(t, nowhere())
 		if err != nil || r != (Recovered{Undone: 1}) {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		if got := names.ReplaceAllString(tree(t, files), ""); got != theirs {
+		if got := names.ReplaceAllString(volumetest.Tree(t, files), ""); got != theirs {
 			t.Errorf("it is\n%s\nand not\n%s", got, theirs)
 		}
-		nothingPending(t, c.dir)
+		volumetest.NothingPending(t, c.dir)
 		return
 	}
 }
@@ -134,21 +136,21 @@ func TestADamagedRecordIsNotGuessedAt(t *testing.T) {
 	if err := os.WriteFile(records[0], whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := tree(t, c.dir)
-	if _, _, err := c.open(t, nowhere()); !errors.Is(err, errDamaged) {
+	before := volumetest.Tree(t, c.dir)
+	if _, _, err := c.open(t, nowhere()); !errors.Is(err, ErrDamaged) {
 		t.Errorf("%v", err)
 	}
-	if after := tree(t, c.dir); after != before {
+	if after := volumetest.Tree(t, c.dir); after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
 	}
 }
 
 // TestChangesAtOnce: they are done one after the other, and readers of a file that is replaced see a whole one.
 func TestChangesAtOnce(t *testing.T) {
-	s := storedIn(t, inMemory(t))
-	put(t, s.files+"/file", strings.Repeat("0", 1000))
+	s := storedIn(t, volumetest.InMemory(t))
+	volumetest.Put(t, s.files+"/file", strings.Repeat("0", 1000))
 	archive := func(n byte) []byte {
-		return archiveOf(t, edit{path: "file", text: strings.Repeat(string('0'+n), 1000)}, edit{path: "new-" + string('0'+n), text: "x"})
+		return volumetest.Archive(t, volumetest.Edit{Path: "file", Text: strings.Repeat(string('0'+n), 1000)}, volumetest.Edit{Path: "new-" + string('0'+n), Text: "x"})
 	}
 	failed := make(chan error, 10)
 	for n := range byte(10) {
@@ -156,7 +158,7 @@ func TestChangesAtOnce(t *testing.T) {
 		go func() {
 			var err error
 			for range 20 {
-				if _, err = s.volume.change(context.Background(), bytes.NewReader(body)); err != nil && !errors.As(err, new(conflict)) {
+				if _, err = s.volume.Change(context.Background(), bytes.NewReader(body)); err != nil && !errors.As(err, new(Conflict)) {
 					break
 				}
 				err = nil
@@ -180,19 +182,19 @@ func TestChangesAtOnce(t *testing.T) {
 			}
 		}
 	}
-	nothingPending(t, s.dir)
+	volumetest.NothingPending(t, s.dir)
 }
 
 // TestAChangeWaitsWhileTheVolumeIsStill, or is given up.
 func TestAChangeWaitsWhileTheVolumeIsStill(t *testing.T) {
-	s := storedIn(t, inMemory(t))
+	s := storedIn(t, volumetest.InMemory(t))
 	release, err := s.volume.Still(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := s.volume.change(ctx, bytes.NewReader(archiveOf(t, edit{path: "x", text: "x"}))); err != context.DeadlineExceeded {
+	if _, err := s.volume.Change(ctx, bytes.NewReader(volumetest.Archive(t, volumetest.Edit{Path: "x", Text: "x"}))); err != context.DeadlineExceeded {
 		t.Errorf("a change was applied: %v", err)
 	}
 	if _, err := s.volume.Still(ctx); err != context.DeadlineExceeded {
@@ -201,32 +203,32 @@ func TestAChangeWaitsWhileTheVolumeIsStill(t *testing.T) {
 	if _, err := os.Lstat(s.files + "/x"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
-	nothingPending(t, s.dir)
+	volumetest.NothingPending(t, s.dir)
 	release()
-	if _, err := s.volume.change(context.Background(), bytes.NewReader(archiveOf(t, edit{path: "x", text: "x"}))); err != nil {
+	if _, err := s.volume.Change(context.Background(), bytes.NewReader(volumetest.Archive(t, volumetest.Edit{Path: "x", Text: "x"}))); err != nil {
 		t.Error(err)
 	}
 }
 
 // FuzzChange takes archives as anybody could make them: all of them is done or nothing, and nothing leaves the workspace.
 func FuzzChange(f *testing.F) {
-	f.Add(archiveOf(f, everyEdit...))
-	f.Add(archiveOf(f, edit{op: "symlink", path: "out", text: ".."}, edit{path: "out/x", text: "x"}))
-	f.Add(archiveOf(f, edit{path: "a/b", text: "x", expect: "absent"}, edit{op: "delete", path: "../beside"}))
+	f.Add(volumetest.Archive(f, everyEdit...))
+	f.Add(volumetest.Archive(f, volumetest.Edit{Op: "symlink", Path: "out", Text: ".."}, volumetest.Edit{Path: "out/x", Text: "x"}))
+	f.Add(volumetest.Archive(f, volumetest.Edit{Path: "a/b", Text: "x", Expect: "absent"}, volumetest.Edit{Op: "delete", Path: "../beside"}))
 	f.Fuzz(func(t *testing.T, archive []byte) {
-		s := storedIn(t, inMemory(t))
-		put(t, s.dir+"/beside", "beside")
-		put(t, s.files+"/dir/file", "x")
-		before := tree(t, s.dir)
-		_, err := s.volume.change(context.Background(), bytes.NewReader(archive))
-		nothingPending(t, s.dir)
+		s := storedIn(t, volumetest.InMemory(t))
+		volumetest.Put(t, s.dir+"/beside", "beside")
+		volumetest.Put(t, s.files+"/dir/file", "x")
+		before := volumetest.Tree(t, s.dir)
+		_, err := s.volume.Change(context.Background(), bytes.NewReader(archive))
+		volumetest.NothingPending(t, s.dir)
 		if b, _ := os.ReadFile(s.dir + "/beside"); string(b) != "beside" {
 			t.Fatal("what is beside the workspace is gone")
 		}
 		if entries, _ := os.ReadDir(s.dir); len(entries) != 3 {
 			t.Fatalf("beside the workspace are %v", entries)
 		}
-		if after := tree(t, s.dir); err != nil && after != before {
+		if after := volumetest.Tree(t, s.dir); err != nil && after != before {
 			t.Fatalf("%v, and it was\n%s\nand is\n%s", err, before, after)
 		}
 	})
@@ -243,7 +245,7 @@ func FuzzSteps(f *testing.F) {
 	f.Fuzz(func(t *testing.T, record []byte) {
 		steps, err := readSteps(bytes.NewReader(record))
 		if err != nil {
-			if !errors.Is(err, errDamaged) {
+			if !errors.Is(err, ErrDamaged) {
 				t.Fatal(err)
 			}
 			return
@@ -253,7 +255,7 @@ func FuzzSteps(f *testing.F) {
 			t.Fatalf("%v, and %d bytes become %d", err, len(record), again.Len())
 		}
 		for _, s := range steps {
-			if checkInVolume(s.path) != nil || s.path == "" || s.kind == 0 || s.kind >= stepKinds || s.mode > 0o7777 || s.before > 0o7777 {
+			if CheckRelative(s.path) != nil || s.path == "" || s.kind == 0 || s.kind >= stepKinds || s.mode > 0o7777 || s.before > 0o7777 {
 				t.Fatalf("%+v", s)
 			}
 		}
