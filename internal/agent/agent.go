@@ -40,6 +40,7 @@ const (
 	maxFileChunk   = 1 << 20
 	ringSize       = 1 << 20
 	heldPatience   = 100 * time.Millisecond // see Exit in the proto
+	killedPatience = 2 * time.Second        // after a time limit: the killed processes may need a moment to end
 	maxFrame       = 1 << 20                // of HTTP/2
 	receiveBuffer  = 4 << 20                // of what a call has sent and nobody has taken
 	sharedBuffer   = 64 << 20               // of all calls: one that is not taken holds up no other

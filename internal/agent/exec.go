@@ -90,8 +90,8 @@ func startPump(from *os.File, to *output) *pump {
 	return p
 }
 
-// expire gives the stream heldPatience to come to its end.
-func (p *pump) expire() { p.from.SetReadDeadline(time.Now().Add(heldPatience)) }
+// expire ends the wait for the end of the stream after a time.
+func (p *pump) expire(after time.Duration) { p.from.SetReadDeadline(time.Now().Add(after)) }
 
 // finish waits for the end of the stream or for what expire allows, and tells whether somebody still holds the stream open.
 // All that was written before has then been read, however slowly the reader takes it.
@@ -177,8 +177,12 @@ func (p *process) watch(pumps []*pump, forget func()) {
 	} else {
 		exit.Code = int32(status.ExitStatus())
 	}
+	patience := heldPatience
+	if late {
+		patience = killedPatience
+	}
 	for _, pump := range pumps {
-		pump.expire()
+		pump.expire(patience)
 	}
 	for _, pump := range pumps {
 		if pump.finish() {
