@@ -12,8 +12,6 @@ NUMBER := $(shell cat internal/version/VERSION)
 VERSION := $(NUMBER)$(if $(COMMIT),$(if $(findstring -,$(NUMBER)),+$(COMMIT)))
 LINKED := -s -w -X github.com/pyro-mcp/pyro/internal/version.commit=$(COMMIT)
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
-# Prints a line a package, then what failed and what was skipped, with the reasons.
-export GOTESTSUM := $(TOOL) gotestsum --format pkgname --format-icons text
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
 .PHONY: build runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
@@ -41,18 +39,20 @@ host-demo: ## install what is missing, build, and call the host agent as a contr
 # With PYRO_TEST_REQUIRE a test fails where it would skip for want of a tool.
 test: ## install what is missing, run all tests, and say how long each part took
 	@scripts/install.sh test
-	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build lint arm64 unit machines
+	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build lint unit machines
 
+# lint runs vet, on all packages and tests.
 # The race detector would have each process wait for a second when it ends, and the tests have some hundred; what they start has ended by then.
 # One package more at once than there are processors: some wait as much as they work.
 unit: build ## tests that boot nothing, under the race detector
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 $(GOTESTSUM) -- -race -p $$(($$(nproc) + 1)) ./...
-	@cd runsc && $(GOTESTSUM) ./...
+	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 scripts/tests.sh -race -vet=off -p $$(($$(nproc) + 1)) ./...
+	@cd runsc && ../scripts/tests.sh -vet=off ./...
 
 machines: build ## tests on real machines
 	@scripts/machines.sh
 
-soak: build ## the long runs: 300 pauses, 50 live forks at once, kills at many moments. An hour or more
+soak: build arm64 ## the long runs: 300 pauses, 50 live forks at once, kills at many moments. An hour or more
+	PYRO_TEST_LONG=1 CGO_ENABLED=1 go test -race -count 1 -timeout 1h ./internal/secret
 	PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled' ./test
 
 bench: build ## the figures, each against its floor of the same run
@@ -61,11 +61,13 @@ bench: build ## the figures, each against its floor of the same run
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'make lint: run gofmt -w on these' >&2; exit 1; }
-	@go vet ./... && go vet -tags machine ./... && cd runsc && go vet ./...
+	@go vet -tags machine ./... && cd runsc && go vet ./...
 	@$(TOOL) staticcheck -tags machine ./...
 	@cd runsc && $(TOOL) staticcheck ./...
+	@cd tools && go build -o ../bin/typecheck ./typecheck
+	@GOARCH=arm64 bin/typecheck . runsc
 
-arm64: ## builds, though nothing here can run it
+arm64: ## builds, though nothing here can run it; lint only type-checks it
 	@GOARCH=arm64 go build -o /dev/null ./cmd/pty-mcp && GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest
 	@cd runsc && GOARCH=arm64 go build -o /dev/null .
 

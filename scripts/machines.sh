@@ -32,14 +32,13 @@ left() {
 }
 
 before=$(processes)
-sum=${GOTESTSUM:-go tool -modfile=$PWD/tools/go.mod gotestsum --format pkgname}
 # The drivers side by side, then the built program, with more tests at once than there are processors: machines wait as much as they work.
 packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
 # shellcheck disable=SC2086
-$sum -- -tags machine -count 1 -p 2 -timeout 20m $packages
-$sum -- -tags machine -count 1 -parallel 4 -timeout 20m ./test
+scripts/tests.sh -tags machine -count 1 -p 2 -timeout 20m $packages
+scripts/tests.sh -tags machine -count 1 -parallel 4 -timeout 20m ./test
 # The built program once more on emulated machines, which are what it falls back to, but for what is the same whatever runs them.
-PYRO_ISOLATION=tcg $sum -- -tags machine -short -count 1 -parallel 4 -timeout 20m ./test
+PYRO_ISOLATION=tcg scripts/tests.sh -tags machine -short -count 1 -parallel 4 -timeout 20m ./test
 found=$(left)
 if [ -n "$found" ]; then
 	printf 'left behind by the tests:\n%s\n' "$found" >&2

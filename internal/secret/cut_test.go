@@ -21,7 +21,7 @@ func testAStreamThatIsCut(t *testing.T) {
 		all = append(all, New(v))
 	}
 	cuts := 0
-	for range 3000 {
+	for range testenv.Rounds(500, 3000) {
 		var text strings.Builder
 		for range random.IntN(10) {
 			v := values[random.IntN(len(values))]

@@ -17,6 +17,7 @@ import (
 const (
 	requireVariable = "PYRO_TEST_REQUIRE"
 	seedVariable    = "PYRO_TEST_SEED"
+	longVariable    = "PYRO_TEST_LONG"
 )
 
 func required() bool { return os.Getenv(requireVariable) == "1" }
@@ -82,6 +83,15 @@ func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 			}
 		}
 	}
+}
+
+// Rounds returns how often a test repeats itself: usual, or long with PYRO_TEST_LONG=1, which
+// `make soak` sets.
+func Rounds(usual, long int) int {
+	if os.Getenv(longVariable) == "1" {
+		return long
+	}
+	return usual
 }
 
 // Rand returns a generator for a random test. usual is as in Seed.
