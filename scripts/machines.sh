@@ -31,6 +31,10 @@ left() {
 	find "$own/tmp" "$own/state/machines" -mindepth 1 2>/dev/null || true
 }
 
+# Tests use buf as a foreign client. Compiling it takes minutes on a new machine, longer than servers
+# of the tests wait for a client.
+go tool -modfile=tools/go.mod -n buf >/dev/null
+
 before=$(processes)
 # The drivers side by side, then the built program, with more tests at once than there are processors: machines wait as much as they work.
 packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)

@@ -31,6 +31,7 @@ type hostCurl struct {
 func TestHostAgentOverHTTP1(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
+	buf := bufTool(t)
 	p := workspaces(t)
 	certs := p.hostCerts()
 	agent, address := p.serveHost(append(certs.served(), "--metrics-listen", "127.0.0.1:0")...)
@@ -40,7 +41,6 @@ func TestHostAgentOverHTTP1(t *testing.T) {
 	c := hostCurl{t, address, metricsAt(agent), certs.shown(certs.ours)}
 	c.says("CreateSandbox", `{"sandboxId": "one"}`, `^200 .*"status":"running"`)
 	c.calls()
-	buf := bufTool(t)
 	shows := func(dir string) []*exec.Cmd {
 		shown, at := certs.shown(dir), address+"/hostagent.v1.HostAgentService/ListSandboxes"
 		return []*exec.Cmd{
