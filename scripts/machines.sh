@@ -2,7 +2,7 @@
 # machines.sh: runs the tests on real machines and checks that they left nothing behind: no process, mount or file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-own=$(mktemp -d)
+own=$(mktemp -d -p /var/tmp) # on a disk, where /tmp may be in memory
 trap 'rm -rf "$own"' EXIT
 chmod 711 "$own" # one test becomes an ordinary user
 mkdir -m 711 "$own/tmp"
