@@ -1,4 +1,4 @@
-# The commands of this project. `make` alone builds.
+# The commands of this project. `make` without a target builds pyro.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,66 +14,76 @@ LINKED := -s -w -X github.com/pyro-mcp/pyro/internal/version.commit=$(COMMIT)
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
-.PHONY: build runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
+.PHONY: build web runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
 
-build: guest runsc ## bin/pyro, one file with the guest agent in it, and beside it bin/pyro-runsc and bin/pty-mcp
+build: guest runsc ## build bin/pyro, which contains the guest agent, bin/pyro-runsc and bin/pty-mcp
 	@go build -ldflags '$(LINKED)' -o bin/pyro ./cmd/pyro
 	@go build -ldflags '$(LINKED)' -o bin/pty-mcp ./cmd/pty-mcp
 
-runsc: ## gVisor, as the program that pyro's machines are under it
+runsc: ## build bin/pyro-runsc, the gVisor program that runs pyro's machines
 	@cd runsc && go build -ldflags '-s -w -X gvisor.dev/gvisor/runsc/version.version=$(VERSION)' -o ../bin/pyro-runsc .
 
-guest: ## the guest agent, packed for bin/pyro
+web: ## build the page of "pyro serve", which the program embeds. The tests fail if web/dist is out of date
+	@web/install.sh
+	@cd web && npm run --silent build
+
+guest: ## build and compress the guest agent that bin/pyro contains
 	@scripts/guest.sh $(GOARCH)
 
-demo: ## install what is missing, build, and run real work in a real machine
+demo: ## install missing packages, build, and run a demonstration with real machines
 	@scripts/install.sh run
 	@$(MAKE) build
 	@scripts/demo.sh
 
-host-demo: ## install what is missing, build, and call the host agent as a control plane does
+host-demo: ## install missing packages, build, and call the host agent as a control plane does
 	@scripts/install.sh run
 	@$(MAKE) build
 	@scripts/host_demo.sh
 
-# With PYRO_TEST_REQUIRE a test fails where it would skip for want of a tool.
-test: ## install what is missing, run all tests, and say how long each part took
+# With PYRO_TEST_REQUIRE, a test fails if a tool that it needs is missing. Otherwise it is skipped.
+test: ## install missing packages, run all tests, and print the time of each part
 	@scripts/install.sh test
 	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build lint unit machines
 
-# lint runs vet, on all packages and tests.
-# The race detector would have each process wait for a second when it ends, and the tests have some hundred; what they start has ended by then.
-# One package more at once than there are processors: some wait as much as they work.
-unit: build ## tests that boot nothing, under the race detector
+# -vet=off, because lint runs vet. With atexit_sleep_ms=0, processes do not wait for a second at
+# exit, as the race detector does by default; the tests start some hundred processes. The number of
+# packages that run at once is one more than the number of processors, because some packages often
+# wait.
+unit: build ## run the tests that need no machine, with the race detector
 	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 scripts/tests.sh -race -vet=off -p $$(($$(nproc) + 1)) ./...
 	@cd runsc && ../scripts/tests.sh -vet=off ./...
 
-machines: build ## tests on real machines
+machines: build ## run the tests that need real machines
 	@scripts/machines.sh
 
-soak: build arm64 ## the long runs: 300 pauses, 50 live forks at once, kills at many moments. An hour or more
-	PYRO_TEST_LONG=1 CGO_ENABLED=1 go test -race -count 1 -timeout 1h ./internal/secret
-	PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled' ./test
+soak: build arm64 ## run the long tests for an hour or more: 300 pauses, 50 concurrent live forks, many kills
+	PYRO_TEST_LONG=1 CGO_ENABLED=1 go test -race -count 1 -timeout 1h ./internal/secret ./internal/serve
+	PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled|TestServeIsKilled' ./test
 
-bench: build ## the figures, each against its floor of the same run
+bench: build ## measure pyro, and compare each figure with a floor from the same run
 	@scripts/install.sh bench
 	@go run ./bench
 
 lint:
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'make lint: run gofmt -w on these' >&2; exit 1; }
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'make lint: run gofmt -w on these files' >&2; exit 1; }
 	@go vet -tags machine ./... && cd runsc && go vet ./...
 	@$(TOOL) staticcheck -tags machine ./...
 	@cd runsc && $(TOOL) staticcheck ./...
 	@cd tools && go build -o ../bin/typecheck ./typecheck
 	@GOARCH=arm64 bin/typecheck . runsc
+	@scripts/prose.sh
+	@scripts/generated.sh
 
-arm64: ## builds, though nothing here can run it; lint only type-checks it
+arm64: ## build all programs for arm64. No test runs them, and lint only type-checks the code
 	@GOARCH=arm64 go build -o /dev/null ./cmd/pty-mcp && GOARCH=arm64 go build -o /dev/null ./cmd/pyro && GOARCH=arm64 go build -o /dev/null ./cmd/pyro-guest
 	@cd runsc && GOARCH=arm64 go build -o /dev/null .
 
-generate: ## generated code and docs; CI fails when they differ
+generate: ## generate code and docs. The tests fail if the generated docs are out of date
 	@PATH="$$(go env GOROOT)/bin:$$PATH" $(TOOL) buf generate
-	@go test . ./internal/cli ./internal/ptymcp -run 'TestMCPReference|TestMCPContract|TestRPCReference|TestRPCContract|TestCLIReference|TestContract|TestReference|TestToolsContract' -update
+	@go test ./internal/operations ./internal/cli ./internal/ptymcp -run 'TestMCPReference|TestMCPContract|TestRPCReference|TestRPCContract|TestCLIReference|TestContract|TestReference|TestToolsContract' -update
+	@go test ./internal/serve -run 'TestOpenAPI|TestGoClient' -update
+	@web/install.sh
+	@go test ./web -run TestSchema -update
 
 clean:
 	rm -rf bin internal/guest/files/pyro-guest-*

@@ -2,122 +2,84 @@ package pyro
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/pyro-mcp/pyro/internal/doctor"
-	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/upkeep"
 )
 
-// DoctorReport tells what a host can do.
+// DoctorReport says what a host can do.
 type DoctorReport struct {
-	OK     bool    `json:"ok"` // RunInVM can work: no check failed
+	OK     bool    `json:"ok"` // no check failed, so RunInVM works
 	Checks []Check `json:"checks"`
 
-	// Environment is what the next start of a machine from DoctorRequest.Environment will find; nil where none was asked for.
+	// Environment describes the next start of a machine from DoctorRequest.Environment. It is nil
+	// if the request named none.
 	Environment *Preparation `json:"environment,omitempty"`
 }
 
-// Check is one thing that was looked at.
+// Check is the result of one check.
 type Check struct {
 	Name   string      `json:"name"`
 	Status CheckStatus `json:"status"`
-	Detail string      `json:"detail"`         // what was found
-	Hint   string      `json:"hint,omitempty"` // a command or a step that mends it
+	Detail string      `json:"detail"`         // the finding.
+	Hint   string      `json:"hint,omitempty"` // a command or an action that fixes the problem.
 }
 
 // CheckStatus is the outcome of a check.
-type CheckStatus = doctor.Status
+type CheckStatus = upkeep.CheckStatus
 
 // The outcomes.
 const (
-	CheckOK   = doctor.OK
-	CheckWarn = doctor.Warn // something is missing that a run can do without
-	CheckFail = doctor.Fail // no run can work
+	CheckOK   = upkeep.CheckOK
+	CheckWarn = upkeep.CheckWarn // something is missing, but commands can run
+	CheckFail = upkeep.CheckFail // no command can run
 )
 
-// DoctorRequest says how to examine a host.
+// DoctorRequest says what to examine.
 type DoctorRequest struct {
-	Environment string `json:"environment,omitempty"` // to tell of too, see PrepareEnvironment
+	Environment string `json:"environment,omitempty"` // also examine the next start from this environment; see PrepareEnvironment
 
 	Progress ProgressFunc `json:"-"`
 }
 
-// Doctor finds out what this host can do, and what mends what it can't. It boots the guest kernel where that was never tried on this host, and tidies what
-// runs that were killed left behind. It fails only where ctx ends it, or for an environment that there can't be: what is wrong with the host is in the report.
+// Doctor examines this host and says how to fix problems. It boots the guest kernel if the kernel
+// has never been tested on this host. It also removes the leftovers of killed runs. Problems of the
+// host are part of the report. Doctor returns an error only if ctx ends, or if the environment of
+// the request can't exist.
 func (p *Pyro) Doctor(ctx context.Context, req DoctorRequest) (*DoctorReport, error) {
 	if req.Environment != "" {
 		if err := p.known(ctx, req.Environment); err != nil {
 			return nil, err
 		}
 	}
-	checks := doctor.Examine(ctx, doctor.Config{
-		Dirs: p.dirs, Store: p.store, Program: p.program(), Progress: req.Progress.adapt(),
-		Drivers: func() ([]machine.Driver, error) {
-			all, err := p.drivers()
-			if err != nil {
-				return nil, err
-			}
-			return all.Guests, nil
-		},
-	})
-	if err := ctx.Err(); err != nil {
-		return nil, because(ctx, err)
-	}
-	checks = append(checks, p.examineWorkspaces(ctx))
 	report := &DoctorReport{OK: true}
-	for _, c := range checks {
-		report.OK = report.OK && c.Status != doctor.Fail
-		report.Checks = append(report.Checks, Check(c))
+	for _, c := range upkeep.Examine(ctx, p.workspaces, req.Progress.adapt()) {
+		report.add(c)
 	}
-	if req.Environment == "" {
-		return report, nil
+	if req.Environment != "" && ctx.Err() == nil { // the checks above have tested the drivers
+		report.examine(ctx, p, req)
 	}
-	// After the checks, which prove drivers: the next start finds that done.
-	var check Check
-	report.Environment, check = p.examineEnvironment(ctx, req)
 	if err := ctx.Err(); err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	report.OK = report.OK && check.Status != CheckFail
-	report.Checks = append(report.Checks, check)
 	return report, nil
 }
 
-// examineWorkspaces names the folders of workspaces that no record knows of.
-func (p *Pyro) examineWorkspaces(ctx context.Context) doctor.Check {
-	const name = "workspaces"
-	orphans, err := p.workspaces.Orphans(ctx)
-	switch {
-	case err != nil:
-		return doctor.Check{Name: name, Status: doctor.Warn, Detail: fault.Printable(err.Error()), Hint: HintOf(err)}
-	case len(orphans) > 0:
-		return doctor.Check{
-			Name: name, Status: doctor.Warn, Hint: "pyro env prune removes them, as the next create or fork does; to keep one, move it out of " + p.dirs.Workspaces() + " first",
-			Detail: fmt.Sprintf("%d folders in %s have no record: %q", len(orphans), p.dirs.Workspaces(), orphans[:min(len(orphans), maxOrphans)]),
-		}
+// examine adds the state of the next start from an environment to the report.
+func (r *DoctorReport) examine(ctx context.Context, p *Pyro, req DoctorRequest) {
+	var isolation Isolation
+	if err := completeIsolation(&isolation); err != nil {
+		r.Environment = &Preparation{Environment: req.Environment, Status: Cold, Reason: err.Error(), NetworkStatus: Cold}
+		r.add(upkeep.Check{Name: "environment", Status: CheckFail, Detail: err.Error(), Hint: HintOf(err)})
+		return
 	}
-	return doctor.Check{Name: name, Status: doctor.OK, Detail: "each folder has its record"}
+	plain, networked, check := upkeep.ExamineEnvironment(ctx, p.workspaces, preparationOf(req.Environment, isolation, req.Progress))
+	r.Environment = &Preparation{
+		plain.Environment, plain.Digest, Isolation(plain.Isolation), plain.Status, plain.Reason, networked.Status,
+	}
+	r.add(check)
 }
 
-// maxOrphans bounds how many folders are named.
-const maxOrphans = 10
-
-// examineEnvironment tells what the next start from an environment will find.
-func (p *Pyro) examineEnvironment(ctx context.Context, req DoctorRequest) (*Preparation, Check) {
-	check := Check{Name: "environment", Status: CheckOK}
-	plain, err := p.preparation(ctx, req.Environment, "", req.Progress)
-	if err != nil {
-		check.Status, check.Detail, check.Hint = CheckFail, err.Error(), HintOf(err)
-		return &Preparation{Environment: req.Environment, Status: Cold, Reason: err.Error(), NetworkStatus: Cold}, check
-	}
-	check.Detail = fmt.Sprintf("%s is %s under %s", plain.Environment, plain.Status, plain.Isolation)
-	switch {
-	case plain.Status != Warm:
-		check.Status, check.Hint = CheckWarn, "pyro prepare "+req.Environment
-		check.Detail += ": " + plain.Reason
-	case plain.NetworkStatus != Warm:
-		check.Detail += fmt.Sprintf(", and %s with a network: pyro prepare --network %s", plain.NetworkStatus, req.Environment)
-	}
-	return plain, check
+func (r *DoctorReport) add(c upkeep.Check) {
+	r.OK = r.OK && c.Status != CheckFail
+	r.Checks = append(r.Checks, Check(c))
 }

@@ -2,30 +2,37 @@ package pyro
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/environment"
 )
 
-// Environment is an image that machines start from: one of the catalogue, whether it is installed or not, or any other that is installed.
+// Environment is an image for machines. It is either an entry of the catalogue, installed or not,
+// or another installed image.
 type Environment struct {
-	Name           string    `json:"name"` // such as debian:12, or an OCI reference in full
+	Name           string    `json:"name"` // such as debian:12, or a full OCI reference.
 	Description    string    `json:"description,omitempty"`
-	Source         string    `json:"source"`           // debian: built from Debian's packages; oci: pulled from a registry
-	Digest         string    `json:"digest,omitempty"` // of the image's content, "sha256:…"
-	Installed      bool      `json:"installed"`        // if not, its first use installs it
+	Source         string    `json:"source"`           // debian: built from Debian packages; oci: pulled from a registry.
+	Digest         string    `json:"digest,omitempty"` // digest of the content: "sha256:…"
+	Installed      bool      `json:"installed"`        // if false, the first use of the environment installs it
 	InstalledAt    time.Time `json:"installed_at,omitzero"`
-	SizeBytes      int64     `json:"size_bytes,omitempty"`         // that it takes on the host's disk
-	VirtualSize    int64     `json:"virtual_size_bytes,omitempty"` // of the disk that a machine sees
-	Packages       []string  `json:"packages,omitempty"`           // of one of the catalogue
-	Env            []string  `json:"env,omitempty"`                // NAME=VALUE, for every command
-	User           string    `json:"user,omitempty"`               // that commands run as: name or number, optionally :group; empty: root
-	WorkDir        string    `json:"work_dir,omitempty"`           // that commands start in; empty: the user's home
-	Reference      string    `json:"reference,omitempty"`          // of an OCI image, as it was asked for
-	ManifestDigest string    `json:"manifest_digest,omitempty"`    // of an OCI image for this architecture
+	LastUsedAt     time.Time `json:"last_used_at,omitzero"`        // last start of a machine from it, or last read of a workspace's disk; zero if unknown
+	SizeBytes      int64     `json:"size_bytes,omitempty"`         // size on the host's disk.
+	VirtualSize    int64     `json:"virtual_size_bytes,omitempty"` // size of the machine's disk.
+	Packages       []string  `json:"packages,omitempty"`           // packages of a catalogue entry.
+	Env            []string  `json:"env,omitempty"`                // variables for every command, as NAME=VALUE.
+	User           string    `json:"user,omitempty"`               // user of commands: a name or number, optionally with :group; empty: root.
+	WorkDir        string    `json:"work_dir,omitempty"`           // working directory of commands; empty: the user's home.
+	Entrypoint     []string  `json:"entrypoint,omitempty"`         // first words of the image's own command: see RunInVMRequest.
+	Cmd            []string  `json:"cmd,omitempty"`                // further words of the image's own command.
+	Reference      string    `json:"reference,omitempty"`          // reference of an OCI image, as requested.
+	ManifestDigest string    `json:"manifest_digest,omitempty"`    // digest of the manifest of an OCI image for this architecture
 }
 
-// ListEnvironments gives the catalogue and all that is installed, by name.
+// ListEnvironments returns the catalogue and all installed environments, sorted by name.
 func (p *Pyro) ListEnvironments(ctx context.Context) ([]Environment, error) {
-	found, err := p.store.List(ctx)
+	found, err := p.workspaces.Environments.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +43,10 @@ func (p *Pyro) ListEnvironments(ctx context.Context) ([]Environment, error) {
 	return all, nil
 }
 
-// InspectEnvironment describes one environment of the catalogue, or one that is installed. Kind NotFound for any other, naming those that are near.
+// InspectEnvironment describes an environment of the catalogue, or an installed environment. For
+// other names, it fails with kind NotFound and suggests similar names.
 func (p *Pyro) InspectEnvironment(ctx context.Context, name string) (*Environment, error) {
-	found, err := p.store.Inspect(ctx, name)
+	found, err := p.workspaces.Environments.Inspect(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -46,32 +54,34 @@ func (p *Pyro) InspectEnvironment(ctx context.Context, name string) (*Environmen
 	return &e, nil
 }
 
-// PullEnvironmentRequest says what to install.
+// PullEnvironmentRequest says which environment to install.
 type PullEnvironmentRequest struct {
-	Environment string `json:"environment"`     // of the catalogue, or an OCI reference
-	Force       bool   `json:"force,omitempty"` // make it anew, and have the name stand for that
+	Environment string `json:"environment"`     // a name from the catalogue, or an OCI reference.
+	Force       bool   `json:"force,omitempty"` // install it again, even if it is installed
 
 	Progress ProgressFunc `json:"-"`
 }
 
-// PullEnvironment installs an environment. An installed one is checked, and made again where it is damaged.
+// PullEnvironment installs an environment. If the environment is already installed, PullEnvironment
+// checks it and repairs any damage.
 func (p *Pyro) PullEnvironment(ctx context.Context, req PullEnvironmentRequest) (*Environment, error) {
 	if req.Environment == "" {
 		return nil, invalid("environment is missing").WithHint("%s", toListEnvironments)
 	}
-	found, err := p.store.Pull(ctx, req.Environment, req.Force, req.Progress.adapt())
+	found, err := p.workspaces.Environments.Pull(ctx, req.Environment, req.Force, req.Progress.adapt())
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	e := Environment(found)
 	return &e, nil
 }
 
-// known fails for a name that no environment can have: a bad reference, or one that is near the catalogue's but not in it. It reads no more than one
-// small file, so that a mistake is told before anything is made ready.
+// known returns an error if no environment can have the name: an invalid reference, or a misspelled
+// name of the catalogue. It reads at most one small file, so that mistakes are reported before long
+// preparations.
 func (p *Pyro) known(ctx context.Context, name string) error {
-	_, err := p.store.Inspect(ctx, name)
-	if KindOf(err) == NotFound && HintOf(err) == "pyro env pull "+name {
+	_, err := p.workspaces.Environments.Inspect(ctx, name)
+	if errors.Is(err, environment.ErrNotInstalled) {
 		return nil
 	}
 	return err

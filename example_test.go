@@ -10,7 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// These examples start real machines, so that they are compiled and not run. Those of workspaces run: example_workspace_test.go.
+// These examples are only compiled, because they start real machines. The examples in
+// example_workspace_test.go also run.
 
 func Example() {
 	p, err := pyro.New(pyro.Options{})
@@ -34,7 +35,7 @@ func ExamplePyro_RunInVM_streams() {
 		Environment:    "alpine:3.20",
 		Argv:           []string{"sort", "-r"},
 		Stdin:          strings.NewReader("a\nb\nc\n"),
-		Stdout:         os.Stdout, // as it comes, not in the result
+		Stdout:         os.Stdout, // receives the output while the command runs
 		Stderr:         os.Stderr,
 		TimeoutSeconds: 5,
 	})
@@ -53,7 +54,7 @@ func ExampleKindOf() {
 	}
 	_, err = p.RunInVM(context.Background(), pyro.RunInVMRequest{Environment: "debian:12", Argv: []string{"true"}})
 	switch pyro.KindOf(err) {
-	case "": // it ran
+	case "": // the command ran
 	case pyro.Unavailable:
 		fmt.Println("this host can't start a machine:", err)
 		fmt.Println("what mends it:", pyro.HintOf(err))

@@ -12,9 +12,9 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// These examples run as tests. No machine can be started there, so that they work on the host: AllowHostCompat lets them.
+// These examples run as tests on the host, without a machine: AllowHostCompat permits that.
 
-// exampleFolder makes a folder for an example, with a program of two lines in src.
+// exampleFolder creates a folder for an example. Its subfolder src contains a program of two lines.
 func exampleFolder() (folder string) {
 	folder, err := os.MkdirTemp("", "pyro-example-")
 	if err == nil {
@@ -29,11 +29,12 @@ func exampleFolder() (folder string) {
 	return folder
 }
 
-// A workspace is made of a folder, its file is run, patched and run again. What was changed is told, kept, undone and taken out.
+// Create a workspace from a folder, run a file, patch it, and run it again. Then review, save, undo
+// and export the changes.
 func ExamplePyro_CreateWorkspace() {
 	ctx, folder := context.Background(), exampleFolder()
 	defer os.RemoveAll(folder)
-	p, err := pyro.New(pyro.Options{StateDir: filepath.Join(folder, "state")}) // mostly, none is given
+	p, err := pyro.New(pyro.Options{StateDir: filepath.Join(folder, "state")}) // most programs use no options
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func ExamplePyro_CreateWorkspace() {
 	// not_found
 }
 
-// A patch that does not fit changes nothing, and the error tells where.
+// A patch that does not fit changes nothing, and the error says where it does not fit.
 func ExamplePyro_ApplyWorkspacePatch_conflict() {
 	ctx, folder := context.Background(), exampleFolder()
 	defer os.RemoveAll(folder)
@@ -150,7 +151,7 @@ func ExamplePyro_ApplyWorkspacePatch_conflict() {
 	// failed_precondition: line 2 of calc.sh is "echo $((a + b))"
 }
 
-// A machine is made, started, and gone after its command.
+// Create a machine, start it, and run a command in it. The machine is deleted after the command.
 func ExamplePyro_CreateVM() {
 	ctx, folder := context.Background(), exampleFolder()
 	defer os.RemoveAll(folder)
@@ -185,7 +186,7 @@ func ExamplePyro_CreateVM() {
 	// not_found
 }
 
-// A service runs in the background, a shell keeps what lasts between commands, and a secret is had by the program that is given it alone.
+// Start a service in the background, keep state in a shell, and give one program a secret.
 func ExamplePyro_OpenShell() {
 	ctx, folder := context.Background(), exampleFolder()
 	defer os.RemoveAll(folder)

@@ -7,55 +7,52 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/machine"
-	"github.com/pyro-mcp/pyro/internal/network"
-	"github.com/pyro-mcp/pyro/internal/network/egress"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// NetworkPolicy says what a machine may reach, and who may reach it.
+// NetworkPolicy says which networks a machine can reach, and whether the host can reach its ports.
 type NetworkPolicy string
 
 // The policies.
 const (
-	NetworkOff       = NetworkPolicy(store.NetworkOff)       // nothing: it has no link
-	NetworkEgress    = NetworkPolicy(store.NetworkEgress)    // the public Internet, and nothing of the host or of private networks
-	NetworkPublished = NetworkPolicy(store.NetworkPublished) // the same, and its services can be reached from the host by the ports that they publish
+	NetworkOff       = NetworkPolicy(store.NetworkOff)       // no network
+	NetworkEgress    = NetworkPolicy(store.NetworkEgress)    // the public Internet, but not the host or private networks
+	NetworkPublished = NetworkPolicy(store.NetworkPublished) // like NetworkEgress, and services can also publish ports on the host
 )
 
-// NetworkPolicies are all there are.
+// NetworkPolicies are all policies.
 var NetworkPolicies = []NetworkPolicy{NetworkOff, NetworkEgress, NetworkPublished}
 
-// PublishedPort is a TCP port of a workspace that is one of 127.0.0.1 on the host.
+// PublishedPort is a TCP port of a workspace that is published on 127.0.0.1 of the host.
 type PublishedPort struct {
 	GuestPort int `json:"guest_port"`
-	HostPort  int `json:"host_port"` // in a request 0: one that is free
+	HostPort  int `json:"host_port"` // 0 in a request: any free port
 }
 
 // NetworkInfo is the network of a machine.
 type NetworkInfo struct {
-	Address        string          `json:"address"` // of the machine, on a link on which it is alone with its gateway
-	Gateway        string          `json:"gateway"` // the way to everywhere, and the name server
+	Address        string          `json:"address"` // address of the machine; only the gateway is on the same link
+	Gateway        string          `json:"gateway"` // router and name server
 	Address6       string          `json:"address6"`
 	Gateway6       string          `json:"gateway6"`
 	MAC            string          `json:"mac"`
 	MTU            int             `json:"mtu"`
-	EgressAllow    []string        `json:"egress_allow"`    // empty: all that is allowed by default
-	EgressDeny     []string        `json:"egress_deny"`     //
-	PublishedPorts []PublishedPort `json:"published_ports"` // of services that run
+	EgressAllow    []string        `json:"egress_allow"` // empty: everything that the policy allows
+	EgressDeny     []string        `json:"egress_deny"`
+	EgressOpen     []string        `json:"egress_open,omitempty"` // allowed in addition, because the host's network settings need it
+	PublishedPorts []PublishedPort `json:"published_ports"`       // ports of running services
 }
 
-// networkOf tells the network of a machine; nil where it has none.
+// networkOf describes the network of a machine. It returns nil if the machine has none.
 func networkOf(w workspace.Workspace) *NetworkInfo {
 	if !w.Spec.Networked() {
 		return nil
 	}
-	p := network.NewPlan(w.ID)
+	p := w.Plan()
 	return &NetworkInfo{
-		Address: p.Address.String(), Gateway: p.Gateway.String(), Address6: p.Address6.String(), Gateway6: p.Gateway6.String(), MAC: p.MAC.String(), MTU: network.MTU,
-		EgressAllow: listOf(w.Spec.Egress.Allow), EgressDeny: listOf(w.Spec.Egress.Deny), PublishedPorts: publishedPorts(w.Ports),
+		Address: p.Address.String(), Gateway: p.Gateway.String(), Address6: p.Address6.String(), Gateway6: p.Gateway6.String(), MAC: p.MAC.String(), MTU: workspace.MTU,
+		EgressAllow: listOf(w.Spec.Egress.Allow), EgressDeny: listOf(w.Spec.Egress.Deny), EgressOpen: w.Spec.Egress.Open, PublishedPorts: publishedPorts(w.Ports),
 	}
 }
 
@@ -67,10 +64,10 @@ func publishedPorts(ports []store.Port) []PublishedPort {
 	return all
 }
 
-// listOf is a list that is never null.
+// listOf returns a list that is never null in JSON.
 func listOf(texts []string) []string { return append([]string{}, texts...) }
 
-// completeNetwork puts in the default and checks policy and rules.
+// completeNetwork sets the default, and checks the policy and the rules.
 func completeNetwork(policy *NetworkPolicy, allow, deny []string) error {
 	if *policy == "" {
 		*policy = NetworkOff
@@ -79,51 +76,38 @@ func completeNetwork(policy *NetworkPolicy, allow, deny []string) error {
 		return invalid("network_policy is %q: it must be %s, %s or %s", *policy, NetworkOff, NetworkEgress, NetworkPublished)
 	}
 	if *policy == NetworkOff && len(allow)+len(deny) > 0 {
-		return invalid("there are rules for a network, and there is none").WithHint("%s", fault.Act("workspace_create", "--network-policy %s", NetworkEgress).Taking("network_policy %q", NetworkEgress))
+		return invalid("there are network rules, but the network is off").WithHint("%s", fault.Act("workspace_create", "--network-policy %s", NetworkEgress).Taking("network_policy %q", NetworkEgress))
 	}
-	_, err := egress.New(allow, deny)
-	return err
+	return workspace.CheckEgress(allow, deny)
 }
 
-// networkPolicy is that of a machine that has a network or has not, with its rules checked.
-func networkPolicy(network bool, allow, deny []string) (NetworkPolicy, error) {
-	if !network && len(allow)+len(deny) > 0 {
-		return NetworkOff, invalid("there are rules for a network, and there is none").WithHint("%s", fault.Act("vm_run", "--network").Taking("network true"))
+// vmNetwork returns the network request for a machine with or without a network.
+func vmNetwork(network bool, r networkRequest) (networkRequest, error) {
+	if !network && !r.host && len(r.allow)+len(r.deny) > 0 {
+		return r, invalid("there are network rules, but the network is off").WithHint("%s", fault.Act("vm_run", "--network").Taking("network true"))
 	}
-	policy := NetworkOff
+	r.policy = NetworkOff
 	if network {
-		policy = NetworkEgress
+		r.policy = NetworkEgress
 	}
-	return policy, completeNetwork(&policy, allow, deny)
+	return r, nil
 }
 
-// networkFor is the network of a machine that is run once; nil where it is to have none.
-func networkFor(driver machine.Driver, req *RunInVMRequest) (*supervisor.Network, error) {
-	if !req.Network {
-		return nil, nil
-	}
-	if err := workspace.CheckNetwork(driver.Features()); err != nil {
-		return nil, err
-	}
-	policy, err := egress.New(req.EgressAllow, req.EgressDeny)
-	return &supervisor.Network{Policy: policy}, err
-}
-
-// NetworkRecord is what a machine did on its network, or was refused.
+// NetworkRecord is a connection of a machine, or a refused attempt.
 type NetworkRecord struct {
-	Time       time.Time `json:"time"`     // of its begin
-	Protocol   string    `json:"protocol"` // tcp, udp, icmp, icmpv6, dns for a name that was refused, or ip for a packet that is none of these
+	Time       time.Time `json:"time"`     // start time
+	Protocol   string    `json:"protocol"` // tcp, udp, icmp or icmpv6; dns for a refused name; ip for other packets
 	Name       string    `json:"name,omitempty"`
 	Address    string    `json:"address,omitempty"`
 	Port       int       `json:"port,omitempty"`
-	Verdict    string    `json:"verdict"`               // allowed or refused
-	Reason     string    `json:"reason,omitempty"`      // why it was refused
-	Error      string    `json:"error,omitempty"`       // why what was allowed could not be reached
-	Open       bool      `json:"open,omitempty"`        // it goes on
-	DurationMS float64   `json:"duration_ms,omitempty"` // of what was allowed
-	Sent       int64     `json:"sent_bytes"`            // content, by the machine
-	Received   int64     `json:"received_bytes"`        //
-	Times      int       `json:"times"`                 // that the same was refused, 1 or more
+	Verdict    string    `json:"verdict"`               // allowed or refused.
+	Reason     string    `json:"reason,omitempty"`      // why it was refused.
+	Error      string    `json:"error,omitempty"`       // why an allowed target could not be reached.
+	Open       bool      `json:"open,omitempty"`        // it is still open
+	DurationMS float64   `json:"duration_ms,omitempty"` // duration of an allowed connection
+	Sent       int64     `json:"sent_bytes"`            // payload bytes that the machine sent
+	Received   int64     `json:"received_bytes"`
+	Times      int       `json:"times"` // number of identical refused attempts, at least 1
 }
 
 // The verdicts.
@@ -132,22 +116,22 @@ const (
 	VerdictRefused = "refused"
 )
 
-// NetworkLogRequest says what of a network's log to give.
+// NetworkLogRequest says which records to return.
 type NetworkLogRequest struct {
 	WorkspaceID string `json:"workspace_id"`
-	TailLines   int    `json:"tail_lines,omitempty"` // the last so many records; default DefaultTailLines
-	All         bool   `json:"all,omitempty"`        // all that are kept instead
+	TailLines   int    `json:"tail_lines,omitempty"` // return the latest records, at most this number; default DefaultTailLines
+	All         bool   `json:"all,omitempty"`        // return all stored records instead
 }
 
-// NetworkLog is what a workspace did on its network. It is kept when the workspace is stopped or reset.
+// NetworkLog is the network activity of a workspace. It survives stops and resets.
 type NetworkLog struct {
 	WorkspaceID   string          `json:"workspace_id"`
 	NetworkPolicy NetworkPolicy   `json:"network_policy"`
-	Records       []NetworkRecord `json:"records"`   // in the order of their end; then those that are open
-	Truncated     bool            `json:"truncated"` // there are, or were, earlier ones
+	Records       []NetworkRecord `json:"records"`   // ended connections in the order of their ends, then open connections
+	Truncated     bool            `json:"truncated"` // earlier records exist, or existed and are no longer stored
 }
 
-// NetworkLog gives what a workspace did on its network: each connection once it has ended, and those that are open.
+// NetworkLog returns the network activity of a workspace: ended connections, then open connections.
 func (p *Pyro) NetworkLog(ctx context.Context, req NetworkLogRequest) (*NetworkLog, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -163,7 +147,7 @@ func (p *Pyro) NetworkLog(ctx context.Context, req NetworkLogRequest) (*NetworkL
 	}
 	w, records, open, all, err := p.workspaces.NetworkLog(ctx, req.WorkspaceID, req.TailLines)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	log := &NetworkLog{WorkspaceID: w.ID, NetworkPolicy: NetworkPolicy(w.Spec.Network), Records: []NetworkRecord{}, Truncated: !all}
 	for _, r := range records {
@@ -175,7 +159,7 @@ func (p *Pyro) NetworkLog(ctx context.Context, req NetworkLogRequest) (*NetworkL
 	return log, nil
 }
 
-func newNetworkRecord(r network.Record, open bool) NetworkRecord {
+func newNetworkRecord(r workspace.NetworkRecord, open bool) NetworkRecord {
 	n := NetworkRecord{
 		Time: r.Time.UTC(), Protocol: r.Protocol, Name: r.Name, Port: int(r.Port), Verdict: VerdictAllowed, Reason: r.Refused, Error: r.Error, Open: open,
 		DurationMS: ms(r.Took), Sent: r.Sent, Received: r.Received, Times: r.Times,
@@ -189,7 +173,7 @@ func newNetworkRecord(r network.Record, open bool) NetworkRecord {
 	return n
 }
 
-// portsOf are the ports of a service that is to be started.
+// portsOf returns the ports for a service.
 func portsOf(ports []PublishedPort) (all []store.Port) {
 	for _, p := range ports {
 		all = append(all, store.Port{Guest: p.GuestPort, Host: p.HostPort})

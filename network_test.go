@@ -20,7 +20,7 @@ func TestNetworkOfAWorkspace(t *testing.T) {
 	w.Spec.Network = store.NetworkPublished
 	n := networkOf(w)
 	if n.Address != "10.188.112.2/24" || n.Gateway != "10.188.112.1" || n.MAC != "62:7f:20:72:b0:fc" || n.MTU != network.MTU {
-		t.Errorf("%+v", n) // they stay the same for an id: machines that were made before have them
+		t.Errorf("%+v", n) // the addresses must stay the same for an id, because existing machines use them
 	}
 	if b, err := json.Marshal([]any{n.EgressAllow, n.EgressDeny, n.PublishedPorts}); err != nil || string(b) != "[[],[],[]]" {
 		t.Errorf("%s, %v", b, err)
@@ -36,7 +36,7 @@ func TestPublishedPortsAreThoseOfServicesThatRun(t *testing.T) {
 	if got := newService("ws-0", store.Spec{}, s).PublishedPorts; len(got) != 1 {
 		t.Errorf("running: %v", got)
 	}
-	s.State = workspace.ServiceStopped // with its machine, which nobody saw
+	s.State = workspace.ServiceStopped // it ended with its machine, and its end was not observed
 	if got := newService("ws-0", store.Spec{}, s).PublishedPorts; got == nil || len(got) > 0 {
 		t.Errorf("its machine ended: %#v", got)
 	}

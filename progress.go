@@ -2,15 +2,16 @@ package pyro
 
 import "github.com/pyro-mcp/pyro/internal/progress"
 
-// Progress is one report of work that may take long: a pull, the first start of an environment on a host.
+// Progress is a report about long work, such as the pull or the first start of an environment.
 type Progress struct {
-	Phase   string `json:"phase"`           // what is being done, in a few words
-	Subject string `json:"subject"`         // to what
-	Done    int64  `json:"done"`            // so far, in bytes or steps
-	Total   int64  `json:"total,omitempty"` // of how many, 0 where unknown
+	Phase   string `json:"phase"`           // the current step, in a few words.
+	Subject string `json:"subject"`         // the target of the work, such as an environment.
+	Done    int64  `json:"done"`            // completed so far, in bytes or steps.
+	Total   int64  `json:"total,omitempty"` // total in the same unit; 0: unknown
 }
 
-// ProgressFunc receives reports, from the goroutine that works: it must return soon. It may be nil.
+// ProgressFunc receives reports. The goroutine that does the work calls it, so it must return
+// quickly. A ProgressFunc can be nil.
 type ProgressFunc func(Progress)
 
 func (f ProgressFunc) adapt() progress.Func {
@@ -18,15 +19,4 @@ func (f ProgressFunc) adapt() progress.Func {
 		return nil
 	}
 	return func(e progress.Event) { f(Progress(e)) }
-}
-
-// about gives reports a subject that the user knows.
-func (f ProgressFunc) about(subject string) progress.Func {
-	if f == nil {
-		return nil
-	}
-	return func(e progress.Event) {
-		e.Subject = subject
-		f(Progress(e))
-	}
 }

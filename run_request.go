@@ -2,19 +2,24 @@ package pyro
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// What RunInVM takes where a request says nothing.
+// Defaults of RunInVM.
 const (
 	DefaultVCPUCount      = 1
 	DefaultMemMiB         = 1024
@@ -22,77 +27,97 @@ const (
 	DefaultTTLSeconds     = 600
 )
 
-// DefaultDiskMiB is the size of /workspace that CreateWorkspace takes if a request gives none.
+// DefaultDiskMiB is the default size of /workspace.
 const DefaultDiskMiB = store.DefaultDiskMiB
 
-// The bounds of a request.
+// Limits of requests.
 const (
 	MaxVCPUCount = 32
-	MinMemMiB    = 128              // the upper bound is the memory of the host
-	MinDiskMiB   = store.MinDiskMiB // of CreateWorkspaceRequest.DiskMiB
+	MinMemMiB    = 128              // the maximum is the host's memory
+	MinDiskMiB   = store.MinDiskMiB // for CreateWorkspaceRequest.DiskMiB
 	MaxDiskMiB   = store.MaxDiskMiB
-	MaxSeconds   = 30 * 24 * 60 * 60 // of every time limit
-	MaxArguments = 4 << 20           // bytes of all arguments and of all of Env, each
-	MaxOutput    = 16 << 20          // bytes of each stream that a result holds
+	MaxSeconds   = 30 * 24 * 60 * 60 // for every time limit
+	MaxArguments = 4 << 20           // total bytes of all arguments; the same limit applies to all environment variables
+	MaxOutput    = 16 << 20          // bytes per output stream in a result
 )
 
-// RunInVMRequest says what to run, and in what. Only Environment and one of Argv and Command have to be set.
+// ErrNoCommand is the cause of the error of RunInVM if there is nothing to run: the request has no
+// command, and the environment has none of its own.
+var ErrNoCommand = environment.ErrNoCommand
+
+// RunInVMRequest describes a machine and the command to run in it. Only Environment is required.
+// With neither Argv nor Command, the environment's own command runs: Environment.Entrypoint
+// followed by Environment.Cmd. If it has none, the error has kind Invalid and the cause
+// ErrNoCommand.
 type RunInVMRequest struct {
 	Environment string `json:"environment"` // such as debian:12, or an OCI reference
 
-	Argv    []string          `json:"argv,omitempty"`    // the program and its arguments, as they are
-	Command string            `json:"command,omitempty"` // or a line for the guest's /bin/sh -lc
-	Env     map[string]string `json:"env,omitempty"`     // added to that of the environment
+	Argv    []string          `json:"argv,omitempty"`    // the program and its arguments; an entry point of the image does not apply
+	Command string            `json:"command,omitempty"` // instead of Argv: a command line for /bin/sh -lc
+	Env     map[string]string `json:"env,omitempty"`     // extra environment variables
+	User    string            `json:"user,omitempty"`    // name or number, optionally with :group; default the environment's user
+	Cwd     string            `json:"cwd,omitempty"`     // working directory: absolute; default the environment's
 
 	VCPUCount      int `json:"vcpu_count,omitempty"`      // 1 to MaxVCPUCount; default DefaultVCPUCount
-	MemMiB         int `json:"mem_mib,omitempty"`         // MinMemMiB to the host's memory; default DefaultMemMiB
-	TimeoutSeconds int `json:"timeout_seconds,omitempty"` // of the command, which is killed with all it started; default DefaultTimeoutSeconds
-	TTLSeconds     int `json:"ttl_seconds,omitempty"`     // of the machine, which is gone by then whatever happens; default DefaultTTLSeconds
+	MemMiB         int `json:"mem_mib,omitempty"`         // MinMemMiB to the host's memory; default DefaultMemMiB.
+	TimeoutSeconds int `json:"timeout_seconds,omitempty"` // time limit of the command, which is then killed with its children; default DefaultTimeoutSeconds.
+	TTLSeconds     int `json:"ttl_seconds,omitempty"`     // time limit of the machine, which is then deleted even if a command runs; default DefaultTTLSeconds.
 
-	Isolation Isolation `json:"isolation,omitempty"` // one of Isolations; default PYRO_ISOLATION, else IsolationAuto
+	Isolation Isolation `json:"isolation,omitempty"` // one of Isolations; default: the variable PYRO_ISOLATION, or IsolationAuto if it is not set
 
-	Network     bool     `json:"network,omitempty"`      // it reaches the public Internet, as with NetworkEgress
-	EgressAllow []string `json:"egress_allow,omitempty"` // as for a workspace
+	Network     bool     `json:"network,omitempty"`      // allow the public Internet, as NetworkEgress does
+	EgressAllow []string `json:"egress_allow,omitempty"` // as in CreateWorkspaceRequest
 	EgressDeny  []string `json:"egress_deny,omitempty"`
 
-	AllowHostCompat bool `json:"allow_host_compat,omitempty"` // where no machine can be started, run on the host, isolated by nothing
+	HostNetworkSettings    bool     `json:"host_network_settings,omitempty"`    // as in CreateWorkspaceRequest
+	HostNetworkCredentials []string `json:"host_network_credentials,omitempty"` // as in CreateWorkspaceRequest
 
-	// Stdin is passed to the command up to its end. nil: the command's input is at its end from the start. RunInVM does not wait for a Read that does not
-	// return when the command has ended: it is abandoned.
+	AllowHostCompat bool `json:"allow_host_compat,omitempty"` // if no machine can be started, run on the host without isolation
+
+	// Stdin is the command's input. If it is nil, the input is empty. RunInVM does not wait for a
+	// blocked Read after the command has ended.
 	Stdin io.Reader `json:"-"`
-	// Stdout and Stderr receive the output as it comes. A slow writer slows the command down; one that fails ends it. nil: it is in the result.
+	// Stdout and Stderr receive the output as soon as the command writes it, in addition to the
+	// result. They can be nil. A slow writer slows the command down. If a writer fails, the command
+	// is ended.
 	Stdout io.Writer `json:"-"`
 	Stderr io.Writer `json:"-"`
-	// TTY gives the command a terminal, whose output is all Stdout.
+	// StreamOnly omits the output from the result, to save memory.
+	StreamOnly bool `json:"-"`
+	// TTY gives the command a terminal. All output then goes to Stdout.
 	TTY *TTY `json:"-"`
-	// Signals are passed on to the command's process group. One that comes before the command has started ends the run with an error of kind Canceled.
+	// Signals delivers the signals to send to the command's process group. A signal that arrives
+	// while the machine is starting ends the run with an error of kind Canceled.
 	Signals <-chan syscall.Signal `json:"-"`
 	// OnStart is called once, just before the command starts.
 	OnStart func(RunStart) `json:"-"`
-	// Progress hears of what is made on first use.
+	// Progress receives reports about preparations, such as the pull of an environment.
 	Progress ProgressFunc `json:"-"`
 }
 
 // TTY is a terminal for a command.
 type TTY struct {
-	Size   WindowSize        // at the start
-	Resize <-chan WindowSize // later; may be nil
-	Term   string            // TERM of the command; default xterm-256color
+	Size   WindowSize        // initial size
+	Resize <-chan WindowSize // later sizes; can be nil
+	Term   string            // the variable TERM of the command; default xterm-256color
 }
 
-// WindowSize is that of a terminal, in characters, 1 to 1000 each.
+// WindowSize is the size of a terminal in characters. Cols and Rows must be 1 to 1000.
 type WindowSize struct {
 	Cols, Rows int
 }
 
-// complete puts the defaults in and checks the bounds. It starts nothing and reads no file.
+// complete sets the defaults of a request and checks its limits. It starts nothing and reads no
+// file.
 func (r *RunInVMRequest) complete() error {
 	if r.Environment == "" {
 		return invalid("environment is missing").WithHint("%s", toListEnvironments)
 	}
 	var err error
-	if r.Argv, err = program(r.Argv, r.Command); err != nil {
-		return err
+	if len(r.Argv) > 0 || r.Command != "" {
+		if r.Argv, err = argvOf(r.Argv, r.Command); err != nil {
+			return err
+		}
 	}
 	if err := completeMachine(&r.VCPUCount, &r.MemMiB, &r.TTLSeconds, &r.Isolation); err != nil {
 		return err
@@ -100,20 +125,32 @@ func (r *RunInVMRequest) complete() error {
 	if err := completeNumber("timeout_seconds", &r.TimeoutSeconds, DefaultTimeoutSeconds, 1, MaxSeconds); err != nil {
 		return err
 	}
-	if _, err := networkPolicy(r.Network, r.EgressAllow, r.EgressDeny); err != nil {
+	network, err := r.network()
+	if err != nil {
+		return err
+	}
+	if err := network.check(); err != nil {
 		return err
 	}
 	if t := r.TTY; t != nil && !t.Size.valid() {
 		return invalid("a terminal of %d x %d characters: it must be 1 to 1000 each", t.Size.Cols, t.Size.Rows)
 	}
-	return checkStrings(r.Argv, r.Env)
+	if r.Cwd != "" && !strings.HasPrefix(r.Cwd, "/") {
+		return invalid("cwd is %q: it must be absolute", r.Cwd)
+	}
+	return errors.Join(checkStrings(r.Argv, r.Env), checkUser(r.User))
 }
 
-// program is what is run for an argv, as it is, or for a line of a shell: one of the two.
-func program(argv []string, command string) ([]string, error) {
+func (r *RunInVMRequest) network() (networkRequest, error) {
+	return vmNetwork(r.Network, networkRequest{allow: r.EgressAllow, deny: r.EgressDeny, host: r.HostNetworkSettings, credentials: r.HostNetworkCredentials})
+}
+
+// argvOf returns the program and arguments to run. A request must contain either argv or a command
+// line for a shell.
+func argvOf(argv []string, command string) ([]string, error) {
 	switch {
 	case len(argv) == 0 && command == "":
-		return nil, invalid("nothing to run: set argv or command")
+		return nil, invalid("%w", ErrNoCommand)
 	case len(argv) > 0 && command != "":
 		return nil, invalid("argv and command exclude each other")
 	case len(argv) == 0:
@@ -122,7 +159,7 @@ func program(argv []string, command string) ([]string, error) {
 	return argv, nil
 }
 
-// completeMachine puts in the defaults of a machine and checks the bounds.
+// completeMachine sets the defaults of a machine and checks the limits.
 func completeMachine(vcpus, memMiB, ttl *int, isolation *Isolation) error {
 	for _, err := range []error{
 		completeNumber("vcpu_count", vcpus, DefaultVCPUCount, 1, MaxVCPUCount),
@@ -136,7 +173,7 @@ func completeMachine(vcpus, memMiB, ttl *int, isolation *Isolation) error {
 	return completeIsolation(isolation)
 }
 
-// completeIsolation puts in the default and checks that there is such a level.
+// completeIsolation sets the default isolation level, or checks the requested one.
 func completeIsolation(isolation *Isolation) error {
 	if *isolation == "" {
 		*isolation = cmp.Or(Isolation(os.Getenv("PYRO_ISOLATION")), IsolationAuto)
@@ -147,7 +184,7 @@ func completeIsolation(isolation *Isolation) error {
 	return nil
 }
 
-// completeNumber puts a default in the place of 0 and checks the bounds.
+// completeNumber replaces 0 by the default, then checks that the value is from low to up.
 func completeNumber(name string, value *int, byDefault, low, up int) error {
 	if *value == 0 {
 		*value = byDefault
@@ -158,7 +195,7 @@ func completeNumber(name string, value *int, byDefault, low, up int) error {
 	return nil
 }
 
-// checkStrings refuses what no process can be given.
+// checkStrings rejects arguments and variables that can't be passed to a process.
 func checkStrings(argv []string, env map[string]string) error {
 	total := 0
 	for _, a := range argv {
@@ -167,7 +204,7 @@ func checkStrings(argv []string, env map[string]string) error {
 			return invalid("an argument holds a NUL byte")
 		}
 	}
-	if argv[0] == "" {
+	if len(argv) > 0 && argv[0] == "" {
 		return invalid("the name of the program is empty")
 	}
 	if total > MaxArguments {
@@ -176,26 +213,32 @@ func checkStrings(argv []string, env map[string]string) error {
 	return checkEnv(env)
 }
 
-// checkEnv refuses what can't be environment variables.
-func checkEnv(env map[string]string) error {
-	total := 0
-	for name, value := range env {
-		total += len(name) + len(value) + 2
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return invalid("%q is no environment variable", name)
-		}
-	}
-	if total > MaxArguments {
-		return invalid("%d bytes of environment variables: at most %d", total, MaxArguments)
+// maxUser is the maximum length of the user of a command, in bytes.
+const maxUser = 256
+
+// checkUser rejects texts that cannot be a user.
+func checkUser(user string) error {
+	if len(user) > maxUser || strings.ContainsFunc(user, unicode.IsControl) || !utf8.ValidString(user) {
+		return invalid("user is %.80q: it must be a name or number, optionally with :group", user)
 	}
 	return nil
 }
 
-func (s WindowSize) valid() bool {
-	return s.Cols >= 1 && s.Cols <= 1000 && s.Rows >= 1 && s.Rows <= 1000
+func checkEnv(env map[string]string) error { return program.CheckEnv(env, MaxArguments) }
+
+// terminal returns the terminal for a command, or nil if t is nil.
+func (t *TTY) terminal() *program.Terminal {
+	if t == nil {
+		return nil
+	}
+	return &program.Terminal{Cols: t.Size.Cols, Rows: t.Size.Rows, Term: t.Term}
 }
 
-// listed gives words as a sentence has them.
+func (s WindowSize) valid() bool {
+	return min(s.Cols, s.Rows) >= 1 && max(s.Cols, s.Rows) <= program.MaxSide
+}
+
+// listed joins isolation levels with commas.
 func listed(words []Isolation) string {
 	var text []string
 	for _, w := range words {
@@ -206,7 +249,7 @@ func listed(words []Isolation) string {
 
 func invalid(format string, args ...any) *Error { return fault.Newf(Invalid, format, args...) }
 
-// hostMemMiB is the memory of this host.
+// hostMemMiB returns the host's memory in MiB, or MinMemMiB if it is unknown.
 func hostMemMiB() int {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

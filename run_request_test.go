@@ -26,7 +26,6 @@ func TestRequestBounds(t *testing.T) {
 		says   string
 	}{
 		"no environment":     {func(r *RunInVMRequest) { r.Environment = "" }, Invalid, "environment is missing"},
-		"nothing to run":     {func(r *RunInVMRequest) { r.Argv = nil }, Invalid, "set argv or command"},
 		"both":               {func(r *RunInVMRequest) { r.Command = "true" }, Invalid, "exclude each other"},
 		"empty program":      {func(r *RunInVMRequest) { r.Argv = []string{""} }, Invalid, "program is empty"},
 		"NUL":                {func(r *RunInVMRequest) { r.Argv = []string{"echo", "a\x00b"} }, Invalid, "NUL"},
@@ -37,9 +36,13 @@ func TestRequestBounds(t *testing.T) {
 		"more than there is": {func(r *RunInVMRequest) { r.MemMiB = 1 << 40 }, Invalid, "mem_mib"},
 		"time":               {func(r *RunInVMRequest) { r.TimeoutSeconds = MaxSeconds + 1 }, Invalid, "timeout_seconds"},
 		"time to live":       {func(r *RunInVMRequest) { r.TTLSeconds = -5 }, Invalid, "ttl_seconds"},
-		"rules, no network":  {func(r *RunInVMRequest) { r.EgressDeny = []string{"x.test"} }, Invalid, "rules for a network, and there is none"},
-		"no rule":            {func(r *RunInVMRequest) { r.Network, r.EgressAllow = true, []string{"https://x.test"} }, Invalid, "rule to allow: \"https://x.test\" is no rule"},
+		"rules, no network":  {func(r *RunInVMRequest) { r.EgressDeny = []string{"x.test"} }, Invalid, "there are network rules, but the network is off"},
+		"no rule":            {func(r *RunInVMRequest) { r.Network, r.EgressAllow = true, []string{"https://x.test"} }, Invalid, "rule to allow: \"https://x.test\" is not a rule"},
 		"too many rules":     {func(r *RunInVMRequest) { r.Network, r.EgressDeny = true, slices.Repeat([]string{"x.test"}, 257) }, Invalid, "257 rules to deny: at most 256"},
+		"relative folder":    {func(r *RunInVMRequest) { r.Cwd = "srv" }, Invalid, "cwd is \"srv\": it must be absolute"},
+		"user with a line":   {func(r *RunInVMRequest) { r.User = "a\nroot" }, Invalid, "user is \"a\\nroot\": it must be a name or number, optionally with :group"},
+		"user with NUL":      {func(r *RunInVMRequest) { r.User = "a\x00" }, Invalid, "user is"},
+		"long user":          {func(r *RunInVMRequest) { r.User = strings.Repeat("u", 257) }, Invalid, "user is"},
 		"no terminal":        {func(r *RunInVMRequest) { r.TTY = &TTY{} }, Invalid, "terminal of 0 x 0"},
 		"variable":           {func(r *RunInVMRequest) { r.Env = map[string]string{"A=B": "c"} }, Invalid, "no environment variable"},
 		"huge variable":      {func(r *RunInVMRequest) { r.Env = map[string]string{"A": strings.Repeat("x", 5<<20)} }, Invalid, "bytes of environment variables"},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCapture(t *testing.T) {
+func TestOutputIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		writes    []string
 		want      string
@@ -22,15 +22,15 @@ func TestCapture(t *testing.T) {
 		"cut through a character":   {[]string{strings.Repeat("x", MaxOutput-1) + "ü"}, strings.Repeat("x", MaxOutput-1), UTF8, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var held capture
+			held := newOutput(nil, false)
 			for _, w := range c.writes {
 				if n, err := held.Write([]byte(w)); n != len(w) || err != nil {
 					t.Fatalf("wrote %d, %v", n, err)
 				}
 			}
 			text, encoding := held.text()
-			if text != c.want || encoding != c.encoding || held.truncated != c.truncated {
-				t.Errorf("%d bytes as %s, truncated %v", len(text), encoding, held.truncated)
+			if text != c.want || encoding != c.encoding || held.buffer.Truncated != c.truncated {
+				t.Errorf("%d bytes as %s, truncated %v", len(text), encoding, held.buffer.Truncated)
 			}
 		})
 	}
@@ -41,12 +41,11 @@ func TestOutputGivesTheBytesBack(t *testing.T) {
 	for i := range all {
 		all[i] = byte(i)
 	}
-	var out, err capture
+	out, err := newOutput(nil, false), newOutput(nil, false)
 	out.Write(all)
 	err.Write([]byte("text"))
 	r := RunResult{}
-	r.Stdout, r.StdoutEncoding = out.text()
-	r.Stderr, r.StderrEncoding = err.text()
+	r.printed(out, err)
 	stdout, stderr := r.Output()
 	if !bytes.Equal(stdout, all) || string(stderr) != "text" || r.StdoutEncoding != Base64 || r.StderrEncoding != UTF8 {
 		t.Errorf("%q as %s, %q as %s", stdout, r.StdoutEncoding, stderr, r.StderrEncoding)

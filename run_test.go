@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -14,33 +12,17 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// These tests run commands by host_compat: what pyro does is the same for every driver. Real machines are the business of the drivers' own tests.
+// These tests run commands on the host, because this package does the same for every driver. The
+// tests of the drivers use real machines.
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "pyro-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", dir, "./cmd/pyro", "./cmd/pyro-guest")
-	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
-	if err := build.Run(); err != nil {
-		os.RemoveAll(dir)
-		fmt.Fprintln(os.Stderr, "building the programs under test:", err)
-		os.Exit(1)
-	}
-	os.Setenv("PYRO_PROGRAM", filepath.Join(dir, "pyro"))
-	os.Setenv("PYRO_GUEST", filepath.Join(dir, "pyro-guest"))
-	os.Setenv("PYRO_QEMU", "no-such-qemu")
-	os.Setenv("PYRO_RUNSC", "/nonexistent")
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testenv.RunWithPrograms(m)) }
 
-// onHost opens a pyro with folders of its own and checks, when the test is over, that nothing is left of it.
+// onHost returns a Pyro with temporary folders. At the end of the test, it checks that no machine
+// and no goroutine is left.
 func onHost(t *testing.T) *Pyro {
 	t.Helper()
 	state := t.TempDir()
@@ -52,7 +34,7 @@ func onHost(t *testing.T) *Pyro {
 	t.Cleanup(func() {
 		goleak.VerifyNone(t, before)
 		if left, err := os.ReadDir(filepath.Join(state, "machines")); err != nil || len(left) > 0 {
-			t.Errorf("left of machines: %v, %v", left, err)
+			t.Errorf("leftovers of machines: %v, %v", left, err)
 		}
 	})
 	return p
@@ -76,7 +58,7 @@ func TestRunCollectsOutput(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r.Isolation != IsolationNone || r.ExecutionMode != HostCompat || r.HostCompatReason == "" || r.RunStart != started {
-		t.Errorf("%+v, and OnStart was told %+v", r.RunStart, started)
+		t.Errorf("got start %+v, and OnStart got %+v", r.RunStart, started)
 	}
 	if len(r.Timings) < 2 || r.StartMS <= 0 || r.TotalMS < r.StartMS {
 		t.Errorf("timings %v, start %v ms, total %v ms", r.Timings, r.StartMS, r.TotalMS)
@@ -98,7 +80,7 @@ func TestRunStreams(t *testing.T) {
 	req := shell(`echo out; echo err >&2`)
 	req.Stdout, req.Stderr = &stdout, &stderr
 	r, err := onHost(t).RunInVM(t.Context(), req)
-	if err != nil || stdout.String() != "out\n" || stderr.String() != "err\n" || r.Stdout != "" {
+	if err != nil || stdout.String() != "out\n" || stderr.String() != "err\n" || r.Stdout != "out\n" || r.Stderr != "err\n" {
 		t.Errorf("%q, %q, %+v, %v", &stdout, &stderr, r, err)
 	}
 }
@@ -108,6 +90,25 @@ func TestCommandIsALineForTheShell(t *testing.T) {
 	if err != nil || r.Stdout != "42\n" {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestNothingToRun checks requests without a command for environments that have none of their own.
+func TestNothingToRun(t *testing.T) {
+	p := withWorkspaces(t)
+	small := serveSmallImage(t)
+	run := func(name, hint string) {
+		t.Helper()
+		_, err := p.RunInVM(t.Context(), RunInVMRequest{Environment: name, AllowHostCompat: true})
+		if !errors.Is(err, ErrNoCommand) || KindOf(err) != Invalid || err.Error() != "nothing to run: set argv or command" || HintOf(err) != hint {
+			t.Errorf("%s: %v, hint %q", name, err, HintOf(err))
+		}
+	}
+	run("debian:12", "")
+	run(small, "") // not installed, and the host has no machine that would need it
+	if _, err := p.PullEnvironment(t.Context(), PullEnvironmentRequest{Environment: small}); err != nil {
+		t.Fatal(err)
+	}
+	run(small, "if the image has a command of its own: pyro env pull --force "+small)
 }
 
 func TestTimeLimits(t *testing.T) {
@@ -159,19 +160,19 @@ func TestSignalsReachTheCommand(t *testing.T) {
 
 func TestASignalBeforeTheCommandEndsTheRun(t *testing.T) {
 	p := onHost(t)
-	// A machine of this pyro exists so that its folder does.
+	// The first run creates the folder of the machines.
 	if _, err := p.RunInVM(t.Context(), shell("true")); err != nil {
 		t.Fatal(err)
 	}
 	signals := make(chan syscall.Signal)
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	go func() {
 		signals <- syscall.SIGINT
-		close(told)
+		close(reported)
 	}()
 	req := shell(`sleep 30`)
 	req.Signals = signals
-	req.OnStart = func(RunStart) { <-told; time.Sleep(50 * time.Millisecond) }
+	req.OnStart = func(RunStart) { <-reported; time.Sleep(50 * time.Millisecond) }
 	if _, err := p.RunInVM(t.Context(), req); KindOf(err) != Canceled || !strings.Contains(err.Error(), "interrupt") {
 		t.Errorf("%v", err)
 	}

@@ -7,32 +7,34 @@ import (
 	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// SecretValue is a text that hides itself, however it is printed, logged or written as JSON. It can be read from JSON.
+// SecretValue is a text that is redacted when it is printed, logged or encoded as JSON. A
+// SecretValue can be decoded from JSON.
 type SecretValue = secret.Value
 
-// NewSecretValue makes a text a secret.
+// NewSecretValue returns text as a SecretValue.
 func NewSecretValue(text string) SecretValue { return secret.New(text) }
 
-// Secret is a text that programs in a workspace can be given in an environment variable, and nobody is shown. One of Value and FilePath is set. It is UTF-8, without
-// NUL, of at most MaxSecretBytes.
+// Secret is a text that a workspace's programs get in environment variables. pyro never shows the
+// text. Set either Value or FilePath. The text must be UTF-8 without NUL and have at most
+// MaxSecretBytes bytes.
 type Secret struct {
 	Name     string      `json:"name"`                // letters, digits and underscores
-	Value    SecretValue `json:"value,omitzero"`      // as it is
-	FilePath string      `json:"file_path,omitempty"` // or what a file of the host holds
+	Value    SecretValue `json:"value,omitzero"`      // the text.
+	FilePath string      `json:"file_path,omitempty"` // instead of Value: a file on the host that contains the text.
 }
 
-// The bounds of a workspace's secrets.
+// Limits for secrets.
 const (
-	MaxSecretBytes = secret.MaxBytes // of one
-	MaxSecrets     = secret.MaxCount // of one workspace
+	MaxSecretBytes = secret.MaxBytes // size of one secret in bytes
+	MaxSecrets     = secret.MaxCount // number of secrets of one workspace
 )
 
-// SecretInfo is what is shown of a secret.
+// SecretInfo describes a secret without its value.
 type SecretInfo struct {
 	Name       string `json:"name"`
 	SourceKind string `json:"source_kind"` // literal, or file
@@ -82,7 +84,7 @@ func secretInfos(names []store.SecretName) []SecretInfo {
 	return all
 }
 
-// checkSecretEnv refuses what can't be asked for.
+// checkSecretEnv rejects invalid names, and secrets for variables that env already sets.
 func checkSecretEnv(wanted map[string]string, env map[string]string) error {
 	for name, variable := range wanted {
 		if err := secret.CheckName(name); err != nil {
@@ -101,15 +103,16 @@ func checkSecretEnv(wanted map[string]string, env map[string]string) error {
 	return nil
 }
 
-// secretEnv gives the secrets that are to be in environment variables. No name of a variable: that of the secret.
-func secretEnv(wanted map[string]string) []remote.SecretEnv {
-	var all []remote.SecretEnv
+// secretEnv converts the field SecretEnv of a request. If a variable has no name, it gets the name
+// of its secret.
+func secretEnv(wanted map[string]string) []program.SecretEnv {
+	var all []program.SecretEnv
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		env := wanted[name]
 		if env == "" {
 			env = name
 		}
-		all = append(all, remote.SecretEnv{Secret: name, Env: env})
+		all = append(all, program.SecretEnv{Secret: name, Env: env})
 	}
 	return all
 }

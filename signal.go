@@ -8,13 +8,17 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// signalPasser hands a caller's signals to the command once there is one. One that comes before ends the run: there is nobody to ask.
+// signalPasser sends a caller's signals to a command. A signal that arrives before the call of the
+// method starting ends the caller's operation. Later signals are queued until the command runs.
 type signalPasser struct {
-	mu   sync.Mutex
-	pass func(syscall.Signal)
+	mu      sync.Mutex
+	waits   bool // the command is about to start, so signals are queued
+	pass    func(syscall.Signal)
+	pending []syscall.Signal
 }
 
-// passSignals passes signals on until ctx is over.
+// passSignals starts to handle signals, until ctx ends. If a signal arrives too early for the
+// command, passSignals calls cancel.
 func passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan syscall.Signal) *signalPasser {
 	s := &signalPasser{}
 	if signals == nil {
@@ -27,9 +31,7 @@ func passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-
 				if !ok {
 					return
 				}
-				if pass := s.to(); pass != nil {
-					pass(sig)
-				} else {
+				if !s.signal(sig) {
 					cancel(fault.Newf(Canceled, "ended by signal: %s", sig))
 				}
 			case <-ctx.Done():
@@ -40,15 +42,37 @@ func passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-
 	return s
 }
 
-func (s *signalPasser) to() func(syscall.Signal) {
+// signal sends or queues a signal. It returns false if no command runs or is about to start.
+func (s *signalPasser) signal(sig syscall.Signal) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.pass
+	pass := s.pass
+	if pass == nil && s.waits {
+		s.pending = append(s.pending, sig)
+	}
+	waits := s.waits
+	s.mu.Unlock()
+	if pass != nil {
+		pass(sig)
+	}
+	return waits
 }
 
-// started says whom signals go to from now on.
-func (s *signalPasser) started(pass func(syscall.Signal)) {
+// starting must be called when the command is about to start.
+func (s *signalPasser) starting() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pass = pass
+	s.waits = true
+	s.mu.Unlock()
+}
+
+// started must be called when the command has started. The function pass sends a signal to the
+// command.
+func (s *signalPasser) started(pass func(syscall.Signal)) {
+	go func() { // the caller must not wait until the queued signals are sent
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, sig := range s.pending {
+			pass(sig)
+		}
+		s.pass = pass
+	}()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// VM is one machine, for one command, that is deleted when its time is over.
+// VM is a machine for one command. It is deleted when its time to live ends.
 type VM struct {
 	VMID             string         `json:"vm_id"`
 	State            WorkspaceState `json:"state"`
@@ -27,24 +27,27 @@ type VM struct {
 	ExpiresAt        *time.Time     `json:"expires_at"`
 }
 
-// CreateVMRequest says what machine to make. Only Environment has to be set.
+// CreateVMRequest describes a new machine. Only Environment is required.
 type CreateVMRequest struct {
 	Environment string `json:"environment"`
-	VCPUCount   int    `json:"vcpu_count,omitempty"`  // as for RunInVM
-	MemMiB      int    `json:"mem_mib,omitempty"`     // as for RunInVM
-	TTLSeconds  int    `json:"ttl_seconds,omitempty"` // it is deleted when nothing was done with it for so long; default DefaultTTLSeconds
+	VCPUCount   int    `json:"vcpu_count,omitempty"`  // as in RunInVMRequest.
+	MemMiB      int    `json:"mem_mib,omitempty"`     // as in RunInVMRequest.
+	TTLSeconds  int    `json:"ttl_seconds,omitempty"` // time without use after which it is deleted; default DefaultTTLSeconds
 
 	Isolation       Isolation `json:"isolation,omitempty"`
 	AllowHostCompat bool      `json:"allow_host_compat,omitempty"`
 
-	Network     bool     `json:"network,omitempty"`      // it reaches the public Internet, as with NetworkEgress
-	EgressAllow []string `json:"egress_allow,omitempty"` // as for a workspace
+	Network     bool     `json:"network,omitempty"`      // allow the public Internet, as NetworkEgress does
+	EgressAllow []string `json:"egress_allow,omitempty"` // as in CreateWorkspaceRequest
 	EgressDeny  []string `json:"egress_deny,omitempty"`
+
+	HostNetworkSettings    bool     `json:"host_network_settings,omitempty"`    // as in CreateWorkspaceRequest
+	HostNetworkCredentials []string `json:"host_network_credentials,omitempty"` // as in CreateWorkspaceRequest
 
 	Progress ProgressFunc `json:"-"`
 }
 
-// CreateVM makes a machine, which StartVM starts.
+// CreateVM creates a machine. StartVM starts it.
 func (p *Pyro) CreateVM(ctx context.Context, req CreateVMRequest) (*VM, error) {
 	if req.Environment == "" {
 		return nil, invalid("environment is missing").WithHint("%s", toListEnvironments)
@@ -52,7 +55,13 @@ func (p *Pyro) CreateVM(ctx context.Context, req CreateVMRequest) (*VM, error) {
 	if err := completeMachine(&req.VCPUCount, &req.MemMiB, &req.TTLSeconds, &req.Isolation); err != nil {
 		return nil, err
 	}
-	policy, err := networkPolicy(req.Network, req.EgressAllow, req.EgressDeny)
+	request, err := vmNetwork(req.Network, networkRequest{
+		allow: req.EgressAllow, deny: req.EgressDeny, host: req.HostNetworkSettings, credentials: req.HostNetworkCredentials,
+	})
+	if err != nil {
+		return nil, err
+	}
+	network, err := request.plan()
 	if err != nil {
 		return nil, err
 	}
@@ -61,19 +70,19 @@ func (p *Pyro) CreateVM(ctx context.Context, req CreateVMRequest) (*VM, error) {
 	}
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindVM, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: string(policy),
-		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, Progress: req.Progress.adapt(),
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds, Network: string(network.policy),
+		Egress: network.egress, HostNetwork: network.host, Credentials: network.credentials, Progress: req.Progress.adapt(),
 	})
-	return vmOf(ctx, w, err)
+	return p.vmOf(ctx, w, err)
 }
 
-// StartVM starts a machine. One that runs is left as it is.
+// StartVM starts a machine. It does nothing if the machine runs.
 func (p *Pyro) StartVM(ctx context.Context, id string) (*VM, error) {
 	w, err := p.workspaces.Start(ctx, store.KindVM, id, nil)
-	return vmOf(ctx, w, err)
+	return p.vmOf(ctx, w, err)
 }
 
-// ExecVMRequest says what to run in a machine. Only VMID and one of Argv and Command have to be set.
+// ExecVMRequest describes a command for a machine. VMID is required, and either Argv or Command.
 type ExecVMRequest struct {
 	VMID           string            `json:"vm_id"`
 	Argv           []string          `json:"argv,omitempty"`
@@ -82,14 +91,14 @@ type ExecVMRequest struct {
 	TimeoutSeconds int               `json:"timeout_seconds,omitempty"` // default DefaultTimeoutSeconds
 }
 
-// VMExecResult is what became of a command in a machine.
+// VMExecResult is the outcome of a command in a machine.
 type VMExecResult struct {
 	VMID string `json:"vm_id"`
 	WorkspaceExecResult
 }
 
-// ExecVM runs one command in a machine that runs, and deletes the machine, whatever became of the command. A request that is wrong, or for a machine that does
-// not run, deletes nothing.
+// ExecVM runs one command in a running machine and then deletes the machine, even if the command
+// fails. If the request is invalid or the machine does not run, ExecVM deletes nothing.
 func (p *Pyro) ExecVM(ctx context.Context, req ExecVMRequest) (*VMExecResult, error) {
 	if err := required("vm_id", req.VMID); err != nil {
 		return nil, err
@@ -112,69 +121,71 @@ func (p *Pyro) ExecVM(ctx context.Context, req ExecVMRequest) (*VMExecResult, er
 	return &VMExecResult{req.VMID, *r}, nil
 }
 
-// StopVM stops a machine. It can be started again until its time is over.
+// StopVM stops a machine. StartVM can start it again until its time to live ends.
 func (p *Pyro) StopVM(ctx context.Context, id string) (*VM, error) {
 	w, err := p.workspaces.Stop(ctx, store.KindVM, id)
-	return vmOf(ctx, w, err)
+	return p.vmOf(ctx, w, err)
 }
 
-// DeletedVM tells that a machine is gone.
+// DeletedVM names a machine that was deleted.
 type DeletedVM struct {
 	VMID    string `json:"vm_id"`
 	Deleted bool   `json:"deleted"`
 }
 
-// DeleteVM removes a machine, whatever state it is in.
+// DeleteVM deletes a machine in any state.
 func (p *Pyro) DeleteVM(ctx context.Context, id string) (*DeletedVM, error) {
 	if err := p.workspaces.Delete(ctx, store.KindVM, id); err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &DeletedVM{id, true}, nil
 }
 
-// StatusVM tells what a machine is now.
+// StatusVM describes a machine.
 func (p *Pyro) StatusVM(ctx context.Context, id string) (*VM, error) {
 	w, err := p.workspaces.Get(ctx, store.KindVM, id)
-	return vmOf(ctx, w, err)
+	return p.vmOf(ctx, w, err)
 }
 
-// VMNetworkInfo tells what network a machine has.
+// VMNetworkInfo describes the network of a machine.
 type VMNetworkInfo struct {
 	VMID           string        `json:"vm_id"`
 	NetworkEnabled bool          `json:"network_enabled"`
 	NetworkPolicy  NetworkPolicy `json:"network_policy"`
-	Network        *NetworkInfo  `json:"network"` // null where it has none
+	Network        *NetworkInfo  `json:"network"` // nil if it has none
 }
 
-// NetworkInfoVM tells what network a machine has.
+// NetworkInfoVM describes the network of a machine.
 func (p *Pyro) NetworkInfoVM(ctx context.Context, id string) (*VMNetworkInfo, error) {
 	w, err := p.workspaces.Get(ctx, store.KindVM, id)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &VMNetworkInfo{id, w.Spec.Networked(), NetworkPolicy(w.Spec.Network), networkOf(w)}, nil
 }
 
-// ReapedVMs are the machines that were deleted since their time was over.
+// ReapedVMs lists the expired machines that were deleted.
 type ReapedVMs struct {
 	DeletedVMIDs []string `json:"deleted_vm_ids"`
 	Count        int      `json:"count"`
 }
 
-// ReapExpired deletes the machines whose time is over. Those that run see to it themselves; this is for those that never ran, or whose supervisor was killed.
+// ReapExpired deletes expired machines. Running machines do not need this, because their
+// supervisors delete them when they expire. ReapExpired is for machines that were never started, or
+// whose supervisor was killed.
 func (p *Pyro) ReapExpired(ctx context.Context) (*ReapedVMs, error) {
 	reaped, err := p.workspaces.Reap(ctx, time.Now())
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &ReapedVMs{reaped, len(reaped)}, nil
 }
 
-func vmOf(ctx context.Context, w workspace.Workspace, err error) (*VM, error) {
+func (p *Pyro) vmOf(ctx context.Context, w workspace.Workspace, err error) (*VM, error) {
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	full := newWorkspace(w)
+	full := p.newWorkspace(w)
 	return &VM{
 		full.WorkspaceID, full.State, full.StateReason, full.Environment, full.ExecutionMode, full.Isolation, full.HostCompatReason, full.EmulatedReason,
 		full.NetworkPolicy != NetworkOff, full.VCPUCount, full.MemMiB, full.TTLSeconds, full.CreatedAt, full.ExpiresAt,

@@ -42,7 +42,7 @@ func TestAMachineIsGoneAfterItsCommand(t *testing.T) {
 		now.ExpiresAt == nil || now.NetworkEnabled {
 		t.Fatalf("%+v, %v", now, err)
 	}
-	for range 2 { // the second time nothing is left to do
+	for range 2 { // the second start does nothing
 		if now, err = p.StartVM(t.Context(), id); err != nil || now.State != StateStarted {
 			t.Fatalf("%+v, %v", now, err)
 		}
@@ -81,7 +81,7 @@ func TestACommandThatCanNotBeAskedForLeavesTheMachine(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := p.DeleteVM(t.Context(), id); KindOf(err) != NotFound {
-		t.Errorf("it is there after its command: %v", err)
+		t.Errorf("it still exists after its command: %v", err)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestReapingDeletesWhatIsOverAndNothingElse(t *testing.T) {
 	if _, err := p.StartVM(t.Context(), started); err != nil {
 		t.Fatal(err)
 	}
-	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // one that runs sees to it itself, or stops for its reaper
+	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the supervisor of a running machine deletes it, or stops it for ReapExpired
 		now, err := p.StatusVM(t.Context(), started)
 		if KindOf(err) == NotFound || err == nil && now.State == StateStopped {
 			break
@@ -107,11 +107,11 @@ func TestReapingDeletesWhatIsOverAndNothingElse(t *testing.T) {
 	}
 	for _, id := range append(over, started) {
 		if _, err := p.StatusVM(t.Context(), id); KindOf(err) != NotFound || id != started && !slices.Contains(reaped.DeletedVMIDs, id) {
-			t.Errorf("%s is there still: %v, %+v", id, err, reaped)
+			t.Errorf("%s still exists: %v, %+v", id, err, reaped)
 		}
 	}
 	if now, err := p.StatusVM(t.Context(), later); err != nil || now.State != StateCreated {
-		t.Errorf("one whose time is not over: %+v, %v", now, err)
+		t.Errorf("VM that has not expired: got %+v, %v", now, err)
 	}
 	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		now, err := p.StatusWorkspace(t.Context(), w)
@@ -147,8 +147,12 @@ func TestPruneKeepsWhatWorkspacesBeganWith(t *testing.T) {
 	for _, kind := range []store.Kind{store.KindWorkspace, store.KindVM} {
 		id := map[store.Kind]string{store.KindWorkspace: "ws-0123456789ab", store.KindVM: "vm-0123456789ab"}[kind]
 		w := store.Workspace{ID: id, Kind: kind, Spec: store.Spec{Environment: env.Name, Digest: env.Digest, Isolation: "kvm"}, Starts: 1, CreatedAt: time.Now()}
-		if err := p.records.AddWorkspace(ctx, w); err != nil {
+		if err := p.workspaces.Store.AddWorkspace(ctx, w); err != nil {
 			t.Fatal(err)
+		}
+		plan, err := p.PruneEnvironments(ctx, PruneEnvironmentsRequest{All: true, DryRun: true})
+		if err != nil || !plan.DryRun || len(plan.Removed) > 0 || len(plan.Kept) != 1 || plan.Kept[0].Name != env.Name || plan.Kept[0].Reason != "a workspace uses it" {
+			t.Errorf("dry run with a %s: %+v, %v", kind, plan, err)
 		}
 		for _, all := range []bool{false, true} {
 			if r, err := p.PruneEnvironments(ctx, PruneEnvironmentsRequest{All: all}); err != nil || len(r.Removed) > 0 || !installed() {
@@ -158,6 +162,9 @@ func TestPruneKeepsWhatWorkspacesBeganWith(t *testing.T) {
 		if err := p.workspaces.Delete(ctx, kind, id); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if r, err := p.PruneEnvironments(ctx, PruneEnvironmentsRequest{All: true, DryRun: true}); err != nil || len(r.Removed) != 1 || r.FreedBytes == 0 || !installed() {
+		t.Errorf("dry run without: %+v, %v, installed %v", r, err, installed())
 	}
 	r, err := p.PruneEnvironments(ctx, PruneEnvironmentsRequest{All: true})
 	if err != nil || len(r.Removed) != 1 || r.Removed[0].Kind != "environment" || r.Removed[0].Name != env.Name || installed() {
@@ -187,7 +194,7 @@ func serveSmallImage(t *testing.T) (reference string) {
 	}
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(func() {
-		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // which pushed
+		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // the connections that pushed the image
 		server.Close()
 	})
 	reference = strings.TrimPrefix(server.URL, "http://") + "/small:1"

@@ -11,41 +11,48 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// WorkspacePath is where a workspace's files are, seen from its commands.
+// WorkspacePath is the path at which commands find the workspace's files.
 const WorkspacePath = workspace.Path
 
-// WorkspaceState says whether a workspace or a machine can be used.
+// WorkspaceState is the state of a workspace or a machine.
 type WorkspaceState string
 
-// The states.
+// The states of workspaces and machines.
 const (
-	StateCreated = WorkspaceState(workspace.Created) // a machine that was not started yet
+	StateCreated = WorkspaceState(workspace.Created) // a machine that has not been started
 	StateStarted = WorkspaceState(workspace.Started)
 	StateStopped = WorkspaceState(workspace.Stopped)
-	StatePaused  = WorkspaceState(workspace.Paused)  // it takes no memory; what is done next with it has all that ran in it go on
-	StateDamaged = WorkspaceState(workspace.Damaged) // a part of it is missing: it can only be deleted
+	StatePaused  = WorkspaceState(workspace.Paused)  // its state is saved and it uses no memory; the next operation resumes it
+	StateDamaged = WorkspaceState(workspace.Damaged) // some of its files are missing; it can only be deleted
 )
 
-// Workspace is a workspace as it is now.
+// Workspace describes a workspace at the time of the call that returned it. It is also a handle,
+// whose methods operate on the workspace.
 type Workspace struct {
 	WorkspaceID string            `json:"workspace_id"`
-	Name        string            `json:"name"`   // for people, empty where it has none
+	Name        string            `json:"name"`   // for people; empty if there is none
 	Labels      map[string]string `json:"labels"` // for people
 
 	State       WorkspaceState `json:"state"`
 	StateReason string         `json:"state_reason,omitempty"` // why it is stopped or damaged
 
 	Environment      string        `json:"environment"`
-	WorkspacePath    string        `json:"workspace_path"` // of its files, seen from its commands
+	WorkspacePath    string        `json:"workspace_path"` // always the constant WorkspacePath
 	ExecutionMode    ExecutionMode `json:"execution_mode"`
 	Isolation        Isolation     `json:"isolation"`
-	HostCompatReason string        `json:"host_compat_reason,omitempty"` // why no machine could be started, where host_compat was allowed and taken
-	EmulatedReason   string        `json:"emulated_reason,omitempty"`    // why it could be no more than an emulated processor
+	HostCompatReason string        `json:"host_compat_reason,omitempty"` // why no machine could be started, if ExecutionMode is HostCompat
+	EmulatedReason   string        `json:"emulated_reason,omitempty"`    // why only an emulated machine was possible
 	NetworkPolicy    NetworkPolicy `json:"network_policy"`
-	Network          *NetworkInfo  `json:"network"` // null where the policy is off
+	Network          *NetworkInfo  `json:"network"` // nil if the policy is NetworkOff
+
+	// AppliesAtNextStart names the fields of this struct that the machine does not have yet. These
+	// fields were changed while it ran or was paused. It gets them when the workspace is stopped
+	// and starts again. The names are vcpu_count, mem_mib and network_policy.
+	AppliesAtNextStart []string `json:"applies_at_next_start,omitempty"`
+
 	VCPUCount        int           `json:"vcpu_count"`
 	MemMiB           int           `json:"mem_mib"`
-	DiskMiB          int           `json:"disk_mib"` // of WorkspacePath; not a limit with IsolationNone
+	DiskMiB          int           `json:"disk_mib"` // size of the disk at WorkspacePath; not enforced with IsolationNone
 	TTLSeconds       int           `json:"ttl_seconds"`
 	AutoPauseSeconds int           `json:"auto_pause_seconds,omitempty"`
 	WorkspaceSeed    WorkspaceSeed `json:"workspace_seed"`
@@ -53,30 +60,32 @@ type Workspace struct {
 
 	CreatedAt      time.Time  `json:"created_at"`
 	LastActivityAt time.Time  `json:"last_activity_at"`
-	ExpiresAt      *time.Time `json:"expires_at"` // when it is stopped if nothing is done with it until then; null where it is stopped already
+	ExpiresAt      *time.Time `json:"expires_at"` // when it will stop unless it is used before; nil if it does not run
 	CommandCount   int        `json:"command_count"`
-	ServiceCount   int        `json:"service_count"` // that were started since it was created or last reset
+	ServiceCount   int        `json:"service_count"` // services started since creation or the last reset
 	RunningCount   int        `json:"running_service_count"`
 	ResetCount     int        `json:"reset_count"`
-	LastResetAt    *time.Time `json:"last_reset_at"` // null where it never was
+	LastResetAt    *time.Time `json:"last_reset_at"` // nil if it was never reset
+
+	pyro *Pyro // used by the methods
 }
 
-// WorkspaceSeed tells how a workspace was first filled.
+// WorkspaceSeed describes the initial files of a workspace.
 type WorkspaceSeed struct {
 	Mode        string `json:"mode"`                  // empty, directory or archive
-	SeedPath    string `json:"seed_path,omitempty"`   // on the host
-	OriginKind  string `json:"origin_kind,omitempty"` // project, where it is that of an MCP server and nobody named it; path, where it was given
-	OriginRef   string `json:"origin_ref,omitempty"`  // what of git it had checked out: BRANCH@COMMIT, or COMMIT
-	Files       int    `json:"files"`                 // that it had
-	Directories int    `json:"directories"`           //
-	Symlinks    int    `json:"symlinks"`              //
-	Skipped     int    `json:"skipped"`               // devices, pipes and sockets, which are left out
-	Ignored     int    `json:"ignored"`               // files and folders that git ignores, which are left out; a folder counts as one
-	Bytes       int64  `json:"bytes"`                 // of all files
-	ForkedFrom  string `json:"forked_from,omitempty"` // the workspace that it is a fork of, whose seed this is
+	SeedPath    string `json:"seed_path,omitempty"`   // path on the host.
+	OriginKind  string `json:"origin_kind,omitempty"` // project: the project of the MCP server; path: a path from the caller.
+	OriginRef   string `json:"origin_ref,omitempty"`  // revision of the git checkout: BRANCH@COMMIT or COMMIT.
+	Files       int    `json:"files"`                 // number of files.
+	Directories int    `json:"directories"`
+	Symlinks    int    `json:"symlinks"`
+	Skipped     int    `json:"skipped"`               // number of omitted devices, pipes and sockets.
+	Ignored     int    `json:"ignored"`               // number of omitted files and folders that git ignores; a folder counts as one.
+	Bytes       int64  `json:"bytes"`                 // total size of the files.
+	ForkedFrom  string `json:"forked_from,omitempty"` // for a fork: the source workspace, whose seed the other fields describe.
 }
 
-// WorkspaceSummary is a row of a list.
+// WorkspaceSummary describes a workspace in a list.
 type WorkspaceSummary struct {
 	WorkspaceID    string            `json:"workspace_id"`
 	Name           string            `json:"name"`
@@ -93,36 +102,46 @@ type WorkspaceSummary struct {
 	RunningCount   int               `json:"running_service_count"`
 }
 
-// CreateWorkspaceRequest says what workspace to make. Only Environment has to be set.
+// CreateWorkspaceRequest describes a new workspace. Only Environment is required.
 type CreateWorkspaceRequest struct {
-	Environment    string            `json:"environment"`               // such as debian:12, or an OCI reference
-	SeedPath       string            `json:"seed_path,omitempty"`       // a folder of the host, or a .tar, .tar.gz or .tgz archive, to fill /workspace with
-	IncludeIgnored bool              `json:"include_ignored,omitempty"` // of a SeedPath in a git checkout also what git ignores
-	Name           string            `json:"name,omitempty"`            // for people
-	Labels         map[string]string `json:"labels,omitempty"`          // for people
-	VCPUCount      int               `json:"vcpu_count,omitempty"`      // as for RunInVM
-	MemMiB         int               `json:"mem_mib,omitempty"`         // as for RunInVM
+	Environment    string            `json:"environment"`               // such as debian:12, or an OCI reference.
+	SeedPath       string            `json:"seed_path,omitempty"`       // path on the host: a folder, or a .tar, .tar.gz or .tgz archive, with the initial files.
+	IncludeIgnored bool              `json:"include_ignored,omitempty"` // also copy files that git ignores.
+	Name           string            `json:"name,omitempty"`            // for people.
+	Labels         map[string]string `json:"labels,omitempty"`          // for people.
+	VCPUCount      int               `json:"vcpu_count,omitempty"`      // as in RunInVMRequest.
+	MemMiB         int               `json:"mem_mib,omitempty"`         // as in RunInVMRequest.
 	DiskMiB        int               `json:"disk_mib,omitempty"`        // size of /workspace, MinDiskMiB to MaxDiskMiB; default DefaultDiskMiB
-	TTLSeconds     int               `json:"ttl_seconds,omitempty"`     // it is stopped, not deleted, when nothing was done with it for so long; default DefaultTTLSeconds
+	TTLSeconds     int               `json:"ttl_seconds,omitempty"`     // time without use after which it is stopped, but not deleted; default DefaultTTLSeconds
 
-	// AutoPauseSeconds has it be paused when nothing was done with it for so long, though programs may run in it; 0: never.
+	// AutoPauseSeconds is the time without use after which the workspace is paused, even if
+	// programs run in it. If it is 0, the workspace is never paused automatically.
 	AutoPauseSeconds int `json:"auto_pause_seconds,omitempty"`
 
 	NetworkPolicy NetworkPolicy `json:"network_policy,omitempty"` // default NetworkOff
-	EgressAllow   []string      `json:"egress_allow,omitempty"`   // what alone it may reach: addresses, ranges, names and *.NAME, each with :PORT or not
-	EgressDeny    []string      `json:"egress_deny,omitempty"`    // what it may not reach, written likewise
+	EgressAllow   []string      `json:"egress_allow,omitempty"`   // the only allowed targets: addresses, address ranges, names or *.NAME, each optionally with :PORT
+	EgressDeny    []string      `json:"egress_deny,omitempty"`    // forbidden targets, in the same form
 
-	Secrets []Secret `json:"secrets,omitempty"` // that its programs can be given, see SecretEnv of ExecWorkspace and OpenShell
+	// HostNetworkSettings gives the machine the network settings of this host: proxies, CA
+	// certificates, and mirrors of apt, Go, npm and pip. Without another network policy, the
+	// machine reaches only what these settings need. See Pyro.HostNetworkSettings.
+	HostNetworkSettings bool `json:"host_network_settings,omitempty"`
+	// HostNetworkCredentials names the passwords and tokens inside these settings that the machine
+	// gets too.
+	HostNetworkCredentials []string `json:"host_network_credentials,omitempty"`
 
-	Isolation       Isolation `json:"isolation,omitempty"`         // as for RunInVM; it stays the same for as long as the workspace is there
-	AllowHostCompat bool      `json:"allow_host_compat,omitempty"` // where no machine can be started, work on the host, isolated by nothing
+	Secrets []Secret `json:"secrets,omitempty"` // secrets for its programs; see ExecWorkspaceRequest.SecretEnv
+
+	Isolation       Isolation `json:"isolation,omitempty"`         // as in RunInVMRequest; the level that was chosen never changes
+	AllowHostCompat bool      `json:"allow_host_compat,omitempty"` // if no machine can be started, work on the host without isolation
 
 	Progress ProgressFunc `json:"-"`
 
-	fromProject bool // SeedPath is the project of an MCP server, and nobody gave it
+	FromProject bool `json:"-"` // SeedPath is the project of an MCP server, not a path from the caller; see WorkspaceSeed.OriginKind
 }
 
-// CreateWorkspace makes a workspace, fills it and starts it. When it fails or is cancelled nothing of it is left.
+// CreateWorkspace creates a workspace, copies the initial files into it and starts it. If
+// CreateWorkspace fails or is canceled, it removes everything that it created.
 func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) (*Workspace, error) {
 	if req.Environment == "" {
 		return nil, invalid("environment is missing").WithHint("%s", toListEnvironments)
@@ -133,7 +152,10 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	if err := completeNumber("disk_mib", &req.DiskMiB, DefaultDiskMiB, MinDiskMiB, MaxDiskMiB); err != nil {
 		return nil, err
 	}
-	if err := completeNetwork(&req.NetworkPolicy, req.EgressAllow, req.EgressDeny); err != nil {
+	network, err := networkRequest{
+		req.NetworkPolicy, req.EgressAllow, req.EgressDeny, req.HostNetworkSettings, req.HostNetworkCredentials,
+	}.plan()
+	if err != nil {
 		return nil, err
 	}
 	if err := p.known(ctx, req.Environment); err != nil {
@@ -145,19 +167,19 @@ func (p *Pyro) CreateWorkspace(ctx context.Context, req CreateWorkspaceRequest) 
 	}
 	w, err := p.workspaces.Create(ctx, workspace.Spec{
 		Kind: store.KindWorkspace, Environment: req.Environment, Isolation: machine.Isolation(req.Isolation), AllowHost: req.AllowHostCompat,
-		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, DiskMiB: req.DiskMiB, TTLSeconds: req.TTLSeconds, AutoPause: req.AutoPauseSeconds, Network: string(req.NetworkPolicy), Name: req.Name, Labels: req.Labels,
-		Egress: store.Egress{Allow: req.EgressAllow, Deny: req.EgressDeny}, SeedPath: req.SeedPath, FromProject: req.fromProject, IncludeIgnored: req.IncludeIgnored, Secrets: secrets, Progress: req.Progress.adapt(),
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, DiskMiB: req.DiskMiB, TTLSeconds: req.TTLSeconds, AutoPause: req.AutoPauseSeconds, Network: string(network.policy), Name: req.Name, Labels: req.Labels,
+		Egress: network.egress, HostNetwork: network.host, Credentials: network.credentials, SeedPath: req.SeedPath, FromProject: req.FromProject, IncludeIgnored: req.IncludeIgnored, Secrets: secrets, Progress: req.Progress.adapt(),
 	})
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// WorkspaceStates are those that a workspace can be in.
+// WorkspaceStates are the possible states of a workspace.
 var WorkspaceStates = []WorkspaceState{StateStarted, StateStopped, StatePaused, StateDamaged}
 
-// WorkspaceFilter says which workspaces to list. The zero value lists all.
+// WorkspaceFilter selects workspaces. The zero value selects all.
 type WorkspaceFilter struct {
-	Labels map[string]string `json:"labels,omitempty"` // those that have all of these
-	State  WorkspaceState    `json:"state,omitempty"`  // those in this state
+	Labels map[string]string `json:"labels,omitempty"` // select workspaces that have all of these labels
+	State  WorkspaceState    `json:"state,omitempty"`  // select workspaces in this state
 }
 
 func (f WorkspaceFilter) check() error {
@@ -176,9 +198,24 @@ func (f WorkspaceFilter) has(w *Workspace) bool {
 	return f.State == "" || f.State == w.State
 }
 
-// ListWorkspaces gives the workspaces that all filters have, the one that something was last done
-// with first.
+// ListWorkspaces returns the workspaces that match all filters, most recently used first.
 func (p *Pyro) ListWorkspaces(ctx context.Context, filters ...WorkspaceFilter) ([]WorkspaceSummary, error) {
+	matching, err := p.matching(ctx, filters)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]WorkspaceSummary, 0, len(matching))
+	for _, w := range matching {
+		all = append(all, WorkspaceSummary{
+			w.WorkspaceID, w.Name, w.Labels, w.Environment, w.Isolation, w.State, w.StateReason,
+			w.CreatedAt, w.LastActivityAt, w.ExpiresAt, w.CommandCount, w.ServiceCount, w.RunningCount,
+		})
+	}
+	return all, nil
+}
+
+// matching returns the workspaces that match all filters, most recently used first.
+func (p *Pyro) matching(ctx context.Context, filters []WorkspaceFilter) ([]*Workspace, error) {
 	for _, f := range filters {
 		if err := f.check(); err != nil {
 			return nil, err
@@ -186,130 +223,167 @@ func (p *Pyro) ListWorkspaces(ctx context.Context, filters ...WorkspaceFilter) (
 	}
 	found, err := p.workspaces.List(ctx, store.KindWorkspace)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	all := make([]WorkspaceSummary, 0, len(found))
+	var all []*Workspace
 	for _, w := range found {
-		full := newWorkspace(w)
-		if slices.ContainsFunc(filters, func(f WorkspaceFilter) bool { return !f.has(full) }) {
-			continue
+		full := p.newWorkspace(w)
+		if !slices.ContainsFunc(filters, func(f WorkspaceFilter) bool { return !f.has(full) }) {
+			all = append(all, full)
 		}
-		all = append(all, WorkspaceSummary{
-			full.WorkspaceID, full.Name, full.Labels, full.Environment, full.Isolation, full.State, full.StateReason,
-			full.CreatedAt, full.LastActivityAt, full.ExpiresAt, full.CommandCount, full.ServiceCount, full.RunningCount,
-		})
 	}
 	return all, nil
 }
 
-// StatusWorkspace tells what a workspace is now.
+// StatusWorkspace describes a workspace.
 func (p *Pyro) StatusWorkspace(ctx context.Context, id string) (*Workspace, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Get(ctx, store.KindWorkspace, id)
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// UpdateWorkspaceRequest says what of a workspace's name and labels to change.
+// UpdateWorkspaceRequest describes changes to a workspace. Fields that are not set change nothing.
 type UpdateWorkspaceRequest struct {
 	WorkspaceID string            `json:"workspace_id"`
 	Name        *string           `json:"name,omitempty"`
 	ClearName   bool              `json:"clear_name,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`       // to set; others stay
-	ClearLabels []string          `json:"clear_labels,omitempty"` // keys to remove
+	Labels      map[string]string `json:"labels,omitempty"`       // labels to set; other labels do not change
+	ClearLabels []string          `json:"clear_labels,omitempty"` // keys of the labels to remove
+
+	VCPUCount  int `json:"vcpu_count,omitempty"`  // as in RunInVMRequest, without a default
+	MemMiB     int `json:"mem_mib,omitempty"`     // as in RunInVMRequest, without a default
+	TTLSeconds int `json:"ttl_seconds,omitempty"` // as in CreateWorkspaceRequest, without a default
+
+	NetworkPolicy NetworkPolicy `json:"network_policy,omitempty"`
+	ClearEgress   bool          `json:"clear_egress,omitempty"` // remove all egress rules, before EgressAllow and EgressDeny are set
+	EgressAllow   []string      `json:"egress_allow,omitempty"` // replaces all rules of this kind; see CreateWorkspaceRequest
+	EgressDeny    []string      `json:"egress_deny,omitempty"`  // replaces all rules of this kind
 }
 
-// UpdateWorkspace changes what a workspace is called, and nothing else.
+func (r UpdateWorkspaceRequest) check() error {
+	for _, n := range []struct {
+		name            string
+		value, low, top int
+	}{
+		{"vcpu_count", r.VCPUCount, 1, MaxVCPUCount}, {"mem_mib", r.MemMiB, MinMemMiB, hostMemMiB()}, {"ttl_seconds", r.TTLSeconds, 1, MaxSeconds},
+	} {
+		if err := completeNumber(n.name, &n.value, n.low, n.low, n.top); err != nil {
+			return err
+		}
+	}
+	policy := r.NetworkPolicy
+	if policy == "" {
+		policy = NetworkPublished // the policy of the workspace decides about rules
+	}
+	return completeNetwork(&policy, r.EgressAllow, r.EgressDeny)
+}
+
+// UpdateWorkspace changes the name, the labels and the settings of a workspace. A running workspace
+// gets the new time to live and the new network policy at once. Open connections and published
+// ports that the policy refuses are closed. Processors and memory change at the next start, also a
+// network if the machine has none. A paused workspace keeps these until it is stopped and started.
+// Workspace.AppliesAtNextStart names the settings that wait.
 func (p *Pyro) UpdateWorkspace(ctx context.Context, req UpdateWorkspaceRequest) (*Workspace, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
 	}
+	if err := req.check(); err != nil {
+		return nil, err
+	}
 	w, err := p.workspaces.Update(ctx, req.WorkspaceID, workspace.Update{
 		Name: req.Name, ClearName: req.ClearName, Labels: req.Labels, ClearLabels: req.ClearLabels,
+		VCPUCount: req.VCPUCount, MemMiB: req.MemMiB, TTLSeconds: req.TTLSeconds,
+		Network: string(req.NetworkPolicy), ClearEgress: req.ClearEgress, Allow: req.EgressAllow, Deny: req.EgressDeny,
 	})
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// StartWorkspaceRequest says what workspace to start.
+// StartWorkspaceRequest names the workspace to start.
 type StartWorkspaceRequest struct {
 	WorkspaceID string       `json:"workspace_id"`
 	Progress    ProgressFunc `json:"-"`
 }
 
-// StartWorkspace starts a workspace that is stopped, with its /workspace, its root, snapshots and history as they were. One that runs is left as it is.
+// StartWorkspace starts a stopped workspace. Its files, root disk, snapshots and history do not
+// change. StartWorkspace does nothing if the workspace runs.
 func (p *Pyro) StartWorkspace(ctx context.Context, req StartWorkspaceRequest) (*Workspace, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Start(ctx, store.KindWorkspace, req.WorkspaceID, req.Progress.adapt())
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// StopWorkspace stops a workspace: what runs in it is killed, its disks are flushed and unmounted. One that is stopped is left as it is.
+// StopWorkspace stops a workspace: it kills the programs, then flushes and unmounts the disks. It
+// does nothing if the workspace is already stopped.
 func (p *Pyro) StopWorkspace(ctx context.Context, id string) (*Workspace, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Stop(ctx, store.KindWorkspace, id)
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// PauseWorkspace writes down the machine of a workspace that runs, with all that runs in it, and ends it: it takes no memory of the host's any more. What is done next
-// with it has it go on. One that is paused is left as it is. With an error it runs as before.
+// PauseWorkspace saves the machine of a workspace, with its running programs, to disk. Then it
+// stops the machine to free the machine's memory. The next operation on the workspace resumes the
+// machine. PauseWorkspace does nothing if the workspace is already paused. If PauseWorkspace fails,
+// the workspace keeps running.
 func (p *Pyro) PauseWorkspace(ctx context.Context, id string) (*Workspace, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Pause(ctx, store.KindWorkspace, id)
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// ResumeWorkspaceRequest says what workspace is to go on.
+// ResumeWorkspaceRequest names the workspace to resume.
 type ResumeWorkspaceRequest struct {
 	WorkspaceID string       `json:"workspace_id"`
 	Progress    ProgressFunc `json:"-"`
 }
 
-// ResumeWorkspace has a workspace go on that is paused. One that runs is left as it is; it is an error where it is stopped.
+// ResumeWorkspace resumes a paused workspace. It does nothing if the workspace runs, and fails if
+// the workspace is stopped.
 func (p *Pyro) ResumeWorkspace(ctx context.Context, req ResumeWorkspaceRequest) (*Workspace, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
 	}
 	w, err := p.workspaces.Resume(ctx, store.KindWorkspace, req.WorkspaceID, req.Progress.adapt())
-	return workspaceOf(ctx, w, err)
+	return p.workspaceOf(ctx, w, err)
 }
 
-// DeletedWorkspace tells that a workspace is gone.
+// DeletedWorkspace names a workspace that was deleted.
 type DeletedWorkspace struct {
 	WorkspaceID string `json:"workspace_id"`
 	Deleted     bool   `json:"deleted"`
 }
 
-// DeleteWorkspace removes a workspace with all that it holds, whatever state it is in.
+// DeleteWorkspace deletes a workspace with everything in it. The workspace can be in any state.
 func (p *Pyro) DeleteWorkspace(ctx context.Context, id string) (*DeletedWorkspace, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	if err := p.workspaces.Delete(ctx, store.KindWorkspace, id); err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &DeletedWorkspace{id, true}, nil
 }
 
-// workspaceOf gives the result of an operation on a workspace.
-func workspaceOf(ctx context.Context, w workspace.Workspace, err error) (*Workspace, error) {
+// workspaceOf converts the outcome of an operation on a workspace to a result.
+func (p *Pyro) workspaceOf(ctx context.Context, w workspace.Workspace, err error) (*Workspace, error) {
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	return newWorkspace(w), nil
+	return p.newWorkspace(w), nil
 }
 
-func newWorkspace(w workspace.Workspace) *Workspace {
+func (p *Pyro) newWorkspace(w workspace.Workspace) *Workspace {
 	s := w.Spec
 	r := &Workspace{
-		WorkspaceID: w.ID, Name: w.Name, Labels: w.Labels, State: WorkspaceState(w.State), StateReason: w.StateReason,
-		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: NetworkPolicy(s.Network), Network: networkOf(w),
+		pyro: p, WorkspaceID: w.ID, Name: w.Name, Labels: w.Labels, State: WorkspaceState(w.State), StateReason: w.StateReason,
+		Environment: s.Environment, WorkspacePath: WorkspacePath, Isolation: Isolation(s.Isolation), NetworkPolicy: NetworkPolicy(s.Network), Network: networkOf(w), AppliesAtNextStart: w.Waiting(),
 		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, DiskMiB: s.Disk(), TTLSeconds: s.TTLSeconds, AutoPauseSeconds: s.AutoPause,
 		WorkspaceSeed: WorkspaceSeed{
 			Mode: s.Seed.Mode, SeedPath: s.Seed.Path, OriginKind: s.Seed.OriginKind, OriginRef: s.Seed.OriginRef, Files: s.Seed.Files, Directories: s.Seed.Directories,
@@ -332,7 +406,7 @@ func newWorkspace(w workspace.Workspace) *Workspace {
 	return r
 }
 
-// modeOf tells where commands run, and why not behind more.
+// modeOf returns the execution mode, and why pyro did not use stronger isolation.
 func modeOf(s store.Spec) (mode ExecutionMode, hostCompat, emulated string) {
 	if Isolation(s.Isolation) == IsolationNone {
 		return HostCompat, s.Reason, ""
@@ -340,7 +414,7 @@ func modeOf(s store.Spec) (mode ExecutionMode, hostCompat, emulated string) {
 	return Guest, "", s.Reason
 }
 
-// moment is a time as a result has it: null where there is none.
+// moment returns a pointer to t, or nil if t is zero.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -348,7 +422,7 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-// required refuses a request without what it is about.
+// required returns an error if the value of a required field is empty.
 func required(name, value string) error {
 	if value == "" {
 		return fault.Newf(Invalid, "%s is missing", name)

@@ -7,37 +7,37 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// AttachShellRequest says how to take a shell.
+// AttachShellRequest says how to attach to a shell.
 type AttachShellRequest struct {
 	WorkspaceID string
 	ShellID     string
 
-	Stdin     io.Reader // what is typed; a reader that blocks is not waited for at the end
-	Stdout    io.Writer // what the shell prints, as it is
-	TTY       *TTY      // the terminal that both are of: the shell's gets its size. May be nil
-	DetachKey byte      // that leaves the shell, and is not typed into it; 0: none
+	Stdin     io.Reader // the typed keys; AttachShell does not wait for a blocked Read when it returns.
+	Stdout    io.Writer // the shell's output.
+	TTY       *TTY      // the caller's terminal, which determines the size of the shell's terminal; can be nil.
+	DetachKey byte      // the key that detaches, which is not sent to the shell; 0: none
 }
 
 const (
-	attachReplay = 64 << 10 // bytes that were printed before, to begin with
-	attachChunk  = 1 << 20  // bytes at once: one who is late catches up with what is kept in a few reads
+	attachReplay = 64 << 10 // bytes of earlier output to print again
+	attachChunk  = 1 << 20  // bytes per read; large, so that a late reader catches up quickly
 	attachWait   = 20 * time.Second
-	atEnd        = 1 << 62 // a cursor that is taken for that of the end
+	atEnd        = 1 << 62 // a cursor that means the end
 )
 
-// AttachShell lends a person's terminal to a shell until it ends, the detach key is typed, or ctx ends. Others may read it and write to it meanwhile. What it printed
-// last is printed again first. The shell that is given tells whether it has ended.
+// AttachShell connects a person's terminal to a shell. It returns when the shell, the input or ctx
+// ends, or when the person types the detach key. Other callers can use the shell at the same time.
+// AttachShell first prints the last output again. The result says whether the shell has ended.
 func (p *Pyro) AttachShell(ctx context.Context, req AttachShellRequest) (*Shell, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
 	}
 	shells, err := p.workspaces.Shells(ctx, req.WorkspaceID)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	defer shells.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -45,19 +45,19 @@ func (p *Pyro) AttachShell(ctx context.Context, req AttachShellRequest) (*Shell,
 	a := attachment{shells, req, ctx, cancel}
 	cursor, err := a.begin()
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	go a.pass()
 	last, err := a.follow(cursor)
 	if context.Cause(ctx) == errDetached {
-		out, failed := shells.ReadShell(context.WithoutCancel(ctx), remote.ShellRead{ID: req.ShellID, Cursor: atEnd, Chars: 1})
+		out, failed := shells.ReadShell(context.WithoutCancel(ctx), workspace.ShellRead{ID: req.ShellID, Cursor: atEnd, Chars: 1})
 		last, err = out.Shell, failed
 	}
 	switch {
 	case context.Cause(ctx) == errDetached && err != nil:
 		return nil, err
 	case err != nil:
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r := newShell(req.WorkspaceID, shells.Spec, last)
 	return &r, nil
@@ -73,7 +73,8 @@ type attachment struct {
 	cancel context.CancelCauseFunc
 }
 
-// begin has the shell take the terminal's size, prints what was printed last, and gives the cursor after it.
+// begin sets the size of the shell to the size of the caller's terminal and prints the last output.
+// It returns the cursor after that output.
 func (a *attachment) begin() (cursor int64, err error) {
 	if tty := a.req.TTY; tty != nil {
 		if _, err := a.ResizeShell(a.ctx, a.req.ShellID, tty.Size.Cols, tty.Size.Rows); err != nil && fault.KindOf(err) != fault.Precondition {
@@ -84,24 +85,24 @@ func (a *attachment) begin() (cursor int64, err error) {
 			return err
 		})
 	}
-	end, err := a.ReadShell(a.ctx, remote.ShellRead{ID: a.req.ShellID, Cursor: atEnd, Chars: 1})
+	end, err := a.ReadShell(a.ctx, workspace.ShellRead{ID: a.req.ShellID, Cursor: atEnd, Chars: 1})
 	if err != nil {
 		return 0, err
 	}
 	cursor = max(0, end.Next-attachReplay)
-	recent, err := a.ReadShell(a.ctx, remote.ShellRead{ID: a.req.ShellID, Cursor: cursor, Chars: attachReplay, Screen: true})
+	recent, err := a.ReadShell(a.ctx, workspace.ShellRead{ID: a.req.ShellID, Cursor: cursor, Chars: attachReplay, Screen: true})
 	if err != nil {
 		return 0, err
 	}
 	data := recent.Data
 	if i := bytes.IndexByte(data, '\n'); recent.From > 0 && len(recent.Before) == 0 && i >= 0 {
-		data = data[i+1:] // a line that was cut
+		data = data[i+1:] // skip a partial line
 	}
 	_, err = a.req.Stdout.Write(append(recent.Before, data...))
 	return recent.Next, err
 }
 
-// pass types into the shell what is typed here, up to the detach key.
+// pass sends the typed keys to the shell, until the input ends or the person types the detach key.
 func (a *attachment) pass() {
 	if a.req.Stdin == nil {
 		return
@@ -129,15 +130,15 @@ func (a *attachment) pass() {
 	}
 }
 
-// follow prints what the shell prints, to its end.
-func (a *attachment) follow(cursor int64) (remote.Shell, error) {
+// follow prints the output of the shell until it ends.
+func (a *attachment) follow(cursor int64) (workspace.Shell, error) {
 	for {
-		out, err := a.ReadShell(a.ctx, remote.ShellRead{ID: a.req.ShellID, Cursor: cursor, Chars: attachChunk, Wait: attachWait, Raw: true})
+		out, err := a.ReadShell(a.ctx, workspace.ShellRead{ID: a.req.ShellID, Cursor: cursor, Chars: attachChunk, Wait: attachWait, Raw: true})
 		if err != nil {
-			return remote.Shell{}, err
+			return workspace.Shell{}, err
 		}
 		if _, err := a.req.Stdout.Write(out.Data); err != nil {
-			return remote.Shell{}, err
+			return workspace.Shell{}, err
 		}
 		cursor = out.Next
 		if !out.EndedAt.IsZero() && !out.More {

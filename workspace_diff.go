@@ -10,13 +10,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// ApplyWorkspacePatchRequest says what patch to apply.
+// ApplyWorkspacePatchRequest contains the patch to apply.
 type ApplyWorkspacePatchRequest struct {
 	WorkspaceID string `json:"workspace_id"`
-	Patch       string `json:"patch"` // unified, as of git diff or diff -u; paths are below /workspace
+	Patch       string `json:"patch"` // unified, from git diff or diff -u; paths are below /workspace
 }
 
-// AppliedPatch tells what a patch did.
+// AppliedPatch describes the changes by a patch.
 type AppliedPatch struct {
 	WorkspaceID string        `json:"workspace_id"`
 	Changed     bool          `json:"changed"`
@@ -24,16 +24,18 @@ type AppliedPatch struct {
 	Entries     []PatchedFile `json:"entries"` // in the order of the patch
 }
 
-// PatchSummary counts what a patch did.
+// PatchSummary counts the changes by a patch.
 type PatchSummary = patch.Summary
 
 // PatchedFile is one file that a patch changed.
 type PatchedFile = patch.File
 
-// PatchConflict is how an error of kind Precondition tells where a patch does not fit: errors.As finds it.
+// PatchConflict says where a patch does not fit. An error of kind Precondition contains it: use
+// errors.As.
 type PatchConflict = patch.Conflict
 
-// ApplyWorkspacePatch applies a unified patch to the files of a workspace that runs: all of it or nothing. It is checked whole before anything changes.
+// ApplyWorkspacePatch applies a unified patch to the files of a running workspace, completely or
+// not at all. It checks the whole patch before it changes anything.
 func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchRequest) (*AppliedPatch, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -43,7 +45,7 @@ func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchR
 	}
 	plan, err := p.workspaces.ApplyPatch(ctx, req.WorkspaceID, []byte(req.Patch))
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r := &AppliedPatch{req.WorkspaceID, len(plan.Operations) > 0, plan.Summary, plan.Files}
 	if r.Entries == nil {
@@ -55,20 +57,20 @@ func (p *Pyro) ApplyWorkspacePatch(ctx context.Context, req ApplyWorkspacePatchR
 // DiffWorkspaceRequest says what to compare with the baseline.
 type DiffWorkspaceRequest struct {
 	WorkspaceID    string   `json:"workspace_id"`
-	Paths          []string `json:"paths,omitempty"`           // below /workspace; only these, with all that is below them. Default: everything
-	IncludeIgnored bool     `json:"include_ignored,omitempty"` // also what the summary would count as ignored
-	Stat           bool     `json:"stat,omitempty"`            // without the patch
+	Paths          []string `json:"paths,omitempty"`           // paths below /workspace; compare only these paths and everything below them. Default: all files.
+	IncludeIgnored bool     `json:"include_ignored,omitempty"` // include files that are omitted by default
+	Stat           bool     `json:"stat,omitempty"`            // omit the patch
 }
 
-// WorkspaceDiff tells how /workspace differs from the baseline.
+// WorkspaceDiff says how /workspace differs from the baseline.
 type WorkspaceDiff struct {
 	WorkspaceID string        `json:"workspace_id"`
 	Changed     bool          `json:"changed"`
 	Summary     DiffSummary   `json:"summary"`
-	Entries     []ChangedFile `json:"entries"`           // by path
-	Patch       string        `json:"patch"`             // in git's format: git apply of it on the baseline gives what is there now, as far as git knows trees
-	Truncated   bool          `json:"patch_truncated"`   // there is more than fits into a result
-	Cut         bool          `json:"entries_truncated"` //
+	Entries     []ChangedFile `json:"entries"`         // sorted by path
+	Patch       string        `json:"patch"`           // in git's format. It turns the baseline into the current files, as far as git can represent them.
+	Truncated   bool          `json:"patch_truncated"` // Patch is only the first part of the patch
+	Cut         bool          `json:"entries_truncated"`
 }
 
 // DiffSummary counts changes.
@@ -77,9 +79,10 @@ type DiffSummary = diff.Summary
 // ChangedFile is one path that differs.
 type ChangedFile = diff.Change
 
-// DiffWorkspace compares the files of a workspace that runs with its baseline, the state in which it
-// was created. It leaves out folders named __pycache__ and new files that a .gitignore of the
-// workspace ignores, and counts them in the summary. NotFound: one of the paths is in neither.
+// DiffWorkspace compares the files of a running workspace with the baseline, which is the state
+// after creation. It omits folders named __pycache__ and new files that a .gitignore in the
+// workspace ignores. The summary counts the omitted files. If a requested path exists neither in
+// the workspace nor in the baseline, the error has the kind NotFound.
 func (p *Pyro) DiffWorkspace(ctx context.Context, req DiffWorkspaceRequest) (*WorkspaceDiff, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -99,7 +102,7 @@ func (p *Pyro) DiffWorkspace(ctx context.Context, req DiffWorkspaceRequest) (*Wo
 	}
 	d, err := p.workspaces.Diff(ctx, req.WorkspaceID, patch, o)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &WorkspaceDiff{req.WorkspaceID, len(d.Entries) > 0, d.Summary, d.Entries, text.String(), d.Truncated, d.EntriesTruncated}, nil
 }

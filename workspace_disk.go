@@ -3,24 +3,23 @@ package pyro
 import (
 	"context"
 	"io/fs"
-	"os"
 	"strings"
 	"syscall"
-
-	"github.com/pyro-mcp/pyro/internal/disk"
 )
 
-// ListWorkspaceDiskRequest says what to list.
+// ListWorkspaceDiskRequest says which path to list.
 type ListWorkspaceDiskRequest struct {
 	WorkspaceID string `json:"workspace_id"`
-	Path        string `json:"path,omitempty"` // absolute, or relative to /workspace, which is the default
+	Path        string `json:"path,omitempty"` // absolute, or relative to /workspace; default /workspace
 	Recursive   bool   `json:"recursive,omitempty"`
-	IncludeGit  bool   `json:"include_git,omitempty"` // as for ListWorkspaceFiles
+	IncludeGit  bool   `json:"include_git,omitempty"` // as in ListWorkspaceFilesRequest
 
-	Each func(list *WorkspaceFiles, e FileEntry) error `json:"-"` // as for ListWorkspaceFiles
+	Each func(list *WorkspaceFiles, e FileEntry) error `json:"-"` // as in ListWorkspaceFilesRequest
 }
 
-// ListWorkspaceDisk tells what is at a path of the disks of a workspace that is stopped, without starting it: of its root, with its files at /workspace.
+// ListWorkspaceDisk lists files on the disks of a stopped workspace, without starting the
+// workspace. The path refers to the root file system of the workspace, with the workspace's files
+// at /workspace.
 func (p *Pyro) ListWorkspaceDisk(ctx context.Context, req ListWorkspaceDiskRequest) (*WorkspaceFiles, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -44,12 +43,12 @@ func (p *Pyro) ListWorkspaceDisk(ctx context.Context, req ListWorkspaceDiskReque
 		return err
 	})
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return r, nil
 }
 
-// newDiskEntry is an entry of a list of what is on a disk.
+// newDiskEntry returns the list entry of an object on a disk.
 func newDiskEntry(path string, info fs.FileInfo, target string) FileEntry {
 	e := FileEntry{Path: text(path), ArtifactType: OtherArtifact, ModifiedAt: info.ModTime().UTC(), LinkTarget: text(target)}
 	switch mode := info.Mode(); {
@@ -66,14 +65,15 @@ func newDiskEntry(path string, info fs.FileInfo, target string) FileEntry {
 	return e
 }
 
-// ReadWorkspaceDiskRequest says what to read.
+// ReadWorkspaceDiskRequest says which file to read.
 type ReadWorkspaceDiskRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`                // absolute, or relative to /workspace
-	MaxBytes    int    `json:"max_bytes,omitempty"` // as for ReadWorkspaceFile
+	MaxBytes    int    `json:"max_bytes,omitempty"` // as in ReadWorkspaceFileRequest
 }
 
-// ReadWorkspaceDisk reads a text file of the disks of a workspace that is stopped, without starting it. Symbolic links are not followed.
+// ReadWorkspaceDisk reads a text file from the disks of a stopped workspace, without starting the
+// workspace. It does not follow symbolic links.
 func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskRequest) (*FileContent, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskReque
 	}
 	t, path, err := p.workspaces.ReadDisk(ctx, req.WorkspaceID, req.Path, req.MaxBytes)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &FileContent{req.WorkspaceID, text(path), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
 }
@@ -94,21 +94,22 @@ func (p *Pyro) ReadWorkspaceDisk(ctx context.Context, req ReadWorkspaceDiskReque
 // ExportWorkspaceDiskRequest says where to copy the disks of a workspace.
 type ExportWorkspaceDiskRequest struct {
 	WorkspaceID string       `json:"workspace_id"`
-	OutputPath  string       `json:"output_path"`     // on the host
-	Force       bool         `json:"force,omitempty"` // replace what is there
+	OutputPath  string       `json:"output_path"`     // path on the host
+	Force       bool         `json:"force,omitempty"` // replace an existing file
 	Progress    ProgressFunc `json:"-"`
 }
 
-// WorkspaceDiskExport tells what was written.
+// WorkspaceDiskExport describes the image that was written.
 type WorkspaceDiskExport struct {
 	WorkspaceID    string `json:"workspace_id"`
 	OutputPath     string `json:"output_path"` // absolute
-	DiskFormat     string `json:"disk_format"` // ext4: a raw image of one
+	DiskFormat     string `json:"disk_format"` // ext4: a raw image of an ext4 file system
 	SizeBytes      int64  `json:"size_bytes"`
-	AllocatedBytes int64  `json:"allocated_bytes"` // that it takes on the host: it is sparse
+	AllocatedBytes int64  `json:"allocated_bytes"` // size of the blocks that the sparse file occupies on the host
 }
 
-// ExportWorkspaceDisk copies the disks of a workspace that is stopped to one raw ext4 image, with /workspace in place.
+// ExportWorkspaceDisk copies the disks of a stopped workspace to a single raw ext4 image. The image
+// contains the workspace's files at /workspace.
 func (p *Pyro) ExportWorkspaceDisk(ctx context.Context, req ExportWorkspaceDiskRequest) (*WorkspaceDiskExport, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -116,14 +117,9 @@ func (p *Pyro) ExportWorkspaceDisk(ctx context.Context, req ExportWorkspaceDiskR
 	if err := required("output_path", req.OutputPath); err != nil {
 		return nil, err
 	}
-	path, err := p.workspaces.ExportDisk(ctx, req.WorkspaceID, req.OutputPath, req.Force, req.Progress.adapt())
+	image, err := p.workspaces.ExportDisk(ctx, req.WorkspaceID, req.OutputPath, req.Force, req.Progress.adapt())
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	allocated, err := disk.Allocated(path)
-	return &WorkspaceDiskExport{req.WorkspaceID, path, "ext4", info.Size(), allocated}, err
+	return &WorkspaceDiskExport{req.WorkspaceID, image.Path, "ext4", image.Size, image.Allocated}, nil
 }

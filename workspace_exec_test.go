@@ -24,7 +24,7 @@ func (p *Pyro) exec1(t *testing.T, req ExecWorkspaceRequest) *WorkspaceExecResul
 	return r
 }
 
-// entry gives a command of a history.
+// entry returns a command from a workspace's history.
 func (p *Pyro) entry(t *testing.T, id string, sequence int) CommandEntry {
 	t.Helper()
 	logs, err := p.LogsWorkspace(t.Context(), id)
@@ -38,7 +38,7 @@ func (p *Pyro) entry(t *testing.T, id string, sequence int) CommandEntry {
 	return logs.Entries[i]
 }
 
-// TestExecWorkspace has one workspace for all, in which any number of commands may run after each other and at once.
+// TestExecWorkspace runs commands in one workspace, one after the other and at the same time.
 func TestExecWorkspace(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.create(t, nil)
@@ -46,10 +46,10 @@ func TestExecWorkspace(t *testing.T) {
 		name string
 		run  func(*testing.T, *Pyro, string)
 	}{
-		{"ManyAtOnceAreAllKept", manyAtOnceAreAllKept}, // first: it knows the numbers
+		{"ManyAtOnceAreAllKept", manyAtOnceAreAllRecorded}, // must run first, because it expects certain sequence numbers
 		{"TheCommandGetsWhatItIsGiven", theCommandGetsWhatItIsGiven},
 		{"WhatCanNotRunIsAResult", whatCanNotRunIsAResult},
-		{"TheTimeLimitIsToldAndKept", theTimeLimitIsToldAndKept},
+		{"TheTimeLimitIsToldAndKept", theTimeLimitIsReported},
 		{"OutputThatIsNotTextComesInBase64", outputThatIsNotTextComesInBase64},
 		{"CancelKillsTheCommandAndKeepsIt", cancelKillsTheCommandAndKeepsIt},
 		{"AFailingWriterEndsTheCommand", aFailingWriterEndsTheCommand},
@@ -119,7 +119,7 @@ func whatCanNotRunIsAResult(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func theTimeLimitIsToldAndKept(t *testing.T, p *Pyro, id string) {
+func theTimeLimitIsReported(t *testing.T, p *Pyro, id string) {
 	began := time.Now()
 	r := p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Command: `echo begun; echo err >&2; sleep 60 & sleep 60`, TimeoutSeconds: 1})
 	if r.ExitCode != 124 || !r.TimedOut || r.Stdout != "begun\n" || r.Stderr != "err\nthe command timed out after 1 s\n" || time.Since(began) > 8*time.Second {
@@ -129,7 +129,7 @@ func theTimeLimitIsToldAndKept(t *testing.T, p *Pyro, id string) {
 		t.Errorf("%+v", e)
 	}
 	var stderr bytes.Buffer
-	if r = p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Command: `sleep 60`, TimeoutSeconds: 1, Stderr: &stderr}); r.ExitCode != 124 || r.Stderr != "" || stderr.Len() > 0 {
+	if r = p.exec1(t, ExecWorkspaceRequest{WorkspaceID: id, Command: `sleep 60`, TimeoutSeconds: 1, Stderr: &stderr}); r.ExitCode != 124 || r.Stderr != "the command timed out after 1 s\n" || stderr.Len() > 0 {
 		t.Errorf("%+v, and written %q", r, &stderr)
 	}
 }
@@ -163,10 +163,10 @@ func cancelKillsTheCommandAndKeepsIt(t *testing.T, p *Pyro, id string) {
 	}
 	for wait := time.Now().Add(5 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(wait) {
-			t.Fatal("the command goes on")
+			t.Fatal("the command still runs")
 		}
 	}
-	for wait := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // its end is noted when the supervisor has seen it
+	for wait := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the supervisor records the end a moment later
 		e := p.entry(t, id, before.Sequence+1)
 		if e.EndedAt != nil {
 			if e.ExitCode != nil || e.Broken == "" || e.StdoutBytes == 0 {
@@ -204,7 +204,7 @@ func signalsReachTheCommand(t *testing.T, p *Pyro, id string) {
 	}
 }
 
-func manyAtOnceAreAllKept(t *testing.T, p *Pyro, id string) {
+func manyAtOnceAreAllRecorded(t *testing.T, p *Pyro, id string) {
 	const many = 8
 	var all sync.WaitGroup
 	var sequences [many]int

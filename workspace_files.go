@@ -6,18 +6,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// The bounds of reading and writing files as text.
+// Limits for text files, in bytes.
 const (
-	DefaultMaxBytes = 65536              // of what is read where a request says nothing
-	MaxReadBytes    = workspace.MaxRead  // of what can be read so
-	MaxWriteBytes   = workspace.MaxWrite // of what can be written so
+	DefaultMaxBytes = 65536              // the default for reads
+	MaxReadBytes    = workspace.MaxRead  // the maximum for reads
+	MaxWriteBytes   = workspace.MaxWrite // the maximum for writes
 )
 
-// ArtifactType is what a path leads to.
+// ArtifactType is the type of a file system object.
 type ArtifactType string
 
 // The types.
@@ -28,27 +27,28 @@ const (
 	OtherArtifact     ArtifactType = "other" // a device, a pipe or a socket
 )
 
-// FileEntry is one thing in a list of files.
+// FileEntry is an entry in a list of files.
 type FileEntry struct {
 	Path         string       `json:"path"` // absolute
 	ArtifactType ArtifactType `json:"artifact_type"`
-	SizeBytes    int64        `json:"size_bytes"`            // of a file
-	Mode         string       `json:"mode"`                  // permission, set-id and sticky bits, in octal
-	UID          int          `json:"uid"`                   //
-	GID          int          `json:"gid"`                   //
-	ModifiedAt   time.Time    `json:"modified_at"`           //
-	LinkTarget   string       `json:"link_target,omitempty"` // of a symbolic link
+	SizeBytes    int64        `json:"size_bytes"` // size of a file
+	Mode         string       `json:"mode"`       // permission, set-id and sticky bits, in octal
+	UID          int          `json:"uid"`
+	GID          int          `json:"gid"`
+	ModifiedAt   time.Time    `json:"modified_at"`
+	LinkTarget   string       `json:"link_target,omitempty"` // target of a symbolic link
 }
 
-// ListWorkspaceFilesRequest says what to list.
+// ListWorkspaceFilesRequest says which path to list.
 type ListWorkspaceFilesRequest struct {
 	WorkspaceID string `json:"workspace_id"`
-	Path        string `json:"path,omitempty"` // below /workspace, absolute or relative to it; default WorkspacePath
+	Path        string `json:"path,omitempty"` // a path below /workspace, absolute or relative to /workspace; default WorkspacePath
 	Recursive   bool   `json:"recursive,omitempty"`
-	IncludeGit  bool   `json:"include_git,omitempty"` // with Recursive: .git and what is in it too
+	IncludeGit  bool   `json:"include_git,omitempty"` // with Recursive: also list .git folders and their contents
 
-	// Each, where there is one, is given the entries one after the other, and the result has none of them: what is listed need not be held. It is given the
-	// list too, with what is known before its end, which is all but Count and Truncated. An error of it ends the list, and is that of the call.
+	// Each, if set, is called for each entry. The result then contains no entries, so that long
+	// lists need little memory. The parameter list is the result, but its fields Count, LeftOut and
+	// Truncated are not final yet. If Each returns an error, the call returns that error.
 	Each func(list *WorkspaceFiles, e FileEntry) error `json:"-"`
 }
 
@@ -56,15 +56,16 @@ type ListWorkspaceFilesRequest struct {
 type WorkspaceFiles struct {
 	WorkspaceID  string       `json:"workspace_id"`
 	Path         string       `json:"path"`
-	ArtifactType ArtifactType `json:"artifact_type"` // of path
+	ArtifactType ArtifactType `json:"artifact_type"` // the type of Path
 	Recursive    bool         `json:"recursive"`
 	Count        int          `json:"count"`
-	Truncated    bool         `json:"truncated"`          // there are more than MaxListedFiles
-	LeftOut      int          `json:"left_out,omitempty"` // entries of .git, see IncludeGit; Count does not have them
-	Entries      []FileEntry  `json:"entries"`            // of a folder what is in it, of anything else that itself
+	Truncated    bool         `json:"truncated"`          // there are more entries than MaxListedFiles.
+	LeftOut      int          `json:"left_out,omitempty"` // number of omitted entries of .git folders; see IncludeGit. Count does not include them.
+	Entries      []FileEntry  `json:"entries"`            // the contents of the folder at Path; if Path is not a folder, only Path itself
 }
 
-// add adds an entry, or gives it away. It is false where there are as many as there can be.
+// add appends an entry to the list or, if the function each is set, calls each. It returns false if
+// the list is full.
 func (l *WorkspaceFiles) add(e FileEntry, each func(*WorkspaceFiles, FileEntry) error) (bool, error) {
 	if l.Count == MaxListedFiles {
 		l.Truncated = true
@@ -78,8 +79,8 @@ func (l *WorkspaceFiles) add(e FileEntry, each func(*WorkspaceFiles, FileEntry) 
 	return true, nil
 }
 
-// leaveOut counts an entry that a recursive list leaves out: .git, and what is in it. It is false for
-// any other. The path is relative to that of the list.
+// leaveOut reports whether to omit an entry because it belongs to a .git folder, and counts such
+// entries. The argument path is relative to the path of the list.
 func (l *WorkspaceFiles) leaveOut(path string, includeGit bool) bool {
 	if !l.Recursive || includeGit || !slices.Contains(strings.Split(path, "/"), ".git") {
 		return false
@@ -88,10 +89,11 @@ func (l *WorkspaceFiles) leaveOut(path string, includeGit bool) bool {
 	return true
 }
 
-// MaxListedFiles is how many entries a list has at most.
+// MaxListedFiles is the largest number of entries in a list.
 const MaxListedFiles = 1_000_000
 
-// ListWorkspaceFiles tells what is at a path of a workspace that runs, and of a folder what is in it.
+// ListWorkspaceFiles lists a folder of a running workspace. If the path is not a folder, the list
+// contains only the object at the path.
 func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesRequest) (*WorkspaceFiles, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -101,11 +103,11 @@ func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesReq
 		return nil, err
 	}
 	r := &WorkspaceFiles{WorkspaceID: req.WorkspaceID, Path: workspace.Outside(inside), Recursive: req.Recursive, Entries: []FileEntry{}}
-	err = p.workspaces.ListFiles(ctx, req.WorkspaceID, req.Path, req.Recursive, func(e listing.Entry) error {
+	err = p.workspaces.ListFiles(ctx, req.WorkspaceID, req.Path, req.Recursive, func(e workspace.Entry) error {
 		entry := newFileEntry(&e, workspace.Outside(inside))
 		if e.Path == "" {
 			r.ArtifactType = entry.ArtifactType
-			if e.Kind == listing.Folder {
+			if entry.ArtifactType == DirectoryArtifact {
 				return nil
 			}
 		}
@@ -116,29 +118,30 @@ func (p *Pyro) ListWorkspaceFiles(ctx context.Context, req ListWorkspaceFilesReq
 		return err
 	})
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return r, nil
 }
 
-// ReadWorkspaceFileRequest says what to read.
+// ReadWorkspaceFileRequest says which file to read.
 type ReadWorkspaceFileRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`
 	MaxBytes    int    `json:"max_bytes,omitempty"` // 1 to MaxReadBytes; default DefaultMaxBytes
 }
 
-// FileContent is what was read of a text file.
+// FileContent is the content of a text file.
 type FileContent struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`
 	Content     string `json:"content"`
-	SizeBytes   int64  `json:"size_bytes"` // of the file
+	SizeBytes   int64  `json:"size_bytes"` // size of the whole file
 	MaxBytes    int    `json:"max_bytes"`
-	Truncated   bool   `json:"truncated"` // the file goes on after Content
+	Truncated   bool   `json:"truncated"` // Content is only the start of the file
 }
 
-// ReadWorkspaceFile reads a text file of a workspace that runs, from its beginning. Precondition for a file that is no text: see ExportWorkspace.
+// ReadWorkspaceFile reads the start of a text file in a running workspace. If the file is not text,
+// it fails with kind Precondition. Use ExportWorkspace for such files.
 func (p *Pyro) ReadWorkspaceFile(ctx context.Context, req ReadWorkspaceFileRequest) (*FileContent, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -155,27 +158,27 @@ func (p *Pyro) ReadWorkspaceFile(ctx context.Context, req ReadWorkspaceFileReque
 	}
 	t, err := p.workspaces.ReadFile(ctx, req.WorkspaceID, req.Path, req.MaxBytes)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &FileContent{req.WorkspaceID, workspace.Outside(inside), string(t.Content), t.Size, req.MaxBytes, t.Truncated}, nil
 }
 
-// WriteWorkspaceFileRequest says what to write.
+// WriteWorkspaceFileRequest says which file to write.
 type WriteWorkspaceFileRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	Path        string `json:"path"`
 	Text        string `json:"text"` // UTF-8, at most MaxWriteBytes
 }
 
-// WrittenFile tells what was written.
+// WrittenFile describes a file that was written.
 type WrittenFile struct {
 	WorkspaceID  string `json:"workspace_id"`
 	Path         string `json:"path"`
 	BytesWritten int    `json:"bytes_written"`
 }
 
-// WriteWorkspaceFile creates or replaces a text file of a workspace that runs: the file is the old one or the new one, never something between. Missing folders
-// are made; a file that was there keeps its mode.
+// WriteWorkspaceFile atomically creates or replaces a text file in a running workspace. It creates
+// missing folders. If the file exists, its mode does not change.
 func (p *Pyro) WriteWorkspaceFile(ctx context.Context, req WriteWorkspaceFileRequest) (*WrittenFile, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -188,7 +191,7 @@ func (p *Pyro) WriteWorkspaceFile(ctx context.Context, req WriteWorkspaceFileReq
 		return nil, err
 	}
 	if err := p.workspaces.WriteFile(ctx, req.WorkspaceID, req.Path, []byte(req.Text)); err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &WrittenFile{req.WorkspaceID, workspace.Outside(inside), len(req.Text)}, nil
 }

@@ -4,29 +4,29 @@ import (
 	"context"
 	"io"
 
-	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// FollowServiceRequest says which service to follow, and where its output goes.
+// FollowServiceRequest names a service to follow and the writers for the service's output.
 type FollowServiceRequest struct {
 	WorkspaceID string
 	ServiceName string
-	TailLines   int  // begin with the last so many lines of each stream; default DefaultTailLines
-	All         bool // begin with all that is kept, instead
+	TailLines   int  // number of last lines of each stream to start with; default DefaultTailLines
+	All         bool // start with all stored output instead
 
-	Stdout io.Writer // what the service prints, as it comes; nil: dropped
+	Stdout io.Writer // receives the standard output; nil: discard it
 	Stderr io.Writer
-	// Dropped is told how many bytes of each stream are missing before what is written next: they were
-	// no longer kept when the writers were ready for them. It may be nil.
+	// Dropped is called if bytes are missing because they are no longer stored. The arguments are
+	// the number of bytes that are missing before the next write to each stream. Dropped can be
+	// nil.
 	Dropped func(stdout, stderr int64)
 }
 
-// FollowService writes what a service has printed, and then what it prints as it comes, until it ends, is paused with
-// its workspace, or ctx ends. Only the run that goes on at the call is followed, none that is started later.
-// To follow does not use the workspace: one that is paused stays so, and one that nobody uses is paused.
-// If the service does not run, FollowService writes what is kept and returns. Slow writers hold up nothing.
-// The result is the service as it was when it was no longer followed.
+// FollowService writes the output of a service until the service ends, its workspace is paused, or
+// ctx ends. If a new service with the same name is started, FollowService does not follow it.
+// Following does not count as use of the workspace. If the service does not run, FollowService
+// writes the stored output and returns. Slow writers do not slow the service down. The result is
+// the final state of the service.
 func (p *Pyro) FollowService(ctx context.Context, req FollowServiceRequest) (*Service, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (p *Pyro) FollowService(ctx context.Context, req FollowServiceRequest) (*Se
 	if err := completeNumber("tail_lines", &req.TailLines, DefaultTailLines, 1, 1<<30); err != nil {
 		return nil, err
 	}
-	to := remote.ServiceReader{Lines: req.TailLines, Out: req.Stdout, Errs: req.Stderr, Dropped: req.Dropped}
+	to := workspace.ServiceReader{Lines: req.TailLines, Out: req.Stdout, Errs: req.Stderr, Dropped: req.Dropped}
 	if to.Dropped == nil {
 		to.Dropped = func(int64, int64) {}
 	}
@@ -50,24 +50,25 @@ func (p *Pyro) FollowService(ctx context.Context, req FollowServiceRequest) (*Se
 	return serviceOf(ctx, req.WorkspaceID, s, spec, err)
 }
 
-// FollowLogsRequest says which workspace's history to follow, and where its commands go.
+// FollowLogsRequest names the workspace whose history to follow.
 type FollowLogsRequest struct {
 	WorkspaceID string
-	// Entry takes one command. An error from it ends FollowLogs, which returns it.
+	// Entry is called for each command. If Entry returns an error, FollowLogs returns that error.
 	Entry func(CommandEntry) error
 }
 
 // LogsEnd says why FollowLogs ended.
 type LogsEnd struct {
 	WorkspaceID string
-	State       WorkspaceState // StatePaused, or StateStopped: the latter also if the workspace was reset or deleted
+	State       WorkspaceState // StatePaused, or StateStopped after a stop, a reset or a deletion
 	StateReason string
 }
 
-// FollowLogs passes on the history of a workspace as LogsWorkspace gives it, and then each command when it has ended.
-// A command that was running at first comes again with its end. FollowLogs returns when the workspace is stopped,
-// paused or deleted, or ctx ends, and at once if the workspace does not run. It does not use the workspace: a paused
-// one stays paused, and one that nobody uses is paused.
+// FollowLogs calls Entry for each command in the history of a workspace, then for each new command
+// when it has ended. If a command runs at the time of the call, Entry is called twice for it: first
+// without an outcome, and again when the command has ended. FollowLogs returns when the workspace
+// is stopped, paused or deleted, or when ctx ends. If the workspace does not run, FollowLogs
+// returns after the history. Following does not count as use of the workspace.
 func (p *Pyro) FollowLogs(ctx context.Context, req FollowLogsRequest) (*LogsEnd, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -75,9 +76,9 @@ func (p *Pyro) FollowLogs(ctx context.Context, req FollowLogsRequest) (*LogsEnd,
 	if req.Entry == nil {
 		return nil, invalid("entry is missing: it takes the commands")
 	}
-	state, reason, err := p.workspaces.FollowHistory(ctx, req.WorkspaceID, func(c store.Command) error { return req.Entry(entryOf(c)) })
+	state, reason, err := p.workspaces.FollowHistory(ctx, req.WorkspaceID, func(c workspace.Command) error { return req.Entry(entryOf(c)) })
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	return &LogsEnd{WorkspaceID: req.WorkspaceID, State: WorkspaceState(state), StateReason: reason}, nil
 }

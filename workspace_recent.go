@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// commandLine gives a command as a summary has it.
+// commandLine returns a command as a shell command line, truncated to MaxRecentLineSize.
 func commandLine(argv []string) string {
 	line := fault.CommandLine(argv)
 	if len(line) > MaxRecentLineSize {
@@ -25,7 +25,7 @@ func recentCommands(w store.Work) RecentCommands {
 	for _, c := range w.Commands {
 		r.Recent = append(r.Recent, RecentCommand{
 			Sequence: c.Sequence, Command: commandLine(c.Argv), Cwd: text(c.Cwd), StartedAt: c.StartedAt, EndedAt: moment(c.EndedAt), ExitCode: exitCode(c),
-			TimedOut: c.Result.TimedOut, DurationMS: ms(time.Duration(c.Result.DurationNS)),
+			TimedOut: c.Result.TimedOut, DurationMS: ms(c.Result.Duration),
 		})
 	}
 	return r
@@ -50,7 +50,7 @@ func activityChanges(a workspace.Activity) ActivityChanges {
 	}
 }
 
-// addEvents adds what has no record but the events.
+// addEvents adds the edits, exports, shells and snapshots of a workspace.
 func (r *WorkspaceActivity) addEvents(a workspace.Activity) {
 	shells := map[string]ShellState{}
 	for _, s := range a.Shells {
@@ -86,7 +86,8 @@ func (r *WorkspaceActivity) addEvents(a workspace.Activity) {
 	r.Shells.Total, r.Shells.Open = total(a.Work.Events, store.EventShell), len(a.Shells)
 }
 
-// total tells how many events of a kind there were: the last of them knows.
+// total returns the number of events of a kind. This is the sequence number of the last event of
+// that kind.
 func total(events []store.Event, kind store.EventKind) (n int) {
 	for _, e := range events {
 		if e.Kind == kind {
@@ -96,7 +97,7 @@ func total(events []store.Event, kind store.EventKind) (n int) {
 	return n
 }
 
-// last gives the last MaxRecent of a list, the oldest first.
+// last sorts a list by time and returns the last MaxRecent entries, oldest first.
 func last[T any](all []T, when func(T) time.Time) []T {
 	slices.SortStableFunc(all, func(a, b T) int { return when(a).Compare(when(b)) })
 	return all[max(0, len(all)-MaxRecent):]

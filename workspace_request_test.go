@@ -139,16 +139,16 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"create: many labels":       {create(func(r *CreateWorkspaceRequest) { r.Labels = labels }), Invalid, "65 labels: at most 64"},
 		"create: no seed":           {create(func(r *CreateWorkspaceRequest) { r.SeedPath = source + "/none" }), NotFound, source + "/none"},
 		"create: no policy":         {create(func(r *CreateWorkspaceRequest) { r.NetworkPolicy = "on" }), Invalid, "network_policy is \"on\": it must be off, egress or"},
-		"create: rules, no network": {create(func(r *CreateWorkspaceRequest) { r.EgressAllow = []string{"x.test"} }), Invalid, "rules for a network, and there is none"},
+		"create: rules, no network": {create(func(r *CreateWorkspaceRequest) { r.EgressAllow = []string{"x.test"} }), Invalid, "there are network rules, but the network is off"},
 		"create: rules, policy off": {create(func(r *CreateWorkspaceRequest) {
 			r.NetworkPolicy, r.EgressDeny = NetworkOff, []string{"x.test"}
-		}), Invalid, "rules for a network, and there is none"},
+		}), Invalid, "there are network rules, but the network is off"},
 		"create: no rule": {create(func(r *CreateWorkspaceRequest) {
 			r.NetworkPolicy, r.EgressAllow = NetworkEgress, []string{"x.test", ""}
-		}), Invalid, "rule to allow: \"\" is no rule"},
+		}), Invalid, "rule to allow: \"\" is not a rule"},
 		"create: no range": {create(func(r *CreateWorkspaceRequest) {
 			r.NetworkPolicy, r.EgressDeny = NetworkPublished, []string{"192.0.2.0/33"}
-		}), Invalid, "rule to deny: \"192.0.2.0/33\" is no rule"},
+		}), Invalid, "rule to deny: \"192.0.2.0/33\" is not a rule"},
 		"create: too many rules": {create(func(r *CreateWorkspaceRequest) {
 			r.NetworkPolicy, r.EgressAllow = NetworkEgress, slices.Repeat([]string{"x.test"}, 257)
 		}), Invalid, "257 rules to allow: at most 256"},
@@ -161,8 +161,8 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"create vm: memory":          {createVM(func(r *CreateVMRequest) { r.MemMiB = 1 << 40 }), Invalid, "mem_mib"},
 		"create vm: time to live":    {createVM(func(r *CreateVMRequest) { r.TTLSeconds = -1 }), Invalid, "ttl_seconds is -1"},
 		"create vm: network":         {createVM(func(r *CreateVMRequest) { r.Network = true }), Unsupported, "host_compat can't have a network policy"},
-		"create vm: rules alone":     {createVM(func(r *CreateVMRequest) { r.EgressAllow = []string{"x.test"} }), Invalid, "rules for a network, and there is none"},
-		"create vm: no rule":         {createVM(func(r *CreateVMRequest) { r.Network, r.EgressDeny = true, []string{"x"} }), Invalid, "rule to deny: \"x\" is no rule"},
+		"create vm: rules alone":     {createVM(func(r *CreateVMRequest) { r.EgressAllow = []string{"x.test"} }), Invalid, "there are network rules, but the network is off"},
+		"create vm: no rule":         {createVM(func(r *CreateVMRequest) { r.Network, r.EgressDeny = true, []string{"x"} }), Invalid, "rule to deny: \"x\" is not a rule"},
 		"create vm: no machine":      {createVM(func(r *CreateVMRequest) { r.AllowHostCompat = false }), Unavailable, "no machine can be started"},
 		"update: nothing":            {rename(UpdateWorkspaceRequest{}), Invalid, "nothing to update"},
 		"update: set and cleared":    {rename(UpdateWorkspaceRequest{Name: &name, ClearName: true}), Invalid, "exclude each other"},
@@ -171,6 +171,14 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"update: key with a space":   {rename(UpdateWorkspaceRequest{Labels: map[string]string{"a b": "x"}}), Invalid, "the key of a label"},
 		"update: value of two lines": {rename(UpdateWorkspaceRequest{Labels: map[string]string{"a": "x\ny"}}), Invalid, "the value of label a"},
 		"update: long value":         {rename(UpdateWorkspaceRequest{Labels: map[string]string{"a": strings.Repeat("x", 257)}}), Invalid, "at most 256"},
+		"update: CPUs":               {rename(UpdateWorkspaceRequest{VCPUCount: -1}), Invalid, "vcpu_count"},
+		"update: memory":             {rename(UpdateWorkspaceRequest{MemMiB: 1 << 40}), Invalid, "mem_mib"},
+		"update: time to live":       {rename(UpdateWorkspaceRequest{TTLSeconds: -1}), Invalid, "ttl_seconds is -1"},
+		"update: policy":             {rename(UpdateWorkspaceRequest{NetworkPolicy: "all"}), Invalid, "network_policy is \"all\""},
+		"update: rules alone":        {rename(UpdateWorkspaceRequest{EgressDeny: []string{"x.test"}}), Invalid, "there are network rules, but the network is off"},
+		"update: rules and off":      {rename(UpdateWorkspaceRequest{NetworkPolicy: NetworkOff, EgressDeny: []string{"x.test"}}), Invalid, "the network is off"},
+		"update: no rule":            {rename(UpdateWorkspaceRequest{EgressAllow: []string{"x"}}), Invalid, "is not a rule"},
+		"update: host, network":      {rename(UpdateWorkspaceRequest{NetworkPolicy: NetworkEgress}), Unsupported, "host_compat can't have a network policy"},
 		"update: name not UTF-8":     {rename(UpdateWorkspaceRequest{Name: new("\xff")}), Invalid, "one line"},
 		"exec: no id":                {execute(func(r *ExecWorkspaceRequest) { r.WorkspaceID = "" }), Invalid, "workspace_id is missing"},
 		"exec: nothing":              {execute(func(r *ExecWorkspaceRequest) { r.Argv = nil }), Invalid, "set argv or command"},
@@ -206,7 +214,7 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 		"write: not UTF-8":           {write("f", "\xff"), Invalid, "not UTF-8"},
 		"write: too much":            {write("f", strings.Repeat("x", MaxWriteBytes+1)), Exhausted, "16777217 bytes: at most 16777216"},
 		"push: no source":            {push("", ""), Invalid, "source_path is missing"},
-		"push: outside":              {push(source, "/etc"), Invalid, "is not below /workspace"},
+		"push: outside of the host":  {push(source, "/etc"), Permission, "host_compat allows no other paths"},
 		"push: nothing there":        {push(source+"/none", ""), NotFound, source + "/none"},
 		"export: no path":            {export("", output), Invalid, "path is missing"},
 		"export: no output":          {export("f", ""), Invalid, "output_path is missing"},
@@ -264,5 +272,5 @@ func TestRequestsThatCanNotBeRight(t *testing.T) {
 	}
 }
 
-// only is the error of a call whose result does not matter.
+// only returns the error of a call and discards the result.
 func only(_ any, err error) error { return err }

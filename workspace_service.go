@@ -2,75 +2,101 @@ package pyro
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// The defaults of services.
+// Defaults of services.
 const (
 	DefaultReadyTimeoutSeconds = 30
 	DefaultReadyIntervalMS     = 500
 	DefaultTailLines           = 200
 )
 
-// ServiceLogBytes is about how much of each stream of a service is kept.
-const ServiceLogBytes = remote.ServiceLogBytes
+// ServiceLogBytes is the approximate number of bytes that are stored per output stream of a
+// service.
+const ServiceLogBytes = workspace.ServiceLogBytes
 
-// ServiceState says what a service does.
+// ServiceState is the state of a service.
 type ServiceState string
 
-// The states.
+// The states of services.
 const (
-	ServiceStarting = ServiceState(workspace.ServiceStarting) // it runs, and is not ready yet
+	ServiceStarting = ServiceState(workspace.ServiceStarting) // it runs but is not ready yet
 	ServiceRunning  = ServiceState(workspace.ServiceRunning)
-	ServiceExited   = ServiceState(workspace.ServiceExited)  // it ended by itself
-	ServiceStopped  = ServiceState(workspace.ServiceStopped) // it was stopped, or its machine ended
-	ServiceFailed   = ServiceState(workspace.ServiceFailed)  // it did not become ready, and was stopped
-	ServicePaused   = ServiceState(workspace.ServicePaused)  // it goes on with its workspace
+	ServiceExited   = ServiceState(workspace.ServiceExited)  // it ended by itself.
+	ServiceStopped  = ServiceState(workspace.ServiceStopped) // it was stopped, or its machine ended.
+	ServiceFailed   = ServiceState(workspace.ServiceFailed)  // it did not become ready, and was stopped.
+	ServicePaused   = ServiceState(workspace.ServicePaused)  // its workspace is paused; it continues when the workspace resumes.
+
+	ServiceRestarting = ServiceState(workspace.ServiceRestarting) // its program has ended, and will be started again after a delay
 )
 
-// ReadinessType is how it is found out that a service is ready.
+// RestartPolicy says when the program of a service is started again after it has ended.
+type RestartPolicy string
+
+// The policies.
+const (
+	RestartNo        = RestartPolicy(store.RestartNo)
+	RestartOnFailure = RestartPolicy(store.RestartOnFailure) // if its exit code is not 0
+	RestartAlways    = RestartPolicy(store.RestartAlways)
+)
+
+// RestartPolicies are all policies.
+var RestartPolicies = []RestartPolicy{RestartNo, RestartOnFailure, RestartAlways}
+
+// ServiceRestarts describes the restarts of a service.
+type ServiceRestarts struct {
+	Policy       RestartPolicy `json:"policy"`
+	Count        int           `json:"count"`
+	LastExitCode *int          `json:"last_exit_code"` // of the last run that has ended; nil if none has
+	LastEndedAt  *time.Time    `json:"last_ended_at"`  // when that run ended
+}
+
+// ReadinessType is a kind of readiness check.
 type ReadinessType string
 
-// The types, and what the target of each is.
+// The types of checks, with their targets.
 const (
-	ReadyFile    ReadinessType = "file"    // a path is there: absolute, or relative to /workspace
-	ReadyTCP     ReadinessType = "tcp"     // a connection can be made: PORT or HOST:PORT, seen from the workspace; HOST is an address or localhost
-	ReadyHTTP    ReadinessType = "http"    // a URL is answered with a status from 200 to 399, seen from the workspace; its host likewise
-	ReadyCommand ReadinessType = "command" // a line for the guest's /bin/sh ends with exit code 0
+	ReadyFile    ReadinessType = "file"    // a path exists: absolute, or relative to /workspace
+	ReadyTCP     ReadinessType = "tcp"     // a port in the workspace accepts connections: PORT or HOST:PORT, with an address or localhost as HOST.
+	ReadyHTTP    ReadinessType = "http"    // a URL in the workspace has a status from 200 to 399; its host is an address or localhost.
+	ReadyCommand ReadinessType = "command" // a command line for /bin/sh exits with 0
 )
 
-// Readiness is when a service is ready.
+// Readiness says when a service is ready.
 type Readiness struct {
 	Type   ReadinessType `json:"type"`
 	Target string        `json:"target"`
 }
 
-// Service is a program that was started in the background under a name, as it is now. It is never started again by itself.
+// Service is a named background program.
 type Service struct {
 	WorkspaceID   string        `json:"workspace_id"`
 	ServiceName   string        `json:"service_name"`
 	State         ServiceState  `json:"state"`
-	StateReason   string        `json:"state_reason,omitempty"` // why it failed or is stopped, where that is worth telling
+	StateReason   string        `json:"state_reason,omitempty"` // why it failed or was stopped, if there are details
 	Argv          []string      `json:"argv"`
 	Cwd           string        `json:"cwd"`
 	ExecutionMode ExecutionMode `json:"execution_mode"`
-	Readiness     *Readiness    `json:"readiness"`  // null: it was ready when it ran
-	SecretNames   []string      `json:"secret_env"` // the secrets that it was given
+	Readiness     *Readiness    `json:"readiness"`  // nil if it counted as ready from its start
+	SecretNames   []string      `json:"secret_env"` // names of the secrets that it uses
 
-	PublishedPorts []PublishedPort `json:"published_ports"` // while it runs
+	PublishedPorts []PublishedPort `json:"published_ports"` // empty unless it runs
 	StartedAt      time.Time       `json:"started_at"`
-	ReadyAt        *time.Time      `json:"ready_at"`  // null: it is not, or was not
-	EndedAt        *time.Time      `json:"ended_at"`  // null while it runs, or where nobody saw its end
-	ExitCode       *int            `json:"exit_code"` // null while it runs, or where nobody saw its end
+	ReadyAt        *time.Time      `json:"ready_at"`  // nil if it was never ready.
+	EndedAt        *time.Time      `json:"ended_at"`  // nil if it runs or if its end was not observed.
+	ExitCode       *int            `json:"exit_code"` // nil if it runs or if its end was not observed.
 	OutOfMemory    bool            `json:"out_of_memory,omitempty"`
+
+	Restarts *ServiceRestarts `json:"restarts,omitempty"` // nil: pyro never restarts it
 }
 
 func newService(id string, spec store.Spec, s workspace.Service) Service {
@@ -90,33 +116,48 @@ func newService(id string, spec store.Spec, s workspace.Service) Service {
 		r.Readiness = &Readiness{ReadinessType(ready.Type), ready.Target}
 	}
 	if !s.EndedAt.IsZero() && s.Result.Broken == "" && s.Result.NotRun == "" {
-		code := s.Result.ExitCode
+		code := s.Result.Code
 		r.ExitCode = &code
+	}
+	if policy := s.Spec.Restart; policy != "" {
+		r.Restarts = &ServiceRestarts{Policy: RestartPolicy(policy), Count: s.Result.Restarts.Count, LastEndedAt: moment(s.Result.Restarts.At)}
+		if r.Restarts.LastEndedAt != nil {
+			r.Restarts.LastExitCode = new(s.Result.Restarts.Exit.Code)
+		}
 	}
 	return r
 }
 
-// StartServiceRequest says what service to start. WorkspaceID, ServiceName and one of Argv and Command have to be set.
+// StartServiceRequest describes a new service. WorkspaceID and ServiceName are required, and either
+// Argv or Command.
 type StartServiceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	ServiceName string `json:"service_name"` // 1 to 64 letters, digits, dots, dashes and underscores
 
-	Argv      []string          `json:"argv,omitempty"`       // the program and its arguments, as they are
-	Command   string            `json:"command,omitempty"`    // or a line for the guest's /bin/sh -lc
-	Cwd       string            `json:"cwd,omitempty"`        // absolute, or relative to /workspace, which is the default
-	Env       map[string]string `json:"env,omitempty"`        // added to that of the environment
-	SecretEnv map[string]string `json:"secret_env,omitempty"` // secrets of the workspace, and the environment variables that they are in
+	Argv      []string          `json:"argv,omitempty"`       // the program and its arguments.
+	Command   string            `json:"command,omitempty"`    // instead of Argv: a command line for /bin/sh -lc.
+	Cwd       string            `json:"cwd,omitempty"`        // working directory: absolute, or relative to /workspace; default /workspace.
+	User      string            `json:"user,omitempty"`       // name or number, optionally with :group; default the environment's user.
+	Env       map[string]string `json:"env,omitempty"`        // extra environment variables.
+	SecretEnv map[string]string `json:"secret_env,omitempty"` // maps secrets of the workspace to the environment variables that get their values
 
-	Readiness           *Readiness `json:"readiness,omitempty"`             // nil: it is ready when it runs
-	ReadyTimeoutSeconds int        `json:"ready_timeout_seconds,omitempty"` // after which it is stopped where it is not ready; default DefaultReadyTimeoutSeconds
-	ReadyIntervalMS     int        `json:"ready_interval_ms,omitempty"`     // between two looks at most; default DefaultReadyIntervalMS
+	Readiness           *Readiness `json:"readiness,omitempty"`             // nil: the service counts as ready from its start.
+	ReadyTimeoutSeconds int        `json:"ready_timeout_seconds,omitempty"` // maximum time until it is ready, after which it is stopped; default DefaultReadyTimeoutSeconds.
+	ReadyIntervalMS     int        `json:"ready_interval_ms,omitempty"`     // maximum time between two checks; default DefaultReadyIntervalMS
 
-	PublishedPorts []PublishedPort `json:"published_ports,omitempty"` // TCP ports, with NetworkPublished, as long as it runs
+	PublishedPorts []PublishedPort `json:"published_ports,omitempty"` // TCP ports to publish while it runs; requires NetworkPublished
+
+	Restart RestartPolicy `json:"restart,omitempty"` // when its program is started again; default RestartNo
 }
 
-// StartService starts a program in the background in a workspace that runs, and returns when it is ready. It goes on until it is stopped, ends by itself, or the
-// workspace is stopped or reset. Where it does not become ready it is stopped, and the error tells what it printed last. A service of the same name that has ended
-// is replaced.
+// StartService starts a background program in a running workspace and returns when the program is
+// ready. The service runs until it ends or is stopped, or until the workspace is stopped or reset.
+// If the service does not become ready, StartService stops it and returns an error with its last
+// output. The new service replaces an ended service with the same name.
+//
+// With a restart policy, pyro starts the program again after it has ended. A program that ends
+// before it is ready is not started again. The delay before a restart doubles from 0.1 s to 30 s,
+// and is 0.1 s again after a run of 10 s. StopService ends the restarts.
 func (p *Pyro) StartService(ctx context.Context, req StartServiceRequest) (*Service, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -124,11 +165,11 @@ func (p *Pyro) StartService(ctx context.Context, req StartServiceRequest) (*Serv
 	if err := required("service_name", req.ServiceName); err != nil {
 		return nil, err
 	}
-	argv, err := program(req.Argv, req.Command)
+	argv, err := argvOf(req.Argv, req.Command)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkStrings(argv, req.Env); err != nil {
+	if err := errors.Join(checkStrings(argv, req.Env), checkUser(req.User)); err != nil {
 		return nil, err
 	}
 	if err := checkSecretEnv(req.SecretEnv, req.Env); err != nil {
@@ -144,20 +185,20 @@ func (p *Pyro) StartService(ctx context.Context, req StartServiceRequest) (*Serv
 	if err != nil {
 		return nil, err
 	}
-	s, spec, err := p.workspaces.StartService(ctx, req.WorkspaceID, req.ServiceName, workspace.Command{
-		Argv: argv, Cwd: inWorkspace(req.Cwd), Env: environmentOf(req.Env), Secrets: secretEnv(req.SecretEnv),
-	}, ready, portsOf(req.PublishedPorts))
+	s, spec, err := p.workspaces.StartService(ctx, req.WorkspaceID, req.ServiceName, workspace.ServiceStart{
+		Command: program.Command{Argv: argv, User: req.User, Cwd: inWorkspace(req.Cwd), Env: program.Environ(req.Env), Secrets: secretEnv(req.SecretEnv)},
+		Ready:   ready, Ports: portsOf(req.PublishedPorts), Restart: store.RestartPolicy(req.Restart),
+	})
 	return serviceOf(ctx, req.WorkspaceID, s, spec, err)
 }
 
-// readiness checks what is waited for.
-func (req *StartServiceRequest) readiness() (*remote.Readiness, error) {
+// readiness checks the readiness of a request and converts it.
+func (req *StartServiceRequest) readiness() (*workspace.Readiness, error) {
 	if req.Readiness == nil {
 		return nil, nil
 	}
-	r := &remote.Readiness{
-		Readiness: client.Readiness{Interval: time.Duration(req.ReadyIntervalMS) * time.Millisecond}, Timeout: time.Duration(req.ReadyTimeoutSeconds) * time.Second,
-	}
+	r := &workspace.Readiness{Timeout: time.Duration(req.ReadyTimeoutSeconds) * time.Second}
+	r.Interval = time.Duration(req.ReadyIntervalMS) * time.Millisecond
 	target := req.Readiness.Target
 	if target == "" || strings.ContainsRune(target, 0) || len(target) > 4096 {
 		return nil, invalid("readiness of type %q needs a target", req.Readiness.Type)
@@ -192,13 +233,13 @@ func (req *StartServiceRequest) readiness() (*remote.Readiness, error) {
 
 func serviceOf(ctx context.Context, id string, s workspace.Service, spec store.Spec, err error) (*Service, error) {
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r := newService(id, spec, s)
 	return &r, nil
 }
 
-// WorkspaceServices are those of a workspace.
+// WorkspaceServices are the services of a workspace.
 type WorkspaceServices struct {
 	WorkspaceID  string    `json:"workspace_id"`
 	Count        int       `json:"count"`
@@ -206,18 +247,20 @@ type WorkspaceServices struct {
 	Services     []Service `json:"services"` // sorted by name
 }
 
-// ListServices gives the services that were started since the workspace was created or last reset.
+// ListServices returns the services that were started since the workspace was created or last
+// reset.
 func (p *Pyro) ListServices(ctx context.Context, id string) (*WorkspaceServices, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	all, spec, err := p.workspaces.Services(ctx, id)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r := &WorkspaceServices{WorkspaceID: id, Count: len(all), Services: []Service{}}
 	for _, s := range all {
-		if s.State == workspace.ServiceRunning || s.State == workspace.ServiceStarting {
+		switch s.State {
+		case workspace.ServiceRunning, workspace.ServiceStarting, workspace.ServiceRestarting:
 			r.RunningCount++
 		}
 		r.Services = append(r.Services, newService(id, spec, s))
@@ -225,7 +268,7 @@ func (p *Pyro) ListServices(ctx context.Context, id string) (*WorkspaceServices,
 	return r, nil
 }
 
-// StatusService tells what a service is now.
+// StatusService describes a service.
 func (p *Pyro) StatusService(ctx context.Context, id, name string) (*Service, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
@@ -234,34 +277,35 @@ func (p *Pyro) StatusService(ctx context.Context, id, name string) (*Service, er
 	return serviceOf(ctx, id, s, spec, err)
 }
 
-// LogsServiceRequest says what to read of what a service has printed.
+// LogsServiceRequest names a service and says how much of its output to read.
 type LogsServiceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	ServiceName string `json:"service_name"`
-	TailLines   int    `json:"tail_lines,omitempty"` // the last so many of each stream; default DefaultTailLines
-	All         bool   `json:"all,omitempty"`        // all that is kept, instead
+	TailLines   int    `json:"tail_lines,omitempty"` // the number of last lines of each stream; default DefaultTailLines
+	All         bool   `json:"all,omitempty"`        // return all stored output instead
 }
 
-// ServiceLogs is what a service has printed.
+// ServiceLogs is the output of a service.
 type ServiceLogs struct {
 	WorkspaceID    string       `json:"workspace_id"`
 	ServiceName    string       `json:"service_name"`
 	State          ServiceState `json:"state"`
-	TailLines      *int         `json:"tail_lines"` // null: all that is kept
+	TailLines      *int         `json:"tail_lines"` // nil: all stored output
 	Stdout         string       `json:"stdout"`
 	Stderr         string       `json:"stderr"`
 	StdoutEncoding Encoding     `json:"stdout_encoding"`
 	StderrEncoding Encoding     `json:"stderr_encoding"`
 	Truncated      bool         `json:"truncated"`     // there are more lines, or bytes were dropped
-	DroppedBytes   int64        `json:"dropped_bytes"` // of both streams, which are not kept any more
+	DroppedBytes   int64        `json:"dropped_bytes"` // bytes of both streams that are no longer stored
 }
 
-// Output gives the bytes of the two streams as the service wrote them.
+// Output returns the bytes of the two streams as the service wrote them.
 func (l *ServiceLogs) Output() (stdout, stderr []byte) {
 	return l.StdoutEncoding.decode(l.Stdout), l.StderrEncoding.decode(l.Stderr)
 }
 
-// LogsService gives what a service has printed, of each stream about the last ServiceLogBytes. Neither it nor its workspace need run.
+// LogsService returns the last output of a service, at most about ServiceLogBytes of each stream.
+// It also works if the service or its workspace is stopped.
 func (p *Pyro) LogsService(ctx context.Context, req LogsServiceRequest) (*ServiceLogs, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -277,7 +321,7 @@ func (p *Pyro) LogsService(ctx context.Context, req LogsServiceRequest) (*Servic
 	}
 	s, out, errs, err := p.workspaces.ServiceLogs(ctx, req.WorkspaceID, req.ServiceName, lines)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r.State = ServiceState(s.State)
 	r.Stdout, r.StdoutEncoding = encode(out.Text)
@@ -287,7 +331,8 @@ func (p *Pyro) LogsService(ctx context.Context, req LogsServiceRequest) (*Servic
 	return r, nil
 }
 
-// StopService ends a service with all that it started: it is asked to, and killed when it has not ended after 5 s. One that has ended is left as it is.
+// StopService ends a service with all processes that it started. It first sends SIGTERM, and after
+// 5 seconds it kills the processes that still run. It does nothing if the service has ended.
 func (p *Pyro) StopService(ctx context.Context, id, name string) (*Service, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err

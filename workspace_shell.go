@@ -2,54 +2,54 @@ package pyro
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/terminal"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// The defaults and bounds of shells.
+// Defaults and limits for shells.
 const (
 	DefaultShellCols = 120
 	DefaultShellRows = 30
 
-	DefaultMaxChars  = 65536   // of what is read at once where a request says nothing
-	MaxReadChars     = 1 << 20 // of what can be read at once
+	DefaultMaxChars  = 65536   // the default for one read
+	MaxReadChars     = 1 << 20 // the maximum for one read
 	MaxWaitForIdleMS = 10_000
 )
 
 // ShellState says whether a shell's program runs.
 type ShellState string
 
-// The states.
+// The states of shells.
 const (
 	ShellRunning ShellState = "running"
-	ShellStopped ShellState = "stopped" // its program has ended; what it printed can be read until it is closed
+	ShellStopped ShellState = "stopped" // its program has ended; its output can be read until the shell is closed
 )
 
-// Shell is a program on a terminal of its own in a workspace. It goes on when pyro ends, until it is closed, its program ends, or the workspace is stopped, reset or
-// deleted.
+// Shell is a program on a terminal in a workspace. It keeps running after the caller that opened it
+// has exited. It ends when it is closed, when its program ends, or when the workspace is stopped,
+// reset or deleted.
 type Shell struct {
 	WorkspaceID   string        `json:"workspace_id"`
 	ShellID       string        `json:"shell_id"`
 	State         ShellState    `json:"state"`
-	Cwd           string        `json:"cwd"` // in which it was opened
+	Cwd           string        `json:"cwd"` // initial working directory
 	Cols          int           `json:"cols"`
 	Rows          int           `json:"rows"`
 	ExecutionMode ExecutionMode `json:"execution_mode"`
 	OpenedAt      time.Time     `json:"opened_at"`
-	EndedAt       *time.Time    `json:"ended_at"`         // null while it runs
-	ExitCode      *int          `json:"exit_code"`        // null while it runs, or where nobody saw its end
-	Broken        string        `json:"broken,omitempty"` // why nobody did
-	OutputBytes   int64         `json:"output_bytes"`     // that it has printed: the cursor of its end
+	EndedAt       *time.Time    `json:"ended_at"`         // nil if it runs.
+	ExitCode      *int          `json:"exit_code"`        // nil if it runs or if its end was not observed.
+	Broken        string        `json:"broken,omitempty"` // why its end was not observed.
+	OutputBytes   int64         `json:"output_bytes"`     // bytes printed so far, which is the cursor of the end
 }
 
-func newShell(id string, spec store.Spec, s remote.Shell) Shell {
+func newShell(id string, spec store.Spec, s workspace.Shell) Shell {
 	r := Shell{
 		WorkspaceID: id, ShellID: s.ID, State: ShellRunning, Cwd: s.Cwd, Cols: s.Cols, Rows: s.Rows, OpenedAt: s.OpenedAt, EndedAt: moment(s.EndedAt),
 		Broken: s.Broken, OutputBytes: s.OutputBytes,
@@ -64,75 +64,78 @@ func newShell(id string, spec store.Spec, s remote.Shell) Shell {
 	return r
 }
 
-// OpenShellRequest says what shell to open. Only WorkspaceID has to be set.
+// OpenShellRequest describes a new shell. Only WorkspaceID is required.
 type OpenShellRequest struct {
 	WorkspaceID string            `json:"workspace_id"`
-	Cwd         string            `json:"cwd,omitempty"`  // absolute, or relative to /workspace, which is the default
-	Cols        int               `json:"cols,omitempty"` // 1 to 1000; default DefaultShellCols
-	Rows        int               `json:"rows,omitempty"` // 1 to 1000; default DefaultShellRows
+	Cwd         string            `json:"cwd,omitempty"`  // working directory: absolute, or relative to /workspace; default /workspace.
+	Cols        int               `json:"cols,omitempty"` // 1 to 1000; default DefaultShellCols.
+	Rows        int               `json:"rows,omitempty"` // 1 to 1000; default DefaultShellRows.
+	User        string            `json:"user,omitempty"` // name or number, optionally with :group; default the environment's user.
 	Env         map[string]string `json:"env,omitempty"`
-	SecretEnv   map[string]string `json:"secret_env,omitempty"` // secrets of the workspace, and the environment variables that they are in
+	SecretEnv   map[string]string `json:"secret_env,omitempty"` // maps secrets of the workspace to the environment variables that get their values
 }
 
-// OpenShell opens a shell in a workspace that runs: bash where the environment has it, else sh. See ExecWorkspace for a single command, whose end and exit code are
-// known; a shell is for what goes on between commands: a working directory, variables, programs that ask questions.
+// OpenShell starts a shell in a running workspace: bash if the environment contains it, else sh.
+// Use a shell if commands share state, such as a working directory, or if programs ask questions.
+// For single commands, use ExecWorkspace, which returns the exit code.
 func (p *Pyro) OpenShell(ctx context.Context, req OpenShellRequest) (*Shell, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
 	}
-	if err := completeNumber("cols", &req.Cols, DefaultShellCols, 1, terminal.MaxSide); err != nil {
+	if err := completeNumber("cols", &req.Cols, DefaultShellCols, 1, program.MaxSide); err != nil {
 		return nil, err
 	}
-	if err := completeNumber("rows", &req.Rows, DefaultShellRows, 1, terminal.MaxSide); err != nil {
+	if err := completeNumber("rows", &req.Rows, DefaultShellRows, 1, program.MaxSide); err != nil {
 		return nil, err
 	}
-	if err := checkEnv(req.Env); err != nil {
+	if err := errors.Join(checkEnv(req.Env), checkUser(req.User)); err != nil {
 		return nil, err
 	}
 	if err := checkSecretEnv(req.SecretEnv, req.Env); err != nil {
 		return nil, err
 	}
-	open := workspace.Command{
-		Cwd: inWorkspace(req.Cwd), Env: environmentOf(req.Env), TTY: &client.Terminal{Cols: req.Cols, Rows: req.Rows}, Secrets: secretEnv(req.SecretEnv),
+	open := program.Command{
+		User: req.User, Cwd: inWorkspace(req.Cwd), Env: program.Environ(req.Env), TTY: &program.Terminal{Cols: req.Cols, Rows: req.Rows}, Secrets: secretEnv(req.SecretEnv),
 	}
-	return p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (remote.Shell, error) { return s.Open(ctx, open) })
+	return p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (workspace.Shell, error) { return s.Open(ctx, open) })
 }
 
-// onShell does something with a shell of a workspace, and gives what it is then.
-func (p *Pyro) onShell(ctx context.Context, id string, do func(*workspace.Shells) (remote.Shell, error)) (*Shell, error) {
+// onShell calls the function do with a connection to the shells of a workspace, and returns the
+// shell that do returned.
+func (p *Pyro) onShell(ctx context.Context, id string, do func(*workspace.Shells) (workspace.Shell, error)) (*Shell, error) {
 	shells, err := p.workspaces.Shells(ctx, id)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	defer shells.Close()
 	s, err := do(shells)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r := newShell(id, shells.Spec, s)
 	return &r, nil
 }
 
-// WorkspaceShells are those of a workspace.
+// WorkspaceShells are the shells of a workspace.
 type WorkspaceShells struct {
 	WorkspaceID string  `json:"workspace_id"`
 	Count       int     `json:"count"`
-	Shells      []Shell `json:"shells"` // the oldest first
+	Shells      []Shell `json:"shells"` // oldest first
 }
 
-// ListShells gives the shells of a workspace that runs that were not closed.
+// ListShells returns the shells of a running workspace. The list does not include closed shells.
 func (p *Pyro) ListShells(ctx context.Context, id string) (*WorkspaceShells, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	shells, err := p.workspaces.Shells(ctx, id)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	defer shells.Close()
-	all, err := shells.Client.Shells(ctx)
+	all, err := shells.Shells(ctx)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	r := &WorkspaceShells{WorkspaceID: id, Count: len(all), Shells: []Shell{}}
 	for _, s := range all {
@@ -141,33 +144,36 @@ func (p *Pyro) ListShells(ctx context.Context, id string) (*WorkspaceShells, err
 	return r, nil
 }
 
-// ReadShellRequest says what to read of a shell.
+// ReadShellRequest says which output to read.
 type ReadShellRequest struct {
 	WorkspaceID   string `json:"workspace_id"`
 	ShellID       string `json:"shell_id"`
-	Cursor        int64  `json:"cursor,omitempty"`           // next_cursor of the read before; 0: from the beginning
-	MaxChars      int    `json:"max_chars,omitempty"`        // 1 to MaxReadChars; default DefaultMaxChars
-	Plain         bool   `json:"plain,omitempty"`            // the text that a person would see, instead of all that was printed
-	WaitForIdleMS int    `json:"wait_for_idle_ms,omitempty"` // read when nothing was printed for so long since the shell answered, up to MaxWaitForIdleMS; 0: at once
+	Cursor        int64  `json:"cursor,omitempty"`           // NextCursor of the previous read; 0: the beginning.
+	MaxChars      int    `json:"max_chars,omitempty"`        // 1 to MaxReadChars; default DefaultMaxChars.
+	Plain         bool   `json:"plain,omitempty"`            // return the text as it looks on the screen, instead of the raw output.
+	WaitForIdleMS int    `json:"wait_for_idle_ms,omitempty"` // wait until the shell has answered, and then has printed nothing for this time, at most MaxWaitForIdleMS; 0: do not wait
 }
 
-// ShellOutput is what was read of a shell.
+// ShellOutput is output of a shell.
 type ShellOutput struct {
 	Shell
-	Cursor        int64  `json:"cursor"`      // where the output begins
-	NextCursor    int64  `json:"next_cursor"` // to go on with
+	Cursor        int64  `json:"cursor"`      // offset of the output
+	NextCursor    int64  `json:"next_cursor"` // offset for the next read
 	Output        string `json:"output"`
-	Truncated     bool   `json:"truncated"`     // there was more than max_chars: read on
-	DroppedBytes  int64  `json:"dropped_bytes"` // that were printed after the cursor that was asked for, and are not kept any more
+	Truncated     bool   `json:"truncated"`     // there is more output: read again
+	DroppedBytes  int64  `json:"dropped_bytes"` // lost bytes between the requested cursor and the output
 	Plain         bool   `json:"plain"`
 	WaitForIdleMS int    `json:"wait_for_idle_ms,omitempty"`
 }
 
-// ReadShell reads what a shell has printed from a cursor on. Nothing is lost or seen twice between reads, but for what is dropped: of each shell the last 4 MiB are
-// kept. No character is split. A program that shows a whole screen, such as an editor, is plain as that screen.
+// ReadShell reads the output of a shell, starting at a cursor. Successive reads return each byte
+// once, except dropped bytes: only the last 4 MiB of a shell's output are stored. ReadShell does
+// not split characters. For a full-screen program, such as an editor, the plain text is the content
+// of the screen.
 //
-// WaitForIdleMS counts from output on: a shell that was just opened, or typed into, is not idle before it has printed something. That is waited for up to 15 seconds
-// from opening and 5 seconds from input, so a program that prints nothing delays a read, but does not block it.
+// With WaitForIdleMS, ReadShell first waits until the shell has printed something since it was
+// opened or last got input. This wait ends at the latest 15 seconds after the opening and 5 seconds
+// after input. A program that prints nothing therefore only delays ReadShell.
 func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutput, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -181,9 +187,9 @@ func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutpu
 	if req.Cursor < 0 {
 		return nil, invalid("cursor is %d: it must be 0 or next_cursor of a read", req.Cursor)
 	}
-	var out remote.ShellOutput
-	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (_ remote.Shell, err error) {
-		out, err = s.ReadShell(ctx, remote.ShellRead{
+	var out workspace.ShellOutput
+	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (_ workspace.Shell, err error) {
+		out, err = s.ReadShell(ctx, workspace.ShellRead{
 			ID: req.ShellID, Cursor: req.Cursor, Chars: req.MaxChars, Idle: time.Duration(req.WaitForIdleMS) * time.Millisecond, Plain: req.Plain,
 		})
 		return out.Shell, err
@@ -201,7 +207,7 @@ func (p *Pyro) ReadShell(ctx context.Context, req ReadShellRequest) (*ShellOutpu
 	return r, nil
 }
 
-// WriteShellRequest says what to type into a shell.
+// WriteShellRequest contains input for a shell.
 type WriteShellRequest struct {
 	WorkspaceID   string `json:"workspace_id"`
 	ShellID       string `json:"shell_id"`
@@ -209,17 +215,17 @@ type WriteShellRequest struct {
 	AppendNewline *bool  `json:"append_newline,omitempty"` // default true
 }
 
-// ShellInput tells what was typed.
+// ShellInput describes input that a shell accepted.
 type ShellInput struct {
 	Shell
-	InputLength   int  `json:"input_length"` // bytes, with the newline
+	InputLength   int  `json:"input_length"` // bytes, including the newline
 	AppendNewline bool `json:"append_newline"`
 }
 
-// MaxShellInput is how much can be typed into a shell that its program has not read yet, in bytes.
+// MaxShellInput is the maximum size of a shell's unread input, in bytes.
 const MaxShellInput = 1 << 20
 
-// WriteShell types into a shell. It does not wait for what comes of it: see ReadShell.
+// WriteShell sends input to a shell. It does not wait for output: use ReadShell.
 func (p *Pyro) WriteShell(ctx context.Context, req WriteShellRequest) (*ShellInput, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -232,35 +238,32 @@ func (p *Pyro) WriteShell(ctx context.Context, req WriteShellRequest) (*ShellInp
 	if len(typed) > MaxShellInput {
 		return nil, invalid("the input has %d bytes, more than %d", len(typed), MaxShellInput)
 	}
-	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (remote.Shell, error) { return s.WriteShell(ctx, req.ShellID, typed) })
+	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (workspace.Shell, error) { return s.WriteShell(ctx, req.ShellID, typed) })
 	if err != nil {
 		return nil, err
 	}
 	return &ShellInput{*shell, len(typed), newline}, nil
 }
 
-// SignalShellRequest says what signal to send.
+// SignalShellRequest names a signal for a shell.
 type SignalShellRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	ShellID     string `json:"shell_id"`
 	SignalName  string `json:"signal_name,omitempty"` // one of ShellSignals; default INT
 }
 
-// ShellSignals are the signals that can be sent to what runs in a shell.
+// ShellSignals are the signal names that SignalShell accepts.
 var ShellSignals = []string{"INT", "TERM", "HUP", "QUIT", "KILL", "TSTP", "CONT"}
 
-var signalNumbers = map[string]syscall.Signal{
-	"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT, "KILL": syscall.SIGKILL, "TSTP": syscall.SIGTSTP, "CONT": syscall.SIGCONT,
-}
-
-// ShellSignal tells what signal was sent.
+// ShellSignal names the signal that was sent.
 type ShellSignal struct {
 	Shell
 	SignalName string `json:"signal_name"`
 }
 
-// SignalShell sends a signal to what runs in the foreground of a shell, as its keys would. It waits for the shell's first prompt and until what was typed before was
-// read, for a few seconds at most; KILL and HUP do not wait.
+// SignalShell sends a signal to the foreground programs of a shell. SignalShell first waits until
+// the shell has printed its prompt and read earlier input, but at most a few seconds. It sends KILL
+// and HUP at once.
 func (p *Pyro) SignalShell(ctx context.Context, req SignalShellRequest) (*ShellSignal, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -269,18 +272,19 @@ func (p *Pyro) SignalShell(ctx context.Context, req SignalShellRequest) (*ShellS
 	if name == "" {
 		name = "INT"
 	}
-	number, ok := signalNumbers[name]
-	if !ok {
+	if !slices.Contains(ShellSignals, name) {
 		return nil, invalid("signal_name is %q: it must be one of %s", req.SignalName, strings.Join(ShellSignals, ", "))
 	}
-	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (remote.Shell, error) { return s.SignalShell(ctx, req.ShellID, number) })
+	shell, err := p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (workspace.Shell, error) {
+		return s.SignalShell(ctx, req.ShellID, program.Signals[name])
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &ShellSignal{*shell, name}, nil
 }
 
-// ResizeShellRequest says what size a shell's terminal is to have.
+// ResizeShellRequest contains a new size for a shell's terminal.
 type ResizeShellRequest struct {
 	WorkspaceID string `json:"workspace_id"`
 	ShellID     string `json:"shell_id"`
@@ -288,7 +292,7 @@ type ResizeShellRequest struct {
 	Rows        int    `json:"rows"` // 1 to 1000
 }
 
-// ResizeShell sets the size of a shell's terminal. What runs in it is told.
+// ResizeShell sets the size of a shell's terminal and notifies the shell's programs.
 func (p *Pyro) ResizeShell(ctx context.Context, req ResizeShellRequest) (*Shell, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -296,23 +300,23 @@ func (p *Pyro) ResizeShell(ctx context.Context, req ResizeShellRequest) (*Shell,
 	if !(WindowSize{req.Cols, req.Rows}).valid() {
 		return nil, invalid("a terminal of %d x %d characters: it must be 1 to 1000 each", req.Cols, req.Rows)
 	}
-	return p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (remote.Shell, error) {
+	return p.onShell(ctx, req.WorkspaceID, func(s *workspace.Shells) (workspace.Shell, error) {
 		return s.ResizeShell(ctx, req.ShellID, req.Cols, req.Rows)
 	})
 }
 
-// ClosedShell is a shell that was closed, as it was at its end.
+// ClosedShell is the last state of a shell that was closed.
 type ClosedShell struct {
 	Shell
 	Closed bool `json:"closed"`
 }
 
-// CloseShell ends a shell with all that runs in it, and forgets it. What it printed can't be read any more.
+// CloseShell ends a shell and its programs, and deletes the shell's output.
 func (p *Pyro) CloseShell(ctx context.Context, id, shell string) (*ClosedShell, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
-	s, err := p.onShell(ctx, id, func(s *workspace.Shells) (remote.Shell, error) { return s.CloseShell(ctx, shell) })
+	s, err := p.onShell(ctx, id, func(s *workspace.Shells) (workspace.Shell, error) { return s.CloseShell(ctx, shell) })
 	if err != nil {
 		return nil, err
 	}

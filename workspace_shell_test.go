@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// readUntil reads a shell plainly until a text was seen.
+// readUntil reads the plain output of a shell until it contains a text.
 func readUntil(t *testing.T, p *Pyro, id, shell string, text string) *ShellOutput {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
@@ -22,7 +22,7 @@ func readUntil(t *testing.T, p *Pyro, id, shell string, text string) *ShellOutpu
 			return out
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%q does not come, but %q", text, out.Output)
+			t.Fatalf("output %q did not arrive: got %q", text, out.Output)
 		}
 	}
 }
@@ -107,11 +107,11 @@ func TestShellRequestsAreChecked(t *testing.T) {
 		}
 	}
 	if err := only(p.OpenShell(ctx, OpenShellRequest{WorkspaceID: id, Cwd: "/no/such"})); KindOf(err) != Precondition {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("missing folder: got %v", err)
 	}
 }
 
-// person is somebody at a terminal.
+// person simulates a person at a terminal.
 type person struct {
 	keys *io.PipeWriter
 	done chan error
@@ -137,7 +137,7 @@ func (w *person) sees(t *testing.T, text string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%q does not come, but %q", text, seen)
+			t.Fatalf("output %q did not arrive: got %q", text, seen)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestAPersonTakesAShellThatAnAgentReads(t *testing.T) {
 	write("echo and the $((2+2))th")
 	one.sees(t, "and the 4th")
 	io.WriteString(one.keys, `printf 'half \303'; read -r x`+"\r")
-	one.sees(t, "half \xc3") // of a character, which is not waited for
+	one.sees(t, "half \xc3") // the first byte of a character is printed at once
 	io.WriteString(one.keys, "\r")
 	resize <- WindowSize{70, 20}
 	for sized := false; !sized; time.Sleep(5 * time.Millisecond) {
@@ -198,7 +198,7 @@ func TestAPersonTakesAShellThatAnAgentReads(t *testing.T) {
 	}
 	out := readUntil(t, p, id, s.ShellID, "unfinished")
 	if strings.Contains(out.Output, "not typed") {
-		t.Errorf("what came after the detach key was typed: %q", out.Output)
+		t.Errorf("input after the detach key was typed: %q", out.Output)
 	}
 	write("\x15exit 4") // Ctrl-U
 	two := attach(ctx, p, id, s.ShellID, nil)

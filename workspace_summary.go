@@ -8,15 +8,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// The bounds of a WorkspaceActivity.
+// Limits of a WorkspaceActivity.
 const (
-	MaxRecent         = store.KeptEvents // of what was done, of each kind
-	MaxRecentChanges  = 100              // paths that differ
-	MaxRecentLineSize = 1000             // bytes of a command
+	MaxRecent         = store.MaxEvents // number of entries in each list of recent operations
+	MaxRecentChanges  = 100             // number of changed paths
+	MaxRecentLineSize = 1000            // size of a command line, in bytes
 )
 
-// WorkspaceActivity is what was done in a workspace since it was created or last reset, and what came of it. Each list has the last MaxRecent at most, the oldest
-// first; how many there were is told beside it. Paths of more than 1 KiB are cut. The values of secrets are hidden in it.
+// WorkspaceActivity describes the work in a workspace since its creation or last reset.
 type WorkspaceActivity struct {
 	WorkspaceID      string            `json:"workspace_id"`
 	Name             string            `json:"name"`
@@ -28,7 +27,7 @@ type WorkspaceActivity struct {
 	ExecutionMode    ExecutionMode     `json:"execution_mode"`
 	Isolation        Isolation         `json:"isolation"`
 	LastActivityAt   time.Time         `json:"last_activity_at"`
-	SessionStartedAt time.Time         `json:"session_started_at"` // when it was created or last reset
+	SessionStartedAt time.Time         `json:"session_started_at"` // time of the creation or last reset
 
 	Outcome   ActivityOutcome   `json:"outcome"`
 	Commands  RecentCommands    `json:"commands"`
@@ -40,36 +39,36 @@ type WorkspaceActivity struct {
 	Snapshots SnapshotsActivity `json:"snapshots"`
 }
 
-// ActivityOutcome counts what was done.
+// ActivityOutcome counts operations since the creation or last reset of a workspace.
 type ActivityOutcome struct {
 	CommandCount  int            `json:"command_count"`
-	LastCommand   *RecentCommand `json:"last_command"` // null where there was none
-	EditCount     int            `json:"edit_count"`   // files that were written, patches and syncs
-	PatchCount    int            `json:"patch_count"`  // of them
-	SyncCount     int            `json:"sync_count"`   // of them
+	LastCommand   *RecentCommand `json:"last_command"` // nil if there is none
+	EditCount     int            `json:"edit_count"`   // file writes, patches and syncs
+	PatchCount    int            `json:"patch_count"`  // part of EditCount
+	SyncCount     int            `json:"sync_count"`   // part of EditCount
 	ServiceCount  int            `json:"service_count"`
 	RunningCount  int            `json:"running_service_count"`
-	ShellCount    int            `json:"shell_count"` // that were opened
+	ShellCount    int            `json:"shell_count"` // shells that were opened
 	ExportCount   int            `json:"export_count"`
-	SnapshotCount int            `json:"snapshot_count"` // that are there
-	ResetCount    int            `json:"reset_count"`    // since it was created
+	SnapshotCount int            `json:"snapshot_count"` // existing snapshots
+	ResetCount    int            `json:"reset_count"`    // number of resets since the workspace was created
 }
 
 // RecentCommands are the last commands of a workspace.
 type RecentCommands struct {
 	Total  int             `json:"total"`
-	Failed int             `json:"failed"` // of all of them: ended, and not with exit code 0
+	Failed int             `json:"failed"` // commands that ended with an exit code other than 0
 	Recent []RecentCommand `json:"recent"`
 }
 
-// RecentCommand is a command without its output, which LogsWorkspace has.
+// RecentCommand is a command without its output. LogsWorkspace returns the output.
 type RecentCommand struct {
 	Sequence   int        `json:"sequence"`
-	Command    string     `json:"command"` // as a shell would be told it, cut at MaxRecentLineSize
+	Command    string     `json:"command"` // as a shell command line, truncated to MaxRecentLineSize
 	Cwd        string     `json:"cwd"`
 	StartedAt  time.Time  `json:"started_at"`
-	EndedAt    *time.Time `json:"ended_at"`  // null: it runs, or its machine ended before it did
-	ExitCode   *int       `json:"exit_code"` // null where nobody saw its end
+	EndedAt    *time.Time `json:"ended_at"`  // nil if it still runs or if its machine ended before it
+	ExitCode   *int       `json:"exit_code"` // nil if it still runs or if its end was not observed
 	TimedOut   bool       `json:"timed_out"`
 	DurationMS float64    `json:"duration_ms"`
 }
@@ -77,39 +76,39 @@ type RecentCommand struct {
 // EditKind says how files were changed.
 type EditKind string
 
-// The kinds.
+// The kinds of edits.
 const (
 	EditWrite EditKind = "write" // WriteWorkspaceFile
 	EditPatch EditKind = "patch" // ApplyWorkspacePatch
 	EditSync  EditKind = "sync"  // PushWorkspaceSync
 )
 
-// RecentEdits are the last changes of files that were not made by commands.
+// RecentEdits are the last changes to files by operations other than commands.
 type RecentEdits struct {
 	Total  int          `json:"total"`
 	Recent []RecentEdit `json:"recent"`
 }
 
-// RecentEdit is one of them.
+// RecentEdit is one change to files.
 type RecentEdit struct {
 	Kind         EditKind  `json:"kind"`
 	At           time.Time `json:"at"`
-	Path         string    `json:"path"`                    // of the file; where a sync went; of a patch WorkspacePath
-	Paths        []string  `json:"paths,omitempty"`         // of a patch, the first
-	SourcePath   string    `json:"source_path,omitempty"`   // of a sync, on the host
-	Files        int       `json:"files"`                   //
-	Bytes        int64     `json:"bytes"`                   // of the files; of a patch 0
+	Path         string    `json:"path"`                  // the written file, the target of a sync, or WorkspacePath for a patch.
+	Paths        []string  `json:"paths,omitempty"`       // the first paths of a patch.
+	SourcePath   string    `json:"source_path,omitempty"` // the source of a sync, on the host
+	Files        int       `json:"files"`
+	Bytes        int64     `json:"bytes"`                   // total size of the files; 0 for a patch.
 	LinesAdded   int       `json:"lines_added,omitempty"`   // by a patch
 	LinesRemoved int       `json:"lines_removed,omitempty"` // by a patch
 }
 
-// ActivityChanges tells how /workspace differs from the baseline, with the first MaxRecentChanges paths and without a patch. The baseline stays what it is: after
-// a reset to a snapshot, the snapshot's differences are among them.
+// ActivityChanges says how /workspace differs from the baseline. It contains at most the first
+// MaxRecentChanges paths, and no patch. A reset to a snapshot does not change the baseline.
 type ActivityChanges struct {
 	Available bool          `json:"available"`
-	Reason    string        `json:"reason,omitempty"` // why not: the workspace has to run, for one
+	Reason    string        `json:"reason,omitempty"` // why the changes are not available, for example because the workspace does not run
 	Changed   bool          `json:"changed"`
-	Summary   *DiffSummary  `json:"summary"` // null where it is not available
+	Summary   *DiffSummary  `json:"summary"` // nil if the changes are not available
 	Entries   []ChangedFile `json:"entries"`
 	Cut       bool          `json:"entries_truncated"`
 }
@@ -121,12 +120,12 @@ type RecentServices struct {
 	Recent  []RecentService `json:"recent"`
 }
 
-// RecentService is a service, of which StatusService tells more.
+// RecentService describes a service. StatusService returns more details.
 type RecentService struct {
 	ServiceName string       `json:"service_name"`
 	State       ServiceState `json:"state"`
 	StateReason string       `json:"state_reason,omitempty"`
-	Command     string       `json:"command"` // as a shell would be told it, cut at MaxRecentLineSize
+	Command     string       `json:"command"` // as a shell command line, truncated to MaxRecentLineSize
 	StartedAt   time.Time    `json:"started_at"`
 	EndedAt     *time.Time   `json:"ended_at"`
 	ExitCode    *int         `json:"exit_code"`
@@ -135,7 +134,7 @@ type RecentService struct {
 // RecentShells are the shells that were opened last.
 type RecentShells struct {
 	Total  int           `json:"total"`
-	Open   int           `json:"open"` // that are there now
+	Open   int           `json:"open"` // open shells
 	Recent []RecentShell `json:"recent"`
 }
 
@@ -147,54 +146,56 @@ type RecentShell struct {
 	OpenedAt time.Time  `json:"opened_at"`
 }
 
-// ShellClosed is the state of a shell that is not there any more: it was closed, or its machine ended.
+// ShellClosed is the state of a shell that was closed or whose machine ended.
 const ShellClosed ShellState = "closed"
 
-// RecentArtifacts are what was last taken out of a workspace.
+// RecentArtifacts are the last exports of a workspace.
 type RecentArtifacts struct {
 	Total   int            `json:"total"`
 	Exports []RecentExport `json:"exports"`
 }
 
-// DiskArtifact is the export of a workspace's disks.
+// DiskArtifact is the type of an export of a workspace's disks.
 const DiskArtifact ArtifactType = workspace.ArtifactDisk
 
 // RecentExport is one export.
 type RecentExport struct {
 	At           time.Time    `json:"at"`
-	Path         string       `json:"path"`        // in the workspace; of its disks "/"
+	Path         string       `json:"path"`        // path in the workspace; "/" for an export of the disks
 	OutputPath   string       `json:"output_path"` // on the host
 	ArtifactType ArtifactType `json:"artifact_type"`
-	Files        int          `json:"files"` // of its disks 0
+	Files        int          `json:"files"` // 0 for an export of the disks
 	Bytes        int64        `json:"bytes"`
 }
 
-// SnapshotsActivity tells which snapshots were made and deleted.
+// SnapshotsActivity says which snapshots were created and deleted.
 type SnapshotsActivity struct {
-	Named   int              `json:"named_count"`   // that are there, also from before a reset
-	Created int              `json:"created_count"` // of them, since
-	Deleted int              `json:"deleted_count"` // since
+	Named   int              `json:"named_count"`   // all existing snapshots, including snapshots from before the last reset.
+	Created int              `json:"created_count"` // existing snapshots that were created since SessionStartedAt.
+	Deleted int              `json:"deleted_count"` // snapshots that were deleted since SessionStartedAt.
 	Recent  []RecentSnapshot `json:"recent"`
 }
 
-// RecentSnapshot is the making, or the deleting, of a snapshot.
+// RecentSnapshot is the creation or deletion of a snapshot.
 type RecentSnapshot struct {
 	Action       string    `json:"action"` // created or deleted
 	SnapshotName string    `json:"snapshot_name"`
 	At           time.Time `json:"at"`
 }
 
-// SummarizeWorkspace tells what was done in a workspace since it was created or last reset, and how its files differ from the baseline. It need not run; what
-// commands did to files is told by the difference, for which it has to.
+// SummarizeWorkspace describes the work in a workspace since its creation or last reset. The
+// summary includes the differences between the workspace's files and the baseline.
+// SummarizeWorkspace also works if the workspace is stopped. The summary then lacks the differences
+// from the baseline, and with them the changes that commands made.
 func (p *Pyro) SummarizeWorkspace(ctx context.Context, id string) (*WorkspaceActivity, error) {
 	if err := p.named(ctx, &id); err != nil {
 		return nil, err
 	}
 	a, err := p.workspaces.Summarize(ctx, id, MaxRecentChanges)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
-	w := newWorkspace(a.Workspace)
+	w := p.newWorkspace(a.Workspace)
 	r := &WorkspaceActivity{
 		WorkspaceID: w.WorkspaceID, Name: w.Name, Labels: w.Labels, Environment: w.Environment, State: w.State, StateReason: w.StateReason,
 		WorkspacePath: w.WorkspacePath, ExecutionMode: w.ExecutionMode, Isolation: w.Isolation, LastActivityAt: w.LastActivityAt, SessionStartedAt: a.Since,

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSummaryIsBounded does more than a summary tells one by one.
+// TestSummaryIsBounded checks that a summary lists only the last operations if there are many.
 func TestSummaryIsBounded(t *testing.T) {
 	p := withWorkspaces(t)
 	id := p.create(t, nil)

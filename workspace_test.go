@@ -19,8 +19,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// withWorkspaces opens a pyro with folders of its own, deletes its workspaces and machines when the test is over, and checks that nothing is left:
-// no folder, no process, no goroutine.
+// withWorkspaces returns a Pyro with temporary folders. At the end of the test, it deletes
+// workspaces and machines, and checks that no folder, process or goroutine is left.
 func withWorkspaces(t *testing.T) *Pyro {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -49,8 +49,8 @@ func withWorkspaces(t *testing.T) *Pyro {
 			t.Error(err)
 		}
 		goleak.VerifyNone(t, before)
-		if left, err := os.ReadDir(p.dirs.Workspaces()); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
-			t.Errorf("left of workspaces: %v, %v", left, err)
+		if left, err := os.ReadDir(p.workspaces.Dirs.Workspaces()); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
+			t.Errorf("leftovers of workspaces: %v, %v", left, err)
 		}
 		for wait := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			left := processesIn(t, state)
@@ -58,7 +58,7 @@ func withWorkspaces(t *testing.T) *Pyro {
 				return
 			}
 			if time.Now().After(wait) {
-				t.Errorf("processes that are left: %q", left)
+				t.Errorf("leftover processes: %q", left)
 				return
 			}
 		}
@@ -66,7 +66,7 @@ func withWorkspaces(t *testing.T) *Pyro {
 	return p
 }
 
-// processesIn gives the command lines of other processes that have something below a folder open, or work in it.
+// processesIn returns the command lines of processes that use a folder.
 func processesIn(t *testing.T, folder string) (found []string) {
 	t.Helper()
 	open, err := filepath.Glob("/proc/[0-9]*/fd/*")
@@ -100,18 +100,36 @@ func (p *Pyro) create(t *testing.T, change func(*CreateWorkspaceRequest)) string
 	return w.WorkspaceID
 }
 
-// about are all operations on one workspace, and on one machine: each right but for its id.
-func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() error) {
+// operationsOn returns all operations on a workspace and on a machine. Their arguments are valid,
+// except for the id.
+func operationsOn(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() error) {
 	ctx, name, source := t.Context(), "n", t.TempDir()
 	output := filepath.Join(source, "out")
 	return map[string]func() error{
 			"StatusWorkspace": func() error { return only(p.StatusWorkspace(ctx, id)) },
+			"StatsWorkspaces": func() error { return only(p.StatsWorkspaces(ctx, StatsWorkspacesRequest{WorkspaceIDs: []string{id}})) },
+			"FollowStats": func() error {
+				for _, err := range p.FollowStats(ctx, StatsWorkspacesRequest{WorkspaceIDs: []string{id}}) {
+					return err
+				}
+				return nil
+			},
+			"Workspace": func() error { return only(p.Workspace(ctx, id)) },
 			"UpdateWorkspace": func() error {
 				return only(p.UpdateWorkspace(ctx, UpdateWorkspaceRequest{WorkspaceID: id, Name: &name}))
 			},
-			"StartWorkspace":     func() error { return only(p.StartWorkspace(ctx, StartWorkspaceRequest{WorkspaceID: id})) },
-			"StopWorkspace":      func() error { return only(p.StopWorkspace(ctx, id)) },
-			"ResetWorkspace":     func() error { return only(p.ResetWorkspace(ctx, ResetWorkspaceRequest{WorkspaceID: id})) },
+			"StartWorkspace": func() error { return only(p.StartWorkspace(ctx, StartWorkspaceRequest{WorkspaceID: id})) },
+			"StopWorkspace":  func() error { return only(p.StopWorkspace(ctx, id)) },
+			"ResetWorkspace": func() error { return only(p.ResetWorkspace(ctx, ResetWorkspaceRequest{WorkspaceID: id})) },
+			"CopyToWorkspace": func() error {
+				return only(p.CopyToWorkspace(ctx, CopyToWorkspaceRequest{WorkspaceID: id, SourcePath: t.TempDir(), Dest: "copy"}))
+			},
+			"CopyFromWorkspace": func() error {
+				return only(p.CopyFromWorkspace(ctx, CopyFromWorkspaceRequest{WorkspaceID: id, Path: "f", OutputPath: t.TempDir() + "/copy"}))
+			},
+			"CommitWorkspace": func() error {
+				return only(p.CommitWorkspace(ctx, CommitWorkspaceRequest{WorkspaceID: id, Name: "tool"}))
+			},
 			"ForkWorkspace":      func() error { return only(p.ForkWorkspace(ctx, ForkWorkspaceRequest{WorkspaceID: id})) },
 			"DeleteWorkspace":    func() error { return only(p.DeleteWorkspace(ctx, id)) },
 			"LogsWorkspace":      func() error { return only(p.LogsWorkspace(ctx, id)) },
@@ -131,6 +149,14 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"ExecWorkspace": func() error {
 				return only(p.ExecWorkspace(ctx, ExecWorkspaceRequest{WorkspaceID: id, Argv: []string{"true"}}))
 			},
+			"StartCommand": func() error {
+				return only(p.StartCommand(ctx, StartCommandRequest{WorkspaceID: id, Argv: []string{"true"}}))
+			},
+			"ListCommands":       func() error { return only(p.ListCommands(ctx, id)) },
+			"ReadCommand":        func() error { return only(p.ReadCommand(ctx, ReadCommandRequest{WorkspaceID: id, Sequence: 1})) },
+			"FollowCommand":      func() error { return only(p.FollowCommand(ctx, FollowCommandRequest{WorkspaceID: id, Sequence: 1})) },
+			"WaitCommand":        func() error { return only(p.WaitCommand(ctx, WaitCommandRequest{WorkspaceID: id, Sequence: 1})) },
+			"KillCommand":        func() error { return only(p.KillCommand(ctx, KillCommandRequest{WorkspaceID: id, Sequence: 1})) },
 			"ListWorkspaceFiles": func() error { return only(p.ListWorkspaceFiles(ctx, ListWorkspaceFilesRequest{WorkspaceID: id})) },
 			"ReadWorkspaceFile": func() error {
 				return only(p.ReadWorkspaceFile(ctx, ReadWorkspaceFileRequest{WorkspaceID: id, Path: "f"}))
@@ -168,6 +194,15 @@ func about(t *testing.T, p *Pyro, id string) (workspace, vm map[string]func() er
 			"ResizeShell": func() error {
 				return only(p.ResizeShell(ctx, ResizeShellRequest{WorkspaceID: id, ShellID: "sh-0", Cols: 1, Rows: 1}))
 			},
+			"ForwardPorts": func() error {
+				return p.ForwardPorts(ctx, ForwardPortsRequest{WorkspaceID: id, Ports: []PublishedPort{{GuestPort: 1}}})
+			},
+			"PublishService": func() error {
+				return only(p.PublishService(ctx, PublishServiceRequest{WorkspaceID: id, ServiceName: "s", PublishedPorts: []PublishedPort{{GuestPort: 1}}}))
+			},
+			"UnpublishService": func() error {
+				return only(p.UnpublishService(ctx, UnpublishServiceRequest{WorkspaceID: id, ServiceName: "s", GuestPorts: []int{1}}))
+			},
 			"FollowLogs": func() error {
 				return only(p.FollowLogs(ctx, FollowLogsRequest{WorkspaceID: id, Entry: func(CommandEntry) error { return nil }}))
 			},
@@ -194,12 +229,13 @@ func TestUnknownIDsAreNotFoundByEveryOperation(t *testing.T) {
 	}
 	w := p.create(t, nil)
 	for _, id := range []string{"ws-000000000000", "../../etc", "ws-\x00", strings.Repeat("a", 64), vm.VMID, w} {
-		onWorkspace, onVM := about(t, p, id)
+		onWorkspace, onVM := operationsOn(t, p, id)
 		for m := range reflect.TypeFor[*Pyro]().Methods() {
 			switch m.Name {
-			case "Close", "RunInVM", "Doctor", "CreateWorkspace", "ListWorkspaces", "CreateVM", "ReapExpired", "CreateServer", "ServeRPC",
-				"ListEnvironments", "InspectEnvironment", "PullEnvironment", "PruneEnvironments", "PrepareEnvironment":
-				continue // these are not about one
+			case "Close", "RunInVM", "Doctor", "HostNetworkSettings", "CreateWorkspace", "ListWorkspaces", "CreateVM", "ReapExpired",
+				"Environments", "Workspaces", "ListEnvironments", "InspectEnvironment", "PullEnvironment", "PruneEnvironments", "PrepareEnvironment",
+				"BuildEnvironment", "PushEnvironment", "SaveEnvironment", "LoadEnvironment":
+				continue // these operations do not concern a single workspace or machine
 			}
 			call := onWorkspace[m.Name]
 			if call == nil {
@@ -230,7 +266,7 @@ func TestWhatAStoppedWorkspaceCanDo(t *testing.T) {
 	if w, err := p.StopWorkspace(t.Context(), id); err != nil || w.State != StateStopped || w.ExpiresAt != nil || w.StateReason == "" {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	all, _ := about(t, p, id)
+	all, _ := operationsOn(t, p, id)
 	for _, name := range []string{
 		"ExecWorkspace", "ListWorkspaceFiles", "ReadWorkspaceFile", "WriteWorkspaceFile", "PushWorkspaceSync", "ExportWorkspace", "ApplyWorkspacePatch", "DiffWorkspace",
 		"OpenShell", "ListShells", "ReadShell", "WriteShell", "SignalShell", "ResizeShell", "CloseShell", "AttachShell", "StartService",
@@ -270,7 +306,7 @@ func TestUpdateChangesNameAndLabelsAlone(t *testing.T) {
 	}
 	want := *before
 	want.Name, want.Labels = "second", map[string]string{"b": "3", "c": ""}
-	want.LastActivityAt, want.ExpiresAt = after.LastActivityAt, after.ExpiresAt // the supervisor notes those when it likes
+	want.LastActivityAt, want.ExpiresAt = after.LastActivityAt, after.ExpiresAt // the supervisor can update these fields at any time
 	if !reflect.DeepEqual(*after, want) {
 		t.Errorf("%+v, want %+v", after, want)
 	}
@@ -302,7 +338,7 @@ func TestForkMakesAsManyAsAreAskedFor(t *testing.T) {
 		}
 		d, err := p.DiffWorkspace(ctx, DiffWorkspaceRequest{WorkspaceID: w.WorkspaceID})
 		if err != nil || d.Summary.Modified != 1 || d.Summary.Added != 0 || !strings.Contains(d.Patch, "-source\n") {
-			t.Errorf("against what it began as: %+v, %v", d, err)
+			t.Errorf("diff with the initial content: got %+v, %v", d, err)
 		}
 	}
 	if made.WorkspaceID != id || made.Count != 3 || len(made.Workspaces) != 3 || len(seen) != 4 {
@@ -312,7 +348,7 @@ func TestForkMakesAsManyAsAreAskedFor(t *testing.T) {
 		t.Errorf("the source has %+v, %v", f, err)
 	}
 	if all, err := p.ListSnapshots(ctx, id); err != nil || all.Count != 1 || len(all.Snapshots) != 1 {
-		t.Errorf("what it forked from is left: %+v, %v", all, err)
+		t.Errorf("snapshots after a live fork: got %+v, %v", all, err)
 	}
 }
 
@@ -334,7 +370,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 	if all, err := p.ListWorkspaces(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if left, err := os.ReadDir(p.dirs.Workspaces()); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
+	if left, err := os.ReadDir(p.workspaces.Dirs.Workspaces()); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
@@ -366,6 +402,6 @@ func TestAListCanBeGivenAway(t *testing.T) {
 	enough := errors.New("enough")
 	_, err = p.ListWorkspaceFiles(ctx, ListWorkspaceFilesRequest{WorkspaceID: id, Each: func(*WorkspaceFiles, FileEntry) error { return enough }})
 	if !errors.Is(err, enough) {
-		t.Errorf("an error of who it is given to: %v", err)
+		t.Errorf("error of the receiving function: got %v", err)
 	}
 }

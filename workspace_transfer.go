@@ -8,18 +8,19 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// newFileEntry is an entry of a list of what is at a path.
-func newFileEntry(e *listing.Entry, at string) FileEntry {
+// newFileEntry returns the list entry of an object.
+func newFileEntry(e *workspace.Entry, at string) FileEntry {
 	return FileEntry{
-		Path: text(path.Join(at, e.Path)), ArtifactType: artifact(e.Kind), SizeBytes: e.Size, Mode: octal(e.Mode),
+		Path: text(path.Join(at, e.Path)), ArtifactType: ArtifactType(e.Kind.String()), SizeBytes: e.Size, Mode: octal(e.Mode),
 		UID: int(e.UID), GID: int(e.GID), ModifiedAt: time.Unix(0, e.ModTime).UTC(), LinkTarget: text(e.Target),
 	}
 }
 
-// octal writes the permission, set-id and sticky bits of a file. There are few that are in use, and lists are long.
+// octal returns the permission, set-id and sticky bits of a file as text. For the most common modes
+// it returns constants, which saves allocations in long lists.
 func octal(mode uint32) string {
 	switch mode {
 	case 0o644:
@@ -32,7 +33,7 @@ func octal(mode uint32) string {
 	return fmt.Sprintf("%04o", mode)
 }
 
-// text is a name as JSON can carry it: what is not UTF-8 in it is replaced.
+// text replaces invalid UTF-8 in a name, because JSON can't represent it.
 func text(name string) string {
 	if utf8.ValidString(name) {
 		return name
@@ -40,28 +41,16 @@ func text(name string) string {
 	return strings.ToValidUTF8(name, "\uFFFD")
 }
 
-func artifact(k listing.Kind) ArtifactType {
-	switch k {
-	case listing.File:
-		return FileArtifact
-	case listing.Folder:
-		return DirectoryArtifact
-	case listing.Link:
-		return SymlinkArtifact
-	}
-	return OtherArtifact
-}
-
-// PushWorkspaceSyncRequest says what to bring into a workspace.
+// PushWorkspaceSyncRequest says what to copy into a workspace.
 type PushWorkspaceSyncRequest struct {
 	WorkspaceID    string       `json:"workspace_id"`
-	SourcePath     string       `json:"source_path"`               // a folder of the host, or a .tar, .tar.gz or .tgz archive
-	Dest           string       `json:"dest,omitempty"`            // below /workspace; default WorkspacePath
-	IncludeIgnored bool         `json:"include_ignored,omitempty"` // as for CreateWorkspace
+	SourcePath     string       `json:"source_path"`               // path on the host: a folder, or a .tar, .tar.gz or .tgz archive.
+	Dest           string       `json:"dest,omitempty"`            // target folder: absolute, or relative to /workspace; default WorkspacePath.
+	IncludeIgnored bool         `json:"include_ignored,omitempty"` // as in CreateWorkspaceRequest
 	Progress       ProgressFunc `json:"-"`
 }
 
-// WorkspaceSync tells what was brought.
+// WorkspaceSync describes a completed sync.
 type WorkspaceSync struct {
 	WorkspaceID string `json:"workspace_id"`
 	SourcePath  string `json:"source_path"` // absolute
@@ -70,15 +59,18 @@ type WorkspaceSync struct {
 	Files       int    `json:"files"`
 	Directories int    `json:"directories"`
 	Symlinks    int    `json:"symlinks"`
-	Skipped     int    `json:"skipped"` // devices, pipes and sockets of a folder, which are left out
-	Ignored     int    `json:"ignored"` // files and folders that git ignores, which are left out; a folder counts as one
-	Bytes       int64  `json:"bytes"`   // of all files
-	Created     int64  `json:"created"` // of what was brought, what had not been there
+	Skipped     int    `json:"skipped"` // number of omitted devices, pipes and sockets.
+	Ignored     int    `json:"ignored"` // number of omitted files and folders that git ignores; a folder counts as one.
+	Bytes       int64  `json:"bytes"`   // total size of the files.
+	Created     int64  `json:"created"` // number of entries that did not exist before
 	Replaced    int64  `json:"replaced"`
 }
 
-// PushWorkspaceSync brings a folder or an archive of the host into a workspace that runs: all of it or nothing. What is there stays, but for what has the same
-// path. What git ignores in a folder is left out, as by CreateWorkspace. An archive that leads out of where it belongs, or holds devices, is refused.
+// PushWorkspaceSync copies a folder or an archive from the host into a running workspace. It
+// replaces files with the same path and does not change other files. A push below /workspace
+// happens completely or not at all. A push to another folder of the machine is not atomic. Like
+// CreateWorkspace, it omits files that git ignores. It rejects archives that contain devices or
+// paths outside of the target.
 func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncRequest) (*WorkspaceSync, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -88,7 +80,7 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 	}
 	d, err := p.workspaces.Push(ctx, req.WorkspaceID, req.SourcePath, req.Dest, req.IncludeIgnored, req.Progress.adapt())
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	s := d.Summary
 	return &WorkspaceSync{
@@ -96,15 +88,15 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 	}, nil
 }
 
-// ExportWorkspaceRequest says what to take out of a workspace.
+// ExportWorkspaceRequest says what to copy out of a workspace.
 type ExportWorkspaceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
-	Path        string `json:"path"`            // below /workspace
-	OutputPath  string `json:"output_path"`     // on the host: what it becomes
-	Force       bool   `json:"force,omitempty"` // replace what is there
+	Path        string `json:"path"`            // file or folder below /workspace
+	OutputPath  string `json:"output_path"`     // the target on the host
+	Force       bool   `json:"force,omitempty"` // replace an existing target
 }
 
-// WorkspaceExport tells what was taken out.
+// WorkspaceExport describes a completed export.
 type WorkspaceExport struct {
 	WorkspaceID  string       `json:"workspace_id"`
 	Path         string       `json:"path"`
@@ -113,13 +105,14 @@ type WorkspaceExport struct {
 	Files        int          `json:"files"`
 	Directories  int          `json:"directories"`
 	Symlinks     int          `json:"symlinks"`
-	Skipped      int          `json:"skipped"`       // devices, pipes and sockets, which are left out
-	OutwardLinks int          `json:"outward_links"` // of the symbolic links, those that lead out of what was exported: whoever follows them is on the host
-	Bytes        int64        `json:"bytes"`         // of all files
+	Skipped      int          `json:"skipped"`       // number of omitted devices, pipes and sockets.
+	OutwardLinks int          `json:"outward_links"` // number of symbolic links that lead out of the exported tree.
+	Bytes        int64        `json:"bytes"`         // total size of the files
 }
 
-// ExportWorkspace takes a file or a folder out of a workspace that runs: all of it or nothing, and nothing outside of OutputPath, whatever the machine made. It
-// belongs to the caller; set-id bits are dropped.
+// ExportWorkspace copies a file or a folder from a running workspace to the host, completely or not
+// at all. It writes nothing outside of OutputPath, even if the machine is hostile. The copied files
+// belong to the caller and have no set-id bits.
 func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) (*WorkspaceExport, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -131,10 +124,10 @@ func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) 
 	}
 	d, err := p.workspaces.Export(ctx, req.WorkspaceID, req.Path, req.OutputPath, req.Force)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, causeOf(ctx, err)
 	}
 	s := d.Summary
 	return &WorkspaceExport{
-		req.WorkspaceID, d.Path, d.Output, artifact(d.Kind), s.Files, s.Directories, s.Symlinks, s.Skipped, s.OutwardLinks, s.Bytes,
+		req.WorkspaceID, d.Path, d.Output, ArtifactType(d.Artifact), s.Files, s.Directories, s.Symlinks, s.Skipped, s.OutwardLinks, s.Bytes,
 	}, nil
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/pyro-mcp/pyro/bench/floor"
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
-// machine starts a machine as pyro does.
+// machine starts a machine in the same way as pyro.
 func (b *bench) machine() (*supervisor.Machine, error) { return b.machineOf(b.driver) }
 
 func (b *bench) machineOf(d machine.Driver) (*supervisor.Machine, error) {
 	return supervisor.Start(b.ctx, supervisor.Config{Dirs: b.dirs, Driver: d, Root: b.root, VCPUs: vcpus, MemMiB: memMiB})
 }
 
-// put puts a program into a machine.
+// put copies a program into a machine.
 func (b *bench) put(c *client.Client, name string) error {
 	f, err := os.Open(b.program(name))
 	if err != nil {
@@ -34,7 +35,8 @@ func (b *bench) put(c *client.Client, name string) error {
 	return c.WriteFile(b.ctx, client.FileSpec{Path: "/root/" + name, Mode: 0o755, Size: info.Size()}, f)
 }
 
-// exec measures a command in a running machine against what the machine itself needs for it.
+// exec compares the time to run a command in a running machine with the time of fork and exec
+// inside the machine.
 func (b *bench) exec() error {
 	m, err := b.machine()
 	if err != nil {
@@ -49,11 +51,11 @@ func (b *bench) execIn(m *supervisor.Machine, name string, limit float64) error 
 		return err
 	}
 	n := max(b.n, 10) * 5
-	// The machine's own figure is taken before and after, since the host drifts.
+	// The time inside the machine is measured before and after, because the host's speed drifts.
 	var inside, outside []float64
 	own := func() error {
 		var out bytes.Buffer
-		if _, err := m.Agent.Exec(b.ctx, client.Command{Argv: []string{"/root/spawn", strconv.Itoa(n / 2), "/bin/true"}}, nil, &out, io.Discard); err != nil {
+		if _, err := m.Agent.Exec(b.ctx, program.Command{Argv: []string{"/root/spawn", strconv.Itoa(n / 2), "/bin/true"}}, program.Attach{Stdout: &out}); err != nil {
 			return err
 		}
 		lines := bufio.NewScanner(&out)
@@ -72,7 +74,7 @@ func (b *bench) execIn(m *supervisor.Machine, name string, limit float64) error 
 		return err
 	}
 	r, err := b.times(n, func() error {
-		_, err := m.Agent.Exec(b.ctx, client.Command{Argv: []string{"/bin/true"}}, nil, io.Discard, io.Discard)
+		_, err := m.Agent.Exec(b.ctx, program.Command{Argv: []string{"/bin/true"}}, program.Attach{})
 		return err
 	})
 	if err != nil {
@@ -86,7 +88,7 @@ func (b *bench) execIn(m *supervisor.Machine, name string, limit float64) error 
 	return nil
 }
 
-// link measures an empty call to the agent against a bare byte over the same kind of link.
+// link compares an empty call to the agent with the echo of a byte over the same kind of link.
 func (b *bench) link() error {
 	m, err := b.machine()
 	if err != nil {
@@ -118,7 +120,7 @@ func (b *bench) link() error {
 	return nil
 }
 
-// raw boots a machine that only moves bytes.
+// raw boots a machine with rawguest as its init. mode is the first byte that rawguest reads.
 func (b *bench) raw(mode byte) (*floor.Machine, error) {
 	kernel, err := b.store.Kernel(b.ctx, nil)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// Figure is one measurement beside its floor.
+// Figure is a measurement and the floor that it is compared with.
 type Figure struct {
 	Name   string  `json:"name"`
 	Unit   string  `json:"unit"`
@@ -15,7 +15,7 @@ type Figure struct {
 	Median float64 `json:"median"`
 	P95    float64 `json:"p95"`
 	Floor  float64 `json:"floor_median,omitempty"`
-	Judged float64 `json:"judged,omitempty"` // what the limit is about
+	Judged float64 `json:"judged,omitempty"` // the value that the limit applies to
 	By     string  `json:"judged_by,omitempty"`
 	Limit  float64 `json:"limit,omitempty"`
 	Within *bool   `json:"within_limit,omitempty"`
@@ -30,7 +30,7 @@ func figure(name, unit string, values []float64) Figure {
 	return Figure{Name: name, Unit: unit, N: len(values), Median: quantile(values, 0.5), P95: quantile(values, 0.95)}
 }
 
-// times is a figure judged by its ratio to a floor, pair by pair: at most limit.
+// times judges the median ratio of each value to its floor. The ratio must be at most limit.
 func (f Figure) times(values, floor []float64, limit float64) Figure {
 	ratios := make([]float64, len(values))
 	for i := range values {
@@ -40,28 +40,36 @@ func (f Figure) times(values, floor []float64, limit float64) Figure {
 	return f.judge(quantile(ratios, 0.5), "times the floor", limit, true)
 }
 
-// over is a figure judged by what it has more than its floor: at most limit.
+// over judges the difference between the median and the median floor. The difference must be at
+// most limit.
 func (f Figure) over(floor []float64, limit float64) Figure {
 	f.Floor = quantile(floor, 0.5)
 	return f.judge(f.Median-f.Floor, f.Unit+" over the floor", limit, true)
 }
 
-// beside is a figure that is told with its floor, and not judged.
+// beside reports the median floor without judging the figure.
 func (f Figure) beside(floor []float64) Figure {
 	f.Floor = quantile(floor, 0.5)
 	return f
 }
 
-// share is a throughput judged as a share of its floor: at least limit.
+// share judges a throughput as a share of its floor. The share must be at least limit.
 func (f Figure) share(floor []float64, limit float64) Figure {
 	f.Floor = quantile(floor, 0.5)
 	return f.judge(f.Median/f.Floor, "of the floor", limit, false)
 }
 
-// atMost is a figure judged by itself.
+// atMost judges the median itself. It must be at most limit.
 func (f Figure) atMost(limit float64) Figure { return f.judge(f.Median, f.Unit, limit, true) }
 
-// atLeast is the same of what should be much.
+// p95AtMost judges the 95th percentile, and reports the median floor. The percentile must be at
+// most limit.
+func (f Figure) p95AtMost(floor []float64, limit float64) Figure {
+	f.Floor = quantile(floor, 0.5)
+	return f.judge(f.P95, f.Unit+" at p95", limit, true)
+}
+
+// atLeast judges the median itself. It must be at least limit.
 func (f Figure) atLeast(limit float64) Figure { return f.judge(f.Median, f.Unit, limit, false) }
 
 func (f Figure) judge(value float64, by string, limit float64, atMost bool) Figure {

@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 )
 
-// rawGuest is the program of the machine that only moves bytes, as what an initramfs is made of.
+// rawGuest is the path of the program rawguest. It is a source for an initramfs.
 type rawGuest string
 
 func (g rawGuest) Bytes() ([]byte, error) { return os.ReadFile(string(g)) }
@@ -23,11 +23,11 @@ func (g rawGuest) Digest() string {
 }
 
 const (
-	fileSize = 64 << 20 // of one measurement
-	bigFile  = 1 << 30  // of the one that shows pyro's memory
+	fileSize = 64 << 20 // size of the file in the throughput measurements
+	bigFile  = 1 << 30  // size of the file in the memory measurement
 )
 
-// zeroes is an endless file of zeroes, ends with the byte that the raw machine answers.
+// zeroes is an endless stream of zero bytes.
 type zeroes struct{}
 
 func (zeroes) Read(p []byte) (int, error) {
@@ -37,7 +37,8 @@ func (zeroes) Read(p []byte) (int, error) {
 
 func rate(size int64, took time.Duration) float64 { return float64(size) / 1e6 / took.Seconds() }
 
-// rawIn is how fast a bare port takes bytes.
+// rawIn measures the throughput of writing to a raw port. The last byte makes rawguest acknowledge
+// the data.
 func rawIn(link net.Conn) (float64, error) {
 	buffer := make([]byte, 256<<10)
 	began := time.Now()
@@ -55,21 +56,21 @@ func rawIn(link net.Conn) (float64, error) {
 	return rate(fileSize, time.Since(began)), nil
 }
 
-// rawOut is how fast a bare port gives them.
+// rawOut measures the throughput of reading from a raw port.
 func rawOut(link net.Conn) (float64, error) {
 	began := time.Now()
 	_, err := io.CopyN(io.Discard, struct{ io.Reader }{link}, fileSize)
 	return rate(fileSize, time.Since(began)), err
 }
 
-// files measures files in and out of a machine against what a bare port moves.
+// files compares file transfers to and from a machine with transfers over a raw port.
 func (b *bench) files() error {
 	m, err := b.machine()
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	const path = "/dev/shm/file" // memory: the link is measured, not the disk
+	const path = "/dev/shm/file" // in memory, because the link is measured and not the disk
 	in := func() (float64, error) {
 		began := time.Now()
 		err := m.Agent.WriteFile(b.ctx, client.FileSpec{Path: path, Size: fileSize}, io.LimitReader(zeroes{}, fileSize))
@@ -103,7 +104,7 @@ func (b *bench) files() error {
 	return nil
 }
 
-// inTurn is times for what measures itself: a rate, or a part of what is done.
+// inTurn is like times, but its functions return their own measurements.
 func (b *bench) inTurn(n int, all ...func() (float64, error)) ([][]float64, error) {
 	results := make([][]float64, len(all))
 	for i := range n + 1 {

@@ -8,7 +8,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// liveForks is how many are made at once.
+// liveForks is the number of forks that one call makes.
 const liveForks = 10
 
 // fork measures pauses, resumes and live forks of workspaces.
@@ -20,9 +20,6 @@ func (b *bench) fork() error {
 
 func (w *workspaces) forked() error {
 	for _, k := range w.kinds {
-		if !k.driver.Features().SavedState {
-			continue
-		}
 		if err := w.forkedOf(k); err != nil {
 			return fmt.Errorf("%s: %w", k.isolation, err)
 		}
@@ -40,7 +37,7 @@ func (w *workspaces) forkedOf(k kind) error {
 	}
 	resume := func() (float64, error) {
 		return clocked(func() error {
-			_, err := w.run(id, "/bin/true") // which has it go on
+			_, err := w.run(id, "/bin/true") // the command resumes the workspace
 			return err
 		})
 	}
@@ -55,9 +52,9 @@ func (w *workspaces) forkedOf(k kind) error {
 		return err
 	}
 	of := string(k.isolation) + ": a workspace that touched 100 MiB: "
-	w.figures = append(w.figures, figure(of+"pause, over the SDK", "ms", r[0]), figure(of+"the next command has it go on", "ms", r[1]))
+	w.figures = append(w.figures, figure(of+"pause, over the SDK", "ms", r[0]), figure(of+"resume by the next command", "ms", r[1]))
 
-	// Forks of what is paused: what is measured is the going on alone.
+	// The forks are made from a paused workspace, so that only the resume is measured.
 	if _, err := pause(); err != nil {
 		return err
 	}
@@ -97,5 +94,5 @@ func (w *workspaces) forkedOf(k kind) error {
 	return w.delete(id)
 }
 
-// available is the memory that the host has to give, in MiB.
+// available returns the host's available memory in MiB.
 func available() (float64, error) { return kilobytesIn("/proc/meminfo", "MemAvailable") }

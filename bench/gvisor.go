@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,12 +16,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/disk/ext4"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// gvisor measures machines under gVisor against pyro-runsc called bare, with gVisor's own command, on the same image, and against the host.
+// gvisor compares machines under gVisor with direct calls of pyro-runsc on the same image, through
+// gVisor's own command. It also compares them with the host.
 func (b *bench) gvisor() error {
 	if err := b.sandbox.Prove(b.ctx, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "gvisor is not measured:", err)
@@ -53,7 +53,8 @@ func (b *bench) sandboxStart() error {
 	return nil
 }
 
-// bareSandbox prepares a call of gVisor's own run command, on the environment's image and with the limits that pyro sets, where the host allows any.
+// bareSandbox prepares a call of gVisor's own run command with the environment's image. If the host
+// permits limits, the call has the same limits as pyro's machines.
 func (b *bench) bareSandbox(argv ...string) (func() error, error) {
 	store := template.Store{Dir: b.dirs.Templates()}
 	all, err := store.List()
@@ -119,7 +120,7 @@ func (b *bench) sandboxExec() error {
 	return b.execIn(m, "gvisor: exec /bin/true on a running machine", 3)
 }
 
-// Programs that compute, and print how many seconds that took.
+// Programs that run a computation and print the time it took, in seconds.
 var computations = []struct{ name, python string }{
 	{"Python loop", `import time
 t = time.perf_counter()
@@ -134,7 +135,7 @@ for i in range(256): h.update(b)
 print(time.perf_counter() - t)`},
 }
 
-// sandboxProcessor measures computing in a machine against the same on the host, by the same program.
+// sandboxProcessor compares a computation in a machine with the same computation on the host.
 func (b *bench) sandboxProcessor() error {
 	m, err := b.machineOf(b.sandbox)
 	if err != nil {
@@ -150,7 +151,7 @@ func (b *bench) sandboxProcessor() error {
 		var inside, outside []float64
 		for i := range b.n + 1 {
 			var in, out bytes.Buffer
-			if _, err := m.Agent.Exec(b.ctx, client.Command{Argv: argv}, nil, &in, io.Discard); err != nil {
+			if _, err := m.Agent.Exec(b.ctx, program.Command{Argv: argv}, program.Attach{Stdout: &in}); err != nil {
 				return err
 			}
 			host := exec.Command(argv[0], argv[1:]...)
@@ -176,7 +177,7 @@ func (b *bench) sandboxProcessor() error {
 	return nil
 }
 
-// unpack copies the environment's programs and libraries to a folder.
+// unpack copies the programs and libraries of the environment to a folder.
 func (b *bench) unpack(to string) error {
 	f, err := os.Open(b.image)
 	if err != nil {
@@ -212,7 +213,7 @@ func (b *bench) unpack(to string) error {
 	})
 }
 
-// sandboxesTogether measures eight starts at once. None may fail.
+// sandboxesTogether measures eight concurrent starts. All of them must succeed.
 func (b *bench) sandboxesTogether() error {
 	const machines = 8
 	r, err := b.times(b.n, func() error {
@@ -231,7 +232,8 @@ func (b *bench) sandboxesTogether() error {
 	return nil
 }
 
-// sandboxMemory measures what an idle machine takes in all: its sentry, what that has forked, and the pyro that owns it.
+// sandboxMemory measures the memory of an idle machine: the sentry and its child processes, and
+// pyro.
 func (b *bench) sandboxMemory() error {
 	const machines = 8
 	var cmds []*exec.Cmd
@@ -265,7 +267,7 @@ func (b *bench) sandboxMemory() error {
 	return nil
 }
 
-// family gives a process and all that descends from it.
+// family returns a process and its descendants.
 func family(pid int) []int {
 	pids := []int{pid}
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

@@ -22,7 +22,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// host measures the host agent as its clients see it, over gRPC on the loopback.
+// host measures the host agent as clients see it, over gRPC on the loopback interface.
 func (b *bench) host() error {
 	return b.onWorkspaces(func(w *workspaces) (steps []step) {
 		for _, k := range w.hostKinds() {
@@ -32,7 +32,7 @@ func (b *bench) host() error {
 	})
 }
 
-// hostKinds are those that this host can have.
+// hostKinds returns the kinds of workspaces that this host supports.
 func (w *workspaces) hostKinds() []kind {
 	if len(w.kinds) == 0 {
 		w.findKinds()
@@ -40,17 +40,17 @@ func (w *workspaces) hostKinds() []kind {
 	return w.kinds
 }
 
-// hostAgent is one that runs.
+// hostAgent is a running host agent.
 type hostAgent struct {
 	cmd *exec.Cmd
 	hostagentv1connect.HostAgentServiceClient
 
-	wide hostagentv1connect.HostAgentServiceClient // takes greater frames than clients do by themselves
+	wide hostagentv1connect.HostAgentServiceClient // client that accepts larger frames than clients accept by default
 }
 
 const hostToken = "the-token-of-a-measurement"
 
-// withToken shows the token with all that a client sends.
+// withToken adds the bearer token to each request.
 type withToken struct{ http.RoundTripper }
 
 func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -63,31 +63,39 @@ func (t withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *workspaces) serveHost(k kind) (*hostAgent, error) {
 	h := &hostAgent{cmd: exec.CommandContext(w.ctx, "bin/pyro", "host", "serve", "--listen", "127.0.0.1:0", "--network-policy", "off", "--log-level", "error", "--vcpus", "0", "--memory-mb", "0")}
 	h.cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+w.state, "PYRO_ISOLATION="+string(k.isolation), "PYRO_HOST_TOKEN="+hostToken)
-	h.cmd.Stderr = os.Stderr
-	out, err := h.cmd.StdoutPipe()
+	address, err := startServing(h.cmd)
+	h.HostAgentServiceClient, h.wide = hostClient(address, 0), hostClient(address, 256<<10)
+	return h, err
+}
+
+// startServing starts a server and returns the address that it prints.
+func startServing(cmd *exec.Cmd) (address string, err error) {
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if err := h.cmd.Start(); err != nil {
-		return nil, err
+	if err := cmd.Start(); err != nil {
+		return "", err
 	}
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if _, address, ok := strings.Cut(lines.Text(), "serving at "); ok {
-			h.HostAgentServiceClient, h.wide = hostClient(address, 0), hostClient(address, 256<<10)
-			return h, nil
+			go io.Copy(io.Discard, out)
+			return address, nil
 		}
 	}
-	return nil, errors.Join(errors.New("the host agent does not serve"), h.cmd.Process.Kill(), h.cmd.Wait())
+	return "", errors.Join(fmt.Errorf("%s does not serve", cmd), cmd.Process.Kill(), cmd.Wait())
 }
 
-// hostClient makes a client that takes frames of HTTP/2 up to a size; 0: the one that all take.
+// hostClient returns a client that accepts HTTP/2 frames up to the given size. If the size is 0,
+// the default size applies.
 func hostClient(address string, frame int) hostagentv1connect.HostAgentServiceClient {
 	transport := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxReadFrameSize: frame}}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	return hostagentv1connect.NewHostAgentServiceClient(&http.Client{Transport: withToken{transport}}, address, connect.WithGRPC())
 }
 
-// end destroys all sandboxes.
+// end destroys all sandboxes and stops the host agent.
 func (h *hostAgent) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Minute)
 	defer cancel()
@@ -98,7 +106,7 @@ func (h *hostAgent) end(ctx context.Context) error {
 	return errors.Join(err, h.cmd.Wait())
 }
 
-// hostedSandboxes is how many there are where they are listed.
+// hostedSandboxes is the number of sandboxes in the measurements of lists and idle sandboxes.
 const hostedSandboxes = 50
 
 func (w *workspaces) hosted(k kind) (err error) {
@@ -118,7 +126,8 @@ func (w *workspaces) hosted(k kind) (err error) {
 	return nil
 }
 
-// hostExec measures a command against one over package pyro in the same machine.
+// hostExec compares a command that runs through the host agent with the same command through
+// package pyro in the same machine.
 func (w *workspaces) hostExec(h *hostAgent, k kind) error {
 	all, err := h.ListSandboxes(w.ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
 	if err != nil {
@@ -139,10 +148,11 @@ func (w *workspaces) hostExec(h *hostAgent, k kind) error {
 	return nil
 }
 
-// hostFile is in memory: the way is measured, not the disk.
+// hostFile is in memory, because the transfer is measured and not the disk.
 const hostFile = "/dev/shm/big"
 
-// hostRead measures a large file against what the link to a machine gives, and the memory that the host agent has taken then.
+// hostRead compares the throughput of reading a large file with the throughput of a machine's link.
+// It also measures the memory of the host agent.
 func (w *workspaces) hostRead(h *hostAgent, k kind) error {
 	if _, err := h.Exec(w.ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "fallocate", Args: []string{"-l", fmt.Sprint(bigFile), hostFile}, TimeoutSec: 300})); err != nil {
 		return err
@@ -171,29 +181,36 @@ func (w *workspaces) hostRead(h *hostAgent, k kind) error {
 	return err
 }
 
-// streamed reads the large file.
+// streamed returns a function that reads the large file and returns the throughput.
 func (w *workspaces) streamed(h hostagentv1connect.HostAgentServiceClient) func() (float64, error) {
 	return func() (float64, error) {
 		began := time.Now()
-		s, err := h.ReadFileStream(w.ctx, connect.NewRequest(&pb.ReadFileStreamRequest{SandboxId: "one", Path: hostFile}))
-		if err != nil {
-			return 0, err
-		}
-		defer s.Close()
-		size := int64(0)
-		for s.Receive() {
-			size += int64(len(s.Msg().Chunk))
-		}
-		if s.Err() == nil && size != bigFile {
-			return 0, fmt.Errorf("%d bytes came", size)
-		}
-		return rate(size, time.Since(began)), s.Err()
+		err := w.hostReads(h, "one", bigFile)
+		return rate(bigFile, time.Since(began)), err
 	}
 }
 
-// hostList measures how many lists of many sandboxes are given in a second, by clients that ask at once.
+// hostReads reads the large file of a sandbox and checks its size.
+func (w *workspaces) hostReads(h hostagentv1connect.HostAgentServiceClient, sandbox string, want int) error {
+	s, err := h.ReadFileStream(w.ctx, connect.NewRequest(&pb.ReadFileStreamRequest{SandboxId: sandbox, Path: hostFile}))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	size := 0
+	for s.Receive() {
+		size += len(s.Msg().Chunk)
+	}
+	if s.Err() == nil && size != want {
+		return fmt.Errorf("%d bytes came", size)
+	}
+	return s.Err()
+}
+
+// hostList measures how many lists of many sandboxes the host agent returns per second to
+// concurrent clients.
 func (w *workspaces) hostList(h *hostAgent, k kind) error {
-	if k.isolation != pyro.IsolationGVisor { // which the list does not depend on
+	if k.isolation != pyro.IsolationGVisor { // lists do not depend on the isolation level
 		return nil
 	}
 	for i := range hostedSandboxes - 1 {
@@ -234,10 +251,10 @@ func (w *workspaces) hostList(h *hostAgent, k kind) error {
 	return nil
 }
 
-// hostIdle measures what the sandboxes of hostList take of a processor when nobody uses them. The floor is
-// the same while the host agent stands still: they are plain workspaces then.
+// hostIdle measures the processor time that idle sandboxes use. To measure the floor, it stops the
+// host agent with SIGSTOP. The sandboxes are then plain workspaces.
 func (w *workspaces) hostIdle(h *hostAgent, k kind) error {
-	if k.isolation != pyro.IsolationGVisor { // as hostList
+	if k.isolation != pyro.IsolationGVisor { // this does not depend on the isolation level
 		return nil
 	}
 	all := family(h.cmd.Process.Pid)
@@ -246,8 +263,8 @@ func (w *workspaces) hostIdle(h *hostAgent, k kind) error {
 		time.Sleep(d)
 		return 100 * (processorTime(all) - before).Seconds() / d.Seconds() / hostedSandboxes
 	}
-	time.Sleep(5 * time.Second) // what was used before has settled
-	idle := used(time.Minute)   // in which each sandbox is asked
+	time.Sleep(5 * time.Second) // wait until earlier work has ended
+	idle := used(time.Minute)   // long enough to include a sample of each sandbox
 	if err := h.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -260,7 +277,7 @@ func (w *workspaces) hostIdle(h *hostAgent, k kind) error {
 	return nil
 }
 
-// processorTime is what processes have used together.
+// processorTime returns the total processor time of the given processes.
 func processorTime(pids []int) (total time.Duration) {
 	for _, pid := range pids {
 		used, _ := remote.ProcessorTime(pid)

@@ -1,9 +1,10 @@
-// Command bench measures pyro, each figure against its floor of the same run: the least that the host, the emulator and the guest themselves need for
-// the same. It prints a table, and with -json a file of the same figures.
+// Command bench measures pyro. It compares each figure with its floor from the same run. The floor
+// is the minimum that the host, the emulator and the guest need for the same work. bench prints a
+// table. With -json it also writes the figures to a file.
 //
 //	make bench
 //	go run ./bench -only exec,files -n 20 -json figures.json
-//	go run ./bench -only pty    needs no machine, but what make build builds
+//	go run ./bench -only pty    needs no machine, but the programs of make build
 package main
 
 import (
@@ -37,35 +38,35 @@ const (
 	vcpus, memMiB   = 1, 1024
 )
 
-// bench is what the measurements share.
+// bench is the state that all measurements share.
 type bench struct {
 	ctx       context.Context
 	n         int
-	dir       string // for programs and temporary files
+	dir       string // folder for programs and temporary files
 	dirs      dirs.Dirs
 	store     *environment.Store
 	guest     *guest.Program
-	driver    machine.Driver // QEMU, with the best accelerator of this host
+	driver    machine.Driver // QEMU with the host's best accelerator
 	sandbox   machine.Driver // gVisor
 	image     string
 	root      machine.Root
 	template  floor.Template
 	sdk       *pyro.Pyro
-	isolation pyro.Isolation // of driver
-	apart     bool           // this process has a network of its own
+	isolation pyro.Isolation // isolation level of driver
+	apart     bool           // this process has its own network namespace
 	figures   []Figure
 }
 
-// section is a part of the measurements.
+// section is a group of measurements that can be selected.
 type section struct {
 	name     string
-	machines bool // it needs an environment, and machines of it
+	machines bool // the section needs an environment and machines
 	run      func(*bench) error
 }
 
 const machines = true
 
-// sections are the measurements by name, in their order.
+// sections lists the groups of measurements in order.
 var sections = []section{
 	{"start", machines, (*bench).start},
 	{"boot", machines, (*bench).boot},
@@ -80,6 +81,8 @@ var sections = []section{
 	{"workspace", machines, (*bench).workspace},
 	{"fork", machines, (*bench).fork},
 	{"host", machines, (*bench).host},
+	{"serve", machines, (*bench).serve},
+	{"records", !machines, (*bench).records},
 	{"shell", machines, (*bench).shell},
 	{"network", machines, (*bench).network},
 	{"mcp", machines, (*bench).mcp},
@@ -88,7 +91,7 @@ var sections = []section{
 
 func main() {
 	n := flag.Int("n", 10, "how often each is measured")
-	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, fork, host, shell, network, mcp, pty")
+	only := flag.String("only", "", "sections to measure, separated by commas: start, boot, exec, link, files, together, memory, first, gvisor, saved, workspace, fork, host, serve, records, shell, network, mcp, pty")
 	apart := flag.Bool("apart", false, "this process has a network of its own")
 	child := flag.Bool("child", false, "move a large file and print this process's peak memory")
 	peak := flag.String("peak", "", "run the program that follows, its output to this file, and print its peak memory")
@@ -115,7 +118,7 @@ func main() {
 		return
 	}
 	b.apart = *apart
-	defer func() { os.RemoveAll(b.dir) }() // it is made by build
+	defer func() { os.RemoveAll(b.dir) }() // the method build creates this folder
 	if err := b.build(); err != nil {
 		log.Fatal(err)
 	}
@@ -138,10 +141,11 @@ func main() {
 	}
 }
 
-// prepare has the environment and its template made, where machines are measured.
+// prepare prepares a bench. If machines are measured, it also builds the environment and its
+// template.
 func prepare(ctx context.Context, n int, machines bool) (*bench, error) {
 	b := &bench{ctx: ctx, n: n}
-	// What is measured is what was built, this program's own machines included.
+	// The built programs are measured, also for machines that this process starts.
 	helper, err := filepath.Abs("bin/" + gvisor.HelperName)
 	if err != nil {
 		return nil, err
@@ -165,19 +169,19 @@ func prepare(ctx context.Context, n int, machines bool) (*bench, error) {
 		return nil, err
 	}
 	b.store = environment.Open(b.dirs)
-	lease, err := b.store.Use(ctx, environmentName, nil)
+	image, err := b.store.Use(ctx, environmentName, nil)
 	if err != nil {
 		return nil, err
 	}
-	lease.Close()
-	b.image, b.root = lease.Image, machine.Root{Digest: lease.Environment.Digest, Image: lease.Image}
+	image.Close()
+	b.image, b.root = image.Image, machine.Root{Digest: image.Environment.Digest, Image: image.Image}
 	b.driver = qemu.New(qemu.Config{Isolation: machine.Isolation(b.isolation), Dirs: b.dirs, Store: b.store, Guest: b.guest})
 	b.sandbox = gvisor.New(gvisor.Config{Dirs: b.dirs, Guest: b.guest})
 	b.template, err = b.findTemplate(false)
 	return b, err
 }
 
-// build builds what is measured with.
+// build builds the helper programs of the measurements.
 func (b *bench) build() (err error) {
 	if b.dir, err = os.MkdirTemp("", "pyro-bench-"); err != nil {
 		return err
@@ -192,7 +196,8 @@ func (b *bench) build() (err error) {
 	return nil
 }
 
-// findTemplate finds the template that was used last for the machine that is measured, with or without a network.
+// findTemplate returns the most recently used template of the measured machine, with or without a
+// network.
 func (b *bench) findTemplate(network bool) (found floor.Template, err error) {
 	store := template.Store{Dir: b.dirs.Templates()}
 	infos, err := store.List()
@@ -217,10 +222,11 @@ func (b *bench) findTemplate(network bool) (found floor.Template, err error) {
 	return found, nil
 }
 
-// program is the path of a program that prepare built.
+// program returns the path of a helper program that build built.
 func (b *bench) program(name string) string { return filepath.Join(b.dir, name) }
 
-// times measures two things in turn, so that a drift of the host meets both.
+// times runs functions alternately and measures the time of each run in ms, so that a drift of the
+// host's speed affects all functions.
 func (b *bench) times(n int, both ...func() error) ([][]float64, error) {
 	results := make([][]float64, len(both))
 	for i := range n + 1 {
@@ -229,7 +235,7 @@ func (b *bench) times(n int, both ...func() error) ([][]float64, error) {
 			if err := f(); err != nil {
 				return nil, err
 			}
-			if i > 0 { // the first warms up
+			if i > 0 { // the first round is a warm-up
 				results[j] = append(results[j], float64(time.Since(began).Microseconds())/1000)
 			}
 		}

@@ -15,31 +15,32 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// mcp measures what agents are served by.
+// mcp measures MCP servers.
 func (b *bench) mcp() error {
 	return b.onWorkspaces(func(w *workspaces) []step {
 		return []step{{"mcp: tools", w.toolsListed}, {"mcp: server", w.served}, {"mcp: calls", w.called}, {"mcp: many calls", w.calledTogether}}
 	})
 }
 
-// serve is the command of a server.
-func (w *workspaces) serve(profile pyro.Profile) *exec.Cmd {
+// serve returns the command that starts an MCP server.
+func (w *workspaces) serve(profile operations.Profile) *exec.Cmd {
 	cmd := exec.CommandContext(w.ctx, "bin/pyro", "mcp", "serve", "--profile", string(profile))
 	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+w.state)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-// agent is a client of a server of its own.
-func (w *workspaces) agent(profile pyro.Profile) (*sdk.ClientSession, error) {
+// agent starts an MCP server and connects a client to it.
+func (w *workspaces) agent(profile operations.Profile) (*sdk.ClientSession, error) {
 	return sdk.NewClient(&sdk.Implementation{Name: "bench"}, nil).Connect(w.ctx, &sdk.CommandTransport{Command: w.serve(profile)}, nil)
 }
 
-// toolsListed measures what a model is told of the tools.
+// toolsListed measures the size of the list of tools.
 func (w *workspaces) toolsListed() error {
-	for profile, most := range map[pyro.Profile]float64{pyro.ProfileWorkspaceCore: 14_000, pyro.ProfileWorkspaceFull: 40_000} {
+	for profile, most := range map[operations.Profile]float64{operations.ProfileWorkspaceCore: 14_000, operations.ProfileWorkspaceFull: 40_000} {
 		c, err := w.agent(profile)
 		if err != nil {
 			return err
@@ -59,11 +60,12 @@ func (w *workspaces) toolsListed() error {
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}` + "\n"
 
-// served measures a server from its start to its first answer, and the memory that it has then.
+// served measures the time from the start of a server to its first answer. It also measures the
+// server's memory.
 func (w *workspaces) served() error {
 	var took, memory []float64
 	for i := range max(w.n, 10) + 1 {
-		cmd := w.serve(pyro.ProfileWorkspaceFull)
+		cmd := w.serve(operations.ProfileWorkspaceFull)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return err
@@ -81,7 +83,7 @@ func (w *workspaces) served() error {
 		if err != nil || !strings.Contains(line, `"serverInfo"`) {
 			return fmt.Errorf("it answered %q: %w", line, err)
 		}
-		if i > 0 { // the first warms up
+		if i > 0 { // the first round is a warm-up
 			took = append(took, float64(time.Since(began).Microseconds())/1000)
 			mib, err := kilobytes(cmd.Process.Pid, "status", "VmRSS")
 			if err != nil {
@@ -98,7 +100,7 @@ func (w *workspaces) served() error {
 	return nil
 }
 
-// execTool calls workspace_exec.
+// execTool calls the tool workspace_exec.
 func (w *workspaces) execTool(c *sdk.ClientSession, id, command string) (stdout string, err error) {
 	r, err := c.CallTool(w.ctx, &sdk.CallToolParams{Name: "workspace_exec", Arguments: map[string]any{"workspace_id": id, "command": command}})
 	if err != nil {
@@ -111,9 +113,9 @@ func (w *workspaces) execTool(c *sdk.ClientSession, id, command string) (stdout 
 	return result["stdout"].(string), nil
 }
 
-// called measures what a tool's call has more than the SDK's.
+// called measures the overhead of a tool call compared with a call of the SDK.
 func (w *workspaces) called() error {
-	c, err := w.agent(pyro.ProfileWorkspaceCore)
+	c, err := w.agent(operations.ProfileWorkspaceCore)
 	if err != nil {
 		return err
 	}
@@ -132,7 +134,7 @@ func (w *workspaces) called() error {
 			return err
 		}
 		var floor, took []float64
-		for range max(w.n, 10) * 5 { // each after itself and after the other: what a call leaves to be done is not the next one's fault
+		for range max(w.n, 10) * 5 { // each kind of call follows itself and the other kind equally often, because a call leaves work behind
 			four, err := w.times(1, tool, direct, direct, tool)
 			if err != nil {
 				return err
@@ -141,7 +143,8 @@ func (w *workspaces) called() error {
 		}
 		f := figure(fmt.Sprintf("%s: workspace_exec over MCP; floor: the SDK's call", k.isolation), "ms", took)
 		f.Floor = quantile(floor, 0.5)
-		// Of the fastest quarter: what else a host does comes on top, and is more than what is looked for.
+		// Only the fastest quarter is used, because other load on the host would hide the
+		// difference.
 		w.figures = append(w.figures, f.judge(quantile(took, 0.25)-quantile(floor, 0.25), "ms over the floor, of the fast ones", 2, true))
 		if err := w.delete(id); err != nil {
 			return err
@@ -150,9 +153,9 @@ func (w *workspaces) called() error {
 	return nil
 }
 
-// calledTogether has 50 calls be made at once on 5 workspaces, each of which must get its own answer.
+// calledTogether makes 50 concurrent calls on 5 workspaces. Each call must get its own answer.
 func (w *workspaces) calledTogether() error {
-	c, err := w.agent(pyro.ProfileWorkspaceCore)
+	c, err := w.agent(operations.ProfileWorkspaceCore)
 	if err != nil {
 		return err
 	}

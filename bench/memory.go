@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 )
 
-// memory measures what pyro itself and an idle machine take.
+// memory measures the memory of pyro and of an idle machine.
 func (b *bench) memory() error {
 	m, err := b.machine()
 	if err != nil {
@@ -46,7 +46,8 @@ func (b *bench) memory() error {
 	return b.bigFile()
 }
 
-// bigFile measures the memory of a process that moves a large file in and out of a machine: this one, begun anew.
+// bigFile measures the memory of a process that transfers a large file. The process is another
+// instance of this program.
 func (b *bench) bigFile() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -64,7 +65,7 @@ func (b *bench) bigFile() error {
 	return nil
 }
 
-// moveBigFile is what the child does. It prints its peak memory in MiB.
+// moveBigFile runs in that process. It prints the peak memory of the process in MiB.
 func moveBigFile(b *bench) error {
 	m, err := b.machine()
 	if err != nil {
@@ -82,7 +83,7 @@ func moveBigFile(b *bench) error {
 	return err
 }
 
-// kilobytes reads a figure of /proc in MiB.
+// kilobytes reads a value in kB from a file of a process in /proc and returns the value in MiB.
 func kilobytes(pid int, file, field string) (float64, error) {
 	return kilobytesIn(fmt.Sprintf("/proc/%d/%s", pid, file), field)
 }

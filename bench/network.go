@@ -14,17 +14,20 @@ import (
 	"time"
 )
 
-// A machine reaches no address of its host. So the world that it is measured with is a network namespace, and so is the host, which has a cable to the world.
+// A machine can't reach the addresses of its host. So the measurements use two network namespaces
+// that are connected by a virtual cable. One contains the host, the other one contains the remote
+// server.
 const (
 	worldPort    = "7"
-	worldAddress = "45.45.45.45" // a public one
+	worldAddress = "45.45.45.45" // a public address
 	hostAddress  = "45.45.45.44"
 	prefix       = "/31"
 )
 
 var world = net.JoinHostPort(worldAddress, worldPort)
 
-// network measures the network of machines against QEMU's own user network (slirp), in a process that has a network of its own.
+// network compares the networks of machines with QEMU's user network (slirp). The measurements run
+// in another process that has its own network namespace.
 func (b *bench) network() error {
 	if b.apart {
 		return b.networks()
@@ -41,7 +44,7 @@ func (b *bench) network() error {
 	again := exec.CommandContext(b.ctx, self, "-apart", "-only", "network", "-n", strconv.Itoa(b.n), "-json", file)
 	again.Stderr = os.Stderr
 	again.Cancel = func() error { return again.Process.Signal(syscall.SIGTERM) }
-	runtime.LockOSThread() // with which the process ends
+	runtime.LockOSThread() // never unlocked, so the thread ends only with the process
 	defer runtime.UnlockOSThread()
 	again.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	if err := again.Run(); err != nil {
@@ -57,11 +60,12 @@ func (b *bench) network() error {
 	return err
 }
 
-// world starts a server in a namespace of its own, with a cable to this one. Both are gone with it.
+// world starts a server in a new network namespace, and a cable from that namespace to this one.
+// When the server ends, the namespace and the cable are removed.
 func (b *bench) world() (end func(), err error) {
 	server := exec.Command(b.program("traffic"), "serve", ":"+worldPort)
 	server.Stderr = os.Stderr
-	runtime.LockOSThread() // with which the server ends
+	runtime.LockOSThread() // not unlocked before the server has ended, because the end of the thread would kill the server
 	server.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := server.Start(); err != nil {
 		return nil, err
@@ -93,7 +97,7 @@ func (b *bench) world() (end func(), err error) {
 	return end, nil
 }
 
-// awaitPort waits until a server answers.
+// awaitPort waits until the server at an address answers.
 func awaitPort(address string) error {
 	var err error
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
@@ -101,10 +105,10 @@ func awaitPort(address string) error {
 			return nil
 		}
 	}
-	return errors.Join(errors.New("nobody serves "+address), err)
+	return errors.Join(errors.New("no server at "+address), err)
 }
 
-// request makes a connection to a server, and has it send back one byte.
+// request connects to a server, sends two bytes and receives one byte.
 func request(address string) error {
 	c, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err != nil {

@@ -14,18 +14,19 @@ import (
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/bench/floor"
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 const guestPort = 8000
 
-// peer is a machine that has a network.
+// peer is a machine with a network, as the measurements use it.
 type peer struct {
 	name   string
-	run    func(argv ...string) (string, error) // of what it has of the program that makes traffic
-	served string                               // the address of the host that leads to a server in it
+	run    func(argv ...string) (string, error) // runs the program traffic in the machine
+	served string                               // address on the host that is forwarded to a server in the machine
 }
 
-// networks measures machines of each kind beside one of slirp's.
+// networks compares machines of each kind with a machine that uses slirp.
 func (b *bench) networks() (err error) {
 	end, err := b.world()
 	if err != nil {
@@ -38,7 +39,7 @@ func (b *bench) networks() (err error) {
 	}
 	defer func() { err = errors.Join(err, w.remove()) }()
 	w.findKinds()
-	peers := make([]peer, 1+len(w.kinds)) // the first is the floor
+	peers := make([]peer, 1+len(w.kinds)) // the first peer is the floor
 	for i, k := range w.kinds {
 		if peers[1+i], err = w.peer(k); err != nil {
 			return err
@@ -58,7 +59,7 @@ func (b *bench) networks() (err error) {
 	return w.startedWithNetwork()
 }
 
-// peer is a workspace that reaches the world, and serves.
+// peer creates a workspace that has network access and a published server.
 func (w *workspaces) peer(k kind) (peer, error) {
 	seed := filepath.Join(w.dir, "traffic-seed")
 	program, err := os.ReadFile(w.program("traffic"))
@@ -88,7 +89,8 @@ func (w *workspaces) peer(k kind) (peer, error) {
 	return peer{string(k.isolation), run, fmt.Sprint("127.0.0.1:", s.PublishedPorts[0].HostPort)}, nil
 }
 
-// slirp is the floor: the machine of the same template in a bare QEMU, with its own user network. For machines under gVisor it is the same one.
+// slirp is the floor: a bare QEMU machine with user networking, restored from the same template. It
+// is also the floor for gVisor.
 type slirp struct {
 	peer
 	close func()
@@ -122,7 +124,7 @@ func (b *bench) slirp() (s slirp, err error) {
 		m.Close()
 	}
 	own := client.NewIdentity("floor")
-	own.Network = &client.Network{ // as slirp wants it
+	own.Network = &client.Network{ // the addresses that slirp assigns
 		MAC: net.HardwareAddr{0x52, 0x54, 0, 0x12, 0x34, 0x56}, Address: netip.MustParsePrefix("10.0.2.15/24"), Gateway: netip.MustParseAddr("10.0.2.2"),
 		DNS: []netip.Addr{netip.MustParseAddr("10.0.2.3")}, MTU: 1500,
 	}
@@ -134,17 +136,17 @@ func (b *bench) slirp() (s slirp, err error) {
 	}
 	s.run = func(argv ...string) (string, error) {
 		var out, complaint bytes.Buffer
-		exit, err := c.Exec(b.ctx, client.Command{Argv: append([]string{"/root/traffic"}, argv...)}, nil, &out, &complaint)
+		exit, err := c.Exec(b.ctx, program.Command{Argv: append([]string{"/root/traffic"}, argv...)}, program.Attach{Stdout: &out, Stderr: &complaint})
 		if err == nil && exit.Code != 0 {
 			err = fmt.Errorf("exit code %d: %s", exit.Code, complaint.String())
 		}
 		return out.String(), err
 	}
-	go s.run("serve", fmt.Sprint(":", guestPort)) // until the machine ends
+	go s.run("serve", fmt.Sprint(":", guestPort)) // runs until the machine ends
 	return s, awaitPort(port)
 }
 
-// freePort is an address of this host's that nobody serves.
+// freePort returns an unused port of the loopback interface, with its address.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -153,7 +155,8 @@ func freePort() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// inAll has each machine do the same, in turn, and gives the median of what each prints: by machine and turn. The first turn warms up.
+// inAll runs the same command in each machine, alternately. It returns the printed medians by
+// machine and round. It ignores the first round, which is a warm-up.
 func (b *bench) inAll(peers []peer, argv ...string) ([][]float64, error) {
 	all := make([][]float64, len(peers))
 	for turn := range b.n + 1 {
@@ -178,7 +181,7 @@ func (b *bench) inAll(peers []peer, argv ...string) ([][]float64, error) {
 	return all, nil
 }
 
-// throughput measures bytes from the machine to the world and back.
+// throughput measures transfers between the machine and the remote server in both directions.
 func (b *bench) throughput(peers []peer) error {
 	for _, way := range []struct{ argument, name string }{{"put", "TCP from the machine to the world"}, {"get", "TCP from the world to the machine"}} {
 		all, err := b.inAll(peers, way.argument, world, "1")
@@ -192,7 +195,7 @@ func (b *bench) throughput(peers []peer) error {
 	return nil
 }
 
-// connected measures a connection of the machine's to the world.
+// connected measures the time to connect from the machine to the remote server.
 func (b *bench) connected(peers []peer) error {
 	all, err := b.inAll(peers, "connect", world, "50")
 	if err != nil {
@@ -204,7 +207,8 @@ func (b *bench) connected(peers []peer) error {
 	return nil
 }
 
-// published measures a request from the host to a server in the machine, with a connection of its own.
+// published measures requests from the host to a server in the machine. Each request uses a new
+// connection.
 func (b *bench) published(peers []peer) error {
 	var requests []func() error
 	for _, p := range peers {
@@ -220,7 +224,7 @@ func (b *bench) published(peers []peer) error {
 	return nil
 }
 
-// startedWithNetwork measures what a network adds to a start.
+// startedWithNetwork measures how much longer a start takes with a network.
 func (w *workspaces) startedWithNetwork() error {
 	for _, k := range w.kinds {
 		start := func(network bool) func() error {

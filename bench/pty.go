@@ -16,13 +16,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// terminals are those that are measured: in a state folder and a home of their own, which are gone afterwards.
+// terminals contains temporary folders for the measured terminals: a state folder and a home
+// directory.
 type terminals struct {
 	*bench
-	dir string // for all of it, on the file system of the user's state
+	dir string // on the file system that contains the user's state
 }
 
-// pty measures terminals of this host: no machine has a part in it.
+// pty measures terminals on this host. It needs no machines.
 func (b *bench) pty() (err error) {
 	if err := os.MkdirAll(b.dirs.State, 0o700); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (b *bench) pty() (err error) {
 	return nil
 }
 
-// remove ends all sessions, also when the measuring was interrupted, and removes what is left of them.
+// remove closes all sessions and removes the folders, even after an interruption.
 func (t *terminals) remove() error {
 	m := session.Manager{Root: filepath.Join(t.dir, "state", "sessions")}
 	all, err := m.List()
@@ -58,26 +59,26 @@ func (t *terminals) remove() error {
 	return errors.Join(err, os.RemoveAll(t.dir))
 }
 
-// environment is that of the servers, and of what runs on the bare terminal beside them.
+// environment returns the environment variables of servers, and of programs on bare terminals.
 func (t *terminals) environment(more ...string) []string {
 	return append(os.Environ(), append(more, "HOME="+filepath.Join(t.dir, "home"), "PYRO_STATE_DIR="+filepath.Join(t.dir, "state"), "SHELL=/bin/bash", "TERM=xterm-256color")...)
 }
 
-// server is pty-mcp, or a peer of it, as a process, with a client.
+// server is a client and its MCP server. The server is a pty-mcp process or a comparable program.
 type server struct {
 	*sdk.ClientSession
 	ctx context.Context
 	pid int
 }
 
-// server starts pty-mcp with some settings.
+// server starts pty-mcp with additional environment variables.
 func (t *terminals) server(settings ...string) (*server, error) {
 	cmd := exec.CommandContext(t.ctx, "bin/pty-mcp")
 	cmd.Env, cmd.Stderr = t.environment(settings...), os.Stderr
 	return t.connect(cmd)
 }
 
-// connect starts a server.
+// connect starts a server and connects a client to it.
 func (t *terminals) connect(cmd *exec.Cmd) (*server, error) {
 	c, err := sdk.NewClient(&sdk.Implementation{Name: "bench"}, nil).Connect(t.ctx, &sdk.CommandTransport{Command: cmd}, nil)
 	if err != nil {
@@ -86,10 +87,10 @@ func (t *terminals) connect(cmd *exec.Cmd) (*server, error) {
 	return &server{c, t.ctx, cmd.Process.Pid}, nil
 }
 
-// arguments are those of a tool.
+// arguments contains the arguments of a tool call.
 type arguments map[string]any
 
-// call calls a tool, and gives its text and its structured result, where it has one.
+// call calls a tool. It returns the text, and the structured result if there is one.
 func (s *server) call(tool string, a arguments) (text string, fields map[string]any, err error) {
 	r, err := s.CallTool(s.ctx, &sdk.CallToolParams{Name: tool, Arguments: a})
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *server) call(tool string, a arguments) (text string, fields map[string]
 
 const owner = "bench"
 
-// spawn starts a session.
+// spawn starts a session and returns its ID.
 func (s *server) spawn(command string) (id string, err error) {
 	id, _, err = s.call("pty_spawn", arguments{"command": command, "owner": owner})
 	return id, err
@@ -120,12 +121,12 @@ func (s *server) write(id, data string) error {
 	return err
 }
 
-// until reads up to a text that must come.
+// until reads output until a pattern matches. It returns an error if the pattern does not match.
 func (s *server) until(id, pattern string) (text string, err error) {
 	return s.matched("pty_read_until", arguments{"session_id": id, "owner": owner, "pattern": pattern})
 }
 
-// matched calls one of the tools that wait for a pattern.
+// matched calls a tool that waits for a pattern. It returns an error if the pattern does not match.
 func (s *server) matched(tool string, a arguments) (text string, err error) {
 	_, fields, err := s.call(tool, a)
 	if err == nil && fields["matched"] != true {
@@ -140,22 +141,22 @@ func (s *server) close(id string) error {
 	return err
 }
 
-// keepers are the processes that own the sessions that a server has started.
-func (s *server) keepers() []int {
+// sessionProcesses returns the IDs of the processes that own the server's sessions.
+func (s *server) sessionProcesses() []int {
 	return slices.DeleteFunc(family(s.pid), func(pid int) bool {
 		argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return !strings.Contains(string(argv), "\x00"+session.Command+"\x00")
 	})
 }
 
-// bareTerminal is one that this process itself reads, without anything in between.
+// bareTerminal is a terminal without a session. This process reads the terminal directly.
 type bareTerminal struct {
 	*os.File
 	cmd  *exec.Cmd
 	seen []byte
 }
 
-// bare runs a command as a session would, with nobody to keep it.
+// bare runs a command in the same way as a session, but on a bare terminal.
 func (t *terminals) bare(command string) (*bareTerminal, error) {
 	cmd := exec.CommandContext(t.ctx, "bash", "-lc", command)
 	cmd.Env = t.environment()
@@ -163,10 +164,10 @@ func (t *terminals) bare(command string) (*bareTerminal, error) {
 	return &bareTerminal{File: f, cmd: cmd, seen: make([]byte, 0, 128<<10)}, err
 }
 
-// await reads until a text is the last that was printed.
+// await reads until the output ends with the given text.
 func (b *bareTerminal) await(text string) error {
 	for b.seen = b.seen[:0]; !strings.HasSuffix(string(b.seen[max(0, len(b.seen)-len(text)):]), text); {
-		if len(b.seen) > 64<<10 { // the end of it alone matters
+		if len(b.seen) > 64<<10 { // only the end of the output matters
 			b.seen = append(b.seen[:0], b.seen[len(b.seen)-len(text):]...)
 		}
 		n, err := b.Read(b.seen[len(b.seen):][:64<<10])
@@ -178,7 +179,7 @@ func (b *bareTerminal) await(text string) error {
 	return nil
 }
 
-// end ends what runs on the terminal.
+// end kills the program and closes the terminal.
 func (b *bareTerminal) end() {
 	b.cmd.Process.Kill()
 	b.cmd.Wait()

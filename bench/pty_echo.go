@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// echoing is a program whose terminal echoes what is typed, and which says nothing to it itself.
+// echoing is a program that prints nothing more after "ready". Its terminal echoes the input.
 const echoing = "echo ready; exec cat >/dev/null"
 
-// echoed measures a line from where it is typed up to its echo, through the server and without one, and what of that a call by itself takes.
+// echoed measures the time from typing a line to its echo, with and without the server. It also
+// measures the time of an empty call.
 func (t *terminals) echoed() error {
 	s, err := t.server("PTY_MCP_ENABLE_ADMIN_TOOLS=1")
 	if err != nil {
@@ -92,7 +93,7 @@ func (t *terminals) echoed() error {
 	return s.close(id)
 }
 
-// piped is a process that answers lines on its standard streams.
+// piped is a process that answers lines over standard input and output.
 type piped struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -101,7 +102,7 @@ type piped struct {
 
 func (t *terminals) cat() *exec.Cmd { return exec.CommandContext(t.ctx, "cat") }
 
-// rawServer is a server that no SDK talks to.
+// rawServer returns the command of a server for use without an SDK.
 func (t *terminals) rawServer() *exec.Cmd {
 	cmd := exec.CommandContext(t.ctx, "bin/pty-mcp")
 	cmd.Env, cmd.Stderr = t.environment("PTY_MCP_ENABLE_ADMIN_TOOLS=1"), os.Stderr
@@ -128,7 +129,7 @@ func (p *piped) initialize() error {
 	return err
 }
 
-// call calls a tool, whose result has a text in it.
+// call calls a tool and checks that the result contains the given text.
 func (p *piped) call(tool string, a arguments, with string) error {
 	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": a}})
 	if err != nil {
@@ -137,7 +138,7 @@ func (p *piped) call(tool string, a arguments, with string) error {
 	return p.answered(string(text), with)
 }
 
-// answered says a line, and waits for one with a text in it.
+// answered sends a line and checks that the next line contains the given text.
 func (p *piped) answered(line, with string) error {
 	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
 		return err

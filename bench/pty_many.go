@@ -10,7 +10,7 @@ import (
 
 const manySessions = 100
 
-// crowded measures many sessions at once, each of which must give what it prints itself, and nothing else.
+// crowded measures many concurrent sessions. Each session must return exactly its own output.
 func (t *terminals) crowded() error {
 	s, err := t.server(fmt.Sprint("PTY_MCP_MAX_SESSIONS=", manySessions))
 	if err != nil {
@@ -23,7 +23,7 @@ func (t *terminals) crowded() error {
 		ids[i], err = s.spawn(fmt.Sprintf("stty -echo; for k in $(seq 1000); do echo session %d line $k; done; while read -r x; do echo session %d: $x; done", i, i))
 		return err
 	})
-	spawned := float64(time.Since(began).Microseconds()) / 1000
+	spawned := milliseconds(time.Since(began))
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (t *terminals) crowded() error {
 		return err
 	}
 	var pss, private []float64
-	for _, pid := range s.keepers() {
+	for _, pid := range s.sessionProcesses() {
 		shared, err := kilobytes(pid, "smaps_rollup", "Pss")
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (t *terminals) crowded() error {
 	return atOnce(func(i int) error { return s.close(ids[i]) })
 }
 
-// atOnce does something for each of many sessions at once.
+// atOnce calls a function concurrently, once per session.
 func atOnce(f func(i int) error) (err error) {
 	ended := make(chan error, manySessions)
 	for i := range manySessions {

@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	outputBytes = 200_000_000 // of the file that is printed
-	bufferBytes = 1_000_000   // of the one that is buffered
+	outputBytes = 200_000_000 // size of the file that is printed
+	bufferBytes = 1_000_000   // approximate size of the file that is buffered
 
 	outputLine = "What a terminal shows is mostly lines of text, as long as this.\n" // 64 bytes
 )
 
-// printed measures how fast a session takes what cat prints of a large file, 1 MiB of which is kept: while a client reads as fast as it can, and while nobody does.
+// printed measures how fast a session processes the output of cat. The session stores only 1 MiB of
+// the output. The measurement runs once with a client that reads as fast as possible, and once
+// without a client that reads.
 func (t *terminals) printed() error {
 	file := filepath.Join(t.dir, "large")
 	if err := writeLines(file, outputBytes, ""); err != nil {
@@ -59,15 +61,15 @@ func (t *terminals) printed() error {
 	}
 	t.figures = append(t.figures,
 		figure("pty: output of cat of 200 MB, a client reads what it can; floor: a bare PTY", "MB/s", r[1]).share(r[0], 0.6),
-		figure("pty: output of cat of 200 MB, nobody reads; floor: a bare PTY", "MB/s", r[2]).share(r[0], 0.6),
+		figure("pty: output of cat of 200 MB, no reader; floor: a bare PTY", "MB/s", r[2]).share(r[0], 0.6),
 		figure("pty: how much of it that client was given", "%", read.shares),
 		figure("pty: peak memory of the server meanwhile, which a client reads from", "MiB", read.memory).atMost(40),
-		figure("pty: peak memory of the server meanwhile, nobody reads", "MiB", unread.memory).atMost(40),
-		figure("pty: peak memory of the supervisor, at the end of its 200 MB", "MiB", read.keepers))
+		figure("pty: peak memory of the server meanwhile, no reader", "MiB", unread.memory).atMost(40),
+		figure("pty: peak memory of the supervisor, at the end of its 200 MB", "MiB", read.sessionProcesses))
 	return nil
 }
 
-// writeLines makes a file of lines, of about so many bytes, with another line at its end.
+// writeLines creates a file of about the given size. The file ends with the given text.
 func writeLines(file string, bytes int, last string) error {
 	f, err := os.Create(file)
 	if err != nil {
@@ -83,19 +85,19 @@ func writeLines(file string, bytes int, last string) error {
 	return errors.Join(err, f.Close())
 }
 
-// throughput is that of all of the output, in MB/s.
+// throughput returns the throughput of printing the whole output, in MB/s.
 func throughput(began time.Time, err error) (float64, error) {
 	return outputBytes / time.Since(began).Seconds() / 1e6, err
 }
 
-// outputOf is the output of sessions of one server, each of which prints all of it.
+// outputOf measures sessions of one server. Each session prints the whole output.
 type outputOf struct {
 	*terminals
 	*server
-	shares, memory, keepers []float64
+	shares, memory, sessionProcesses []float64
 }
 
-// measure measures a session from where it is told to print to where all of that was taken.
+// measure measures one session, from the start of printing until the callback has returned.
 func (o *outputOf) measure(command string, all func(id string) error) (float64, error) {
 	id, err := o.spawn(command)
 	if err == nil {
@@ -112,17 +114,17 @@ func (o *outputOf) measure(command string, all func(id string) error) (float64, 
 	if err != nil {
 		return 0, err
 	}
-	for _, pid := range o.server.keepers() {
+	for _, pid := range o.server.sessionProcesses() {
 		mib, err := kilobytes(pid, "status", "VmHWM")
 		if err != nil {
 			return 0, err
 		}
-		o.keepers = append(o.keepers, mib)
+		o.sessionProcesses = append(o.sessionProcesses, mib)
 	}
 	return rate, o.server.close(id)
 }
 
-// readAll reads as fast as it can until the end was printed.
+// readAll reads as fast as possible until the output ends.
 func (o *outputOf) readAll(id string) error {
 	got := 0
 	for {
@@ -150,14 +152,14 @@ func (o *outputOf) awaitEnd(id string) error {
 	return err
 }
 
-// peak notes the memory of the server.
+// peak records a memory value of the server.
 func (o *outputOf) peak(field string) error {
 	mib, err := kilobytes(o.pid, "status", field)
 	o.memory = append(o.memory, mib)
 	return err
 }
 
-// found measures how fast a match is found at the end of what is buffered already.
+// found measures how long it takes to find a match at the end of buffered output.
 func (t *terminals) found() error {
 	const last = "this is the end of 1 MB\n"
 	file := filepath.Join(t.dir, "small")

@@ -13,17 +13,19 @@ import (
 	"time"
 )
 
-// peerFolder has the other server of terminals: its version, by a lock file, and once it was installed, its programs.
+// peerFolder is the folder of desktop-commander. It contains a lock file that sets the version.
+// After the installation it also contains the programs.
 const peerFolder = "bench/desktop-commander"
 
-// answering is a program with a prompt, that answers lines.
+// answering is a program that prints a prompt and answers each line.
 const answering = `printf '$ '
 while IFS= read -r line; do
 	printf 'answer to %s\n$ ' "$line"
 done
 `
 
-// beside measures the same work by the tools of desktop-commander, whose programs have pipes and no terminal. Where that can't be had, this alone is not measured.
+// beside measures the same work with desktop-commander. That server uses pipes instead of
+// terminals. If desktop-commander can't be installed, the comparison is omitted.
 func (t *terminals) beside() error {
 	program := filepath.Join(t.dir, "answering")
 	if err := os.WriteFile(program, []byte(answering), 0o600); err != nil {
@@ -33,7 +35,7 @@ func (t *terminals) beside() error {
 		fmt.Fprintln(os.Stderr, "desktop-commander is not measured:", err)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, peerPatience)
+	ctx, cancel := context.WithTimeout(t.ctx, peerTimeout)
 	defer cancel()
 	err := t.besidePeer(ctx, "bash "+program)
 	if failed := (*peerError)(nil); errors.As(err, &failed) {
@@ -43,7 +45,7 @@ func (t *terminals) beside() error {
 	return err
 }
 
-// peerError is what went wrong with desktop-commander.
+// peerError is an error that desktop-commander caused.
 type peerError struct{ error }
 
 func (t *terminals) besidePeer(ctx context.Context, command string) error {
@@ -78,7 +80,7 @@ func (t *terminals) besidePeer(ctx context.Context, command string) error {
 		if _, _, err := peer.call("interact_with_process", arguments{"pid": its, "input": l, "wait_for_prompt": false}); err != nil {
 			return &peerError{err}
 		}
-		for { // the last lines: what is new is not always told of a line that had begun before
+		for { // reads the last lines again, because desktop-commander sometimes omits text that was added to an incomplete line
 			text, _, err := peer.call("read_process_output", arguments{"pid": its, "offset": -3})
 			switch {
 			case err != nil:
@@ -111,10 +113,11 @@ func (t *terminals) besidePeer(ctx context.Context, command string) error {
 	return s.close(id)
 }
 
-// peerPatience is how long all of its work may take.
-const peerPatience = 2 * time.Minute
+// peerTimeout is the maximum time of the whole measurement of desktop-commander.
+const peerTimeout = 2 * time.Minute
 
-// peer starts desktop-commander, without a network and with a home of its own, and a command by it.
+// peer starts desktop-commander without a network and with a temporary home directory. Then it
+// makes desktop-commander run a command.
 func (t *terminals) peer(ctx context.Context, command string) (peer *server, pid int, err error) {
 	cmd := exec.CommandContext(t.ctx, "node", peerFolder+"/node_modules/@wonderwhy-er/desktop-commander/dist/index.js", "--no-onboarding")
 	cmd.Env = t.environment("DESKTOP_COMMANDER_DISABLE_TELEMETRY=1")
@@ -139,7 +142,7 @@ func (t *terminals) peer(ctx context.Context, command string) (peer *server, pid
 	return peer, pid, err
 }
 
-// installPeer has npm install it, but for what its packages would run for that.
+// installPeer installs desktop-commander with npm. It does not run install scripts.
 func (t *terminals) installPeer() error {
 	lock, err := os.ReadFile(peerFolder + "/package-lock.json")
 	if err != nil {

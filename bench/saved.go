@@ -4,28 +4,26 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// The machine that is saved, and what it has in its memory beside what every machine has.
+// Memory of the saved machine, and the part of the memory that the machine has written to.
 const (
 	savedMiB = 512
 	touched  = 100 << 20
 	touch    = `mkdir -p /run/touched && mount -t tmpfs none /run/touched; head -c 104857600 /dev/urandom >/run/touched/content && sleep 1`
 )
 
-// saved measures machines that are written down and gone on with: against writing as much as one of them had touched, and against a start.
+// saved compares saving a machine with writing the machine's used memory to a file. It compares
+// resuming with a start.
 func (b *bench) saved() error {
 	for _, d := range []machine.Driver{b.driver, b.sandbox} {
-		if !d.Features().SavedState {
-			continue
-		}
 		if err := d.Prove(b.ctx, nil); err != nil {
 			fmt.Fprintln(os.Stderr, d.Isolation(), "is not measured:", err)
 			continue
@@ -37,7 +35,7 @@ func (b *bench) saved() error {
 	return nil
 }
 
-// owned is a machine without a supervisor.
+// owned is a machine that runs without a supervisor.
 type owned struct {
 	machine.Machine
 	agent *client.Client
@@ -50,14 +48,14 @@ func (o *owned) Close() error {
 }
 
 func (o *owned) run(b *bench, argv ...string) error {
-	end, err := o.agent.Exec(b.ctx, client.Command{Argv: argv, Cwd: "/"}, nil, io.Discard, io.Discard)
+	end, err := o.agent.Exec(b.ctx, program.Command{Argv: argv, Cwd: "/"}, program.Attach{})
 	if err == nil && end.Code != 0 {
 		err = fmt.Errorf("%v: exit code %d", argv, end.Code)
 	}
 	return err
 }
 
-// own starts a machine, or one that goes on from a folder, and has it run something.
+// own starts or resumes a machine, then runs a command in it.
 func (b *bench) own(d machine.Driver, saved string) (*owned, error) {
 	identity := client.NewIdentity("saved")
 	dir, err := os.MkdirTemp(b.dir, "machine-")
@@ -73,8 +71,8 @@ func (b *bench) own(d machine.Driver, saved string) (*owned, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	err = o.agent.Renew(b.ctx, identity)
-	if w, ok := m.(machine.Waker); ok && err == nil && saved != "" {
-		err = w.Wake(b.ctx)
+	if w, ok := m.(machine.Thawer); ok && err == nil && saved != "" {
+		err = w.Thaw(b.ctx)
 	}
 	if err == nil {
 		err = o.run(b, "/bin/true")
@@ -85,7 +83,7 @@ func (b *bench) own(d machine.Driver, saved string) (*owned, error) {
 	return o, nil
 }
 
-// started gives what it takes to have a machine that has run something.
+// started returns a function that measures the time until a new machine has run a command.
 func (b *bench) started(d machine.Driver, saved string) func() (float64, error) {
 	return func() (float64, error) {
 		began := time.Now()
@@ -93,11 +91,12 @@ func (b *bench) started(d machine.Driver, saved string) func() (float64, error) 
 		if err != nil {
 			return 0, err
 		}
-		return float64(time.Since(began).Microseconds()) / 1000, o.Close()
+		return milliseconds(time.Since(began)), o.Close()
 	}
 }
 
-// written writes what can't be made smaller to a file, and flushes it.
+// written returns a function that measures writing incompressible data to a file, including the
+// flush.
 func (b *bench) written(content []byte) func() (float64, error) {
 	path := filepath.Join(b.dir, "written")
 	return func() (float64, error) {
@@ -123,7 +122,7 @@ func (b *bench) savedBy(d machine.Driver) error {
 		return err
 	}
 	dir := filepath.Join(b.dir, "saved-"+string(d.Isolation()))
-	var still []float64 // until it goes on
+	var still []float64 // time until the machine continues
 	save := func() (float64, error) {
 		if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 			return 0, err
@@ -133,8 +132,8 @@ func (b *bench) savedBy(d machine.Driver) error {
 			return 0, err
 		}
 		began := time.Now()
-		err = o.Machine.(machine.Pauser).Resume(b.ctx)
-		still = append(still, took+float64(time.Since(began).Microseconds())/1000)
+		err = o.Machine.(machine.Saver).Resume(b.ctx)
+		still = append(still, took+milliseconds(time.Since(began)))
 		return took, err
 	}
 	content := make([]byte, touched)
@@ -149,6 +148,6 @@ func (b *bench) savedBy(d machine.Driver) error {
 	if r, err = b.inTurn(b.n, b.started(d, dir), b.started(d, "")); err != nil {
 		return err
 	}
-	b.figures = append(b.figures, figure(of+"go on to first exec; floor: a start of one", "ms", r[0]).times(r[0], r[1], 1.3))
+	b.figures = append(b.figures, figure(of+"resume to first exec; floor: a start", "ms", r[0]).times(r[0], r[1], 1.3))
 	return nil
 }

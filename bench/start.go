@@ -11,9 +11,10 @@ import (
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/bench/floor"
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// quiet runs a program to its end.
+// quiet runs a program and discards its output.
 func quiet(name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = io.Discard
@@ -33,7 +34,8 @@ func (b *bench) apiTrue() error {
 	return err
 }
 
-// start measures a whole start: from nothing to a command's end, the machine gone.
+// start measures a complete run. The time begins before there is a machine. It ends when the
+// command has ended and the machine is removed.
 func (b *bench) start() error {
 	r, err := b.times(b.n, b.runTrue, b.floorTrue)
 	if err != nil {
@@ -48,7 +50,7 @@ func (b *bench) start() error {
 	return nil
 }
 
-// boot measures a cold boot of the same machine to the same command, without a template: what a start would cost.
+// boot measures a cold boot of the same machine with the same command, without a template.
 func (b *bench) boot() error {
 	kernel, err := b.store.Kernel(b.ctx, nil)
 	if err != nil {
@@ -85,11 +87,11 @@ func runIn(b *bench, m *floor.Machine) error {
 	if err := c.Renew(b.ctx, client.NewIdentity("floor")); err != nil {
 		return err
 	}
-	_, err = c.Exec(b.ctx, client.Command{Argv: []string{"true"}}, nil, io.Discard, io.Discard)
+	_, err = c.Exec(b.ctx, program.Command{Argv: []string{"true"}}, program.Attach{})
 	return err
 }
 
-// together measures eight starts at once.
+// together measures eight concurrent starts of machines.
 func (b *bench) together() error {
 	const machines = 8
 	all := func() error {
@@ -118,10 +120,11 @@ func (b *bench) together() error {
 	return nil
 }
 
-// first measures what is only done once.
+// first measures preparations that happen only once.
 func (b *bench) first() error {
 	dir := filepath.Join(b.dir, "cache")
-	// The environment is pulled into an empty cache, with its kernel; then the first run builds the template.
+	// The environment and its kernel are pulled into an empty cache. Then the first run builds the
+	// template.
 	env := append(os.Environ(), "PYRO_CACHE_DIR="+dir)
 	run := func(args ...string) (float64, error) {
 		cmd := exec.Command("bin/pyro", args...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,28 +12,28 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro"
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// workspaces are those that are measured: in a state folder of their own, which is gone afterwards.
+// workspaces contains a temporary state folder for the measured workspaces.
 type workspaces struct {
 	*bench
 	sdk   *pyro.Pyro
-	dir   string // for all of it, on the file system of the user's state
+	dir   string // on the file system that contains the user's state
 	state string
 	kinds []kind
 
-	copies int // that were made: each has a name of its own
+	copies int // number of copies so far, used for unique names
 }
 
-// kind is one way of keeping workspaces.
+// kind is a combination of storage and isolation.
 type kind struct {
 	driver    machine.Driver
 	isolation pyro.Isolation
 }
 
-// workspace measures workspaces: over the SDK, and where people call it, as the command.
+// workspace measures workspaces through the SDK, and some operations through the command pyro.
 func (b *bench) workspace() error {
 	return b.onWorkspaces(func(w *workspaces) []step {
 		return []step{
@@ -48,13 +47,13 @@ func (b *bench) shell() error {
 	return b.onWorkspaces(func(w *workspaces) []step { return []step{{"shells and services", w.shelled}} })
 }
 
-// step is a part of a section.
+// step is one part of a section.
 type step struct {
 	name string
 	run  func() error
 }
 
-// onWorkspaces takes steps with workspaces that are gone afterwards.
+// onWorkspaces runs steps that use temporary workspaces.
 func (b *bench) onWorkspaces(steps func(*workspaces) []step) (err error) {
 	w, err := b.newWorkspaces()
 	if err != nil {
@@ -71,7 +70,7 @@ func (b *bench) onWorkspaces(steps func(*workspaces) []step) (err error) {
 	return nil
 }
 
-// findKinds finds out what kinds of workspaces this host can have.
+// findKinds determines the kinds that this host supports.
 func (w *workspaces) findKinds() {
 	w.kinds = []kind{{w.driver, w.isolation}}
 	if err := w.sandbox.Prove(w.ctx, nil); err != nil {
@@ -100,7 +99,7 @@ func (b *bench) newWorkspaces() (*workspaces, error) {
 	return w, err
 }
 
-// remove removes all of it, also when the measuring was interrupted.
+// remove deletes all workspaces and the folder, even after an interruption.
 func (w *workspaces) remove() error {
 	ctx := context.WithoutCancel(w.ctx)
 	all, err := w.sdk.ListWorkspaces(ctx)
@@ -126,14 +125,16 @@ func (w *workspaces) delete(id string) error {
 	return err
 }
 
-// discard is done with a workspace that has many files. They are removed at the very end: ext4 makes new files ten times slower for minutes after many were removed,
-// since it does not give their inodes away so soon (fs/ext4/ialloc.c, recently_deleted).
+// discard stops a workspace that has many files. The workspace is removed only at the very end.
+// After the removal of many files, ext4 creates new files ten times slower for minutes. The reason
+// is that ext4 does not reuse the inodes at once (fs/ext4/ialloc.c, recently_deleted).
 func (w *workspaces) discard(id string) error {
 	_, err := w.sdk.StopWorkspace(w.ctx, id)
 	return err
 }
 
-// run runs a command in a workspace, and gives what it printed. One that fails is an error.
+// run runs a command in a workspace and returns its output. If the exit code is not 0, run returns
+// an error.
 func (w *workspaces) run(id string, argv ...string) (string, error) {
 	r, err := w.sdk.ExecWorkspace(w.ctx, pyro.ExecWorkspaceRequest{WorkspaceID: id, Argv: argv, TimeoutSeconds: 300})
 	if err == nil && r.ExitCode != 0 {
@@ -145,14 +146,14 @@ func (w *workspaces) run(id string, argv ...string) (string, error) {
 	return r.Stdout, nil
 }
 
-// pyro is a call of the command on these workspaces.
+// pyro returns a pyro workspace command that uses the temporary state folder.
 func (w *workspaces) pyro(args ...string) *exec.Cmd {
 	cmd := exec.Command("bin/pyro", append([]string{"workspace"}, args...)...)
 	cmd.Env = append(os.Environ(), "PYRO_STATE_DIR="+w.state)
 	return cmd
 }
 
-// clocked gives what f takes, in milliseconds, on disks that have nothing left to write of what was done before.
+// clocked calls sync, then f. It returns the time that f took, in milliseconds.
 func clocked(f func() error) (float64, error) {
 	syscall.Sync()
 	began := time.Now()
@@ -160,7 +161,8 @@ func clocked(f func() error) (float64, error) {
 	return float64(time.Since(began).Microseconds()) / 1000, err
 }
 
-// creation measures a creation, from a seed or nothing, and is done with what was created.
+// creation returns a function that measures how long it takes to create a workspace. If seed is not
+// empty, the workspace has that seed. If there is a callback, the measured time includes it.
 func (w *workspaces) creation(k kind, seed string, then func(id string) error) func() (float64, error) {
 	return func() (float64, error) {
 		var id string
@@ -180,9 +182,9 @@ func (w *workspaces) creation(k kind, seed string, then func(id string) error) f
 	}
 }
 
-// created measures a creation up to the first answer against a machine's own start up to that.
+// created compares creating a workspace and running its first command with starting a machine.
 func (w *workspaces) created() error {
-	const own = 60 // ms that a workspace may take on top: its folder, its record, a process of its own
+	const own = 60 // ms for the workspace's folder, record and process
 	for _, k := range w.kinds {
 		r, err := w.inTurn(w.n, w.creation(k, "", func(id string) error {
 			_, err := w.run(id, "/bin/true")
@@ -193,7 +195,7 @@ func (w *workspaces) created() error {
 			if err != nil {
 				return 0, err
 			}
-			_, err = m.Agent.Exec(w.ctx, client.Command{Argv: []string{"/bin/true"}}, nil, io.Discard, io.Discard)
+			_, err = m.Agent.Exec(w.ctx, program.Command{Argv: []string{"/bin/true"}}, program.Attach{})
 			took = float64(time.Since(began).Microseconds()) / 1000
 			return took, errors.Join(err, m.Close())
 		})
@@ -209,7 +211,7 @@ func (w *workspaces) created() error {
 	return nil
 }
 
-// less takes from each value what belongs to it.
+// less returns the differences between the elements of two slices.
 func less(values, of []float64) []float64 {
 	rest := make([]float64, len(values))
 	for i := range values {

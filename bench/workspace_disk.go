@@ -13,13 +13,14 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// diskListed measures a list of all files of a workspace that is stopped against debugfs, which is told each folder.
+// diskListed compares listing all files of a stopped workspace with debugfs. The program debugfs
+// needs one command per folder.
 func (w *workspaces) diskListed() error {
 	seed, err := w.packed(crowd)
 	if err != nil {
 		return err
 	}
-	k := w.kinds[0] // QEMU, whose disks are images
+	k := w.kinds[0] // QEMU, because its disks are images
 	id, err := w.create(k, seed)
 	if err != nil {
 		return err
@@ -63,7 +64,8 @@ func (w *workspaces) diskListed() error {
 	return errors.Join(w.delete(id), os.Remove(seed), os.Remove(image))
 }
 
-// debugfs prepares a call that lists all folders of the crowd in an image.
+// debugfs returns a function that returns a debugfs command. The command lists all folders of the
+// crowd in an image.
 func (w *workspaces) debugfs(image string) (func() *exec.Cmd, error) {
 	var requests bytes.Buffer
 	fmt.Fprintln(&requests, "ls -p /workspace")
@@ -74,7 +76,7 @@ func (w *workspaces) debugfs(image string) (func() *exec.Cmd, error) {
 	return func() *exec.Cmd { return exec.Command("debugfs", "-f", path, image) }, os.WriteFile(path, requests.Bytes(), 0o600)
 }
 
-// toFile runs a program with its output to a file.
+// toFile runs a program and redirects its output to a file.
 func toFile(cmd *exec.Cmd, path string) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -88,7 +90,7 @@ func toFile(cmd *exec.Cmd, path string) error {
 	return nil
 }
 
-// printedAll checks that a program printed a line for each file at least.
+// printedAll checks that a program has printed at least one line per file.
 func printedAll(path string, files int) error {
 	text, err := os.ReadFile(path)
 	if lines := bytes.Count(text, []byte{'\n'}); err == nil && lines < files {
@@ -97,8 +99,8 @@ func printedAll(path string, files int) error {
 	return err
 }
 
-// peak runs a program, its output to a file, and gives the most memory that it had, in MiB. A new process of this program is what runs it: of one that is started
-// from a process with much memory the kernel tells that it had as much.
+// peak runs a program and returns the program's peak memory in MiB. A new process of this program
+// starts it, because a child inherits the peak of its parent.
 func (w *workspaces) peak(cmd *exec.Cmd, output string) (float64, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -113,7 +115,7 @@ func (w *workspaces) peak(cmd *exec.Cmd, output string) (float64, error) {
 	return strconv.ParseFloat(string(out), 64)
 }
 
-// printPeak is what that process does: it runs a program and prints its peak memory.
+// printPeak runs in that new process. It runs a program and prints the program's peak memory.
 func printPeak(output string, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("-peak needs a program")

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// shape says what a tree is like that workspaces begin with: folders, with files in each.
+// shape is the shape of a tree that is used as a seed: a number of folders, the files in each
+// folder, and the bytes in each file.
 type shape struct{ folders, files, size int }
 
 var (
@@ -26,7 +27,7 @@ func (s shape) folder(i int) string { return fmt.Sprintf("folder-%03d", i) }
 
 func (s shape) file(i, j int) string { return fmt.Sprintf("%s/file-%03d.txt", s.folder(i), j) }
 
-// content gives files that no file system can make smaller, always the same ones.
+// content returns a function that generates reproducible, incompressible file contents.
 func (s shape) content() func() []byte {
 	source, text := rand.NewChaCha8([32]byte{}), make([]byte, s.size)
 	return func() []byte {
@@ -35,7 +36,7 @@ func (s shape) content() func() []byte {
 	}
 }
 
-// tree makes a folder of a shape.
+// tree creates a folder that contains a tree of the given shape.
 func (w *workspaces) tree(s shape) (string, error) {
 	dir := filepath.Join(w.dir, fmt.Sprintf("tree-%d", s.folders*s.files))
 	content := s.content()
@@ -52,7 +53,7 @@ func (w *workspaces) tree(s shape) (string, error) {
 	return dir, nil
 }
 
-// packed makes an archive of a shape.
+// packed creates an archive that contains a tree of the given shape.
 func (w *workspaces) packed(s shape) (path string, err error) {
 	path = filepath.Join(w.dir, fmt.Sprintf("tree-%d.tar", s.folders*s.files))
 	f, err := os.Create(path)
@@ -79,7 +80,7 @@ func (w *workspaces) packed(s shape) (path string, err error) {
 	return path, errors.Join(archive.Close(), buffer.Flush())
 }
 
-// copying measures a copy of a tree by cp, until it is on the disk.
+// copying returns a function that measures copying a tree with cp, including the flush.
 func (w *workspaces) copying(tree string, flags ...string) func() (float64, error) {
 	return func() (float64, error) {
 		w.copies++
@@ -93,10 +94,11 @@ func (w *workspaces) copying(tree string, flags ...string) func() (float64, erro
 	}
 }
 
-// slow is how often what takes seconds is measured.
+// slow returns the number of repetitions of measurements that take seconds.
 func (w *workspaces) slow() int { return min(w.n, 3) }
 
-// seeded measures what a seed costs over an empty workspace against a copy of it.
+// seeded compares the time that a seed adds to the creation of a workspace with the time to copy
+// the seed.
 func (w *workspaces) seeded() error {
 	tree, err := w.tree(checkout)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// shelled measures shells and services against what is as fast inside the machine.
+// shelled compares the work of shells and services with the same work inside the machine.
 func (w *workspaces) shelled() error {
 	for _, k := range w.kinds {
 		id, err := w.create(k, "")
@@ -31,8 +31,8 @@ func (w *workspaces) shelled() error {
 	return nil
 }
 
-// bare is a program that does the same on a bare PTY, within the machine: it prints how long each of some echoes took, in ms, or how many bytes a second come
-// through.
+// bare is a program that does the same work on a bare PTY inside the machine. It prints the time of
+// each echo in ms, or the throughput in bytes per second.
 const bare = `import json, os, pty, sys, time, tty
 n = int(sys.argv[2])
 pid, fd = pty.fork()
@@ -63,7 +63,7 @@ func (w *workspaces) bare(id string, args ...string) (values []float64, err erro
 	return values, err
 }
 
-// attached is a shell that runs a line, with a terminal that is here.
+// attached is a shell that runs a line, while it is attached to a terminal of this process.
 type attached struct {
 	keys *io.PipeWriter
 	seen *io.PipeReader
@@ -97,7 +97,7 @@ func (w *workspaces) attach(id, line string) (*attached, error) {
 	}}, nil
 }
 
-// await reads until a text was printed.
+// await reads until the output contains the given text.
 func (a *attached) await(text string) error {
 	var seen strings.Builder
 	buffer := make([]byte, 4096)
@@ -111,7 +111,7 @@ func (a *attached) await(text string) error {
 	return nil
 }
 
-// echoed measures a key up to its echo.
+// echoed measures the time from typing a key to its echo.
 func (w *workspaces) echoed(k kind, id string) error {
 	n := max(w.n, 10) * 5
 	floor, err := w.bare(id, "echo", fmt.Sprint(n))
@@ -141,7 +141,7 @@ func (w *workspaces) echoed(k kind, id string) error {
 	return a.end()
 }
 
-// printed measures how fast the output of a shell comes, to one who reads on.
+// printed measures the throughput of a shell's output with a reader that never pauses.
 func (w *workspaces) printed(k kind, id string) error {
 	const bytes = 16 << 20
 	floor, err := w.bare(id, "output", fmt.Sprint(bytes))
@@ -169,7 +169,7 @@ func (w *workspaces) printed(k kind, id string) error {
 	return a.end()
 }
 
-// clock is the machine's, which under emulation is soon another one than the host's.
+// clock reads the machine's clock. Under emulation that clock drifts from the host's clock.
 type clock struct{ *attached }
 
 func (w *workspaces) clock(id string) (clock, error) {
@@ -180,7 +180,8 @@ func (w *workspaces) clock(id string) (clock, error) {
 	return clock{a}, err
 }
 
-// ahead tells how far the machine's clock is ahead, to half of the shortest time in which it was asked, a few ms.
+// ahead returns how far the machine's clock is ahead of the host's clock. The error is half of the
+// fastest round trip, a few ms.
 func (c clock) ahead() (ahead time.Duration, err error) {
 	shortest := time.Hour
 	for range 8 {
@@ -207,7 +208,7 @@ func (c clock) ahead() (ahead time.Duration, err error) {
 	return ahead, nil
 }
 
-// ready measures how late it is seen that a service is ready.
+// ready measures the delay until a service that is ready is reported as ready.
 func (w *workspaces) ready(k kind, id string) error {
 	clock, err := w.clock(id)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// stored measures snapshots, resets and forks by how workspaces are stored.
+// stored measures snapshots, resets and forks for each kind of workspace.
 func (w *workspaces) stored() error {
 	for _, k := range w.kinds {
 		measure := w.copied
@@ -20,7 +20,7 @@ func (w *workspaces) stored() error {
 	return nil
 }
 
-// kept is the snapshot that workspaces are reset to and forked from.
+// kept is the name of the snapshot that resets and forks use.
 const kept = "kept"
 
 func (w *workspaces) snapshot(id, name string) error {
@@ -28,7 +28,7 @@ func (w *workspaces) snapshot(id, name string) error {
 	return err
 }
 
-// The three operations, of a workspace that has the snapshot kept.
+// The next three functions measure operations on a workspace that has the snapshot "kept".
 
 func (w *workspaces) snapshotting(id string) func() (float64, error) {
 	return func() (float64, error) {
@@ -60,7 +60,7 @@ func (w *workspaces) forking(id string) func() (float64, error) {
 	}
 }
 
-// fill is a program that writes as many MiB as it is told of what no disk can make smaller, and flushes it.
+// fill is a program that writes a number of MiB of incompressible data and flushes the data.
 const fill = `import os, sys
 piece = os.urandom(1 << 20)
 with open("/workspace/content", "wb") as f:
@@ -69,7 +69,8 @@ with open("/workspace/content", "wb") as f:
     os.fsync(f.fileno())
 os.sync()`
 
-// layered measures how block storage minds how much a workspace holds: hardly.
+// layered measures how much the time depends on the amount of data in a workspace that has block
+// storage.
 func (w *workspaces) layered(k kind) error {
 	var ids []string
 	for _, mib := range []int{10, 2048} {
@@ -103,8 +104,8 @@ func (w *workspaces) layered(k kind) error {
 	return nil
 }
 
-// copied measures tree storage against copies of the tree by cp, one copy for each that it makes itself. The creation of an empty workspace is taken off where
-// a machine is started.
+// copied compares tree storage with cp. It counts one cp for each copy that pyro makes. If an
+// operation starts a machine, the time to create an empty workspace is subtracted.
 func (w *workspaces) copied(k kind) error {
 	tree, err := w.tree(artifact)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,10 +11,11 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro"
-	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// used measures a command in a workspace: over the SDK against the machine itself, and as a command of pyro against the SDK.
+// used measures a command in a workspace. It compares the SDK with the machine itself, and the
+// command pyro with the SDK.
 func (w *workspaces) used() error {
 	for _, k := range w.kinds {
 		if err := w.usedOf(k); err != nil {
@@ -39,7 +39,7 @@ func (w *workspaces) usedOf(k kind) error {
 		_, err := w.run(id, "/bin/true")
 		return err
 	}, func() error {
-		_, err := m.Agent.Exec(w.ctx, client.Command{Argv: []string{"/bin/true"}}, nil, io.Discard, io.Discard)
+		_, err := m.Agent.Exec(w.ctx, program.Command{Argv: []string{"/bin/true"}}, program.Attach{})
 		return err
 	}, func() error {
 		return w.pyro("exec", "-q", id, "--", "/bin/true").Run()
@@ -52,16 +52,17 @@ func (w *workspaces) usedOf(k kind) error {
 	return w.delete(id)
 }
 
-const edited = 10 // files that differ from the baseline
+const edited = 10 // number of files that differ from the baseline
 
-// commit has git know a tree, from outside of it. It is run on the host, since an emulated processor takes a minute for it.
+// commit is a script that creates a git repository for a tree, outside the tree. The script runs on
+// the host, because it takes a minute under emulation.
 const commit = `set -e
 git init -q
 git -c core.compression=0 -c core.fsync=none add -A
 git -c gc.auto=0 -c user.name=bench -c user.email=bench@example.com commit -qm baseline
 git repack -adq --window=0`
 
-// compared measures a diff against git, whose index is warm, on the same tree in the same machine.
+// compared compares a diff with git on the same tree in the same machine. The index of git is warm.
 func (w *workspaces) compared() error {
 	tree, err := w.tree(sources)
 	if err != nil {
@@ -80,7 +81,7 @@ func (w *workspaces) compared() error {
 	return errors.Join(os.RemoveAll(tree), os.RemoveAll(filepath.Join(w.dir, "git")))
 }
 
-// bring puts a folder of w's into /root of a workspace, outside of what is compared.
+// bring copies a folder to /root in a workspace. That is outside the compared tree.
 func (w *workspaces) bring(id, folder string) error {
 	packed, err := exec.Command("tar", "-C", w.dir, "-c", folder).Output()
 	if err != nil {
@@ -115,8 +116,8 @@ func (w *workspaces) comparedOf(k kind, tree string) error {
 		return err
 	}, func() error {
 		out, err := w.run(id, append(git, "git", "status", "--porcelain")...)
-		if told := strings.Count(out, "\n"); err == nil && told != edited {
-			err = fmt.Errorf("git status tells of %d files instead of %d", told, edited)
+		if reported := strings.Count(out, "\n"); err == nil && reported != edited {
+			err = fmt.Errorf("git status: got %d files, want %d", reported, edited)
 		}
 		return err
 	})
@@ -127,10 +128,11 @@ func (w *workspaces) comparedOf(k kind, tree string) error {
 	return w.discard(id)
 }
 
-// listed measures a list of many workspaces, and what the supervisors of those that run take.
+// listed measures how long it takes to list many workspaces. It also measures the memory of the
+// running supervisors.
 func (w *workspaces) listed() error {
 	const stopped, running = 20, 6
-	k := w.kinds[len(w.kinds)-1] // whose machines take least
+	k := w.kinds[len(w.kinds)-1] // the kind whose machines need the least memory
 	var made []string
 	for i := range stopped + running {
 		id, err := w.create(k, "")
@@ -174,7 +176,7 @@ func (w *workspaces) listed() error {
 	return err
 }
 
-// supervisors gives the memory of each that this process has started and that lives.
+// supervisors returns the memory of each running supervisor that this process started.
 func supervisors() (memory []float64, err error) {
 	for _, pid := range family(os.Getpid())[1:] {
 		argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

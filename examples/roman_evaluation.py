@@ -1,11 +1,11 @@
-"""Evaluates roman.py beside it: writes every number as Roman numerals, and holds each against what the Romans would have written."""
+"""Evaluates the roman.py in the same folder: checks its Roman numerals for 1 to 3999."""
 
 import json
 import sys
 
 from roman import roman
 
-DIGITS = ["", "a", "aa", "aaa", "ab", "b", "ba", "baa", "baaa", "ac"]  # one, five and ten of a place
+DIGITS = ["", "a", "aa", "aaa", "ab", "b", "ba", "baa", "baaa", "ac"]  # pattern of each digit; a, b and c mean one, five and ten
 
 
 def expected(number):

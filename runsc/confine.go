@@ -12,14 +12,18 @@ import (
 	"gvisor.dev/gvisor/runsc/fsgofer"
 )
 
-// newRoot is where a process's own root is put together. Every host has it, and what the host has there can't be seen any more.
+// newRoot is the folder at which a process mounts its own root. Every host has this folder. The
+// mount hides the folder's content only in this mount namespace.
 const newRoot = "/tmp"
 
-// mapsFile is the one file of the host that the sentry still reads: where its own memory is mapped, when it looks for a place for the code that its forks
-// run. A whole /proc would show more, and may not be mounted where the host's is covered in part, as it is in most containers.
+// mapsFile is the only file of the host that the sentry reads after the start. The sentry finds
+// free addresses there for the code of its child processes. A whole /proc would show more. If parts
+// of the host's /proc are covered, as in most containers, the kernel forbids another mount of
+// /proc.
 const mapsFile = "/proc/self/maps"
 
-// leaveHost makes a root of its own for this process, in its own mount namespace: read-only, and empty but for mapsFile.
+// leaveHost gives this process its own root in its own mount namespace. The root is read-only and
+// contains only mapsFile.
 func leaveHost() error {
 	if err := mountNewRoot(); err != nil {
 		return err
@@ -41,7 +45,7 @@ func leaveHost() error {
 
 const newRootFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// mountNewRoot mounts an empty folder on newRoot, from now on in a place that the host does not see.
+// mountNewRoot mounts an empty folder at newRoot. The host does not see the mount.
 func mountNewRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("leave the host's mounts: %w", err)
@@ -52,10 +56,12 @@ func mountNewRoot() error {
 	return nil
 }
 
-// enterFolder makes a folder of the host this process's root, in its own mount namespace. No device in it can be opened. Of the host's /proc the folder of
-// this process's own files stays open, without a way out of it: by them fsgofer opens a file again.
+// enterFolder makes a folder of the host the root of this process, in its own mount namespace.
+// Devices in the folder can't be opened. The host's folder /proc/self/fd stays open, because
+// fsgofer reopens files through it. No path leads from there to other files.
 func enterFolder(folder string) error {
-	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // it may be below newRoot
+	// Opened before the mount, because the folder can be below newRoot.
+	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: folder, Err: err}
 	}
@@ -85,26 +91,28 @@ func enterFolder(folder string) error {
 	if err := unix.Statfs(root, &host); err != nil {
 		return os.NewSyscallError("statfs", err)
 	}
-	// What the host's own mount forbids stays forbidden: the kernel insists. Programs may be run from it, by the machine.
-	kept := uintptr(host.Flags) & (unix.MS_RDONLY | unix.MS_NOEXEC)
-	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV|kept, ""); err != nil {
+	// The kernel does not allow removing the restrictions of the host's mount. The machine can run
+	// programs from the folder, unless the host's mount forbids that.
+	mountFlags := uintptr(host.Flags) & (unix.MS_RDONLY | unix.MS_NOEXEC)
+	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NOSUID|unix.MS_NODEV|mountFlags, ""); err != nil {
 		return fmt.Errorf("forbid devices in the volume: %w", err)
 	}
 	return sandboxsetup.PivotRoot(root)
 }
 
-// keepPrivileges takes every capability but these from every thread, and the ways to get one again.
+// keepPrivileges drops all capabilities except the given ones. It does so for all threads and makes
+// it impossible to regain the dropped ones.
 func keepPrivileges(capabilities ...int) error {
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return os.NewSyscallError("prctl", errno)
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var kept [2]unix.CapUserData
+	var sets [2]unix.CapUserData
 	for _, c := range capabilities {
-		kept[c/32].Effective |= 1 << (c % 32)
-		kept[c/32].Permitted |= 1 << (c % 32)
+		sets[c/32].Effective |= 1 << (c % 32)
+		sets[c/32].Permitted |= 1 << (c % 32)
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&kept[0])), 0); errno != 0 {
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets[0])), 0); errno != 0 {
 		return os.NewSyscallError("capset", errno)
 	}
 	return nil

@@ -8,16 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection is a stream socket over which files come too. It is read with what the sentry's system call filter lets pass.
+// connection is a stream socket that can also receive open files. It uses only system calls that
+// the sentry's filter allows.
 type connection struct {
 	socket *os.File
 	raw    syscall.RawConn
-	files  []*os.File // that came last, and have not been taken
+	files  []*os.File // files of the last message, until takeFiles
 }
 
-// connect makes one of a descriptor.
+// connect makes a connection from a file descriptor.
 func connect(fd int) (*connection, error) {
-	if err := unix.SetNonblock(fd, true); err != nil { // so that Go's poller waits, and a read takes no thread
+	// Go's poller needs a non-blocking descriptor; a read then needs no thread.
+	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
 	}
 	socket := os.NewFile(uintptr(fd), "control")
@@ -52,7 +54,7 @@ func (c *connection) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// maxFiles is how many files may come at once.
+// maxFiles is the maximum number of open files in one message.
 const maxFiles = 3
 
 func (c *connection) keepFiles(rights []byte) {
@@ -72,7 +74,7 @@ func (c *connection) keepFiles(rights []byte) {
 	}
 }
 
-// takeFiles gives the files that came with what was read last. The caller closes them.
+// takeFiles returns the files of the last message. The caller closes them.
 func (c *connection) takeFiles() []*os.File {
 	files := c.files
 	c.files = nil

@@ -18,26 +18,28 @@ import (
 	"github.com/pyro-mcp/pyro/runsc/filter"
 )
 
-// The files that a gofer inherits from its owner, by number.
+// These are the descriptors of the inherited files.
 const (
 	sentryFD       = 3 + iota // a stream socket to the sentry
-	goferProgramFD            // this program, by which it was started
+	goferProgramFD            // this program
 )
 
-// gofer serves a folder of the host to the sentry of one machine, as its volume: every file operation that the sentry can't do itself, which can open
-// nothing. The owner has started it as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with CAP_SYS_ADMIN in them, which it gives up before it
-// hears anything of the sentry. What is left to it are the folder, as its whole root, and the capabilities to give files any owner and mode.
+// gofer serves a folder of the host to a machine's sentry. The folder is the machine's volume. The
+// sentry itself can't open files.
 //
-// limit is how many bytes the files in the folder may take (usage.go).
+// pyro starts the gofer as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with
+// CAP_SYS_ADMIN in them. The gofer drops this capability before it reads from the sentry. The
+// folder becomes its root. It keeps the capabilities to set owners and modes.
 //
-// It ends with the sentry, or with its owner.
+// The parameter limit is the maximum size of all files in the folder, in bytes (usage.go). The
+// gofer exits when the sentry or pyro ends.
 func gofer(folder, limit string) error {
 	bytes, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil || bytes <= 0 {
 		return fmt.Errorf("%q is no size of a volume", limit)
 	}
-	debug.SetGCPercent(20)  // it keeps little, and what it does makes little garbage
-	_ = time.Local.String() // reads a file, and must not find one in the volume
+	debug.SetGCPercent(20)  // the gofer has little data and makes little garbage
+	_ = time.Local.String() // reads a file of the host, because later the path would lead into the volume
 	os.WriteFile("/proc/self/comm", []byte("pyro-gofer"), 0)
 	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	log.SetLevel(log.Warning)
@@ -48,7 +50,7 @@ func gofer(folder, limit string) error {
 	if err := keepPrivileges(unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID); err != nil {
 		return err
 	}
-	unix.Umask(0) // the sentry has applied that of the process
+	unix.Umask(0) // the sentry has already applied the umask of the machine's process
 	filter.RegisterForGofer()
 	if err := goferfilter.Install(goferfilter.Options{LisafsNeeded: true}); err != nil {
 		return err

@@ -5,11 +5,14 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 )
 
-// held are the tasks of a machine that goes on which do not run before its owner says so: all but the agent's. They are neither stopped nor traced as far as
-// anything in the machine can tell, and a machine that is saved meanwhile is saved as if they ran: gVisor keeps no stops from outside.
+// held contains the tasks of a resumed machine that must not run before Thaw. These are all tasks
+// except the agent's. Nothing in the machine can see that they are held, because they are neither
+// stopped nor traced. If the machine is saved again, gVisor saves them as running tasks, because it
+// does not save external stops.
 type held struct{ tasks []*kernel.Task }
 
-// hold holds the tasks of a kernel that does not run yet. What has the agent's memory is the agent, too: a child that is not another program yet, for which it waits.
+// hold freezes the tasks of a kernel that does not run yet. A task that shares the agent's memory
+// belongs to the agent. It is a child process before exec, and the agent waits for the exec.
 func (h *held) hold(k *kernel.Kernel) {
 	agent := k.GlobalInit()
 	own := memoryOf(agent.Leader())
@@ -21,13 +24,13 @@ func (h *held) hold(k *kernel.Kernel) {
 	}
 }
 
-// memoryOf gives a task's memory, which one that has ended has no more.
+// memoryOf gives a task's memory, or nil if the task has ended.
 func memoryOf(t *kernel.Task) (m *mm.MemoryManager) {
 	t.WithMuLocked(func(t *kernel.Task) { m = t.MemoryManager() })
 	return m
 }
 
-// letGo has them run.
+// letGo lets the frozen tasks run.
 func (h *held) letGo() {
 	for _, t := range h.tasks {
 		t.EndExternalStop()

@@ -15,7 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/syserr"
 )
 
-// protocols are the netlink protocols of the sentry. gVisor has no way to replace one.
+// protocols is the sentry's table of netlink protocols. gVisor has no function to replace an entry.
 //
 //go:linkname protocols gvisor.dev/gvisor/pkg/sentry/socket/netlink.protocols
 var protocols map[int]netlink.Provider
@@ -25,9 +25,10 @@ func init() {
 	protocols[linux.NETLINK_ROUTE] = func(*kernel.Task) (netlink.Protocol, *syserr.Error) { return &routes{}, nil }
 }
 
-// routes is gVisor's rtnetlink, except that an address may be given to the loopback interface again.
-// In a new network namespace gVisor's has its addresses at once, and Linux's has none until it is up:
-// bubblewrap gives it 127.0.0.1, and gives up if that exists.
+// routes is gVisor's rtnetlink with one change: the loopback interface accepts an address that it
+// already has. In a new network namespace, gVisor's loopback has its addresses at once, but Linux's
+// loopback only gets them when it is up. The program bubblewrap adds 127.0.0.1 and fails if the
+// address exists.
 type routes struct{ rtnetlink }
 
 type rtnetlink = route.Protocol
@@ -39,10 +40,10 @@ func (r *routes) ProcessMessage(ctx context.Context, s *netlink.Socket, m *nlmsg
 	return r.rtnetlink.ProcessMessage(ctx, s, allowAgain(m), answer)
 }
 
-// flagsAt is where the flags are in the header of a netlink message.
+// flagsAt is the offset of the flags in a netlink message header.
 const flagsAt = 6
 
-// allowAgain gives a message without the flag that refuses an address that exists, if it is for the
+// allowAgain clears the flag that rejects existing addresses, if the message adds an address to the
 // loopback interface.
 func allowAgain(m *nlmsg.Message) *nlmsg.Message {
 	header := m.Header()
@@ -61,8 +62,9 @@ func allowAgain(m *nlmsg.Message) *nlmsg.Message {
 	return m
 }
 
-// StateTypeName is the name under which gVisor saves it with a machine that has an open socket.
+// StateTypeName gives the name of this type in saved machines. A saved machine contains this type
+// if a netlink socket was open.
 func (*routes) StateTypeName() string { return "pyro.routes" }
 
-// StateFields are the names of what is saved of it. gVisor also calls it with nil.
+// StateFields lists the fields that gVisor saves. gVisor also calls it with a nil receiver.
 func (*routes) StateFields() []string { return nil }

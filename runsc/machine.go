@@ -29,35 +29,42 @@ import (
 	"github.com/pyro-mcp/pyro/runsc/filter"
 )
 
-// controlName is the address at which the sentry takes commands: a socket without a name in the file system, in this process's own network namespace.
+// controlName is the address at which the sentry accepts commands. It is an abstract socket in this
+// process's own network namespace.
 const controlName = "\x00control"
 
-// machine is the sentry of one machine, in one process: what gVisor's run makes of three, its client, its boot and, after giving up its user, its boot
-// again. The owner has started it as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with CAP_SYS_ADMIN in them, which it gives up before it
-// looks at anything of the machine. Nothing of a machine needs the host's file system but its volume, for which there is another process (gofer.go).
+// machine runs the sentry of one machine in one process. gVisor's command run needs three
+// processes: the client, the boot process, and the boot process again without root.
 //
-// It ends with the machine, or with its owner.
+// pyro starts this process as PID 1 of new user, PID, mount, network, IPC and UTS namespaces, with
+// CAP_SYS_ADMIN in them. The process drops this capability before it reads anything from the
+// machine. From the host's file system a machine needs only its volume, and another process serves
+// the volume (gofer.go).
+//
+// The sentry exits when the machine or pyro ends.
 func machine() error {
-	debug.SetGCPercent(-1)                                   // a start is short, and memory that it leaves is collected afterwards
-	_ = time.Local.String()                                  // reads a file, which later is forbidden
-	os.WriteFile("/proc/self/comm", []byte("pyro-runsc"), 0) // it was started by a descriptor's number
+	debug.SetGCPercent(-1)  // A start is short, so garbage is collected only afterwards.
+	_ = time.Local.String() // Reads a file now, because the filter forbids that later.
+	// Without this, the name of the process would be a descriptor's number.
+	os.WriteFile("/proc/self/comm", []byte("pyro-runsc"), 0)
 	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	log.SetLevel(log.Warning)
-	owner, o, err := meet()
+	owner, o, err := readConfig()
 	if err == nil {
 		err = run(owner, o)
 	}
 	if err != nil && owner != nil {
-		owner.tell("", err)
+		owner.send("", err)
 	}
 	return err
 }
 
-// starters is for how many goroutines there are threads while a machine starts, beside those that it has later: what starts it calls itself over sockets, and who waits in
-// the kernel for an answer keeps a thread from others for up to 10 ms.
+// starters is the number of additional threads during the start. The start calls the sentry over
+// sockets. Without these threads, a goroutine that waits in the kernel would block its thread for
+// up to 10 ms.
 const starters = 2
 
-func run(owner *owner, o order) error {
+func run(owner *owner, o startConfig) error {
 	conf, err := configure(o)
 	if err != nil {
 		return err
@@ -73,8 +80,9 @@ func run(owner *owner, o order) error {
 	}
 	filter.Register()
 	if o.VCPUs == 1 {
-		// The sentry is given as many threads as the machine has processors. One is too few: what serves the machine waits for what it does, and it never
-		// waits awake for the next system call, which then costs 70 us instead of 3.
+		// The sentry gets one thread for each processor of the machine, but at least two. With only
+		// one thread it never spins while it waits for the next system call. That system call would
+		// then take 70 us instead of 3 us.
 		gomaxprocs.Add(1)
 	}
 	gomaxprocs.Add(starters)
@@ -97,15 +105,15 @@ func run(owner *owner, o order) error {
 		if err == nil && changed != nil {
 			err = changed.wait()
 		}
-		owner.tell("started", err)
+		owner.send("started", err)
 		gomaxprocs.Add(-starters)
 		if err == nil {
-			owner.obey(deeds(l, changed, others))
+			owner.serve(commands(l, changed, others))
 		}
-		os.Exit(0) // the owner is gone, or there is nothing to own
+		os.Exit(0) // pyro has ended, or another program has started this process
 	}()
 	l.WaitForStartSignal()
-	if o.Restore { // its state has been read; whether it is what was saved the owner knows
+	if o.Restore { // gVisor has read the state, and pyro checks the files
 		close(restored)
 		if err := resume(l, owner, changed, others); err != nil {
 			return err
@@ -122,19 +130,19 @@ func run(owner *owner, o order) error {
 	}
 }
 
-// configure gives gVisor's settings, where they are other than by default.
-func configure(o order) (*config.Config, error) {
+// configure sets those gVisor options that differ from the default.
+func configure(o startConfig) (*config.Config, error) {
 	flags := flag.NewFlagSet("machine", flag.ContinueOnError)
 	config.RegisterFlags(flags)
 	settings := map[string]string{
 		"root":              newRoot,
 		"network":           "none",
-		"ignore-cgroups":    "true", // they are the owner's business
+		"ignore-cgroups":    "true", // pyro makes the cgroups
 		"directfs":          "false",
 		"host-settings":     "ignore",
 		"in-sandbox-cgroup": "v2",
 	}
-	if o.Network != nil { // what root in a machine may send on its own link is the business of whoever serves that
+	if o.Network != nil { // root in a machine can send any packet on its link, and the stack at the other end decides
 		settings["network"], settings["net-raw"], settings["allow-packet-socket-write"] = "sandbox", "true", "true"
 	}
 	for name, value := range settings {
@@ -146,7 +154,7 @@ func configure(o order) (*config.Config, error) {
 }
 
 // load makes the sentry.
-func load(conf *config.Config, o order) (*boot.Loader, error) {
+func load(conf *config.Config, o startConfig) (*boot.Loader, error) {
 	controller, err := server.CreateSocket(controlName)
 	if err != nil {
 		return nil, err
@@ -173,7 +181,8 @@ func load(conf *config.Config, o order) (*boot.Loader, error) {
 	})
 }
 
-// duplicates gives copies of descriptors. The loader closes what it is given, and the numbers of the standard ones must not become something else's.
+// duplicates duplicates descriptors. The loader closes the descriptors that it gets, but the
+// standard descriptors must stay open.
 func duplicates(fds ...int) (copies []int, err error) {
 	for _, n := range fds {
 		c, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 0)
@@ -185,8 +194,9 @@ func duplicates(fds ...int) (copies []int, err error) {
 	return copies, nil
 }
 
-// start starts the machine, by the sentry's own interface. The pages of one that goes on are read from when it has been restored, with which they would compete before.
-func start(sentry *urpc.Client, o order, restored <-chan struct{}) error {
+// start starts the machine through the sentry's own control interface. In a resumed machine, most
+// pages are read only after the restore, because the reads would slow down the restore.
+func start(sentry *urpc.Client, o startConfig, restored <-chan struct{}) error {
 	links := links(o)
 	if err := sentry.Call(boot.ContMgrSetNetworkArgs, &links, nil); err != nil {
 		return err
@@ -201,8 +211,8 @@ func start(sentry *urpc.Client, o order, restored <-chan struct{}) error {
 	return sentry.Call(boot.ContMgrRestore, saved, nil)
 }
 
-// rootOf gives the root of a machine that can be asked to keep it, and nil for others.
-func rootOf(o order) *root {
+// rootOf gives the root of a machine if that root can be saved, otherwise nil.
+func rootOf(o startConfig) *root {
 	var archive *os.File
 	switch {
 	case !o.Storage:
@@ -215,8 +225,8 @@ func rootOf(o order) *root {
 	return newMachineRoot(archive)
 }
 
-// deeds are what a started machine does for its owner.
-func deeds(l *boot.Loader, changed *root, others *held) map[string]deed {
+// commands returns the commands for a running machine.
+func commands(l *boot.Loader, changed *root, others *held) map[string]command {
 	k, paused := kernelOf(l), false
 	pause := func(wanted bool, do func()) func([]*os.File) error {
 		return func([]*os.File) error {
@@ -227,7 +237,7 @@ func deeds(l *boot.Loader, changed *root, others *held) map[string]deed {
 			return nil
 		}
 	}
-	return map[string]deed{
+	return map[string]command{
 		"save":   {"saved", func(streams []*os.File) error { return save(l, streams) }},
 		"pause":  {"paused", pause(true, k.Pause)},
 		"resume": {"resumed", pause(false, k.Unpause)},
@@ -236,7 +246,7 @@ func deeds(l *boot.Loader, changed *root, others *held) map[string]deed {
 	}
 }
 
-// keep writes what the machine has changed of its environment to a socket, to its end.
+// keep writes the changes to the environment to a socket and closes the socket.
 func keep(changed *root, files []*os.File) error {
 	if len(files) != 1 {
 		return errors.New("there is nothing to write to")

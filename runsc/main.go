@@ -1,5 +1,6 @@
-// Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with two commands of pyro's, machine and gofer FOLDER BYTES, and those of its own that
-// one start by hand needs, run, for comparison.
+// Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with two more
+// commands, machine and gofer FOLDER BYTES. For comparison it also offers the command run, and the
+// commands that run needs.
 package main
 
 import (

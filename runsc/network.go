@@ -14,21 +14,10 @@ import (
 	"gvisor.dev/gvisor/runsc/config"
 )
 
-// network is what a machine's one interface is: eth0, alone on its link with a gateway. The link is a socket whose packets are Ethernet frames.
-type network struct {
-	MAC        net.HardwareAddr `json:"mac"`
-	GatewayMAC net.HardwareAddr `json:"gateway_mac"`
-	Address    netip.Prefix     `json:"address"`
-	Gateway    netip.Addr       `json:"gateway"`
-	Address6   netip.Prefix     `json:"address6"`
-	Gateway6   netip.Addr       `json:"gateway6"`
-	MTU        int              `json:"mtu"`
-}
-
 const interfaceName = "eth0"
 
-// links are a machine's interfaces.
-func links(o order) boot.CreateLinksAndRoutesArgs {
+// links gives the configuration of a machine's network interfaces.
+func links(o startConfig) boot.CreateLinksAndRoutesArgs {
 	args := boot.CreateLinksAndRoutesArgs{LoopbackLinks: []boot.LoopbackLink{boot.DefaultLoopbackLink}, IsRestore: o.Restore, AllowConnectedOnSave: true}
 	n := o.Network
 	if n == nil {
@@ -54,8 +43,9 @@ func netOf(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Masked().Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// cutConnections ends a machine's connections to others with an error, when it goes on on another link: nobody there knows of them. gVisor by itself would end them
-// as if the others had said all. Those within the machine go on.
+// cutConnections resets a resumed machine's connections to other hosts, because its new link does
+// not know these connections. gVisor itself would end them as if the other hosts had closed them.
+// Connections inside the machine survive.
 func cutConnections(k *kernel.Kernel) {
 	stack, ok := k.RootNetworkNamespace().Stack().(*netstack.Stack)
 	if !ok {
@@ -68,7 +58,7 @@ func cutConnections(k *kernel.Kernel) {
 		}
 		to, err := connection.GetRemoteAddress()
 		if err != nil {
-			continue // it is none
+			continue // the endpoint has no connection
 		}
 		from, err := connection.GetLocalAddress()
 		if err == nil && to.Addr != from.Addr && !header.IsV4LoopbackAddress(to.Addr) && !header.IsV6LoopbackAddress(to.Addr) {

@@ -19,17 +19,17 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 )
 
-// quota bounds what a machine writes to its volume. The sentry writes to the host's files directly, so
-// the gofer does not see it, and the sentry does not know what a write adds. So it takes each write for
-// new data: only when as much was written as was free does it ask the gofer to measure what is free
-// now. Nothing is counted while there is much room.
+// quota limits the size of a volume. The sentry writes to the host's files directly, so the gofer
+// does not see the writes. The sentry does not know how much space a write adds. So quota counts
+// each write as new data. When the counted bytes reach the space that was free, quota makes the
+// gofer measure the volume again.
 type quota struct {
-	left  atomic.Int64 // bytes that may be written before the gofer is asked
+	left  atomic.Int64 // bytes that can be written before the gofer must measure again
 	asked sync.Mutex
 }
 
-// limitVolume makes system calls that write to the volume fail with ENOSPC when it is full. It must be
-// called before the machine is loaded.
+// limitVolume makes system calls that write to a full volume fail with ENOSPC. Call it before the
+// machine is loaded.
 func limitVolume() {
 	q := &quota{}
 	for _, table := range kernel.SyscallTables() {
@@ -49,12 +49,12 @@ func limitVolume() {
 	}
 }
 
-// write says which arguments of a system call that writes are what.
+// write describes the arguments of a system call that writes to a file.
 type write struct {
-	file int   // the number of that with the file
-	size int   // of that with the bytes; -1: they are not among the arguments
-	most int64 // bytes to write at once; 0: all, or those that are free
-	all  bool  // fewer will not do
+	file int   // Index of the argument for the file.
+	size int   // Index of the argument for the number of bytes, or -1.
+	most int64 // Maximum number of bytes for one call. 0 means no extra limit.
+	all  bool  // The call must write all bytes or fail.
 }
 
 var writes = map[string]write{
@@ -65,17 +65,18 @@ var writes = map[string]write{
 }
 
 const (
-	// copyBytes is how much is copied from file to file at once: programs ask for more than there is.
+	// copyBytes is the maximum size of a copy between files in one call. Programs often ask for
+	// more bytes than the file has.
 	copyBytes = 16 << 20
-	// vectorBytes is what is kept ready for a write whose size is not known before.
+	// vectorBytes is the space that must be free for a write of unknown size.
 	vectorBytes = 1 << 20
-	// mostBytes is the most that one system call writes.
+	// mostBytes is the maximum size of a write in one system call.
 	mostBytes = 1<<31 - usedBlock
-	// maxSubmitted is the most that is looked at of what io_submit submits at once.
+	// maxSubmitted is the maximum number of requests in one io_submit that are checked.
 	maxSubmitted = 1 << 16
 )
 
-// limited calls fn with no more to write than is free.
+// limited wraps the system call fn. It reduces the number of bytes to the free space.
 func (q *quota) limited(w write, fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		file := volumeFile(t, args[w.file].Int())
@@ -93,7 +94,7 @@ func (q *quota) limited(w write, fn kernel.SyscallFn) kernel.SyscallFn {
 				wanted = min(wanted, w.most)
 			}
 		}
-		if w.all && args[1].Uint64()&^(linux.FALLOC_FL_KEEP_SIZE|linux.FALLOC_FL_ZERO_RANGE) != 0 { // it frees space
+		if w.all && args[1].Uint64()&^(linux.FALLOC_FL_KEEP_SIZE|linux.FALLOC_FL_ZERO_RANGE) != 0 { // the call frees space
 			return fn(t, number, args)
 		}
 		given, err := q.take(t, file, wanted)
@@ -120,11 +121,11 @@ func (q *quota) limited(w write, fn kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// blocksOf is about how many bytes a write takes on the host.
+// blocksOf estimates the space that a write of this size needs on the host, in bytes.
 func blocksOf(written int64) int64 { return (written + usedBlock - 1) / usedBlock * usedBlock }
 
-// volumeFile gives the file of a descriptor if it is one of the volume's, and nil for others. The
-// caller gives up its reference.
+// volumeFile gives the file of a descriptor, or nil if the file is not in the volume. The caller
+// releases the reference.
 func volumeFile(t *kernel.Task, fd int32) *vfs.FileDescription {
 	file := t.GetFile(fd)
 	if file == nil {
@@ -137,7 +138,7 @@ func volumeFile(t *kernel.Task, fd int32) *vfs.FileDescription {
 	return nil
 }
 
-// take takes up to wanted bytes of those that are free.
+// take reserves up to wanted bytes of the free space, and returns how many bytes it has reserved.
 func (q *quota) take(ctx context.Context, file *vfs.FileDescription, wanted int64) (int64, error) {
 	if left := q.left.Add(-wanted); left >= 0 {
 		return wanted, nil
@@ -158,22 +159,23 @@ func (q *quota) take(ctx context.Context, file *vfs.FileDescription, wanted int6
 	return given, nil
 }
 
-// statVolume asks the gofer what is free.
+// statVolume asks the gofer how much space is free.
 func statVolume(ctx context.Context, file *vfs.FileDescription) (linux.Statfs, error) {
 	k := kernel.KernelFromContext(ctx)
 	root := vfs.MakeVirtualDentry(file.Mount(), file.Mount().Root())
 	return k.VFS().StatFSAt(ctx, auth.NewRootCredentials(k.RootUserNamespace()), pathIn(root, "."))
 }
 
-// closeAll makes the gofer close the files that the sentry has closed. It is told so of a hundred at a
-// time, and removed files take space until then. gVisor keeps the client to itself.
+// closeAll makes the gofer close the files that the sentry has closed. Otherwise the sentry reports
+// closed files only in batches of a hundred, and until then removed files use space. gVisor does
+// not export the client, so closeAll reads an unexported field.
 func closeAll(ctx context.Context, volume *vfs.Filesystem) {
 	client := (*lisafs.Client)(reflect.ValueOf(volume.Impl()).Elem().FieldByName("client").UnsafePointer())
 	client.CloseFD(ctx, lisafs.InvalidFDID, true)
 }
 
-// mapped gives a file its space before it is mapped to be written to: what a program writes to memory
-// later can't be refused.
+// mapped wraps mmap. It allocates the space of a file before the file is mapped for writing,
+// because later writes to the mapping can't fail.
 func (q *quota) mapped(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		flags := args[3].Int()
@@ -212,7 +214,8 @@ func (q *quota) reserve(ctx context.Context, file *vfs.FileDescription, offset, 
 	return file.Allocate(ctx, 0, offset, length)
 }
 
-// submitted takes space for what is submitted at once, whatever it is for.
+// submitted wraps io_submit. It reserves space for all write requests, although it can't know
+// whether they will succeed.
 func (q *quota) submitted(fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		for i := range min(args[1].Uint64(), maxSubmitted) {

@@ -12,11 +12,12 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 )
 
-// resume makes a machine that has been restored, and does not run yet, one of its own, of which nothing but the agent will run, and waits until the owner has it go on.
+// resume prepares a restored machine before the machine runs. It renews the boot ID, freezes all
+// tasks except the agent's, and waits for pyro's command.
 func resume(l *boot.Loader, owner *owner, changed *root, others *held) error {
 	k := kernelOf(l)
 	if changed != nil {
-		if err := changed.goOn(k); err != nil {
+		if err := changed.restored(k); err != nil {
 			return err
 		}
 	}
@@ -32,10 +33,11 @@ func resume(l *boot.Loader, owner *owner, changed *root, others *held) error {
 	return owner.await("go")
 }
 
-// bootIDFile is in every /proc, each of which has another one.
+// bootIDFile exists in every /proc file system, and each has a different boot ID.
 const bootIDFile = "sys/kernel/random/boot_id"
 
-// renewBootID gives a file system, where it is a /proc, another boot id. gVisor makes it with the file system, and saves it.
+// renewBootID replaces the boot ID of a /proc file system. gVisor makes the boot ID together with
+// the file system and saves it.
 func renewBootID(k *kernel.Kernel, fs *vfs.Filesystem) error {
 	if fs.FilesystemType().Name() != "proc" {
 		return nil
@@ -55,7 +57,7 @@ func renewBootID(k *kernel.Kernel, fs *vfs.Filesystem) error {
 	return nil
 }
 
-// newUUID gives a random UUID, as the kernel makes them.
+// newUUID gives a random UUID in the kernel's format.
 func newUUID() string {
 	var b [16]byte
 	rand.Read(b[:])

@@ -14,17 +14,20 @@ import (
 	"github.com/pyro-mcp/pyro/runsc/layer"
 )
 
-// root is what a machine changes of its environment: an overlay of gVisor's, mounted on environment.
+// root is a machine's environment with its changes. It is one of gVisor's overlays, mounted at the
+// path environment.
 type root struct {
 	kernel *kernel.Kernel
 	tree   *tree
-	ready  chan error // nil where the machine goes on from what was saved
+	ready  chan error // gets the result of begin; nil for a restored machine
 }
 
-// newMachineRoot gives the root of a machine that is about to be started. When its first process makes its first system call, that waits until the root has
-// in it what an earlier machine had changed; archive is nil where there was none.
+// newMachineRoot prepares the root of a machine that will start later. The parameter archive
+// contains the changes of an earlier machine, or is nil if there are none. The machine's first
+// system call waits until these changes are applied.
 //
-// That is also how the machine's kernel is got hold of: gVisor stops a process before a system call for the sake of something outside, and hands it the kernel.
+// That system call is also where pyro gets the machine's kernel. gVisor can stop a process before a
+// system call and pass the kernel to a callback.
 func newMachineRoot(archive *os.File) *root {
 	r := &root{ready: make(chan error, 1)}
 	var once sync.Once
@@ -36,7 +39,7 @@ func newMachineRoot(archive *os.File) *root {
 			err := r.begin(k, archive)
 			r.ready <- err
 			if err != nil {
-				select {} // the process is never let go on: the machine is ended
+				select {} // the process must never continue, because the machine will be stopped
 			}
 		})
 	}
@@ -47,15 +50,16 @@ func newMachineRoot(archive *os.File) *root {
 	return r
 }
 
-// wait waits until the root is as it was left, once the machine has been started.
+// wait waits until the changes are applied. Call it after the machine has been started.
 func (r *root) wait() error {
-	if r.ready == nil { // it was saved with the machine
+	if r.ready == nil { // a saved machine already contains its root
 		return nil
 	}
 	return <-r.ready
 }
 
-// begin looks at the environment while nobody has moved it yet.
+// begin finds the environment before any process can move it. Then it applies the changes in the
+// archive.
 func (r *root) begin(k *kernel.Kernel, archive *os.File) (err error) {
 	r.kernel = k
 	if r.tree, err = newTree(k); err != nil {
@@ -69,11 +73,12 @@ func (r *root) begin(k *kernel.Kernel, archive *os.File) (err error) {
 	return layer.Apply(r.tree, archive)
 }
 
-// rootKey is under what the mount of the environment is saved with a machine, in which nobody knows where it is by then.
+// rootKey is the key of the environment's mount in a saved machine. The path can't be used, because
+// it might have changed.
 const rootKey = "pyro's root"
 
-// goOn finds the environment in a machine that was saved.
-func (r *root) goOn(k *kernel.Kernel) error {
+// restored finds the environment in a restored machine.
+func (r *root) restored(k *kernel.Kernel) error {
 	mount, ok := k.PopCheckpointState(rootKey).(*vfs.Mount)
 	if !ok {
 		return errors.New("the machine was saved without storage")
@@ -83,8 +88,9 @@ func (r *root) goOn(k *kernel.Kernel) error {
 	return nil
 }
 
-// keep writes what the machine has changed. Nothing runs in the machine meanwhile: so nobody waits to change the file system that tells of itself, and what is
-// looked up in it meanwhile does not wait for them.
+// keep writes the changes as an archive. It pauses the machine. In a paused machine no task waits
+// for the file system's lock while gVisor describes the file system, so lookups do not block
+// either.
 func (r *root) keep(to io.Writer) error {
 	r.kernel.Pause()
 	defer r.kernel.Unpause()
@@ -99,19 +105,20 @@ func (r *root) keep(to io.Writer) error {
 		return err
 	}
 	description, w := io.Pipe()
-	told := make(chan struct{})
+	written := make(chan struct{})
 	go func() {
 		w.CloseWithError(tmpfs.FSCheckpointWrite(ctx, upper, w))
-		close(told)
+		close(written)
 	}()
 	defer func() {
 		description.Close()
-		<-told
+		<-written
 	}()
 	return layer.Write(to, layer.Source{Description: description, Pages: pages.File(), Details: r.tree.details})
 }
 
-// upper finds the file system in which the overlay keeps what is changed. The caller gives up its reference.
+// upper finds the file system that contains the overlay's changes. The caller releases the
+// reference.
 func (r *root) upper() (found *vfs.Filesystem, err error) {
 	ctx := r.kernel.SupervisorContext()
 	for _, fs := range r.kernel.VFS().GetFilesystems() {

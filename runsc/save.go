@@ -17,27 +17,35 @@ import (
 	"gvisor.dev/gvisor/runsc/version"
 )
 
-// A machine is saved as three streams, to an owner who writes them down: its kernel's state, where each page of its memory belongs, and the pages, of which those
-// that are free or zero are left out. gVisor's own interface takes files for that, which the sentry could change later.
+// savedStreams is the number of streams to which a machine is saved. They are the state of the
+// kernel, the positions of the memory pages, and the pages that are neither free nor zero. pyro
+// writes the streams to files. gVisor's own interface would give the files to the sentry, and a
+// hostile sentry could change them later.
 const savedStreams = 3
 
-// How much of the pages is written at once, in how many pieces, and how many writes may wait.
+// These constants are the size of a write of pages, the number of pieces in it, and the number of
+// waiting writes. They are maximums. The size is in bytes.
 const (
 	pagesAtOnce  = 1 << 20
 	piecesAtOnce = 256
 	pagesWaiting = 8
 )
 
-// kernelOf gives a machine's kernel, which a restore replaces. gVisor's loader keeps it to itself.
-func kernelOf(l *boot.Loader) *kernel.Kernel { return (*kernel.Kernel)(kept(l, "k")) }
+// kernelOf gives a machine's current kernel. A restore replaces the kernel. gVisor's loader does
+// not export this field.
+func kernelOf(l *boot.Loader) *kernel.Kernel { return (*kernel.Kernel)(unexportedField(l, "k")) }
 
-func watchdogOf(l *boot.Loader) *watchdog.Watchdog { return (*watchdog.Watchdog)(kept(l, "watchdog")) }
+func watchdogOf(l *boot.Loader) *watchdog.Watchdog {
+	return (*watchdog.Watchdog)(unexportedField(l, "watchdog"))
+}
 
-func kept(l *boot.Loader, field string) unsafe.Pointer {
+// unexportedField returns the value of a pointer field in the loader.
+func unexportedField(l *boot.Loader, field string) unsafe.Pointer {
 	return reflect.ValueOf(l).Elem().FieldByName(field).UnsafePointer()
 }
 
-// save writes the machine to its owner, and closes the streams. It stands still when it has been paused, else it goes on.
+// save writes the machine to the streams and closes them. If the machine was paused before, it is
+// paused afterwards.
 func save(l *boot.Loader, streams []*os.File) error {
 	if len(streams) != savedStreams {
 		return errors.New("it takes three streams to save a machine")
@@ -49,7 +57,7 @@ func save(l *boot.Loader, streams []*os.File) error {
 	to := make([]stream, savedStreams)
 	for i, f := range streams {
 		to[i] = stream{f}
-		defer to[i].Close() // gVisor closes them too, but not always
+		defer to[i].Close() // usually gVisor has already closed them
 	}
 	k := kernelOf(l)
 	options := &state.SaveOpts{
@@ -57,7 +65,7 @@ func save(l *boot.Loader, streams []*os.File) error {
 		PagesFile:                      stateio.NewIOWriter(to[2], pagesAtOnce, piecesAtOnce, pagesWaiting),
 		AppMFExcludeCommittedZeroPages: true,
 		Resume:                         true,
-		// What gVisor's restore asks for.
+		// gVisor's restore needs this metadata.
 		Metadata: map[string]string{"compression": "none", boot.ContainerCountKey: "1", boot.VersionKey: version.Version(), boot.ContainerSpecsKey: specs},
 	}
 	defer options.Close()
@@ -66,7 +74,8 @@ func save(l *boot.Loader, streams []*os.File) error {
 	return err
 }
 
-// stream is a socket to the owner whose end is told when it is closed. What has been forked meanwhile may have it too: closing it alone would not tell.
+// stream is a socket to pyro. Close also shuts down the socket, because a child process might have
+// a copy of the descriptor.
 type stream struct{ *os.File }
 
 func (s stream) Close() error {
@@ -76,7 +85,7 @@ func (s stream) Close() error {
 	}
 	var ended error
 	if err := socket.Control(func(fd uintptr) { ended = os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_WR)) }); err != nil {
-		return err // it has been closed
+		return err // already closed
 	}
 	return errors.Join(ended, s.File.Close())
 }

@@ -15,11 +15,14 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 )
 
-// savedState is what a machine goes on from, for gVisor. Its pages are read while it runs already, one that it needs before the others, and only slowly until pages is
-// closed.
+// savedState gives gVisor access to a saved machine. The pages are read while the machine runs.
+// gVisor reads the pages first that tasks need. Until the channel pages is closed, reads of pages
+// are slow.
 //
-// It is read through gVisor's interface for files that are elsewhere, with this process at the other end too: gVisor by itself would read pages in 128 threads, which keep
-// the machine, that needs few of them, from its start, and into its mapping of the machine's memory, which takes twice as long as to write them to the file behind that.
+// gVisor reads the files through its interface for remote files, and this process serves them.
+// Otherwise gVisor would read the pages in 128 threads, which delay the start of the machine. It
+// would also write to its mapping of the memory file. That takes twice as long as writing to the
+// file.
 func savedState(pages <-chan struct{}) (*boot.RestoreOpts, error) {
 	files, err := stateipc.NewAsyncFileServer(savedFiles{pages})
 	if err != nil {
@@ -41,7 +44,7 @@ func savedState(pages <-chan struct{}) (*boot.RestoreOpts, error) {
 	}, nil
 }
 
-// savedFiles are the files that a machine goes on from, by the names that gVisor has for them.
+// savedFiles opens the files of a saved machine by the names that gVisor uses.
 type savedFiles struct{ pages <-chan struct{} }
 
 func (savedFiles) Destroy() {}
@@ -53,22 +56,24 @@ func (s savedFiles) OpenRead(name string) (stateio.AsyncReader, error) {
 	case checkpointfiles.PagesMetadataFileName:
 		return openSaved(stateFD+1, 1<<20, nil)
 	case checkpointfiles.PagesFileName:
-		return openSaved(stateFD+2, 256<<10, s.pages) // who waits for a page waits for so much before it
+		return openSaved(stateFD+2, 256<<10, s.pages) // a task that needs a page waits for at most one read of this size
 	}
 	return nil, os.ErrNotExist
 }
 
 func (savedFiles) OpenWrite(string) (stateio.AsyncWriter, error) { return nil, os.ErrPermission }
 
-// patience is how long what is asked for too early waits: somebody may wait for it, as the clock does for its page.
-const patience = 2 * time.Millisecond
+// slowPause delays a read while the machine starts. It must be short, because a task might need the
+// page, for example for the clock.
+const slowPause = 2 * time.Millisecond
 
-// savedFile is one of them. What is read of it is written to the file that it is read for, by the time that it has been asked for.
+// savedFile is one of these files. It writes the data of a read directly to the memory file, before
+// it replies.
 type savedFile struct {
 	content []byte
 	atOnce  uint64
-	begin   <-chan struct{} // before it is closed, the file is read slowly; nil: it never is
-	to      []int           // descriptors
+	begin   <-chan struct{} // reads are slow until this channel is closed; if it is nil, they are never slow
+	to      []int           // descriptors of destination files
 	done    []stateio.Completion
 }
 
@@ -103,7 +108,7 @@ func (f *savedFile) MaxParallel() int                { return 1 }
 func (f *savedFile) NeedRegisterDestinationFD() bool { return true }
 
 func (f *savedFile) RegisterDestinationFD(fd int32, _ uint64, _ []stateio.ClientFileRangeSetting) (stateio.DestinationFile, error) {
-	to, err := unix.Dup(int(fd)) // without F_DUPFD_CLOEXEC, which is forbidden by now: so are other programs
+	to, err := unix.Dup(int(fd)) // the filter forbids F_DUPFD_CLOEXEC, and also exec
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
 	}
@@ -119,7 +124,7 @@ func (f *savedFile) AddReadv(id int, at int64, _ uint64, to stateio.DestinationF
 	if f.begin != nil {
 		select {
 		case <-f.begin:
-		case <-time.After(patience):
+		case <-time.After(slowPause):
 		}
 	}
 	c := stateio.Completion{ID: id}
@@ -133,7 +138,7 @@ func (f *savedFile) AddReadv(id int, at int64, _ uint64, to stateio.DestinationF
 	f.done = append(f.done, c)
 }
 
-// read writes what begins at a place of the file to a part of another, as much as there is.
+// read copies bytes at an offset of the file to a part of the file with the descriptor to.
 func (f *savedFile) read(at int64, to int, part memmap.FileRange) (done uint64, err error) {
 	if at < 0 || at > int64(len(f.content)) {
 		return 0, io.EOF
@@ -142,7 +147,7 @@ func (f *savedFile) read(at int64, to int, part memmap.FileRange) (done uint64, 
 	for b = b[:min(part.Length(), uint64(len(b)))]; done < uint64(len(b)); {
 		n, err := unix.Pwrite(to, b[done:], int64(part.Start+done))
 		if err != nil && err != unix.EINTR {
-			return done, err // EFAULT where the disk can't be read
+			return done, err // EFAULT if the host can't read the saved file from its disk
 		}
 		done += uint64(max(n, 0))
 	}

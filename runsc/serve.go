@@ -7,7 +7,8 @@ import (
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
 
-// served is what a sentry may ask of its gofer: gVisor's own answers, without those for sockets of the host. One that is refused is the sentry's own.
+// served contains the calls that a sentry can make to its gofer. They are gVisor's calls, except
+// that sockets are refused. If a call is refused, the sentry handles it itself.
 var served = []lisafs.RPCHandler{
 	lisafs.Error:        lisafs.ErrorHandler,
 	lisafs.Mount:        opening(lisafs.MountHandler),
@@ -26,7 +27,7 @@ var served = []lisafs.RPCHandler{
 	lisafs.MknodAt:      opening(lisafs.MknodAtHandler),
 	lisafs.SymlinkAt:    opening(lisafs.SymlinkAtHandler),
 	lisafs.LinkAt:       link,
-	lisafs.FStatFS:      lisafs.FStatFSHandler, // replaced by one that knows the limit: see usage.serve
+	lisafs.FStatFS:      lisafs.FStatFSHandler, // usage.serve replaces it with a handler that reports the limit
 	lisafs.FAllocate:    lisafs.FAllocateHandler,
 	lisafs.ReadLinkAt:   opening(lisafs.ReadLinkAtHandler),
 	lisafs.UnlinkAt:     opening(lisafs.UnlinkAtHandler),
@@ -43,7 +44,8 @@ var served = []lisafs.RPCHandler{
 
 func refuse(*lisafs.Connection, lisafs.Communicator, uint32) (uint32, error) { return 0, unix.EPERM }
 
-// setStat is gVisor's answer, but an error where something could not be set: a sentry that shares its files with the host forgets to look.
+// setStat is gVisor's handler, but it fails if one of the attributes can't be set. A sentry with
+// shared files does not check the failure mask itself.
 func setStat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 	answered, err := lisafs.SetStatHandler(c, comm, asked)
 	if err != nil {
@@ -59,10 +61,11 @@ func setStat(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint
 	return answered, nil
 }
 
-// descriptors is held for writing while nothing else may open or close one.
+// descriptors protects the list of open descriptors. While it is locked for writing, no other call
+// can open or close a descriptor.
 var descriptors sync.RWMutex
 
-// opening is an answer for which descriptors are opened or closed.
+// opening wraps a handler that opens or closes descriptors.
 func opening(answer lisafs.RPCHandler) lisafs.RPCHandler {
 	return func(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 		descriptors.RLock()
@@ -71,9 +74,11 @@ func opening(answer lisafs.RPCHandler) lisafs.RPCHandler {
 	}
 }
 
-// link is gVisor's answer, but that it leaves nothing open. gVisor's opens the folder that a file is in before anything else, and never closes it
-// (controlFDLisa.Link in runsc/fsgofer): after some thousand links, of which git makes one for every object, the gofer could open no file any more. A new
-// descriptor has the lowest number that is free, which is that folder's while nothing else opens or closes one.
+// link wraps gVisor's handler and fixes a leak. gVisor's handler opens the folder of the file and
+// never closes it (controlFDLisa.Link in runsc/fsgofer). After some thousand links the gofer could
+// open no more files, and git makes a link for each object. A new descriptor always has the lowest
+// free number. So that number identifies the leaked descriptor while no other call opens or closes
+// descriptors.
 func link(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 	descriptors.Lock()
 	defer descriptors.Unlock()
@@ -89,7 +94,8 @@ func link(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32,
 	return answered, err
 }
 
-// isFolderName tells whether a descriptor does no more than to stand for a folder. Those that answers are given from can be read.
+// isFolderName reports whether a descriptor refers to a folder without access to its content
+// (O_PATH). Descriptors that other calls use are readable.
 func isFolderName(fd int) bool {
 	var stat unix.Stat_t
 	if unix.Fstatat(fd, "", &stat, unix.AT_EMPTY_PATH) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {

@@ -7,20 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the agent finds (internal/agent/guest in pyro).
+// These constants describe the machine as the agent sees it (internal/agent/guest in pyro).
 const (
-	agentLinkIn  = 3 // its descriptor for the link, to read from
-	agentLinkOut = 4 // to write to
+	agentLinkIn  = 3 // descriptor for reading from the link
+	agentLinkOut = 4 // descriptor for writing to the link
 	environment  = "/env"
 	volume       = "/volume"
 )
 
-// openFiles are the limits of every process on its open files, the same as in pyro's other machines.
+// openFiles is the limit of open files for each process. It is the same as in pyro's other
+// machines.
 var openFiles = specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1 << 10, Hard: 1 << 20}
 
-// specOf describes the machine as gVisor wants it: one container, whose root is the agent's image and whose one process is the agent. It has all
-// capabilities: they are those of the machine's own kernel, the sentry.
-func specOf(o order) *specs.Spec {
+// specOf describes the machine for gVisor. The machine is one container. Its root is the agent's
+// image, and its only process is the agent. The agent has all capabilities, because they apply only
+// to the sentry's kernel.
+func specOf(o startConfig) *specs.Spec {
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 		{Destination: environment, Type: "erofs", Source: "environment"},
@@ -39,15 +41,16 @@ func specOf(o order) *specs.Spec {
 		Mounts: mounts,
 		Linux:  &specs.Linux{},
 		Annotations: map[string]string{
-			"dev.gvisor.spec.rootfs.source":  newRoot + "/agent", // a name to tell it by: it is inherited open
+			"dev.gvisor.spec.rootfs.source":  newRoot + "/agent", // the name does not matter, because the file is inherited
 			"dev.gvisor.spec.rootfs.type":    "erofs",
-			"dev.gvisor.spec.rootfs.overlay": "memory", // it must be one that gVisor knows, and has no say: see load
+			"dev.gvisor.spec.rootfs.overlay": "memory", // gVisor requires a value, but load sets the overlay
 		},
 	}
 }
 
-// cachedFiles is how many files of the volume the sentry keeps in mind. Each takes some 3 KiB of memory there, and as many as three of the files that the
-// gofer may have open, which are left to be twice as many.
+// cachedFiles gives the maximum number of the volume's files in the sentry's cache. Each file uses
+// about 3 KiB and up to three of the gofer's descriptors. The cache can use half of these
+// descriptors.
 func cachedFiles() uint64 {
 	var open unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {

@@ -9,43 +9,45 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 )
 
-// starts are the names of the system calls that make a task.
+// starts lists the system calls that make a task.
 var starts = map[string]bool{"clone": true, "clone3": true, "fork": true, "vfork": true}
 
 const (
-	// startsAtOnce bounds the forks that the sentry works on at the same time. A fork takes
-	// milliseconds: with hundreds at once, the agent's short system calls would wait for all of them.
+	// startsAtOnce is the maximum number of concurrent forks in the sentry. A fork takes
+	// milliseconds. With hundreds of concurrent forks, the agent's short system calls would wait
+	// for all of them.
 	startsAtOnce = 2
-	// fullPause is how long a fork takes that fails at the limit. Programs that try again at once
-	// would otherwise keep the sentry from all other work.
+	// fullPause is the delay before a fork fails at the limit. Without it, programs that retry at
+	// once would block the sentry.
 	fullPause = 100 * time.Millisecond
-	// crowdMemory is the memory for each task that makes them a crowd when there is less. Children
-	// soon have copies of pages of their own, and the machine ends when it is out of memory. So a
-	// crowd may fork only while a quarter of the memory is free. From half of it on each fork waits
-	// for crowdPause, in which the copies of those before it show.
+	// crowdMemory is the memory per task, in bytes, below which the tasks count as a crowd. Child
+	// processes soon have their own copies of pages, and the machine ends if it is out of memory.
+	// So a crowd can fork only while at least a quarter of the memory is free. If less than half is
+	// free, each fork waits for crowdPause. The memory use then includes the copies of earlier
+	// forks.
 	crowdMemory = 16 << 20
 	crowdPause  = 100 * time.Millisecond
-	// taskMemory is about what a process takes on the host beside its pages.
+	// taskMemory is an estimate of the host's memory for a process without its pages, in bytes.
 	taskMemory = 384 << 10
 )
 
-// taskLimit bounds the processes and threads of a machine.
+// taskLimit limits the number of processes and threads in a machine.
 type taskLimit struct {
 	tasks  int
-	memory uint64        // the machine's, in bytes
-	turns  chan struct{} // holds a value for each fork that may begin now
+	memory uint64        // the machine's memory in bytes
+	slots  chan struct{} // contains one value for each fork that can start now
 }
 
-// limitTasks makes fork and clone fail with EAGAIN while the machine has limit processes and threads
-// beside those of its agent. It must be called before the machine is loaded.
+// limitTasks makes fork and clone fail with EAGAIN if the machine has limit processes and threads,
+// not counting the agent's. Call it before the machine is loaded.
 //
-// gVisor checks its own limit, pids.max, last: by then a fork has copied the address space, for which
-// two processes on the host exist. A fork bomb at that limit would make thousands of them. The agent
-// is exempt, so that it can always start a command.
+// gVisor checks its own limit, pids.max, only at the end of a fork. By then it has copied the
+// address space and made two processes on the host. A fork bomb at that limit would make thousands
+// of processes. The agent is exempt from the limit, so it can always start a command.
 func limitTasks(limit int, memory uint64) {
 	l := &taskLimit{limit, memory, make(chan struct{}, startsAtOnce)}
 	for range startsAtOnce {
-		l.turns <- struct{}{}
+		l.slots <- struct{}{}
 	}
 	for _, table := range kernel.SyscallTables() {
 		for number, call := range table.Table {
@@ -58,7 +60,8 @@ func limitTasks(limit int, memory uint64) {
 	}
 }
 
-// limited waits for a turn, and calls fn unless the machine has all tasks that it may have.
+// limited wraps the system call fn. It waits for a start slot, then calls fn unless the machine is
+// at its limit.
 func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		agent := t.Kernel().GlobalInit()
@@ -73,7 +76,7 @@ func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 		if err := l.begin(t); err != nil {
 			return 0, nil, err
 		}
-		defer func() { l.turns <- struct{}{} }()
+		defer func() { l.slots <- struct{}{} }()
 		room := l.room(t, agent, copies)
 		if room == scarce {
 			t.BlockWithTimeout(nil, true, crowdPause)
@@ -86,7 +89,7 @@ func (l *taskLimit) limited(name string, fn kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// room is how much room there is for one task more.
+// room says whether the machine has room for another task.
 type room int
 
 const (
@@ -95,8 +98,8 @@ const (
 	none
 )
 
-// room returns the room for one task more. If copies is true, it is a process with a copy of its
-// parent's memory.
+// room returns whether there is room for another task. If copies is true, the task is a process
+// with a copy of its parent's memory.
 func (l *taskLimit) room(t *kernel.Task, agent *kernel.ThreadGroup, copies bool) room {
 	tasks := t.Kernel().RootPIDNamespace().NumTasks() - agent.Count()
 	if tasks >= l.tasks {
@@ -118,12 +121,12 @@ func (l *taskLimit) room(t *kernel.Task, agent *kernel.ThreadGroup, copies bool)
 	return ample
 }
 
-// begin waits for a turn. A signal interrupts that: the system call is made again after it.
+// begin waits for a start slot. If a signal interrupts the wait, the system call is restarted.
 func (l *taskLimit) begin(t *kernel.Task) error {
 	select {
-	case <-l.turns:
+	case <-l.slots:
 		return nil
 	default:
-		return linuxerr.ConvertIntr(t.Block(l.turns), linuxerr.ERESTARTNOINTR)
+		return linuxerr.ConvertIntr(t.Block(l.slots), linuxerr.ERESTARTNOINTR)
 	}
 }

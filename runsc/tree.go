@@ -17,7 +17,8 @@ import (
 	"github.com/pyro-mcp/pyro/runsc/layer"
 )
 
-// tree is a machine's environment, as the machine has changed it, and without what is mounted on it. Its user may do everything.
+// tree is a machine's environment with the machine's changes, but without other mounts in it. It
+// accesses files with all rights.
 type tree struct {
 	ctx  context.Context
 	vfs  *vfs.VirtualFilesystem
@@ -39,19 +40,19 @@ func newTree(k *kernel.Kernel) (*tree, error) {
 	return treeOn(k, k.VFS().NewDisconnectedMount(seen.Mount().Filesystem(), seen.Dentry(), &vfs.MountOptions{})), nil
 }
 
-// treeOn is what is on a mount that nobody else has.
+// treeOn gives the tree for a mount that nothing else uses.
 func treeOn(k *kernel.Kernel, mount *vfs.Mount) *tree {
 	return &tree{ctx: k.SupervisorContext(), vfs: k.VFS(), user: auth.NewRootCredentials(k.RootUserNamespace()), root: vfs.MakeVirtualDentry(mount, mount.Root())}
 }
 
-// pathIn is a path in a folder. Nothing in it leads out of that.
+// pathIn gives the operation for a path in a folder. The path can't lead out of the folder.
 func pathIn(folder vfs.VirtualDentry, path string) *vfs.PathOperation {
 	return &vfs.PathOperation{Root: folder, Start: folder, Path: fspath.Parse(path)}
 }
 
 func (t *tree) at(name string) *vfs.PathOperation { return pathIn(t.root, name) }
 
-// details gives what a layer has to say of what has a name, beside what gVisor tells by itself.
+// details gives the metadata that gVisor's description of the file system lacks.
 func (t *tree) details(name string) (modified time.Time, xattrs map[string]string, err error) {
 	stat, err := t.vfs.StatAt(t.ctx, t.user, t.at(name), &vfs.StatOptions{Mask: linux.STATX_MTIME})
 	if err != nil {
@@ -73,7 +74,7 @@ func (t *tree) details(name string) (modified time.Time, xattrs map[string]strin
 	return modified, xattrs, err
 }
 
-// kind gives the type of what has a name; 0: there is nothing.
+// kind gives the type of a file, or 0 if the file does not exist.
 func (t *tree) kind(name string) (linux.FileMode, error) {
 	stat, err := t.vfs.StatAt(t.ctx, t.user, t.at(name), &vfs.StatOptions{Mask: linux.STATX_TYPE})
 	if linuxerr.Equals(linuxerr.ENOENT, err) {
@@ -101,7 +102,7 @@ func (t *tree) Remove(name string) error {
 	return t.vfs.RmdirAt(t.ctx, t.user, t.at(name))
 }
 
-// names gives what there is in a folder.
+// names lists the names in a folder.
 func (t *tree) names(name string) (names []string, err error) {
 	fd, err := t.vfs.OpenAt(t.ctx, t.user, t.at(name), &vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_DIRECTORY | linux.O_NOFOLLOW})
 	if err != nil {
@@ -148,7 +149,8 @@ func (t *tree) Node(name string, kind byte, major, minor uint32) error {
 	return t.vfs.MknodAt(t.ctx, t.user, t.at(name), &vfs.MknodOptions{Mode: mode | 0o600, DevMajor: major, DevMinor: minor})
 }
 
-// The access control lists, which gVisor keeps apart from other extended attributes.
+// lists contains the attributes that are access control lists. gVisor stores them separately from
+// other attributes.
 var lists = map[string]vfs.ACLType{linux.XATTR_NAME_POSIX_ACL_ACCESS: vfs.AccessACL, linux.XATTR_NAME_POSIX_ACL_DEFAULT: vfs.DefaultACL}
 
 func (t *tree) Set(name string, m layer.Metadata) error {
@@ -184,7 +186,7 @@ func (t *tree) setXattr(name, key, value string) error {
 	return err
 }
 
-// file is a file of a tree that is being written.
+// file is an open new file.
 type file struct {
 	ctx context.Context
 	fd  *vfs.FileDescription

@@ -11,30 +11,33 @@ import (
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
 
-// usage counts what the files of a volume take on the host, when it is asked, by looking at all of
-// them. The sentry asks seldom: see quota.
+// usage measures the space that the files of a volume use on the host, in bytes. It reads the
+// metadata of all files, so the sentry should ask rarely, see quota.
 type usage struct {
-	limit int64 // bytes that they may take
+	limit int64 // maximum size in bytes
 
-	shrunk atomic.Bool // something may have become free since the last measure
+	shrunk atomic.Bool // a call might have freed space since the last measurement
 
 	mu    sync.Mutex
 	last  int64
-	taken time.Time     // when last was complete
-	took  time.Duration // how long it took
+	taken time.Time     // time at which the last measurement ended
+	took  time.Duration // duration of the last measurement
 }
 
 const (
-	// usedBlock is the unit in which a volume's size is told.
+	// usedBlock is the unit of a volume's size, in bytes.
 	usedBlock = 4096
-	// restFactor is how many times longer than a measure took the next one is put off, so that programs
-	// that write to a nearly full volume leave the gofer time for others.
+	// restFactor determines the minimum pause between two measurements. The pause is this multiple
+	// of the duration of the last measurement. So the gofer has time for other calls while programs
+	// write to a nearly full volume.
 	restFactor = 4
-	// blindSpot is after how many numbers that are no descriptors none is looked for any more.
+	// blindSpot is the number of consecutive unused descriptors after which the search for open
+	// files stops.
 	blindSpot = 4096
 )
 
-// now measures the volume, in bytes. A full one of which nothing was removed is still full.
+// now measures the volume and returns its size in bytes. If the volume was full and no space was
+// freed since, now returns the last value.
 func (u *usage) now() (int64, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -53,13 +56,14 @@ func (u *usage) now() (int64, error) {
 	return u.last, nil
 }
 
-// walk is a measure in the making.
+// walk is one measurement.
 type walk struct {
 	bytes int64
-	links map[uint64]bool // inodes that were counted of those with several names, or none
+	links map[uint64]bool // inodes that are already counted, for files with several names or no name
 }
 
-// folder counts a folder and all that is in it. What goes away meanwhile is left out.
+// folder counts a folder and everything in it. It skips files that are removed during the
+// measurement.
 func (w *walk) folder(parent int, name string) error {
 	descriptors.RLock()
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -122,11 +126,11 @@ func (w *walk) add(stat *unix.Stat_t) {
 	w.bytes += stat.Blocks * 512
 }
 
-// removed counts files that have no name any more, but are open.
+// removed counts open files that have no name any more.
 func (w *walk) removed() {
 	for fd, missing := 3, 0; missing < blindSpot; fd++ {
 		var stat unix.Stat_t
-		if unix.Fstatat(fd, "", &stat, unix.AT_EMPTY_PATH) != nil { // fstat is not in the filter
+		if unix.Fstatat(fd, "", &stat, unix.AT_EMPTY_PATH) != nil { // Fstatat because the filter forbids fstat
 			missing++
 			continue
 		}
@@ -137,7 +141,7 @@ func (w *walk) removed() {
 	}
 }
 
-// frees is an answer after which something may have become free.
+// frees wraps a handler that might free space.
 func (u *usage) frees(answer lisafs.RPCHandler) lisafs.RPCHandler {
 	return func(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 		defer u.shrunk.Store(true)
@@ -145,7 +149,8 @@ func (u *usage) frees(answer lisafs.RPCHandler) lisafs.RPCHandler {
 	}
 }
 
-// serve has the answers tell the volume's size as that of its file system.
+// serve changes the handlers so that they report the volume's limit as the size of its file system.
+// It also makes handlers record that they might have freed space.
 func (u *usage) serve(answers []lisafs.RPCHandler) {
 	answers[lisafs.FStatFS] = u.statFS
 	for _, id := range []lisafs.MID{lisafs.Close, lisafs.SetStat, lisafs.FAllocate, lisafs.UnlinkAt, lisafs.RenameAt, lisafs.RenameAt2} {
@@ -153,8 +158,8 @@ func (u *usage) serve(answers []lisafs.RPCHandler) {
 	}
 }
 
-// statFS is gVisor's answer, with the limit as the size of the file system. What the host's has left
-// bounds it too.
+// statFS is gVisor's handler, but it reports the limit as the size of the file system. The reported
+// free space is at most the free space on the host.
 func (u *usage) statFS(c *lisafs.Connection, comm lisafs.Communicator, asked uint32) (uint32, error) {
 	answered, err := lisafs.FStatFSHandler(c, comm, asked)
 	if err != nil {

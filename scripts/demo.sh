@@ -1,13 +1,13 @@
 #!/bin/bash
-# demo.sh: real work in real machines, as a new user would type it.
+# demo.sh: a demonstration with real machines. It runs the commands that a new user would type.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# say shows a command as it would be typed, and runs it.
+# say prints a command, then runs it.
 say() {
 	printf '\n\033[1m$ %s\033[0m\n' "$1"
 	eval "$1"
 }
-# fails does the same with a command that is meant to fail.
+# fails prints and runs a command that must fail.
 fails() { ! say "$1"; }
 say 'bin/pyro env pull debian:12'
 say 'bin/pyro run debian:12 -- uname -srm'
@@ -17,10 +17,10 @@ say "echo 'from the host' | bin/pyro run debian:12 -- tr a-z A-Z"
 say 'bin/pyro run debian:12 --timeout-seconds 60 -- rm -rf --no-preserve-root /bin /usr /etc'
 say 'bin/pyro run debian:12 -- cat /etc/debian_version'
 say "bin/pyro run debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)))'"
-# The same behind a whole emulated computer, kernel and all: once to make it ready, and once to see.
+# Run the same on a fully emulated computer. The first run builds a template, the second uses it.
 say 'bin/pyro run --isolation tcg debian:12 -- uname -srm'
 say "bin/pyro run --isolation tcg debian:12 -- python3 -c 'print(sum(i * i for i in range(10**7)))'"
-# A workspace persists: an agent's work on a folder of yours, from the first look to what is kept of it.
+# Work in a persistent workspace: copy a folder into it, fix a bug, and export the result.
 pyro() { bin/pyro "$@"; }
 say 'id=$(pyro workspace create debian:12 --seed-path examples/roman --network-policy egress+published-ports --id-only)'
 fails 'pyro workspace exec $id -- python3 -Bm unittest -q'
@@ -31,7 +31,7 @@ say 'pyro workspace diff $id'
 say 'pyro workspace exec $id -- sh -c "rm -rf /workspace/* /usr/lib/python3*"'
 say 'pyro workspace reset $id --snapshot found'
 say 'pyro workspace patch apply $id --patch-file examples/roman.patch'
-# Its files as a web page, seen from this host; and a shell that the agent leaves to a person for a moment.
+# Serve the files over HTTP to this host. Then open a shell that an agent and a user share.
 say 'pyro workspace service start $id web --publish 8000 --ready-tcp 8000 -- python3 -m http.server 8000'
 port=$(pyro workspace service status $id web --json | sed -n 's/.*"host_port": *\([0-9]*\).*/\1/p')
 say 'curl -s http://127.0.0.1:$port/roman.py | tail -3'
@@ -40,12 +40,12 @@ say 'sh=$(pyro workspace shell open $id --id-only)'
 say 'pyro workspace shell write $id $sh --input "python3 -ic \"from roman import roman\""'
 say 'pyro workspace shell write $id $sh --input "roman(1994)"'
 say 'pyro workspace shell read $id $sh --plain --wait-for-idle-ms 500'
-# A person at a terminal, who types a line and then the key that leaves the shell.
+# person acts as a user at a terminal: it types a line, then the key that detaches from the shell.
 person() { (sleep 1; printf '%s\n' "$1"; sleep 1; printf '\035') | script -qec "bin/pyro workspace shell attach $id $sh" /dev/null; }
-printf '\n\033[1m$ pyro workspace shell attach $id $sh   # and roman(2026), and ctrl-]\033[0m\n'
+printf '\n\033[1m$ pyro workspace shell attach $id $sh   # types roman(2026), then ctrl-]\033[0m\n'
 person 'roman(2026)'
 say 'pyro workspace shell close $id $sh'
-# What it may not reach it does not reach, by no name.
+# The workspace can't connect to forbidden addresses. The network log shows the attempt.
 fails 'pyro workspace exec $id -- python3 -c "import urllib.request as u; u.urlopen(\"http://169.254.169.254/\")" 2>&1 | tail -2'
 say 'pyro workspace network log $id'
 out=$(mktemp -d)

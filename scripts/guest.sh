@@ -1,5 +1,6 @@
 #!/bin/bash
-# guest.sh ARCH: builds the guest agent and packs it for internal/guest. Writes nothing when it is what is packed already, so that Go's build cache holds.
+# guest.sh ARCH: builds the guest agent and compresses it for internal/guest. If the agent has not
+# changed, the file is not written, so that Go's build cache stays valid.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 arch=$1

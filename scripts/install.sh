@@ -1,8 +1,9 @@
 #!/bin/bash
-# install.sh run|bench|test: installs from Debian's archive what running pyro (and measuring or testing it) needs and is not there. Quiet when all of it is.
+# install.sh run|bench|test: installs the missing Debian packages that are needed to run, measure or
+# test pyro. If no package is missing, it prints nothing.
 set -euo pipefail
 
-command -v go >/dev/null || { echo "Go 1.26 or newer is needed: https://go.dev/dl/" >&2; exit 1; }
+command -v go >/dev/null || { echo "install Go 1.26 or newer: https://go.dev/dl/" >&2; exit 1; }
 
 declare -A package=(
 	[qemu-system-x86_64]=qemu-system-x86
@@ -12,9 +13,9 @@ declare -A package=(
 	[gpgv]=gpgv
 	[curl]=curl
 )
-[ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # an ordinary user builds environments in a user namespace
+[ "$(id -u)" = 0 ] || package+=([newuidmap]=uidmap) # users other than root build environments in a user namespace
 [ "$1" = bench ] && package+=([ip]=iproute2 [node]=nodejs [npm]=npm)
-[ "$1" = test ] && package+=([gcc]=gcc [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [cpio]=cpio [mkfs.xfs]=xfsprogs [e2fsck]=e2fsprogs [debugfs]=e2fsprogs [systemd-analyze]=systemd [ip]=iproute2 [node]=nodejs [npm]=npm [python3]=python3 [tmux]=tmux [vim]=vim [less]=less)
+[ "$1" = test ] && package+=([gcc]=gcc [g++]=g++ [git]=git [fsck.erofs]=erofs-utils [qemu-img]=qemu-utils [cpio]=cpio [mkfs.xfs]=xfsprogs [e2fsck]=e2fsprogs [debugfs]=e2fsprogs [systemd-analyze]=systemd [ip]=iproute2 [node]=nodejs [npm]=npm [python3]=python3 [tmux]=tmux [vim]=vim [less]=less [chromium]=chromium [pebble]=pebble)
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()
@@ -22,11 +23,12 @@ for program in "${!package[@]}"; do
 	command -v "$program" >/dev/null || missing+=("${package[$program]}")
 done
 [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
+[ "$1" = test ] && ! compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null && missing+=(postgresql)
 [ "$1" = test ] && [ ! -e /usr/include/stdio.h ] && missing+=(libc6-dev)
 [ "$1" = test ] && [ ! -e /usr/lib/python3/dist-packages/grpc_tools ] && missing+=(python3-grpc-tools)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
-command -v apt-get >/dev/null || { echo "install these by hand, this is not Debian: ${missing[*]}" >&2; exit 1; }
+command -v apt-get >/dev/null || { echo "apt-get is missing: install these packages yourself: ${missing[*]}" >&2; exit 1; }
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 echo "installing ${missing[*]}" >&2

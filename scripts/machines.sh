@@ -1,18 +1,21 @@
 #!/bin/bash
-# machines.sh: runs the tests on real machines and checks that they left nothing behind: no process, mount or file.
+# machines.sh: runs the tests that need real machines. It also checks that the tests leave no
+# processes, mounts or files behind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-own=$(mktemp -d -p /var/tmp) # on a disk, where /tmp may be in memory
+own=$(mktemp -d -p /var/tmp) # on a disk, because /tmp can be in memory
 trap 'rm -rf "$own"' EXIT
-chmod 711 "$own" # one test becomes an ordinary user
+chmod 711 "$own" # one test runs as an unprivileged user
 mkdir -m 711 "$own/tmp"
-# Everything that the tests and pyro put somewhere, the shared cache apart, is below one folder: by that it is known whose it is.
+# All files of the tests and of pyro are in one folder, except the shared cache. This folder also
+# identifies the processes that the tests start.
 export PYRO_STATE_DIR=$own/state TMPDIR=$own/tmp PYRO_RUNSC=$PWD/bin/pyro-runsc
 
 processes() { pgrep -f 'qemu-system|pyro' | sort || true; }
 
-# ours tells whether a process was started by the tests: it has their folder in its environment or open, or it is a new one that has
-# lost its parent, and no other run of pyro's has given it a folder.
+# ours reports whether the tests started a process. The environment or the open files of such a
+# process contain the folder of the tests. A new orphaned process also counts, unless its
+# environment has the folder of another run of pyro.
 ours() {
 	local pid=$1
 	grep -qF "$own" "/proc/$pid/environ" 2>/dev/null && return
@@ -23,7 +26,7 @@ ours() {
 left() {
 	local pid
 	for pid in $(processes); do
-		# The dead that have lost their parent are the first process's to reap, which not every container's does.
+		# Ignore zombies whose parent is init. In some containers init does not reap them.
 		[[ "$(ps -o stat= -o ppid= -p "$pid")" =~ ^Z[^\ ]*\ +1$ ]] && continue
 		! ours "$pid" || ps -o pid=,stat=,args= -p "$pid" | cut -c 1-160
 	done
@@ -31,20 +34,22 @@ left() {
 	find "$own/tmp" "$own/state/machines" -mindepth 1 2>/dev/null || true
 }
 
-# Tests use buf as a foreign client. Compiling it takes minutes on a new machine, longer than servers
-# of the tests wait for a client.
+# Build buf before the tests, which use it as a client. On a new machine, the build can take longer
+# than the servers of the tests wait for a client.
 go tool -modfile=tools/go.mod -n buf >/dev/null
 
 before=$(processes)
-# The drivers side by side, then the built program, with more tests at once than there are processors: machines wait as much as they work.
+# Test all drivers, then the built program. More tests than processors run at once, because machines
+# wait for much of the time.
 packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
 # shellcheck disable=SC2086
 scripts/tests.sh -tags machine -count 1 -p 2 -timeout 20m $packages
-scripts/tests.sh -tags machine -count 1 -parallel 4 -timeout 20m ./test
-# The built program once more on emulated machines, which are what it falls back to, but for what is the same whatever runs them.
-PYRO_ISOLATION=tcg scripts/tests.sh -tags machine -short -count 1 -parallel 4 -timeout 20m ./test
+scripts/tests.sh -tags machine -count 1 -parallel 4 -timeout 45m ./test
+# Test the built program again with emulated machines, which is the fallback isolation. -short omits
+# the tests that do not depend on the isolation.
+PYRO_ISOLATION=tcg scripts/tests.sh -tags machine -short -count 1 -parallel 4 -timeout 45m ./test
 found=$(left)
 if [ -n "$found" ]; then
-	printf 'left behind by the tests:\n%s\n' "$found" >&2
+	printf 'the tests left these behind:\n%s\n' "$found" >&2
 	exit 1
 fi

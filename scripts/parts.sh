@@ -1,10 +1,11 @@
 #!/bin/bash
-# parts.sh TARGET...: makes each target in turn and says how long each took, and which ten tests took
-# longest. It fails if a target fails, or if the checkout differs afterwards: building and testing write nothing into it.
+# parts.sh TARGET...: makes one target after the other. It prints the time of each target and the
+# ten slowest tests. It fails if a target fails. It also fails if builds or tests change files of
+# the checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# state prints what differs from the last commit, with its content.
+# state prints the differences between the checkout and the last commit.
 state() { git status --porcelain 2>/dev/null && git diff 2>/dev/null || true; }
 
 TEST_TIMES=$(mktemp -d)
@@ -27,7 +28,7 @@ for part in "$@"; do
 	[ "$ended" = passed ] || exit 1
 done
 if [ "$(state)" != "$before" ]; then
-	echo 'make test: these files of the checkout changed:' >&2
+	echo 'make test: the tests changed these files of the checkout:' >&2
 	git status --short >&2
 	exit 1
 fi

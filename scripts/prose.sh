@@ -1,17 +1,23 @@
 #!/bin/bash
-# prose.sh [FILE...]: checks the English of docs and Go comments, and that their lines have at most
-# 100 columns. Without files it checks all of them. The rules are in docs/style/pyro.
+# prose.sh [FILE...]: checks the English of docs and Go comments. It also checks that their lines
+# have at most 100 columns. Without arguments it checks all docs and Go files. The rules are in
+# docs/style/pyro.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-if [ $# -gt 0 ]; then files=("$@"); else mapfile -t files < <(git ls-files '*.md' '*.go' ':!internal/gen'); fi
+if [ $# -gt 0 ]; then
+	files=("$@")
+else
+	mapfile -t files < <(git ls-files '*.md' '*.go' ':!internal/gen' ':!*.gen.go')
+fi
 
 failed=0
-# vale parses Go with C code, which is compiled once: without optimisation in half the time.
+# vale's parser for Go contains C code, which is compiled only once. Without optimization, the
+# compilation takes half the time.
 CGO_ENABLED=1 CGO_CFLAGS='-O0 -w' CGO_CXXFLAGS='-O0 -w' \
 	go tool -modfile="$PWD/tools/go.mod" vale --output line "${files[@]}" || failed=1
 
-# Tables, code blocks, links and generated files may have longer lines.
+# Tables, code blocks, links and generated files can have longer lines.
 awk '
 	function width(line) { gsub(/\t/, "    ", line); return length(line) }
 	FNR == 1 { code = 0; generated = 0 }

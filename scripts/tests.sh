@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests.sh ARGUMENT...: runs go test with these arguments. It prints a line a package, then the
-# tests that failed or skipped, with the reasons. If TEST_TIMES is a folder, it collects events.
+# tests.sh ARGUMENT...: runs go test with the arguments. It prints one line for each package. Then
+# it prints the failed and skipped tests with the reasons. If TEST_TIMES is set, it is a folder to
+# which tests.sh adds a file with the test events.
 set -euo pipefail
 tools=$(dirname "$(realpath "$0")")/../tools/go.mod
 times=()

@@ -13,15 +13,16 @@ import (
 	"testing"
 )
 
-// What tests with clients that nobody here wrote have in common.
+// This file contains helpers for tests with third-party clients.
 
-// inspector is the official Inspector, as a script of test/mcp.
+// inspector is the path of the launcher of MCP Inspector, relative to test/mcp.
 const inspector = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
-// installing is held by who installs the packages of test/mcp.
+// installing is locked while the packages in test/mcp are being installed.
 var installing sync.Mutex
 
-// nodeWithClients gives a Node that can load the packages of test/mcp, which it installs where they are not.
+// nodeWithClients returns the path of a Node.js that can load the packages in test/mcp. It installs
+// the packages if necessary.
 func nodeWithClients(t *testing.T) string {
 	t.Helper()
 	installing.Lock()
@@ -49,7 +50,7 @@ func nodeWithClients(t *testing.T) string {
 	return node
 }
 
-// fromBin is the path of a program that make build made.
+// fromBin returns the absolute path of a program in the folder bin.
 func fromBin(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs("../bin/" + name)
@@ -62,7 +63,7 @@ func fromBin(t *testing.T, name string) string {
 	return path
 }
 
-// serving starts a server over HTTP and gives its address.
+// serving starts an HTTP server and returns its address.
 func serving(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	said, err := cmd.StderrPipe()

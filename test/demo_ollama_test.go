@@ -14,7 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// TestDemoOllama has a server that behaves as Ollama's, whose model calls vm_run and answers by what came out of it.
+// TestDemoOllama checks the demo with a server like Ollama. The server's model calls vm_run and
+// uses the result.
 func TestDemoOllama(t *testing.T) {
 	t.Parallel()
 	const key = "sk-0123456789"
@@ -43,13 +44,13 @@ func TestDemoOllama(t *testing.T) {
 		}
 		switch len(asked.Messages) {
 		case 2:
-			call(`{"environment": "debian:12"}`) // the command is missing
+			call(`{"environment": "debian:12"}`) // the required argument command is missing
 		case 4:
 			call(`{"environment": "debian:12", "command": ". /etc/os-release; echo \"$PRETTY_NAME $(hostname)\""}`)
 		default:
 			var result pyro.RunResult
 			if err := json.Unmarshal([]byte(asked.Messages[5].Content), &result); err != nil || !strings.Contains(asked.Messages[3].Content, "the argument command is missing") {
-				t.Errorf("the model was told %+v", asked.Messages)
+				t.Errorf("the model got %+v", asked.Messages)
 			}
 			message["content"] = "It is a " + strings.TrimSpace(result.Stdout) + "."
 		}

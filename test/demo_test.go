@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestDemo has every step of the tour do what it says, and leave nothing, also where it is ended in the middle.
+// TestDemo checks that every step of the tour succeeds and that nothing remains, even if the tour
+// is interrupted.
 func TestDemo(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -29,7 +30,7 @@ func TestDemo(t *testing.T) {
 	}
 	for _, says := range []string{"[14/14] delete: ", "AssertionError: 7.5 != 5", "+    return sum(numbers) / len(numbers)", "the mean is 3.0", "1.1.1.1/443: not reached"} {
 		if !strings.Contains(r.stdout, says) {
-			t.Errorf("it does not say %q", says)
+			t.Errorf("output has no %q", says)
 		}
 	}
 	nothingLeft()

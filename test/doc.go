@@ -1,3 +1,4 @@
-// Package test holds the tests of the built programs, bin/pyro and bin/pty-mcp: what they promise their users, what they do under faults, and that they leave nothing
-// behind however they end. Most need real machines: `make machines` runs them.
+// Package test tests the built programs bin/pyro and bin/pty-mcp. The tests cover documented
+// behavior, behavior under faults, and cleanup in all cases. Most tests need real machines. Run
+// them with `make machines`.
 package test

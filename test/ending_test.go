@@ -36,7 +36,7 @@ func TestInterruptAsksThenKills(t *testing.T) {
 	p.leftNothing()
 }
 
-// TestSignals ends pyro in the ways that leave it time to tidy, at any moment.
+// TestSignals stops pyro at random times by signals that let it clean up.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
@@ -44,7 +44,7 @@ func TestSignals(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
 		after := 20*time.Millisecond + time.Duration(moments.Int64N(int64(700*time.Millisecond)))
 		r, end := p.signalled(sig, after)
-		for ; end.code < 0 && after < patience; after *= 2 { // on a busy host it had not even begun
+		for ; end.code < 0 && after < patience; after *= 2 { // on a busy host pyro might not have started yet
 			p.leftNothing()
 			r, end = p.signalled(sig, after)
 		}
@@ -52,13 +52,13 @@ func TestSignals(t *testing.T) {
 			t.Errorf("%s after %s: %+v", sig, after, end)
 		}
 		for _, pid := range machines(r.Process.Pid) {
-			t.Errorf("%s after %s: machine %d is left", sig, after, pid)
+			t.Errorf("%s after %s: machine %d still runs", sig, after, pid)
 		}
 		p.leftNothing()
 	}
 }
 
-// signalled ends a run by a signal after a while.
+// signalled starts a run and sends it a signal after a delay.
 func (p *program) signalled(sig syscall.Signal, after time.Duration) (*running, result) {
 	r := p.start("run", environment, "--", "sleep", "1000")
 	time.Sleep(after)
@@ -69,7 +69,8 @@ func (p *program) signalled(sig syscall.Signal, after time.Duration) (*running, 
 	return r, r.end()
 }
 
-// TestKilled ends pyro in the way that leaves it no time, at any moment of a run: the kernel ends its machine, and the next command tidies.
+// TestKilled kills pyro at random times of a run. The kernel must end pyro's machine, and the next
+// command must clean up.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
@@ -77,12 +78,13 @@ func TestKilled(t *testing.T) {
 	for range 6 {
 		kill(t, p.start("run", environment, "--", "sleep", "1000"), 10*time.Millisecond+time.Duration(moments.Int64N(int64(700*time.Millisecond))))
 	}
-	if r := p.in("echo", "next"); r.stdout != "next\n" { // and in checks that nothing is left
+	if r := p.in("echo", "next"); r.stdout != "next\n" { // the method in checks that nothing remains
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestKilledWhileMaking does so while things are made on first use: a verdict on the accelerators, then a template.
+// TestKilledWhileMaking kills pyro during the first use, while pyro tests accelerators and builds a
+// template.
 func TestKilledWhileMaking(t *testing.T) {
 	p := newProgram(t).withCache()
 	moments := testenv.Rand(t, 5)
@@ -95,16 +97,16 @@ func TestKilledWhileMaking(t *testing.T) {
 	}
 	for _, pattern := range []string{"templates/*.part", "accelerators/*.part", "templates/*/root-*"} {
 		if left, _ := filepath.Glob(filepath.Join(p.cache, pattern)); left != nil {
-			t.Errorf("left behind: %q", left)
+			t.Errorf("leftovers: %q", left)
 		}
 	}
 }
 
-// kill kills pyro after a time, and checks that its QEMUs end.
+// kill kills pyro after a delay. It checks that the QEMU processes of pyro end.
 func kill(t *testing.T, r *running, after time.Duration) {
 	t.Helper()
 	time.Sleep(after)
-	r.Process.Signal(syscall.SIGSTOP) // so that none is started between the look and the kill
+	r.Process.Signal(syscall.SIGSTOP) // so that pyro starts no QEMU between the listing and the kill
 	for stopped := false; !stopped; {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.Process.Pid))
 		if err != nil {

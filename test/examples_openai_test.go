@@ -21,24 +21,25 @@ const (
 	openAIModel = "scripted"
 )
 
-// item is one of a conversation with the Responses API.
+// item is an item of a conversation with the Responses API.
 type item = map[string]any
 
-// responses is an endpoint of the Responses API. Its model does what it was told beforehand, but knows no more than what it is told of its calls.
+// responses is an endpoint of the Responses API whose model follows a script. The script uses only
+// the results of the model's calls.
 type responses struct {
-	mu    sync.Mutex
-	task  string // of the user
-	tools map[string]item
-	given []item         // all items of its answers
-	told  map[string]any // the outcome of each call, by its call_id
-	round int
-	wrong string // what was wrong with a request
+	mu       sync.Mutex
+	task     string // task that the user gave
+	tools    map[string]item
+	given    []item         // all items that the endpoint has sent
+	reported map[string]any // results of calls, by call_id
+	round    int
+	wrong    string // the error in a request
 
-	// answer gives the items of the next answer.
+	// answer returns the items of the next response.
 	answer func(r *responses) []item
 }
 
-// check holds a request against what the API asks for, and takes from it what is new.
+// check validates a request and stores its new items.
 func (r *responses) check(req *http.Request) error {
 	var body struct {
 		Model string
@@ -60,7 +61,7 @@ func (r *responses) check(req *http.Request) error {
 	if body.Model != openAIModel || len(body.Input) == 0 || body.Input[0]["role"] != "user" {
 		return fmt.Errorf("model %q, %v", body.Model, body.Input)
 	}
-	r.task, r.tools, r.told = body.Input[0]["content"].(string), map[string]item{}, map[string]any{}
+	r.task, r.tools, r.reported = body.Input[0]["content"].(string), map[string]item{}, map[string]any{}
 	for _, tool := range body.Tools {
 		parameters, ok := tool["parameters"].(map[string]any)
 		if _, strict := tool["strict"].(bool); !ok || !strict || tool["type"] != "function" || parameters["type"] != "object" {
@@ -68,7 +69,7 @@ func (r *responses) check(req *http.Request) error {
 		}
 		r.tools[tool["name"].(string)] = tool
 	}
-	// What it has said comes back as it said it, and each call has one outcome, after it.
+	// The client must send all items back unchanged. Exactly one result must follow each call.
 	said, calls := 0, map[string]bool{}
 	for _, i := range body.Input[1:] {
 		if i["type"] == "function_call_output" {
@@ -78,7 +79,7 @@ func (r *responses) check(req *http.Request) error {
 				return fmt.Errorf("an outcome is %v", i)
 			}
 			delete(calls, id)
-			r.told[id] = outcome
+			r.reported[id] = outcome
 			continue
 		}
 		if said == len(r.given) || !reflect.DeepEqual(i, r.given[said]) {
@@ -94,7 +95,7 @@ func (r *responses) check(req *http.Request) error {
 	return nil
 }
 
-// keyHolders are the pyros that have the key in their environment.
+// keyHolders returns the command lines of pyro processes whose environment contains the key.
 func keyHolders() (commands []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {
@@ -123,7 +124,7 @@ func (r *responses) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	text, _ := json.Marshal(item{"id": fmt.Sprint("resp_", r.round), "object": "response", "status": "completed", "error": nil, "incomplete_details": nil,
 		"model": openAIModel, "output": output})
 	var sent struct{ Output []item }
-	json.Unmarshal(text, &sent) // as it will be compared
+	json.Unmarshal(text, &sent) // converts the items to the form that they have when they come back
 	r.given = append(r.given, sent.Output...)
 	w.Write(text)
 }
@@ -142,20 +143,20 @@ func says(format string, args ...any) item {
 	return item{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "final_answer", "content": []item{part}}
 }
 
-// of is a field of the outcome of a call.
+// of returns a field in the result of a call.
 func (r *responses) of(id, field string) any {
-	outcome, _ := r.told["call_"+id].(map[string]any)
+	outcome, _ := r.reported["call_"+id].(map[string]any)
 	return outcome[field]
 }
 
-// serve makes r an endpoint, and gives the variables that lead to it.
+// serve starts the endpoint. It returns environment variables that make clients use the endpoint.
 func serve(t *testing.T, r http.Handler) []string {
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
 	return []string{"OPENAI_BASE_URL=" + server.URL + "/v1", "OPENAI_API_KEY=" + openAIKey, "OPENAI_MODEL=" + openAIModel}
 }
 
-// TestOpenAIVMRun has a model compute in machines.
+// TestOpenAIVMRun checks that a model can compute in machines.
 func TestOpenAIVMRun(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -179,14 +180,15 @@ func TestOpenAIVMRun(t *testing.T) {
 	got := finished(t, p.example(t, exampleCommands(t)["openai/vm_run.py"], serve(t, r)...))
 	want := fmt.Sprintf("the product is %d; the other: 3, oops; mistakes: not_found, true, there is no such tool\n", a*b)
 	if got.code != 0 || got.stdout != want || r.wrong != "" || !strings.Contains(r.task, "123456789") {
-		t.Errorf("%+v, not %q; the endpoint says %q", got, want, r.wrong)
+		t.Errorf("got %+v, want %q; the endpoint printed %q", got, want, r.wrong)
 	}
 	if tool := r.tools["vm_run"]; len(r.tools) != 1 || tool["strict"] != true {
 		t.Errorf("%v", r.tools)
 	}
 }
 
-// TestOpenAIWorkspaceCore has a model fix a bug in a workspace, which it does not delete.
+// TestOpenAIWorkspaceCore checks that a model can fix a bug in a workspace. The model does not
+// delete the workspace.
 func TestOpenAIWorkspaceCore(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -206,7 +208,7 @@ func TestOpenAIWorkspaceCore(t *testing.T) {
 		case 1:
 			return []item{test("before"), calls("read", "workspace_file_read", item{"workspace_id": id, "path": "roman.py"}),
 				calls("missing", "workspace_file_read", item{"workspace_id": id, "path": "nothing.py"}), calls("broken", "workspace_list", "{"), calls("other", "rm", item{})}
-		case 2: // what it writes is what it has read, and a little more
+		case 2: // writes the text that the model has read, with a small change
 			fixed := strings.ReplaceAll(fmt.Sprint(r.of("read", "content")), `(50, "L"), `, `(50, "L"), (40, "XL"), `)
 			return []item{calls("write", "workspace_file_write", item{"workspace_id": id, "path": "roman.py", "text": fixed})}
 		case 3:
@@ -219,7 +221,7 @@ func TestOpenAIWorkspaceCore(t *testing.T) {
 	got := finished(t, p.example(t, exampleCommands(t)["openai/workspace_core"], serve(t, r)...))
 	if got.code != 0 || r.wrong != "" || !strings.HasPrefix(got.stdout, "ws-") || !strings.Contains(got.stdout, ": before 1, after 0; mistakes: not_found, true, true\ndiff --git a/roman.py") ||
 		!strings.Contains(got.stdout, `(50, "L"), (40, "XL"), `) {
-		t.Errorf("%+v; the endpoint says %q", got, r.wrong)
+		t.Errorf("got %+v; the endpoint printed %q", got, r.wrong)
 	}
 	if len(r.tools) != 17 || r.tools["workspace_patch_apply"] == nil {
 		t.Errorf("%d tools: %v", len(r.tools), r.tools)
@@ -229,7 +231,8 @@ func TestOpenAIWorkspaceCore(t *testing.T) {
 	}
 }
 
-// TestOpenAIInterrupted ends the program while the model thinks: the workspace that was made for it is deleted.
+// TestOpenAIInterrupted interrupts the program while the model is working. The program must delete
+// the workspace.
 func TestOpenAIInterrupted(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -244,7 +247,7 @@ func TestOpenAIInterrupted(t *testing.T) {
 		return []item{says("too late")}
 	}}
 	variables := serve(t, r)
-	t.Cleanup(func() { close(end) }) // before the endpoint is closed, which waits for its answers
+	t.Cleanup(func() { close(end) }) // runs before the endpoint is closed, because closing waits for responses
 	cmd := p.example(t, built(t, exampleCommands(t)["openai/workspace_core"]), variables...)
 	ended := make(chan result, 1)
 	go func() { ended <- finished(t, cmd) }()
@@ -254,7 +257,7 @@ func TestOpenAIInterrupted(t *testing.T) {
 		t.Fatalf("it ended: %+v", got)
 	}
 	if len(p.list()) != 1 {
-		t.Error("there is no workspace")
+		t.Error("got no workspace")
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -267,7 +270,8 @@ func TestOpenAIInterrupted(t *testing.T) {
 	}
 }
 
-// TestOpenAIFaults has endpoints do what they should not. Both programs say what is wrong, and the key nowhere.
+// TestOpenAIFaults checks that both programs report the fault of a faulty endpoint without
+// revealing the key.
 func TestOpenAIFaults(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -295,7 +299,7 @@ func TestOpenAIFaults(t *testing.T) {
 		{"a redirect", "307", answers(307, ""), nil},
 		{"another redirect", "302", answers(302, ""), nil},
 		{"no JSON", "/v1/responses", answers(200, "<html>"), nil},
-		{"no response", "no response", answers(200, "{}"), nil},
+		{"no response", "not a response", answers(200, "{}"), nil},
 		{"a response that failed", "the model is gone", answers(200, `{"status": "failed", "error": {"code": "server_error", "message": "the model is gone"}, "output": []}`), nil},
 		{"a response that is cut", "max_output_tokens", answers(200, `{"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": []}`), nil},
 		{"nobody there", "refused", answers(200, ""), []string{"OPENAI_BASE_URL=http://127.0.0.1:9/v1"}},
@@ -308,7 +312,7 @@ func TestOpenAIFaults(t *testing.T) {
 				endless.given, endless.round = nil, 0
 				r := finished(t, p.example(t, line, append(serve(t, f.endpoint), f.env...)...))
 				if r.code == 0 || r.stdout != "" || !strings.Contains(r.stderr, f.says) || strings.Contains(r.stderr, "Traceback") {
-					t.Errorf("%s: %+v does not say %q", f.name, r, f.says)
+					t.Errorf("%s: %+v has no %q", f.name, r, f.says)
 				}
 				if strings.Contains(r.stderr, openAIKey) {
 					t.Errorf("%s: the key is shown: %s", f.name, r.stderr)

@@ -20,7 +20,8 @@ import (
 	"testing"
 )
 
-// recipes are the examples by the names of their programs: what they have to print, in Go and in Python, and what more is true of that.
+// recipes lists the examples by the name of the program. It contains the expected output of the Go
+// and Python versions, and additional checks.
 var recipes = map[string]struct {
 	prints string
 	check  func(t *testing.T, found []string)
@@ -35,7 +36,7 @@ var recipes = map[string]struct {
 				t.Fatal(err)
 			}
 			if got := evaluate(t, fixed); got != 3999 {
-				t.Errorf("of what was exported %d cases are right", got)
+				t.Errorf("exported program: got %d correct cases", got)
 			}
 		},
 	},
@@ -76,9 +77,9 @@ var recipes = map[string]struct {
 				t.Fatal(err)
 			}
 			defer disk.Close()
-			magic := make([]byte, 2) // of ext4's superblock
+			magic := make([]byte, 2) // magic number in the superblock of ext4
 			if _, err := disk.ReadAt(magic, 1024+0x38); err != nil || !bytes.Equal(magic, []byte{0x53, 0xef}) {
-				t.Errorf("the disk is no ext4: %x, %v", magic, err)
+				t.Errorf("the disk is not ext4: %x, %v", magic, err)
 			}
 		},
 	},
@@ -102,7 +103,7 @@ var recipes = map[string]struct {
 	},
 }
 
-// evaluate tells on the host how many cases are right of a roman.py.
+// evaluate returns the number of evaluation cases that a roman.py passes.
 func evaluate(t *testing.T, roman []byte) int {
 	t.Helper()
 	dir := t.TempDir()
@@ -121,10 +122,10 @@ func evaluate(t *testing.T, roman []byte) int {
 	return report.Right
 }
 
-// command is one of the examples' page, that runs a program of theirs.
+// command matches commands in examples/README.md.
 var command = regexp.MustCompile("`((?:go run|python3) (?:\\./)?examples/(go|python|openai)/(\\w[\\w.-]*)[^`]*)`")
 
-// exampleCommands are those of the page, by the folder and the name of the program, as it is called in Go.
+// exampleCommands returns these commands, by folder and name of the program.
 func exampleCommands(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile("../examples/README.md")
@@ -142,7 +143,8 @@ func exampleCommands(t *testing.T) map[string]string {
 	return commands
 }
 
-// example gives a command that runs a command of the examples' page where that says. What it leaves of temporary files is the test's.
+// example returns a command that runs an example as documented. Temporary files of the command are
+// in a folder of the test.
 func (p *program) example(t *testing.T, line string, env ...string) *exec.Cmd {
 	t.Helper()
 	top, err := filepath.Abs("..")
@@ -161,7 +163,8 @@ func (p *program) example(t *testing.T, line string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// built gives a command that does what one of the page does, with the program built once: go run takes a while, and passes no signal on.
+// built returns a command line that runs a Go example. It builds the example only once, because "go
+// run" is slow and does not forward signals.
 func built(t *testing.T, line string) string {
 	t.Helper()
 	rest, ok := strings.CutPrefix(line, "go run ")
@@ -178,7 +181,7 @@ func built(t *testing.T, line string) string {
 	return program + " " + args
 }
 
-// finished runs a command to its end.
+// finished runs a command until it exits and returns the result.
 func finished(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -191,7 +194,8 @@ func finished(t *testing.T, cmd *exec.Cmd) result {
 }
 
 // TestGoRunCompilesLittle checks that `go run` finds all packages that an example imports in Go's
-// cache, where `make build` put them, if it runs with the settings of the examples' page.
+// cache. `make build` puts the packages there. The settings of `go run` must be those in
+// examples/README.md.
 func TestGoRunCompilesLittle(t *testing.T) {
 	sameForAll(t)
 	page, err := os.ReadFile("../examples/README.md")
@@ -210,7 +214,8 @@ func TestGoRunCompilesLittle(t *testing.T) {
 	}
 }
 
-// TestExamples runs the examples as their page says, at once, and looks at what they print and leave.
+// TestExamples runs all examples in parallel, as documented. It checks their output and their
+// cleanup.
 func TestExamples(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -251,7 +256,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestInterruptedExamples ends examples in the middle of their work: they delete their workspace.
+// TestInterruptedExamples checks that interrupted examples delete their workspaces.
 func TestInterruptedExamples(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -279,7 +284,7 @@ func TestInterruptedExamples(t *testing.T) {
 			}
 			r.out = reader
 			if end := r.end(); end.code == 0 || strings.Contains(end.stdout, "cases") {
-				t.Errorf("it ended as if nothing had been: %+v", end)
+				t.Errorf("it succeeded in spite of the failure: %+v", end)
 			}
 			if left := p.list(); len(left) > 0 {
 				t.Errorf("left: %v\n%s", left, r.stderr)

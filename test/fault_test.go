@@ -52,7 +52,8 @@ func TestTheMachineIsKilled(t *testing.T) {
 	}
 }
 
-// isKilled has the process that is a machine killed, which is called name.
+// isKilled starts a run, kills the process of its machine, and checks the result. The error message
+// must contain name.
 func (p *program) isKilled(name string) {
 	t := p.t
 	r := p.start("run", environment, "--", "sh", "-c", "echo ready; sleep 1000")
@@ -70,7 +71,8 @@ func (p *program) isKilled(name string) {
 	p.leftNothing()
 }
 
-// TestFullDisk has a guest write more than its host can store. An emulated machine ends; in a sandbox the program is told.
+// TestFullDisk writes more data in a guest than the host can store. If the machine is emulated, it
+// must end. In a sandbox, the program must get an error.
 func TestFullDisk(t *testing.T) {
 	p := newProgram(t)
 	if err := unix.Mount("pyro-test", p.state, "tmpfs", 0, "size=32m"); err != nil {
@@ -82,8 +84,8 @@ func TestFullDisk(t *testing.T) {
 		}
 	}()
 	r := p.in("dd", "if=/dev/urandom", "of=/big", "bs=1M", "count=100", "conv=fsync")
-	told := r.code == 1 && strings.Contains(r.stderr, "No space left on device")
-	if !told && (r.code != 125 || !strings.Contains(r.stderr, "no space left on the host") || !strings.Contains(r.stderr, "pyro: hint: ")) {
+	reported := r.code == 1 && strings.Contains(r.stderr, "No space left on device")
+	if !reported && (r.code != 125 || !strings.Contains(r.stderr, "no space left on the host") || !strings.Contains(r.stderr, "pyro: hint: ")) {
 		t.Errorf("%+v", r)
 	}
 	if r := p.in("echo", "again"); r.code != 0 || r.stdout != "again\n" {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestHostAgentWithAForeignClient drives it by buf curl, which knows the calls by reflection alone.
+// TestHostAgentWithAForeignClient calls the host agent with buf curl, which discovers the API by
+// reflection.
 func TestHostAgentWithAForeignClient(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -86,7 +87,7 @@ func TestHostAgentWithAForeignClient(t *testing.T) {
 	}
 }
 
-// bufTool builds buf, and gives its path.
+// bufTool builds buf and returns its path.
 func bufTool(t *testing.T) string {
 	t.Helper()
 	find := exec.Command("go", "tool", "-n", "-modfile=tools/go.mod", "buf")

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// hostCerts are folders with certificates of clients: those that a host agent serves, those of another CA, and one that is over.
+// hostCerts contains folders with client certificates: valid ones, ones that another CA has signed,
+// and expired ones.
 type hostCerts struct{ ours, others, over string }
 
 func (p *program) hostCerts() hostCerts {
@@ -33,7 +34,7 @@ func (p *program) hostCerts() hostCerts {
 	return c
 }
 
-// certThatIsOver makes a certificate as that of the client, but of the past.
+// certThatIsOver creates an expired client certificate.
 func certThatIsOver(dir, ours string) error {
 	ca, err := tls.LoadX509KeyPair(filepath.Join(ours, "ca.pem"), filepath.Join(ours, "ca-key.pem"))
 	if err != nil {
@@ -57,12 +58,13 @@ func certThatIsOver(dir, ours string) error {
 		os.WriteFile(filepath.Join(dir, "client-key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
-// served are the flags with which a host agent serves those that are ours.
+// served returns the flags of a host agent that accepts the certificates in ours.
 func (c hostCerts) served() []string {
 	return []string{"--tls-ca", filepath.Join(c.ours, "ca.pem"), "--tls-cert", filepath.Join(c.ours, "server.pem"), "--tls-key", filepath.Join(c.ours, "server-key.pem")}
 }
 
-// shown are the flags with which curl and buf curl trust the host agent and show a client's certificate; with "" none.
+// shown returns the flags that make curl and buf curl use a client certificate. If dir is "", they
+// use none.
 func (c hostCerts) shown(dir string) []string {
 	flags := []string{"--cacert", filepath.Join(c.ours, "ca.pem")}
 	if dir != "" {
@@ -71,7 +73,8 @@ func (c hostCerts) shown(dir string) []string {
 	return flags
 }
 
-// refused are those that are not served, and what the host agent's log says of why.
+// refused returns the folders of the certificates that the host agent must reject. For each it
+// returns the expected message in the host agent's log.
 func (c hostCerts) refused() map[string]string {
 	return map[string]string{"": "client didn't provide a certificate", c.others: "certificate signed by unknown authority", c.over: "certificate has expired"}
 }

@@ -20,14 +20,15 @@ import (
 	"time"
 )
 
-// hostCurl is curl, which knows no more of the host agent than its addresses: Connect over HTTP/1.1, in JSON.
+// hostCurl calls the host agent with curl. It uses the Connect protocol over HTTP/1.1 with JSON.
 type hostCurl struct {
 	t                *testing.T
 	address, metrics string
-	flags            []string // that show who it is
+	flags            []string // flags for authentication
 }
 
-// TestHostAgentOverHTTP1 has curl drive each kind of call over HTTP/1.1, as control planes do that speak Connect: with certificates, and with a token.
+// TestHostAgentOverHTTP1 makes each kind of call with curl over HTTP/1.1. It authenticates with
+// certificates and with a token. Some control planes use Connect in this way.
 func TestHostAgentOverHTTP1(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -62,7 +63,7 @@ func TestHostAgentOverHTTP1(t *testing.T) {
 	}
 	agent.Process.Signal(os.Interrupt)
 	end := agent.end()
-	for _, why := range certs.refused() { // what a client sees of that may be no more than a connection that ends
+	for _, why := range certs.refused() { // some clients see only that the connection closes
 		if end.code != 0 || strings.Count(end.stderr, why) < 2 {
 			t.Errorf("not both clients were refused: %q: %+v", why, end)
 		}
@@ -85,12 +86,12 @@ func TestHostAgentOverHTTP1(t *testing.T) {
 	}
 }
 
-// metricsAt is where a host agent says that its metrics are.
+// metricsAt returns the address that serves the metrics of a host agent.
 func metricsAt(agent *running) string {
 	return strings.TrimSpace(strings.TrimPrefix(agent.untilLine("metrics at "), "metrics at "))
 }
 
-// calls makes calls of each kind.
+// calls makes calls of every kind.
 func (c hostCurl) calls() {
 	c.t.Helper()
 	c.says("WriteFile", `{"sandboxId": "one", "path": "/srv/f", "content": "aGVsbG8="}`, `^200 \{\}`)
@@ -135,7 +136,8 @@ func writeChunk(b []byte) string {
 	return `{"chunk": "` + base64.StdEncoding.EncodeToString(b) + `"}`
 }
 
-// cut has a client be killed in the middle of a file, where a whole message has gone, and waits until the host agent has ended its call.
+// cut kills a client that is sending a file, after a complete message. Then it waits until the host
+// agent has ended the call.
 func (c hostCurl) cut(sent string) {
 	c.t.Helper()
 	from, to := io.Pipe()
@@ -153,15 +155,15 @@ func (c hostCurl) cut(sent string) {
 	cmd.Process.Kill()
 	to.Close()
 	if err := cmd.Wait(); err == nil {
-		c.t.Error("it ended by itself")
+		c.t.Error("the command ended before it was killed")
 	}
 	c.until("\npyro_host_calls_open 0\n")
 	if after := whole.FindString(c.shown()); before == "" || after != before {
-		c.t.Errorf("it was taken for the whole: %s, and %s", before, after)
+		c.t.Errorf("got success for a truncated transfer: %s, and %s", before, after)
 	}
 }
 
-// shown is what the metrics are now.
+// shown returns the current text of the metrics.
 func (c hostCurl) shown() string {
 	c.t.Helper()
 	r, err := http.Get(c.metrics)
@@ -176,7 +178,7 @@ func (c hostCurl) shown() string {
 	return string(text)
 }
 
-// until waits until the metrics have a line.
+// until waits until the metrics contain a line.
 func (c hostCurl) until(line string) {
 	c.t.Helper()
 	for began := time.Now(); !strings.Contains(c.shown(), line); time.Sleep(5 * time.Millisecond) {
@@ -186,7 +188,7 @@ func (c hostCurl) until(line string) {
 	}
 }
 
-// types has a terminal's output come while its call goes on, and types in others.
+// types reads the output of a terminal in one call, and types in other calls.
 func (c hostCurl) types() {
 	c.t.Helper()
 	cmd := c.curl("application/connect+json", "PtyAttach", "-N", "--data-binary", "@-")
@@ -230,7 +232,7 @@ func (c hostCurl) types() {
 	}
 }
 
-// reads looks what is in the file that is written in pieces.
+// reads checks the content of the file that was written in pieces.
 func (c hostCurl) reads(want []byte) {
 	c.t.Helper()
 	answers, end := c.streams("ReadFileStream", `{"sandboxId": "one", "path": "/srv/s"}`)
@@ -247,7 +249,7 @@ func (c hostCurl) reads(want []byte) {
 	}
 }
 
-// says makes a call with one answer, which is to match after its status.
+// says makes a unary call. The text of its status and response must match want.
 func (c hostCurl) says(method, request, want string) {
 	c.t.Helper()
 	cmd := c.curl("application/json", method, "--data-binary", "@-", "-w", "\n%{http_code} %{http_version}")
@@ -258,7 +260,7 @@ func (c hostCurl) says(method, request, want string) {
 		c.t.Fatalf("%v: %v %s", cmd, err, out)
 	}
 	status, ok := strings.CutSuffix(string(out[at+1:]), " 1.1")
-	var compact bytes.Buffer // nobody promises what spaces there are
+	var compact bytes.Buffer // compares without white space, which is not specified
 	if err := json.Compact(&compact, out[:at]); err != nil {
 		c.t.Fatalf("%s: %s: %v", method, out, err)
 	}
@@ -267,7 +269,8 @@ func (c hostCurl) says(method, request, want string) {
 	}
 }
 
-// streams makes a call with a stream of requests or answers, and gives these and its end.
+// streams makes a streaming call. It returns the messages in the response, and the end of the
+// stream.
 func (c hostCurl) streams(method string, requests ...string) (answers []string, end string) {
 	c.t.Helper()
 	var body strings.Builder
@@ -277,7 +280,7 @@ func (c hostCurl) streams(method string, requests ...string) (answers []string, 
 	return c.sends(method, body.String())
 }
 
-// sends does so with bytes, in a body whose end alone tells its length.
+// sends is like streams, but it sends raw bytes with chunked encoding.
 func (c hostCurl) sends(method, body string) (answers []string, end string) {
 	c.t.Helper()
 	cmd := c.curl("application/connect+json", method, "-H", "Transfer-Encoding: chunked", "--data-binary", "@-")
@@ -305,12 +308,12 @@ func (c hostCurl) curl(kind, method string, flags ...string) *exec.Cmd {
 	return exec.CommandContext(c.t.Context(), "curl", slices.Concat([]string{"-sS", "--http1.1", "-H", "Content-Type: " + kind}, c.flags, flags, []string{at})...)
 }
 
-// envelope is a message as Connect has it in streams.
+// envelope encodes one message of a Connect stream.
 func envelope(message string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))) + message
 }
 
-// open reads one, without spaces.
+// open decodes one message of a Connect stream.
 func open(from io.Reader) (flags byte, message string, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {

@@ -8,18 +8,20 @@ import (
 
 	"connectrpc.com/connect"
 
+	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// hostOddities makes one of each kind of thing that is no ordinary file or folder.
+// hostOddities is a script that creates special files of each type.
 const hostOddities = `for d in /root /workspace /dev/shm; do
 	mkdir $d/t && cd $d/t && mkdir dir && echo hi >file && mkfifo fifo && ln -s loop loop && ln -s /nowhere dangling &&
 	ln -s file link && ln -s dir dirlink && ln -s fifo fifolink && ln -s /dev/zero zerolink &&
 	perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0); bind(S, sockaddr_un("sock")) or die $!' || exit 1
 done`
 
-// TestHostAgentFilesTell makes each call on files with what it is not meant for. The codes are the same
-// under every isolation and on every file system, and nothing waits for what may never come.
+// TestHostAgentFilesTell makes each file call with invalid targets. The error codes must not depend
+// on the isolation level or the file system, and no call must block.
 func TestHostAgentFilesTell(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
@@ -64,6 +66,18 @@ func TestHostAgentFilesTell(t *testing.T) {
 			return err
 		},
 	}
+	hosts := hostv1connect.NewHostServiceClient(hostHTTP(t), address, connect.WithGRPC())
+	rename := func(from, to string) error {
+		_, err := hosts.RenamePath(ctx, connect.NewRequest(&hostv1.RenamePathRequest{SandboxId: "one", OldPath: from, NewPath: to}))
+		return err
+	}
+	calls["rename"] = func(path string) error {
+		err := rename(path, path+"-new")
+		if err == nil {
+			err = rename(path+"-new", path)
+		}
+		return err
+	}
 	const (
 		ok      = connect.Code(0)
 		missing = connect.CodeNotFound
@@ -82,16 +96,18 @@ func TestHostAgentFilesTell(t *testing.T) {
 			t.Errorf("%s %.80q: %v", call, path, err)
 		}
 	}
-	names := map[string]map[string]connect.Code{ // by call; those that change something are last
+	names := map[string]map[string]connect.Code{ // by call; the calls that modify files are last
 		"read":   {"dir": wrong, "dir/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "file": ok, "link": ok, "file/x": missing, "file/": missing},
 		"stream": {"dir": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "none": missing, "file": ok},
 		"list":   {"file": wrong, "file/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "none/": missing, "file/x": missing, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/": ok},
 		"write":  {"dir": wrong, "dir/": invalid, "fifo": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": wrong, "file/x": wrong, "file/x/y": wrong, "fifo/x": wrong, "loop/x": wrong, "dangling/x": wrong},
 		"make":   {"file": wrong, "file/": wrong, "file/x": wrong, "file/x/y": wrong, "fifo": wrong, "fifo/x": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "loop/x": wrong, "dangling": wrong, "dir": ok, "dir/": ok, "dirlink": ok, "dirlink/x": ok},
+		"rename": {"none": missing, "none/x": missing, "file/x": missing, "loop/x": wrong, "file": ok, "link": ok, "dir": ok, "dirlink": ok, "fifo": ok, "fifolink": ok, "sock": ok, "loop": ok, "dangling": ok, "zerolink": ok},
 		"remove": {"none": missing, "none/x": missing, "file/x": missing, "fifo": ok, "sock": ok, "loop": ok, "dangling": ok, "zerolink": ok, "fifolink": ok, "dirlink": ok, "dir": ok},
 	}
 	for _, at := range []string{"/root/t/", "/workspace/t/", "/dev/shm/t/"} {
-		for _, call := range []string{"read", "stream", "list", "write", "make", "remove"} {
+		checkRenames(t, at, rename)
+		for _, call := range []string{"read", "stream", "list", "write", "make", "rename", "remove"} {
 			for name, want := range names[call] {
 				check(call, at+name, want)
 			}
@@ -112,9 +128,35 @@ func TestHostAgentFilesTell(t *testing.T) {
 	check("write", "/proc/meminfo", denied)
 	check("make", "/proc/new", denied)
 	check("remove", "/", invalid)
+	check("rename", "/workspace", invalid)
 	check("read", "/proc/meminfo", ok)
-	calls["read"]("/proc/kmsg") // some kernels have none, but none waits for it
+	calls["read"]("/proc/kmsg") // the result is not checked, because some kernels lack the file
 	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "two", Template: "nosuch"})); connect.CodeOf(err) != missing {
 		t.Errorf("an unknown template: %v", err)
+	}
+}
+
+// checkRenames renames entries of a folder to targets that can't be used. It checks that no target
+// is replaced or followed.
+func checkRenames(t *testing.T, at string, rename func(from, to string) error) {
+	t.Helper()
+	other := "/dev/shm/new"
+	if strings.HasPrefix(at, "/dev/shm") {
+		other = "/root/new"
+	}
+	for _, c := range []struct {
+		from, to string
+		want     connect.Code
+	}{
+		{at + "file", at + "dir", connect.CodeAlreadyExists}, {at + "dir", at + "file", connect.CodeAlreadyExists}, {at + "file", at + "dangling", connect.CodeAlreadyExists},
+		{at + "file", at + "file", connect.CodeAlreadyExists}, {at + "fifo", at + "loop", connect.CodeAlreadyExists}, {at + "dirlink", at + "sock", connect.CodeAlreadyExists},
+		{at + "none", at + "file", connect.CodeNotFound}, {at + "file", at + "none/x", connect.CodeNotFound}, {at + "file", at + "dangling/x", connect.CodeNotFound},
+		{at + "dir", at + "file/x", connect.CodeFailedPrecondition}, {at + "file", at + "loop/x", connect.CodeFailedPrecondition},
+		{at + "dir", at + "dir/x", connect.CodeInvalidArgument}, {at + "dir", at + "dirlink/x", connect.CodeInvalidArgument}, {at + "file", other, connect.CodeInvalidArgument},
+		{at + "file", "/workspace", connect.CodeInvalidArgument}, {at + "file", "/", connect.CodeInvalidArgument},
+	} {
+		if err := rename(c.from, c.to); connect.CodeOf(err) != c.want {
+			t.Errorf("rename %s to %s: %v", c.from, c.to, err)
+		}
 	}
 }

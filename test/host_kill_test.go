@@ -17,8 +17,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestHostAgentIsKilledAnywhere kills the host agent at seeded moments of what it does with a sandbox. When it is back there is the old or the new, which works, and what
-// was acknowledged is there; at the end nothing is left.
+// TestHostAgentIsKilledAnywhere kills the host agent at random moments of its operations. After a
+// restart of the host agent, the sandbox must work and be in the old or in the new state.
+// Acknowledged operations must have succeeded. At the end nothing must remain.
 func TestHostAgentIsKilledAnywhere(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -63,7 +64,8 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 			return err
 		},
 	}
-	// killed calls, kills the host agent within the time that such a call takes, and calls again when it is back: until then nothing is half.
+	// killed kills the host agent during a call. After the restart, it repeats the call. Nothing
+	// must be incomplete.
 	killed := func(op string, within time.Duration) {
 		t.Helper()
 		said := make(chan error, 1)
@@ -75,7 +77,7 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 		agent, address = p.serveHost()
 		c = hostClient(t, address)
 		again := ask[op](c)
-		for connect.CodeOf(again) == connect.CodeUnavailable { // a supervisor is about to come to the end of what it was told
+		for connect.CodeOf(again) == connect.CodeUnavailable { // a supervisor has not finished an operation yet
 			again = ask[op](c)
 		}
 		if gone := op == "delete" && connect.CodeOf(again) == connect.CodeNotFound; again != nil && !gone {
@@ -117,7 +119,7 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 			counts(ctx, t, c, "x", begun)
 		}
 		if got := said(ctx, t, c, "x", "cat /srv/kept /workspace/kept"); got != "kept\nkept" {
-			t.Errorf("made from %s it has %q", keep, got)
+			t.Errorf("created from %s: got %q", keep, got)
 		}
 		for _, who := range []string{"supervisor", "machine"} {
 			drawn(t, "resume, the "+who, 200*time.Millisecond, func(within time.Duration) bool {
@@ -128,7 +130,7 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 		is("destroy", "gone")
 		killed("delete", 100*time.Millisecond)
 	}
-	for _, op := range []string{"create", "destroy"} { // with the next sandbox goes what supervisors have left whose host agent had died
+	for _, op := range []string{"create", "destroy"} { // creating a sandbox removes what the supervisors of a killed host agent left
 		if err := ask[op](c); err != nil {
 			t.Error(err)
 		}
@@ -136,8 +138,9 @@ func TestHostAgentIsKilledAnywhere(t *testing.T) {
 	p.endHost(agent)
 }
 
-// killedWhileItGoesOn pauses the sandbox x, and kills somebody a while after they came while it goes on. What is told of it then is what it is: it runs, it can go on once
-// more, or it has ended, and runs again as another one. It tells whether somebody was killed.
+// killedWhileItGoesOn pauses sandbox x and kills a process while the sandbox resumes. Afterwards
+// the reported state must be correct: the sandbox runs, is still paused, or has ended and can be
+// started. killedWhileItGoesOn reports whether it killed a process.
 func killedWhileItGoesOn(ctx context.Context, t *testing.T, p *program, c hostagentv1connect.HostAgentServiceClient, who string, after time.Duration) bool {
 	t.Helper()
 	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "x"})); err != nil {
@@ -159,10 +162,10 @@ func killedWhileItGoesOn(ctx context.Context, t *testing.T, p *program, c hostag
 	time.Sleep(after)
 	killed := hit(victim)
 	<-answered
-	state := settledSandbox(ctx, t, c, "x")
+	state := finalSandbox(ctx, t, c, "x")
 	t.Logf("resume, the %s killed (%t) after %s: %v, and it is %s", who, killed, after, failed, state)
-	if really := p.settled(id); state != map[string]string{"started": "running", "paused": "paused", "stopped": "stopped"}[really] || failed == nil && state == "paused" || !killed && state != "running" {
-		t.Fatalf("resume, the %s killed (%t) after %s: %v, and it is told as %s, and is %s", who, killed, after, failed, state, really)
+	if really := p.finalState(id); state != map[string]string{"started": "running", "paused": "paused", "stopped": "stopped"}[really] || failed == nil && state == "paused" || !killed && state != "running" {
+		t.Fatalf("resume, the %s killed (%t) after %s: %v, reported as %s, and is %s", who, killed, after, failed, state, really)
 	}
 	if state == "paused" {
 		if err := resume(); err != nil {
@@ -183,7 +186,7 @@ func killedWhileItGoesOn(ctx context.Context, t *testing.T, p *program, c hostag
 	return killed
 }
 
-// endHost ends a host agent of which no sandbox and no template is to be left.
+// endHost stops a host agent and checks that no sandboxes and templates remain.
 func (p *program) endHost(agent *running) {
 	p.t.Helper()
 	agent.Process.Signal(syscall.SIGTERM)

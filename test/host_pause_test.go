@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
-// said is what a shell in a sandbox prints.
+// said runs a shell script in a sandbox and returns the output of the script.
 func said(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, sandbox, script string) string {
 	t.Helper()
 	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: sandbox, Cmd: "sh", Args: []string{"-c", script}}))
@@ -26,10 +26,11 @@ func said(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServi
 	return strings.TrimSpace(string(r.Msg.Stdout))
 }
 
-// hostCounting is a program that counts to a file, a number a line, and goes on by itself.
+// hostCounting starts a program in the background that writes consecutive numbers to a file.
 const hostCounting = `setsid sh -c 'n=0; while :; do n=$((n+1)); echo $$ $n; sleep 0.05; done' >/tmp/counted 2>&1 </dev/null & sleep 0.5; head -n 1 /tmp/counted`
 
-// counts waits until what counts has come further, and looks that it is the same, and that no number is missing.
+// counts waits until hostCounting has written more lines. It checks that one process has written
+// all lines and that no number is missing.
 func counts(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, sandbox, begun string) {
 	t.Helper()
 	pid := strings.Fields(begun)[0]
@@ -41,7 +42,8 @@ func counts(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentSer
 	}
 }
 
-// TestHostAgentPauses has sandboxes paused by calls and because of inactivity, over the death of the host agent.
+// TestHostAgentPauses checks pauses by calls and pauses because of inactivity. It restarts the host
+// agent in between.
 func TestHostAgentPauses(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
@@ -84,7 +86,7 @@ func TestHostAgentPauses(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if all, err := c.ListSandboxes(ctx, connect.NewRequest(&pb.ListSandboxesRequest{AutoPausedUntil: cursor})); err != nil || len(all.Msg.AutoPausedSandboxIds) != 0 {
-		t.Errorf("it is told again: %v %v", all, err)
+		t.Errorf("reported twice: %v %v", all, err)
 	}
 	if _, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "one"})); err != nil {
 		t.Fatal(err)
@@ -96,7 +98,7 @@ func TestHostAgentPauses(t *testing.T) {
 	if _, err := c.PauseSandbox(ctx, connect.NewRequest(&pb.PauseSandboxRequest{SandboxId: "one"})); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil { // what is paused, too
+	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil { // also ends paused sandboxes
 		t.Error(err)
 	}
 	if end := agent.end(); end.code != 0 {

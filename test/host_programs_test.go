@@ -40,13 +40,13 @@ func attachHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgen
 	return &hostPty{stream: stream, leave: leave}, stream.Msg().GetStarted()
 }
 
-// until reads until a text was seen; with none to the end.
+// until reads until the output contains the text. If the text is empty, it reads to the end.
 func (u *hostPty) until(t *testing.T, text string) string {
 	t.Helper()
 	for text == "" || !strings.Contains(u.seen.String(), text) {
 		if !u.stream.Receive() {
 			if text != "" || u.stream.Err() != nil {
-				t.Fatalf("%q does not come, but %q and %v", text, u.seen.String(), u.stream.Err())
+				t.Fatalf("output %q did not arrive: got %q and %v", text, u.seen.String(), u.stream.Err())
 			}
 			break
 		}
@@ -61,7 +61,7 @@ func (u *hostPty) until(t *testing.T, text string) string {
 	return u.seen.String()
 }
 
-// typeHost types a line.
+// typeHost types a line on the terminal with the given tag.
 func typeHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, tag, text string) {
 	t.Helper()
 	if _, err := c.PtySendInput(ctx, connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "one", Tag: tag, Data: []byte(text + "\n")})); err != nil {
@@ -69,7 +69,7 @@ func typeHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentS
 	}
 }
 
-// sayHost runs a command line, and gives what it prints.
+// sayHost runs a command line in the sandbox and returns the output.
 func sayHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, line string) string {
 	t.Helper()
 	r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", line}}))
@@ -79,15 +79,16 @@ func sayHost(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentSe
 	return string(r.Msg.Stdout)
 }
 
-// leftPrograms are on terminals and in the background of a sandbox.
+// leftPrograms contains programs that keep running in a sandbox, on terminals and in the
+// background.
 type leftPrograms struct {
-	next    int64 // what the terminal has printed
+	next    int64 // offset in the terminal's output after the output so far
 	pty     uint32
 	server  uint32
 	watched *hostPty
 }
 
-// leavePrograms starts some, and goes.
+// leavePrograms starts the programs and disconnects from them.
 func leavePrograms(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) *leftPrograms {
 	script := `stty -echo; tty >/dev/null && echo "$WHO $(pwd) $(stty size) $$"; while read -r line; do echo "got $line"; stty size; done`
 	u, started := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Cmd: "sh", Args: []string{"-c", script}, Envs: map[string]string{"WHO": "you"}, Cwd: "/tmp", Cols: 91, Rows: 37})
@@ -109,7 +110,7 @@ func leavePrograms(ctx context.Context, t *testing.T, c hostagentv1connect.HostA
 	return &leftPrograms{next: u.next, pty: started.Pid, server: server.Msg.Pid}
 }
 
-// comeBack finds them again, after the host agent was killed and has come back.
+// comeBack attaches to the programs again after the host agent was killed and restarted.
 func (p *leftPrograms) comeBack(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	u, started := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a"})
 	if seen := u.until(t, "got two\r\n40 100\r\n"); started.Pid != p.pty {
@@ -117,7 +118,7 @@ func (p *leftPrograms) comeBack(ctx context.Context, t *testing.T, c hostagentv1
 	}
 	exact, _ := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Offset: proto.Int64(p.next)})
 	if seen := exact.until(t, "40 100\r\n"); seen != "got two\r\n40 100\r\n" {
-		t.Errorf("from where its client had come there is %q", seen)
+		t.Errorf("output from the acknowledged offset: got %q", seen)
 	}
 	if _, err := c.PtyKill(ctx, connect.NewRequest(&pb.PtyKillRequest{SandboxId: "one", Tag: "pty-a"})); err != nil {
 		t.Error(err)
@@ -136,27 +137,29 @@ func (p *leftPrograms) comeBack(ctx context.Context, t *testing.T, c hostagentv1
 	p.watched, _ = attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "watched", Cmd: "cat"})
 }
 
-// slowReader has a client take nothing of a flood, which delays no other.
+// slowReader checks that a client that does not read a flood of output does not delay other
+// clients.
 func (p *leftPrograms) slowReader(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	slow, _ := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "flood", Cmd: "sh", Args: []string{"-c", "stty raw; head -c 20000000 /dev/zero; echo flooded"}})
 	quick, _ := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "flood"})
-	for quick.stream.Receive() { // of which it keeps nothing
+	for quick.stream.Receive() { // discards the output
 		if e := quick.stream.Msg().GetExited(); e != nil {
 			quick.exited = e
 		}
 	}
 	if quick.exited == nil || quick.exited.ExitCode != 0 || quick.stream.Err() != nil {
-		t.Errorf("beside one who does not read the end is %v, %v", quick.exited, quick.stream.Err())
+		t.Errorf("beside a client that does not read: got exit %v, %v", quick.exited, quick.stream.Err())
 	}
 	if said := sayHost(ctx, t, c, "echo here"); said != "here\n" {
-		t.Errorf("beside one who does not read: %q", said)
+		t.Errorf("beside a client that does not read: got %q", said)
 	}
 	if seen := slow.until(t, ""); !strings.HasSuffix(seen, "flooded\n") || slow.next != 20_000_000+int64(len("flooded\n")) {
 		t.Errorf("the slow one saw %d bytes up to %d", len(seen), slow.next)
 	}
 }
 
-// slowNeighbour has a client take nothing more of a file and of a flood of one sandbox, which delays no call to another one. When it leaves, the flood ends.
+// slowNeighbour checks that a client that stops reading a file and a flood of output from one
+// sandbox does not delay calls to another sandbox. When the client disconnects, the flood must end.
 func slowNeighbour(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, slow, other string) {
 	t.Helper()
 	said(ctx, t, c, slow, "truncate -s 1G /tmp/endless")
@@ -178,15 +181,15 @@ func slowNeighbour(ctx context.Context, t *testing.T, c hostagentv1connect.HostA
 		t.Fatal(flood.Err())
 	}
 	content := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
-	for range 10 { // while more and more of it is on its way, until nothing is any more
+	for range 10 { // enough data to fill the buffers
 		if _, err := c.WriteFile(ctx, connect.NewRequest(&pb.WriteFileRequest{SandboxId: other, Path: "/tmp/beside", Content: content})); err != nil {
 			t.Error(err)
 		}
 		if r, err := c.ReadFile(ctx, connect.NewRequest(&pb.ReadFileRequest{SandboxId: other, Path: "/tmp/beside"})); err != nil || !bytes.Equal(r.Msg.Content, content) {
-			t.Errorf("beside who does not read: %v", err)
+			t.Errorf("beside a client that does not read: got %v", err)
 		}
 		if got := said(ctx, t, c, other, "seq 100000 | tail -n 1"); got != "100000" {
-			t.Errorf("beside who does not read: %q", got)
+			t.Errorf("beside a client that does not read: got %q", got)
 		}
 	}
 	leave()
@@ -195,7 +198,7 @@ func slowNeighbour(ctx context.Context, t *testing.T, c hostagentv1connect.HostA
 	said(ctx, t, c, slow, "rm /tmp/endless")
 }
 
-// connect follows what runs in the background to its end.
+// connect reads the output of a background program until the program ends.
 func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	stream, err := c.ConnectProcess(ctx, connect.NewRequest(&pb.ConnectProcessRequest{SandboxId: "one", Selector: &pb.ConnectProcessRequest_Pid{Pid: p.server}}))
 	if err != nil {
@@ -218,7 +221,7 @@ func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1c
 		end = stream.Msg().GetEnd()
 	}
 	if stream.Err() != nil || end.GetExitCode() != 137 || errs != "wrong\n" || !slices.Equal(strings.Split(out, "\n"), []string{fmt.Sprintf("you default /srv %d", p.server), "went", ""}) {
-		t.Errorf("it said %q and %q, and ended with %v: %v", out, errs, end, stream.Err())
+		t.Errorf("it printed %q and %q, and ended with %v: %v", out, errs, end, stream.Err())
 	}
 	for sayHost(ctx, t, c, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep 765[4]'") != "0\n" {
 	}
@@ -228,7 +231,7 @@ func (p *leftPrograms) connect(ctx context.Context, t *testing.T, c hostagentv1c
 	}
 }
 
-// gone: whoever watches when the sandbox is destroyed is told.
+// gone checks that the stream of a watcher ends with an error when the sandbox is destroyed.
 func (p *leftPrograms) gone(t *testing.T) {
 	for p.watched.stream.Receive() {
 	}
@@ -237,7 +240,8 @@ func (p *leftPrograms) gone(t *testing.T) {
 	}
 }
 
-// TestHostAgentProgramsOfAPausedMachine: terminals and processes stand where they were when their machine goes on, with what nobody has read yet.
+// TestHostAgentProgramsOfAPausedMachine checks that terminals and processes continue after a pause
+// and a resume. Unread output must not be lost.
 func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
@@ -278,12 +282,12 @@ func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	if u.stream.Receive() || connect.CodeOf(u.stream.Err()) != connect.CodeUnavailable {
-		t.Errorf("who watched is told %v, %v", u.stream.Msg(), u.stream.Err())
+		t.Errorf("the watcher got %v, %v", u.stream.Msg(), u.stream.Err())
 	}
 	for watched.Receive() {
 	}
 	if connect.CodeOf(watched.Err()) != connect.CodeUnavailable {
-		t.Errorf("who was connected is told %v", watched.Err())
+		t.Errorf("the connected client got %v", watched.Err())
 	}
 	if r := p.run(nil, "workspace", "resume", workspace); r.code != 0 {
 		t.Fatalf("%+v", r)
@@ -295,7 +299,7 @@ func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
 	typeHost(ctx, t, c, "pty-a", "it")
 	again, back := attachHost(ctx, t, c, &pb.PtyAttachRequest{SandboxId: "one", Tag: "pty-a", Offset: proto.Int64(u.next)})
 	if seen := again.until(t, "it\r\n"); seen != "got it\r\n" || back.Pid != started.Pid {
-		t.Errorf("the terminal of %d goes on as %d with %q", started.Pid, back.Pid, seen)
+		t.Errorf("the terminal of %d continues as %d with %q", started.Pid, back.Pid, seen)
 	}
 	sayHost(ctx, t, c, "touch /tmp/go")
 	var out, errs string
@@ -304,7 +308,7 @@ func TestHostAgentProgramsOfAPausedMachine(t *testing.T) {
 		out, errs = out+string(stream.Msg().GetData().GetStdout()), errs+string(stream.Msg().GetData().GetStderr())
 	}
 	if out != "before\nafter\n" || errs != "wrong\nagain\n" || end.GetExitCode() != 6 {
-		t.Errorf("it said %q and %q, and ended with %v", out, errs, end)
+		t.Errorf("it printed %q and %q, and ended with %v", out, errs, end)
 	}
 	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil {
 		t.Error(err)

@@ -14,8 +14,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestKilledWhileBecomingATemplate kills supervisors and machines at seeded moments of a snapshot and of a flattening. Either there is a template, of which the next
-// sandbox is made, or there is none, and the sandbox has a state that is true and can be left by a call; at the end nothing is left.
+// TestKilledWhileBecomingATemplate kills supervisors and machines at random moments while a sandbox
+// becomes a template. It tests both a snapshot and flattening. Afterwards there must be a template
+// that works, or no template and a sandbox whose reported state is correct. At the end nothing must
+// remain.
 func TestKilledWhileBecomingATemplate(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -49,7 +51,8 @@ func TestKilledWhileBecomingATemplate(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// killed has a sandbox become a template, kills somebody within a time, and checks what there is then. It tells whether somebody was killed, and how long it took.
+	// killed turns a sandbox into a template, kills a process within the given time, and checks the
+	// result. It reports whether a process was killed and how long the operation took.
 	killed := func(op, who string, within time.Duration) (was bool, took time.Duration) {
 		t.Helper()
 		id, err := create("x", "")
@@ -67,14 +70,14 @@ func TestKilledWhileBecomingATemplate(t *testing.T) {
 		}
 		err = <-answered
 		took = time.Since(began)
-		state := settledSandbox(ctx, t, c, "x")
+		state := finalSandbox(ctx, t, c, "x")
 		t.Logf("%s, %s killed (%t): %v, and it is %s", op, who, was, err, state)
 		_, made := create("y", template)
 		switch {
 		case err == nil && (state != "gone" || made != nil) || !was && err != nil:
 			t.Fatalf("%s, %s killed: it is %s, and of the template: %v", op, who, state, made)
 		case err != nil && connect.CodeOf(made) != connect.CodeNotFound:
-			t.Fatalf("%s, %s killed: %v, and there is a template: %v", op, who, err, made)
+			t.Fatalf("%s, %s killed: %v, template exists: %v", op, who, err, made)
 		case err != nil && state == "paused":
 			if _, err := c.ResumeSandbox(ctx, connect.NewRequest(&pb.ResumeSandboxRequest{SandboxId: "x"})); err != nil {
 				t.Fatal(err)
@@ -112,8 +115,9 @@ func TestKilledWhileBecomingATemplate(t *testing.T) {
 	p.endHost(agent)
 }
 
-// settledSandbox is a sandbox's state once it is no longer ending: until its supervisor has ended it is told as running.
-func settledSandbox(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, id string) string {
+// finalSandbox returns the state of a sandbox after its supervisor has finished. Before that, the
+// sandbox is reported as running.
+func finalSandbox(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient, id string) string {
 	t.Helper()
 	for {
 		all, err := c.ListSandboxes(ctx, connect.NewRequest(&pb.ListSandboxesRequest{}))
@@ -134,7 +138,7 @@ func settledSandbox(ctx context.Context, t *testing.T, c hostagentv1connect.Host
 	}
 }
 
-// repeated gives some words so many times, in turn.
+// repeated returns the words in order, repeated the given number of times.
 func repeated(times int, words ...string) (all []string) {
 	for range times {
 		all = append(all, words...)

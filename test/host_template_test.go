@@ -17,7 +17,9 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// TestHostAgentTemplates has a sandbox become a template with all that runs in it, and another one of its files alone, and sandboxes be made from both.
+// TestHostAgentTemplates turns one sandbox into a template that includes the running programs. It
+// turns another sandbox into a template that contains only files. It creates sandboxes from both
+// templates.
 func TestHostAgentTemplates(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
@@ -73,7 +75,7 @@ func TestHostAgentTemplates(t *testing.T) {
 	}
 	said(ctx, t, c, "one", "echo more >>/workspace/kept; rm -r /srv/d; echo new >/srv/new; "+
 		"find /usr -type f -exec cat {} + 2>/dev/null | head -c 32M >/srv/big; cp /srv/big /workspace; sync; rm /srv/big /workspace/big")
-	inFiles, err := strconv.Atoi(said(ctx, t, c, "one", "du -sk --exclude=proc --exclude=sys --exclude=dev / | cut -f 1")) // KiB
+	inFiles, err := strconv.Atoi(said(ctx, t, c, "one", "du -sk --exclude=proc --exclude=sys --exclude=dev / | cut -f 1")) // size in KiB
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +87,13 @@ func TestHostAgentTemplates(t *testing.T) {
 	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "two"})); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.DeleteSnapshot(ctx, inUse); err != nil { // what was made from it is no more, or does without it
+	if _, err := c.DeleteSnapshot(ctx, inUse); err != nil { // no sandbox depends on the template any more
 		t.Error(err)
 	}
 	create(&pb.CreateSandboxRequest{SandboxId: "anew", TeamId: team, TemplateId: files, MemoryMb: 384})
 	if got := said(ctx, t, c, "anew", "cat /workspace/kept /srv/new; ls /srv /etc/debian_version 2>/dev/null; stat -c %u:%g /workspace/kept; ls /tmp/counted; cat /proc/[0-9]*/cmdline | grep -c 'n+[1]'; echo $OF"); got !=
 		"kept\nmore\nnew\n/srv:\nnew\n7:8\n/tmp/counted\n0\ntemplate" {
-		t.Errorf("made of files it has %q", got)
+		t.Errorf("created from files: got %q", got)
 	}
 	if _, err := c.Terminate(ctx, connect.NewRequest(&pb.TerminateRequest{})); err != nil {
 		t.Error(err)
@@ -99,7 +101,7 @@ func TestHostAgentTemplates(t *testing.T) {
 	agent.end()
 	agent, address = p.serveHost()
 	c = hostClient(t, address)
-	create(&pb.CreateSandboxRequest{SandboxId: "again", TeamId: team, TemplateId: files}) // Terminate destroys sandboxes, not templates
+	create(&pb.CreateSandboxRequest{SandboxId: "again", TeamId: team, TemplateId: files}) // Terminate destroys sandboxes but not templates
 	if _, err := c.DestroySandbox(ctx, connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "again"})); err != nil {
 		t.Error(err)
 	}
@@ -109,8 +111,8 @@ func TestHostAgentTemplates(t *testing.T) {
 	p.endHost(agent)
 }
 
-// areWhole checks that what is in folders takes as much as was told, and that each image there is a file system without a fault.
-func (p *program) areWhole(told int64, folders ...string) {
+// areWhole checks that the folders have the reported size, and that all images in them pass fsck.
+func (p *program) areWhole(reported int64, folders ...string) {
 	p.t.Helper()
 	var taken int64
 	images := 0
@@ -137,7 +139,7 @@ func (p *program) areWhole(told int64, folders ...string) {
 			p.t.Fatal(err)
 		}
 	}
-	if images == 0 || taken < told || taken > told+1<<20 {
-		p.t.Errorf("%d images take %d bytes, and told are %d", images, taken, told)
+	if images == 0 || taken < reported || taken > reported+1<<20 {
+		p.t.Errorf("%d images use %d bytes, reported %d", images, taken, reported)
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 const hostToken = "a-token-of-this-test"
 
-// withHostToken shows the token with all that a client sends.
+// withHostToken adds the host token to each request.
 type withHostToken struct{ http.RoundTripper }
 
 func (w withHostToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -31,7 +31,7 @@ func (w withHostToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// serveHost starts a host agent and gives its address.
+// serveHost starts a host agent and returns its address.
 func (p *program) serveHost(flags ...string) (*running, string) {
 	p.t.Helper()
 	r := p.start(append([]string{"host", "serve", "--listen", "127.0.0.1:0", "--network-policy", "off"}, flags...)...)
@@ -44,7 +44,7 @@ func (p *program) serveHost(flags ...string) (*running, string) {
 	return r, address
 }
 
-// untilLine reads until a line begins so, and gives it.
+// untilLine reads lines until a line has the given prefix. It returns that line.
 func (r *running) untilLine(begin string) string {
 	r.t.Helper()
 	var line []byte
@@ -62,7 +62,8 @@ func (r *running) untilLine(begin string) string {
 	}
 }
 
-// TestHostAgent drives every call that there is, by a generated client over gRPC, before and after the host agent was killed.
+// TestHostAgent makes every call with a generated gRPC client. It does so before and after the host
+// agent is killed.
 func TestHostAgent(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t).with("PYRO_HOST_TOKEN", hostToken)
@@ -85,7 +86,7 @@ func TestHostAgent(t *testing.T) {
 	}
 	left, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", "cat /proc/[0-9]*/comm | grep -c sleep"}}))
 	if err != nil || string(left.Msg.Stdout) != "0\n" {
-		t.Errorf("what it had started is left: %v %v", left, err)
+		t.Errorf("processes of the sandbox still run: %v %v", left, err)
 	}
 	hostStreams(ctx, t, c)
 	hostFiles(ctx, t, c)
@@ -105,7 +106,7 @@ func TestHostAgent(t *testing.T) {
 	if _, err := c.PingSandbox(ctx, connect.NewRequest(&pb.PingSandboxRequest{SandboxId: "one"})); err != nil {
 		t.Error(err)
 	}
-	for { // the first samples come in their time
+	for { // waits for the first samples
 		taken, err := c.GetSandboxMetrics(ctx, connect.NewRequest(&pb.GetSandboxMetricsRequest{SandboxId: "one", Range: "10m"}))
 		if err != nil {
 			t.Fatal(err)
@@ -141,14 +142,20 @@ func TestHostAgent(t *testing.T) {
 }
 
 func hostClient(t *testing.T, address string) hostagentv1connect.HostAgentServiceClient {
+	return hostagentv1connect.NewHostAgentServiceClient(hostHTTP(t), address, connect.WithGRPC())
+}
+
+// hostHTTP returns an HTTP/2 client that sends the token of the host agent.
+func hostHTTP(t *testing.T) *http.Client {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: &protocols}
 	t.Cleanup(transport.CloseIdleConnections)
-	return hostagentv1connect.NewHostAgentServiceClient(&http.Client{Transport: withHostToken{transport}}, address, connect.WithGRPC())
+	return &http.Client{Transport: withHostToken{transport}}
 }
 
-// hostStreams has a program told of as it runs, and killed when its caller goes.
+// hostStreams checks that the output of a program arrives while the program runs. When the caller
+// disconnects, the program must be killed.
 func hostStreams(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	stream, err := c.ExecStream(ctx, connect.NewRequest(&pb.ExecStreamRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", "echo $$; exit 9"}}))
 	if err != nil {
@@ -166,7 +173,7 @@ func hostStreams(ctx context.Context, t *testing.T, c hostagentv1connect.HostAge
 		}
 	}
 	if stream.Err() != nil || said != fmt.Sprintln(pid) || code != 9 {
-		t.Errorf("pid %d said %q and ended with %d: %v", pid, said, code, stream.Err())
+		t.Errorf("pid %d printed %q and ended with %d: %v", pid, said, code, stream.Err())
 	}
 	going, go1 := context.WithCancel(ctx)
 	defer go1()
@@ -188,7 +195,7 @@ func hostStreams(ctx context.Context, t *testing.T, c hostagentv1connect.HostAge
 	}
 }
 
-// hostFiles drives all that there is for files.
+// hostFiles makes every file call.
 func hostFiles(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
 	if _, err := c.WriteFile(ctx, connect.NewRequest(&pb.WriteFileRequest{SandboxId: "one", Path: "/srv/kept", Content: []byte("as it was")})); err != nil {
 		t.Fatal(err)
@@ -227,7 +234,7 @@ func hostFiles(ctx context.Context, t *testing.T, c hostagentv1connect.HostAgent
 		got.Write(read.Msg().Chunk)
 	}
 	if read.Err() != nil || !bytes.Equal(got.Bytes(), bytes.Repeat(piece, pieces)) {
-		t.Errorf("%d bytes came back: %v", got.Len(), read.Err())
+		t.Errorf("received %d bytes: %v", got.Len(), read.Err())
 	}
 	prepare := "cd /srv; ln -s kept link; chown 1:2 kept; chmod 4750 kept; touch -d @1234 kept; mkdir -m 1777 d; touch d/below"
 	if r, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "sh", Args: []string{"-c", prepare}})); err != nil || r.Msg.ExitCode != 0 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestHostAgentUnit has systemd check the unit of the host agent, and looks that what it starts is there.
+// TestHostAgentUnit checks that the host agent's systemd unit is valid and that its program exists.
 func TestHostAgentUnit(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()

@@ -12,8 +12,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestWhatWasDeliveredIsNamed: in JSON and in the footer, for each level that this host can give.
-func TestWhatWasDeliveredIsNamed(t *testing.T) {
+// TestDeliveredIsolationIsNamed checks that JSON output and the footer contain the isolation level.
+// It tests each level that this host supports.
+func TestDeliveredIsolationIsNamed(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]*program{"tcg": newProgram(t).emulated(), "gvisor": newProgram(t).sandboxed()} {
 		var r pyro.RunResult
@@ -27,15 +28,16 @@ func TestWhatWasDeliveredIsNamed(t *testing.T) {
 		if out := p.in("true"); !strings.Contains(out.stderr, " isolation="+want+" ") {
 			t.Errorf("%s: %+v", want, out)
 		}
-		// The flag is stronger than the environment.
+		// The flag must override the environment variable.
 		if out := p.with("PYRO_ISOLATION", "kvm").run(nil, "run", "--isolation", want, environment, "--", "true"); !strings.Contains(out.stderr, " isolation="+want+" ") {
 			t.Errorf("%s by the flag: %+v", want, out)
 		}
 	}
 }
 
-// TestIsolationThatCannotBeHad is an error with the reason; only auto takes the next.
-func TestIsolationThatCannotBeHad(t *testing.T) {
+// TestUnavailableIsolation checks that requesting an unavailable isolation level is an error with a
+// reason. Only the level auto tries the next level.
+func TestUnavailableIsolation(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := newProgram(t).with("PYRO_RUNSC", filepath.Join(t.TempDir(), "missing"))
@@ -53,8 +55,9 @@ func TestIsolationThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// TestASandboxOutOfMemory: the result says so, and the machine is gone.
-func TestASandboxOutOfMemory(t *testing.T) {
+// TestSandboxOutOfMemory checks the reported result when a sandbox runs out of memory, and that the
+// machine ends.
+func TestSandboxOutOfMemory(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t).sandboxed()
 	var r pyro.RunResult
@@ -69,7 +72,7 @@ func TestASandboxOutOfMemory(t *testing.T) {
 		t.Errorf("%d, %+v", out.code, r)
 	}
 	out = p.run(nil, "run", environment, "--mem-mib=128", "--", "tail", "/dev/zero")
-	if out.code != 137 || !strings.Contains(out.stderr, "ran out of its 128 MiB of memory") || !strings.Contains(out.stderr, "--mem-mib gives it more") {
+	if out.code != 137 || !strings.Contains(out.stderr, "ran out of its 128 MiB of memory") || !strings.Contains(out.stderr, "use a larger --mem-mib") {
 		t.Errorf("%+v", out)
 	}
 }

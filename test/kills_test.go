@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// kills is how often each operation is killed. PYRO_TEST_KILLS has it be more.
+// kills returns how often the tests kill each operation. The variable PYRO_TEST_KILLS increases the
+// number.
 func kills() int {
 	if n, err := strconv.Atoi(os.Getenv("PYRO_TEST_KILLS")); err == nil {
 		return n
@@ -22,33 +23,36 @@ func kills() int {
 	return 1
 }
 
-// draws bounds how often a round is drawn whose kill hits nobody.
+// draws is the maximum number of attempts to kill a live process.
 const draws = 8
 
-// drawn does a round until its kill has hit somebody, each time with less of the time that it may come after.
+// drawn repeats a round until the round kills a live process. Each attempt uses a shorter maximum
+// delay.
 func drawn(t *testing.T, what string, within time.Duration, round func(within time.Duration) (hit bool)) {
 	t.Helper()
 	for range draws {
 		if round(within) {
 			return
 		}
-		t.Logf("%s: nobody was there to be killed", what)
+		t.Logf("%s: no process was alive to be killed", what)
 		within /= 2
 	}
-	t.Errorf("%s: in %d rounds nobody was there to be killed", what, draws)
+	t.Errorf("%s: in %d rounds no process was alive to be killed", what, draws)
 }
 
-// hit kills a process, and tells whether it was there to be killed.
+// hit kills a process. It reports whether the process was alive.
 func hit(pid int) bool { return pid != 0 && !ended(pid) && syscall.Kill(pid, syscall.SIGKILL) == nil }
 
-// interruption is a run of pyro in the midst of which somebody was to be killed.
+// interruption is the result of running pyro while a process is killed.
 type interruption struct {
-	killed       bool // who was to be was still there
+	killed       bool // the killed process was alive
 	acknowledged bool // pyro succeeded
 	out, said    string
 }
 
-// interrupt runs pyro, and kills a process after a while, unless it has ended by then. who is asked which one, once pyro has started: given its own, and what is closed when it ends.
+// interrupt runs pyro and kills a process after a delay. After pyro has started, the callback
+// returns the id of this process. The callback gets the client's process id, and a channel that is
+// closed when the client ends.
 func (p *program) interrupt(args []string, after time.Duration, who func(client int, ended <-chan struct{}) int) interruption {
 	p.t.Helper()
 	cmd := p.command(args...)
@@ -77,12 +81,13 @@ func (p *program) interrupt(args []string, after time.Duration, who func(client 
 	return interruption{killed, cmd.ProcessState.Success(), out.String(), fmt.Sprintf("%v %s", cmd.ProcessState, errs.String())}
 }
 
-// victimOf is the process of those who are killed.
+// victimOf returns the process id of the supervisor or of the machine.
 func victimOf(who string, supervisor, machine int) int {
 	return map[string]int{"supervisor": supervisor, "machine": machine}[who]
 }
 
-// find gives the processes of a workspace. A supervisor may have no machine yet.
+// find returns the ids of a workspace's processes. machine is 0 if the supervisor has no machine
+// yet.
 func (p *program) find(id string) (supervisor, machine int, running bool) {
 	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	lock := filepath.Join(p.state, "workspaces", id, "supervisor.lock")
@@ -98,7 +103,7 @@ func (p *program) find(id string) (supervisor, machine int, running bool) {
 	return supervisor, 0, false
 }
 
-// processes gives those of a workspace that runs: of its supervisor, and of its machine.
+// processes returns the ids of the supervisor and the machine of a running workspace.
 func (p *program) processes(id string) (supervisor, machine int) {
 	p.t.Helper()
 	supervisor, machine, running := p.find(id)
@@ -108,7 +113,7 @@ func (p *program) processes(id string) (supervisor, machine int) {
 	return supervisor, machine
 }
 
-// folders are those of all workspaces, the ones without a record too.
+// folders returns the folders of all workspaces, including workspaces without a record.
 func (p *program) folders() (ids []string) {
 	p.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(p.state, "workspaces"))
@@ -121,7 +126,8 @@ func (p *program) folders() (ids []string) {
 	return ids
 }
 
-// coming waits for somebody of a workspace that is being started, whose folder is none of those that are passed over. 0: it came to its end before they were seen.
+// coming waits until a workspace that is starting has a supervisor or a machine, and returns its
+// process id. It ignores the workspaces in the list. It returns 0 if the client ends first.
 func (p *program) coming(who string, over []string, ended <-chan struct{}) (pid int) {
 	p.t.Helper()
 	for {
@@ -142,7 +148,8 @@ func (p *program) coming(who string, over []string, ended <-chan struct{}) (pid 
 	}
 }
 
-// noneIsHalf makes workspaces and deletes them until nothing is left of those whose makers were killed: that goes with the next one, once their machines have ended.
+// noneIsHalf creates and deletes workspaces until the remains of killed creations are gone. Each
+// creation removes the remains of workspaces whose machines have ended.
 func (p *program) noneIsHalf(make ...string) {
 	p.t.Helper()
 	for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {

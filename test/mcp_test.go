@@ -18,7 +18,8 @@ import (
 	"testing"
 )
 
-// TestMCPClients has clients that nobody here wrote drive pyro: the official one for TypeScript, the Inspector, and the conformance tests of the protocol.
+// TestMCPClients tests the server with third-party clients: the official TypeScript SDK, MCP
+// Inspector, and the conformance tests of the protocol.
 func TestMCPClients(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -61,14 +62,15 @@ func TestMCPClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// It can't show a token, which is added here.
+		// The conformance test can't send a token, so a proxy adds the token.
 		proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
 			r.Out.Header.Set("Authorization", "Bearer 0123456789abcdef")
 		}})
 		defer proxy.Close()
-		// The others are about what a server may leave out and pyro does: completion, resources, prompts, sampling, elicitation, kept streams; or they call tools
-		// that only a server made for them has.
+		// The other scenarios need tools of a special server, or optional features that pyro does
+		// not have. These are completion, resources, prompts, sampling, elicitation and stored
+		// streams.
 		for _, scenario := range []string{"server-initialize", "ping", "logging-set-level", "tools-list", "server-sse-multiple-streams", "dns-rebinding-protection"} {
 			text := run(t, "node_modules/@modelcontextprotocol/conformance/dist/index.js", "server", "--url", proxy.URL+"/mcp", "--scenario", scenario, "-o", t.TempDir())
 			if !strings.Contains(text, "0 failed") {
@@ -82,7 +84,7 @@ func TestMCPClients(t *testing.T) {
 	}
 }
 
-// serveMCP starts a server over HTTP and gives its address.
+// serveMCP starts an HTTP server and returns its address.
 func (p *program) serveMCP(token string) (*running, string) {
 	p.t.Helper()
 	cmd := p.command("mcp", "serve", "--transport", "http")
@@ -95,7 +97,8 @@ func (p *program) serveMCP(token string) (*running, string) {
 	return r, serving(p.t, cmd)
 }
 
-// TestMCPVersions speaks each version of the protocol with pyro, in lines as they are, and looks at all that it prints.
+// TestMCPVersions talks to the server in each protocol version, line by line, and checks the
+// complete output.
 func TestMCPVersions(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -104,7 +107,7 @@ func TestMCPVersions(t *testing.T) {
 		who := `"clientInfo":{"name":"t","version":"1"}`
 		list := `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
 		begin := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},%s}}`, version, who)
-		if version >= "2026-07-28" { // which knows no initialize
+		if version >= "2026-07-28" { // this version has no initialize
 			meta := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`, version)
 			begin = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`
 			list = `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{` + meta + `}}`

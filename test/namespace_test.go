@@ -4,8 +4,9 @@ package test
 
 import "testing"
 
-// bubble does what bubblewrap does for --unshare-net: it gives the loopback interface of a new network
-// namespace its address, brings it up, and uses it. It leaves the socket open when it is told to stay.
+// bubble is a program that enables the loopback interface of a new network namespace, then uses the
+// interface. It does the same as bubblewrap with --unshare-net. With the argument "stay" it leaves
+// its netlink socket open.
 const bubble = `import ctypes, socket, struct, sys, time
 if ctypes.CDLL(None).unshare(0x40000000): sys.exit("unshare failed")
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
@@ -22,8 +23,8 @@ print("connected", flush=True)
 if sys.argv[1:] == ["stay"]: time.sleep(1000)
 `
 
-// TestNetworkNamespaces checks that a program can set up a network namespace as it does on Linux, also
-// in a machine that was paused while it had a netlink socket open.
+// TestNetworkNamespaces checks that a program can set up a network namespace as on Linux. It also
+// tests a machine that was paused while the program had an open netlink socket.
 func TestNetworkNamespaces(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// attack is one thing that is tried from inside a machine, and what has to become of it. What it is tried by is in folder attacker.
+// attack is an attack from inside a machine, and its expected outcome. The command attacker
+// performs it.
 type attack struct {
 	Name  string `json:"name"`
 	Do    string `json:"do"`
@@ -17,12 +18,12 @@ type attack struct {
 	Via   string `json:"via,omitempty"`
 	Times int    `json:"times,omitempty"`
 
-	logged string // what the reason of its record says; empty: nothing is recorded, for it is noise of a link, no packet that could go anywhere, or stays in the machine
-	record string // whom that is about, as "protocol address port" or "dns name"; empty: whom it was for
-	want   string // the outcome that it has to have; empty: any but that somebody answers
+	logged string // expected reason in the log; empty if the packets are not recorded.
+	record string // subject of the record, such as "protocol address port" or "dns name"; empty means the target.
+	want   string // expected outcome; empty means any outcome without an answer.
 }
 
-// special are addresses that no machine may reach, by what they are.
+// special lists addresses that machines must not reach, by kind.
 var special = []struct{ kind, address string }{
 	{"unspecified", "0.0.0.0"}, {"unspecified", "0.66.0.1"}, {"unspecified", "0.255.255.255"},
 	{"loopback", "127.0.0.1"}, {"loopback", "127.66.0.1"}, {"loopback", "127.255.255.255"},
@@ -47,7 +48,8 @@ var special = []struct{ kind, address string }{
 	{"address of the host", "172.31.7.255"}, {"private", worldCable}, {"private", worldCable6},
 }
 
-// ranges are attacks on special addresses: packets of all kinds, and by sockets to where a machine's kernel lets them.
+// ranges returns attacks on special addresses with raw packets. If the machine's kernel can send to
+// an address, there are also attacks with sockets.
 func ranges() (all []attack) {
 	for _, s := range special {
 		a := netip.MustParseAddr(s.address)
@@ -59,10 +61,10 @@ func ranges() (all []attack) {
 			if k.do == "echo" && a.Is6() {
 				protocol = "icmpv6"
 			}
-			x := attack{Name: fmt.Sprintf("%s to %s %s", k.do, s.kind, s.address), Do: k.do, To: netip.AddrPortFrom(a, k.port).String(), logged: s.kind, record: about(protocol, a, k.port)}
+			x := attack{Name: fmt.Sprintf("%s to %s %s", k.do, s.kind, s.address), Do: k.do, To: netip.AddrPortFrom(a, k.port).String(), logged: s.kind, record: subjectOf(protocol, a, k.port)}
 			switch {
 			case k.do == "echo" && (a.IsMulticast() || s.kind == "broadcast"):
-				x.logged = "" // noise
+				x.logged = "" // dropped as noise, without a record
 			case s.kind == "broadcast":
 				x.logged = "multicast"
 			case a.IsLoopback(), a.IsUnspecified(), a.Is4In6():
@@ -71,7 +73,7 @@ func ranges() (all []attack) {
 			all = append(all, x)
 		}
 		if on := a.Unmap(); s.address == "0.0.0.0" || s.address == "::" || on.IsLoopback() || on.IsMulticast() || on.IsLinkLocalUnicast() && on.Is6() || on != a || on == netip.MustParseAddr("255.255.255.255") {
-			continue // which does not leave the machine
+			continue // the kernel does not send such packets out of the machine
 		}
 		for _, k := range []struct {
 			do   string
@@ -84,11 +86,12 @@ func ranges() (all []attack) {
 	return all
 }
 
-func about(protocol string, a netip.Addr, port uint16) string {
+func subjectOf(protocol string, a netip.Addr, port uint16) string {
 	return fmt.Sprint(protocol, " ", a, " ", port)
 }
 
-// forms are attacks on addresses written in the forms that inet_aton reads, which are names to others.
+// forms returns attacks on addresses in all notations of inet_aton. Other parsers treat these
+// notations as names.
 func forms() (all []attack) {
 	for _, target := range []struct{ kind, address string }{{"private", "10.66.0.40"}, {"metadata", "169.254.169.254"}, {"address of the host", hostOwn}, {"loopback", "127.0.0.1"}} {
 		b := netip.MustParseAddr(target.address).As4()
@@ -107,7 +110,7 @@ func forms() (all []attack) {
 	return all
 }
 
-// names are attacks by what names mean.
+// names returns attacks that use DNS names.
 func names() (all []attack) {
 	for name, logged := range map[string]string{
 		"private.test": "private", "private172.test": "private", "private192.test": "private", "shared.test": "shared", "loopback.test": "loopback", "loopback6.test": "loopback",
@@ -140,7 +143,8 @@ func names() (all []attack) {
 	)
 }
 
-// resolvers are attacks by other name servers: whichever is asked, the machine's own answers, and nothing of the question gets out as it was.
+// resolvers returns attacks through other name servers. The machine's own name server must answer
+// each query. The query must not leave the machine in its original form.
 func resolvers() (all []attack) {
 	for _, server := range []string{"8.8.8.8", "1.1.1.1", nameServer, "10.66.1.53", "169.254.169.253", hostOwn, hostCable, "GATEWAY", "[2001:4860:4860::8888]", "[fd66::53]", "[::ffff:8.8.8.8]", "[GATEWAY6]"} {
 		if !strings.Contains(server, "ffff") {
@@ -172,7 +176,7 @@ func resolvers() (all []attack) {
 	return all
 }
 
-// redirects are attacks by what a server in the world sends on to.
+// redirects returns attacks that use HTTP redirects.
 func redirects() (all []attack) {
 	for to, logged := range map[string]string{
 		"10.66.2.1": "private", "192.168.66.1": "private", "169.254.169.254": "metadata", "100.100.100.200": "metadata", hostOwn: "address of the host", hostCable: "address of the host",
@@ -185,7 +189,7 @@ func redirects() (all []attack) {
 	return append(all, attack{Name: "a redirect to a private name", Do: "http", To: "http://public.test/?to=http://target.test/", logged: "private", record: "dns target.test"})
 }
 
-// gateways are attacks on the machine's own link.
+// gateways returns attacks on the gateway and on the machine's link.
 func gateways() (all []attack) {
 	for _, port := range []int{22, 80, 443, 2375, 8080} {
 		for _, gateway := range []string{"GATEWAY", "[GATEWAY6]"} {

@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// controls are what has to work, before and after all attacks: without them nobody knew that an attack could succeed.
+// controls are attempts that must succeed before and after all attacks. They show that the attacker
+// and its targets work.
 var controls = []attack{
 	{Name: "TCP", Do: "tcp", To: public + ":8080", want: "connected"}, {Name: "TCP over IPv6", Do: "tcp", To: "[" + public6 + "]:8080", want: "connected"},
 	{Name: "UDP", Do: "udp", To: public + ":123", want: "answered"}, {Name: "UDP over IPv6", Do: "udp", To: "[" + public6 + "]:123", want: "answered"},
@@ -33,7 +34,7 @@ var controls = []attack{
 	{Name: "a translated address", Do: "tcp", To: "[" + publicNAT64 + "]:80", want: "connected"},
 }
 
-// the floods, one after the other. None may make the supervisor grow, or stop.
+// floods are run one after the other. The supervisor must not grow or hang during any of them.
 var floods = []attack{
 	{Name: "ARP", Do: "flood", To: "10.66.0.1:0", Ask: "ARP", Times: 10000},
 	{Name: "DHCP", Do: "flood", To: "255.255.255.255:67", Ask: "DHCP", Times: 10000},
@@ -46,11 +47,11 @@ var floods = []attack{
 	{Name: "queries", Do: "dns-flood", To: "GATEWAY:53", Times: 4000},
 	{Name: "queries by TCP", Do: "dns-tcp-flood", To: "GATEWAY:53", Times: 320},
 	{Name: "connections", Do: "connection-flood", To: flooded + ":80", Times: 1200},
-	{Name: "what nobody reads", Do: "hoard", To: flooded + ":9", Times: 128},
+	{Name: "server that never reads", Do: "hoard", To: flooded + ":9", Times: 128},
 	{Name: "UDP flows", Do: "flow-flood", To: flooded, Times: 2000},
 }
 
-// besieged is a workspace with the attacker in it.
+// besieged is a workspace that runs the attacker.
 type besieged struct {
 	*program
 	t      *testing.T
@@ -58,7 +59,7 @@ type besieged struct {
 	id     string
 	places *strings.Replacer
 	args   []string
-	may    []netip.Prefix // what may be reached
+	may    []netip.Prefix // targets that the machine is allowed to reach
 }
 
 func (h *hosts) besiege(t *testing.T, may []string, flags ...string) *besieged {
@@ -87,18 +88,18 @@ func (h *hosts) besiege(t *testing.T, may []string, flags ...string) *besieged {
 	return b
 }
 
-// outcome is what became of an attack.
+// outcome is the outcome of an attack, as the attacker reports it.
 type outcome struct {
 	Name, Outcome, Detail string
 	Told                  []string
 }
 
-// is tells whether an attack ended as wanted.
+// is reports whether the outcome is the wanted outcome.
 func (o outcome) is(wanted string) bool {
 	return strings.HasPrefix(strings.TrimSpace(o.Outcome+" "+strings.Join(o.Told, " ")), wanted)
 }
 
-// try has the attacker try attacks, so many at once.
+// try runs attacks concurrently and returns their outcomes by name.
 func (b *besieged) try(all []attack, workers int) map[string]outcome {
 	b.t.Helper()
 	for i := range all {
@@ -126,19 +127,20 @@ func (b *besieged) try(all []attack, workers int) map[string]outcome {
 	return outcomes
 }
 
-// attack tries attacks and judges what became of them: what the attacker saw, what got out of the machine and what is recorded.
+// attack runs attacks. It checks the outcomes that the attacker reports, the packets that left the
+// machine, and the log.
 func (b *besieged) attack(all []attack) {
 	b.t.Helper()
 	began := time.Now()
 	seen := map[string]bool{}
 	for _, a := range all {
 		if seen[a.Name] {
-			b.t.Errorf("there are two cases %q", a.Name)
+			b.t.Errorf("duplicate case %q", a.Name)
 		}
 		seen[a.Name] = true
 	}
 	outcomes := b.try(all, 32)
-	// What has to work is tried again where it did not: a packet may be lost, as on any way.
+	// Failed controls are tried again, because packets can get lost.
 	if lost := slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return a.want == "" || outcomes[a.Name].is(a.want) }); len(lost) > 0 {
 		maps.Copy(outcomes, b.try(lost, 4))
 	}
@@ -156,9 +158,9 @@ func (b *besieged) attack(all []attack) {
 		case a.want == "" && (o.Outcome == "connected" || o.Outcome == "answered"):
 			b.t.Errorf("%s: %s: %.100s", a.Name, o.Outcome, o.Detail)
 		}
-		for _, told := range o.Told {
-			if !b.reaches(netip.MustParseAddr(told)) {
-				b.t.Errorf("%s: the machine is told %s", a.Name, told)
+		for _, reported := range o.Told {
+			if !b.reaches(netip.MustParseAddr(reported)) {
+				b.t.Errorf("%s: the machine got %s", a.Name, reported)
 			}
 		}
 	}
@@ -170,16 +172,16 @@ func (b *besieged) attack(all []attack) {
 			continue
 		}
 		logged++
-		about := a.about()
-		if !slices.ContainsFunc(refused[about], func(reason string) bool { return strings.Contains(reason, a.logged) }) {
-			b.t.Errorf("%s: no record of %s says %q, but %q; it was %s %.100s", a.Name, about, a.logged, refused[about], outcomes[a.Name].Outcome, outcomes[a.Name].Detail)
+		subject := a.description()
+		if !slices.ContainsFunc(refused[subject], func(reason string) bool { return strings.Contains(reason, a.logged) }) {
+			b.t.Errorf("%s: records of %s: want %q, got %q; attack was %s %.100s", a.Name, subject, a.logged, refused[subject], outcomes[a.Name].Outcome, outcomes[a.Name].Detail)
 		}
 	}
 	b.t.Logf("%d cases, of which %d are recorded, in %v", len(all), logged, time.Since(began).Round(time.Millisecond))
 }
 
-// about is whom the record of an attack names.
-func (a attack) about() string {
+// description returns the subject of the record that an attack should cause.
+func (a attack) description() string {
 	if a.record != "" {
 		return a.record
 	}
@@ -188,10 +190,10 @@ func (a attack) about() string {
 	if a.Do == "udp" || a.Do == "datagram" || protocolOf[a.Do] != "" {
 		protocol = "udp"
 	}
-	return about(protocol, to.Addr(), port)
+	return subjectOf(protocol, to.Addr(), port)
 }
 
-// refusals gives the reasons by whom they are about.
+// refusals returns the recorded reasons for refusals, by subject.
 func (b *besieged) refusals() map[string][]string {
 	b.t.Helper()
 	all := map[string][]string{}
@@ -200,26 +202,26 @@ func (b *besieged) refusals() map[string][]string {
 		if r["verdict"] != "refused" {
 			continue
 		}
-		about := fmt.Sprint(r["protocol"], " ", r["name"])
+		subject := fmt.Sprint(r["protocol"], " ", r["name"])
 		if r["protocol"] != "dns" {
 			port := 0.0
 			if p, ok := r["port"].(float64); ok {
 				port = p
 			}
-			about = fmt.Sprint(r["protocol"], " ", r["address"], " ", port)
+			subject = fmt.Sprint(r["protocol"], " ", r["address"], " ", port)
 		}
-		all[about] = append(all[about], r["reason"].(string))
+		all[subject] = append(all[subject], r["reason"].(string))
 	}
 	return all
 }
 
-// judge tells of all that has arrived where nothing may.
+// judge reports all packets that have arrived but must not arrive.
 func (b *besieged) judge(all []attack) {
 	b.t.Helper()
-	time.Sleep(200 * time.Millisecond) // what is on its way out is out by then
+	time.Sleep(200 * time.Millisecond) // waits for packets in transit
 	for _, a := range b.hosts.arrivals() {
 		if a.To == nameServer+":53" && a.Where == "cable" && !bytes.Contains(a.Data, []byte("pyro-attack")) && !slices.ContainsFunc(all, func(x attack) bool { return bytes.Contains(a.Data, []byte(x.Name)) }) {
-			continue // what pyro asks itself
+			continue // pyro itself sent this query
 		}
 		to, err := netip.ParseAddrPort(a.To)
 		if err != nil {
@@ -234,7 +236,7 @@ func (b *besieged) judge(all []attack) {
 				by = append(by, x.Name)
 			}
 		}
-		b.t.Errorf("%s %s arrived (%s) with %.60q: it may be of %.300q", a.Protocol, a.To, a.Where, a.Data, by)
+		b.t.Errorf("%s %s arrived (%s) with %.60q: possible sources %.300q", a.Protocol, a.To, a.Where, a.Data, by)
 	}
 }
 
@@ -242,7 +244,7 @@ func (b *besieged) reaches(a netip.Addr) bool {
 	return slices.ContainsFunc(b.may, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// rebinding are names that mean something else after they were looked up, step by step.
+// rebinding lists attacks with names whose addresses change after a lookup, one list per step.
 var rebinding = [][]attack{
 	{
 		{Name: "a name that will be rebound", Do: "name", To: "rebinding.test:80", want: "connected"},
@@ -266,7 +268,7 @@ var rebinding = [][]attack{
 	{{Name: "an alternating name by TCP", Do: "query-tcp", To: "GATEWAY:53", Ask: "alternating.test A", logged: "private", record: "dns alternating.test"}},
 }
 
-// memory is what a process has of it, in MiB.
+// memory returns the resident memory of a process, in MiB.
 func memory(t *testing.T, pid int) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
@@ -280,10 +282,10 @@ func memory(t *testing.T, pid int) int {
 	return pages * os.Getpagesize() >> 20
 }
 
-// maxGrowth is how many MiB a supervisor may grow by, whatever its machine sends.
+// maxGrowth is the maximum growth of a supervisor's memory, in MiB.
 const maxGrowth = 96
 
-// flood has the machine send much of something, and looks at the supervisor meanwhile.
+// flood runs a flood and checks the memory of the supervisor meanwhile.
 func (b *besieged) flood(f attack) {
 	b.t.Helper()
 	began := time.Now()
@@ -314,7 +316,8 @@ func (b *besieged) flood(f attack) {
 	b.t.Logf("flood of %s: %s, %d MiB and %d before, in %v", f.Name, o.Detail, most, before, time.Since(began).Round(time.Millisecond))
 }
 
-// TestEgress attacks what keeps a machine from all but the public Internet, from inside.
+// TestEgress attacks the network of a machine from inside the machine. The attacker must reach only
+// the public Internet.
 func TestEgress(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()

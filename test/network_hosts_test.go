@@ -19,26 +19,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// hosts are two computers: one that pyro runs on, and all the others. Each is a network namespace. Whatever the first sends anywhere, to private and special
-// addresses too, gets to the second, which has all addresses there are and answers: what pyro does not stop arrives.
+// hosts simulates two computers with two network namespaces. The first one is the host of pyro. The
+// second one stands for all other computers and has every address. The first one routes everything
+// to the second one. So all traffic that pyro does not stop arrives at the second one.
 type hosts struct {
 	t           *testing.T
 	host, world *namespace
-	ours        *watcher // on the host's loopback interface, by which it would talk to itself
-	theirs      *watcher // on the world's end of the cable
+	ours        *watcher // watches the loopback interface of the host
+	theirs      *watcher // watches the other end of the cable
 	marks       int
 }
 
-// namespace is held by a process that does nothing.
+// namespace is a network and mount namespace. An idle process keeps it alive.
 type namespace struct {
 	t  *testing.T
 	id string
 }
 
-// Addresses of the host: of its cable, on which there are a private and a public network, and of its own.
+// Addresses of the two computers. The cable has a private and a public network. The host also has
+// addresses that are not on the cable.
 const (
 	hostCable, hostPublic, hostOwn   = "172.31.7.2", "45.45.46.5", "45.45.45.45"
-	hostRouted, hostRouted6          = "45.45.50.9", "2a0a:a0a:50::" // by local routes alone
+	hostRouted, hostRouted6          = "45.45.50.9", "2a0a:a0a:50::" // addresses that are the host's only by local routes
 	hostCable6, hostPublic6          = "fd07:31::2", "2a0a:a0a:46::5"
 	worldCable, worldCable6          = "172.31.7.1", "fd07:31::1"
 	hostOwn6, nameServer, hostsFiles = "2a0a:a0a::45", "9.9.9.9", "10.66.0.99 files.test\n127.0.1.1 itself.test\n"
@@ -86,14 +88,15 @@ func newHosts(t *testing.T) *hosts {
 	return h
 }
 
-// pyro is a program that runs on the host.
+// pyro returns a program that runs pyro on the simulated host.
 func (h *hosts) pyro() *program {
 	p := workspaces(h.t)
 	p.under = h.host.enter()
 	return p
 }
 
-// arrivals are what has got anywhere since the last call: all that came before packets which the host sends now.
+// arrivals returns all packets that have arrived since the last call. It sends markers to detect
+// when all packets have arrived.
 func (h *hosts) arrivals() []arrival {
 	h.t.Helper()
 	h.marks++
@@ -106,7 +109,7 @@ func (h *hosts) arrivals() []arrival {
 
 func newNamespace(t *testing.T) *namespace {
 	t.Helper()
-	cmd := exec.Command("unshare", "-n", "-m", "cat") // until its input ends, which it does with this process
+	cmd := exec.Command("unshare", "-n", "-m", "cat") // ends when this process ends
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -127,13 +130,13 @@ func newNamespace(t *testing.T) *namespace {
 	if _, err := io.WriteString(in, "x"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil { // then it is in its namespaces
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil { // this byte signals that the namespaces exist
 		testenv.Lacks(t, "no network namespaces: ", err)
 	}
 	return &namespace{t, fmt.Sprint(cmd.Process.Pid)}
 }
 
-// enter is a command that runs another one in it.
+// enter returns the beginning of a command line that runs a program in the namespace.
 func (n *namespace) enter() []string { return []string{"nsenter", "-t", n.id, "-n", "-m", "--"} }
 
 func (n *namespace) command(argv ...string) *exec.Cmd {
@@ -150,7 +153,8 @@ func (n *namespace) shell(script string) {
 
 func (n *namespace) bind(from, to string) { n.shell("mount --bind '" + from + "' " + to) }
 
-// watcher is this program as a server at all addresses of a namespace, which tells what comes by an interface.
+// watcher runs this test program as a server for all addresses of a namespace. The server reports
+// the packets on an interface.
 type watcher struct {
 	t     *testing.T
 	in    io.Writer
@@ -160,17 +164,17 @@ type watcher struct {
 	all []arrival
 }
 
-// arrival is a packet that was let through.
+// arrival is a packet that has arrived.
 type arrival struct {
 	Where    string `json:"where"`
 	Protocol string `json:"protocol"`
-	To       string `json:"to"`   // an address, and a port where it has one
-	Data     []byte `json:"data"` // the first bytes of its content
+	To       string `json:"to"`   // an address, with a port if the protocol has ports
+	Data     []byte `json:"data"` // beginning of the payload
 }
 
 const watchVariable, markPrefix, markPort = "PYRO_TEST_WATCH", "pyro-mark-", "7"
 
-// TestMain is a watcher's too.
+// TestMain runs the tests. If the variable for the watcher is set, it runs the watcher instead.
 func TestMain(m *testing.M) {
 	if where := os.Getenv(watchVariable); where != "" {
 		if err := watch(where); err != nil {
@@ -225,7 +229,7 @@ func (w *watcher) read(out io.Reader) {
 	for lines.Scan() {
 		var a arrival
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			w.t.Errorf("a watcher said %q", lines.Text())
+			w.t.Errorf("a watcher printed %q", lines.Text())
 			continue
 		}
 		if strings.HasPrefix(string(a.Data), markPrefix) {
@@ -238,7 +242,7 @@ func (w *watcher) read(out io.Reader) {
 	}
 }
 
-// await waits until the watcher has seen a mark.
+// await waits until the watcher has reported the given marker.
 func (w *watcher) await(mark string) {
 	w.t.Helper()
 	select {
@@ -247,7 +251,7 @@ func (w *watcher) await(mark string) {
 			w.t.Fatalf("a watcher saw %q, not %q", got, mark)
 		}
 	case <-time.After(30 * time.Second):
-		w.t.Fatalf("a watcher does not see %q", mark)
+		w.t.Fatalf("a watcher did not report %q", mark)
 	}
 }
 

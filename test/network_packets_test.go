@@ -9,16 +9,18 @@ import (
 
 const (
 	optioned  = "it has IP options"
-	strange   = "it is neither TCP, UDP nor an echo"
-	piece     = "it is a piece of an ICMP packet"
-	foreign   = "it is from an address that is not the machine's"
+	strange   = "it is neither TCP, UDP nor an echo request"
+	piece     = "it is a fragment of an ICMP packet"
+	foreign   = "its source address is not the machine's"
 	elsewhere = "private"
 )
 
-// packets are attacks by packets and frames that a machine's kernel would not send. Those for public addresses are so wrong that they must get nowhere.
+// packets returns attacks with packets and frames that a kernel would not send. Those that are sent
+// to public addresses are malformed, so they must not arrive either.
 func packets() (all []attack) {
-	n := 0 // of the last address
-	// add has each shape try an address of its own, below a prefix of IPv4 or IPv6.
+	n := 0 // number in the last address
+	// add adds an attack for each shape. Each attack uses a new address with the given IPv4 or IPv6
+	// prefix.
 	add := func(prefix string, port int, logged string, shapes ...string) {
 		for _, s := range shapes {
 			n++
@@ -72,11 +74,11 @@ func packets() (all []attack) {
 		n++
 		all = append(all, attack{Name: "spoofed from " + from, Do: "spoofed", To: fmt.Sprintf("[2a66:a::%d]:80", n), Via: from, logged: foreign})
 	}
-	for _, from := range []string{"::1", "fe80::7", "::", "ff02::1"} { // what a link is full of
+	for _, from := range []string{"::1", "fe80::7", "::", "ff02::1"} { // such packets are noise of a link
 		n++
 		all = append(all, attack{Name: "spoofed from " + from, Do: "spoofed", To: fmt.Sprintf("[2a66:a::%d]:80", n), Via: from})
 	}
-	// Source routes that go through a public address to what they are after.
+	// Source routes that lead through a public address.
 	for _, after := range []string{"169.254.169.254", hostOwn, "127.0.0.1"} {
 		n++
 		to := fmt.Sprintf("66.66.11.%d", n)
@@ -87,7 +89,7 @@ func packets() (all []attack) {
 	return all
 }
 
-// recordOf is whom a refusal of a shape is about.
+// recordOf returns the subject of the record that a shape should cause.
 func recordOf(shape, to string, port int, logged string) string {
 	to = unbracketed(to)
 	switch logged {
@@ -106,7 +108,7 @@ func unbracketed(a string) string {
 	return a
 }
 
-// protocolOf names that of the shapes that are no TCP.
+// protocolOf maps shapes that do not use TCP to their protocol.
 var protocolOf = map[string]string{}
 
 func init() {

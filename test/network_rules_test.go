@@ -4,12 +4,12 @@ package test
 
 import "testing"
 
-// TestEgressRules attacks rules of a network from inside.
+// TestEgressRules attacks a machine's egress rules from inside the machine.
 func TestEgressRules(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
-	b := h.besiege(t, []string{good + "/32", "10.20.0.0/16"},
-		"--egress-allow", "good.test:443", "--egress-allow", "rebinding.good.test", "--egress-allow", "10.20.0.0/16:5432", "--egress-deny", "10.20.9.0/24", "--egress-deny", "8.8.4.0/24")
+	b := h.besiege(t, []string{good + "/32", "10.20.0.0/16", "10.66.0.6/32"},
+		"--egress-allow", "good.test:443", "--egress-allow", "rebinding.good.test:5432", "--egress-allow", "*.wild.test", "--egress-allow", "10.20.0.0/16:5432", "--egress-deny", "10.20.9.0/24", "--egress-deny", "8.8.4.0/24")
 	const no = "not allowed by any rule"
 	for _, step := range [][]attack{
 		{{Name: "an address before its name is known", Do: "tcp", To: good + ":443", logged: no}},
@@ -17,7 +17,8 @@ func TestEgressRules(t *testing.T) {
 			{Name: "control: a name", Do: "name", To: "good.test:443", want: "connected"},
 			{Name: "control: a private address", Do: "tcp", To: "10.20.1.2:5432", want: "connected"},
 			{Name: "control: a private address by UDP", Do: "udp", To: "10.20.1.2:5432", want: "answered"},
-			{Name: "control: a name that will be rebound", Do: "name", To: "rebinding.good.test:80", want: "connected"},
+			{Name: "control: a name that will be rebound", Do: "name", To: "rebinding.good.test:5432", want: "connected"},
+			{Name: "control: a name below a domain", Do: "name", To: "rebinding.wild.test:5432", want: "connected"},
 		},
 		{
 			{Name: "control: an address of a name", Do: "tcp", To: good + ":443", want: "connected"},
@@ -47,14 +48,20 @@ func TestEgressRules(t *testing.T) {
 	} {
 		b.attack(step)
 	}
+	h.host.shell("getent ahostsv4 turn.rebinding.wild.test")
+	b.attack([]attack{
+		{Name: "a name below a domain rebound to a private address", Do: "name", To: "rebinding.wild.test:5432", logged: "private", record: "dns rebinding.wild.test"},
+		{Name: "what it was rebound to", Do: "tcp", To: "10.66.0.6:5432", logged: "private"},
+	})
 	h.host.shell("getent ahostsv4 turn.rebinding.good.test")
 	b.attack([]attack{
-		{Name: "an allowed name rebound to a private address", Do: "name", To: "rebinding.good.test:5432", logged: "private", record: "dns rebinding.good.test"},
-		{Name: "what it was rebound to", Do: "tcp", To: "10.66.0.6:5432", logged: "private"},
+		{Name: "control: an allowed name that now has a private address", Do: "name", To: "rebinding.good.test:5432", want: "connected"},
+		{Name: "another port of its address", Do: "tcp", To: "10.66.0.6:80", logged: "private"},
 	})
 }
 
-// TestEgressDenied: rules to deny alone leave the rest of the Internet open.
+// TestEgressDenied checks that, if there are only deny rules, the rest of the Internet can be
+// reached.
 func TestEgressDenied(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)

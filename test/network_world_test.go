@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,14 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports that are served at all addresses of a namespace, beside those of the name server.
+// Ports that are served at all addresses of a namespace, in addition to the port of the name
+// server.
 var (
 	tcpPorts = []int{22, 25, 80, 443, 853, 2375, 5432, 6443, 8080}
 	udpPorts = []int{67, 69, 80, 123, 161, 443, 500, 853, 1900, 4789, 5353, 5432}
 )
 
-// watch serves all addresses of the namespace that it runs in, and prints what comes by one of its interfaces, until its input ends. With a line of input it sends
-// that as a mark.
+// watch serves all addresses of its namespace and prints the packets on an interface, until its
+// input ends. It sends each line of the input as a marker.
 func watch(device string) error {
 	for _, port := range tcpPorts {
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
@@ -38,7 +40,7 @@ func watch(device string) error {
 			return err
 		}
 	}
-	unread, err := net.Listen("tcp", ":9") // whose connections nobody reads
+	unread, err := net.Listen("tcp", ":9") // the server never reads from its connections
 	if err != nil {
 		return err
 	}
@@ -69,8 +71,10 @@ func watch(device string) error {
 	return nil
 }
 
-// serveHTTP says who was reached, or sends on to ?to=.
+// serveHTTP reads the content and returns the address that the client has reached. If the query has
+// a parameter "to", it redirects to that URL.
 func serveHTTP(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
 	if to := r.URL.Query().Get("to"); to != "" {
 		w.Header().Set("Location", to)
 		w.WriteHeader(http.StatusFound)
@@ -79,7 +83,7 @@ func serveHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "world: %v\n", r.Context().Value(http.LocalAddrContextKey))
 }
 
-// serveUDP answers at the address that was asked.
+// serveUDP answers datagrams. The source of each answer is the address that the client has used.
 func serveUDP(port int, answer func(question []byte) []byte) error {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
 	if err != nil {
@@ -94,13 +98,13 @@ func serveUDP(port int, answer func(question []byte) []byte) error {
 		return err
 	}
 	go func() {
-		b, about := make([]byte, 1<<16), make([]byte, 256)
+		b, subject := make([]byte, 1<<16), make([]byte, 256)
 		for {
-			n, m, _, from, err := c.ReadMsgUDPAddrPort(b, about)
+			n, m, _, from, err := c.ReadMsgUDPAddrPort(b, subject)
 			if err != nil {
 				return
 			}
-			_, at, _, err := unix.ParseOneSocketControlMessage(about[:m])
+			_, at, _, err := unix.ParseOneSocketControlMessage(subject[:m])
 			if err != nil || len(at) < 16 {
 				continue
 			}
@@ -112,13 +116,13 @@ func serveUDP(port int, answer func(question []byte) []byte) error {
 	return nil
 }
 
-// sniffer reads the packets that come by an interface.
+// sniffer reports the packets that arrive on an interface.
 type sniffer struct {
 	socket int
 	device string
 	out    *json.Encoder
 
-	mu   sync.Mutex // of out
+	mu   sync.Mutex // guards out
 	seen map[string]bool
 }
 
@@ -145,7 +149,7 @@ func (s *sniffer) say(a arrival) {
 	s.out.Encode(a)
 }
 
-// run tells of each address and port once, and of all that the name server is asked.
+// run reports each combination of address and port once. It reports every DNS query.
 func (s *sniffer) run() {
 	b := make([]byte, 1<<17)
 	for {
@@ -175,7 +179,7 @@ func (s *sniffer) run() {
 
 func htons(n uint16) uint16 { return n<<8 | n>>8 }
 
-// describe tells what a packet is, unless it is one of those that a host's link needs, or an answer.
+// describe describes a packet. ok is false for answers, and for packets that every link needs.
 func describe(b []byte) (a arrival, ok bool) {
 	if len(b) < 20 {
 		return a, false
@@ -184,7 +188,7 @@ func describe(b []byte) (a arrival, ok bool) {
 	var to netip.Addr
 	if b[0]>>4 == 4 {
 		to = netip.AddrFrom4([4]byte(b[16:]))
-		if binary.BigEndian.Uint16(b[6:])&0x1fff != 0 { // a piece whose first was told of
+		if binary.BigEndian.Uint16(b[6:])&0x1fff != 0 { // a later fragment
 			return a, false
 		}
 	} else {
@@ -209,14 +213,14 @@ func describe(b []byte) (a arrival, ok bool) {
 	case unix.IPPROTO_UDP:
 		return port("udp", 8), true
 	case unix.IPPROTO_ICMP:
-		return arrival{Protocol: "icmp", To: to.String()}, len(content) > 0 && content[0] != 0 && content[0] != 3 // an answer, an error of the host's own
+		return arrival{Protocol: "icmp", To: to.String()}, len(content) > 0 && content[0] != 0 && content[0] != 3 // ignores echo replies and errors
 	case unix.IPPROTO_ICMPV6:
 		switch {
 		case len(content) == 0, content[0] == 129, content[0] < 128, content[0] >= 130 && content[0] <= 136, content[0] == 143:
 			return a, false
 		}
 		return arrival{Protocol: "icmpv6", To: to.String()}, true
-	case 0: // MLD of the host's own
+	case 0: // the MLD packets of the host itself
 		if to.IsMulticast() {
 			return a, false
 		}

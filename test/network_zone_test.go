@@ -13,16 +13,16 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Addresses of the world that may be reached: what of them arrives is no hole.
+// Addresses that machines are allowed to reach in the tests.
 const (
 	public, public6         = "93.184.216.34", "2606:2800:220:1::34"
 	good, other, flooded    = "93.184.216.35", "93.184.216.36", "93.184.217.1"
-	publicNAT64             = "64:ff9b::5db8:d822" // public, by a translator
+	publicNAT64             = "64:ff9b::5db8:d822" // a public address behind NAT64
 	privateNAT64            = "64:ff9b::a42:20"
 	reachable, reachableAll = "93.184.216.0/23", "2606:2800:220:1::/64"
 )
 
-// addresses is what the world's names mean.
+// addresses maps the names of the simulated Internet to addresses.
 var addresses = map[string][]string{
 	"public.test": {public, public6}, "good.test": {good}, "bad.test": {other}, "sub.good.test": {other}, "both.test": {public, "10.66.0.1", public6, "fd66::1"},
 	"private.test": {"10.66.0.2"}, "private172.test": {"172.20.0.2"}, "private192.test": {"192.168.66.2"}, "shared.test": {"100.64.66.2"},
@@ -37,16 +37,17 @@ var addresses = map[string][]string{
 	"target.test": {"10.66.0.7"}, "wpad.good.test": {"10.66.0.8"}, "10.0.0.1": {"10.66.0.9"},
 }
 
-// aliases are names of names.
+// aliases maps names to the names that they are aliases of.
 var aliases = map[string]string{"alias.test": "private.test", "alias-metadata.test": "metadata.test", "alias-host.test": "host.test", "alias-of-alias.test": "alias.test"}
 
-// zone answers for all names.
+// zone is a name server that answers queries for all names.
 type zone struct {
 	mu     sync.Mutex
 	turned map[string]bool
 }
 
-// at is what a name means now: alternating.test each time another address; rebinding.test a public one, until somebody has asked for turn.NAME.
+// at returns the current addresses of a name. The address of alternating.test changes with each
+// query. The address of a name such as rebinding.test is public until turn.NAME is queried.
 func (z *zone) at(name string) []string {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -58,7 +59,7 @@ func (z *zone) at(name string) []string {
 	switch name {
 	case "alternating.test":
 		z.turned[name] = !turned
-	case "rebinding.test", "rebinding.good.test", "rebinding-host.test":
+	case "rebinding.test", "rebinding.good.test", "rebinding.wild.test", "rebinding-host.test":
 	default:
 		if strings.HasSuffix(name, ".flood.test") {
 			return []string{public}

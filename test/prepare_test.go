@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// readiness is what doctor says of the environment.
+// readiness returns the state of the environment's preparation, as doctor reports it.
 func (p *program) readiness() pyro.Preparation {
 	p.t.Helper()
 	r := p.run(nil, "doctor", "--environment", environment, "--json")
@@ -30,12 +30,12 @@ func (p *program) readiness() pyro.Preparation {
 	last := report.Checks[len(report.Checks)-1]
 	warm := report.Environment.Status == pyro.Warm
 	if last.Name != "environment" || warm != (last.Status == pyro.CheckOK) || !warm && last.Hint != "pyro prepare "+environment {
-		p.t.Errorf("%+v, and the check says %+v", *report.Environment, last)
+		p.t.Errorf("got %+v, and the check reports %+v", *report.Environment, last)
 	}
 	return *report.Environment
 }
 
-// prepare prepares the environment.
+// prepare runs pyro prepare for the environment.
 func (p *program) prepare(flags ...string) (r pyro.PrepareResult) {
 	p.t.Helper()
 	out := p.must(append([]string{"prepare", environment, "--json"}, flags...)...)
@@ -48,7 +48,7 @@ func (p *program) prepare(flags ...string) (r pyro.PrepareResult) {
 	return r
 }
 
-// templates are the files of a cache's templates whose name is one of those.
+// templates returns the files in the cache's templates that have the given name.
 func (p *program) templates(name string) []string {
 	p.t.Helper()
 	files, err := filepath.Glob(filepath.Join(p.cache, "templates", "*", name))
@@ -58,7 +58,8 @@ func (p *program) templates(name string) []string {
 	return files
 }
 
-// TestPrepare: what is cold is prepared and warm then, and what has changed or is damaged since is stale and prepared again.
+// TestPrepare checks the states of a preparation. A cold preparation must become warm. If data is
+// changed or damaged, the preparation must become stale and must be repeated.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	isolation := cmp.Or(os.Getenv("PYRO_ISOLATION"), "gvisor")
@@ -78,7 +79,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("again: %+v", r)
 	}
 
-	// What is damaged is seen, whatever the notes say.
+	// Damage must be detected, even if the recorded state says that the preparation is warm.
 	harms := []func(string) error{
 		func(dir string) error { return os.WriteFile(filepath.Join(dir, "template.json"), []byte("{}"), 0o600) },
 		func(dir string) error {
@@ -89,7 +90,7 @@ func TestPrepare(t *testing.T) {
 			return errors.Join(os.Chmod(file, 0o600), os.Truncate(file, 100))
 		},
 	}
-	if testing.Short() { // each has a machine boot, under emulation
+	if testing.Short() { // each damage boots a machine, which takes long under emulation
 		harms = harms[1:]
 	}
 	for _, harm := range harms {
@@ -105,7 +106,7 @@ func TestPrepare(t *testing.T) {
 		expect(pyro.Warm, "")
 	}
 
-	// With a network: under QEMU that is another template.
+	// With a network, QEMU needs a different template.
 	if r := p.prepare("--network"); !r.Network || r.Made != (isolation != "gvisor") {
 		t.Errorf("with a network: %+v", r)
 	}
@@ -113,7 +114,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("with a network: %+v", r)
 	}
 
-	// Another agent, as another build of pyro has it.
+	// Another build of pyro can have a different guest agent.
 	p.with("PYRO_GUEST", otherAgent(t))
 	r := p.prepare()
 	if !r.Made || r.Before != pyro.Stale || !strings.Contains(r.Reason, "the guest agent of this pyro has changed since it was prepared") {
@@ -122,7 +123,8 @@ func TestPrepare(t *testing.T) {
 	expect(pyro.Warm, "")
 }
 
-// TestPrepareAgain: with --force all is made again while a workspace goes on, and a plain run finds it.
+// TestPrepareAgain checks that --force rebuilds everything while a workspace runs. A normal run
+// must use the result.
 func TestPrepareAgain(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -150,13 +152,13 @@ func TestPrepareAgain(t *testing.T) {
 	}
 }
 
-// TestPrepareIsInterrupted leaves no workspace.
+// TestPrepareIsInterrupted checks that an interrupted preparation leaves no workspace.
 func TestPrepareIsInterrupted(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t).withCache().with("PYRO_ISOLATION", "gvisor")
 	running := p.start("prepare", environment)
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Millisecond) { // until its workspace is being made
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Millisecond) { // waits until its workspace is being created
 		if made, _ := os.ReadDir(filepath.Join(p.state, "workspaces")); len(made) > 0 {
 			break
 		}
@@ -170,7 +172,7 @@ func TestPrepareIsInterrupted(t *testing.T) {
 	}
 }
 
-// otherAgent is the guest agent of this build as a program that is not the same.
+// otherAgent returns the path of a modified copy of the guest agent.
 func otherAgent(t *testing.T) string {
 	t.Helper()
 	packed, err := os.Open("../internal/guest/files/pyro-guest-" + runtime.GOARCH + ".gz")

@@ -20,19 +20,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// patience bounds every single run. It only ends what hangs: emulation on a busy host is slow.
+// patience is the maximum time of a run. It ends runs that hang. Emulation on a busy host is slow.
 const patience = 5 * time.Minute
 
 const environment = "debian:12"
 
-// program is bin/pyro with folders of its own, the cache apart, which is shared.
+// program runs bin/pyro with its own folders. Only the cache is shared.
 type program struct {
 	t     *testing.T
 	state string
 	temp  string
-	cache string // empty: the user's
+	cache string // path of the cache; empty means the user's cache
 	env   []string
-	under []string // a command that runs it, with that one's arguments
+	under []string // beginning of the command line
 }
 
 func newProgram(t *testing.T) *program {
@@ -40,7 +40,8 @@ func newProgram(t *testing.T) *program {
 	return &program{t: t, state: t.TempDir(), temp: t.TempDir()}
 }
 
-// withCache gives it a cache with templates and verdicts of its own; environments and kernels are the user's.
+// withCache gives the program a cache with its own templates. Environments and kernels are still
+// shared.
 func (p *program) withCache() *program {
 	p.t.Helper()
 	base, err := os.UserCacheDir()
@@ -60,16 +61,16 @@ func (p *program) withCache() *program {
 	return p
 }
 
-// with sets a variable in its environment.
+// with sets an environment variable of the program.
 func (p *program) with(name, value string) *program {
 	p.env = append(p.env, name+"="+value)
 	return p
 }
 
-// emulated has it start machines on QEMU, whatever else the host can do.
+// emulated makes the program use QEMU's emulation, even if the host supports more.
 func (p *program) emulated() *program { return p.with("PYRO_ISOLATION", "tcg") }
 
-// sandboxed has it start machines under gVisor. The test is skipped where the host can't.
+// sandboxed makes the program use gVisor. If the host can't run gVisor, it skips the test.
 func (p *program) sandboxed() *program {
 	p.t.Helper()
 	p.with("PYRO_ISOLATION", "gvisor")
@@ -94,13 +95,13 @@ func (p *program) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result is what a finished program left.
+// result is the result of a program that has exited.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs pyro to its end with an input, and checks that it left nothing.
+// run runs pyro with the given input, and checks that no files remain.
 func (p *program) run(stdin io.Reader, args ...string) result {
 	p.t.Helper()
 	cmd := p.command(args...)
@@ -115,13 +116,13 @@ func (p *program) run(stdin io.Reader, args ...string) result {
 	return result{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// in runs a command in a machine.
+// in runs a command in a new machine.
 func (p *program) in(argv ...string) result {
 	p.t.Helper()
 	return p.run(nil, append([]string{"run", environment, "--"}, argv...)...)
 }
 
-// leftNothing checks the folders of machines and of temporary files.
+// leftNothing checks that the folders of machines and temporary files are empty.
 func (p *program) leftNothing() {
 	p.t.Helper()
 	for _, dir := range []string{filepath.Join(p.state, "machines"), p.temp} {
@@ -135,7 +136,7 @@ func (p *program) leftNothing() {
 	}
 }
 
-// running is a started program whose output is read as it comes.
+// running is a program that was started. Its output is read step by step.
 type running struct {
 	*exec.Cmd
 	t      *testing.T
@@ -157,7 +158,7 @@ func (p *program) start(args ...string) *running {
 	return r
 }
 
-// says waits until it has printed a line.
+// says reads the next line of the output and checks that it is the given line.
 func (r *running) says(line string) {
 	r.t.Helper()
 	got := make([]byte, len(line)+1)
@@ -166,7 +167,7 @@ func (r *running) says(line string) {
 	}
 }
 
-// end reads the rest of the output and gives it with the exit code.
+// end reads the remaining output. It returns the output and the exit code.
 func (r *running) end() result {
 	r.t.Helper()
 	rest, err := io.ReadAll(r.out)
@@ -177,7 +178,8 @@ func (r *running) end() result {
 	return result{string(rest), r.stderr.String(), r.ProcessState.ExitCode()}
 }
 
-// machines are the machines that a process has started: QEMU's, and gVisor's sentries.
+// machines returns the process ids of the machines that a process has started. These are QEMU
+// processes and gVisor sentries.
 func machines(owner int) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
@@ -204,7 +206,7 @@ func gone(pid int) error {
 	return fmt.Errorf("process %d is still there", pid)
 }
 
-// ended tells whether a process has: what is reaped by somebody else may stay a zombie for a moment.
+// ended reports whether a process has ended. The process can be a zombie until its parent reaps it.
 func ended(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPythonMachines has the Python package do real work with bin/pyro.
+// TestPythonMachines runs the tests of the Python package that use bin/pyro and real machines.
 func TestPythonMachines(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()

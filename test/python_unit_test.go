@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// unittest runs the tests of a folder of the Python package, of which there must be some.
+// unittest runs the tests in a folder of the Python package. The folder must contain at least one
+// test.
 func unittest(t *testing.T, folder string, env ...string) {
 	t.Helper()
 	source, err := filepath.Abs("../sdk/python/src")
@@ -29,7 +30,7 @@ func unittest(t *testing.T, folder string, env ...string) {
 	}
 }
 
-// TestPythonUnits runs the tests of the Python package that need no machine: with a child that misbehaves in the place of pyro.
+// TestPythonUnits runs the Python tests that need no machine. They use a fake pyro that misbehaves.
 func TestPythonUnits(t *testing.T) {
 	sameForAll(t)
 	unittest(t, "tests")

@@ -33,7 +33,7 @@ func TestExitCodes(t *testing.T) {
 		{"", []string{"no-such-command"}, 127, "no-such-command"},
 		{"", []string{"sh", "-c", "kill -TERM $$"}, 143, "exit_code=143"},
 		{"--timeout-seconds=1", []string{"sleep", "1000"}, 124, "the command timed out after 1 s"},
-		{"--ttl-seconds=2", []string{"sleep", "1000"}, 124, "the time to live of the machine, 2 s, is over"},
+		{"--ttl-seconds=2", []string{"sleep", "1000"}, 124, "the machine's time to live of 2 s is over"},
 	} {
 		args := append(append([]string{"run", environment}, strings.Fields(c.flags)...), append([]string{"--"}, c.argv...)...)
 		r := p.run(nil, args...)
@@ -50,18 +50,18 @@ func TestStreams(t *testing.T) {
 	if r.stdout != "out\n" || r.stderr != "err\n" {
 		t.Errorf("stdout %q, stderr %q", r.stdout, r.stderr)
 	}
-	// Every byte in and out again, and the end of the input after them.
+	// Every byte must pass through in both directions, and then the end of the input.
 	random := noise(4 << 20)
 	r = p.run(bytes.NewReader(random), "run", environment, "--", "cat")
 	if r.code != 0 || r.stdout != string(random) {
-		t.Errorf("of %d bytes %d came back, not the same ones: %s", len(random), len(r.stdout), r.stderr)
+		t.Errorf("wrote %d bytes, read %d, or they differ: %s", len(random), len(r.stdout), r.stderr)
 	}
 	if r = p.run(strings.NewReader("b\na\n"), "run", environment, "--", "sort"); r.stdout != "a\nb\n" {
 		t.Errorf("sorted: %q", r.stdout)
 	}
 }
 
-// noise is always the same.
+// noise returns reproducible random bytes.
 func noise(size int) []byte {
 	b := make([]byte, size)
 	rand.NewChaCha8([32]byte{1}).Read(b)
@@ -94,7 +94,7 @@ func TestJSON(t *testing.T) {
 	}
 	for _, name := range []string{"stdout", "stderr", "exit_code", "duration_ms", "environment", "execution_mode", "isolation", "timings"} {
 		if fields[name] == nil {
-			t.Errorf("there is no %s", name)
+			t.Errorf("%s is missing", name)
 		}
 	}
 	if r.ExecutionMode != pyro.Guest || r.Isolation == pyro.IsolationNone || r.Environment != environment || len(r.Timings) == 0 || r.DurationMS <= 0 {
@@ -111,7 +111,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestTooManyArguments goes through the Go API: a shell can't give so many.
+// TestTooManyArguments uses the Go API, because a shell can't pass so many arguments.
 func TestTooManyArguments(t *testing.T) {
 	p, err := pyro.New(pyro.Options{StateDir: t.TempDir()})
 	if err != nil {
@@ -126,14 +126,14 @@ func TestTooManyArguments(t *testing.T) {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
-	// More than the guest's kernel takes at once, and less than pyro's bound, is the command's failure to start.
+	// The kernel of the guest accepts fewer arguments than pyro. So the command fails to start.
 	r, err := p.RunInVM(t.Context(), pyro.RunInVMRequest{Environment: environment, Argv: []string{"echo", strings.Repeat("x", 1<<20)}})
 	if err != nil || r.ExitCode != 126 || r.NotRun == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-// TestMuchOutput passes a gigabyte to a reader that waits first, so that everything on the way fills up.
+// TestMuchOutput sends a gigabyte to a slow reader, so that all buffers become full.
 func TestMuchOutput(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -161,14 +161,14 @@ func TestMuchOutput(t *testing.T) {
 	if _, err := io.ReadFull(out, piece[:1]); err != nil {
 		t.Fatal(err, stderr.String())
 	}
-	time.Sleep(3 * time.Second) // the reader that is slow
+	time.Sleep(3 * time.Second) // lets the buffers become full
 	got.Write(piece[:1])
 	peak := 0
 	for read := 1; ; {
 		n, err := out.Read(piece)
 		got.Write(piece[:n])
 		read += n
-		if n > 0 && read < total { // it has not ended then
+		if n > 0 && read < total { // before the output ends
 			peak = max(peak, peakKiB(t, r.Process.Pid))
 		}
 		if err != nil {
@@ -185,7 +185,7 @@ func TestMuchOutput(t *testing.T) {
 		want.Write(block)
 	}
 	if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
-		t.Error("what came is not what was sent")
+		t.Error("the output differs from the input")
 	}
 	t.Logf("pyro took up to %d KiB; %s", peak, stderr.String())
 	if peak == 0 || peak > maxMemoryKiB {
@@ -194,7 +194,7 @@ func TestMuchOutput(t *testing.T) {
 	p.leftNothing()
 }
 
-// peakKiB is the most memory that a process had so far.
+// peakKiB returns the peak memory of a process, in KiB.
 func peakKiB(t *testing.T, pid int) (kib int) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -2,16 +2,18 @@ package test
 
 import "testing"
 
-// sameForAll marks a test of what is the same, or nearly so, whatever runs the machines: where there is little time it is not run once more for another kind.
+// sameForAll marks a test whose result barely depends on the isolation level. With -short, the test
+// is skipped.
 func sameForAll(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("-short: what runs the machines makes little difference")
+		t.Skip("-short: the isolation makes little difference")
 	}
 }
 
-// killed are those who are killed in the midst of an operation. What a client does is the same whatever runs the machines: where there is little time it is one of the others,
-// by turns.
+// killed returns which processes a test kills during an operation. With -short it returns only one
+// process. The client behaves in the same way for every isolation level, so that is alternately the
+// machine and the supervisor.
 func killed(operation int) []string {
 	if testing.Short() {
 		return []string{[]string{"machine", "supervisor"}[operation%2]}

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// terminals is where servers of terminals keep what they keep, and what they begin with.
+// terminals contains the folders and the environment variables of terminal servers.
 type terminals struct {
 	t     *testing.T
 	node  string
@@ -23,7 +23,8 @@ type terminals struct {
 	env   []string
 }
 
-// newTerminals makes one, and checks in the end that no session and no process is left of it.
+// newTerminals creates the folders. At the end of the test, it checks that no sessions and
+// processes remain.
 func newTerminals(t *testing.T) *terminals {
 	t.Helper()
 	for _, program := range []string{"vim", "python3"} {
@@ -35,7 +36,7 @@ func newTerminals(t *testing.T) *terminals {
 	return w
 }
 
-// run runs a script of test/mcp to its end, and gives what it printed.
+// run runs a script in test/mcp and returns its output.
 func (w *terminals) run(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -49,7 +50,7 @@ func (w *terminals) run(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// leftNothing waits until all that was started has ended, keepers too, and checks that no session is left.
+// leftNothing waits until all processes have ended. It checks that no session remains.
 func (w *terminals) leftNothing() {
 	w.t.Helper()
 	began := time.Now()
@@ -65,7 +66,8 @@ func (w *terminals) leftNothing() {
 	}
 }
 
-// processes are those that have its state folder in their environment: servers, keepers, and programs on terminals.
+// processes returns the command lines of the processes whose environment contains the state folder.
+// These are servers, session processes and programs.
 func (w *terminals) processes() (lines []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range all {
@@ -78,7 +80,8 @@ func (w *terminals) processes() (lines []string) {
 	return lines
 }
 
-// TestTerminalsByOfficialClients has clients that nobody here wrote drive real programs on terminals: an editor, an interpreter, and one that asks for a password.
+// TestTerminalsByOfficialClients uses third-party clients to control real programs on terminals: an
+// editor, an interpreter, and a password prompt.
 func TestTerminalsByOfficialClients(t *testing.T) {
 	sameForAll(t)
 	w := newTerminals(t)
@@ -107,7 +110,7 @@ func TestTerminalsByOfficialClients(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &spawned); err != nil || len(spawned.Content) != 1 {
 			t.Fatalf("%v: %s", err, text)
 		}
-		// Its server is gone, and the session is known to the next.
+		// The server has ended, but the next server must find the session.
 		if text := call("tools/call", "--tool-name", "pty_close", "--tool-arg", "session_id="+spawned.Content[0].Text, "owner=agent"); !strings.Contains(text, `"ok"`) {
 			t.Error(text)
 		}

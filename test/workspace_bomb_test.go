@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// bombs are commands that start processes or threads without end, some in ways that make them hard to
-// kill: they ignore signals, and leave their session.
+// bombs contains commands that endlessly start processes or threads. Some of them are hard to kill,
+// because they ignore signals and leave their session.
 var bombs = map[string][]string{
 	"Bash": {"bash", "-c", ":(){ :|:& };:; sleep 1000"},
 	"Fork": {"python3", "-c", `import os, signal
@@ -29,14 +29,15 @@ while True:
 	except RuntimeError: pass`},
 }
 
-// How long a workspace may take for a short command while a bomb runs, and to stop. On an idle host it
-// takes less than half of that.
+// Maximum time of a short command while a bomb runs, and of stopping the workspace. A bomb that is
+// not limited blocks them for good. An idle host needs less than 5 s, a busy one some times more.
 const (
-	answersWithin = 10 * time.Second
-	stopsWithin   = 10 * time.Second
+	answersWithin = time.Minute
+	stopsWithin   = time.Minute
 )
 
-// TestForkBombs checks that a command that starts processes without end does no more harm than any other.
+// TestForkBombs checks that a fork bomb does not harm the host or other workspaces more than any
+// other command.
 func TestForkBombs(t *testing.T) {
 	for name, bomb := range bombs {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +65,7 @@ func TestForkBombs(t *testing.T) {
 			}
 			within(stopsWithin, "stop", func() { p.must("workspace", "stop", id) })
 			if left := children(machine); left > 0 {
-				t.Errorf("%d processes are left on the host", left)
+				t.Errorf("%d processes still run on the host", left)
 			}
 			p.must("workspace", "start", id)
 			if got := p.shell(id, "cat kept"); got != "kept" {
@@ -77,7 +78,7 @@ func TestForkBombs(t *testing.T) {
 	}
 }
 
-// children counts the processes that a process of the host has started, and those that these have.
+// children returns the number of descendants that a process has on the host.
 func children(of int) (count int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	parents := map[int]int{}

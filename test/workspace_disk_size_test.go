@@ -10,9 +10,10 @@ import (
 	"testing"
 )
 
-// TestAWorkspaceHasASize: with --disk-mib it is what df shows, and writes to a full /workspace fail with
-// ENOSPC. A stop, a reset, a pause and forks keep it.
-func TestAWorkspaceHasASize(t *testing.T) {
+// TestWorkspaceSize checks --disk-mib. df must show the size. If /workspace is full, writes must
+// fail with ENOSPC. The size must not change when the workspace is stopped, reset, paused or
+// forked.
+func TestWorkspaceSize(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"gvisor", "tcg"} {
 		t.Run(isolation, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestAWorkspaceHasASize(t *testing.T) {
 	}
 }
 
-// isFull fills a /workspace of 64 MiB, and empties it again.
+// isFull fills a /workspace that has 64 MiB, then empties it.
 func (p *program) isFull(id, when string) {
 	p.t.Helper()
 	line := p.shell(id, "df --output=size -BM /workspace | tail -1")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestFollowTheHistory follows the commands of a workspace: to ctrl-c, a stop, a pause, a deletion, and the end of the supervisor.
+// TestFollowTheHistory follows the commands of a workspace until the test sends ctrl-c. It also
+// follows them until the workspace is stopped, paused or deleted, and until the supervisor ends.
 func TestFollowTheHistory(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -23,7 +24,7 @@ func TestFollowTheHistory(t *testing.T) {
 	}
 	slow := p.start("workspace", "exec", id, "--", "sh", "-c", "echo begun; until test -e go; do sleep 0.05; done")
 	slow.says("begun")
-	f := follow("1  sh -c ", "runs, or")
+	f := follow("1  sh -c ", ", running)")
 	p.shell(id, "echo two; echo bad >&2; exit 0")
 	f.shows("2  sh -c ", "exit code 0 after", "    two", "", "    bad", "")
 	p.must("workspace", "file", "write", id, "go", "--text", "")
@@ -82,7 +83,8 @@ func TestFollowTheHistory(t *testing.T) {
 	ended(f, "when it is deleted", ` state=stopped reason="it was deleted"`)
 }
 
-// shows reads lines, each of which begins with one text and has another.
+// shows reads lines. The arguments are pairs of texts. Each line must begin with the first text and
+// contain the second text of its pair.
 func (r *running) shows(texts ...string) {
 	r.t.Helper()
 	for ; len(texts) > 0; texts = texts[2:] {

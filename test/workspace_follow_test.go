@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestFollowAService follows services of a machine by the command line: to their end, to ctrl-c, to a pause, and to the end of the supervisor.
+// TestFollowAService follows services on the command line until they end. It also follows them
+// until the test sends ctrl-c, until the workspace is paused, and until the supervisor ends.
 func TestFollowAService(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)

@@ -14,15 +14,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestAFullStateFolder: on a full disk commands run, and say that their history is not kept, and all that frees space works.
-func TestAFullStateFolder(t *testing.T) {
+// TestFullStateFolder checks that commands run on a full disk, and report that their history is not
+// stored. Deletions must work too.
+func TestFullStateFolder(t *testing.T) {
 	testenv.NeedsRoot(t, "mount a small disk")
 	p := workspaces(t)
 	if err := unix.Mount("pyro-test", p.state, "tmpfs", 0, "size=96m"); err != nil {
 		testenv.Lacks(t, "a small disk: ", err)
 	}
 	t.Cleanup(func() { unix.Unmount(p.state, unix.MNT_DETACH) })
-	p.sandboxed() // whose files are on that disk
+	p.sandboxed() // gVisor stores its files on that disk
 	id, other, stopped := p.create(), p.create(), p.create()
 	p.must("workspace", "stop", stopped)
 	p.run(nil, "workspace", "exec", id, "--", "sh", "-c", "cat /dev/zero >/workspace/big; for size in 65536 4096 512 1; do dd if=/dev/zero bs=$size >>/workspace/more; done")
@@ -31,7 +32,7 @@ func TestAFullStateFolder(t *testing.T) {
 		t.Fatalf("%d bytes are free, %v", st.Bavail*uint64(st.Bsize), err)
 	}
 	var r pyro.WorkspaceExecResult
-	for range 200 { // the database has some space of its own
+	for range 200 { // many commands, because SQLite's files still have some unused space
 		out := p.run(nil, "workspace", "exec", other, "--json", "--", "sh", "-c", "head -c 65536 /dev/zero | tr '\\0' x")
 		if err := json.Unmarshal([]byte(out.stdout), &r); err != nil || out.code != 0 || len(r.Stdout) != 65536 {
 			t.Fatalf("a command: %v, %d, %s", err, out.code, out.stderr)

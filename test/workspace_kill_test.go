@@ -17,14 +17,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// victim is a workspace that operations are killed in. Its files all say the same number: an operation that changes it changes all of them.
+// victim is a workspace whose operations are killed. All its files contain the same number. Each
+// operation that changes files changes the number in all of them.
 type victim struct {
 	*program
 	id     string
-	number int // that its files say
+	number int // number in its files
 	next   int
 	dir    string
-	states map[string]int // its snapshots
+	states map[string]int // number in the files of each snapshot
 }
 
 const victimFiles = 20
@@ -35,10 +36,10 @@ type operation struct {
 	starts bool
 }
 
-// content is what the files of a number say.
+// content returns the content of a file that contains the given number.
 func (v *victim) content(number int) string { return fmt.Sprintf("before\n%d\nafter\n", number) }
 
-// push makes a folder with the files of a number.
+// folder creates a folder whose files contain the given number.
 func (v *victim) folder(number int) string {
 	dir := filepath.Join(v.dir, strconv.Itoa(number))
 	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
@@ -52,7 +53,7 @@ func (v *victim) folder(number int) string {
 	return dir
 }
 
-// patch makes a patch from one number to another.
+// patch creates a patch that changes one number to another. It returns the path of the patch.
 func (v *victim) patch(from, to int) string {
 	var b strings.Builder
 	for i := range victimFiles {
@@ -65,8 +66,9 @@ func (v *victim) patch(from, to int) string {
 	return path
 }
 
-// operations are what is killed: each gives its arguments, and what the workspace may say afterwards if it was acknowledged. Those that start a machine have that one
-// and its supervisor killed, as soon as they come.
+// operations lists the operations that are killed. The function args returns an operation's
+// arguments, and the number that the files must contain after the operation is acknowledged. If an
+// operation starts a machine, the test kills the new machine or its supervisor.
 var operations = []operation{
 	{name: "sync", args: func(v *victim) ([]string, int) {
 		v.next++
@@ -99,14 +101,15 @@ var operations = []operation{
 	}},
 }
 
-// TestKilledAnywhere kills the client, the supervisor and the machine at moments of every operation. The moments are drawn from a seed that is told. Afterwards status
-// tells the truth, the files are those of before or of after the operation, all of them, and of after it where it was acknowledged; what was acknowledged
-// before is there; and in the end everything can be deleted, and nothing is left.
+// TestKilledAnywhere kills the client, the supervisor and the machine at random moments of every
+// operation. It logs the seed. Afterwards the reported status must be correct, and all files must
+// be in the old or in the new state. Acknowledged operations must have succeeded. It must be
+// possible to delete everything, and nothing must remain.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	seed := testenv.Seed(t, 1)
 	t.Logf("PYRO_TEST_KILLS=%d", kills())
-	// Two workspaces at once, each for some of the operations: they wait as much as they work.
+	// Two workspaces are tested in parallel. Each one is for a part of the operations.
 	for name, part := range map[string][2]int{"Inside": {0, 5}, "AsAWhole": {5, len(operations)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +118,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killedIn does so in a workspace of its own, in some of the operations.
+// killedIn tests a part of the operations in a new workspace.
 func killedIn(t *testing.T, random *rand.Rand, from, to int) {
 	v := &victim{program: workspaces(t), dir: t.TempDir(), states: map[string]int{"first": 0}}
 	v.id = v.create("--seed-path", v.folder(0))
@@ -135,7 +138,7 @@ func killedIn(t *testing.T, random *rand.Rand, from, to int) {
 			}
 		}
 	}
-	// Each snapshot that is there is what it was when it was taken.
+	// No snapshot must have changed.
 	for name, number := range v.states {
 		if r := v.run(nil, "workspace", "reset", v.id, "--snapshot", name); r.code == 0 {
 			v.check("reset to "+name, "nobody", number)
@@ -145,7 +148,8 @@ func killedIn(t *testing.T, random *rand.Rand, from, to int) {
 	}
 }
 
-// kill runs an operation, kills somebody after a while, and checks what there is then. It tells whether somebody was killed.
+// kill runs an operation, kills a process after a delay, and checks the result. It reports whether
+// it killed a process.
 func (v *victim) kill(o operation, who string, after time.Duration) bool {
 	v.t.Helper()
 	args, number := o.args(v)
@@ -189,8 +193,9 @@ func (v *victim) kill(o operation, who string, after time.Duration) bool {
 	return r.killed
 }
 
-// made checks what became of a workspace that was being made beside those that were there: one that was acknowledged is there, be it stopped; another one may be. It has
-// all files, and can be deleted.
+// made checks a workspace whose creation was interrupted. If the creation was acknowledged, the
+// workspace must exist but can be stopped. Otherwise it can be missing. A workspace that exists
+// must have all files, and it must be possible to delete it.
 func (v *victim) made(what string, before []string, id string, acknowledged bool) {
 	v.t.Helper()
 	var made []string
@@ -203,7 +208,7 @@ func (v *victim) made(what string, before []string, id string, acknowledged bool
 		v.t.Fatalf("%s: made are %v", what, made)
 	}
 	for _, one := range made {
-		if state := v.settled(one); state != "started" && state != "stopped" {
+		if state := v.finalState(one); state != "started" && state != "stopped" {
 			v.t.Errorf("%s: it is %s", what, state)
 		}
 		v.must("workspace", "start", one)
@@ -214,7 +219,7 @@ func (v *victim) made(what string, before []string, id string, acknowledged bool
 	}
 }
 
-// quiet waits until what a client had begun before it was killed has happened, or not.
+// quiet waits until all operations that a killed client has started are finished.
 func (v *victim) quiet() {
 	v.t.Helper()
 	said := func() string {
@@ -232,17 +237,19 @@ func (v *victim) quiet() {
 	}
 }
 
-// forgetUnless forgets a snapshot that was not acknowledged and is not there.
+// forgetUnless removes a snapshot from states, unless the snapshot exists. It is for snapshots that
+// were not acknowledged.
 func (v *victim) forgetUnless(name string) {
 	if !strings.Contains(v.must("workspace", "snapshot", "list", v.id), name+" ") {
 		delete(v.states, name)
 	}
 }
 
-// check checks what the workspace is, having started it where it is stopped, and notes what its files say.
+// check starts the workspace if it is stopped. It checks the files of the workspace and records the
+// number in them.
 func (v *victim) check(what, who string, may ...int) {
 	v.t.Helper()
-	state := v.settled(v.id)
+	state := v.finalState(v.id)
 	if who == "nobody" && state == "damaged" || state == "created" {
 		v.t.Fatalf("%s: it is %s", what, state)
 	}
@@ -257,8 +264,9 @@ func (v *victim) check(what, who string, may ...int) {
 	v.t.Fatalf("%s: the files say\n%s\nnot one of %v", what, said, may)
 }
 
-// settled gives the state of a workspace once what was killed has ended: it is started if its machine runs.
-func (p *program) settled(id string) string {
+// finalState returns the state of a workspace after the killed processes have ended. If the machine
+// of the workspace runs, the state is "started".
+func (p *program) finalState(id string) string {
 	p.t.Helper()
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		state := p.stateOf(id)
@@ -272,7 +280,8 @@ func (p *program) settled(id string) string {
 	}
 }
 
-// TestConflictingOperations has two clients do at once what excludes each other: each does it wholly, or is told why not.
+// TestConflictingOperations runs conflicting operations of two clients concurrently. Each operation
+// must succeed completely, or fail with a reason.
 func TestConflictingOperations(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -318,10 +327,11 @@ func TestConflictingOperations(t *testing.T) {
 	if all[1].code != 0 || all[0].code != 0 && !strings.Contains(all[0].stderr, "pyro: error: ") {
 		t.Errorf("a snapshot during a deletion: %+v", all)
 	}
-	p.fails(3, "there is none of this id", "workspace", "status", id)
+	p.fails(3, "has this ID", "workspace", "status", id)
 }
 
-// TestManyWorkspaces makes and deletes workspaces: nothing grows.
+// TestManyWorkspaces checks that the use of resources does not grow if workspaces are created and
+// deleted repeatedly.
 func TestManyWorkspaces(t *testing.T) {
 	sameForAll(t)
 	rounds := 20

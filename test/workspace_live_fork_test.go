@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// number is how often something is done: by default as often as is quick, and as an environment variable says.
+// number returns the value of an environment variable. If the variable is not set, it returns the
+// default.
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
@@ -22,14 +23,15 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// drawing is a program that all the time writes down what must be nobody else's.
+// drawing starts a program that continuously records random numbers. Different machines must record
+// different numbers.
 const drawing = `setsid sh -c 'while :; do cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; sleep 0.5; done >>/workspace/drawn' >/dev/null 2>&1 </dev/null &`
 
-// naming is one that all the time writes down who it takes its machine for.
+// naming starts a program that continuously records the identity of the machine.
 const naming = ` cat /etc/machine-id >/run/first; setsid sh -c 'while :; do read id </etc/machine-id; read name </proc/sys/kernel/hostname; echo $name $id; sleep 0.1; done >>/run/named' ` +
 	`>/dev/null 2>&1 </dev/null &`
 
-// slowedDown has a script sleep for so many times as long.
+// slowedDown returns the script with all durations of sleep multiplied.
 func slowedDown(script string, times float64) string {
 	return regexp.MustCompile(`sleep ([0-9.]+)`).ReplaceAllStringFunc(script, func(s string) string {
 		d, _ := strconv.ParseFloat(s[len("sleep "):], 64)
@@ -37,12 +39,13 @@ func slowedDown(script string, times float64) string {
 	})
 }
 
-// identity prints who a machine is, a line each, and its time.
+// identity is a script that prints the identity of a machine, with one value per line, and the
+// machine's time.
 const identity = `cat /proc/sys/kernel/random/boot_id /etc/machine-id; cat /sys/class/net/eth0/address 2>/dev/null || ` +
 	`python3 -c 'import fcntl, socket, struct; print(fcntl.ioctl(socket.socket(), 0x8927, struct.pack("256s", b"eth0"))[18:24].hex(":"))'; hostname; ` +
 	`cat /proc/sys/kernel/random/uuid; head -c 16 /dev/urandom | od -A n -t x1; date +%s%N; ls /etc/ssh | grep -c ssh_host || true`
 
-// fork makes live forks, each of which runs.
+// forkLive creates live forks and checks that all of them run.
 func (p *program) forkLive(id string, count int) (ids []string) {
 	p.t.Helper()
 	var v struct {
@@ -66,18 +69,19 @@ func (p *program) forkLive(id string, count int) (ids []string) {
 	return ids
 }
 
-// TestLiveForks makes many of a machine in which programs run: each goes on where it stood, and nothing that is to be one machine's alone is two's.
+// TestLiveForks creates many live forks of a machine that has running programs. The programs must
+// continue in each fork. Machines must not share identities or random numbers.
 func TestLiveForks(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
-	id := p.create("--network-policy", "egress", "--mem-mib", "512", "--ttl-seconds", "7200") // fifty that are emulated take ten minutes to be looked at
+	id := p.create("--network-policy", "egress", "--mem-mib", "512", "--ttl-seconds", "7200") // checking fifty emulated machines takes ten minutes
 	few := 6
 	if testing.Short() {
 		few = 2
 	}
 	count := number("PYRO_TEST_FORKS", few)
 	running := strings.Replace(counting, "sleep 0.05", "sleep 0.5", 1) + drawing + naming
-	if count > few { // so many do it at once
+	if count > few { // too many forks to check one after the other
 		running = strings.Replace(counting, "sleep 0.05", "sleep 1", 1) + slowedDown(drawing+naming, float64(count)/float64(few))
 	}
 	p.shell(id, "mkdir -p /etc/ssh; echo key >/etc/ssh/ssh_host_x_key; cat /proc/sys/kernel/random/boot_id >/dev/null; "+running)
@@ -91,13 +95,13 @@ func TestLiveForks(t *testing.T) {
 	forks := p.forkLive(id, count)
 	t.Logf("%d live forks in %s", len(forks), time.Since(began).Round(time.Millisecond))
 	if now, _ := p.processes(id); now != supervisor {
-		t.Error("the source has another supervisor")
+		t.Error("the supervisor of the source changed")
 	}
 	p.countsOn(id, before, "the source")
 
 	seen := map[string]string{}
 	var drawn [][]string
-	twins := "" // how often a fork took itself for the source, which was before it was one
+	twins := "" // how often a fork recorded the source's identity before it got its own
 	for _, one := range append(slices.Clone(forks), id) {
 		const most = 50 * time.Millisecond
 		began := time.Now()
@@ -118,7 +122,7 @@ func TestLiveForks(t *testing.T) {
 		}
 		nanos, err := strconv.ParseInt(lines[6], 10, 64)
 		if at := time.Unix(0, nanos); err != nil || at.Before(began.Add(-most)) || at.After(ended.Add(most)) {
-			t.Errorf("%s, of which %s is the source: its clock says %q between %d and %d", one, id, lines[6], began.UnixNano(), ended.UnixNano())
+			t.Errorf("%s, forked from %s: clock: got %q between %d and %d", one, id, lines[6], began.UnixNano(), ended.UnixNano())
 		}
 		if keys := map[bool]string{true: "1", false: "0"}[one == id]; lines[7] != keys {
 			t.Errorf("%s has %s host keys, not %s", one, lines[7], keys)
@@ -132,7 +136,7 @@ func TestLiveForks(t *testing.T) {
 		if one != id {
 			p.shell(one, "until grep -q "+one+" /run/named; do sleep 0.05; done")
 			if n := p.shell(one, "grep -cE '"+id+"|'$(cat /run/first) /run/named"); twins != "" && n != twins {
-				t.Errorf("%s has taken itself for the source %s times, and others %s times", one, n, twins)
+				t.Errorf("%s: programs saw the identity of the source %s times, and others %s times", one, n, twins)
 			} else {
 				twins = n
 			}
@@ -140,7 +144,7 @@ func TestLiveForks(t *testing.T) {
 		}
 	}
 
-	// What was drawn until the fork is all machines', what was drawn since is one's.
+	// All machines have the numbers that were recorded before the fork. Later numbers must differ.
 	common := 0
 	for same := true; same; common++ {
 		for _, lines := range drawn {
@@ -149,7 +153,7 @@ func TestLiveForks(t *testing.T) {
 	}
 	since := map[string]int{}
 	for i, lines := range drawn {
-		lines = lines[common-1 : len(lines)-1] // the last may be half written
+		lines = lines[common-1 : len(lines)-1] // the last line can be incomplete
 		if len(lines) < 2 {
 			t.Errorf("machine %d has drawn %d since the fork", i, len(lines))
 		}

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// TestPublishedPorts reaches a service from the host, in every way that clients have, until it is stopped or killed.
+// TestPublishedPorts connects from the host to a service in different ways, until the service is
+// stopped or killed.
 func TestPublishedPorts(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -43,12 +44,12 @@ func TestPublishedPorts(t *testing.T) {
 	if text := p.must("workspace", "status", id); !strings.Contains(text, fmt.Sprintf("published 127.0.0.1:%d -> 8000", port)) {
 		t.Error(text)
 	}
-	p.fails(4, fmt.Sprintf("port %d of 127.0.0.1 is taken", port), "workspace", "service", "start", id, "second", "--publish", fmt.Sprint(port, ":8000"), "--", "sleep", "1")
+	p.fails(4, fmt.Sprintf("port %d of 127.0.0.1 is in use", port), "workspace", "service", "start", id, "second", "--publish", fmt.Sprint(port, ":8000"), "--", "sleep", "1")
 	if s := p.run(nil, "workspace", "service", "status", id, "second"); s.code == 0 {
-		t.Errorf("a service whose port is taken was started: %+v", s)
+		t.Errorf("started a service whose port is in use: %+v", s)
 	}
 
-	// Clients that go, say nothing, or are many.
+	// Some clients disconnect or send nothing, and there are many clients.
 	var clients sync.WaitGroup
 	for range 300 {
 		clients.Go(func() {
@@ -62,20 +63,20 @@ func TestPublishedPorts(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // the service, which serves one after the other, has them all before it
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // waits until the service has accepted all clients, because it serves only one client at a time
 		got, err := get(at)
 		if err == nil && got == "hello\n" {
 			break
 		}
 		if time.Since(began) > patience {
-			t.Fatalf("after clients that went: %q, %v", got, err)
+			t.Fatalf("after clients disconnected: got %q, %v", got, err)
 		}
 	}
 
 	p.must("workspace", "service", "stop", id, "web")
 	closed := func(when string) {
 		t.Helper()
-		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // of a process that is killed the last thread closes its files
+		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // a killed process closes its files only when its last thread ends
 			c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
 			if err != nil {
 				return
@@ -105,7 +106,7 @@ func TestPublishedPorts(t *testing.T) {
 	closed("after its supervisor was killed")
 	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatal("it is not told that the machine has ended")
+			t.Fatal("the end of the machine was not reported")
 		}
 	}
 	p.must("workspace", "start", id)
@@ -132,7 +133,7 @@ func get(url string) (string, error) {
 	return string(b), err
 }
 
-// whoami prints who a machine is to its neighbours.
+// whoami prints the identity of a machine in its network.
 const whoami = `python3 -c '
 import fcntl, socket, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -141,8 +142,9 @@ print(fcntl.ioctl(s, 0x8927, name)[18:24].hex(":"))
 print(socket.inet_ntoa(fcntl.ioctl(s, 0x8915, name)[20:24]))
 '; cat /etc/machine-id; hostname; sed -n 's/nameserver //p' /etc/resolv.conf`
 
-// TestWhoMachinesAre has machines of one template differ in all that they are known by, and a workspace be the same one for as long as it is there.
-func TestWhoMachinesAre(t *testing.T) {
+// TestMachineIdentities checks that machines from the same template have different identities, and
+// that the identity of a workspace does not change.
+func TestMachineIdentities(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	one, two := p.create("--network-policy", "egress"), p.create("--network-policy", "egress")
@@ -152,7 +154,7 @@ func TestWhoMachinesAre(t *testing.T) {
 		t.Fatalf("%q, %q", a, b)
 	}
 	for i := range first {
-		address := i == 1 || i == 4 // its own and its gateway's: each is alone with that
+		address := i == 1 || i == 4 // all machines have the same addresses
 		if (first[i] == second[i]) != address {
 			t.Errorf("two machines are %s and %s", first[i], second[i])
 		}
@@ -175,7 +177,7 @@ func TestWhoMachinesAre(t *testing.T) {
 		t.Errorf("a fork is %q, as its source", other)
 	}
 
-	// What it is refused is told, to it and in the log.
+	// A refused connection must fail in the machine and be logged.
 	r := p.run(nil, "workspace", "exec", "-q", one, "--", "python3", "-c", `import socket; socket.create_connection(("10.0.0.1", 80), 5)`)
 	if r.code == 0 || !strings.Contains(r.stderr, "refused") {
 		t.Errorf("%+v", r)

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestPatchesOfLinks: a link is patched as git does it, and never followed. The diff of changed links, and of a folder that became a file, applies to
-// what was there before.
+// TestPatchesOfLinks checks that patches change links in the same way as git, and do not follow
+// them. The diffs of changed links, and of a folder that a file has replaced, must apply to the
+// original.
 func TestPatchesOfLinks(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -42,7 +43,7 @@ rm -r deleted to-be-file replaced to-be-link; mv moved folder/arrived; echo new 
 	}
 	p.fails(5, "", "workspace", "patch", "apply", id, "--patch-file", file)
 
-	// A rename, and what would be written through a link.
+	// A patch renames a link, and other patches write through a link.
 	p.must("workspace", "patch", "apply", id, "--patch", "diff --git a/loop b/folder/round\nrename from loop\nrename to folder/round\n")
 	if got := p.shell(id, "readlink folder/round; ls -d loop 2>/dev/null || echo gone"); got != "./loop\ngone\n" {
 		t.Errorf("renamed: %q", got)
@@ -60,8 +61,9 @@ rm -r deleted to-be-file replaced to-be-link; mv moved folder/arrived; echo new 
 	}
 }
 
-// TestAPatchTwice: a hunk at the start or the end of a file is not applied a second time.
-func TestAPatchTwice(t *testing.T) {
+// TestPatchTwice checks that a hunk at the start or at the end of a file is not applied a second
+// time.
+func TestPatchTwice(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	seed := t.TempDir()

@@ -19,13 +19,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// memories are what machines of a workspace were saved as, which of there is to be one at most.
+// memories returns the paths of a workspace's saved states. There must be at most one.
 func (p *program) memories(id string) []string {
 	all, _ := filepath.Glob(filepath.Join(p.state, "workspaces", id, "disks", "memory-*"))
 	return all
 }
 
-// TestFullDiskWhilePausing has no room for what a machine is saved as: it goes on.
+// TestFullDiskWhilePausing checks that a machine continues to run if the disk has no space to save
+// it.
 func TestFullDiskWhilePausing(t *testing.T) {
 	p := newProgram(t)
 	if err := unix.Mount("pyro-test", p.state, "tmpfs", 0, "size=900m"); err != nil {
@@ -34,14 +35,14 @@ func TestFullDiskWhilePausing(t *testing.T) {
 	defer func() {
 		err := unix.Unmount(p.state, 0)
 		for began := time.Now(); err != nil && time.Since(began) < 10*time.Second; err = unix.Unmount(p.state, 0) {
-			time.Sleep(10 * time.Millisecond) // a process shows as dead while its threads still give back what they held
+			time.Sleep(10 * time.Millisecond) // a process can seem to have ended while its threads still free memory
 		}
 		if err != nil {
 			t.Error(err)
 		}
 	}()
 	id := p.create("--mem-mib", "512")
-	defer func() { // the disk is held by whoever has not ended
+	defer func() { // the disk is busy until the processes have ended
 		supervisor, m := p.processes(id)
 		p.must("workspace", "delete", id)
 		if err := errors.Join(gone(supervisor), gone(m)); err != nil {
@@ -63,7 +64,7 @@ func TestFullDiskWhilePausing(t *testing.T) {
 			t.Errorf("with room for %d: it is %s", room, p.stateOf(id))
 		}
 		if left := p.memories(id); len(left) > 0 {
-			t.Errorf("with room for %d: left %v", room, left)
+			t.Errorf("with space for %d: leftovers %v", room, left)
 		}
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func TestFullDiskWhilePausing(t *testing.T) {
 	p.awaitShell(id, shell, "back 42")
 }
 
-// leave fills the disk that a file is on, so that so many bytes are left.
+// leave fills the disk that contains the file, and leaves room bytes free.
 func leave(t *testing.T, path string, room uint64) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -101,10 +102,14 @@ func leave(t *testing.T, path string, room uint64) {
 	}
 }
 
-// inBlocks are the files of a saved machine, QEMU's and gVisor's, of which the block is told that is damaged. Others are small, or a template's, and known whole.
+// inBlocks lists the files of a saved machine that are verified in blocks. For these files, the
+// damaged block is reported. The other files are small or belong to a template. They are verified
+// as a whole.
 var inBlocks = []string{"memory", "devices", "state", "index", "pages"}
 
-// TestDamagedMemory damages what a machine was saved as, each file in each way. It is refused, and told; put right it goes on, and else its files are there.
+// TestDamagedMemory damages each file of a saved state in several ways. Resuming must fail and
+// report the damage. After a repair, resuming must succeed. Without a repair, the files must remain
+// available.
 func TestDamagedMemory(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -112,26 +117,26 @@ func TestDamagedMemory(t *testing.T) {
 	p.openShell(id)
 	p.shell(id, "echo kept >kept; echo kept >/root/kept; "+counting)
 	p.pause(id)
-	inMemory := p.object("workspace", "status", id)["isolation"] == "gvisor" // what it changed of its root
+	inMemory := p.object("workspace", "status", id)["isolation"] == "gvisor" // changes to the root file system are part of the saved state
 	memory := p.memories(id)[0]
 	entries, err := os.ReadDir(memory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(memory); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("others can look at it: %v, %v", info, err)
+		t.Errorf("other users can access it: %v, %v", info, err)
 	}
 	refused := func(what, said string) {
 		t.Helper()
 		r := p.run(nil, "workspace", "resume", id, "--json")
-		var told struct {
+		var reported struct {
 			Error struct{ Kind, Message, Hint string }
 		}
-		if json.Unmarshal([]byte(r.stdout+r.stderr), &told) != nil || r.code == 0 || told.Error.Kind != "corrupt" || !strings.Contains(told.Error.Hint, "pyro workspace stop "+id) {
+		if json.Unmarshal([]byte(r.stdout+r.stderr), &reported) != nil || r.code == 0 || reported.Error.Kind != "corrupt" || !strings.Contains(reported.Error.Hint, "pyro workspace stop "+id) {
 			t.Errorf("%s: %+v", what, r)
 		}
-		if !strings.Contains(told.Error.Message, said) {
-			t.Errorf("%s: it is told as %q, not as %q", what, told.Error.Message, said)
+		if !strings.Contains(reported.Error.Message, said) {
+			t.Errorf("%s: reported as %q, not as %q", what, reported.Error.Message, said)
 		}
 		if p.stateOf(id) != "paused" {
 			t.Fatalf("%s: it is %s", what, p.stateOf(id))
@@ -142,7 +147,7 @@ func TestDamagedMemory(t *testing.T) {
 		path := filepath.Join(memory, e.Name())
 		info, err := e.Info()
 		if err != nil || info.Mode().Perm()&0o077 != 0 && e.Name() != "ram" {
-			t.Errorf("others can read %s: %v, %v", e.Name(), info, err)
+			t.Errorf("other users can read %s: %v, %v", e.Name(), info, err)
 		}
 		write := func(content []byte) {
 			t.Helper()
@@ -152,7 +157,7 @@ func TestDamagedMemory(t *testing.T) {
 			os.Chmod(path, info.Mode().Perm())
 		}
 		content, err := os.ReadFile(path)
-		if err != nil || os.Remove(path) != nil { // it may be a name of what others have, too
+		if err != nil || os.Remove(path) != nil { // the file can be a hard link to a shared file
 			t.Fatal(err)
 		}
 		refused(e.Name()+" is gone", e.Name())
@@ -172,18 +177,18 @@ func TestDamagedMemory(t *testing.T) {
 		write(content)
 	}
 	if named < 2 {
-		t.Errorf("of %v it is not known which are known by their blocks", entries)
+		t.Errorf("got fewer than 2 of %v with checksums of blocks", entries)
 	}
 	last := p.counted(id, "after it was put right")
 	p.countsOn(id, last, "after it was put right")
 	p.shell(id, "sync")
 	p.pause(id)
-	flip := filepath.Join(p.memories(id)[0], "standing.json")
+	flip := filepath.Join(p.memories(id)[0], "checkpoint.json")
 	if err := os.WriteFile(flip, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if r := p.run(nil, "workspace", "exec", id, "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "pyro: hint: pyro workspace stop "+id) ||
-		strings.Contains(r.stderr, "loses what ran and what was changed elsewhere") != inMemory {
+		strings.Contains(r.stderr, "loses running programs and all other changes") != inMemory {
 		t.Errorf("an operation on a damaged one: %+v", r)
 	}
 	w := p.object("workspace", "stop", id)
@@ -195,7 +200,7 @@ func TestDamagedMemory(t *testing.T) {
 	}
 	p.must("workspace", "start", id)
 	if got := strings.TrimSpace(p.shell(id, "test -e /root/kept && echo kept || echo lost")); (got == "lost") != inMemory {
-		t.Errorf("what it had changed of its root is %s", got)
+		t.Errorf("changes of the root: got %s", got)
 	}
 	if got := p.shell(id, "cat kept; tail -n 1 count"); !strings.HasPrefix(got, "kept\n") {
 		t.Errorf("its files say %q", got)

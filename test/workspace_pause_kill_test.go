@@ -14,8 +14,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestKilledWhilePausing kills the client, the supervisor and the machine at moments of pauses, of going on and of live forks, which are drawn from a seed. What was
-// acknowledged as paused goes on with all that ran in it; what was not is paused, runs or is stopped, and says which; nothing is left of it.
+// TestKilledWhilePausing kills the client, the supervisor and the machine at random moments of
+// pauses, resumes and live forks. If a pause was acknowledged, the workspace must resume with all
+// programs. Otherwise the workspace must be paused, running or stopped, and its reported state must
+// be correct. Nothing must remain.
 func TestKilledWhilePausing(t *testing.T) {
 	t.Parallel()
 	t.Logf("PYRO_TEST_KILLS=%d", kills())
@@ -44,26 +46,27 @@ func TestKilledWhilePausing(t *testing.T) {
 	p.noneIsHalf("fork", v.id)
 }
 
-// pausing is a workspace with a program that holds a word which is nowhere else: it is there as long as its machine is.
+// pausing is a workspace with a program that stores a word in memory. The word shows whether the
+// machine is still the same machine.
 type pausing struct {
 	*program
 	id   string
 	word string
-	was  string // its state before what is done
+	was  string // state of the workspace before the operation
 }
 
-// anew has a machine that was begun anew hold another word.
+// anew starts the program with a new word, after the machine was booted.
 func (v *pausing) anew() {
 	v.t.Helper()
 	v.word = rand.Text()
 	v.shell(v.id, "rm -f ask answer; mkfifo ask answer; HELD="+v.word+` setsid sh -c 'exec 3<>ask 4<>answer; while read x <&3; do echo $HELD >&4; done' >/dev/null 2>&1 </dev/null & sleep 0.2`)
 }
 
-// alive checks that what ran runs.
+// alive checks that the program still runs and has the same word.
 func (v *pausing) alive(when string) {
 	v.t.Helper()
 	if got := v.shell(v.id, "exec 4<>answer; echo >ask; timeout 60 head -n 1 <&4"); got != v.word+"\n" {
-		v.t.Fatalf("%s: what ran says %q, not %s", when, got, v.word)
+		v.t.Fatalf("%s: the running program printed %q, want %s", when, got, v.word)
 	}
 }
 
@@ -75,7 +78,7 @@ func (v *pausing) args(operation string) []string {
 	return args
 }
 
-// prepare has the workspace be what an operation is for.
+// prepare brings the workspace into the state that an operation needs.
 func (v *pausing) prepare(operation string) {
 	v.t.Helper()
 	if v.stateOf(v.id) == "stopped" {
@@ -90,7 +93,8 @@ func (v *pausing) prepare(operation string) {
 	v.was = v.stateOf(v.id)
 }
 
-// kill does an operation, and kills somebody after a while, who comes while it goes on where it was paused. It tells whether somebody was killed.
+// kill runs an operation and kills a process after a delay. If the operation is a resume, the
+// process can be a new one. kill reports whether it killed a process.
 func (v *pausing) kill(operation, who string, after time.Duration) bool {
 	v.t.Helper()
 	supervisor, m, _ := v.find(v.id)
@@ -114,18 +118,18 @@ func (v *pausing) kill(operation, who string, after time.Duration) bool {
 	return r.killed
 }
 
-// check checks what the workspace is once what was killed has ended.
+// check checks the state of the workspace after the killed processes have ended.
 func (v *pausing) check(what, acknowledged string) {
 	v.t.Helper()
-	state := v.settledState()
+	state := v.finalState()
 	switch {
 	case strings.HasPrefix(acknowledged, "pause ") && state != "paused":
-		v.t.Fatalf("%s: it is %s, and was told to be paused", what, state)
+		v.t.Fatalf("%s: state is %s, but the pause was acknowledged", what, state)
 	case strings.HasSuffix(acknowledged, "client") && state == "stopped", state != "paused" && state != "started" && state != "stopped":
 		v.t.Fatalf("%s: it is %s", what, state)
 	}
 	if state != "stopped" {
-		v.alive(what) // which has it go on
+		v.alive(what) // also resumes the workspace
 	}
 	for _, w := range v.list() {
 		if other := w["workspace_id"].(string); other != v.id {
@@ -139,10 +143,10 @@ func (v *pausing) check(what, acknowledged string) {
 	if state == "stopped" {
 		v.anew()
 	}
-	// Nothing is left of it when it was started once more.
+	// After another pause and resume, no saved state must remain.
 	v.must("workspace", "pause", v.id)
 	v.alive(what + ", and paused")
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // what was the memory goes beside all else
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) { // the saved state is deleted in the background
 		left := v.memories(v.id)
 		if len(left) == 0 {
 			break
@@ -153,8 +157,8 @@ func (v *pausing) check(what, acknowledged string) {
 	}
 }
 
-// settledState is the workspace's once nothing is under way.
-func (v *pausing) settledState() string {
+// finalState returns the state of the workspace after all operations have ended.
+func (v *pausing) finalState() string {
 	v.t.Helper()
 	for before := ""; ; time.Sleep(200 * time.Millisecond) {
 		now := v.stateOf(v.id)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// connected is a program with a connection to the world and one from the host, on neither of which anything comes. It tells what becomes of them.
+// connected is a program that has idle connections to the remote server and from the host. It
+// reports when the connections end.
 const connected = `
 import socket, threading
 def wait(name, s):
@@ -32,7 +33,8 @@ for name, to in ("egress", ("` + public + `", 9)), ("egress6", ("` + public6 + `
     threading.Thread(target=wait, args=(name, socket.create_connection(to, None))).start()
 `
 
-// TestConnectionsOfAPausedMachine has programs wait for what never comes on connections that end with a pause: they are told.
+// TestConnectionsOfAPausedMachine checks that programs see the end of their connections after a
+// pause.
 func TestConnectionsOfAPausedMachine(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
@@ -50,19 +52,19 @@ func TestConnectionsOfAPausedMachine(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- client.Wait() }()
 	names := []string{"egress", "egress6", "published"}
-	tell := func(what string, until func(string) bool) {
+	send := func(what string, until func(string) bool) {
 		t.Helper()
 		for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 			r := p.run(nil, "workspace", "exec", "-q", id, "--", "tail", "-n", "1", "egress", "egress6", "published")
-			told := 0
+			reported := 0
 			for _, name := range names {
 				_, line, _ := strings.Cut(r.stdout, "==> "+name+" <==\n")
 				line, _, _ = strings.Cut(line, "\n")
 				if until(line) {
-					told++
+					reported++
 				}
 			}
-			if told == len(names) {
+			if reported == len(names) {
 				return
 			}
 			if time.Since(began) > time.Minute {
@@ -70,7 +72,7 @@ func TestConnectionsOfAPausedMachine(t *testing.T) {
 			}
 		}
 	}
-	tell("before", func(line string) bool { return line == "connected" })
+	send("before", func(line string) bool { return line == "connected" })
 	p.pause(id)
 	select {
 	case <-ended:
@@ -78,7 +80,7 @@ func TestConnectionsOfAPausedMachine(t *testing.T) {
 		t.Error("a client of a machine that was paused waits")
 	}
 	p.must("workspace", "resume", id)
-	tell("after", func(line string) bool { return strings.HasPrefix(line, "failed: ") || line == "got b''" })
+	send("after", func(line string) bool { return strings.HasPrefix(line, "failed: ") || line == "got b''" })
 	if out, err := h.host.command("bash", "-c", "exec 3<>"+at+"; cat <&3").CombinedOutput(); err != nil || string(out) != "answer\n" {
 		t.Errorf("the port answers %q, %v", out, err)
 	}

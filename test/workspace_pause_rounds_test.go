@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// taken is what a workspace takes of its host.
+// taken contains the resources that a workspace uses on its host.
 type taken struct {
-	folder, image, layers    int64 // while it is paused: bytes on the disk, those of its memory among them, and how many disks there are
-	machine, supervisor      int64 // while it runs: memory, in bytes
+	folder, image, layers    int64 // while the workspace is paused: bytes on disk, bytes of the saved state, number of disks
+	machine, supervisor      int64 // while the workspace runs: memory in bytes
 	pausing, resuming, first time.Duration
 }
 
-// rss is the memory of a process that is its own.
+// rss returns the private memory of a process, in bytes.
 func rss(pid int) (bytes int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
@@ -33,7 +33,7 @@ func rss(pid int) (bytes int64) {
 	return bytes
 }
 
-// allocated is what a folder takes on the disk.
+// allocated returns the disk space that a folder uses, in bytes.
 func allocated(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
@@ -52,7 +52,8 @@ func allocated(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// TestRoundsOfPauses pauses a machine again and again that counts, writes files and holds a terminal: nothing is lost or done twice, and nothing grows.
+// TestRoundsOfPauses repeatedly pauses a machine that counts, writes files and uses a terminal. No
+// number must be lost or repeated, and the use of resources must not grow.
 func TestRoundsOfPauses(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -65,7 +66,7 @@ func TestRoundsOfPauses(t *testing.T) {
 	counted := 0
 	for i := range rounds {
 		when := fmt.Sprint("in round ", i)
-		// A file of a few that are written again and again, on each disk, whose sums are kept beside them.
+		// Files on both disks are rewritten in each round, together with their checksums.
 		p.shell(id, fmt.Sprintf("for f in /workspace/f%[1]d /root/f%[1]d; do head -c 300000 /dev/urandom >$f; sha256sum $f >$f.sum; done", i%5))
 		p.must("workspace", "shell", "write", id, shell, "--input", "n=$((n+1)); echo round $n.")
 		now := taken{}
@@ -75,7 +76,7 @@ func TestRoundsOfPauses(t *testing.T) {
 		now.folder = allocated(t, disks)
 		images, _ := filepath.Glob(filepath.Join(disks, "memory-*"))
 		if len(images) != 1 {
-			t.Fatalf("%s there are %v", when, images)
+			t.Fatalf("%s: got files %v", when, images)
 		}
 		now.image = allocated(t, images[0])
 		entries, _ := os.ReadDir(disks)
@@ -93,7 +94,7 @@ func TestRoundsOfPauses(t *testing.T) {
 	seen := p.awaitShell(id, shell, fmt.Sprintf("round %d.", rounds))
 	for n := range rounds {
 		if strings.Count(seen, fmt.Sprintf("round %d.\n", n+1)) != 1 {
-			t.Errorf("the shell's round %d is there %d times", n+1, strings.Count(seen, fmt.Sprintf("round %d.\n", n+1)))
+			t.Errorf("round %d of the shell: got it %d times", n+1, strings.Count(seen, fmt.Sprintf("round %d.\n", n+1)))
 		}
 	}
 	third := max(rounds/3, 1)
@@ -126,10 +127,10 @@ func TestRoundsOfPauses(t *testing.T) {
 		t.Logf("%s: %s, then %s", what, time.Duration(first).Round(time.Millisecond), time.Duration(last).Round(time.Millisecond))
 	}
 	t.Logf("%d rounds, %d numbers, at most %d disks", rounds, counted, most)
-	if most > 64 { // two disks with the layers that a pause does without merging them
+	if most > 64 { // two disks, each with the maximum number of layers before layers are merged
 		t.Errorf("there are %d disks", most)
 	}
 }
 
-// blocks are those of 512 bytes that a file takes.
+// blocks returns the number of 512-byte blocks that a file uses.
 func blocks(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Blocks }

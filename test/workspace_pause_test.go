@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// counting is a program that counts in a file, a number a line, for as long as its machine is there.
+// counting starts a program that appends consecutive numbers to a file.
 const counting = `setsid sh -c 'i=0; while :; do i=$((i+1)); echo $i >>/workspace/count; sleep 0.05; done' >/dev/null 2>&1 </dev/null &`
 
-// counted checks that a count has every number once, and gives the last one.
+// counted checks that no number is missing or repeated, and returns the last number.
 func (p *program) counted(id, when string) int {
 	p.t.Helper()
 	said := strings.Fields(p.shell(id, `awk '$0 != NR { print "line " NR " is " $0; exit 1 }' count; wc -l <count`))
@@ -33,7 +33,7 @@ func (p *program) counted(id, when string) int {
 	return last
 }
 
-// countsOn waits until a count has gone on beyond a number.
+// countsOn waits until the last number is greater than the given number.
 func (p *program) countsOn(id string, beyond int, when string) int {
 	p.t.Helper()
 	for began := time.Now(); ; {
@@ -41,12 +41,12 @@ func (p *program) countsOn(id string, beyond int, when string) int {
 			return now
 		}
 		if time.Since(began) > patience {
-			p.t.Fatalf("%s: nobody counts", when)
+			p.t.Fatalf("%s: the counter does not advance", when)
 		}
 	}
 }
 
-// pause pauses a workspace, and checks that nothing of it runs any more.
+// pause pauses a workspace. It checks that none of the workspace's processes runs.
 func (p *program) pause(id string) {
 	p.t.Helper()
 	supervisor, m := p.processes(id)
@@ -58,13 +58,14 @@ func (p *program) pause(id string) {
 	}
 }
 
-// stateOf is that of a workspace. Asking for it wakes nobody.
+// stateOf returns the state of a workspace. It does not resume the workspace.
 func (p *program) stateOf(id string) string {
 	p.t.Helper()
 	return p.object("workspace", "status", id)["state"].(string)
 }
 
-// clock checks the time of a machine against that of the host. How long it took to ask says nothing.
+// clock checks that the clock of a machine is equal to the host's clock, except for the duration of
+// the request.
 func (p *program) clock(id, when string) {
 	p.t.Helper()
 	const most = 50 * time.Millisecond
@@ -73,11 +74,11 @@ func (p *program) clock(id, when string) {
 	ended := time.Now()
 	nanos, err := strconv.ParseInt(said, 10, 64)
 	if at := time.Unix(0, nanos); err != nil || at.Before(began.Add(-most)) || at.After(ended.Add(most)) {
-		p.t.Errorf("%s: its clock says %q between %d and %d", when, said, began.UnixNano(), ended.UnixNano())
+		p.t.Errorf("%s: clock: got %q between %d and %d", when, said, began.UnixNano(), ended.UnixNano())
 	}
 }
 
-// attach takes a shell in a terminal.
+// attach attaches a terminal to a shell.
 func (p *program) attach(id, shell string) (cmd *exec.Cmd, in io.Writer, out io.Reader) {
 	p.t.Helper()
 	cmd = p.command()
@@ -95,14 +96,14 @@ func (p *program) attach(id, shell string) (cmd *exec.Cmd, in io.Writer, out io.
 	return cmd, in, out
 }
 
-// TestPause pauses a workspace in which much goes on, and has it go on.
+// TestPause pauses and resumes a workspace that has many running programs.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress+published-ports")
 	p.shell(id, `echo kept >kept; echo kept >/root/kept; `+counting)
 
-	// A shell with a variable, with output that nobody has read, and with much typed that nothing has read.
+	// A shell that has a variable, unread output, and a lot of unread input.
 	shell := p.openShell(id, "--env", "PS1=> ")
 	p.must("workspace", "shell", "write", id, shell, "--input", "KEPT='häßlich 🙂'; stty raw -echo; echo beg''un; sleep 2; head -c 200000 | sha256sum; stty sane; echo $KEPT")
 	for !strings.Contains(p.must("workspace", "shell", "read", id, shell, "--plain", "--cursor", "0"), "begun") {
@@ -116,7 +117,7 @@ func TestPause(t *testing.T) {
 		p.must("workspace", "shell", "write", id, shell, "--no-newline", "--input", piece)
 	}
 
-	// A service with a published port, and a command whose caller waits.
+	// A service that has a published port, and a command whose caller is waiting.
 	p.must("workspace", "service", "start", id, "web", "--publish", "8000", "--ready-tcp", "8000", "--ready-timeout-seconds", "120", "--",
 		"sh", "-c", "echo says this; exec python3 -u -m http.server 8000")
 	published := func() (port int) {
@@ -141,14 +142,14 @@ func TestPause(t *testing.T) {
 
 	p.pause(id)
 	if said, err := io.ReadAll(screen); err != nil || watching.Wait() == nil || !strings.Contains(string(said), "paused") {
-		t.Errorf("who looks at a shell is told %q, %v", said, err)
+		t.Errorf("the attached client got %q, %v", said, err)
 	}
 	if end := r.end(); end.code != 125 || !strings.Contains(end.stderr, "the workspace was paused while it ran") || !strings.Contains(end.stderr, "pyro: hint: ") {
-		t.Errorf("the caller of a command is told %+v", end)
+		t.Errorf("the caller of a command got %+v", end)
 	}
 	if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
 		c.Close()
-		t.Error("the port of a paused machine takes connections")
+		t.Error("the port of a paused machine accepts connections")
 	}
 	for _, w := range p.list() {
 		if w["state"] != "paused" {
@@ -168,7 +169,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("the disk of a paused one: %q", got)
 	}
 
-	// Two at once have it go on, once.
+	// Two concurrent operations must resume the workspace only once.
 	var both sync.WaitGroup
 	for range 2 {
 		cmd := p.command("workspace", "exec", "-q", id, "--", "sh", "-c", "echo $PPID; touch go; cat kept /root/kept")
@@ -188,7 +189,7 @@ func TestPause(t *testing.T) {
 		}
 	}
 
-	// The command has come to its end, for the history.
+	// The history must contain the end of the command.
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		var found map[string]any
 		for _, e := range p.object("workspace", "logs", id)["entries"].([]any) {
@@ -200,11 +201,11 @@ func TestPause(t *testing.T) {
 			break
 		}
 		if time.Since(began) > patience {
-			t.Fatalf("the command that went on is told as %v", found)
+			t.Fatalf("the resumed command is reported as %v", found)
 		}
 	}
 
-	// So has what the shell was doing, with all that was typed.
+	// The shell must have processed the complete input.
 	want := fmt.Sprintf("%x  -", sha256.Sum256([]byte(typed.String())))
 	if said := p.awaitShell(id, shell, "häßlich 🙂\n"); !strings.Contains(said, "begun") || !strings.Contains(said, want) {
 		t.Errorf("not %s: %q", want, said)
@@ -219,17 +220,17 @@ func TestPause(t *testing.T) {
 		t.Errorf("%+v", logs)
 	}
 
-	// A service is stopped also while it is paused.
+	// A service can be stopped while its workspace is paused.
 	p.pause(id)
 	if s := p.object("workspace", "service", "stop", id, "web"); s["state"] != "stopped" || s["state_reason"] != nil {
 		t.Errorf("stopped: %v", s)
 	}
 	if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
 		c.Close()
-		t.Error("the port of a stopped service takes connections")
+		t.Error("the port of a stopped service accepts connections")
 	}
 
-	// What was changed since is kept when it is stopped while it is paused.
+	// If a paused workspace is stopped, its changes must not be lost.
 	p.shell(id, "echo later >/root/later; echo later >later; rm /root/kept")
 	p.pause(id)
 	if w := p.object("workspace", "stop", id); w["state"] != "stopped" {
@@ -244,9 +245,9 @@ func TestPause(t *testing.T) {
 		t.Errorf("after it was stopped: %q", got)
 	}
 	if list := p.object("workspace", "shell", "list", id); len(list["shells"].([]any)) != 0 {
-		t.Errorf("shells of a machine that is no more: %v", list)
+		t.Errorf("shells of an ended machine: got %v", list)
 	}
-	p.shell(id, "sleep 1") // a machine that has a little to tell
+	p.shell(id, "sleep 1") // time for the machine to have unreported output
 	p.pause(id)
 	p.must("workspace", "delete", id)
 	if left, _ := os.ReadDir(filepath.Join(p.state, "workspaces")); len(left) > 0 {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestWhatIsDoneWithAPausedWorkspace does all that leaves it paused, and what has it be another.
-func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
+// TestPausedWorkspace runs all operations after which a paused workspace stays paused, and the
+// operations that change its state.
+func TestPausedWorkspace(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()
@@ -31,7 +32,7 @@ func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
 			t.Errorf("after %v it is not paused", args)
 		}
 	}
-	for _, path := range []string{"kept", "/root/kept"} { // what of the root is in the memory alone is not told wrongly
+	for _, path := range []string{"kept", "/root/kept"} { // files in the root file system are not served, because they could be only in the saved state
 		r := p.run(nil, "workspace", "disk", "read", id, path)
 		if r.stdout != "one\n" && (path == "kept" || !strings.Contains(r.stderr, "it is paused, and what it changed outside of /workspace is in its memory")) {
 			t.Errorf("%s on the disk of a paused one: %+v", path, r)
@@ -43,7 +44,7 @@ func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
 	}
 	p.must("workspace", "snapshot", "create", id, "all", "--full")
 	if p.stateOf(id) != "paused" {
-		t.Error("a snapshot has it run")
+		t.Error("a snapshot resumed it")
 	}
 	live := strings.TrimSpace(p.must("workspace", "fork", id, "--live", "--id-only"))
 	if p.stateOf(id) != "paused" {
@@ -69,7 +70,8 @@ func TestWhatIsDoneWithAPausedWorkspace(t *testing.T) {
 	}
 }
 
-// TestAutoPause pauses a workspace that nobody uses, and no other. Whatever is done with it next, at whichever moment, succeeds.
+// TestAutoPause checks that only unused workspaces are paused. The next operation must succeed at
+// any moment.
 func TestAutoPause(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -89,7 +91,7 @@ func TestAutoPause(t *testing.T) {
 		t.Errorf("%v", w)
 	}
 
-	// Not while something is done, for which nobody has to say anything.
+	// A running operation must prevent a pause, even if there is no traffic.
 	supervisor := 0
 	used := func(when string, done <-chan result) result {
 		t.Helper()
@@ -117,21 +119,22 @@ func TestAutoPause(t *testing.T) {
 		t.Errorf("a long command: %+v", r)
 	}
 	shell := p.openShell(id)
+	paused("after a shell was opened") // otherwise it can be paused before the client is attached
 	supervisor = 0
 	cmd, in, _ := p.attach(id, shell)
 	attached := make(chan result, 1)
 	go func() {
-		time.Sleep(3 * time.Second) // nothing is typed, and nothing printed
+		time.Sleep(3 * time.Second) // no input and no output for some time
 		fmt.Fprint(in, "echo $((6*7))\r")
 		p.awaitShell(id, shell, "42")
 		fmt.Fprint(in, "\x1d")
 		cmd.Wait()
 		attached <- result{}
 	}()
-	used("while somebody looks", attached)
-	paused("when nobody looks any more")
+	used("with an attached client", attached)
+	paused("after the client detached")
 
-	// Around the moment at which it is paused.
+	// Run operations close to the moment of a pause.
 	for i := range 10 {
 		time.Sleep(time.Second + time.Duration(i-6)*20*time.Millisecond)
 		word := fmt.Sprint("word", i)
@@ -144,7 +147,8 @@ func TestAutoPause(t *testing.T) {
 	p.countsOn(id, last, "after all of that")
 }
 
-// TestForkOfAPausedWorkspace has services go on in what is forked from a workspace that is paused, with all that they have printed.
+// TestForkOfAPausedWorkspace checks that services continue in forks of a paused workspace and that
+// their output is not lost.
 func TestForkOfAPausedWorkspace(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -170,8 +174,9 @@ func TestForkOfAPausedWorkspace(t *testing.T) {
 	}
 }
 
-// TestWhatWasReplacedIsNotPaused replaces pyro below a workspace that runs: it is not written down for a pyro that could not have it go on, and runs on.
-func TestWhatWasReplacedIsNotPaused(t *testing.T) {
+// TestReplacedProgramIsNotPaused replaces the program pyro while a workspace runs. The new version
+// could not resume the workspace. So the workspace must not be paused and must continue to run.
+func TestReplacedProgramIsNotPaused(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t)
 	folder := t.TempDir()

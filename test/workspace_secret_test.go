@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestSecrets looks for a secret everywhere but in the environment of the program that was given it.
+// TestSecrets searches for a secret in all places except the environment of the program that has
+// received it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -31,12 +32,12 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := in(nil, `env; tr '\0' '\n' </proc/1/environ; grep -r -l -s hunter2-correct /etc /root /run /tmp /var /workspace; true`); strings.Contains(got, "TOKEN") || strings.Contains(got, "hunter2") || strings.Contains(got, "/etc/") {
-		t.Errorf("a program that was not given it sees %q", got)
+		t.Errorf("program without the secret: got %q", got)
 	}
 	shell := p.openShell(id, "--secret-env", "TOKEN=T")
 	p.must("workspace", "shell", "write", id, shell, "--input", `for i in $(seq ${#T}); do printf %s "$(echo $T | cut -c $i)"; sleep 0.02; done; echo; test $T = hunter2-correct''-horse && echo same`)
 	if seen := p.awaitShell(id, shell, "\nsame"); strings.Contains(seen, token) || !strings.Contains(seen, "[REDACTED]") {
-		t.Errorf("the shell shows %q", seen)
+		t.Errorf("output of the shell: got %q", seen)
 	}
 	p.must("workspace", "snapshot", "create", id, "with", "--full")
 	p.must("workspace", "stop", id)
@@ -63,7 +64,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// holds tells whether a file holds a text. Holes are not read.
+// holds reports whether a file contains a text. It does not read the holes in the file.
 func holds(t *testing.T, f *os.File, text string) bool {
 	t.Helper()
 	const seekData, seekHole = 3, 4
@@ -71,7 +72,7 @@ func holds(t *testing.T, f *os.File, text string) bool {
 	for at := int64(0); ; {
 		begin, err := f.Seek(at, seekData)
 		if err != nil {
-			return false // no more data
+			return false // the file has no more data
 		}
 		end, err := f.Seek(begin, seekHole)
 		if err != nil {

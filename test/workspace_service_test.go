@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestServices runs services of each kind in a machine.
+// TestServices runs services of every kind in a machine.
 func TestServices(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -28,11 +28,11 @@ func TestServices(t *testing.T) {
 	start("forks", nil, "setsid sh -c 'sleep 71.5; sleep 71.6' >/dev/null 2>&1 & sleep 0.5; exit 4")
 	for began := time.Now(); !strings.Contains(p.must("workspace", "service", "status", id, "forks"), "exited (exit code 4)"); time.Sleep(100 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatal("a service that ends does not end")
+			t.Fatal("a service that should end still runs")
 		}
 	}
 	if left := p.shell(id, "grep -lz '^71[.]' /proc/[0-9]*/cmdline | wc -l"); left != "0\n" {
-		t.Errorf("%s processes that it had started are left", left)
+		t.Errorf("%s processes of the service still run", left)
 	}
 	p.fails(124, "not ready within 1s", "workspace", "service", "start", id, "never", "--ready-tcp", "9", "--ready-timeout-seconds", "1", "--", "sleep", "1000")
 	w := p.object("workspace", "status", id)
@@ -47,14 +47,15 @@ func TestServices(t *testing.T) {
 		t.Errorf("%+v", logs)
 	}
 
-	// Its supervisor is killed: nothing runs, and that is told.
+	// If the supervisor of a workspace is killed, no process of the workspace must remain. The
+	// status must report that.
 	pid, _, _ := p.find(id)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(20 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatal("it is not told that the machine has ended")
+			t.Fatal("the end of the machine was not reported")
 		}
 	}
 	if list := p.object("workspace", "service", "list", id); list["running_count"] != 0.0 || list["count"] != 6.0 {

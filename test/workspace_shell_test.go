@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// awaitShell reads a shell by cursor, plainly, until it shows a text; it gives all that was seen.
+// awaitShell reads the rendered output of a shell, using a cursor, until the output contains a
+// text. It returns the complete output.
 func (p *program) awaitShell(id, shell, text string) string {
 	p.t.Helper()
 	var seen strings.Builder
@@ -31,7 +32,7 @@ func (p *program) awaitShell(id, shell, text string) string {
 			return seen.String()
 		}
 		if time.Now().After(deadline) || out.State == "stopped" && out.Output == "" {
-			p.t.Fatalf("%q does not come, but %q", text, seen.String())
+			p.t.Fatalf("output %q did not arrive: got %q", text, seen.String())
 		}
 	}
 }
@@ -41,7 +42,8 @@ func (p *program) openShell(id string, args ...string) string {
 	return strings.TrimSpace(p.must(append([]string{"workspace", "shell", "open", id, "--id-only"}, args...)...))
 }
 
-// TestShells are the acceptance scenarios of shells: write, read in pieces, interrupt, close; open another one; delete the workspace with one that is open.
+// TestShells covers the acceptance scenarios of shells. It writes, reads in pieces, interrupts and
+// closes a shell. Then it opens another shell, and deletes the workspace while a shell is open.
 func TestShells(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -55,7 +57,7 @@ func TestShells(t *testing.T) {
 	}
 	write("echo $KEPT in $PWD")
 	p.awaitShell(id, shell, "here in /tmp")
-	// A signal reaches what was typed before it, however slowly that starts.
+	// A signal must reach the command that was typed before it, even if the command starts slowly.
 	for sig, code := range map[string]string{"INT": "130", "TERM": "143"} {
 		write("sleep 1000")
 		p.must("workspace", "shell", "signal", id, shell, "--signal", sig)
@@ -64,7 +66,7 @@ func TestShells(t *testing.T) {
 	}
 	first := p.openShell(id)
 	if out := p.must("workspace", "shell", "read", id, first, "--plain", "--wait-for-idle-ms", "200"); !strings.Contains(out, "/workspace# ") {
-		t.Errorf("the first read of a shell gives %q", out)
+		t.Errorf("first read of a shell: got %q", out)
 	}
 	p.must("workspace", "shell", "close", id, first)
 	p.must("workspace", "shell", "resize", id, shell, "--cols", "77", "--rows", "33")
@@ -72,7 +74,7 @@ func TestShells(t *testing.T) {
 	p.awaitShell(id, shell, "33 77")
 	p.must("workspace", "shell", "close", id, shell)
 	if left := p.shell(id, "ps -e -o args | grep -c '[s]leep 100' || true"); strings.TrimSpace(left) != "0" {
-		t.Errorf("%s processes of a closed shell are left", left)
+		t.Errorf("%s processes of a closed shell still run", left)
 	}
 
 	second := p.openShell(id)
@@ -86,10 +88,10 @@ func TestShells(t *testing.T) {
 		t.Errorf("after a reset: %s", list)
 	}
 	p.openShell(id)
-	p.must("workspace", "delete", id) // what is left then, p tells
+	p.must("workspace", "delete", id) // the cleanup of workspaces checks that nothing remains
 }
 
-// TestShellFlood has a shell print much more than is kept while nobody reads.
+// TestShellFlood prints much more output than is stored, while no client reads.
 func TestShellFlood(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -99,7 +101,7 @@ func TestShellFlood(t *testing.T) {
 	p.must("workspace", "shell", "write", id, shell, "--input", "head -c 24M /dev/zero | tr '\\0' x; echo; echo flood over; exit 3")
 	for began := time.Now(); !strings.Contains(p.must("workspace", "shell", "list", id), "exit code 3"); time.Sleep(300 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatal("it does not end")
+			t.Fatal("it did not end")
 		}
 	}
 	out := p.object("workspace", "shell", "read", id, shell)

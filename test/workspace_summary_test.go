@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestSummary does all kinds of work in a workspace, and has it told before and after the workspace is stopped and reset.
+// TestSummary uses a workspace in many ways. It checks the summary of the workspace before and
+// after a stop and a reset.
 func TestSummary(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
@@ -20,11 +21,11 @@ func TestSummary(t *testing.T) {
 		t.Helper()
 		text := p.must("workspace", "summary", id, "--json")
 		if strings.Contains(text, "hunter2") {
-			t.Errorf("it shows a secret: %s", text)
+			t.Errorf("the summary has a secret: %s", text)
 		}
 		return p.object("workspace", "summary", id)
 	}
-	// at gives what is at a path of names and numbers.
+	// at returns the value at a path that consists of names and indexes.
 	at := func(v any, path ...any) string {
 		t.Helper()
 		for _, part := range path {
@@ -76,7 +77,7 @@ func TestSummary(t *testing.T) {
 		"commands.total": "2", "commands.failed": "1", "outcome.last_command.exit_code": "9", "outcome.last_command.command": "sh -c 'exit 9'",
 		"edits.total": "3", "outcome.patch_count": "1", "outcome.sync_count": "1", "artifacts.total": "1", "services.total": "2", "services.running": "1",
 		"shells.total": "1", "shells.open": "1", "snapshots.named_count": "1", "snapshots.created_count": "1", "snapshots.deleted_count": "1", "outcome.reset_count": "0",
-		// added: made, written, in, in/one
+		// The four added paths are made, written, in and in/one.
 		"changes.summary.added": "4", "changes.summary.modified": "1", "changes.summary.deleted": "1",
 	}
 	s := summary()
@@ -90,7 +91,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("the shell is %s, not %s", got, shell)
 	}
 
-	// None of it is lost with the supervisor.
+	// The summary must not be lost when the supervisor ends.
 	p.must("workspace", "stop", id)
 	p.must("workspace", "disk", "export", id, "--output", filepath.Join(host, "disk"))
 	s = summary()

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// workspaces is a program whose workspaces are deleted when the test ends, which checks that nothing of them is left then.
+// workspaces returns a program. At the end of the test, it deletes the program's workspaces and
+// checks that none of their files remain.
 func workspaces(t *testing.T) *program {
 	t.Helper()
 	p := newProgram(t)
@@ -33,7 +34,7 @@ func workspaces(t *testing.T) *program {
 	return p
 }
 
-// must runs pyro, which has to succeed, and gives what it printed.
+// must runs pyro and returns the output. If pyro fails, the test fails.
 func (p *program) must(args ...string) string {
 	p.t.Helper()
 	r := p.run(nil, args...)
@@ -43,7 +44,7 @@ func (p *program) must(args ...string) string {
 	return r.stdout
 }
 
-// fails runs pyro, which has to fail with an exit code and to say something.
+// fails runs pyro and checks that it fails with the given exit code and message.
 func (p *program) fails(code int, says string, args ...string) {
 	p.t.Helper()
 	if r := p.run(nil, args...); r.code != code || !strings.Contains(r.stderr, says) {
@@ -51,7 +52,7 @@ func (p *program) fails(code int, says string, args ...string) {
 	}
 }
 
-// object runs pyro with --json and gives what it printed.
+// object runs pyro with --json and returns the decoded result.
 func (p *program) object(args ...string) map[string]any {
 	p.t.Helper()
 	var v map[string]any
@@ -70,19 +71,19 @@ func (p *program) list() []map[string]any {
 	return v.Workspaces
 }
 
-// create makes a workspace and gives its id.
+// create creates a workspace and returns its id.
 func (p *program) create(args ...string) string {
 	p.t.Helper()
 	return strings.TrimSpace(p.must(append([]string{"workspace", "create", environment, "--id-only"}, args...)...))
 }
 
-// shell runs a line in a workspace, which has to succeed, and gives what it printed.
+// shell runs a line in a workspace and returns the output. If the line fails, the test fails.
 func (p *program) shell(id, line string) string {
 	p.t.Helper()
 	return p.must("workspace", "exec", id, "--timeout-seconds=120", "--", "sh", "-c", line)
 }
 
-// tree makes a folder to seed workspaces with.
+// tree creates a folder that can be the seed of a workspace.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +97,8 @@ long=$(printf 'x%.0s' $(seq 200)); echo long >"$long"; mkfifo pipe; printf 'a\r\
 	return dir
 }
 
-// listing describes a folder, as this or a machine's shell sees it: kinds, modes, contents, targets.
+// listing prints the types, modes, contents and link targets of the files in a folder. It runs on
+// the host or in a machine.
 const listing = `LC_ALL=C find . -mindepth 1 ! -type p -printf '%P %y %m %l\n' | LC_ALL=C sort; find . -type f -exec sha256sum {} + | LC_ALL=C sort -k 2`
 
 func listed(t *testing.T, dir string) string {
@@ -110,8 +112,8 @@ func listed(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// TestAWorkspace is the life of one.
-func TestAWorkspace(t *testing.T) {
+// TestWorkspace covers the whole life of a workspace.
+func TestWorkspace(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	seed := tree(t)
@@ -127,7 +129,7 @@ func TestAWorkspace(t *testing.T) {
 		t.Errorf("inside: %q", got)
 	}
 
-	// What is done stays done, over commands, a stop and a start.
+	// The state must persist after commands, a stop and a start.
 	p.shell(id, `echo more >>src/a.txt; echo kept >/root/kept; chmod 700 src/run.sh; rm crlf; ln -sf b.txt src/link; head -c 5 /dev/urandom >new.bin; mkdir d; touch d/e`)
 	before := p.shell(id, listing)
 	if w := p.object("workspace", "stop", id); w["state"] != "stopped" || w["state_reason"] != "it was stopped" || w["expires_at"] != nil {
@@ -144,7 +146,7 @@ func TestAWorkspace(t *testing.T) {
 		t.Errorf("the root was lost: %q", got)
 	}
 
-	// The diff is what git makes of it.
+	// The diff must be equal to the diff that git makes.
 	d := p.object("workspace", "diff", id)
 	summary := d["summary"].(map[string]any)
 	if fmt.Sprint(summary["added"], summary["modified"], summary["deleted"]) != "3 4 1" {
@@ -157,13 +159,13 @@ func TestAWorkspace(t *testing.T) {
 	}
 	applied(t, seed, d["patch"].(string), out)
 
-	// History.
+	// Check the history.
 	logs := p.object("workspace", "logs", id)
 	if n := logs["count"].(float64); n != 6 {
 		t.Errorf("%v commands", n)
 	}
 
-	// Reset brings the baseline back, with another root, and forgets the history.
+	// A reset must restore the baseline with a new root file system, and clear the history.
 	p.must("workspace", "snapshot", "create", id, "mine")
 	w = p.object("workspace", "reset", id)
 	if w["reset_count"].(float64) != 1 || w["last_reset_at"] == nil || w["command_count"].(float64) != 0 || w["name"] != "fix" || w["state"] != "started" {
@@ -183,14 +185,15 @@ func TestAWorkspace(t *testing.T) {
 		t.Errorf("reset to a snapshot:\n%s\nnot\n%s", got, before)
 	}
 	if d2 := p.object("workspace", "diff", id); fmt.Sprint(d2["entries"]) != fmt.Sprint(d["entries"]) || d2["patch"] != d["patch"] {
-		t.Errorf("the diff of the same files is another:\n%v\n%v", d2["entries"], d["entries"])
+		t.Errorf("diffs of the same files differ:\n%v\n%v", d2["entries"], d["entries"])
 	}
 	p.fails(3, "none of this name", "workspace", "reset", id, "--snapshot", "other")
 	p.fails(2, "reserved", "workspace", "snapshot", "create", id, "baseline")
 	p.fails(4, "of this name", "workspace", "snapshot", "create", id, "mine")
 }
 
-// applied checks that git makes a tree of a patch on another, as far as git knows trees.
+// applied checks that git creates the tree want from the tree base and a patch. It ignores
+// properties that git does not represent.
 func applied(t *testing.T, base, patch, want string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -212,7 +215,7 @@ func applied(t *testing.T, base, patch, want string) {
 		got[i] = string(out)
 	}
 	if got[0] != got[1] {
-		t.Errorf("git made\n%s\nof the patch, not\n%s", got[0], got[1])
+		t.Errorf("git apply: got\n%s\nwant\n%s", got[0], got[1])
 	}
 }
 
@@ -238,9 +241,9 @@ func TestWorkspaceExec(t *testing.T) {
 	if r := p.run(nil, "workspace", "exec", id, "--", "no-such-program"); r.code != 127 {
 		t.Errorf("%+v", r)
 	}
-	p.fails(125, "there is none of this id", "workspace", "exec", "ws-000000000000", "--", "true")
+	p.fails(125, "has this ID", "workspace", "exec", "ws-000000000000", "--", "true")
 
-	// Any number at once.
+	// Several commands run concurrently.
 	var all []*running
 	for i := range 8 {
 		all = append(all, p.start("workspace", "exec", id, "--", "sh", "-c", fmt.Sprintf("sleep 0.3; echo %d", i)))
@@ -251,7 +254,7 @@ func TestWorkspaceExec(t *testing.T) {
 		}
 	}
 
-	// Who is killed takes the command along.
+	// If the client is killed, the command must be killed.
 	r2 := p.start("workspace", "exec", id, "--timeout-seconds=1000", "--", "sh", "-c", "echo ready; sleep 1000")
 	r2.says("ready")
 	r2.Process.Kill()
@@ -266,7 +269,7 @@ func TestWorkspaceExec(t *testing.T) {
 		t.Errorf("the command outlives its caller: %q", got)
 	}
 
-	// Much output comes whole, and is kept in part.
+	// Long output must arrive completely. A part of it must be stored.
 	if r := p.run(nil, "workspace", "exec", id, "--", "seq", "1000000"); len(r.stdout) != 6888896 || !strings.HasSuffix(r.stdout, "\n1000000\n") {
 		t.Errorf("%d bytes of output", len(r.stdout))
 	}
@@ -300,7 +303,7 @@ func TestWorkspaceFiles(t *testing.T) {
 		p.fails(6, "", "workspace", "file", "read", id, path)
 	}
 	if r := p.run(nil, "workspace", "file", "write", id, "etc/new", "--text", "x"); r.code == 0 {
-		t.Errorf("a write went by a link: %+v", r)
+		t.Errorf("a write followed a link: %+v", r)
 	}
 	if got := p.shell(id, "ls /etc/new 2>/dev/null; cat passwd | head -1"); !strings.HasPrefix(got, "root:") {
 		t.Errorf("a link was followed out: %q", got)
@@ -317,7 +320,7 @@ func TestWorkspaceFiles(t *testing.T) {
 		t.Errorf("listed: %v", names)
 	}
 
-	// Pushing.
+	// Push a folder.
 	more := t.TempDir()
 	os.MkdirAll(filepath.Join(more, "sub"), 0o755)
 	os.WriteFile(filepath.Join(more, "sub", "x"), []byte("pushed"), 0o640)
@@ -341,10 +344,10 @@ func TestWorkspaceFiles(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if got := p.shell(id, listing); got != before {
-		t.Errorf("what failed changed something:\n%s\nnot\n%s", got, before)
+		t.Errorf("a failed patch changed the files: got\n%s\nwant\n%s", got, before)
 	}
 
-	// Exporting.
+	// Export files.
 	out := filepath.Join(t.TempDir(), "a.txt")
 	p.must("workspace", "export", id, "src/a.txt", "--output", out)
 	p.fails(4, "", "workspace", "export", id, "src/a.txt", "--output", out)
@@ -353,7 +356,7 @@ func TestWorkspaceFiles(t *testing.T) {
 		t.Errorf("exported %q", b)
 	}
 
-	// Patching.
+	// Apply patches.
 	good := "--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+zwei\n three\n"
 	a := p.object("workspace", "patch", "apply", id, "--patch", good)
 	if a["changed"] != true {
@@ -370,7 +373,7 @@ func TestWorkspaceFiles(t *testing.T) {
 	}
 }
 
-// TestWorkspaceDisk looks into a workspace that is stopped.
+// TestWorkspaceDisk inspects the disk of a stopped workspace.
 func TestWorkspaceDisk(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
@@ -396,7 +399,7 @@ func TestWorkspaceDisk(t *testing.T) {
 		t.Errorf("listed: %q", names)
 	}
 
-	// The export is a file system like any other.
+	// The exported disk must be an ordinary file system.
 	image := filepath.Join(t.TempDir(), "disk.ext4")
 	e := p.object("workspace", "disk", "export", id, "--output", image)
 	if e["disk_format"] != "ext4" || e["size_bytes"].(float64) != 16<<30 || e["allocated_bytes"].(float64) > 2<<30 {
@@ -424,8 +427,8 @@ func TestWorkspaceDisk(t *testing.T) {
 	}
 }
 
-// TestADeadMachineIsTold kills what a workspace is made of.
-func TestADeadMachineIsTold(t *testing.T) {
+// TestDeadMachineIsReported kills the processes of a workspace and checks the reported state.
+func TestDeadMachineIsReported(t *testing.T) {
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create()
@@ -457,6 +460,9 @@ func TestADeadMachineIsTold(t *testing.T) {
 		t.Errorf("kept: %q", got)
 	}
 	logs := p.object("workspace", "logs", id)["entries"].([]any)
+	if len(logs) != 5 {
+		t.Fatalf("the history has %d commands, want 5: %v", len(logs), logs)
+	}
 	for i, broken := range []bool{false, true, false, true, false} {
 		if e := logs[i].(map[string]any); (e["exit_code"] == nil) != broken {
 			t.Errorf("command %d: %v", i, e)
@@ -464,14 +470,14 @@ func TestADeadMachineIsTold(t *testing.T) {
 	}
 }
 
-// TestTimeToLive has the time of a workspace be over: it is stopped, not deleted.
+// TestTimeToLive checks that an expired workspace is stopped but not deleted.
 func TestTimeToLive(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	p := workspaces(t)
 	id := p.create("--ttl-seconds=3")
 	p.shell(id, "echo kept >kept")
-	for range 4 { // activity renews it
+	for range 4 { // activity extends the time to live
 		time.Sleep(time.Second)
 		p.shell(id, "true")
 	}

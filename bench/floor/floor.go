@@ -1,5 +1,5 @@
-// Package floor does with the least code what pyro is measured against: it starts QEMU bare, without confinement, supervision or checks, from the very
-// template and image that pyro uses.
+// Package floor starts bare QEMU from pyro's templates and images, without confinement, supervision
+// and checks. Pyro's figures are compared with the figures of these machines.
 package floor
 
 import (
@@ -17,27 +17,28 @@ import (
 	"syscall"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
 	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Machine is a bare QEMU.
+// Machine is a bare QEMU process.
 type Machine struct {
 	Link net.Conn
 	qmp  net.Conn
 	cmd  *exec.Cmd
 }
 
-// Template is what a template's folder says of it.
+// Template describes a template and the folder that contains it.
 type Template struct {
 	Dir     string
-	Shape   []string // arguments
-	Line    string   // kernel's
+	Shape   []string // arguments of QEMU
+	Line    string   // kernel command line
 	MemMB   string
-	Network bool // it has an interface, whose other end is to be -netdev id=net
+	Network bool // the machine has a network interface, which needs -netdev id=net
 }
 
-// Read reads a template's folder.
+// Read reads the description of a template from its folder.
 func Read(dir string) (Template, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "template.json"))
 	if err != nil {
@@ -60,7 +61,8 @@ func Read(dir string) (Template, error) {
 	return t, nil
 }
 
-// start starts QEMU with sockets for its monitor, the agent's link and the console, and further files from number 6 on.
+// start starts QEMU with sockets for its monitor, link and console. QEMU inherits the files as
+// descriptors 6 and higher.
 func start(args []string, files ...*os.File) (*Machine, error) {
 	var conns []net.Conn
 	var far []*os.File
@@ -78,7 +80,7 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 		conns, far = append(conns, conn), append(far, os.NewFile(uintptr(fds[1]), "far"))
 	}
 	all := append([]string{
-		"-blockdev", "driver=null-co,node-name=window,read-zeroes=on,size=" + strconv.Itoa(window.Size),
+		"-blockdev", "driver=null-co,node-name=window,read-zeroes=on,size=" + strconv.Itoa(sharedbuffer.Size),
 		"-blockdev", "driver=null-co,node-name=volume,read-zeroes=on,size=" + strconv.Itoa(diskSize),
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", "-chardev", "socket,id=agent,fd=4", "-chardev", "socket,id=console,fd=5",
 	}, args...)
@@ -95,10 +97,11 @@ func start(args []string, files ...*os.File) (*Machine, error) {
 	return &Machine{Link: conns[1], qmp: conns[0], cmd: cmd}, nil
 }
 
-// diskSize is that of every disk of pyro's machines.
+// diskSize is the size of the disk of each pyro machine, in bytes.
 const diskSize = 16 << 30
 
-// Restore restores the template over an image, with further arguments.
+// Restore restores a machine from the template, with an image as its disk. more contains further
+// arguments of QEMU.
 func Restore(t Template, image string, more ...string) (*Machine, error) {
 	var files []*os.File
 	for _, path := range []string{filepath.Join(t.Dir, "ram"), filepath.Join(t.Dir, "state"), image} {
@@ -144,7 +147,7 @@ func Restore(t Template, image string, more ...string) (*Machine, error) {
 	return m, err
 }
 
-// Boot boots a kernel with an initramfs, and no disk.
+// Boot boots a kernel with an initramfs. The machine has an empty disk.
 func Boot(t Template, kernel, initramfs string) (*Machine, error) {
 	m, err := start(append(append([]string{}, t.Shape...),
 		"-object", "memory-backend-ram,id=mem,size="+t.MemMB, "-blockdev", "driver=null-co,node-name=root,read-zeroes=on",
@@ -164,7 +167,7 @@ func (m *Machine) Close() {
 	m.qmp.Close()
 }
 
-// Run restores the template, has the agent run a command and kills QEMU.
+// Run restores a machine from the template, runs a command through the agent, and kills QEMU.
 func Run(ctx context.Context, t Template, image string, argv []string) error {
 	m, err := Restore(t, image)
 	if err != nil {
@@ -179,14 +182,14 @@ func Run(ctx context.Context, t Template, image string, argv []string) error {
 	if err := c.Renew(ctx, client.NewIdentity("floor")); err != nil {
 		return err
 	}
-	exit, err := c.Exec(ctx, client.Command{Argv: argv}, nil, os.Stdout, os.Stderr)
+	exit, err := c.Exec(ctx, program.Command{Argv: argv}, program.Attach{Stdout: os.Stdout, Stderr: os.Stderr})
 	if err == nil && exit.Code != 0 {
 		err = errors.New(fmt.Sprint("exit code ", exit.Code))
 	}
 	return err
 }
 
-// Cold boots a kernel and the agent's initramfs over an image.
+// Cold boots a kernel and the agent's initramfs, with an image as the disk.
 func Cold(t Template, image, kernel, initramfs string) (*Machine, error) {
 	base, err := os.Open(image)
 	if err != nil {

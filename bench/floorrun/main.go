@@ -1,4 +1,5 @@
-// Command floorrun is the floor of a start as a whole process: floorrun TEMPLATE-DIR IMAGE COMMAND...
+// Command floorrun runs a command in a bare machine that a template restores. It is the floor for a
+// start in a separate process. Usage: floorrun TEMPLATE-DIR IMAGE COMMAND...
 package main
 
 import (

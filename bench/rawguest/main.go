@@ -1,5 +1,7 @@
-// Command rawguest is the /init of a machine that does nothing but move bytes over its virtio-serial port: the floor of every transfer. It reads one byte:
-// 'r' and it writes bytes for ever, 'w' and it reads what comes for ever, 'e' and it sends back each byte.
+// Command rawguest is the /init of a machine that only transfers bytes over its virtio-serial port.
+// It is the floor for all transfers. It reads one byte that selects what it does. For 'r' it writes
+// forever. For 'w' it reads forever and answers "!" to data that ends with 'E'. For 'e' it echoes
+// each byte.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command spawn measures, inside a machine, what the machine itself needs to fork, exec and wait for a program: spawn N PROGRAM prints the nanoseconds of
-// each, a line each.
+// Command spawn runs inside a machine. It measures how long fork, exec and wait take. "spawn N
+// PROGRAM" prints the time of each run in nanoseconds, one per line.
 package main
 
 import (

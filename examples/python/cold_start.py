@@ -1,4 +1,8 @@
-"""Brings a web service up from nothing: a machine, the service in it, ready, reached from the host, and gone again."""
+"""Starts a web service from scratch.
+
+Creates a machine, starts the service, connects to the service from the host, and deletes
+everything.
+"""
 
 import signal
 import socket
@@ -24,13 +28,13 @@ def cold_start(pyro):
             "visits",
             command="exec python3 -u app.py",
             readiness={"type": "http", "target": "http://127.0.0.1:8000/health"},
-            published_ports=[{"guest_port": 8000}],  # as one of the host's that is free
+            published_ports=[{"guest_port": 8000}],  # on a free port of the host
         )
         port = service["published_ports"][0]["host_port"]
         took = time.monotonic() - began
         print(f"from nothing to {service['state']} at http://127.0.0.1:{port} in {took:.1f} s, isolated by {workspace['isolation']}")
 
-        direct = build_opener(ProxyHandler({}))  # no proxy reaches this host's loopback
+        direct = build_opener(ProxyHandler({}))  # a proxy can't reach this host's loopback interface
         for _ in range(3):
             with direct.open(f"http://127.0.0.1:{port}/hello", timeout=30) as answer:
                 print(answer.read().decode(), end="")
@@ -42,7 +46,8 @@ def cold_start(pyro):
             print(f"it is {service['state']}, and nothing listens there any more")
         else:
             sys.exit(f"something answers at port {port} although the service is {service['state']}")
-        # What it printed can be read as long as the workspace is there. While a service runs, its last words may be on their way yet.
+        # The output is available until the workspace is deleted. While the service runs, the last
+        # lines might be missing.
         logs = pyro.logs_service(id, "visits")
         print("it logged", logs["stderr"].count("GET /hello "), "visits")
     finally:
@@ -50,7 +55,7 @@ def cold_start(pyro):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted
     try:
         with Pyro() as pyro:
             cold_start(pyro)

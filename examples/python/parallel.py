@@ -1,4 +1,7 @@
-"""Tries several changes of one project at once, each in a workspace of its own, and keeps the best."""
+"""Tries several changes to a project concurrently.
+
+Each change has its own workspace. The program writes the best change to a file.
+"""
 
 import json
 import signal
@@ -31,7 +34,7 @@ def try_all(pyro):
 
 
 def try_one(pyro, patch):
-    """Makes a workspace of the project, changes it, and finds out how good that is."""
+    """Creates a workspace from the project, applies a change and evaluates the change."""
     workspace = pyro.create_workspace(
         environment="debian:12", seed_path=str(EXAMPLES / "roman"), name="parallel", labels={"change": patch.name}
     )
@@ -51,7 +54,7 @@ def try_one(pyro, patch):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspaces are deleted then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspaces are deleted
     try:
         with Pyro() as pyro:
             try_all(pyro)

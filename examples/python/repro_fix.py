@@ -1,4 +1,7 @@
-"""Reproduces a bug in a workspace, fixes it, shows that the fix works, takes it out, and shows that the bug can be had back."""
+"""Reproduces a bug in a workspace, fixes the bug, shows that the fix works, and exports the fix.
+
+Then it resets the workspace and reproduces the bug again.
+"""
 
 import signal
 import sys
@@ -28,7 +31,7 @@ def reproduce_and_fix(pyro):
         exported = pyro.export_workspace(id, "roman.py", output_path=str(output))
         print("exported to", exported["output_path"])
 
-        # The baseline: the files as they were seeded, in a new machine.
+        # Reset to the baseline: the original files in a new machine.
         workspace = pyro.reset_workspace(id)
         changed = pyro.diff_workspace(id)["changed"]
         print(f"reset {workspace['reset_count']} time; anything differs from the baseline: {changed}")
@@ -38,15 +41,15 @@ def reproduce_and_fix(pyro):
 
 
 def test(pyro, id, passes):
-    """Runs the tests. A command that fails is a result and no error: passes says which of the two is wanted."""
+    """Runs the tests and checks the result. A failed command is a result and not an exception."""
     result = pyro.exec_workspace(id, command="python3 -B -m unittest", timeout_seconds=60)
     print(f"the tests end with exit code {result['exit_code']}: {result['stderr'].strip().splitlines()[-1]}")
     if (result["exit_code"] == 0) != passes:
-        sys.exit(f"the tests were to {'pass' if passes else 'fail'}:\n{result['stderr']}")
+        sys.exit(f"the tests should {'pass' if passes else 'fail'}:\n{result['stderr']}")
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted
     try:
         with Pyro() as pyro:
             reproduce_and_fix(pyro)

@@ -1,5 +1,8 @@
-"""Reviews a change: goes through a check-list in a shell, evaluates the change with a program that writes a report, takes the report out, and leaves no trace
-of the review in the workspace."""
+"""Reviews a change.
+
+Runs a check-list in a shell. Evaluates the change with a program that writes a report, and exports
+the report. Then a reset removes all traces of the review.
+"""
 
 import json
 import re
@@ -13,13 +16,13 @@ from pyro_mcp import Pyro, PyroError
 
 EXAMPLES = Path(__file__).resolve().parent.parent
 
-# Typed into one shell, so that what one line sets the next ones have.
+# The lines that are typed into one shell. Variables persist between the lines.
 CHECKLIST = [
     ("settings for the rest", "export WIDTH=120 PYTHONDONTWRITEBYTECODE=1"),
     ("it compiles", """python3 -c 'compile(open("roman.py").read(), "roman.py", "exec")'"""),
     ("no line is too long", """awk -v w=$WIDTH 'length > w { print FILENAME ": " FNR; bad = 1 } END { exit bad }' roman.py"""),
     ("the tests pass", "python3 -m unittest --quiet"),
-    ("nothing is left to do", "! grep -n TODO *.py"),
+    ("no TODO is left", "! grep -n TODO *.py"),
 ]
 
 
@@ -43,7 +46,8 @@ def review(pyro):
         done = pyro.summarize_workspace(id)["outcome"]
         print("done: {command_count} commands, {edit_count} edits, {shell_count} shells, {export_count} exports".format(**done))
 
-        # What the review left, the shell too, goes: the change stays.
+        # The reset removes everything that the review created, including the shell. The change
+        # remains.
         pyro.reset_workspace(id, snapshot="to-review")
         for entry in pyro.diff_workspace(id)["entries"]:
             print("after the review differs from the baseline:", entry["path"])
@@ -52,11 +56,12 @@ def review(pyro):
 
 
 def go_through(pyro, id):
-    """Types the check-list into a shell, line by line, and reads what comes of each."""
+    """Types the check-list into a shell line by line and reads the results."""
     shell = pyro.open_shell(id)["shell_id"]
     cursor, deadline = 0, time.monotonic() + 120
     for about, line in CHECKLIST:
-        # The shell tells how a line ended, at the beginning of a line: what is typed is seen too, but not there.
+        # The shell prints the exit code at the beginning of a line. The echo of the typed command
+        # contains the same text, but not at the beginning of a line.
         pyro.write_shell(id, shell, input=line + '; echo "ended: $?"')
         seen, ended = "", None
         while not ended:
@@ -72,7 +77,7 @@ def go_through(pyro, id):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted
     try:
         with Pyro() as pyro:
             review(pyro)

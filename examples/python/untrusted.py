@@ -1,4 +1,7 @@
-"""Runs code that nobody should trust, without a network, and looks at what it did: while its machine runs, and at its disk when it does not."""
+"""Runs untrusted code without a network.
+
+Inspects the result in the running machine, then stops the machine and inspects its disk.
+"""
 
 import shlex
 import signal
@@ -13,7 +16,8 @@ EXAMPLES = Path(__file__).resolve().parent.parent
 
 
 def inspect(pyro):
-    # What it could reach on the host: a file, and a port that nothing should ever connect to. The code is told of both.
+    # Create two targets on the host: a file, and a port that must not get connections. The code
+    # gets their addresses.
     folder = Path(tempfile.mkdtemp(prefix="untrusted-"))
     bait, content = folder / "bait", "of the host"
     bait.write_text(content)
@@ -27,16 +31,16 @@ def inspect(pyro):
             command = shlex.join(["python3", "-uB", "suspicious.py", str(bait), str(port.getsockname()[1])])
             result = pyro.exec_workspace(id, command=command, timeout_seconds=120)
             for line in result["stdout"].splitlines():
-                print(f"  it says {line!a}")  # quoted: what it prints must not reach the terminal as it is
+                print(f"  it says {line!a}")  # quoted: untrusted output must not reach the terminal unchanged
             print("it ended with exit code", result["exit_code"])
 
-            # What came of it in its machine.
+            # Inspect the effects in the machine.
             if result.get("out_of_memory"):
-                print("its machine ran out of memory")  # and may have ended
+                print("its machine ran out of memory")  # the machine might have ended too
             else:
                 look_inside(pyro, id)
 
-            # And on the host: nothing.
+            # Check that the host is unchanged.
             if bait.read_text() != content:
                 sys.exit("the file on the host is not what it was")
             port.settimeout(0.1)
@@ -52,7 +56,7 @@ def inspect(pyro):
 
 
 def look_inside(pyro, id):
-    """Looks at what the code has left in its machine."""
+    """Inspects the running machine."""
     command = r"cat /proc/[0-9]*/cmdline | tr '\0' '\n' | grep -c '[s]uspicious.py'"
     print("processes it left in its machine:", pyro.exec_workspace(id, command=command)["stdout"].strip())
     for entry in pyro.diff_workspace(id)["entries"]:
@@ -60,13 +64,13 @@ def look_inside(pyro, id):
 
 
 def look_at_disk(pyro, id, image):
-    """Looks at what the code has left without running anything: what would hide itself from a running system can't there."""
+    """Inspects the disk without running any program, so malware can't hide."""
     try:
         entries = pyro.list_workspace_disk(id)["entries"]
     except PyroError as error:
         if error.kind != "unsupported":
             raise
-        print("its disk can't be looked at here:", error)
+        print("its disk can't be read here:", error)
         return
     for entry in entries:
         print(f"on its disk: {entry['path']}, {entry['size_bytes']} bytes")
@@ -77,7 +81,7 @@ def look_at_disk(pyro, id, image):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workspace is deleted
     try:
         with Pyro() as pyro:
             inspect(pyro)

@@ -4,7 +4,7 @@ NUMERALS = [(1000, "M"), (900, "CM"), (500, "D"), (100, "C"), (90, "XC"), (50, "
 
 
 def roman(number):
-    """Write a whole number above zero as the Romans did."""
+    """Convert a positive integer to a Roman numeral."""
     text = ""
     for value, numeral in NUMERALS:
         while number >= value:

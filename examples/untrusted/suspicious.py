@@ -1,6 +1,8 @@
-"""Code that nobody should trust: it reaches for the network and for files of the host, forks and fills the disk, and tells what came of it.
+"""Untrusted code.
 
-Its arguments are a file of the host and a port of the host that it has been told of.
+Tries to use the network and the files of the host, starts processes and fills the disk. Prints
+the result of each attempt. The arguments are the path of a file and the number of a port on the
+host.
 """
 
 import os

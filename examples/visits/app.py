@@ -1,4 +1,7 @@
-"""Counts visits: a web service of Python's standard library alone. It listens on port 8000, and is healthy once its database is there."""
+"""A web service that counts visits and needs only Python's standard library.
+
+It listens on port 8000. It is healthy as soon as its database exists.
+"""
 
 import json
 import sqlite3

@@ -1,11 +1,14 @@
-// Package agent runs inside a machine and acts there for the supervisor at the other end of the
-// machine's link: it starts processes, keeps their output, and serves files (internal/agent/volume).
+// Package agent runs inside a machine and serves its supervisor over the machine's link. The agent
+// starts processes, buffers their output, and serves files (internal/agent/volume).
 //
-// The same code serves a guest, where processes run in namespaces and cgroups of their own (internal/agent/guest), and the host, where there is nothing but
-// processes (host_compat). How a process is started and killed is a [Place]; everything else is written once.
+// The same code runs in a guest and on the host. In a guest, processes run in their own namespaces
+// and cgroups (internal/agent/guest). On the host they are plain processes (host_compat). An
+// [ExecEnv] starts and kills processes. The guest and the host have different implementations of
+// it; they share all other code.
 //
-// It is the agent.v1 service (proto/agent/v1), as Connect over HTTP/2 on a link (internal/agent/link). It runs on an emulated processor, where each code
-// path costs its translation the first time: what can be done with little code is.
+// The agent implements the agent.v1 service (proto/agent/v1) as Connect over HTTP/2 on a link
+// (internal/agent/link). The machine's processor can be emulated. An emulator translates each code
+// path when it first runs, so the agent prefers simple code to general libraries.
 package agent
 
 import (
@@ -26,72 +29,73 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
 )
 
-// Bounds of what the host may send and of what is kept.
+// Limits of requests and buffers, in bytes unless a comment gives another unit.
 const (
-	maxMessage     = 5 << 20 // an ExecRequest with 4 MiB of arguments
+	maxMessage     = 5 << 20 // an ExecRequest with 4 MiB of arguments, plus the other fields
 	maxArguments   = 4 << 20
 	maxMessageText = 1 << 10
 	maxPath        = 4096
 	maxID          = 64
-	maxStreams     = 4 * maxExecs // calls at once: each exec is followed, acknowledged, fed and signalled
+	maxStreams     = 4 * maxExecs // concurrent calls: one each of Follow, Ack, Input and Signal per exec
 	maxExecs       = 256
-	maxReleases    = 64        // in one ExecRequest
-	maxChunk       = 256 << 10 // of output or input in one message
-	maxFileChunk   = 1 << 20
+	maxReleases    = 64        // IDs in one ExecRequest
+	maxChunk       = 256 << 10 // output or input bytes in one message
 	ringSize       = 1 << 20
-	heldPatience   = 100 * time.Millisecond // see Exit in the proto
-	killedPatience = 2 * time.Second        // after a time limit: the killed processes may need a moment to end
-	maxFrame       = 1 << 20                // of HTTP/2
-	receiveBuffer  = 4 << 20                // of what a call has sent and nobody has taken
-	sharedBuffer   = 64 << 20               // of all calls: one that is not taken holds up no other
+	heldPatience   = 100 * time.Millisecond // how long to wait for processes that do not close their output; see Exit.output_held in program.proto.
+	killedPatience = 2 * time.Second        // the same, after the time limit of the exec has killed the processes.
+	maxFrame       = 1 << 20                // HTTP/2 frame.
+	streamWindow   = 4 << 20                // HTTP/2 flow-control window of one call.
+	connWindow     = 64 << 20               // window of all calls together; large, so that an unread call does not block others.
 )
 
 // Server is the agent.
 type Server struct {
-	place   Place
+	env     ExecEnv
 	version string
 	began   time.Time
 	execs   execs
 
-	window      Window // nil: there is none
-	windowInUse sync.Mutex
+	buffer      SharedBuffer // nil if the machine has none
+	bufferInUse sync.Mutex   // locked while a transfer uses buffer
 
 	freezing sync.Mutex
-	held     bool        // no process runs
-	limit    *time.Timer // ends that; nil: nothing does but who holds them
-	frozen   *freeze     // nil: nothing is
+	held     bool        // Hold has stopped all processes
+	timeout  *time.Timer // resumes the processes after the time limit of Hold; nil without a limit
+	frozen   *freeze     // nil if nothing is frozen
 }
 
-// Window is memory that the machine and its owner share (internal/agent/window).
-type Window interface {
+// SharedBuffer is memory that the machine shares with its supervisor (internal/agent/sharedbuffer).
+type SharedBuffer interface {
 	io.ReaderAt
 	io.WriterAt
 }
 
-// Share has the content of files go through a window, where a caller asks for that. It must be called before Serve.
-func (s *Server) Share(w Window) { s.window = w }
+// Share allows calls to transfer file content through b. A call must ask for it. Call Share before
+// Serve.
+func (s *Server) Share(b SharedBuffer) { s.buffer = b }
 
-// New makes an agent that works in a place.
-func New(place Place, version string) *Server {
-	return &Server{place: place, version: version, began: time.Now(), execs: newExecs()}
+// New returns an agent that runs processes in env.
+func New(env ExecEnv, version string) *Server {
+	return &Server{env: env, version: version, began: time.Now(), execs: newExecs()}
 }
 
-// sessionKey is the context key of the session that a request came by.
+// sessionKey is the context key of the session of a request.
 type sessionKey struct{}
 
-// session is one link session. It begins unrenewed: after a restore there is always a new session, so nothing runs in a restored machine before it has been
-// given its own clock and random pool.
+// session is one session of the link. In each session, the agent runs processes only after a
+// successful Renew. A restore always begins a new session, so a restored machine gets its own clock
+// and entropy before it runs a process.
 type session struct {
 	renewed atomic.Bool
 	once    sync.Once
-	over    chan struct{} // closed when it is
+	over    chan struct{} // closed at the end of the session
 }
 
 func newSession() *session { return &session{over: make(chan struct{})} }
 
 func (s *session) end() { s.once.Do(func() { close(s.over) }) }
 
-// sessions gives each session of a link its state.
+// sessions is a listener that adds a session to each connection.
 type sessions struct{ net.Listener }
 
 func (l sessions) Accept() (net.Conn, error) {
@@ -102,7 +106,7 @@ func (l sessions) Accept() (net.Conn, error) {
 	return &sessionConn{conn, newSession()}, nil
 }
 
-// sessionConn is the connection of a session, which is over when the server is done with it.
+// sessionConn ends its session when the server closes the connection.
 type sessionConn struct {
 	net.Conn
 	session *session
@@ -113,25 +117,29 @@ func (c *sessionConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Serve serves the sessions of a stream, one after the other, until the stream fails, and gives that error. The processes go on.
+// Serve serves the sessions of a stream, one after the other, until the stream fails. It returns
+// the error of the stream. Processes keep running.
 func (s *Server) Serve(stream net.Conn) error {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
 	mux := http.NewServeMux()
 	mux.Handle(agentv1connect.NewAgentServiceHandler(s,
 		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1<<30), connect.WithInterceptors(gate{})))
-	mux.HandleFunc(filePath, s.files)
+	mux.HandleFunc(filePath, s.serve(s.file))
+	mux.HandleFunc(dialPath, s.serve(s.connectPort))
 	mux.HandleFunc(listPath, s.serveIn(s.list))
 	mux.HandleFunc(folderPath, s.serveIn(s.makeFolder))
+	mux.HandleFunc(renamePath, s.serveIn(s.rename))
+	mux.HandleFunc(treePath, s.serve(s.tree))
 	for path, serve := range s.volumePaths() {
 		mux.HandleFunc(path, serve)
 	}
 	server := &http.Server{
 		Handler:   mux,
-		ErrorLog:  log.New(io.Discard, "", 0), // a session that breaks is not worth a line on a machine's console
+		ErrorLog:  log.New(io.Discard, "", 0), // the console must not show errors of broken sessions
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: sharedBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: connWindow, MaxReceiveBufferPerStream: streamWindow,
 			MaxConcurrentStreams: maxStreams,
 		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
@@ -152,7 +160,8 @@ func sessionOf(ctx context.Context) *session {
 
 var errNotRenewed = errors.New("the machine has not been renewed in this session")
 
-// gate refuses everything but Status and Renew until the session is renewed.
+// gate is an interceptor. In a session without a successful Renew, it rejects all calls except
+// Status and Renew.
 type gate struct{}
 
 func (gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -181,36 +190,37 @@ func (gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.Stre
 	}
 }
 
-// Status tells what the agent is.
+// Status returns the agent's version, the kernel release and the agent's uptime.
 func (s *Server) Status(ctx context.Context, _ *connect.Request[agentv1.StatusRequest]) (*connect.Response[agentv1.StatusResponse], error) {
 	return connect.NewResponse(&agentv1.StatusResponse{
 		Version: s.version, Renewed: sessionOf(ctx).renewed.Load(), Kernel: kernelRelease(), UptimeMs: time.Since(s.began).Milliseconds(),
 	}), nil
 }
 
-// Renew makes the machine its own. It fails closed: the session stays unrenewed.
+// Renew sets the clock, entropy, identity and network of the machine. If Renew fails, the session
+// stays unrenewed.
 func (s *Server) Renew(ctx context.Context, req *connect.Request[agentv1.RenewRequest]) (*connect.Response[agentv1.RenewResponse], error) {
 	m := req.Msg
 	if len(m.Entropy) < 32 || len(m.Entropy) > 512 || !validMachineID(m.MachineId) || !validHostname(m.Hostname) || m.UnixNanos <= 0 {
-		return nil, invalid("unusable identity")
+		return nil, invalid("invalid entropy, machine ID, host name or time")
 	}
 	if m.Network != nil {
 		if _, err := LinkOf(m.Network); err != nil {
-			return nil, invalid("unusable network: " + err.Error())
+			return nil, invalid("invalid network: " + err.Error())
 		}
 	}
-	if err := s.place.Renew(m); err != nil {
+	if err := s.env.Renew(m); err != nil {
 		code := connect.CodeInternal
 		if errors.Is(err, errors.ErrUnsupported) {
 			code = connect.CodeUnimplemented
 		}
 		return nil, connect.NewError(code, err)
 	}
-	awake := s.awake
+	resume := s.releaseProcesses
 	if m.Held {
-		awake = s.stay
+		resume = s.keepHold
 	}
-	if err := awake(); err != nil {
+	if err := resume(); err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	sessionOf(ctx).renewed.Store(true)
@@ -242,7 +252,7 @@ func validHostname(name string) bool {
 	return true
 }
 
-// invalid is the error for a request that can't be right.
+// invalid returns an error of code InvalidArgument.
 func invalid(text string) error {
 	return connect.NewError(connect.CodeInvalidArgument, errors.New(text))
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,15 +21,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// change makes a change by a call.
+// change calls PUT /volume/change. If the call succeeds, said is its counts, and otherwise the text
+// of its error.
 func (s *stored) change(t testing.TB, archive []byte) (status int, path, said string) {
 	t.Helper()
 	r := s.call(t, http.MethodPut, "/volume/change", nil, bytes.NewReader(archive))
-	path, _ = url.QueryUnescape(r.Header().Get(pathHeader))
-	if r.Code == 200 {
-		return r.Code, path, r.Result().Trailer.Get(countsTrailer)
+	if status, path, said = ended(r); status == 200 {
+		said = r.Result().Trailer.Get(countsTrailer)
 	}
-	return r.Code, path, strings.TrimSpace(r.Body.String())
+	return status, path, said
 }
 
 func TestChange(t *testing.T) {
@@ -68,7 +67,7 @@ func TestChange(t *testing.T) {
 	file := func(size int, content string) string {
 		return fmt.Sprintf("%d %d %.8x", size, volumetest.When.UnixNano(), sha256.Sum256([]byte(content)))
 	}
-	old := fmt.Sprintf("1 %d %.8x", mtime(t, s.files+"/full/file"), sha256.Sum256([]byte("x"))) // which was not written
+	old := fmt.Sprintf("1 %d %.8x", mtime(t, s.files+"/full/file"), sha256.Sum256([]byte("x"))) // the change does not write this file
 	want := []string{
 		`"." drwxr-xr-x 0:0`,
 		`"deep" drwxr-xr-x 0:0`,
@@ -103,12 +102,13 @@ func mtime(t testing.TB, path string) int64 {
 	return info.ModTime().UnixNano()
 }
 
-// TestOperationsAreTakenInTheirOrder has operations that only go one after the other.
+// TestOperationsAreTakenInTheirOrder checks that operations are applied in the order of the
+// archive. Each case works only in that order.
 func TestOperationsAreTakenInTheirOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		entries []volumetest.Edit
 		counts  string
-		want    string // what is there, besides "dir" with "dir/file", and "file"; - before what is not
+		want    string // contents of entries, except "dir", "dir/file" and "file"; "-" marks an entry that must be missing
 	}{
 		"a folder becomes a file":          {[]volumetest.Edit{{Op: "delete", Path: "dir/file"}, {Op: "delete", Path: "dir"}, {Path: "dir", Text: "x"}}, "1 0 2 1", "dir=x"},
 		"a file becomes a folder":          {[]volumetest.Edit{{Op: "delete", Path: "file"}, {Path: "file/below", Text: "x"}}, "1 0 1 1", "file/below=x"},
@@ -146,7 +146,7 @@ func TestOperationsAreTakenInTheirOrder(t *testing.T) {
 			for what := range strings.FieldsSeq(c.want) {
 				if absent, ok := strings.CutPrefix(what, "-"); ok {
 					if _, err := os.Lstat(filepath.Join(s.files, absent)); !errors.Is(err, os.ErrNotExist) {
-						t.Errorf("%s is there: %v", absent, err)
+						t.Errorf("%s exists: %v", absent, err)
 					}
 					continue
 				}
@@ -169,7 +169,7 @@ func TestOperationsAreTakenInTheirOrder(t *testing.T) {
 	}
 }
 
-// markOf gives the mark of a file.
+// markOf returns the mark of the file at a path.
 func markOf(t testing.TB, path string) listing.Mark {
 	t.Helper()
 	var st syscall.Stat_t
@@ -179,7 +179,8 @@ func markOf(t testing.TB, path string) listing.Mark {
 	return listing.Mark{Inode: st.Ino, Size: st.Size, ModTime: st.Mtim.Nano(), ChangeTime: st.Ctim.Nano(), Mode: st.Mode & 0o7777}
 }
 
-// TestChangesThatAreRefused: nothing of them is done, and they say what stands against them.
+// TestChangesThatAreRefused checks that a rejected change has no effect, and that its error names
+// the path and the cause.
 func TestChangesThatAreRefused(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	volumetest.Put(t, s.files+"/file", "file")
@@ -198,25 +199,25 @@ func TestChangesThatAreRefused(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a file on a folder":            {volumetest.Edit{Path: "dir", Text: "x"}, 409, "it is a folder"},
-		"a link on a folder":            {volumetest.Edit{Op: "symlink", Path: "dir", Text: "x"}, 409, "it is a folder"},
-		"a hard link on a folder":       {volumetest.Edit{Op: "link", Path: "dir", Text: "file"}, 409, "it is a folder"},
-		"a folder on a file":            {volumetest.Edit{Op: "folder", Path: "file"}, 409, "no folder"},
-		"a folder on a link":            {volumetest.Edit{Op: "folder", Path: "link"}, 409, "no folder"},
-		"below a file":                  {volumetest.Edit{Path: "file/x", Text: "x"}, 409, `"file", above it, is no folder`},
-		"below a link":                  {volumetest.Edit{Path: "link/x", Text: "x"}, 409, `"link", above it, is no folder`},
-		"below a link that leads out":   {volumetest.Edit{Path: "out/tmp/x", Text: "x"}, 409, "no folder"},
-		"delete what is not there":      {volumetest.Edit{Op: "delete", Path: "none"}, 409, "not there"},
-		"delete below nothing":          {volumetest.Edit{Op: "delete", Path: "none/none"}, 409, "not there"},
-		"delete below a link":           {volumetest.Edit{Op: "delete", Path: "link/file"}, 409, "no folder"},
+		"a file on a folder":            {volumetest.Edit{Path: "dir", Text: "x"}, 409, "it is a directory"},
+		"a link on a folder":            {volumetest.Edit{Op: "symlink", Path: "dir", Text: "x"}, 409, "it is a directory"},
+		"a hard link on a folder":       {volumetest.Edit{Op: "link", Path: "dir", Text: "file"}, 409, "it is a directory"},
+		"a folder on a file":            {volumetest.Edit{Op: "folder", Path: "file"}, 409, "not a directory"},
+		"a folder on a link":            {volumetest.Edit{Op: "folder", Path: "link"}, 409, "not a directory"},
+		"below a file":                  {volumetest.Edit{Path: "file/x", Text: "x"}, 409, `parent "file" is not a directory`},
+		"below a link":                  {volumetest.Edit{Path: "link/x", Text: "x"}, 409, `parent "link" is not a directory`},
+		"below a link that leads out":   {volumetest.Edit{Path: "out/tmp/x", Text: "x"}, 409, "not a directory"},
+		"delete what is not there":      {volumetest.Edit{Op: "delete", Path: "none"}, 409, "does not exist"},
+		"delete below nothing":          {volumetest.Edit{Op: "delete", Path: "none/none"}, 409, "does not exist"},
+		"delete below a link":           {volumetest.Edit{Op: "delete", Path: "link/file"}, 409, "not a directory"},
 		"delete a full folder":          {volumetest.Edit{Op: "delete", Path: "dir"}, 409, "not empty"},
-		"a mode of nothing":             {volumetest.Edit{Op: "mode", Path: "none"}, 409, "not there"},
-		"a mode of a link":              {volumetest.Edit{Op: "mode", Path: "link"}, 409, "only files and folders"},
-		"a hard link to nothing":        {volumetest.Edit{Op: "link", Path: "x", Text: "none"}, 409, `"none" is not there`},
-		"a hard link to a folder":       {volumetest.Edit{Op: "link", Path: "x", Text: "dir"}, 409, `"dir" is a folder`},
-		"a hard link below a link":      {volumetest.Edit{Op: "link", Path: "x", Text: "link/file"}, 409, "no folder"},
-		"what is not there any more":    {volumetest.Edit{Path: "x", Expect: mark.String()}, 409, "not there any more"},
-		"what is there already":         {volumetest.Edit{Path: "file", Expect: "absent"}, 409, "there already"},
+		"a mode of nothing":             {volumetest.Edit{Op: "mode", Path: "none"}, 409, "does not exist"},
+		"a mode of a link":              {volumetest.Edit{Op: "mode", Path: "link"}, 409, "only files and directories"},
+		"a hard link to nothing":        {volumetest.Edit{Op: "link", Path: "x", Text: "none"}, 409, `"none" does not exist`},
+		"a hard link to a folder":       {volumetest.Edit{Op: "link", Path: "x", Text: "dir"}, 409, `"dir" is a directory`},
+		"a hard link below a link":      {volumetest.Edit{Op: "link", Path: "x", Text: "link/file"}, 409, "not a directory"},
+		"what is not there any more":    {volumetest.Edit{Path: "x", Expect: mark.String()}, 409, "no longer exists"},
+		"what is there already":         {volumetest.Edit{Path: "file", Expect: "absent"}, 409, "exists already"},
 		"another inode":                 {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.Inode++ })}, 409, "has changed"},
 		"another size":                  {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.Size++ })}, 409, "has changed"},
 		"another time":                  {volumetest.Edit{Path: "file", Expect: other(func(m *listing.Mark) { m.ModTime++ })}, 409, "has changed"},
@@ -250,11 +251,11 @@ func TestChangesThatAreRefused(t *testing.T) {
 				t.Errorf("%s: %d %.100q %q", name, status, path, said)
 			}
 			if after := volumetest.Tree(t, s.dir); after != before {
-				t.Fatalf("%s made it\n%s", name, after)
+				t.Fatalf("%s: got the tree\n%s", name, after)
 			}
 		}
 	}
-	// What is as it is expected to be is taken.
+	// A change succeeds only if all entries are as expected.
 	if status, path, said := s.change(t, volumetest.Archive(t, volumetest.Edit{Path: "file", Text: "x", Expect: mark.String()}, volumetest.Edit{Path: "new", Expect: "absent"}, volumetest.Edit{Path: "file/x/y", Expect: "absent"})); status != 409 || path != "file/x/y" {
 		t.Errorf("%d %q %q", status, path, said)
 	}
@@ -263,7 +264,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestArchivesThatAreNone: nothing is done of a change that does not come whole.
+// TestArchivesThatAreNone checks that an invalid or incomplete archive changes nothing.
 func TestArchivesThatAreNone(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	volumetest.Put(t, s.files+"/file", "file")
@@ -281,14 +282,14 @@ func TestArchivesThatAreNone(t *testing.T) {
 		"what goes on":        io.MultiReader(bytes.NewReader(whole), io.LimitReader(zeroes{}, 2<<20)),
 	} {
 		if r := s.call(t, http.MethodPut, "/volume/change", nil, body); r.Code == 200 {
-			t.Errorf("%s was taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 	if after := volumetest.Tree(t, s.dir); after != before {
 		t.Errorf("it is\n%s", after)
 	}
 	if status, _, said := s.change(t, append(whole, make([]byte, 9000)...)); status != 200 || said != "1 1 0 2001" {
-		t.Errorf("an archive with what tar adds: %d %q", status, said)
+		t.Errorf("archive with tar padding: status %d, response %q", status, said)
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -9,36 +10,44 @@ import (
 	"os"
 	"path"
 	"strconv"
-	"sync"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/content"
 )
 
-// filePath is where the content of files is read and written, as plain HTTP bodies.
+// filePath is the path of the calls that read, write and remove files. The file content is the HTTP
+// body, without an envelope.
 const filePath = "/file"
 
-// files serves filePath.
-func (s *Server) files(w http.ResponseWriter, r *http.Request) {
-	if admit(w, r) {
-		refuse(w, s.file(w, r))
+// serve returns a handler for a call with content. In a session without a successful Renew, the
+// handler rejects the call.
+func (s *Server) serve(do func(*content.Answer, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		content.Serve(w, encodeError, func(a *content.Answer) error {
+			if !sessionOf(r.Context()).renewed.Load() {
+				return errNotRenewed
+			}
+			return do(a, r)
+		})
 	}
 }
 
-func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
-	root, err := s.place.Root()
+// file handles calls to filePath.
+func (s *Server) file(w *content.Answer, r *http.Request) error {
+	root, err := s.env.Root()
 	if err != nil {
 		return err
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return s.readContent(w, r, volume.CheckPath, func(name string) (*os.File, error) { return volume.OpenRegular(root, s.place.Path(name)) })
+		return s.readContent(w, r, volume.CheckPath, func(name string) (*os.File, error) { return volume.OpenRegular(root, s.env.Path(name)) })
 	case http.MethodPut:
 		return s.writeContent(w, r, volume.CheckPath, func(spec volume.FileSpec) (*volume.Replacement, error) {
-			spec.Path = s.place.Path(spec.Path)
+			spec.Path = s.env.Path(spec.Path)
 			return volume.NewReplacement(root, spec)
 		})
 	case http.MethodDelete:
@@ -48,62 +57,36 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-var errMethod = invalid("method must be GET, or PUT or DELETE where something is changed")
+var errMethod = invalid("the method must be GET, or PUT or DELETE for a change")
 
-// admit refuses a call in a session in which the machine was not renewed.
-func admit(w http.ResponseWriter, r *http.Request) bool {
-	renewed := sessionOf(r.Context()).renewed.Load()
-	if !renewed {
-		http.Error(w, errNotRenewed.Error(), http.StatusPreconditionFailed)
-	}
-	return renewed
-}
+// countsTrailer is the HTTP trailer with the counts of a call.
+const countsTrailer = "Counts"
 
-// refuse answers with an error, where there is one.
-func refuse(w http.ResponseWriter, err error) {
-	if err == nil {
-		return
+// encodeError returns the status for an error, and the value for [content.ErrorField]. The value is
+// an encoded query, because a path can contain any byte.
+func encodeError(err error) (status int, text string) {
+	status = statusOf(err)
+	text = err.Error()
+	if e, ok := err.(*connect.Error); ok {
+		text = e.Message() // without the code, because the status already expresses it
 	}
-	path, text := named(err)
-	if path != "" {
-		w.Header().Set(pathHeader, path)
-	}
-	http.Error(w, text, statusOf(err))
-}
-
-// named gives what an error is about, as headers and trailers tell it, and what else it says.
-func named(err error) (path, text string) {
-	if r := (*volume.Refusal)(nil); errors.As(err, &r) {
+	q := url.Values{"status": {strconv.Itoa(status)}, "text": {text}}
+	if r := (*volume.OperationError)(nil); errors.As(err, &r) {
+		q.Set("path", r.Path)
 		if err == r {
-			return url.QueryEscape(r.Path), r.Err.Error()
+			q.Set("text", r.Err.Error())
 		}
-		return url.QueryEscape(r.Path), err.Error()
 	}
-	return "", err.Error()
+	return status, q.Encode()
 }
 
-// How the answers of calls tell what they have to tell beside content.
-const (
-	pathHeader    = "Path"   // of an error: what it is about
-	countsTrailer = "Counts" // what was done
-)
-
-// chunks are for moving content: most files are small, and new memory costs more than what is moved.
-var chunks = sync.Pool{New: func() any { return new([maxFileChunk]byte) }}
-
-func copyChunks(to io.Writer, from io.Reader) (int64, error) {
-	chunk := chunks.Get().(*[maxFileChunk]byte)
-	defer chunks.Put(chunk)
-	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, chunk[:])
-}
-
-// readContent gives the content of a regular file, which open opens.
-func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(path string) error, open func(path string) (*os.File, error)) error {
+// readContent sends the content of a regular file. The function check validates the path, and the
+// function open opens the file.
+func (s *Server) readContent(w *content.Answer, r *http.Request, check func(path string) error, open func(path string) (*os.File, error)) error {
 	q := r.URL.Query()
 	name := q.Get("path")
-	offset, err1 := strconv.ParseUint(q.Get("offset"), 10, 63)
-	limit, err2 := strconv.ParseUint(q.Get("limit"), 10, 63)
-	if err := errors.Join(check(name), err1, err2); err != nil {
+	part, err := content.RangeOf(q)
+	if err := errors.Join(check(name), err); err != nil {
 		return invalid(err.Error())
 	}
 	f, err := open(name)
@@ -111,157 +94,128 @@ func (s *Server) readContent(w http.ResponseWriter, r *http.Request, check func(
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Seek(int64(offset), io.SeekStart); err != nil {
+	if _, err := f.Seek(part.Offset, io.SeekStart); err != nil {
 		return err
 	}
-	var content io.Reader = prompt{f}
-	if limit > 0 {
-		content = io.LimitReader(content, int64(limit))
+	var from io.Reader = nonblocking{f}
+	if part.Limit > 0 {
+		from = io.LimitReader(from, part.Limit)
 	}
-	if worthWindow(f, offset) && s.grant(w, q) {
-		defer s.windowInUse.Unlock()
-		_, err = window.Send(s.window, content, flusher{w}, r.Body)
+	if worthBuffer(f, part.Offset) && s.grant(w, q) {
+		defer s.bufferInUse.Unlock()
+		_, err = sharedbuffer.Send(s.buffer, from, flusher{w}, r.Body)
 	} else {
-		_, err = copyChunks(w, content)
+		_, err = content.Copy(w, from)
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // the stream is reset: what arrived is not the whole
+		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("the agent could not read it to its end: %w", err))
 	}
 	return nil
 }
 
-// writeContent replaces a file, which begin begins.
-func (s *Server) writeContent(w http.ResponseWriter, r *http.Request, check func(path string) error, begin func(volume.FileSpec) (*volume.Replacement, error)) error {
-	q := r.URL.Query()
-	spec := volume.FileSpec{Path: q.Get("path"), MakeParents: q.Get("parents") == "true"}
-	mode, err1 := strconv.ParseUint(q.Get("mode"), 10, 32)
-	size, err2 := strconv.ParseInt(q.Get("size"), 10, 64)
-	spec.Mode, spec.Size = uint32(mode), uint64(size)
-	if size < 0 {
-		size, spec.Size = math.MaxInt64, volume.UnknownSize
-	}
-	if err := errors.Join(check(spec.Path), err1, err2); err != nil {
+// writeContent replaces a file. The function check validates the path, and the function begin
+// creates the replacement.
+func (s *Server) writeContent(w *content.Answer, r *http.Request, check func(path string) error, begin func(volume.FileSpec) (*volume.Replacement, error)) error {
+	file, err := content.FileOf(r.URL.Query())
+	if err := errors.Join(err, check(file.Path)); err != nil {
 		return invalid(err.Error())
 	}
-	if !namesFile(spec.Path) || mode&^0o7777 != 0 {
-		return invalid("path must name a file, mode be at most 07777")
+	if !namesFile(file.Path) {
+		return invalid("path must name a file")
+	}
+	spec, limit := volume.FileSpec{Path: file.Path, MakeParents: file.Parents, Mode: file.Mode, Size: uint64(file.Size)}, file.Size
+	if file.Size < 0 {
+		spec.Size, limit = volume.UnknownSize, math.MaxInt64
 	}
 	f, err := begin(spec)
 	if err != nil {
 		return err
 	}
 	defer f.Discard()
-	body, err := s.receive(w, r, size)
+	body, done, err := s.receive(w, r, limit)
 	if err != nil {
 		return err
 	}
-	defer body.close()
-	if _, err = copyChunks(f, body); err == window.ErrBroken {
+	defer done()
+	if _, err = content.Copy(f, body); err == sharedbuffer.ErrBroken {
 		err = volume.ErrLength
 	}
-	return body.answer(f.Finish(r.Context(), err))
+	return f.Finish(r.Context(), err)
 }
 
-// received is the content that a call brings: its body, or what its body says of the window.
-type received struct {
-	io.Reader
-	w      http.ResponseWriter
-	window *window.Reader // nil: it does not come through the window
-	inUse  *sync.Mutex
-}
-
-// receive takes at most limit bytes of content. close has to be called.
-func (s *Server) receive(w http.ResponseWriter, r *http.Request, limit int64) (*received, error) {
+// receive returns the content of a call, at most limit bytes. The content is either the request
+// body or in the shared buffer. In the second case, the body has records that locate the content.
+// The caller must call the returned function done.
+func (s *Server) receive(w *content.Answer, r *http.Request, limit int64) (body io.Reader, done func(), err error) {
 	q := r.URL.Query()
 	if s.grant(w, q) {
-		from := window.NewReader(s.window, limit, r.Body, flusher{w})
-		return &received{from, w, from, &s.windowInUse}, nil
+		from := sharedbuffer.NewReader(s.buffer, limit, r.Body, flusher{w})
+		return from, func() {
+			from.Free()
+			s.bufferInUse.Unlock()
+		}, nil
 	}
 	if q.Get("window") != "" {
-		return nil, errWindowInUse // the body is not the content
+		return nil, nil, errBufferInUse // the body has records instead of content
 	}
-	return &received{Reader: r.Body, w: w}, nil
+	return r.Body, func() {}, nil
 }
 
-func (c *received) close() {
-	if c.window != nil {
-		c.window.Free()
-		c.inUse.Unlock()
-	}
-}
+var errBufferInUse = errors.New("the shared buffer is in use")
 
-// answer tells how the call ended, in the trailers where the answer has begun. What it gives is still to be told.
-func (c *received) answer(err error) error {
-	if c.window == nil {
-		return err
-	}
-	conclude(c.w, err)
-	return nil
-}
-
-// conclude tells in the trailers how a call ended whose answer has begun.
-func conclude(w http.ResponseWriter, err error) {
-	status := http.StatusOK
-	if err != nil {
-		status = statusOf(err)
-		path, text := named(err)
-		w.Header().Set(http.TrailerPrefix+window.TrailerError, url.QueryEscape(text))
-		if path != "" {
-			w.Header().Set(http.TrailerPrefix+pathHeader, path)
-		}
-	}
-	w.Header().Set(http.TrailerPrefix+window.TrailerStatus, strconv.Itoa(status))
-}
-
-var errWindowInUse = connect.NewError(connect.CodeUnavailable, errors.New("the window is in use"))
-
-// worthWindow tells whether enough of a file is left for the window.
-func worthWindow(f *os.File, offset uint64) bool {
+// worthBuffer reports whether a file has enough bytes after offset to make the shared buffer
+// faster.
+func worthBuffer(f *os.File, offset int64) bool {
 	info, err := f.Stat()
-	return err == nil && uint64(info.Size()) >= offset+window.Worth
+	return err == nil && info.Size()-sharedbuffer.Worth >= offset
 }
 
-// grant lets a call that asks for it have the window, unless it is in use, and tells the caller so. Who was granted it has to unlock windowInUse.
-func (s *Server) grant(w http.ResponseWriter, q url.Values) bool {
-	if q.Get("window") != "1" || s.window == nil || !s.windowInUse.TryLock() {
+// grant lets a call use the shared buffer if the call asks for it and the buffer is free. If grant
+// returns true, it has sent the response header, and the caller must unlock bufferInUse.
+func (s *Server) grant(w *content.Answer, q url.Values) bool {
+	if q.Get("window") != "1" || s.buffer == nil || !s.bufferInUse.TryLock() {
 		return false
 	}
-	w.Header().Set(window.Header, "1")
-	w.WriteHeader(http.StatusOK)
-	http.NewResponseController(w).Flush()
+	w.Header().Set(sharedbuffer.Header, "1")
+	w.Begin() // ignore its error, because the transfer then fails too
 	return true
 }
 
-// flusher sends everything at once.
-type flusher struct{ http.ResponseWriter }
+// flusher flushes the response after each write, so that records arrive at once.
+type flusher struct{ *content.Answer }
 
 func (f flusher) Write(p []byte) (int, error) {
-	n, err := f.ResponseWriter.Write(p)
+	n, err := f.Answer.Write(p)
 	if err == nil {
-		err = http.NewResponseController(f.ResponseWriter).Flush()
+		err = http.NewResponseController(f.Answer.ResponseWriter).Flush()
 	}
 	return n, err
 }
 
-// statusOf gives the HTTP status for one of the kernel's errors.
+// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	if e := (*connect.Error)(nil); !errors.As(err, &e) {
 		err = pathError(err)
 	}
-	if errors.Is(err, ErrNotReady) {
+	switch {
+	case errors.Is(err, ErrNotReady), errors.Is(err, errNotRenewed):
 		return http.StatusPreconditionFailed
+	case errors.Is(err, errBufferInUse):
+		return http.StatusLocked
 	}
 	switch connect.CodeOf(err) {
 	case connect.CodeNotFound:
 		return http.StatusNotFound
 	case connect.CodePermissionDenied:
 		return http.StatusForbidden
+	case connect.CodeAlreadyExists:
+		return http.StatusUnprocessableEntity
 	case connect.CodeFailedPrecondition:
 		return http.StatusConflict
 	case connect.CodeInvalidArgument:
 		return http.StatusBadRequest
 	case connect.CodeUnavailable:
-		return http.StatusLocked
+		return http.StatusServiceUnavailable
 	case connect.CodeResourceExhausted:
 		return http.StatusInsufficientStorage
 	default:
@@ -269,17 +223,17 @@ func statusOf(err error) int {
 	}
 }
 
-// namesFile tells whether a path ends in a name.
+// namesFile reports whether the last element of a path can be the name of a file.
 func namesFile(name string) bool {
 	_, last := path.Split(name)
 	return last != "" && last != "." && last != ".."
 }
 
-// prompt reads a file without waiting for more than there is: a file of /proc, such as kmsg, may have
-// nothing yet, and ends then.
-type prompt struct{ file *os.File }
+// nonblocking reads the available data of a file and does not wait for more. A file in /proc, such
+// as kmsg, might have no data yet. nonblocking then returns io.EOF.
+type nonblocking struct{ file *os.File }
 
-func (p prompt) Read(b []byte) (n int, err error) {
+func (p nonblocking) Read(b []byte) (n int, err error) {
 	raw, err := p.file.SyscallConn()
 	if err != nil {
 		return 0, err

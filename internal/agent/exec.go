@@ -10,33 +10,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 )
 
-// process is one exec: a process, its output and its input.
+// process is a process with its output and input.
 type process struct {
 	id     string
 	group  Group
 	began  time.Time
 	stdout *output
-	stderr *output // nil with a terminal
+	stderr *output // nil if the process has a terminal
 	input  *input
 
-	terminal *os.File // the controlling end of the PTY, or nil
+	terminal *os.File // the controlling end of the PTY; nil without a terminal
 	command  Process
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when there is something new
-	exit    *agentv1.Exit // set when it has been reaped and its output is at its end
-	reaped  bool
-	timer   *time.Timer
-	late    bool // its time limit was over
+	mu       sync.Mutex
+	changed  chan struct{}   // closed and replaced when the state changes
+	exit     *programv1.Exit // set after the process was reaped and its output is complete
+	reaped   bool
+	timer    *time.Timer
+	timedOut bool // the process reached its time limit
 
-	released bool // it is to be forgotten when it has ended
+	released bool // remove the exec from execs when the process ends
 }
 
-// wake tells those who follow that there is something new.
-func (p *process) wake() {
+// notify wakes up the followers of the process.
+func (p *process) notify() {
 	p.mu.Lock()
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -50,25 +50,27 @@ func (p *process) outputs() []*output {
 	return []*output{p.stdout, p.stderr}
 }
 
-// news is closed when there is something newer than what was looked at after the call.
-func (p *process) news() <-chan struct{} {
+// nextChange returns a channel that is closed at the next change. Call nextChange before reading
+// the state, so that no change is missed.
+func (p *process) nextChange() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
 }
 
-func (p *process) ended() *agentv1.Exit {
+func (p *process) ended() *programv1.Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.exit
 }
 
-// pump reads one stream of the process to its end. After the process has been reaped it may find somebody else holding the stream open.
+// pump copies one output stream of the process to its log. After the process has ended, other
+// processes can still write to the stream.
 type pump struct {
-	from *os.File
-	to   *output
-	done chan struct{}
-	late bool // it ended because of expire, before the stream did
+	from    *os.File
+	to      *output
+	done    chan struct{}
+	expired bool // the copy stopped at the deadline that expire set, before the end of the stream
 }
 
 func startPump(from *os.File, to *output) *pump {
@@ -81,8 +83,8 @@ func startPump(from *os.File, to *output) *pump {
 			if n > 0 {
 				to.write(buffer[:n])
 			}
-			if err != nil { // io.EOF; EIO of a PTY whose last user is gone; the deadline of expire
-				p.late = errors.Is(err, os.ErrDeadlineExceeded)
+			if err != nil { // io.EOF, EIO from a PTY without users, or the deadline of expire
+				p.expired = errors.Is(err, os.ErrDeadlineExceeded)
 				return
 			}
 		}
@@ -90,14 +92,15 @@ func startPump(from *os.File, to *output) *pump {
 	return p
 }
 
-// expire ends the wait for the end of the stream after a time.
+// expire limits how long the pump waits for the end of the stream.
 func (p *pump) expire(after time.Duration) { p.from.SetReadDeadline(time.Now().Add(after)) }
 
-// finish waits for the end of the stream or for what expire allows, and tells whether somebody still holds the stream open.
-// All that was written before has then been read, however slowly the reader takes it.
+// finish waits until the stream ends or the deadline of expire has passed. held reports whether
+// another process can still write to the stream. When finish returns, the log has all bytes that
+// were written before the process ended, even if the reader is slow.
 func (p *pump) finish() (held bool) {
 	<-p.done
-	held = p.late && p.rest()
+	held = p.expired && p.readRemaining()
 	p.to.close()
 	if held {
 		go p.drain()
@@ -107,8 +110,10 @@ func (p *pump) finish() (held bool) {
 	return false
 }
 
-// rest reads what is left in a stream whose time was over, which may have been while the pump waited for room, and tells whether somebody holds it open.
-func (p *pump) rest() (held bool) {
+// readRemaining reads the bytes that are still in a stream after the deadline. Such bytes can exist
+// because the pump does not read while the log is full. held reports whether another process can
+// still write to the stream.
+func (p *pump) readRemaining() (held bool) {
 	p.from.SetReadDeadline(time.Time{})
 	raw, err := p.from.SyscallConn()
 	if err != nil {
@@ -116,7 +121,8 @@ func (p *pump) rest() (held bool) {
 	}
 	buffer := make([]byte, 32<<10)
 	raw.Read(func(fd uintptr) bool {
-		// More than the stream can hold was not there when this began: somebody goes on writing.
+		// The stream can buffer only this many bytes. Any further byte was written after
+		// readRemaining started, so a process is still writing.
 		for left := capacity(fd); left >= 0; {
 			n, err := unix.Read(int(fd), buffer)
 			switch {
@@ -134,10 +140,10 @@ func (p *pump) rest() (held bool) {
 	return held
 }
 
-// terminalCapacity is more than the kernel keeps of a PTY's output.
+// terminalCapacity is an upper bound of how much output the kernel buffers for a PTY, in bytes.
 const terminalCapacity = 64 << 10
 
-// capacity is how much a pipe, or a PTY, can hold.
+// capacity returns how many bytes a pipe or PTY can buffer.
 func capacity(fd uintptr) int {
 	if n, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err == nil {
 		return n
@@ -145,7 +151,8 @@ func capacity(fd uintptr) int {
 	return terminalCapacity
 }
 
-// drain keeps those who hold the stream open from being stopped by it, until the last of them is gone.
+// drain discards output until all processes have closed the stream. Otherwise a full stream would
+// block them.
 func (p *pump) drain() {
 	defer p.from.Close()
 	buffer := make([]byte, 4<<10)
@@ -156,29 +163,30 @@ func (p *pump) drain() {
 	}
 }
 
-// watch reaps the process, has its output finished, and tells the end. forget is called then, where that was asked for.
+// watch waits until the process ends and its output is complete, and then sets exit. If the process
+// was released, watch calls the function forget.
 func (p *process) watch(pumps []*pump, forget func()) {
 	status, err := p.command.Wait()
 	took := time.Since(p.began)
 	p.mu.Lock()
 	p.reaped = true
-	late := p.late
+	timedOut := p.timedOut
 	if p.timer != nil {
 		p.timer.Stop()
 	}
 	p.mu.Unlock()
 
-	exit := &agentv1.Exit{DurationMs: took.Milliseconds(), TimedOut: late}
+	exit := &programv1.Exit{DurationNs: int64(took.Truncate(time.Millisecond)), TimedOut: timedOut}
 	if err != nil {
-		exit.Code, exit.Message = 125, err.Error()
+		exit.Code, exit.NotRun = 125, err.Error()
 	} else if status.Signaled() {
-		exit.Signal = uint32(status.Signal())
+		exit.Signal = int32(status.Signal())
 		exit.Code = 128 + int32(status.Signal())
 	} else {
 		exit.Code = int32(status.ExitStatus())
 	}
 	patience := heldPatience
-	if late {
+	if timedOut {
 		patience = killedPatience
 	}
 	for _, pump := range pumps {
@@ -195,26 +203,28 @@ func (p *process) watch(pumps []*pump, forget func()) {
 	p.exit = exit
 	released := p.released
 	p.mu.Unlock()
-	p.wake()
+	p.notify()
 	p.group.Release()
 	if released {
 		forget()
 	}
 }
 
-// release lets the process go on to its end without a reader, and tells whether it has ended.
+// release marks the process as released. From then on, the process runs without a reader. ended
+// reports whether the process has ended.
 func (p *process) release() (ended bool) {
 	p.mu.Lock()
 	p.released = true
 	ended = p.exit != nil
 	p.mu.Unlock()
 	for _, o := range p.outputs() {
-		o.forget()
+		o.detach()
 	}
 	return ended
 }
 
-// limit has everything that the exec started killed when its time is over.
+// limit kills everything that the exec has started when the time limit expires. A limit of 0 or
+// less means none.
 func (p *process) limit(timeout time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,16 +233,17 @@ func (p *process) limit(timeout time.Duration) {
 	}
 	p.timer = time.AfterFunc(timeout, func() {
 		p.mu.Lock()
-		p.late = !p.reaped
-		late := p.late
+		p.timedOut = !p.reaped
+		timedOut := p.timedOut
 		p.mu.Unlock()
-		if late {
+		if timedOut {
 			p.group.Kill(p.command.PID())
 		}
 	})
 }
 
-// signal sends a signal to the process group; with a terminal, to its foreground group, once that has read what was typed before.
+// signal sends a signal to the process group. If the process has a terminal, signal first waits
+// until a foreground shell has read its input. It then sends the signal to the foreground group.
 func (p *process) signal(ctx context.Context, sig syscall.Signal) error {
 	if p.terminal != nil && sig != syscall.SIGKILL && sig != syscall.SIGHUP {
 		p.awaitRead(ctx)
@@ -251,7 +262,7 @@ func (p *process) signal(ctx context.Context, sig syscall.Signal) error {
 		case !known && typeSignal(p.terminal, sig):
 			return nil
 		case !known:
-			group = youngest(group)
+			group = newestGroup(group)
 		}
 	}
 	return syscall.Kill(-group, sig)

@@ -6,34 +6,34 @@ import (
 	"sync"
 )
 
-// execs are the execs that an agent knows, and the ids of those that it has forgotten: a request that comes late, over a session that broke, starts
-// nothing a second time.
+// execs contains the agent's execs and the IDs of released execs. A start request can arrive late
+// over a broken session. The ID then prevents the exec from starting a second time.
 type execs struct {
 	mu       sync.Mutex
 	byID     map[string]*entry
 	released map[string]bool
-	order    []string // of released, the oldest first, from next on
+	order    []string // the IDs in released, in a ring buffer whose oldest entry is at next
 	next     int
 }
 
-// entry is an exec from the moment that its id is taken.
+// entry is an exec whose ID is reserved.
 type entry struct {
 	started chan struct{} // closed when process is set
 	process *process
 }
 
-// maxReleased bounds the ids that are remembered.
+// maxReleased is how many released IDs the agent stores.
 const maxReleased = 1024
 
 func newExecs() execs { return execs{byID: map[string]*entry{}, released: map[string]bool{}} }
 
 var (
-	errKnown   = errors.New("an exec of this id is known already")
-	errTooMany = errors.New("too many execs are known: release those that have ended")
-	errUnknown = errors.New("no exec of this id is known")
+	errKnown   = errors.New("an exec with this ID exists")
+	errTooMany = errors.New("too many execs exist; release those that have ended")
+	errUnknown = errors.New("no exec has this ID")
 )
 
-// reserve takes an id for an exec that is about to be started.
+// reserve reserves an ID for an exec that is about to start.
 func (e *execs) reserve(id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,7 +47,7 @@ func (e *execs) reserve(id string) error {
 	return nil
 }
 
-// set gives a reserved id its process.
+// set sets the process of a reserved ID.
 func (e *execs) set(id string, p *process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,7 +56,8 @@ func (e *execs) set(id string, p *process) {
 	close(entry.started)
 }
 
-// get gives an exec, once it has been started where it is about to be; nil for an unknown one.
+// get returns the process of an exec. If the exec is still starting, get waits for it. If there is
+// no exec with the ID, get returns nil.
 func (e *execs) get(ctx context.Context, id string) (*process, error) {
 	e.mu.Lock()
 	entry := e.byID[id]
@@ -72,7 +73,7 @@ func (e *execs) get(ctx context.Context, id string) (*process, error) {
 	}
 }
 
-// release takes an id out of use.
+// release prevents an ID from being used again.
 func (e *execs) release(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +90,7 @@ func (e *execs) release(id string) {
 	e.next = (e.next + 1) % maxReleased
 }
 
-// forget forgets an exec that has ended.
+// forget removes an exec that has ended.
 func (e *execs) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

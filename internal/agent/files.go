@@ -11,7 +11,7 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// pathError gives the RPC's error for one of the kernel's.
+// pathError returns an RPC error whose code fits a file system error.
 func pathError(err error) error {
 	code := connect.CodeInternal
 	switch {
@@ -19,11 +19,13 @@ func pathError(err error) error {
 		code = connect.CodeFailedPrecondition
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		code = connect.CodeNotFound
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS), errors.Is(err, volume.ErrLeadsOut):
+	case errors.Is(err, volume.ErrExists):
+		code = connect.CodeAlreadyExists
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS), errors.Is(err, volume.ErrLeadsOut), errors.Is(err, ErrHostPath):
 		code = connect.CodePermissionDenied
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		code = connect.CodeResourceExhausted
-	case errors.Is(err, unix.EINVAL), errors.As(err, new(volume.Invalid)): // an offset beyond what a file can have
+	case errors.Is(err, unix.EINVAL), errors.As(err, new(volume.Invalid)): // EINVAL: the offset is too large
 		code = connect.CodeInvalidArgument
 	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, volume.ErrNotRegular), errors.Is(err, volume.ErrNoFolder), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTEMPTY):
 		code = connect.CodeFailedPrecondition
@@ -31,16 +33,16 @@ func pathError(err error) error {
 	return connect.NewError(code, err)
 }
 
-// Stat describes one path.
+// Stat describes the entry at a path. It does not follow a symbolic link at the end of the path.
 func (s *Server) Stat(_ context.Context, req *connect.Request[agentv1.StatRequest]) (*connect.Response[agentv1.StatResponse], error) {
 	if err := volume.CheckPath(req.Msg.Path); err != nil {
 		return nil, invalid(err.Error())
 	}
-	root, err := s.place.Root()
+	root, err := s.env.Root()
 	if err != nil {
 		return nil, pathError(err)
 	}
-	f, err := volume.OpenIn(root, s.place.Path(req.Msg.Path), unix.O_PATH|unix.O_NOFOLLOW, 0)
+	f, err := volume.OpenIn(root, s.env.Path(req.Msg.Path), unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, pathError(err)
 	}

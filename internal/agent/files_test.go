@@ -22,13 +22,13 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// folder is a place of files alone.
+// folder is an ExecEnv that provides only files.
 type folder struct {
 	root int
 	none
 }
 
-// none is the storage of a place that has none.
+// none is the Storage of an ExecEnv that has no mounted file systems.
 type none struct{}
 
 func (none) Path(name string) string                   { return name }
@@ -42,7 +42,13 @@ func (none) Hold() error                               { return nil }
 func (none) Release() error                            { return nil }
 func (none) Quiesce(context.Context) error             { return nil }
 
-func (f folder) Root() (int, error)    { return f.root, nil }
+func (f folder) Root() (int, error) { return f.root, nil }
+func (f folder) Files(name string) (int, string, func(), error) {
+	if strings.HasPrefix(name, "/host") {
+		return -1, "", nil, ErrHostPath
+	}
+	return f.root, name, func() {}, nil
+}
 func (folder) Do(f func() error) error { return f() }
 func (folder) Group() (Group, error)   { return nil, errors.ErrUnsupported }
 
@@ -51,7 +57,7 @@ func (folder) Start(string, []string, *os.ProcAttr) (Process, error) {
 }
 func (folder) Renew(_ *agentv1.RenewRequest) error { return nil }
 
-// world is a root folder, with what lies beside it and must never be reached.
+// world is a server with a root folder, and a folder outside of the root that calls must not reach.
 type world struct {
 	*Server
 	dir     string // the root
@@ -96,14 +102,14 @@ func newWorld(t testing.TB) *world {
 	w.Server = New(folder{root: openRoot(t, w.dir)}, "test")
 	t.Cleanup(func() {
 		if b, err := os.ReadFile(w.outside + "/secret"); string(b) != "secret" || err != nil {
-			t.Errorf("what is outside is %q, %v", b, err)
+			t.Errorf("file outside: got %q, %v, want it unchanged", b, err)
 		}
 		if entries, _ := os.ReadDir(w.outside); len(entries) != 1 {
-			t.Errorf("outside there are %v", entries)
+			t.Errorf("entries outside: got %v", entries)
 		}
 		filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
 			if strings.HasPrefix(filepath.Base(path), ".pyro-") {
-				t.Errorf("%s is left", path)
+				t.Errorf("leftover: %s", path)
 			}
 			return nil
 		})
@@ -118,7 +124,7 @@ func (w *world) put(t testing.TB, path, content string) {
 	}
 }
 
-// call makes a call for a file's content. It must answer at once.
+// call makes a call for the content of a file. The test fails if there is no answer within 10 s.
 func (w *world) call(t testing.TB, method string, q url.Values, body io.Reader) (status int, answer string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -130,14 +136,14 @@ func (w *world) call(t testing.TB, method string, q url.Values, body io.Reader) 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.files(rec, r)
+		w.serve(w.file)(rec, r)
 	}()
 	select {
 	case <-done:
 	case <-ctx.Done():
 		t.Fatalf("%s %v hangs", method, q)
 	}
-	return rec.Code, strings.TrimSpace(rec.Body.String())
+	return answerOf(rec)
 }
 
 func (w *world) read(t testing.TB, path string) (int, string) {
@@ -160,7 +166,7 @@ func (w *world) stat(path string) (*agentv1.StatResponse, error) {
 	return r.Msg, nil
 }
 
-// TestNothingLeadsOut follows every path that could lead out of the root.
+// TestNothingLeadsOut tries many kinds of paths that could lead out of the root.
 func TestNothingLeadsOut(t *testing.T) {
 	w := newWorld(t)
 	for path, want := range map[string]string{
@@ -172,7 +178,7 @@ func TestNothingLeadsOut(t *testing.T) {
 		"/root/root/file":     "inside",
 		"/top/file":           "inside",
 		"/sub/deep/out":       "inside",
-		"/deep/../file":       "below", // as the kernel sees it: the link first
+		"/deep/../file":       "below", // the kernel resolves the link before ".."
 		"/deep/../../file":    "inside",
 		"/root/../sub/file":   "below",
 		"/absolute":           "",
@@ -196,7 +202,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			t.Errorf("%s: %d %q", path, status, got)
 		}
 	}
-	// A root that has a /proc: its links to open files and processes are not followed at all.
+	// If the root has a /proc, calls do not follow its links to open files and processes.
 	real := New(folder{root: openRoot(t, "/")}, "test")
 	for _, path := range []string{"/proc/self/exe", "/proc/self/root/etc/passwd", "/proc/self/cwd/x", "/proc/self/fd/0"} {
 		if status, got := (&world{Server: real}).read(t, path); status != http.StatusConflict {
@@ -208,7 +214,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			t.Errorf("write %s: %d %q", path, status, got)
 		}
 	}
-	// Where a link to a folder outside stands, the same path within the root is meant, as its processes see it.
+	// The target of an absolute link is a path within the root, as processes see it.
 	if status, got := w.write(t, "/folder/new", 0, true, 1, strings.NewReader("x")); status != 409 {
 		t.Errorf("write below a link that leads out: %d %q", status, got)
 	}
@@ -259,7 +265,7 @@ func TestUnusablePaths(t *testing.T) {
 	}
 }
 
-// TestSpecialFiles: what is no file is refused, and waits for nobody.
+// TestSpecialFiles checks that calls on special files fail without blocking.
 func TestSpecialFiles(t *testing.T) {
 	w := newWorld(t)
 	paths := []string{"/pipe", "/pipe-written", "/socket"}
@@ -304,17 +310,19 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestProcFilesDoNotWait reads a file of /proc that may have nothing yet.
+// TestProcFilesDoNotWait checks that reading a file in /proc does not block, even if the file has
+// no data yet.
 func TestProcFilesDoNotWait(t *testing.T) {
 	real := &world{Server: New(folder{root: openRoot(t, "/")}, "test")}
 	if status, got := real.read(t, "/proc/meminfo"); status != 200 || !strings.Contains(got, "MemTotal") {
 		t.Errorf("meminfo: %d %.100q", status, got)
 	}
-	real.read(t, "/proc/kmsg") // which call fails for if it hangs
+	real.read(t, "/proc/kmsg") // this call fails if the read blocks
 }
 
-// TestPromptDoesNotWait reads what has nothing yet, as /proc/kmsg may, and the rest when it has.
-func TestPromptDoesNotWait(t *testing.T) {
+// TestNonblockingReads reads a pipe without data, which behaves like /proc/kmsg. It then reads
+// again when the pipe has data.
+func TestNonblockingReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -326,7 +334,7 @@ func TestPromptDoesNotWait(t *testing.T) {
 	defer f.Close()
 	for _, want := range []string{"", "more"} {
 		f.WriteString(want)
-		if got, err := io.ReadAll(prompt{f}); err != nil || string(got) != want {
+		if got, err := io.ReadAll(nonblocking{f}); err != nil || string(got) != want {
 			t.Errorf("%q is read as %q, %v", want, got, err)
 		}
 	}
@@ -366,7 +374,7 @@ func TestUnrenewedFiles(t *testing.T) {
 	w := newWorld(t)
 	for _, method := range []string{http.MethodGet, http.MethodPut} {
 		rec := httptest.NewRecorder()
-		w.files(rec, httptest.NewRequest(method, filePath+"?path=/file&offset=0&limit=0&mode=0&size=0", nil))
+		w.serve(w.file)(rec, httptest.NewRequest(method, filePath+"?path=/file&offset=0&limit=0&mode=0&size=0", nil))
 		if rec.Code != http.StatusPreconditionFailed {
 			t.Errorf("%s: %d %q", method, rec.Code, rec.Body)
 		}

@@ -7,20 +7,22 @@ import (
 	"time"
 )
 
-// input is the standard input of a process, written by absolute offset, so that a chunk that is sent again after a cut stream is taken once.
+// input is the standard input of a process. Each chunk has an absolute offset, so that a chunk that
+// arrives twice is written only once.
 type input struct {
-	mu       sync.Mutex // held while writing: chunks are taken one after the other
-	to       *os.File   // nil: none
+	mu       sync.Mutex // locked during a write, so that chunks stay in order
+	to       *os.File   // nil if the process has no input
 	terminal bool
 	accepted uint64
-	midLine  bool // what was accepted does not end a line
+	midLine  bool // the last accepted byte is not the end of a line
 	closed   bool
 }
 
-// endOfFile is the character that ends the input on a terminal.
+// endOfFile is the character that ends the input of a terminal.
 const endOfFile = 4
 
-// endOfInput ends the input of a terminal. Within a line the first end of file only hands over what there is of the line.
+// endOfInput returns the characters that end the input of a terminal. In the middle of a line, a
+// single end-of-file character would only send the unfinished line to the reader.
 func endOfInput(midLine bool) []byte {
 	if midLine {
 		return []byte{endOfFile, endOfFile}
@@ -30,7 +32,8 @@ func endOfInput(midLine bool) []byte {
 
 var errGapInInput = errors.New("input is missing before this offset")
 
-// write takes data at an offset. It returns when the bytes are in the pipe, or when the process takes no more.
+// write writes data at an offset. It returns when the data is in the pipe, or when the process no
+// longer reads its input.
 func (in *input) write(offset uint64, data []byte, eof bool) (accepted uint64, closed bool, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -47,7 +50,7 @@ func (in *input) write(offset uint64, data []byte, eof bool) (accepted uint64, c
 			last := data[skip:][n-1]
 			in.midLine = last != '\n' && last != '\r'
 		}
-		if err != nil { // the reader is gone
+		if err != nil { // no process reads the input any more
 			in.close()
 			return in.accepted, true, nil
 		}
@@ -70,7 +73,7 @@ func (in *input) close() {
 	}
 }
 
-// end unblocks a write that waits for a process that has ended.
+// end closes the input of an ended process, and unblocks a pending write.
 func (in *input) end() {
 	if in.to == nil {
 		return

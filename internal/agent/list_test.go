@@ -24,7 +24,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// strangeTree makes a tree with names, modes and times of every kind.
+// strangeTree creates a tree with many kinds of names, modes and times.
 func strangeTree(t testing.TB, dir string, seed int64, files int) {
 	t.Helper()
 	random := rand.New(rand.NewSource(seed))
@@ -71,12 +71,12 @@ func strangeTree(t testing.TB, dir string, seed int64, files int) {
 	}
 }
 
-// list lists a path by a call.
+// list calls GET /volume/list and returns the entries.
 func (s *stored) list(t testing.TB, path string, recursive bool) (entries []listing.Entry) {
 	t.Helper()
 	r := s.call(t, http.MethodGet, "/volume/list", url.Values{"path": {path}, "recursive": {strconv.FormatBool(recursive)}}, nil)
-	if told := r.Result().Trailer; r.Code != 200 || told.Get("Status") != "200" {
-		t.Fatalf("%d %q, %v", r.Code, r.Body, told)
+	if status, _, text := ended(r); status != 200 {
+		t.Fatalf("%d %q, %s", status, r.Body, text)
 	}
 	return entriesOf(t, r.Body)
 }
@@ -96,7 +96,7 @@ func entriesOf(t testing.TB, list io.Reader) (entries []listing.Entry) {
 	}
 }
 
-// TestAListIsWhatFindFinds compares lists with those of another program.
+// TestAListIsWhatFindFinds compares lists with the output of find(1).
 func TestAListIsWhatFindFinds(t *testing.T) {
 	s := newStored(t)
 	for seed := range testenv.Seeds(t, 5) {
@@ -118,7 +118,7 @@ func TestAListIsWhatFindFinds(t *testing.T) {
 			}
 			var got []string
 			seconds := func(n int64) string {
-				if n < 0 && n%1e9 != 0 { // as find writes it: the second before, and what is over
+				if n < 0 && n%1e9 != 0 { // find prints seconds rounded down
 					return fmt.Sprintf("%d.%09d0", n/1e9-1, n%1e9+1e9)
 				}
 				return fmt.Sprintf("%d.%09d0", n/1e9, n%1e9)
@@ -130,7 +130,7 @@ func TestAListIsWhatFindFinds(t *testing.T) {
 				}, " | "))
 			}
 			slices.Sort(want)
-			slices.Sort(got) // their order is checked where they are read
+			slices.Sort(got) // listing.Reader has already checked the order
 			if len(want) < 10 {
 				t.Fatalf("find finds %d entries", len(want))
 			}
@@ -168,7 +168,8 @@ func TestAListOfOneThing(t *testing.T) {
 	}
 }
 
-// TestAListWhileTheTreeChanges: it is still a list, of what has stayed at the least.
+// TestAListWhileTheTreeChanges lists a tree while it changes. It checks that the list has at least
+// all unchanged entries.
 func TestAListWhileTheTreeChanges(t *testing.T) {
 	s := newStored(t)
 	for i := range 200 {
@@ -200,17 +201,18 @@ func TestAListWhileTheTreeChanges(t *testing.T) {
 			}
 		}
 		if stays != 200 {
-			t.Errorf("%d of the files that stayed", stays)
+			t.Errorf("got %d of the unchanged files", stays)
 		}
 	}
 	close(stop)
 	<-stopped
 }
 
-// TestAListThatCanNotBeMade says so, and where.
+// TestAListThatCanNotBeMade lists a tree with a path that is too long. It checks that the call
+// reports an error and the list is truncated.
 func TestAListThatCanNotBeMade(t *testing.T) {
 	s := newStored(t)
-	deep := strings.Repeat(strings.Repeat("d", 250)+"/", 20) // longer than a path can be
+	deep := strings.Repeat(strings.Repeat("d", 250)+"/", 20) // longer than PATH_MAX
 	at, err := unix.Open(s.files, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -227,8 +229,8 @@ func TestAListThatCanNotBeMade(t *testing.T) {
 	}
 	unix.Close(at)
 	r := s.call(t, http.MethodGet, "/volume/list", url.Values{"recursive": {"1"}}, nil)
-	if told := r.Result().Trailer; told.Get("Status") != "409" || !strings.Contains(told.Get("Error"), "name+too+long") {
-		t.Errorf("%d %v", r.Code, told)
+	if status, _, text := ended(r); status != 409 || !strings.Contains(text, "name too long") {
+		t.Errorf("%d %s", status, text)
 	}
 	from := listing.NewReader(bytes.NewReader(r.Body.Bytes()))
 	for err = nil; err == nil; {
@@ -237,10 +239,10 @@ func TestAListThatCanNotBeMade(t *testing.T) {
 	if err != io.ErrUnexpectedEOF {
 		t.Errorf("it reads as %v", err)
 	}
-	// A tree has paths of any length.
+	// A tree archive can have paths longer than PATH_MAX.
 	r = s.call(t, http.MethodGet, "/volume/tree", nil, nil)
-	if told := r.Result().Trailer; told.Get("Status") != "200" || told.Get(countsTrailer) != "21 0 0" {
-		t.Errorf("%d %v", r.Code, told)
+	if status, _, text := ended(r); status != 200 || r.Result().Trailer.Get(countsTrailer) != "21 0 0" {
+		t.Errorf("%d %s, %v", status, text, r.Result().Trailer)
 	}
 }
 
@@ -263,7 +265,8 @@ func TestListingAllocatesNothingForAnEntry(t *testing.T) {
 	}
 }
 
-// manyFiles makes a tree of 20,000 files in a thousand folders, a git repository with nothing to commit.
+// manyFiles creates a tree of 20,000 files in a thousand folders. The tree is a git repository with
+// a clean work tree.
 func manyFiles(b *testing.B, dir string) {
 	b.Helper()
 	for i := range 1000 {
@@ -282,7 +285,7 @@ func manyFiles(b *testing.B, dir string) {
 			b.Fatalf("git %v: %v: %s", args, err, out)
 		}
 	}
-	if err := os.Rename(filepath.Join(dir, ".git"), dir+".git"); err != nil { // so that all list the same
+	if err := os.Rename(filepath.Join(dir, ".git"), dir+".git"); err != nil { // so that all programs list the same files
 		b.Fatal(err)
 	}
 }
@@ -319,7 +322,8 @@ func BenchmarkList(b *testing.B) {
 	run("find", "find", ".", "-printf", "%p %y %m %s %T@ %C@ %i %U %G %n %l\n")
 }
 
-// TestAnEntryAlone asks for entries as they are themselves: no link is followed, on the way or at the end.
+// TestAnEntryAlone requests single entries. It checks that no link is followed, neither within the
+// path nor at its end.
 func TestAnEntryAlone(t *testing.T) {
 	s := newStored(t)
 	volumetest.Put(t, s.files+"/file", "content")
@@ -333,8 +337,8 @@ func TestAnEntryAlone(t *testing.T) {
 	}
 	stat := func(path string) (int, []listing.Entry) {
 		r := s.call(t, http.MethodGet, "/volume/list", url.Values{"path": {path}, "recursive": {"0"}, "alone": {"1"}}, nil)
-		if r.Code != 200 {
-			return r.Code, nil
+		if status, _, _ := ended(r); status != 200 {
+			return status, nil
 		}
 		return r.Code, entriesOf(t, r.Body)
 	}

@@ -9,7 +9,7 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// aNetwork is one that can be.
+// aNetwork returns a valid network.
 func aNetwork() *agentv1.Network {
 	return &agentv1.Network{
 		Mac: []byte{2, 0, 10, 170, 3, 2}, Address: "10.170.3.2/24", Gateway: "10.170.3.1", Address6: "fd00:170:3::2/64", Gateway6: "fd00:170:3::1",
@@ -34,7 +34,7 @@ func TestLinkOf(t *testing.T) {
 	} {
 		n := aNetwork()
 		if change(n); !usable(n) {
-			t.Errorf("%s is refused", name)
+			t.Errorf("%s was refused", name)
 		}
 	}
 	for name, change := range map[string]func(*agentv1.Network){
@@ -69,7 +69,7 @@ func TestLinkOf(t *testing.T) {
 	} {
 		n := aNetwork()
 		if change(n); usable(n) {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }

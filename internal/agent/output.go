@@ -4,94 +4,93 @@ import (
 	"sync"
 
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
-	"github.com/pyro-mcp/pyro/internal/ring"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// output is one stream of a process as a log with absolute offsets, of which the last part is kept in a ring.
+// output is one output stream of a process. Its writer blocks while too much output is not
+// acknowledged.
 type output struct {
 	stream agentv1.Stream
-	block  bool // the writer waits rather than dropping what nobody has acknowledged
-	wake   func()
+	notify func() // called after each change
+	log    *program.Log
 
-	mu    sync.Mutex
-	room  sync.Cond // signalled when acked has moved
-	ring  ring.Ring
-	acked uint64 // up to where the reader has it
-	eof   bool   // nothing more will come
-	free  bool   // nobody waits for room any more: the process is forgotten
+	mu       sync.Mutex
+	room     sync.Cond // signalled when acked or detached changes
+	acked    int64     // the reader has all bytes before this offset
+	detached bool      // there is no reader, so the writer never blocks
 }
 
-// firstRing is the size that most commands need.
-const firstRing = 16 << 10
-
-func newOutput(stream agentv1.Stream, block bool, wake func()) *output {
-	o := &output{stream: stream, block: block, wake: wake, ring: ring.New(firstRing, ringSize)}
+func newOutput(stream agentv1.Stream, notify func()) *output {
+	o := &output{stream: stream, notify: notify, log: program.NewLog(ringSize)}
 	o.room.L = &o.mu
 	return o
 }
 
-// write appends to the log, waiting for room where the log blocks.
+// write appends p to the log. It blocks while ringSize bytes are unacknowledged, unless the output
+// is detached. There must be only one writer.
 func (o *output) write(p []byte) {
 	for len(p) > 0 {
-		o.mu.Lock()
-		for o.block && !o.free && o.ring.End()-o.acked >= ringSize {
-			o.room.Wait()
-		}
-		n := min(len(p), ringSize)
-		if o.block && !o.free {
-			n = min(n, int(ringSize-(o.ring.End()-o.acked)))
-		}
-		o.ring.Write(p[:n])
-		o.mu.Unlock()
+		n := o.awaitRoom(min(len(p), ringSize))
+		o.log.Write(p[:n])
 		p = p[n:]
-		o.wake()
+		o.notify()
 	}
 }
 
-// close says that nothing more will come.
-func (o *output) close() {
+// awaitRoom waits until the writer is allowed to write. It returns how many bytes are allowed, at
+// most n.
+func (o *output) awaitRoom(n int) int {
 	o.mu.Lock()
-	o.eof = true
-	o.mu.Unlock()
-	o.wake()
+	defer o.mu.Unlock()
+	for {
+		room := ringSize - int(o.log.Len()-o.acked)
+		switch {
+		case o.detached:
+			return n
+		case room > 0:
+			return min(n, room)
+		}
+		o.room.Wait()
+	}
 }
 
-// ack says up to where the reader has the log.
+// close marks the end of the log.
+func (o *output) close() {
+	o.log.End()
+	o.notify()
+}
+
+// ack records that the reader has all bytes before the offset to. It ignores offsets beyond the end
+// of the output.
 func (o *output) ack(to uint64) {
 	o.mu.Lock()
-	if to > o.acked && to <= o.ring.End() {
-		o.acked = to
+	defer o.mu.Unlock()
+	if to > uint64(o.acked) && to <= o.length() {
+		o.acked = int64(to)
 		o.room.Broadcast()
 	}
-	o.mu.Unlock()
 }
 
-// forget lets the writer go on without a reader.
-func (o *output) forget() {
+// detach lets the writer continue without a reader.
+func (o *output) detach() {
 	o.mu.Lock()
-	o.free = true
+	defer o.mu.Unlock()
+	o.detached = true
 	o.room.Broadcast()
-	o.mu.Unlock()
 }
 
-// next adds to an event what is new from offset at on, and gives the offset after it and whether that is the end of the log.
-func (o *output) next(event *agentv1.ExecEvent, at uint64) (uint64, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if from := o.ring.Start(); at < from {
-		event.Gaps = append(event.Gaps, &agentv1.Gap{Stream: o.stream, From: at, To: from})
-		at = from
+// next adds the output from offset at to an event. It returns the offset after this output, and
+// whether that offset is the end of a complete log.
+func (o *output) next(event *agentv1.ExecEvent, at uint64) (next uint64, end bool) {
+	piece := o.log.ReadRaw(int64(at), maxChunk)
+	if piece.Dropped > 0 {
+		event.Gaps = append(event.Gaps, &agentv1.Gap{Stream: o.stream, From: at, To: uint64(piece.From)})
 	}
-	if data := o.ring.Bytes(at, at+maxChunk); len(data) > 0 {
-		event.Outputs = append(event.Outputs, &agentv1.Output{Stream: o.stream, Offset: at, Data: data})
-		at += uint64(len(data))
+	if len(piece.Data) > 0 {
+		event.Outputs = append(event.Outputs, &agentv1.Output{Stream: o.stream, Offset: uint64(piece.From), Data: piece.Data})
 	}
-	return at, o.eof && at == o.ring.End()
+	return uint64(piece.Next), piece.Ended
 }
 
-// length is the offset of the end.
-func (o *output) length() uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ring.End()
-}
+// length returns the offset of the end of the output.
+func (o *output) length() uint64 { return uint64(o.log.Len()) }

@@ -10,10 +10,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// written is what byte n of every log in these tests is.
+// written returns the value of byte n in the logs of these tests.
 func written(n uint64) byte { return byte(n*2654435761>>7) ^ byte(n) }
 
-// reader reads a log by its events and checks them.
+// start returns the offset of the first byte that o still stores.
+func start(o *output) uint64 {
+	from, _ := o.log.Retained()
+	return uint64(from)
+}
+
+// reader reads a log through its events and checks the data.
 type reader struct {
 	at   uint64
 	gaps uint64
@@ -35,26 +41,27 @@ func (r *reader) read(t *testing.T, o *output) (end bool) {
 	}
 	for _, c := range event.Outputs {
 		if c.Offset != r.at || len(c.Data) == 0 || len(c.Data) > maxChunk {
-			t.Fatalf("%d bytes at %d, where %d comes next", len(c.Data), c.Offset, r.at)
+			t.Fatalf("got %d bytes at offset %d, want offset %d", len(c.Data), c.Offset, r.at)
 		}
 		for i, b := range c.Data {
 			if b != written(c.Offset+uint64(i)) {
-				t.Fatalf("byte %d is not what was written", c.Offset+uint64(i))
+				t.Fatalf("byte %d differs from the written byte", c.Offset+uint64(i))
 			}
 		}
 		r.at += uint64(len(c.Data))
 	}
 	if at != r.at {
-		t.Fatalf("it says that it is at %d, and is at %d", at, r.at)
+		t.Fatalf("reported offset %d, actual offset %d", at, r.at)
 	}
 	return end
 }
 
-// TestOutputDropsTheOldest checks a log that never waits, against what it must be: the last of what was written, in a ring of at most ringSize.
+// TestOutputDropsTheOldest checks that a log without a reader stores the last ringSize bytes.
 func TestOutputDropsTheOldest(t *testing.T) {
 	for seed := range testenv.Seeds(t, 6) {
 		random := rand.New(rand.NewSource(int64(seed)))
-		o := newOutput(agentv1.Stream_STREAM_STDERR, false, func() {})
+		o := newOutput(agentv1.Stream_STREAM_STDERR, func() {})
+		o.detach() // so that its writer never blocks
 		var end uint64
 		readers := []*reader{{}, {}, {}}
 		for range 60 {
@@ -64,13 +71,13 @@ func TestOutputDropsTheOldest(t *testing.T) {
 			}
 			o.write(p)
 			end += uint64(len(p))
-			if o.length() != end || end-o.ring.Start() > ringSize {
-				t.Fatalf("seed %d: %d bytes long after %d, of which %d are kept", seed, o.length(), end, end-o.ring.Start())
+			if o.length() != end || end-start(o) > ringSize {
+				t.Fatalf("seed %d: got length %d after %d bytes, %d kept", seed, o.length(), end, end-start(o))
 			}
-			if kept := end - o.ring.Start(); kept != min(end, ringSize) {
+			if kept := end - start(o); kept != min(end, ringSize) {
 				t.Fatalf("seed %d: %d of %d bytes are kept", seed, kept, end)
 			}
-			from := o.ring.Start()
+			from := start(o)
 			for _, r := range readers {
 				if random.Intn(3) > 0 {
 					continue
@@ -78,7 +85,7 @@ func TestOutputDropsTheOldest(t *testing.T) {
 				before := *r
 				r.read(t, o)
 				if lost := r.gaps - before.gaps; before.at < from && lost != from-before.at || before.at >= from && lost != 0 {
-					t.Fatalf("seed %d: a gap of %d bytes at %d, where the first that is kept is %d", seed, lost, before.at, from)
+					t.Fatalf("seed %d: got a gap of %d bytes at offset %d, first kept offset is %d", seed, lost, before.at, from)
 				}
 			}
 		}
@@ -93,13 +100,13 @@ func TestOutputDropsTheOldest(t *testing.T) {
 	}
 }
 
-// TestOutputBlocks checks a log that waits: nothing is lost, however late the acknowledgements come, and a reader that begins again, from what it has
-// acknowledged on, sees the same.
+// TestOutputBlocks checks that a log with a reader loses no data, even if acknowledgements are
+// late. A reader that restarts at its last acknowledgement must read the same bytes again.
 func TestOutputBlocks(t *testing.T) {
 	for seed := range testenv.Seeds(t, 8) {
 		random := rand.New(rand.NewSource(int64(seed)))
 		news := make(chan struct{}, 1)
-		o := newOutput(agentv1.Stream_STREAM_STDOUT, true, func() {
+		o := newOutput(agentv1.Stream_STREAM_STDOUT, func() {
 			select {
 			case news <- struct{}{}:
 			default:
@@ -127,7 +134,7 @@ func TestOutputBlocks(t *testing.T) {
 				break
 			}
 			if random.Intn(8) == 0 {
-				r.at = acked + uint64(random.Int63n(int64(r.at-acked+1))) // a reader that lost what it had not acknowledged
+				r.at = acked + uint64(random.Int63n(int64(r.at-acked+1))) // simulates a reader that lost unacknowledged output
 			}
 			if random.Intn(3) == 0 {
 				acked = max(acked, r.at-uint64(random.Int63n(int64(r.at-acked+1))))
@@ -142,22 +149,22 @@ func TestOutputBlocks(t *testing.T) {
 			case <-news:
 			case <-time.After(10 * time.Millisecond):
 			case <-patience:
-				t.Fatalf("seed %d: it is stuck at %d of %d", seed, r.at, size)
+				t.Fatalf("seed %d: no progress at %d of %d", seed, r.at, size)
 			}
 		}
-		if r.at != size || r.gaps != 0 || o.ring.End()-o.ring.Start() > ringSize {
-			t.Fatalf("seed %d: %d of %d bytes, %d lost, %d kept", seed, r.at, size, r.gaps, o.ring.End()-o.ring.Start())
+		if r.at != size || r.gaps != 0 || o.length()-start(o) > ringSize {
+			t.Fatalf("seed %d: %d of %d bytes, %d lost, %d kept", seed, r.at, size, r.gaps, o.length()-start(o))
 		}
 	}
 }
 
 func TestOutputWaitsForRoom(t *testing.T) {
-	o := newOutput(agentv1.Stream_STREAM_STDOUT, true, func() {})
+	o := newOutput(agentv1.Stream_STREAM_STDOUT, func() {})
 	o.write(make([]byte, ringSize))
 	wrote := make(chan struct{})
 	go func() {
 		o.write([]byte("x"))
-		o.write(make([]byte, 2*ringSize)) // after forget nobody is waited for
+		o.write(make([]byte, 2*ringSize)) // does not block after detach
 		close(wrote)
 	}()
 	select {
@@ -165,17 +172,17 @@ func TestOutputWaitsForRoom(t *testing.T) {
 		t.Fatal("a full log took more")
 	case <-time.After(30 * time.Millisecond):
 	}
-	o.ack(ringSize + 5) // more than there is: it counts for nothing
+	o.ack(ringSize + 5) // an offset beyond the end is ignored
 	if o.length() != ringSize {
-		t.Fatal("an acknowledgement of what was not written made room")
+		t.Fatal("an acknowledgement beyond the end of the output let the writer continue")
 	}
 	o.ack(1)
 	for began := time.Now(); o.length() != ringSize+1; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 5*time.Second {
-			t.Fatal("an acknowledgement made no room")
+			t.Fatal("the writer still blocks after an acknowledgement")
 		}
 	}
-	o.forget()
+	o.detach()
 	<-wrote
 }
 

@@ -21,65 +21,66 @@ import (
 )
 
 const (
-	// readyPoll is between two looks at what costs next to nothing to look at.
+	// readyPoll is the interval between two cheap probes.
 	readyPoll = 10 * time.Millisecond
-	// readyAnswer is how long an answer may take to come.
+	// readyAnswer limits the wait for one connection or response.
 	readyAnswer = 2 * time.Second
 
-	maxReady = 3_600_000 // ms
+	maxReady = 3_600_000 // milliseconds
 )
 
-// Ready waits until a file is there, or somebody answers.
+// Ready waits until a file exists, a TCP port accepts connections, or a URL returns a successful
+// response.
 func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRequest]) (*connect.Response[agentv1.ReadyResponse], error) {
 	m := req.Msg
-	look, err := s.lookFor(m)
+	probe, err := s.probeFor(m)
 	if err != nil {
 		return nil, err
 	}
 	if m.LimitMs < 1 || m.LimitMs > maxReady || m.IntervalMs < 1 || m.IntervalMs > maxReady {
-		return nil, invalid("a time is out of its range")
+		return nil, invalid(fmt.Sprintf("limit_ms and interval_ms must be 1 to %d", maxReady))
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(m.LimitMs)*time.Millisecond)
 	defer cancel()
 	wait := readyPoll
-	var seen error // last, by a look that had its time
+	var last error // error of the last probe that failed before the time limit
 	for {
-		err := look(ctx)
+		err := probe(ctx)
 		if err == nil {
 			return connect.NewResponse(&agentv1.ReadyResponse{}), nil
 		}
-		if seen == nil || !os.IsTimeout(err) {
-			seen = err
+		if last == nil || !os.IsTimeout(err) {
+			last = err
 		}
-		if answered := (notReady{}); errors.As(err, &answered) { // asking is work for it
+		if answered := (notReady{}); errors.As(err, &answered) { // each request costs the service work, so the interval grows
 			wait = min(2*wait, max(readyPoll, time.Duration(m.IntervalMs)*time.Millisecond))
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("not ready: %w", seen))
+			return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("not ready: %w", last))
 		}
 	}
 }
 
-// notReady says that there was an answer, but not the one that was waited for.
+// notReady is an HTTP response whose status does not mean success.
 type notReady struct{ status int }
 
 func (n notReady) Error() string { return "it answers with status " + strconv.Itoa(n.status) }
 
-// lookFor gives what looks once for what is waited for.
-func (s *Server) lookFor(m *agentv1.ReadyRequest) (func(context.Context) error, error) {
+// probeFor returns a function that checks the condition of a request once.
+func (s *Server) probeFor(m *agentv1.ReadyRequest) (func(context.Context) error, error) {
 	switch {
 	case m.File != "":
 		if err := volume.CheckPath(m.File); err != nil {
 			return nil, invalid(err.Error())
 		}
 		return func(context.Context) error {
-			root, err := s.place.Root()
+			root, err := s.env.Root()
 			if err != nil {
 				return err
 			}
-			f, err := volume.OpenIn(root, s.place.Path(m.File), unix.O_PATH, 0)
+			f, err := volume.OpenIn(root, s.env.Path(m.File), unix.O_PATH, 0)
 			if err == nil {
 				f.Close()
 			}
@@ -87,7 +88,7 @@ func (s *Server) lookFor(m *agentv1.ReadyRequest) (func(context.Context) error, 
 		}, nil
 	case m.Tcp != "":
 		if _, _, err := net.SplitHostPort(m.Tcp); err != nil || len(m.Tcp) > 256 {
-			return nil, invalid("no address of a port")
+			return nil, invalid("tcp must be host:port")
 		}
 		return func(ctx context.Context) error {
 			conn, err := dial(ctx, m.Tcp)
@@ -99,14 +100,14 @@ func (s *Server) lookFor(m *agentv1.ReadyRequest) (func(context.Context) error, 
 	case m.Http != "":
 		u, err := url.Parse(m.Http)
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.User != nil || len(m.Http) > maxPath || strings.ContainsAny(m.Http, " \r\n") {
-			return nil, invalid("no URL of the form http://host:port/path")
+			return nil, invalid("http must be a URL of the form http://host:port/path")
 		}
 		return func(ctx context.Context) error { return get(ctx, u) }, nil
 	}
-	return nil, invalid("there is nothing to wait for")
+	return nil, invalid("file, tcp or http must be set")
 }
 
-// dial connects to an address. The agent has no names of hosts but that of its own.
+// dial connects to an address. It resolves no host names except localhost.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
 		address = net.JoinHostPort("127.0.0.1", port)
@@ -117,7 +118,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// get asks for a URL and looks at the status of the answer, of which nothing else is read.
+// get requests a URL and checks the status of the response. It does not read the body.
 func get(ctx context.Context, u *url.URL) error {
 	port := u.Port()
 	if port == "" {
@@ -142,7 +143,7 @@ func get(ctx context.Context, u *url.URL) error {
 	code, _, _ := strings.Cut(rest, " ")
 	status, err := strconv.Atoi(code)
 	if err != nil || !strings.HasPrefix(version, "HTTP/") {
-		return errors.New("what answers does not speak HTTP")
+		return errors.New("the response is not HTTP")
 	}
 	if status < 200 || status > 399 {
 		return notReady{status}

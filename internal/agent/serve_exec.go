@@ -11,10 +11,11 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// startedPatience is how long the news that a process has started waits for its first output or its end: most commands are answered in one message.
+// startedPatience is how long the Started event waits for the first output or the exit. So for most
+// commands, one message contains all events.
 const startedPatience = 20 * time.Millisecond
 
-// Exec starts a process and follows it.
+// Exec starts a process and streams its events.
 func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequest], stream *connect.ServerStream[agentv1.ExecEvent]) error {
 	if len(req.Msg.Release) > maxReleases {
 		return invalid("too many execs to release at once")
@@ -24,7 +25,11 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequ
 			return err
 		}
 	}
-	p, err := s.start(req.Msg)
+	c := req.Msg.Command
+	if c == nil {
+		return invalid("command must be set")
+	}
+	p, err := s.start(c)
 	switch {
 	case errors.Is(err, errKnown):
 		return connect.NewError(connect.CodeAlreadyExists, err)
@@ -34,25 +39,25 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[agentv1.ExecRequ
 		return err
 	}
 	patience := startedPatience
-	if req.Msg.Stdin || req.Msg.Tty != nil {
-		patience = 0 // the caller has something to say to it
+	if c.Stdin || c.Tty != nil {
+		patience = 0 // the caller needs the Started event before it sends input
 	}
 	return follow(ctx, p, [2]uint64{}, patience, stream)
 }
 
-// Follow goes on with a process.
+// Follow streams the events of a process, starting at the given output offsets.
 func (s *Server) Follow(ctx context.Context, req *connect.Request[agentv1.FollowRequest], stream *connect.ServerStream[agentv1.ExecEvent]) error {
 	p, err := s.known(ctx, req.Msg.ExecId)
 	if err != nil {
 		return err
 	}
 	if req.Msg.StdoutOffset > p.stdout.length() || p.stderr != nil && req.Msg.StderrOffset > p.stderr.length() {
-		return connect.NewError(connect.CodeOutOfRange, errors.New("the output is not that long"))
+		return connect.NewError(connect.CodeOutOfRange, errors.New("the offset is beyond the end of the output"))
 	}
 	return follow(ctx, p, [2]uint64{req.Msg.StdoutOffset, req.Msg.StderrOffset}, 0, stream)
 }
 
-// known gives an exec that is known.
+// known returns the process of an exec, or an error with code NotFound if there is none.
 func (s *Server) known(ctx context.Context, id string) (*process, error) {
 	p, err := s.execs.get(ctx, id)
 	if p == nil && err == nil {
@@ -61,14 +66,15 @@ func (s *Server) known(ctx context.Context, id string) (*process, error) {
 	return p, err
 }
 
-// follow tells what a process does, from offsets on. The news that it has started waits for other news as long as patience says.
+// follow streams the events of a process, starting at the output offsets in at. The Started event
+// waits for other events, but not longer than patience.
 func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duration, stream *connect.ServerStream[agentv1.ExecEvent]) error {
-	told := false
+	startSent := false
 	silence := time.NewTimer(patience)
 	defer silence.Stop()
 	for {
-		news := p.news()
-		exit := p.ended() // before the output, which is whole once this is set
+		changed := p.nextChange()
+		exit := p.ended() // read before the output, because the output is complete once exit is set
 		event := &agentv1.ExecEvent{}
 		done := exit != nil
 		for i, o := range p.outputs() {
@@ -78,25 +84,22 @@ func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duratio
 		}
 		if !done && len(event.Outputs)+len(event.Gaps) == 0 {
 			select {
-			case <-news:
+			case <-changed:
 				continue
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-silence.C:
-				if told {
+				if startSent {
 					continue
 				}
 			}
 		}
-		if !told {
+		if !startSent {
 			event.Started = &agentv1.Started{}
 			if p.command != nil {
-				event.Started.Pid = uint32(p.group.PID(p.command.PID()))
-				if own, ok := p.command.(interface{ Inside() int }); ok {
-					event.Started.Pid = uint32(own.Inside())
-				}
+				event.Started.Pid = uint32(p.command.NamespacePID())
 			}
-			told = true
+			startSent = true
 		}
 		if done {
 			event.Exit = exit
@@ -107,7 +110,7 @@ func follow(ctx context.Context, p *process, at [2]uint64, patience time.Duratio
 	}
 }
 
-// Ack says up to where output has arrived.
+// Ack records how much output the caller has received.
 func (s *Server) Ack(ctx context.Context, req *connect.Request[agentv1.AckRequest]) (*connect.Response[agentv1.AckResponse], error) {
 	p, err := s.known(ctx, req.Msg.ExecId)
 	if err != nil {
@@ -120,7 +123,7 @@ func (s *Server) Ack(ctx context.Context, req *connect.Request[agentv1.AckReques
 	return connect.NewResponse(&agentv1.AckResponse{}), nil
 }
 
-// Input writes to the standard input.
+// Input writes to the standard input of a process.
 func (s *Server) Input(ctx context.Context, req *connect.Request[agentv1.InputRequest]) (*connect.Response[agentv1.InputResponse], error) {
 	p, err := s.known(ctx, req.Msg.ExecId)
 	if err != nil {
@@ -136,7 +139,7 @@ func (s *Server) Input(ctx context.Context, req *connect.Request[agentv1.InputRe
 	return connect.NewResponse(&agentv1.InputResponse{Accepted: accepted, Closed: closed}), nil
 }
 
-// Signal signals a process's group, or kills all that the exec started.
+// Signal sends a signal to the process group, or kills everything that the exec has started.
 func (s *Server) Signal(ctx context.Context, req *connect.Request[agentv1.SignalRequest]) (*connect.Response[agentv1.SignalResponse], error) {
 	p, err := s.known(ctx, req.Msg.ExecId)
 	if err != nil {
@@ -147,7 +150,7 @@ func (s *Server) Signal(ctx context.Context, req *connect.Request[agentv1.Signal
 	}
 	sig := syscall.Signal(req.Msg.Signal)
 	if sig < 1 || sig > 64 || req.Msg.Scope == agentv1.Scope_SCOPE_TREE && sig != syscall.SIGKILL {
-		return nil, invalid("no such signal")
+		return nil, invalid("signal must be 1 to 64, and SIGKILL for the scope tree")
 	}
 	if req.Msg.Scope == agentv1.Scope_SCOPE_TREE {
 		err = p.group.Kill(p.command.PID())
@@ -160,16 +163,16 @@ func (s *Server) Signal(ctx context.Context, req *connect.Request[agentv1.Signal
 	return connect.NewResponse(&agentv1.SignalResponse{}), nil
 }
 
-// Resize sets the size of the PTY.
+// Resize sets the size of the terminal of a process.
 func (s *Server) Resize(ctx context.Context, req *connect.Request[agentv1.ResizeRequest]) (*connect.Response[agentv1.ResizeResponse], error) {
 	p, err := s.known(ctx, req.Msg.ExecId)
 	if err != nil {
 		return nil, err
 	}
 	if p.terminal == nil {
-		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("it has no terminal"))
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the process has no terminal"))
 	}
-	if !sane(req.Msg.Cols, req.Msg.Rows) {
+	if !validSize(req.Msg.Cols, req.Msg.Rows) {
 		return nil, invalid("a terminal has 1 to 1000 columns and rows")
 	}
 	if err := setSize(p.terminal, req.Msg.Cols, req.Msg.Rows); err != nil {
@@ -178,7 +181,8 @@ func (s *Server) Resize(ctx context.Context, req *connect.Request[agentv1.Resize
 	return connect.NewResponse(&agentv1.ResizeResponse{}), nil
 }
 
-// Release forgets a process with its output: one that still runs as soon as it has ended. Its id is not taken again.
+// Release removes a process and its output at once, or when the process ends. The ID can't be used
+// again.
 func (s *Server) Release(ctx context.Context, req *connect.Request[agentv1.ReleaseRequest]) (*connect.Response[agentv1.ReleaseResponse], error) {
 	if err := s.forget(ctx, req.Msg.ExecId); err != nil {
 		return nil, err

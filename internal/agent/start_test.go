@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +30,7 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	os.MkdirAll(at("a/tool"), 0o755) // a folder of the name
+	os.MkdirAll(at("a/tool"), 0o755) // a folder with the name of the program
 	os.Symlink("nowhere", at("a/link"))
 	os.Symlink("../c/tool", at("b/link"))
 	os.Symlink("self", at("a/self"))
@@ -71,35 +71,35 @@ func TestFind(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := func(change func(*agentv1.ExecRequest)) *agentv1.ExecRequest {
-		req := &agentv1.ExecRequest{ExecId: "x", Argv: []string{"true"}}
+	good := func(change func(*programv1.Command)) *programv1.Command {
+		req := &programv1.Command{ExecId: "x", Argv: []string{"true"}}
 		change(req)
 		return req
 	}
 	for name, c := range map[string]struct {
-		change func(*agentv1.ExecRequest)
+		change func(*programv1.Command)
 		fine   bool
 	}{
-		"plain":              {func(*agentv1.ExecRequest) {}, true},
-		"64 bytes of id":     {func(r *agentv1.ExecRequest) { r.ExecId = strings.Repeat("x", 64) }, true},
-		"65 bytes of id":     {func(r *agentv1.ExecRequest) { r.ExecId = strings.Repeat("x", 65) }, false},
-		"no id":              {func(r *agentv1.ExecRequest) { r.ExecId = "" }, false},
-		"no words":           {func(r *agentv1.ExecRequest) { r.Argv = nil }, false},
-		"zero in a word":     {func(r *agentv1.ExecRequest) { r.Argv = []string{"a", "\x00"} }, false},
-		"zero in a variable": {func(r *agentv1.ExecRequest) { r.Env = []string{"A=\x00"} }, false},
-		"4 MiB":              {func(r *agentv1.ExecRequest) { r.Argv = []string{strings.Repeat("x", maxArguments)} }, true},
-		"more than 4 MiB":    {func(r *agentv1.ExecRequest) { r.Argv = []string{"x", strings.Repeat("x", maxArguments)} }, false},
-		"both together":      {func(r *agentv1.ExecRequest) { r.Env = []string{"A=" + strings.Repeat("x", maxArguments)} }, false},
-		"no name":            {func(r *agentv1.ExecRequest) { r.Env = []string{"=x"} }, false},
-		"no value":           {func(r *agentv1.ExecRequest) { r.Env = []string{"A"} }, false},
-		"empty value":        {func(r *agentv1.ExecRequest) { r.Env = []string{"A="} }, true},
-		"folder":             {func(r *agentv1.ExecRequest) { r.Cwd = "/tmp" }, true},
-		"relative folder":    {func(r *agentv1.ExecRequest) { r.Cwd = "tmp" }, false},
-		"zero in folder":     {func(r *agentv1.ExecRequest) { r.Cwd = "/\x00" }, false},
-		"long folder":        {func(r *agentv1.ExecRequest) { r.Cwd = "/" + strings.Repeat("x", maxPath) }, false},
-		"terminal":           {func(r *agentv1.ExecRequest) { r.Tty = &agentv1.Terminal{Cols: 1000, Rows: 1} }, true},
-		"flat terminal":      {func(r *agentv1.ExecRequest) { r.Tty = &agentv1.Terminal{Cols: 80} }, false},
-		"wide terminal":      {func(r *agentv1.ExecRequest) { r.Tty = &agentv1.Terminal{Cols: 1001, Rows: 1} }, false},
+		"plain":              {func(*programv1.Command) {}, true},
+		"64 bytes of id":     {func(r *programv1.Command) { r.ExecId = strings.Repeat("x", 64) }, true},
+		"65 bytes of id":     {func(r *programv1.Command) { r.ExecId = strings.Repeat("x", 65) }, false},
+		"no id":              {func(r *programv1.Command) { r.ExecId = "" }, false},
+		"no words":           {func(r *programv1.Command) { r.Argv = nil }, false},
+		"zero in a word":     {func(r *programv1.Command) { r.Argv = []string{"a", "\x00"} }, false},
+		"zero in a variable": {func(r *programv1.Command) { r.Env = []string{"A=\x00"} }, false},
+		"4 MiB":              {func(r *programv1.Command) { r.Argv = []string{strings.Repeat("x", maxArguments)} }, true},
+		"more than 4 MiB":    {func(r *programv1.Command) { r.Argv = []string{"x", strings.Repeat("x", maxArguments)} }, false},
+		"both together":      {func(r *programv1.Command) { r.Env = []string{"A=" + strings.Repeat("x", maxArguments)} }, false},
+		"no name":            {func(r *programv1.Command) { r.Env = []string{"=x"} }, false},
+		"no value":           {func(r *programv1.Command) { r.Env = []string{"A"} }, false},
+		"empty value":        {func(r *programv1.Command) { r.Env = []string{"A="} }, true},
+		"folder":             {func(r *programv1.Command) { r.Cwd = "/tmp" }, true},
+		"relative folder":    {func(r *programv1.Command) { r.Cwd = "tmp" }, false},
+		"zero in folder":     {func(r *programv1.Command) { r.Cwd = "/\x00" }, false},
+		"long folder":        {func(r *programv1.Command) { r.Cwd = "/" + strings.Repeat("x", maxPath) }, false},
+		"terminal":           {func(r *programv1.Command) { r.Tty = &programv1.Size{Cols: 1000, Rows: 1} }, true},
+		"flat terminal":      {func(r *programv1.Command) { r.Tty = &programv1.Size{Cols: 80} }, false},
+		"wide terminal":      {func(r *programv1.Command) { r.Tty = &programv1.Size{Cols: 1001, Rows: 1} }, false},
 	} {
 		if err := check(good(c.change)); err == nil != c.fine {
 			t.Errorf("%s: %v", name, err)
@@ -114,9 +114,9 @@ func TestExecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := e.reserve("a"); err != errKnown {
-		t.Errorf("a taken id: %v", err)
+		t.Errorf("used ID: got %v", err)
 	}
-	// Who asks for one that is being started waits for it, as long as it likes.
+	// If an exec is still starting, get waits until its context ends.
 	short, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	if p, err := e.get(short, "a"); p != nil || !errors.Is(err, context.DeadlineExceeded) {
@@ -130,7 +130,7 @@ func TestExecs(t *testing.T) {
 	if p, err := e.get(ctx, "b"); p != nil || err != nil {
 		t.Errorf("an unknown id: %v, %v", p, err)
 	}
-	// What is released is known until it has ended, and never taken again.
+	// A released exec exists until it ends, and its ID can't be used again.
 	e.release("a")
 	e.release("late")
 	if p, _ := e.get(ctx, "a"); p != want {
@@ -142,7 +142,7 @@ func TestExecs(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	// Neither grows without bound.
+	// The numbers of execs and of released IDs are limited.
 	for i := range 3 * maxReleased {
 		e.release(fmt.Sprint("released", i))
 	}

@@ -11,7 +11,7 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// quiescePatience bounds Quiesce, maxFreeze how long file systems may be frozen.
+// quiescePatience limits how long Quiesce takes. maxFreeze is the maximum time limit of Freeze.
 const (
 	quiescePatience = 20 * time.Second
 	maxFreeze       = time.Minute
@@ -19,14 +19,14 @@ const (
 
 // Mount mounts the root and the volume.
 func (s *Server) Mount(_ context.Context, req *connect.Request[agentv1.MountRequest]) (*connect.Response[agentv1.MountResponse], error) {
-	r, err := s.place.Mount(req.Msg.Root, req.Msg.Volume)
+	r, err := s.env.Mount(req.Msg.Root, req.Msg.Volume)
 	if err != nil {
 		return nil, storageError(err)
 	}
 	return connect.NewResponse(&agentv1.MountResponse{Completed: uint32(r.Completed), Undone: uint32(r.Undone)}), nil
 }
 
-// storageError gives the RPC's error for what went wrong with a file system.
+// storageError returns an RPC error whose code fits an error of a file system.
 func storageError(err error) error {
 	switch {
 	case errors.Is(err, volume.ErrDamaged):
@@ -37,27 +37,28 @@ func storageError(err error) error {
 	return pathError(err)
 }
 
-// Quiesce sees to it that nothing is lost with the end of the machine. It is not given up when its caller is.
+// Quiesce kills all processes and flushes all file systems, so that the machine can be stopped. If
+// the caller cancels the call, Quiesce still continues.
 func (s *Server) Quiesce(ctx context.Context, _ *connect.Request[agentv1.QuiesceRequest]) (*connect.Response[agentv1.QuiesceResponse], error) {
 	_, err := s.thaw()
-	if err = errors.Join(err, s.awake()); err != nil {
+	if err = errors.Join(err, s.releaseProcesses()); err != nil {
 		return nil, storageError(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quiescePatience)
 	defer cancel()
-	if err := s.place.Quiesce(ctx); err != nil {
+	if err := s.env.Quiesce(ctx); err != nil {
 		return nil, storageError(err)
 	}
 	return connect.NewResponse(&agentv1.QuiesceResponse{}), nil
 }
 
-// freeze is file systems that are frozen.
+// freeze is the state of frozen file systems.
 type freeze struct {
-	release func() // lets changes be applied
-	over    chan struct{}
+	release func()        // allows changes to the volume again
+	over    chan struct{} // closed by thawLocked
 }
 
-// Freeze freezes file systems, until Thaw, the end of the limit or that of the session.
+// Freeze freezes file systems until Thaw, until the time limit, or until the session ends.
 func (s *Server) Freeze(ctx context.Context, req *connect.Request[agentv1.FreezeRequest]) (*connect.Response[agentv1.FreezeResponse], error) {
 	limit := time.Duration(req.Msg.LimitMs) * time.Millisecond
 	if limit <= 0 || limit > maxFreeze {
@@ -70,29 +71,29 @@ func (s *Server) Freeze(ctx context.Context, req *connect.Request[agentv1.Freeze
 	}
 	if req.Msg.Processes {
 		if err := s.hold(limit); err != nil {
-			return nil, storageError(errors.Join(err, s.letGo()))
+			return nil, storageError(errors.Join(err, s.releaseLocked()))
 		}
 	}
 	answer, err := s.freeze(ctx, req.Msg, limit)
 	if err != nil && req.Msg.Processes {
-		err = errors.Join(err, s.letGo())
+		err = errors.Join(err, s.releaseLocked())
 	}
 	return answer, err
 }
 
-// freeze freezes file systems. It is called with the lock held.
+// freeze freezes file systems. The caller must have locked s.freezing.
 func (s *Server) freeze(ctx context.Context, m *agentv1.FreezeRequest, limit time.Duration) (*connect.Response[agentv1.FreezeResponse], error) {
 	release := func() {}
 	if m.Volume {
-		v, err := s.place.Volume()
+		v, err := s.env.Volume()
 		if err != nil {
 			return nil, storageError(err)
 		}
-		if release, err = v.Still(ctx); err != nil {
+		if release, err = v.LockChanges(ctx); err != nil {
 			return nil, err
 		}
 	}
-	frozen, err := s.place.Freeze(m.Root, m.Volume)
+	frozen, err := s.env.Freeze(m.Root, m.Volume)
 	if err != nil || !frozen {
 		release()
 		if err != nil {
@@ -106,7 +107,8 @@ func (s *Server) freeze(ctx context.Context, m *agentv1.FreezeRequest, limit tim
 	return connect.NewResponse(&agentv1.FreezeResponse{Frozen: true}), nil
 }
 
-// watchFreeze thaws what nobody thaws in time.
+// watchFreeze thaws the file systems at the time limit or at the end of the session, unless they
+// are thawed before.
 func (s *Server) watchFreeze(f *freeze, limit time.Duration, sessionOver <-chan struct{}) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -119,59 +121,61 @@ func (s *Server) watchFreeze(f *freeze, limit time.Duration, sessionOver <-chan 
 	s.freezing.Lock()
 	defer s.freezing.Unlock()
 	if s.frozen == f {
-		s.thawLocked() // nobody is there to be told of an error; whoever thaws next meets it again
+		s.thawLocked() // on an error they stay frozen, and the next thaw reports the error
 	}
 }
 
-// hold has no process run for a time, unless it is let go before.
+// hold stops all processes for at most limit. The caller must have locked s.freezing.
 func (s *Server) hold(limit time.Duration) error {
-	s.endless()
-	var over *time.Timer
-	over = time.AfterFunc(limit, func() {
+	s.cancelTimeout()
+	var timeout *time.Timer
+	timeout = time.AfterFunc(limit, func() {
 		s.freezing.Lock()
 		defer s.freezing.Unlock()
-		if s.limit == over {
-			s.letGo() // nobody is there to be told of an error; whoever does it next meets it again
+		if s.timeout == timeout {
+			s.releaseLocked() // on an error they stay stopped, and the next release reports the error
 		}
 	})
-	s.held, s.limit = true, over
-	return s.place.Hold()
+	s.held, s.timeout = true, timeout
+	return s.env.Hold()
 }
 
-// endless takes from what is held the limit that it had. It is called with the lock held.
-func (s *Server) endless() {
-	if s.limit != nil {
-		s.limit.Stop()
-		s.limit = nil
+// cancelTimeout cancels the time limit of hold. The caller must have locked s.freezing.
+func (s *Server) cancelTimeout() {
+	if s.timeout != nil {
+		s.timeout.Stop()
+		s.timeout = nil
 	}
 }
 
-// stay has processes that are held be so until somebody lets them go.
-func (s *Server) stay() error {
+// keepHold removes the time limit from stopped processes, so that they stay stopped until the next
+// Thaw.
+func (s *Server) keepHold() error {
 	s.freezing.Lock()
 	defer s.freezing.Unlock()
-	s.endless()
+	s.cancelTimeout()
 	return nil
 }
 
-// letGo has processes run again. It is called with the lock held.
-func (s *Server) letGo() error {
+// releaseLocked resumes the processes that hold has stopped. The caller must have locked
+// s.freezing.
+func (s *Server) releaseLocked() error {
 	if !s.held {
 		return nil
 	}
-	s.endless()
-	if err := s.place.Release(); err != nil {
+	s.cancelTimeout()
+	if err := s.env.Release(); err != nil {
 		return err
 	}
 	s.held = false
 	return nil
 }
 
-// Thaw lets writing go on.
+// Thaw allows writes again and resumes stopped processes.
 func (s *Server) Thaw(context.Context, *connect.Request[agentv1.ThawRequest]) (*connect.Response[agentv1.ThawResponse], error) {
 	held, err := s.thaw()
 	if err == nil {
-		err = s.awake()
+		err = s.releaseProcesses()
 	}
 	if err != nil {
 		return nil, storageError(err)
@@ -179,11 +183,11 @@ func (s *Server) Thaw(context.Context, *connect.Request[agentv1.ThawRequest]) (*
 	return connect.NewResponse(&agentv1.ThawResponse{Held: held}), nil
 }
 
-// awake has processes run again.
-func (s *Server) awake() error {
+// releaseProcesses resumes stopped processes.
+func (s *Server) releaseProcesses() error {
 	s.freezing.Lock()
 	defer s.freezing.Unlock()
-	return s.letGo()
+	return s.releaseLocked()
 }
 
 func (s *Server) thaw() (held bool, err error) {
@@ -197,7 +201,7 @@ func (s *Server) thawLocked() (held bool, err error) {
 	if f == nil {
 		return false, nil
 	}
-	if err := s.place.Thaw(); err != nil {
+	if err := s.env.Thaw(); err != nil {
 		return false, err
 	}
 	s.frozen = nil
@@ -206,9 +210,10 @@ func (s *Server) thawLocked() (held bool, err error) {
 	return true, nil
 }
 
-// Flush has everything that was written on the disk.
+// Flush writes all data of the volume to its disk. If the request asks for it, Flush also writes
+// the data of the root.
 func (s *Server) Flush(_ context.Context, req *connect.Request[agentv1.FlushRequest]) (*connect.Response[agentv1.FlushResponse], error) {
-	if err := s.place.Flush(req.Msg.Root); err != nil {
+	if err := s.env.Flush(req.Msg.Root); err != nil {
 		return nil, storageError(err)
 	}
 	return connect.NewResponse(&agentv1.FlushResponse{}), nil

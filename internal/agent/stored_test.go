@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
+	"github.com/pyro-mcp/pyro/internal/content"
 )
 
 // stored is a server with a volume.
@@ -25,7 +26,7 @@ type stored struct {
 	files  string // the workspace
 }
 
-// withVolume is a place that has a volume.
+// withVolume is an ExecEnv with a volume.
 type withVolume struct {
 	folder
 	volume *volume.Volume
@@ -46,20 +47,20 @@ func newStored(t testing.TB) *stored {
 func storedIn(t testing.TB, dir string) *stored {
 	t.Helper()
 	s := &stored{dir: dir, files: filepath.Join(dir, volume.FilesFolder)}
-	s.volume, _ = openVolume(t, dir, volume.Whole)
+	s.volume, _ = openVolume(t, dir, volume.LocalFS)
 	s.place = &withVolume{volume: s.volume}
 	s.Server = New(s.place, "test")
 	t.Cleanup(func() { closeVolume(t, s.volume) })
 	return s
 }
 
-func openVolume(t testing.TB, dir string, reach volume.Reach) (*volume.Volume, volume.Recovered) {
+func openVolume(t testing.TB, dir string, kind volume.FSKind) (*volume.Volume, volume.Recovered) {
 	t.Helper()
 	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, recovered, err := volume.Open(root, reach)
+	v, recovered, err := volume.Open(root, kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func closeVolume(t testing.TB, v *volume.Volume) {
 	}
 }
 
-// call makes a call for the volume. It must answer at once.
+// call makes a call on the volume. The test fails if there is no answer within 30 s.
 func (s *stored) call(t testing.TB, method, path string, q url.Values, body io.Reader) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -97,16 +98,43 @@ func (s *stored) call(t testing.TB, method, path string, q url.Values, body io.R
 	return rec
 }
 
+// ended returns the result of a call: its status, and the path and text of its error.
+func ended(r *httptest.ResponseRecorder) (status int, path, text string) {
+	said := r.Header().Get(content.ErrorField)
+	if said == "" {
+		said = r.Result().Trailer.Get(content.ErrorField)
+	}
+	if said == "" && (r.Code != http.StatusOK || r.Result().Trailer.Get(content.WholeField) == "") {
+		return 0, "", "the answer has no end"
+	}
+	if said == "" {
+		return r.Code, "", ""
+	}
+	q, err := url.ParseQuery(said)
+	if err != nil {
+		return 0, "", err.Error()
+	}
+	status, _ = strconv.Atoi(q.Get("status"))
+	return status, q.Get("path"), q.Get("text")
+}
+
+// answerOf returns the status of an answer. It also returns the content, or the text of the error.
+func answerOf(r *httptest.ResponseRecorder) (status int, answer string) {
+	status, _, answer = ended(r)
+	if status == http.StatusOK {
+		answer = r.Body.String()
+	}
+	return status, strings.TrimSpace(answer)
+}
+
 func (s *stored) read(t testing.TB, path string) (status int, answer string) {
 	t.Helper()
-	r := s.call(t, http.MethodGet, "/volume/file", url.Values{"path": {path}, "offset": {"0"}, "limit": {"0"}}, nil)
-	return r.Code, strings.TrimSpace(r.Body.String())
+	return answerOf(s.call(t, http.MethodGet, "/volume/file", url.Values{"path": {path}, "offset": {"0"}, "limit": {"0"}}, nil))
 }
 
 func (s *stored) write(t testing.TB, path string, mode int, parents bool, content string) (status int, answer string) {
 	t.Helper()
-	r := s.call(t, http.MethodPut, "/volume/file", url.Values{
+	return answerOf(s.call(t, http.MethodPut, "/volume/file", url.Values{
 		"path": {path}, "mode": {strconv.Itoa(mode)}, "parents": {strconv.FormatBool(parents)}, "size": {strconv.Itoa(len(content))},
-	}, strings.NewReader(content))
-	return r.Code, strings.TrimSpace(r.Body.String())
+	}, strings.NewReader(content)))
 }

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a PTY and gives its controlling end and the one for processes. It must be called in the place. The controlling end stays with Go's
-// poller, from which File.Fd would take it: so a read of it can be given a deadline.
+// openTerminal creates a PTY. It returns the controlling end and the end for processes. Call it in
+// ExecEnv.Do. openTerminal does not use File.Fd, which would disable read deadlines of the
+// controlling end.
 func openTerminal() (controlling, tty *os.File, err error) {
 	controlling, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -35,24 +36,29 @@ func openTerminal() (controlling, tty *os.File, err error) {
 	return controlling, tty, nil
 }
 
-// setSize sets the size of a terminal, of which those in its foreground are told.
+// setSize sets the size of a terminal. The kernel then sends SIGWINCH to the terminal's foreground
+// group.
 func setSize(terminal *os.File, cols, rows uint32) error {
 	return withDescriptor(terminal, func(fd int) error {
 		return os.NewSyscallError("ioctl", unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(cols), Row: uint16(rows)}))
 	})
 }
 
-// foreground is the process group in the foreground of a terminal, 0 for none. gVisor's kernel tells it nobody but the terminal's own processes: it is not known then.
+// foreground returns the foreground process group of a terminal, or 0 if there is none. known is
+// false if the kernel does not report the group. gVisor reports it only to processes of the
+// terminal.
 func foreground(terminal *os.File) (group int, known bool) {
 	err := withDescriptor(terminal, func(fd int) (err error) {
-		// The number is that of the namespace of whoever asks; the controlling end's owner is outside of the processes' own and sees the right one.
+		// The result is relative to the PID namespace of the caller. The agent is outside of the
+		// namespace of the processes, so it gets a number that it can use.
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
 	return max(group, 0), err == nil
 }
 
-// typeSignal has the terminal send a signal to its foreground as the key does that stands for it, and tells whether there is such a key.
+// typeSignal sends a signal to the foreground group by typing its control character. It returns
+// false if the signal has no control character on this terminal or typing fails.
 func typeSignal(terminal *os.File, sig syscall.Signal) bool {
 	key, ok := map[syscall.Signal]int{syscall.SIGINT: unix.VINTR, syscall.SIGQUIT: unix.VQUIT, syscall.SIGTSTP: unix.VSUSP}[sig]
 	if !ok {
@@ -73,8 +79,9 @@ func typeSignal(terminal *os.File, sig syscall.Signal) bool {
 	return err == nil
 }
 
-// youngest is the process group of a session that was started last, as far as can be seen: where the foreground is not known, that is likely it.
-func youngest(session int) int {
+// newestGroup returns the process group of a session that was started last. If the foreground group
+// is unknown, the newest group is most likely the foreground group.
+func newestGroup(session int) int {
 	last := member{group: session}
 	for _, m := range members(session) {
 		if m.group > 0 && m.began >= last.began {
@@ -87,11 +94,11 @@ func youngest(session int) int {
 // member is a process of a session.
 type member struct {
 	group   int
-	running bool   // it waits for nothing
-	began   uint64 // in the kernel's ticks
+	running bool   // the process is in state R
+	began   uint64 // start time, in clock ticks since boot
 }
 
-// members are the processes of a session that can be seen.
+// members returns the processes of a session that the agent can see in /proc.
 func members(session int) (all []member) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -103,7 +110,7 @@ func members(session int) (all []member) {
 			continue
 		}
 		_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), " ")
-		fields := strings.Fields(rest) // from the third on, see proc_pid_stat(5): state, ppid, pgrp, session, …, starttime
+		fields := strings.Fields(rest) // field 3 and later of proc_pid_stat(5): state, ppid, pgrp, session, …, starttime
 		if len(fields) < 20 || fields[3] != strconv.Itoa(session) {
 			continue
 		}

@@ -5,23 +5,25 @@ import (
 	"runtime"
 )
 
-// Thread is an operating system thread of its own. What is done on it may change what belongs to a thread: its namespaces, its root folder. Processes started
-// from it inherit that, and get their parent-death signal when it ends.
+// Thread is an operating system thread that runs functions. The functions can change the state of
+// the thread, such as its namespaces or root folder. Processes that the functions start inherit
+// this state. They get their parent-death signal when the thread ends.
 type Thread struct {
 	work chan func()
 	stop chan struct{}
 	done chan struct{}
 }
 
-// errThreadGone says that the thread has been stopped.
+// errThreadGone is the error of Do after Stop.
 var errThreadGone = errors.New("the thread has ended")
 
-// NewThread starts a thread and calls enter on it first. Where that fails the thread ends.
+// NewThread starts a thread that first calls enter. If enter fails, the thread ends and NewThread
+// returns the error.
 func NewThread(enter func() error) (*Thread, error) {
 	t := &Thread{work: make(chan func()), stop: make(chan struct{}), done: make(chan struct{})}
 	entered := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its state with it
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		defer close(t.done)
 		err := enter()
 		entered <- err
@@ -44,7 +46,7 @@ func NewThread(enter func() error) (*Thread, error) {
 	return t, nil
 }
 
-// Do calls f on the thread.
+// Do calls f on the thread and returns the error from f.
 func (t *Thread) Do(f func() error) error {
 	result := make(chan error, 1)
 	select {
@@ -55,7 +57,7 @@ func (t *Thread) Do(f func() error) error {
 	}
 }
 
-// Stop ends the thread: a Do that comes later fails. It must be called once.
+// Stop ends the thread. Call it only once. Later calls of Do fail.
 func (t *Thread) Stop() {
 	close(t.stop)
 	<-t.done

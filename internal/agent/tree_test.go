@@ -17,18 +17,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
-// archive gets a tree by a call, and its counts.
+// archive calls GET /volume/tree. It returns the archive and its counts.
 func (s *stored) archive(t testing.TB, path string) (archive []byte, counts string) {
 	t.Helper()
 	r := s.call(t, http.MethodGet, "/volume/tree", url.Values{"path": {path}}, nil)
-	told := r.Result().Trailer
-	if r.Code != 200 || told.Get("Status") != "200" {
-		t.Fatalf("%q: %d %.100q, %v", path, r.Code, r.Body, told)
+	if status, _, text := ended(r); status != 200 {
+		t.Fatalf("%q: %d %.100q, %s", path, status, r.Body, text)
 	}
-	return r.Body.Bytes(), told.Get(countsTrailer)
+	return r.Body.Bytes(), r.Result().Trailer.Get(countsTrailer)
 }
 
-// TestATreeIsWhatTarUnpacks has GNU tar unpack trees, and compares them with those that they were made of.
+// TestATreeIsWhatTarUnpacks unpacks tree archives with GNU tar, and compares the result with the
+// original trees.
 func TestATreeIsWhatTarUnpacks(t *testing.T) {
 	for seed := range 5 {
 		s := newStored(t)
@@ -44,7 +44,7 @@ func TestATreeIsWhatTarUnpacks(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Fatalf("seed %d: tar: %v: %.500s", seed, err, out)
 		}
-		// What is no file, folder or link is left out.
+		// The archive does not contain special files, so remove the pipes from the original.
 		pipes, err := exec.Command("find", s.files, "-type", "p", "-printf", ".", "-delete").Output()
 		if err != nil {
 			t.Fatal(err)
@@ -53,8 +53,8 @@ func TestATreeIsWhatTarUnpacks(t *testing.T) {
 		if got != want {
 			t.Errorf("seed %d: unpacked %s", seed, volumetest.Differ(got, want))
 		}
-		if told := fmt.Sprintf("%d %d 0", strings.Count(want, "\n"), len(pipes)); counts != told || len(pipes) == 0 {
-			t.Errorf("seed %d: counts %q, and not %q", seed, counts, told)
+		if reported := fmt.Sprintf("%d %d 0", strings.Count(want, "\n"), len(pipes)); counts != reported || len(pipes) == 0 {
+			t.Errorf("seed %d: counts %q, and not %q", seed, counts, reported)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestTheNamesOfATree(t *testing.T) {
 		"a":        `"a/" "a/b/" "a/b/file" "a/b/same"="a/b/file" "a/empty/" "a/link"="b"`,
 		"a/b/file": `"file"`,
 		"a/b/same": `"same"`,
-		"a/link":   `"link/" "link/file" "link/same"="link/file"`, // a link that is asked for is followed
+		"a/link":   `"link/" "link/file" "link/same"="link/file"`, // a link at the end of the requested path is followed
 		"a/empty":  `"empty/"`,
 	} {
 		archive, _ := s.archive(t, path)

@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	readPatience = time.Second // for a program to read what was typed
+	readPatience = time.Second // how long a program can take to read its input
 	readPoll     = 5 * time.Millisecond
 )
 
-// awaitRead waits, for readPatience at most, until a shell in the foreground has read what was typed, and waits. A signal that overtakes a command would interrupt
-// the prompt, and the command would run. A job leaves what was typed to the shell, so nothing is waited for once it is a program of its own.
+// awaitRead waits at most readPatience until a foreground shell has read its input and is idle. A
+// signal before that would interrupt the prompt, and the shell would then run the typed command.
+// awaitRead does not wait for foreground programs other than the shell.
 func (p *process) awaitRead(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
-	for p.shellInFront() {
-		select { // the kernel hands input over a moment after it was written
+	for p.shellInForeground() {
+		select { // the kernel delivers input with a delay, so wait before each check
 		case <-time.After(readPoll):
 		case <-ctx.Done():
 			return
@@ -32,12 +33,13 @@ func (p *process) awaitRead(ctx context.Context) {
 	}
 }
 
-// shellInFront tells whether the program is in the foreground of its terminal, or a copy of it that has not become a job's program yet.
-func (p *process) shellInFront() bool {
+// shellInForeground reports whether the terminal's foreground group runs the same program as the
+// process. This includes a fork of the shell that has not yet executed the program of its job.
+func (p *process) shellInForeground() bool {
 	shell := p.command.PID()
 	group, known := foreground(p.terminal)
 	if !known {
-		group = youngest(shell)
+		group = newestGroup(shell)
 	}
 	if group == shell {
 		return true
@@ -49,12 +51,13 @@ func (p *process) shellInFront() bool {
 
 func programOf(pid int) (os.FileInfo, error) { return os.Stat("/proc/" + strconv.Itoa(pid) + "/exe") }
 
-// busy tells whether a process of the session runs: the shell may be about to start a job, and a new job to take the terminal.
+// busy reports whether a process of the session is running. In this case, the shell might be about
+// to start a job, or a new job might be about to become the foreground group.
 func (p *process) busy() bool {
 	return slices.ContainsFunc(members(p.command.PID()), func(m member) bool { return m.running })
 }
 
-// unread is how many bytes were typed that could be read and were not; 0 if that can't be seen.
+// unread returns how many bytes of input a program could read now, or 0 if that is unknown.
 func unread(terminal *os.File) (n int) {
 	withDescriptor(terminal, func(fd int) error {
 		tty, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC)

@@ -12,26 +12,31 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
-// user is who a process runs as.
+// user is the user of a process.
 type user struct {
 	credential syscall.Credential
 	home       string
 }
 
-// Bounds of the user database, which belongs to the environment.
+// Limits of the user database. They are needed because the environment provides the database.
+// maxUserFile is in bytes.
 const (
 	maxUserFile = 1 << 20
 	maxGroups   = 256
 )
 
-var errNoSuchUser = errors.New("no such user")
+var (
+	errNoSuchUser  = errors.New("no such user")
+	errNoSuchGroup = errors.New("no such group")
+)
 
-// findUser resolves "name", "uid", "name:group" or "uid:gid" in the user database below root. Empty is who the agent runs as, which in a machine is root.
-func findUser(root int, who string) (user, error) {
-	if who == "" && os.Getuid() == 0 {
-		return user{home: "/root"}, nil // without a look into the database: nearly every exec
+// findUser looks up "name", "uid", "name:group" or "uid:gid" in the user database below root. An
+// empty spec means the user of the agent, who is root in a machine.
+func findUser(root int, spec string) (user, error) {
+	if spec == "" && os.Getuid() == 0 {
+		return user{home: "/root"}, nil // the common case, which does not need the database
 	}
-	name, group, hasGroup := strings.Cut(who, ":")
+	name, group, hasGroup := strings.Cut(spec, ":")
 	if name == "" {
 		name = strconv.Itoa(os.Getuid())
 	}
@@ -65,7 +70,7 @@ func findUser(root int, who string) (user, error) {
 		}
 	}
 	if u.credential.Uid == 0 && !hasGroup {
-		return u, nil // root needs no further groups
+		return u, nil // root needs no supplementary groups
 	}
 	foundGroup := !hasGroup
 	if gid, err := id(group); hasGroup && err == nil {
@@ -92,7 +97,7 @@ func findUser(root int, who string) (user, error) {
 		return user{}, err
 	}
 	if !foundGroup {
-		return user{}, errors.New("no such group")
+		return user{}, errNoSuchGroup
 	}
 	return u, nil
 }
@@ -102,7 +107,8 @@ func id(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// eachLine calls f with the fields of each line of a file of the user database.
+// eachLine calls f with the fields of each line of a file in the user database. It stops at a line
+// that is too long.
 func eachLine(root int, path string, f func(fields []string)) error {
 	file, err := volume.OpenRegular(root, path)
 	if err != nil {
@@ -113,5 +119,5 @@ func eachLine(root int, path string, f func(fields []string)) error {
 	for lines.Scan() {
 		f(strings.Split(lines.Text(), ":"))
 	}
-	return nil // what is too long to be a line of the database ends it
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rootFor makes a root folder with a user database and gives its descriptor.
+// rootFor creates a root folder with a user database. It returns the folder's descriptor and path.
 func rootFor(t testing.TB, passwd, group string) (fd int, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -87,7 +87,7 @@ func TestFindUser(t *testing.T) {
 		}
 	}
 	if got, err := findUser(root, ""); err != nil || int(got.credential.Uid) != os.Getuid() {
-		t.Errorf("nobody in particular: %+v, %v", got, err)
+		t.Errorf("default user: got %+v, %v", got, err)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestFindUserInOddPlaces(t *testing.T) {
 	}
 }
 
-// FuzzUsers gives a user database that belongs to whoever has been in the machine.
+// FuzzUsers uses hostile user databases, because programs in the machine can change the database.
 func FuzzUsers(f *testing.F) {
 	f.Add(passwd, someGroups, "ann")
 	f.Add(passwd, someGroups, "1000:wheel")
@@ -143,7 +143,7 @@ func FuzzUsers(f *testing.F) {
 		if err == nil && (len(u.credential.Groups) > maxGroups || !strings.HasPrefix(u.home, "/")) {
 			t.Errorf("%+v", u)
 		}
-		// Whoever is not named by the database, and is no number, is nobody.
+		// A name must not be found if it is neither in the database nor a number.
 		if name, _, _ := strings.Cut(who, ":"); err == nil && name != "" && !strings.Contains(passwd, name) {
 			if _, err := id(name); err != nil {
 				t.Errorf("%q is %+v", who, u)

@@ -9,28 +9,26 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/content"
 )
 
-// volumePaths are where the volume is reached, as plain HTTP bodies.
+// volumePaths returns the handlers for calls on the volume, by path.
 func (s *Server) volumePaths() map[string]http.HandlerFunc {
 	handlers := map[string]http.HandlerFunc{}
-	for path, serve := range map[string]func(*volume.Volume, http.ResponseWriter, *http.Request) error{
+	for path, do := range map[string]func(*volume.Volume, *content.Answer, *http.Request) error{
 		"/volume/file": s.volumeFile, "/volume/list": s.volumeList, "/volume/tree": s.volumeTree, "/volume/change": s.volumeChange,
 	} {
-		handlers[path] = func(w http.ResponseWriter, r *http.Request) {
-			if admit(w, r) {
-				refuse(w, s.inVolume(w, r, serve))
-			}
-		}
+		handlers[path] = s.serve(func(w *content.Answer, r *http.Request) error { return s.inVolume(w, r, do) })
 	}
 	return handlers
 }
 
-// inVolume serves a call while the volume is sure not to be unmounted.
-func (s *Server) inVolume(w http.ResponseWriter, r *http.Request, serve func(*volume.Volume, http.ResponseWriter, *http.Request) error) error {
-	v, err := s.place.Volume()
+// inVolume handles a call with the function do. It prevents the volume from being unmounted while
+// the call runs.
+func (s *Server) inVolume(w *content.Answer, r *http.Request, do func(*volume.Volume, *content.Answer, *http.Request) error) error {
+	v, err := s.env.Volume()
 	if err != nil {
 		return err
 	}
@@ -39,10 +37,10 @@ func (s *Server) inVolume(w http.ResponseWriter, r *http.Request, serve func(*vo
 		return err
 	}
 	defer done()
-	return serve(v, w, r)
+	return do(v, w, r)
 }
 
-func (s *Server) volumeFile(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeFile(v *volume.Volume, w *content.Answer, r *http.Request) error {
 	switch r.Method {
 	case http.MethodGet:
 		return s.readContent(w, r, volume.CheckRelative, v.OpenRegular)
@@ -53,7 +51,7 @@ func (s *Server) volumeFile(v *volume.Volume, w http.ResponseWriter, r *http.Req
 	}
 }
 
-// pathOf gives the path that a call is about.
+// pathOf checks the path of a call and returns it.
 func pathOf(q url.Values) (string, error) {
 	name := q.Get("path")
 	if err := volume.CheckRelative(name); err != nil {
@@ -62,7 +60,7 @@ func pathOf(q url.Values) (string, error) {
 	return name, nil
 }
 
-func (s *Server) volumeList(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeList(v *volume.Volume, w *content.Answer, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return errMethod
 	}
@@ -81,11 +79,10 @@ func (s *Server) volumeList(v *volume.Volume, w http.ResponseWriter, r *http.Req
 		return err
 	}
 	defer l.Close()
-	s.generate(w, r, func(to io.Writer) (string, error) { return "", l.Write(to) })
-	return nil
+	return s.generate(w, r, l.Write)
 }
 
-func (s *Server) volumeTree(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeTree(v *volume.Volume, w *content.Answer, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return errMethod
 	}
@@ -98,31 +95,31 @@ func (s *Server) volumeTree(v *volume.Volume, w http.ResponseWriter, r *http.Req
 		return err
 	}
 	defer top.Close()
-	s.generate(w, r, func(to io.Writer) (string, error) {
+	return s.generate(w, r, func(to io.Writer) error {
 		counts, err := volume.WriteTree(to, top, name)
-		return numbers(counts.Entries, counts.Skipped, counts.Changed), err
+		w.Trailer(countsTrailer, formatCounts(counts.Entries, counts.Skipped, counts.Changed))
+		return err
 	})
-	return nil
 }
 
-func (s *Server) volumeChange(v *volume.Volume, w http.ResponseWriter, r *http.Request) error {
+func (s *Server) volumeChange(v *volume.Volume, w *content.Answer, r *http.Request) error {
 	if r.Method != http.MethodPut {
 		return errMethod
 	}
-	body, err := s.receive(w, r, math.MaxInt64)
+	body, done, err := s.receive(w, r, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	defer body.close()
+	defer done()
 	counts, err := v.Change(r.Context(), body)
 	if err == nil {
-		w.Header().Set(http.TrailerPrefix+countsTrailer, numbers(counts.Created, counts.Replaced, counts.Deleted, counts.Bytes))
+		w.Trailer(countsTrailer, formatCounts(counts.Created, counts.Replaced, counts.Deleted, counts.Bytes))
 	}
-	return body.answer(err)
+	return err
 }
 
-// numbers gives counts as a trailer tells them.
-func numbers(counts ...int64) string {
+// formatCounts returns counts as the value of a trailer.
+func formatCounts(counts ...int64) string {
 	var b []byte
 	for i, n := range counts {
 		if i > 0 {
@@ -133,28 +130,24 @@ func numbers(counts ...int64) string {
 	return string(b)
 }
 
-// generateBuffer is how much of what is made while it is sent goes over the link at once.
+// generateBuffer is the size of a write to the link, in bytes.
 const generateBuffer = 128 << 10
 
-// generate answers with what is made while it is sent, through the window where the call asks for that, and tells in the trailers how it ended.
-func (s *Server) generate(w http.ResponseWriter, r *http.Request, produce func(io.Writer) (counts string, err error)) {
-	var counts string
-	var err error
+// generate calls the function produce and sends the content that produce writes. If the call asks
+// for the shared buffer and it is free, generate sends the content through it.
+func (s *Server) generate(w *content.Answer, r *http.Request, produce func(io.Writer) error) error {
 	if s.grant(w, r.URL.Query()) {
-		to := window.NewWriter(s.window, flusher{w}, r.Body)
-		if counts, err = produce(to); err == nil {
-			err = to.Close()
+		defer s.bufferInUse.Unlock()
+		to := sharedbuffer.NewWriter(s.buffer, flusher{w}, r.Body)
+		defer to.Free()
+		if err := produce(to); err != nil {
+			return err
 		}
-		to.Free()
-		s.windowInUse.Unlock()
-	} else {
-		to := bufio.NewWriterSize(struct{ io.Writer }{w}, generateBuffer)
-		if counts, err = produce(to); err == nil {
-			err = to.Flush()
-		}
+		return to.Close()
 	}
-	if err == nil && counts != "" {
-		w.Header().Set(http.TrailerPrefix+countsTrailer, counts)
+	to := bufio.NewWriterSize(struct{ io.Writer }{w}, generateBuffer)
+	if err := produce(to); err != nil {
+		return err
 	}
-	conclude(w, err)
+	return to.Flush()
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
+	"github.com/pyro-mcp/pyro/internal/content"
 )
 
 func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
@@ -30,7 +31,8 @@ func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	// What is there is not touched, and nothing in its place is followed.
+	// Existing entries stay unchanged, and Open does not follow a link that is there instead of a
+	// directory.
 	os.Chmod(dir+"/"+volume.FilesFolder, 0o777)
 	closeVolume(t, storedIn(t, dir).volume)
 	if info, err := os.Stat(dir + "/" + volume.FilesFolder); err != nil || info.Mode().Perm() != 0o777 {
@@ -43,13 +45,13 @@ func TestAVolumeIsMadeWhatItHasToBe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := volume.Open(root, volume.Whole); err == nil {
-			t.Errorf("a link was taken for %s", name)
+		if _, _, err := volume.Open(root, volume.LocalFS); err == nil {
+			t.Errorf("a link was treated as %s", name)
 		}
 	}
 }
 
-// TestNothingLeadsOutOfTheVolume follows every path that could lead out of the workspace.
+// TestNothingLeadsOutOfTheVolume tries many kinds of paths that could lead out of the workspace.
 func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 	s := newStored(t)
 	outside := t.TempDir()
@@ -100,7 +102,7 @@ func TestNothingLeadsOutOfTheVolume(t *testing.T) {
 		}
 	}
 	if after := volumetest.Tree(t, s.dir); after != before {
-		t.Errorf("refused writes made it\n%s", after)
+		t.Errorf("refused writes changed the tree to\n%s", after)
 	}
 	if status, got := s.write(t, "good-folder/new", 0, false, "x"); status != 200 {
 		t.Errorf("write below a link: %d %q", status, got)
@@ -139,7 +141,7 @@ func TestUnusableVolumePaths(t *testing.T) {
 	}
 }
 
-// TestFilesOfAVolume writes files as the calls for those of the place do.
+// TestFilesOfAVolume writes files in a volume. This works in the same way as in the root.
 func TestFilesOfAVolume(t *testing.T) {
 	s := newStored(t)
 	for _, c := range []struct {
@@ -168,7 +170,7 @@ func TestFilesOfAVolume(t *testing.T) {
 		os.Chown(s.files+"/new", 12, 34)
 		s.write(t, "new", 0, false, "x")
 		if info, err := os.Stat(s.files + "/new"); err != nil || info.Sys().(*syscall.Stat_t).Uid != 12 || info.Sys().(*syscall.Stat_t).Gid != 34 {
-			t.Errorf("another's file: %v, %v", info, err)
+			t.Errorf("file of another user: got %v, %v", info, err)
 		}
 	}
 	before := volumetest.Tree(t, s.files)
@@ -179,12 +181,12 @@ func TestFilesOfAVolume(t *testing.T) {
 		}
 	}
 	if after := volumetest.Tree(t, s.files); after != before {
-		t.Errorf("what failed made\n%s", after)
+		t.Errorf("a failed change changed the files to\n%s", after)
 	}
 	volumetest.NothingPending(t, s.dir)
 }
 
-// TestSpecialFilesOfAVolume: what is no file is refused, and waits for nobody.
+// TestSpecialFilesOfAVolume checks that calls on special files fail without blocking.
 func TestSpecialFilesOfAVolume(t *testing.T) {
 	s := newStored(t)
 	if err := unix.Mkfifo(s.files+"/pipe", 0o666); err != nil {
@@ -197,8 +199,8 @@ func TestSpecialFilesOfAVolume(t *testing.T) {
 		t.Errorf("write: %d %q", status, got)
 	}
 	r := s.call(t, http.MethodGet, "/volume/tree", url.Values{"path": {"pipe"}}, nil)
-	if got := r.Result().Trailer; r.Code != 200 || got.Get(countsTrailer) != "0 1 0" || got.Get("Status") != "200" {
-		t.Errorf("tree: %d %v", r.Code, got)
+	if status, _, text := ended(r); status != 200 || r.Result().Trailer.Get(countsTrailer) != "0 1 0" {
+		t.Errorf("tree: %d %s, %v", status, text, r.Result().Trailer)
 	}
 }
 
@@ -210,7 +212,7 @@ func TestAVolumeThatIsNotMounted(t *testing.T) {
 			t.Errorf("%s: %d %q", path, r.Code, r.Body)
 		}
 		rec := httptest.NewRecorder()
-		if s.volumePaths()[path](rec, httptest.NewRequest(method, path, nil)); rec.Code != http.StatusPreconditionFailed || !strings.Contains(rec.Body.String(), "renewed") {
+		if s.volumePaths()[path](rec, httptest.NewRequest(method, path, nil)); rec.Code != http.StatusPreconditionFailed || !strings.Contains(rec.Header().Get(content.ErrorField), "renewed") {
 			t.Errorf("%s, not renewed: %d %q", path, rec.Code, rec.Body)
 		}
 	}

@@ -13,22 +13,24 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Outcome says what was done to connect a host.
+// Outcome is the result of Connect or Repair.
 type Outcome struct {
-	File    string // that has the server now
-	Already bool   // it had it before: nothing was done
-	Was     string // how the server was started before, "" where it was not there
-	Kept    string // a copy of the file as it was, where pyro wrote it itself
+	File     string // path of the file that contains the server.
+	Already  bool   // the server was already configured, so nothing changed.
+	Previous string // the previous configuration, or "" if there was none
+	Backup   string // path of a copy of the previous file, if pyro itself changed the file
 }
 
-// Change is what Connect and Repair are.
+// Change is the signature of the methods Connect and Repair.
 type Change func(h Host, ctx context.Context, home Home, s Server, scope string) (Outcome, error)
 
-// Connect has a host start a server, by the host's own command. Where the host has the server already nothing is done; where it has another of that name, that is
-// [fault.Exists]. scope is one of the host's, or "" for the usual one.
+// Connect adds a server to a host's configuration by running the host's own command. If the host
+// already has this server, Connect does nothing. If the host has another server with the same name,
+// Connect returns a [fault.Exists] error. scope is one of the host's scopes. An empty scope selects
+// the host's default scope.
 func (h Host) Connect(ctx context.Context, home Home, s Server, scope string) (Outcome, error) {
 	if !h.Connectable() {
-		return Outcome{}, fault.New(fault.Unsupported, "connect", h.Name, "%s has no command for it", h.Title).WithHint("pyro host print-config %s", h.Name)
+		return Outcome{}, fault.New(fault.Unsupported, "connect", h.Name, "%s has no command to add servers", h.Title).WithHint("pyro host print-config %s", h.Name)
 	}
 	scope, err := h.check(s, scope)
 	if err != nil {
@@ -50,14 +52,14 @@ func (h Host) Connect(ctx context.Context, home Home, s Server, scope string) (O
 		out.Already = true
 		return out, nil
 	}
-	return out, fault.New(fault.Exists, "connect", h.Name, "%s has %q already, in another way: %s", h.Title, s.Name, has.told()).
+	return out, fault.New(fault.Exists, "connect", h.Name, "%s already has %q with a different configuration: %s", h.Title, s.Name, has.describe()).
 		WithHint("pyro host repair %s", h.Name)
 }
 
-// Repair has a host start a server, whatever it has under that name now.
+// Repair is like Connect, but it replaces another server with the same name.
 func (h Host) Repair(ctx context.Context, home Home, s Server, scope string) (Outcome, error) {
 	if !h.Repairable() {
-		return Outcome{}, fault.New(fault.Unsupported, "repair", h.Name, "%s has no command for it", h.Title).WithHint("pyro host print-config %s", h.Name)
+		return Outcome{}, fault.New(fault.Unsupported, "repair", h.Name, "%s has no command to add servers", h.Title).WithHint("pyro host print-config %s", h.Name)
 	}
 	scope, err := h.check(s, scope)
 	if err != nil {
@@ -82,18 +84,18 @@ func (h Host) Repair(ctx context.Context, home Home, s Server, scope string) (Ou
 		out.Already = true
 		return out, nil
 	}
-	out.Was = has.told()
+	out.Previous = has.describe()
 	if err := h.run(ctx, home, program, h.remove(s.Name, scope)); err != nil {
 		return out, err
 	}
 	err = h.added(ctx, home, program, s, scope)
-	if err != nil && !has.Remote { // better what was there than nothing
+	if err != nil && !has.Remote { // restore the previous configuration
 		err = errors.Join(err, h.run(context.WithoutCancel(ctx), home, program, h.add(has.Server, scope)))
 	}
 	return out, err
 }
 
-// check checks what is asked, and gives the scope that is meant.
+// check validates the arguments and returns the scope to use.
 func (h Host) check(s Server, scope string) (string, error) {
 	if scope == "" {
 		scope = h.scopes[0]
@@ -104,7 +106,7 @@ func (h Host) check(s Server, scope string) (string, error) {
 	return scope, s.Check()
 }
 
-// program finds the host's program.
+// program returns the path of the host's program.
 func (h Host) program() (string, error) {
 	found, err := exec.LookPath(h.Program)
 	if err != nil {
@@ -114,16 +116,17 @@ func (h Host) program() (string, error) {
 	return found, nil
 }
 
-// right tells that a host starts this server.
-func (e *entry) right(s Server) bool { return !e.Remote && !e.Off && e.Same(s) }
+// right reports whether the host starts exactly the server s.
+func (e *entry) right(s Server) bool { return !e.Remote && !e.Disabled && e.Same(s) }
 
-// told is how a host reaches a server, for people. Values of variables are left out: they may be secrets.
-func (e *entry) told() string {
+// describe describes an entry for users. It omits the values of variables, because the values can
+// be secrets.
+func (e *entry) describe() string {
 	switch {
 	case e.Remote:
 		return "at a URL"
-	case e.Off:
-		return "switched off, " + e.String()
+	case e.Disabled:
+		return "disabled, " + e.String()
 	case len(e.Env) > 0:
 		var names []string
 		for _, variable := range e.environment() {
@@ -135,7 +138,8 @@ func (e *entry) told() string {
 	return e.String()
 }
 
-// has gives the server of a name in a scope, nil where there is none, and the file that it is in or would be.
+// has returns the server with the given name in a scope, or nil if there is none. It also returns
+// the configuration file for that scope.
 func (h Host) has(home Home, name, scope string) (*entry, File, error) {
 	files := h.files(home)
 	i := slices.IndexFunc(files, func(f File) bool { return f.Scope == scope })
@@ -151,7 +155,7 @@ func (h Host) has(home Home, name, scope string) (*entry, File, error) {
 	return nil, files[i], nil
 }
 
-// added adds the server, and looks whether the host has it then.
+// added adds the server and verifies that the host's file contains it.
 func (h Host) added(ctx context.Context, home Home, program string, s Server, scope string) error {
 	if err := h.run(ctx, home, program, h.add(s, scope)); err != nil {
 		return err
@@ -161,13 +165,13 @@ func (h Host) added(ctx context.Context, home Home, program string, s Server, sc
 		return err
 	}
 	if has == nil || !has.right(s) {
-		return fault.New(fault.Internal, "connect", h.Name, "%s said that it has %q now, and it is not in %s", h.Title, s.Name, file.Path).
+		return fault.New(fault.Internal, "connect", h.Name, "%s reported success, but %q is not in %s", h.Title, s.Name, file.Path).
 			WithHint("pyro host print-config %s", h.Name)
 	}
 	return nil
 }
 
-// The bounds of a host's own command.
+// Limits on a run of the host's own command.
 const (
 	runTime   = time.Minute
 	runOutput = 64 << 10
@@ -185,7 +189,7 @@ func (h Host) run(ctx context.Context, home Home, program string, args []string)
 			err = ctx.Err()
 		}
 		line := Server{Command: h.Program, Args: args}.String()
-		if text := strings.TrimSpace(fault.Printable(string(said.kept))); text != "" {
+		if text := strings.TrimSpace(fault.Printable(string(said.data))); text != "" {
 			err = fmt.Errorf("%s", shortened(errors.New(text)))
 		}
 		return &fault.Error{Op: "run", Subject: line, Kind: kindOf(ctx), Err: err, Hint: "pyro host print-config " + h.Name}
@@ -193,7 +197,8 @@ func (h Host) run(ctx context.Context, home Home, program string, args []string)
 	return nil
 }
 
-// kindOf is what it is that a program of others did not do: it is out of time, or it says no.
+// kindOf returns the error kind for a host's command that failed. The command timed out, or it
+// refused the change.
 func kindOf(ctx context.Context) fault.Kind {
 	if err := ctx.Err(); err != nil {
 		return fault.KindOf(err)
@@ -201,7 +206,7 @@ func kindOf(ctx context.Context) fault.Kind {
 	return fault.Unavailable
 }
 
-// command is a program that ends with ctx, and all that it started with it.
+// command returns a command. When ctx is done, the command and all its children are killed.
 func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -210,18 +215,18 @@ func command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// bounded keeps the first bytes that are written to it, and drops the rest.
+// bounded is a writer that stores the first bytes and discards the rest.
 type bounded struct {
-	kept []byte
+	data []byte
 	most int
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	b.kept = append(b.kept, p[:min(b.most-len(b.kept), len(p))]...)
+	b.data = append(b.data, p[:min(b.most-len(b.data), len(p))]...)
 	return len(p), nil
 }
 
-// edit writes the server into the host's own file.
+// edit writes the server into the host's configuration file.
 func (h Host) edit(home Home, s Server) (Outcome, error) {
 	file, has, err := h.editedFile(home, s.Name)
 	if err != nil {
@@ -233,27 +238,29 @@ func (h Host) edit(home Home, s Server) (Outcome, error) {
 			out.Already = true
 			return out, nil
 		}
-		out.Was = has.told()
+		out.Previous = has.describe()
 	}
 	was, err := readFile(file.Path)
 	if err != nil {
 		return out, err
 	}
-	byHand := fmt.Sprintf("pyro host print-config %s, and put what it prints into %s", h.Name, file.Path)
+	byHand := fmt.Sprintf("pyro host print-config %s, and add its output to %s", h.Name, file.Path)
 	if _, commented := standard(was); commented {
-		return out, fault.New(fault.Unsupported, "repair", h.Name, "%s has comments, or commas before a bracket, which pyro would not keep", file.Path).WithHint("%s", byHand)
+		return out, fault.New(fault.Unsupported, "repair", h.Name, "%s has comments or trailing commas, which pyro can't preserve", file.Path).WithHint("%s", byHand)
 	}
 	text, err := setServer(was, s)
 	if err != nil {
 		return out, fault.New(fault.Corrupt, "repair", h.Name, "%s: %s", file.Path, shortened(err)).WithHint("%s", byHand)
 	}
-	if out.Kept, err = replaceFile(file.Path, was, text); err != nil {
+	if out.Backup, err = replaceFile(file.Path, was, text); err != nil {
 		return out, &fault.Error{Err: err, Hint: byHand}
 	}
 	return out, nil
 }
 
-// editedFile is the user's file that has the server; else the first that has anything; else the one to make.
+// editedFile returns the user's file that contains the server. If no file contains it, editedFile
+// returns the first file that is not empty. If all files are empty or missing, it returns the file
+// to create.
 func (h Host) editedFile(home Home, name string) (edited File, has *entry, err error) {
 	for _, file := range h.files(home) {
 		if file.Scope != ScopeUser {

@@ -12,36 +12,36 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Status is how a server is configured.
+// Status is the result of a check.
 type Status string
 
-// The outcomes.
+// The possible results.
 const (
 	OK   Status = "ok"
-	Warn Status = "warn" // it may be meant so, or could not be tried
-	Fail Status = "fail" // the host can't use it
+	Warn Status = "warn" // this might be intended, or it could not be checked
+	Fail Status = "fail" // the host can't use the server
 )
 
-// Report tells which hosts there are, and what they have of pyro.
+// Report contains the state of all hosts and their pyro servers.
 type Report struct {
-	OK    bool    `json:"ok"` // no server that a host has is broken
+	OK    bool    `json:"ok"` // true if no server failed
 	Hosts []State `json:"hosts"`
 }
 
-// State is what there is of one host.
+// State describes a host and its pyro servers.
 type State struct {
 	Name       string    `json:"name"`
 	Title      string    `json:"title"`
 	Installed  bool      `json:"installed"`
-	Program    string    `json:"program,omitempty"` // the path of its program
-	Version    string    `json:"version,omitempty"` // as its program tells it
-	Configured bool      `json:"configured"`        // it has pyro
+	Program    string    `json:"program,omitempty"` // path of the program
+	Version    string    `json:"version,omitempty"` // as printed by the program
+	Configured bool      `json:"configured"`        // the host has a pyro server
 	Servers    []Finding `json:"servers"`
-	Problems   []string  `json:"problems"`       // of its files, which could not be read
-	Hint       string    `json:"hint,omitempty"` // a command that connects it
+	Problems   []string  `json:"problems"`       // errors in the host's configuration files
+	Hint       string    `json:"hint,omitempty"` // the command that connects the host
 }
 
-// Finding is one server of a host that is pyro, or has its name.
+// Finding describes a server of a host. The server starts pyro, or has the name of pyro's server.
 type Finding struct {
 	Name    string   `json:"name"`
 	File    string   `json:"file"`
@@ -51,20 +51,20 @@ type Finding struct {
 	Profile string   `json:"profile,omitempty"`
 	Status  Status   `json:"status"`
 	Detail  string   `json:"detail"`
-	Version string   `json:"version,omitempty"` // of the server that answered
-	Tools   int      `json:"tools"`             // that it has; 0 where it did not answer, or was not asked
+	Version string   `json:"version,omitempty"` // reported by the server
+	Tools   int      `json:"tools"`             // number of tools; 0 if the server did not answer or was not started
 	Hint    string   `json:"hint,omitempty"`
 }
 
-// Examination says what to look at.
+// Examination contains the parameters of a check of all hosts.
 type Examination struct {
 	Home    Home
-	Name    string                                          // that pyro goes by with the hosts
-	Self    string                                          // the path of this pyro
-	Accepts func(args []string) (profile string, err error) // what arguments of this pyro's mean, where it takes them
+	Name    string                                          // name of pyro's server
+	Self    string                                          // path of this program
+	Accepts func(args []string) (profile string, err error) // parses the arguments of this program
 }
 
-// Run looks at all hosts. What is wrong with them is in the report; the error is that of ctx.
+// Run checks all hosts. The report contains the problems. Run returns an error only if ctx is done.
 func (x Examination) Run(ctx context.Context) (*Report, error) {
 	report := &Report{OK: true, Hosts: make([]State, len(Hosts))}
 	var looking sync.WaitGroup
@@ -97,7 +97,7 @@ func (x Examination) host(ctx context.Context, h Host) State {
 			s.Servers = append(s.Servers, x.server(ctx, h, file, e))
 		}
 	}
-	s.Problems = slices.Compact(s.Problems) // two scopes may be one file
+	s.Problems = slices.Compact(s.Problems) // two scopes can use the same file
 	s.Configured = len(s.Servers) > 0
 	switch {
 	case s.Configured || !s.Installed:
@@ -111,14 +111,14 @@ func (x Examination) host(ctx context.Context, h Host) State {
 	return s
 }
 
-// server looks at one server, and asks it.
+// server checks one server. It starts the server, unless starting it is unsafe.
 func (x Examination) server(ctx context.Context, h Host, file File, e entry) (f Finding) {
 	f = Finding{Name: e.Name, File: file.Path, Scope: file.Scope, Command: fault.Printable(e.Command), Args: []string{}, Status: OK}
 	for _, a := range e.Args {
 		f.Args = append(f.Args, fault.Printable(a))
 	}
 	var details []string
-	tell := func(s Status, detail string) {
+	add := func(s Status, detail string) {
 		if details = append(details, detail); s == Fail || f.Status == OK {
 			f.Status = s
 		}
@@ -126,53 +126,53 @@ func (x Examination) server(ctx context.Context, h Host, file File, e entry) (f 
 	defer func() {
 		f.Detail = strings.Join(details, "; ")
 		if f.Status != OK {
-			f.Hint = h.mends(f)
+			f.Hint = h.repairCommand(f)
 		}
 	}()
 	if e.Remote {
-		tell(Warn, "it is reached at a URL, which was not tried")
+		add(Warn, "it uses a URL, which was not checked")
 		return f
 	}
-	if e.Off {
-		tell(Warn, "it is switched off")
+	if e.Disabled {
+		add(Warn, "it is disabled")
 	}
 	program, err := exec.LookPath(e.Command)
 	if err != nil {
-		tell(Fail, "there is no program "+Quote(e.Command))
+		add(Fail, "program not found: "+Quote(e.Command))
 		return f
 	}
 	self := same(program, x.Self)
 	if !self {
-		tell(Warn, "it is not this pyro, which is "+x.Self)
+		add(Warn, "it is not this pyro, which is "+x.Self)
 	}
 	if profile, err := x.Accepts(e.Args); err == nil {
 		f.Profile = profile
 	} else if self {
-		tell(Fail, "pyro does not take its arguments: "+shortened(err))
+		add(Fail, "invalid arguments: "+shortened(err))
 		return f
 	}
 	asked := e.Server
-	if file.Scope == ScopeProject { // whoever wrote the project wrote it: it must not choose what runs here
+	if file.Scope == ScopeProject { // the project's author wrote the file, so the file must not choose the program that is started
 		if !self {
-			tell(Warn, "it was not started, since a project's file names it")
+			add(Warn, "it was not started, because it is configured by the project")
 			return f
 		}
 		asked.Env = nil
 	}
 	a, err := ask(ctx, program, asked, x.Home.Work)
 	if err != nil {
-		tell(Fail, shortened(err))
+		add(Fail, shortened(err))
 		return f
 	}
 	f.Version, f.Tools = fault.Printable(a.version), a.tools
 	if a.name != "pyro" {
-		tell(Warn, "it calls itself "+Quote(a.name))
+		add(Warn, "its name is "+Quote(a.name))
 	}
 	return f
 }
 
-// mends is what puts a server right.
-func (h Host) mends(f Finding) string {
+// repairCommand returns the command that a user can run to repair a server.
+func (h Host) repairCommand(f Finding) string {
 	flags := ""
 	if f.Name != DefaultName {
 		flags += " --name " + Quote(f.Name)
@@ -181,7 +181,7 @@ func (h Host) mends(f Finding) string {
 		flags += " --profile " + Quote(f.Profile)
 	}
 	switch {
-	case f.Scope == ScopeLocal && h.remove != nil: // which is over that of the user, and of no use beside it
+	case f.Scope == ScopeLocal && h.remove != nil: // a local server overrides the user's server, so it is removed
 		return Server{Command: h.Program, Args: h.remove(f.Name, f.Scope)}.String()
 	case !slices.Contains(h.scopes, f.Scope):
 		return "pyro host print-config " + h.Name + flags
@@ -191,7 +191,7 @@ func (h Host) mends(f Finding) string {
 	return "pyro host repair " + h.Name + flags
 }
 
-// same tells that two paths are one program.
+// same reports whether two paths refer to the same file.
 func same(program, self string) bool {
 	a, err := os.Stat(program)
 	if err != nil {
@@ -201,7 +201,7 @@ func same(program, self string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// Here is where the hosts of the present user keep things.
+// Here returns the locations of the current user's configuration files.
 func Here(project string) (Home, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -209,7 +209,7 @@ func Here(project string) (Home, error) {
 	}
 	work, err := os.Getwd()
 	if err != nil {
-		return Home{}, fault.Wrap(err, "find the present folder", "")
+		return Home{}, fault.Wrap(err, "find the working directory", "")
 	}
 	h := Home{Folder: home, Work: work, Project: project, Getenv: os.Getenv}
 	if h.Config = os.Getenv("XDG_CONFIG_HOME"); !filepath.IsAbs(h.Config) {

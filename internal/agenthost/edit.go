@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// setServer puts a server into the text of an opencode configuration. Every byte stands where it stood, but those of the server's own command, arguments,
-// environment and switch. The text must be JSON without comments, or nothing but blanks.
+// setServer adds a server to the text of an opencode configuration. If the server exists, setServer
+// replaces it. It changes only the members type, command, environment and enabled of the server,
+// and preserves all other bytes. The text must be empty, or JSON without comments.
 func setServer(text []byte, s Server) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return opencodeDocument(s), nil
 	}
 	if !json.Valid(text) {
-		return nil, fmt.Errorf("it is no JSON")
+		return nil, fmt.Errorf("invalid JSON")
 	}
 	all, at, unit := opencodeOf(s), []string{"mcp", s.Name}, unitOf(text)
 	now, err := outermost(text, unit).get(at)
@@ -47,14 +48,14 @@ func setServer(text []byte, s Server) ([]byte, error) {
 	return text, nil
 }
 
-// outermost is the object that a text is.
+// outermost returns the object at the top level of a text.
 func outermost(text []byte, unit string) object {
 	return object{text: text, start: len(text) - len(bytes.TrimLeft(text, " \t\r\n")), unit: unit}
 }
 
 var indentation = regexp.MustCompile(`\n([ \t]+)"`)
 
-// unitOf is by what a text indents what is inside of something.
+// unitOf returns the indentation that a text uses for one nesting level.
 func unitOf(text []byte) string {
 	unit := ""
 	for _, found := range indentation.FindAllSubmatch(text, -1) {
@@ -68,25 +69,27 @@ func unitOf(text []byte) string {
 	return unit
 }
 
-// object is one in a text: its brace is at start.
+// object is a JSON object within a text.
 type object struct {
 	text  []byte
-	start int
-	depth int // of the object: 0 is the outermost
+	start int // offset of the opening brace
+	depth int // nesting level; 0 is the outermost object
 	unit  string
 }
 
-// member is where an object has a value.
+// member contains the position of a member's value in the text.
 type member struct {
 	there      bool
-	start, end int // of the value
+	start, end int // offsets of the value
 }
 
-// find looks for a member. behind is where another one could be put: after the last, or after the brace where there is none (then it is negative).
+// find looks for the member with the given name. behind is the offset at which another member can
+// be inserted: the end of the last member. If the object has no members, behind is the negated
+// offset after the opening brace.
 func (o object) find(name string) (behind int, found member, err error) {
 	d := json.NewDecoder(bytes.NewReader(o.text[o.start:]))
 	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {
-		return 0, member{}, fmt.Errorf("%q is to be put into what is no object", name)
+		return 0, member{}, fmt.Errorf("the parent of %q is not an object", name)
 	}
 	behind = -(o.start + int(d.InputOffset()))
 	for d.More() {
@@ -103,14 +106,14 @@ func (o object) find(name string) (behind int, found member, err error) {
 			continue
 		}
 		if found.there {
-			return 0, member{}, fmt.Errorf("it has %q twice", name)
+			return 0, member{}, fmt.Errorf("duplicate key %q", name)
 		}
 		found = member{true, behind - len(value), behind}
 	}
 	return behind, found, nil
 }
 
-// get gives the value of a member below members, nil where there is none.
+// get returns the value of a nested member, or nil if it does not exist.
 func (o object) get(path []string) ([]byte, error) {
 	_, found, err := o.find(path[0])
 	if err != nil || !found.there {
@@ -122,7 +125,7 @@ func (o object) get(path []string) ([]byte, error) {
 	return o.inner(found).get(path[1:])
 }
 
-// put gives the text with the value of a member below members. Those that are not there are made.
+// put returns the text with the value of a nested member set. It creates missing objects.
 func (o object) put(path []string, value []byte) ([]byte, error) {
 	behind, found, err := o.find(path[0])
 	switch {
@@ -139,17 +142,17 @@ func (o object) put(path []string, value []byte) ([]byte, error) {
 	return o.insert(behind, path[0], value), nil
 }
 
-// inner is a member that is an object.
+// inner returns the object that is the value of a member.
 func (o object) inner(m member) object {
 	return object{text: o.text, start: m.start, depth: o.depth + 1, unit: o.unit}
 }
 
-// replace gives the text with another value.
+// replace returns the text with the value of a member replaced.
 func (o object) replace(m member, value []byte) []byte {
 	return bytes.Join([][]byte{o.text[:m.start], o.laidOut(value), o.text[m.end:]}, nil)
 }
 
-// insert gives the text with a new member.
+// insert returns the text with a new member inserted.
 func (o object) insert(behind int, name string, value []byte) []byte {
 	inside, comma, after := "\n"+strings.Repeat(o.unit, o.depth+1), ",", ""
 	if behind < 0 {
@@ -162,7 +165,8 @@ func (o object) insert(behind int, name string, value []byte) []byte {
 	return bytes.Join([][]byte{o.text[:behind], []byte(text), o.text[behind:]}, nil)
 }
 
-// laidOut is a member's value, over lines where it has members of its own.
+// laidOut returns an object, indented for its position in the text. It returns other values
+// unchanged.
 func (o object) laidOut(value []byte) []byte {
 	if value[0] != '{' {
 		return value

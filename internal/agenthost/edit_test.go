@@ -15,7 +15,7 @@ import (
 
 var small = Server{Name: "pyro", Command: "/bin/pyro", Args: []string{"mcp", "serve"}}
 
-// TestSetServer has each byte that is not the server's stand where it stood.
+// TestSetServer checks that setServer changes no byte outside the server.
 func TestSetServer(t *testing.T) {
 	const member = `"pyro": {
       "type": "local",
@@ -52,7 +52,7 @@ func TestSetServer(t *testing.T) {
 	}
 }
 
-// FuzzSetServer compares what is changed in the text with what is changed in what it means.
+// FuzzSetServer checks that changing the text has the same effect as changing the decoded value.
 func FuzzSetServer(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"a":1}`, "{\n\t\"mcp\": {\n\t\t\"b\": []\n\t}\n}", `{"mcp":{"pyro":{"command":[]}}}`, `{"mcp":{"pyro":{"environment":{},"x":"é😀"}}}`,
@@ -71,7 +71,7 @@ func FuzzSetServer(f *testing.F) {
 		}
 		var was, now map[string]any
 		if json.Unmarshal([]byte(text), &was) != nil {
-			return // blanks
+			return // the text contains only spaces
 		}
 		if err := json.Unmarshal(got, &now); err != nil {
 			t.Fatalf("%q became %q: %v", text, got, err)
@@ -128,7 +128,7 @@ func TestReplaceFile(t *testing.T) {
 	wantFile(t, kept, "one", 0o640)
 	wantFile(t, again, "two", 0o640)
 
-	// What is not what was read, and what is no file, is left alone.
+	// A file that has changed and a file that is not regular must not be replaced.
 	if _, err := replaceFile(path, []byte("two"), []byte("x")); fault.KindOf(err) != fault.Precondition {
 		t.Errorf("changed meanwhile: %v", err)
 	}
@@ -158,7 +158,8 @@ func wantFile(t *testing.T, path, text string, mode fs.FileMode) {
 	}
 }
 
-// TestReadFile has what is no file be told, at once, and what is endless be bounded.
+// TestReadFile checks that reading a special file fails without blocking, and that the file size is
+// limited.
 func TestReadFile(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -178,6 +179,6 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("a large one: %v", err)
 	}
 	if text, err := readFile(large + "-gone"); text != nil || err != nil {
-		t.Errorf("none: %q, %v", text, err)
+		t.Errorf("missing file: got %q, %v, want nil", text, err)
 	}
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// The scopes of a configuration.
+// The scopes of a configuration file.
 const (
-	ScopeUser    = "user"    // all projects of the user
-	ScopeLocal   = "local"   // one project, in a file of the user
-	ScopeProject = "project" // one project, in a file of the project
+	ScopeUser    = "user"    // applies to all projects of the user.
+	ScopeLocal   = "local"   // applies to one project; the file belongs to the user.
+	ScopeProject = "project" // applies to one project; the file belongs to the project.
 )
 
-// File is one that a host reads its servers from.
+// File is a configuration file of a host.
 type File struct {
 	Path  string
 	Scope string
-	table []string // the keys below which it has them by name
+	table []string // keys on the path to the table of servers
 }
 
-// Home says whose configuration is looked at, and from where.
+// Home describes where a user's configuration files are.
 type Home struct {
-	Folder  string // the user's
-	Config  string // where programs keep their configuration, mostly Folder/.config
-	Work    string // where the host would be started
-	Project string // the git checkout that Work is in, or ""
+	Folder  string // the user's home directory
+	Config  string // $XDG_CONFIG_HOME, usually Folder/.config
+	Work    string // working directory of the host
+	Project string // root of the git checkout that contains Work, or ""
 	Getenv  func(string) string
 }
 
@@ -39,7 +39,8 @@ func (h Home) variable(name, byDefault string) string {
 	return byDefault
 }
 
-// each gives a file of the user's, and one of the project's of the same form.
+// each returns the user's file, and the files that the project can contain. All have the same
+// format.
 func (h Home) each(table []string, own, inProject string) []File {
 	files := []File{{own, ScopeUser, table}}
 	for _, folder := range h.above() {
@@ -50,7 +51,7 @@ func (h Home) each(table []string, own, inProject string) []File {
 	return files
 }
 
-// above are the folders from Work up to the root of its project.
+// above returns the folders from Work up to the root of the project.
 func (h Home) above() []string {
 	folders := []string{h.Work}
 	for at := h.Work; h.Project != "" && at != h.Project && at != filepath.Dir(at); {
@@ -86,12 +87,13 @@ func opencodeFiles(h Home) (files []File) {
 	return files
 }
 
-// maxFile bounds what is read of a configuration. Claude Code's holds a history of all projects.
+// maxFile is the maximum size of a configuration file, in bytes. Claude Code's file contains the
+// history of all projects.
 const maxFile = 32 << 20
 
-// readFile reads a configuration. What is not there has no bytes.
+// readFile reads a configuration file. It returns nil if the file does not exist.
 func readFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK, because opening a FIFO would block
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -100,14 +102,14 @@ func readFile(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fault.New(fault.Precondition, "read", path, "it is no file")
+		return nil, fault.New(fault.Precondition, "read", path, "not a regular file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fault.Wrap(err, "read", path)
 	}
 	if len(text) > maxFile {
-		return nil, fault.New(fault.Exhausted, "read", path, "it has more than %d bytes", maxFile)
+		return nil, fault.New(fault.Exhausted, "read", path, "it is larger than %d bytes", maxFile)
 	}
 	return text, nil
 }

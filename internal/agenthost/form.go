@@ -14,26 +14,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// form is how a host writes its servers.
+// form is the format of a host's configuration.
 type form struct {
 	decode   func([]byte) (map[string]any, error)
 	entry    func(map[string]any) (entry, error)
 	document func(Server) []byte
 }
 
-// entry is a server as it stands in a file.
+// entry is a server in a host's configuration file.
 type entry struct {
 	Server
-	Remote bool // it is reached at a URL, and started by nobody here
-	Off    bool // the host does not start it
+	Remote   bool // the host connects to a URL instead of starting a program
+	Disabled bool // the host does not start the server
 }
 
-// isPyro tells that an entry is meant to be pyro, however it is called.
+// isPyro reports whether an entry starts pyro, under any name.
 func (e entry) isPyro() bool {
 	return filepath.Base(e.Command) == "pyro" && slices.Contains(e.Args, "mcp") && slices.Contains(e.Args, "serve")
 }
 
-// entries gives the servers of a file that have a name, or are pyro, sorted by name.
+// entries returns the servers in a file that have the given name or start pyro, sorted by name.
 func (f form) entries(file File, name string) (found []entry, err error) {
 	text, err := readFile(file.Path)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f form) entries(file File, name string) (found []entry, err error) {
 	return f.read(text, file, name)
 }
 
-// read gives them of the text of a file.
+// read is like entries, but gets the text of the file.
 func (f form) read(text []byte, file File, name string) (found []entry, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -68,7 +68,7 @@ func (f form) read(text []byte, file File, name string) (found []entry, err erro
 	return found, nil
 }
 
-// shortened is what an error says in one printable line of bounded length.
+// shortened returns the first line of an error. The line is printable and truncated.
 func shortened(err error) string {
 	text, _, _ := strings.Cut(fault.Printable(err.Error()), "\n")
 	if r := []rune(text); len(r) > 200 {
@@ -83,25 +83,26 @@ func decodeJSON(text []byte) (table map[string]any, err error) {
 	return table, err
 }
 
-// maxTOML bounds what is decoded of it, in bytes. Deeply nested TOML takes the decoder time by the square of its depth, so that no project's files are given to it.
+// maxTOML is the maximum size of a TOML file, in bytes. The decoder's running time is quadratic in
+// the nesting depth, so it must not read files of projects.
 const maxTOML = 1 << 20
 
 func decodeTOML(text []byte) (table map[string]any, err error) {
 	if len(text) > maxTOML {
-		return nil, fmt.Errorf("it has more than %d bytes", maxTOML)
+		return nil, fmt.Errorf("it is larger than %d bytes", maxTOML)
 	}
 	err = toml.Unmarshal(text, &table)
 	return table, err
 }
 
-// plainEntry is that of most: a command, its arguments and its environment.
+// plainEntry parses the format that most hosts use, with the members command, args and env.
 func plainEntry(value map[string]any) (e entry, err error) {
 	e.Command, _ = value["command"].(string)
 	_, e.Remote = value["url"].(string)
 	on, said := value["enabled"].(bool)
-	e.Off = said && !on
+	e.Disabled = said && !on
 	if value["disabled"] == true {
-		e.Off = true
+		e.Disabled = true
 	}
 	if e.Command == "" && !e.Remote {
 		return e, fmt.Errorf("it has no command")
@@ -113,11 +114,11 @@ func plainEntry(value map[string]any) (e entry, err error) {
 	return e, err
 }
 
-// opencodeEntry has the command and its arguments in one list.
+// opencodeEntry parses opencode's format. There the command and its arguments are one list.
 func opencodeEntry(value map[string]any) (e entry, err error) {
 	_, e.Remote = value["url"].(string)
 	on, said := value["enabled"].(bool)
-	e.Off = said && !on
+	e.Disabled = said && !on
 	words, err := texts(value["command"])
 	if err != nil {
 		return e, fmt.Errorf("command: %w", err)
@@ -135,12 +136,12 @@ func opencodeEntry(value map[string]any) (e entry, err error) {
 func texts(value any) (all []string, err error) {
 	list, ok := value.([]any)
 	if !ok && value != nil {
-		return nil, fmt.Errorf("it is no list")
+		return nil, fmt.Errorf("not a list")
 	}
 	for _, each := range list {
 		text, ok := each.(string)
 		if !ok {
-			return nil, fmt.Errorf("it is no list of texts")
+			return nil, fmt.Errorf("not a list of strings")
 		}
 		all = append(all, text)
 	}
@@ -150,20 +151,20 @@ func texts(value any) (all []string, err error) {
 func pairs(value any) (map[string]string, error) {
 	table, ok := value.(map[string]any)
 	if !ok && value != nil {
-		return nil, fmt.Errorf("its environment is no table")
+		return nil, fmt.Errorf("the environment is not a table")
 	}
 	all := map[string]string{}
 	for name, each := range table {
 		text, ok := each.(string)
 		if !ok {
-			return nil, fmt.Errorf("the variable %q is no text", name)
+			return nil, fmt.Errorf("variable %q is not a string", name)
 		}
 		all[name] = text
 	}
 	return all, nil
 }
 
-// plainServer and opencodeServer are servers as they are written.
+// plainServer and opencodeServer are the encoded forms of a server in the two formats.
 type plainServer struct {
 	Type    string            `json:"type,omitempty"`
 	Command string            `json:"command"`
@@ -184,7 +185,7 @@ func plainDocument(table string) func(Server) []byte {
 	}
 }
 
-// typedDocument is for hosts that want to be told that the server is a program.
+// typedDocument returns a document function for hosts whose format requires the type of the server.
 func typedDocument(table string) func(Server) []byte {
 	return func(s Server) []byte {
 		return indented(map[string]any{table: map[string]plainServer{s.Name: {Type: "stdio", Command: s.Command, Args: s.Args, Env: s.Env}}})
@@ -220,7 +221,8 @@ func codexDocument(s Server) []byte {
 	return b.Bytes()
 }
 
-// tomlText is a text as TOML has it: as JSON does, but for the one control character that JSON allows.
+// tomlText encodes a TOML string. JSON's encoding of a string is valid TOML, except for the
+// character DEL.
 func tomlText(text string) string {
 	return strings.ReplaceAll(string(oneLine(text)), "\x7f", `\u007f`)
 }
@@ -229,7 +231,7 @@ func oneLine(value any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(value) // texts, and structs of texts
+	_ = e.Encode(value) // can't fail
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 

@@ -11,13 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sample is a server that is hard to write down.
+// sample is a server that needs quoting in every format.
 var sample = Server{
 	Name: "pyro_2-x", Command: `/opt/a b/"pyro"`, Args: []string{"mcp", "serve", "--project-path", `/src/ü \ 'x' = {} # <&>` + "\u2028"},
 	Env: map[string]string{"PYRO_STATE_DIR": `/state "1"`, "PYRO_ISOLATION": "gvisor"},
 }
 
-// homeIn is a user's home in a folder, with a project in it.
+// homeIn returns a user's Home whose files are in a folder. The Home has a project.
 func homeIn(folder string) Home {
 	return Home{
 		Folder: folder, Config: filepath.Join(folder, ".config"), Work: filepath.Join(folder, "calc", "src"), Project: filepath.Join(folder, "calc"),
@@ -35,7 +35,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestDocuments has what is printed for a host be what the host is read to have, wherever its file is.
+// TestDocuments checks that the parser of each host reads the document that is printed for the
+// host.
 func TestDocuments(t *testing.T) {
 	for _, h := range Hosts {
 		home := homeIn(t.TempDir())
@@ -51,7 +52,7 @@ func TestDocuments(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite examples/mcp")
 
-// TestExamples holds the examples against what is printed.
+// TestExamples checks that the examples are equal to the printed documents.
 func TestExamples(t *testing.T) {
 	s := Server{Name: "pyro", Command: "pyro", Args: []string{"mcp", "serve", "--profile", "workspace-core"}}
 	readme, err := os.ReadFile("../../examples/mcp/README.md")
@@ -72,7 +73,7 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(text), string(h.Document(s))); diff != "" {
-			t.Errorf("%s is not what is printed; go test ./internal/agenthost -run TestExamples -update rewrites it:\n%s", path, diff)
+			t.Errorf("%s is out of date; go test ./internal/agenthost -run TestExamples -update rewrites it:\n%s", path, diff)
 		}
 		if !strings.Contains(string(readme), "]("+names[h.Name]+")") {
 			t.Errorf("examples/mcp/README.md does not name %s", names[h.Name])
@@ -80,7 +81,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestEntries has each way to write a server be read as the host reads it, and what is not one be told, where it has the name.
+// TestEntries checks the parser of each format, and the errors for malformed servers.
 func TestEntries(t *testing.T) {
 	all := map[string]Host{}
 	for _, h := range Hosts {
@@ -95,16 +96,16 @@ func TestEntries(t *testing.T) {
 		{"cursor", `{"mcpServers": {"pyro": {"command": "x"}}}`, `pyro: x`},
 		{"cursor", `{"mcpServers": {"pyro": {"url": "http://x"}}}`, `pyro: at a URL`},
 		{"cursor", `{"mcpServers": {"a": {"command": "/bin/pyro", "args": ["--debug", "mcp", "serve"]}, "b": {"command": "pyro", "args": ["run"]}}}`, `a: /bin/pyro --debug mcp serve`},
-		{"cursor", `{"mcpServers": {"pyro": {"command": "x", "args": "y"}}}`, `! its server "pyro": args: it is no list`},
-		{"cursor", `{"mcpServers": {"pyro": {"command": "x", "env": {"A": 1}}}}`, `! its server "pyro": the variable "A" is no text`},
+		{"cursor", `{"mcpServers": {"pyro": {"command": "x", "args": "y"}}}`, `! its server "pyro": args: not a list`},
+		{"cursor", `{"mcpServers": {"pyro": {"command": "x", "env": {"A": 1}}}}`, `! its server "pyro": variable "A" is not a string`},
 		{"cursor", `{"mcpServers": {"pyro": 7}}`, `! its server "pyro": it has no command`},
 		{"cursor", `{"mcpServers": `, `! unexpected end of JSON input`},
 		{"vscode", "{// c\n\"servers\": {\"pyro\": {\"command\": \"x\", /* d */ \"args\": [\"//y\",],},},}", `pyro: x //y`},
-		{"codex", "[mcp_servers.pyro]\ncommand = 'x'\nenabled = false\n", `pyro: switched off, x`},
+		{"codex", "[mcp_servers.pyro]\ncommand = 'x'\nenabled = false\n", `pyro: disabled, x`},
 		{"codex", "[mcp_servers]\npyro = { command = \"x\", args = [\"y z\"], env = { A = \"secret\" } }\n", `pyro: x 'y z', with A`},
 		{"codex", "[mcp_servers.pyro\n", "! toml: line 2: expected '.' or ']' to end table name, but got '\\n' instead"},
 		{"opencode", `{"mcp": {"pyro": {"type": "local", "command": ["x", "y"], "enabled": true}}}`, `pyro: x y`},
-		{"opencode", `{"mcp": {"pyro": {"type": "local", "command": ["x"], "enabled": false}}}`, `pyro: switched off, x`},
+		{"opencode", `{"mcp": {"pyro": {"type": "local", "command": ["x"], "enabled": false}}}`, `pyro: disabled, x`},
 		{"opencode", `{"mcp": {"pyro": {"type": "local", "command": []}}}`, `! its server "pyro": it has no command`},
 		{"opencode", `{"mcp": {"pyro": {"type": "remote", "url": "http://x"}}}`, `pyro: at a URL`},
 		{"claude-code", `{"projects": {"HOME/calc": {"mcpServers": {"pyro": {"command": "x"}}}}}`, `pyro: x`},
@@ -122,7 +123,7 @@ func TestEntries(t *testing.T) {
 				got = append(got, "! "+text)
 			}
 			for _, e := range found {
-				got = append(got, e.Name+": "+e.told())
+				got = append(got, e.Name+": "+e.describe())
 			}
 		}
 		if text := strings.Join(got, "\n"); text != c.want {
@@ -131,7 +132,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestFiles has the places be those of the hosts, moved by the variables that move them.
+// TestFiles checks the paths of each host's files, including the paths that environment variables
+// set.
 func TestFiles(t *testing.T) {
 	home := homeIn("/home/you")
 	set := map[string]string{"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x", "OPENCODE_CONFIG": "/o.json"}
@@ -167,7 +169,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// FuzzStandard has JSON stay what it is, and what has comments keep its places.
+// FuzzStandard checks that JSON text does not change, and that offsets in JSONC text do not change.
 func FuzzStandard(f *testing.F) {
 	for _, s := range []string{`{"a": [1, 2,], } // x`, `/* { */ {"a": "// \" /*"}`, `[1,/* */]`, `"\`, `/`, `/*/`, "{}//\n", `{,}`, `[,1]`} {
 		f.Add(s)
@@ -178,7 +180,7 @@ func FuzzStandard(f *testing.F) {
 			t.Errorf("%q became %q", text, plain)
 		}
 		if !changed && string(plain) != text {
-			t.Errorf("%q became %q, and nothing was said", text, plain)
+			t.Errorf("%q became %q without an error", text, plain)
 		}
 		if json.Valid([]byte(text)) && changed {
 			t.Errorf("%q became %q", text, plain)
@@ -186,7 +188,7 @@ func FuzzStandard(f *testing.F) {
 	})
 }
 
-// FuzzEntries has that no file does more than be read or be refused.
+// FuzzEntries checks that no file makes the parser panic or return control characters.
 func FuzzEntries(f *testing.F) {
 	for i, h := range Hosts {
 		f.Add(i, h.Document(sample))
@@ -194,7 +196,7 @@ func FuzzEntries(f *testing.F) {
 	f.Add(0, []byte(`{"projects": {"/": 7}, "mcpServers": {"pyro": null}}`))
 	f.Fuzz(func(t *testing.T, i int, text []byte) {
 		if len(text) > 2<<10 {
-			return // what is nested takes its time
+			return // deeply nested text takes long
 		}
 		h := Hosts[uint(i)%uint(len(Hosts))]
 		for _, file := range h.files(homeIn("/")) {

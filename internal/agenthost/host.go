@@ -1,8 +1,10 @@
-// Package agenthost knows the programs that agents run in, such as Claude Code: where each keeps which MCP servers it starts, how they are written there, and by
-// which commands of its own they are added. [Hosts] has one entry for each.
+// Package agenthost supports the programs that run agents, such as Claude Code. For each program,
+// it describes the configuration files that list MCP servers, their format, and the commands that
+// edit them. [Hosts] lists all supported programs.
 //
-// The files are the user's. They are read with a bound, and as data; the one kind that is written, opencode's, is replaced whole or not at all, with a copy of it
-// kept. What stands in a project's files was written by whoever wrote the project: no program is started because it is named there.
+// The configuration files belong to the user. The package reads them only as data, up to a maximum
+// size. It writes only opencode's file. It replaces that file atomically and stores a backup. Files
+// in a project are untrusted. So pyro starts no program just because a project's file names it.
 package agenthost
 
 import (
@@ -13,28 +15,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Host is one such program.
+// Host is a program that runs agents.
 type Host struct {
-	Name    string // as commands take it: claude-code
-	Title   string // as people know it: Claude Code
-	Program string // what it is found in PATH by
-	Install string // how it is had: a command, or a step
+	Name    string // name in commands, such as claude-code
+	Title   string // name for users, such as Claude Code
+	Program string // name of the program in PATH
+	Install string // how to install the program: a command or a URL
 
-	version []string // arguments by which it tells its version and ends; nil where none are known
+	version []string // arguments that print the version; nil if unknown
 	form    form
-	files   func(Home) []File // the one to write to first
+	files   func(Home) []File // the default file is first
 	add     func(s Server, scope string) []string
 	remove  func(name, scope string) []string
-	scopes  []string // that Connect and Repair know, the usual one first
+	scopes  []string // scopes for Connect and Repair; the default scope is first
 }
 
-// Hosts are all that are known.
+// Hosts lists all known hosts.
 var Hosts = []Host{
 	{
 		Name: "claude-code", Title: "Claude Code", Program: "claude", Install: "npm install -g @anthropic-ai/claude-code",
 		version: []string{"--version"}, form: form{decodeJSON, plainEntry, typedDocument("mcpServers")}, files: claudeCodeFiles,
 		add: func(s Server, scope string) []string {
-			args := []string{"mcp", "add", "--scope", scope, s.Name} // the name first: -e takes all words that follow
+			args := []string{"mcp", "add", "--scope", scope, s.Name} // the name comes first, because -e takes all following words
 			for _, e := range s.environment() {
 				args = append(args, "-e", e)
 			}
@@ -88,7 +90,7 @@ var Hosts = []Host{
 	},
 }
 
-// Find gives the host of a name.
+// Find returns the host with the given name.
 func Find(name string) (Host, error) {
 	if i := slices.IndexFunc(Hosts, func(h Host) bool { return h.Name == name }); i >= 0 {
 		return Hosts[i], nil
@@ -96,7 +98,7 @@ func Find(name string) (Host, error) {
 	return Host{}, fault.Newf(fault.Invalid, "unknown host %q: it must be %s", name, strings.Join(Names(Hosts...), ", ")).WithHint("pyro host doctor")
 }
 
-// Names are those of hosts.
+// Names returns the names of the given hosts.
 func Names(hosts ...Host) (names []string) {
 	for _, h := range hosts {
 		names = append(names, h.Name)
@@ -104,17 +106,18 @@ func Names(hosts ...Host) (names []string) {
 	return names
 }
 
-// Connectable tells that the host has a command that adds a server.
+// Connectable reports whether the host has a command that adds a server.
 func (h Host) Connectable() bool { return h.add != nil }
 
-// Repairable tells that Repair can do something for it.
+// Repairable reports whether Repair works for the host.
 func (h Host) Repairable() bool { return h.add != nil || h.editable() }
 
-// editable tells that its file is written by pyro, since it has no command that takes a server away.
+// editable reports whether pyro edits the host's file itself. It does so if the host has no command
+// to remove servers.
 func (h Host) editable() bool { return h.Name == "opencode" }
 
-// Document is the whole of a configuration that has one server and nothing else.
+// Document returns a configuration file that contains only one server.
 func (h Host) Document(s Server) []byte { return h.form.document(s) }
 
-// File is where a server belongs that all of the user's projects are to have.
+// File returns the path of the file that configures servers for all projects of the user.
 func (h Host) File(home Home) string { return h.files(home)[0].Path }

@@ -1,10 +1,11 @@
 package agenthost
 
-// standard makes JSON of what editors call JSONC: comments and commas before a closing bracket become blanks, so that everything else stays where it was. It
-// tells whether there were any. What is neither comes out as it is.
+// standard converts JSONC to JSON. It replaces comments and trailing commas with spaces, so that
+// offsets do not change. changed reports whether the text contained any of them. Invalid text stays
+// invalid.
 func standard(text []byte) (plain []byte, changed bool) {
 	plain = append(plain, text...)
-	comma := -1 // the last that nothing has followed yet
+	comma := -1 // offset of the last comma, if only spaces have followed it; otherwise -1
 	for i := 0; i < len(plain); i++ {
 		switch c := plain[i]; {
 		case c == '"':
@@ -32,7 +33,7 @@ func standard(text []byte) (plain []byte, changed bool) {
 	return plain, changed
 }
 
-// commentEnd is where the comment that begins at from ends.
+// commentEnd returns the offset after the comment that begins at the given offset.
 func commentEnd(text []byte, from int) int {
 	line := text[from+1] == '/'
 	for i := from + 2; i < len(text); i++ {
@@ -46,7 +47,8 @@ func commentEnd(text []byte, from int) int {
 	return len(text)
 }
 
-// blank leaves line breaks, so that errors name the right line.
+// blank overwrites a text with spaces. It preserves line breaks, so that errors have the correct
+// line number.
 func blank(text []byte) {
 	for i, c := range text {
 		if c != '\n' {

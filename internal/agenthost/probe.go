@@ -18,20 +18,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// The bounds of a server that is asked.
+// Limits on the check of a server.
 const (
 	probeTime   = 15 * time.Second
-	probeEnd    = 3 * time.Second // that it has to end when its input does
+	probeEnd    = 3 * time.Second // time for the server to exit after its input was closed
 	probeAnswer = 4 << 20
 )
 
-// answer is what a server said of itself.
+// answer contains the data that a server reports about itself.
 type answer struct {
 	name, version string
 	tools         int
 }
 
-// ask starts a server as a host does, asks what it is and what tools it has, and ends it. All that it started ends with it.
+// ask starts a server in the same way as its host, and asks for its name and tools. Then it stops
+// the server and all its children.
 func ask(ctx context.Context, program string, s Server, folder string) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -53,17 +54,17 @@ func ask(ctx context.Context, program string, s Server, folder string) (a answer
 	ended := end(cmd, in)
 	switch {
 	case ctx.Err() != nil:
-		err = fmt.Errorf("it did not answer within %.0f s", probeTime.Seconds())
+		err = fmt.Errorf("no answer within %.0f s", probeTime.Seconds())
 	case err == nil && ended != nil:
-		err = fmt.Errorf("it answered, and did not end well: %w", ended)
+		err = fmt.Errorf("it answered, but did not exit cleanly: %w", ended)
 	}
-	if text := strings.TrimSpace(fault.Printable(string(said.kept))); err != nil && text != "" {
-		err = fmt.Errorf("%w; it said: %s", err, shortened(errors.New(text)))
+	if text := strings.TrimSpace(fault.Printable(string(said.data))); err != nil && text != "" {
+		err = fmt.Errorf("%w; stderr: %s", err, shortened(errors.New(text)))
 	}
 	return a, err
 }
 
-// talk is the conversation.
+// talk runs an MCP session with the server.
 func talk(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (a answer, err error) {
 	c := sdk.NewClient(&sdk.Implementation{Name: "pyro host doctor", Version: "1"}, nil)
 	session, err := c.Connect(ctx, &sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: probeAnswer}, nil)
@@ -82,7 +83,8 @@ func talk(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (a answer, 
 	return a, nil
 }
 
-// end ends a program: by the end of its input, and if that is not enough by force.
+// end closes the program's input and waits until the program exits. After probeEnd it kills the
+// program. In all cases it kills the remaining children.
 func end(cmd *exec.Cmd, in io.Closer) error {
 	in.Close()
 	group := func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -90,11 +92,11 @@ func end(cmd *exec.Cmd, in io.Closer) error {
 	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	kill.Stop()
-	group() // what it left; it is not reaped yet, so that nobody else has its number
+	group() // kills remaining children; the process is not reaped yet, so its id can't be reused
 	return cmd.Wait()
 }
 
-// versionOf asks a program for its version: the first line that it prints.
+// versionOf returns the first line that a program prints when it is asked for its version.
 func versionOf(ctx context.Context, program string, args []string) string {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -104,6 +106,6 @@ func versionOf(ctx context.Context, program string, args []string) string {
 	if cmd.Run() != nil {
 		return ""
 	}
-	line, _, _ := bytes.Cut(bytes.TrimSpace(said.kept), []byte("\n"))
+	line, _, _ := bytes.Cut(bytes.TrimSpace(said.data), []byte("\n"))
 	return shortened(errors.New(string(line)))
 }

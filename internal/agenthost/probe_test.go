@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// program writes a script that is a server.
+// program writes a shell script that acts as a server. It returns the path of the script.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "server")
@@ -28,7 +28,7 @@ func program(t *testing.T, text string) string {
 	return path
 }
 
-// answers is a server that answers what it knows, until it was asked for its tools.
+// answers is a server that answers until a client has asked for its tools.
 const answers = `say() { echo "{\"jsonrpc\":\"2.0\",\"id\":$1,$2}"; }
 while read -r line; do
 	id=$(echo "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -40,7 +40,7 @@ while read -r line; do
 done
 `
 
-// TestAsk has every server end, whatever it is, with all that it started.
+// TestAsk checks that each server and its children have ended when ask returns.
 func TestAsk(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	for _, c := range []struct {
@@ -48,12 +48,12 @@ func TestAsk(t *testing.T) {
 		within           time.Duration
 	}{
 		{"answers", answers + "cat >/dev/null", "", 5 * time.Second},
-		{"does not end", answers + "trap '' TERM\nwhile :; do sleep 1; done", "it answered, and did not end well: signal: killed", 2*probeEnd + time.Second},
+		{"does not end", answers + "trap '' TERM\nwhile :; do sleep 1; done", "it answered, but did not exit cleanly: signal: killed", 2*probeEnd + time.Second},
 		{"leaves another", answers + "sleep 1000 >/dev/null 2>&1 &\necho $! >" + pid + "\ncat >/dev/null", "", 5 * time.Second},
-		{"ends", "echo 'no such \033[31mthing' >&2; exit 3", "it said: no such [31mthing", 5 * time.Second},
+		{"ends", "echo 'no such \033[31mthing' >&2; exit 3", "stderr: no such [31mthing", 5 * time.Second},
 		{"says what is no message", "echo hello; cat >/dev/null", "initialize: ", 5 * time.Second},
 		{"floods", "tr '\\0' x </dev/zero", "initialize: ", 10 * time.Second},
-		{"floods the error", "tr '\\0' x </dev/zero >&2 & sleep 1", "it said: xxx", 10 * time.Second},
+		{"floods the error", "tr '\\0' x </dev/zero >&2 & sleep 1", "stderr: xxx", 10 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,13 +78,13 @@ func TestAsk(t *testing.T) {
 		var left int
 		fmt.Sscan(string(text), &left)
 		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", left)); err == nil && !strings.Contains(string(state), ") Z ") {
-			t.Errorf("what it started is left: %s", state)
+			t.Errorf("a process that it started still exists: %s", state)
 			syscall.Kill(left, syscall.SIGKILL)
 		}
 	})
 }
 
-// TestAskIsCancelled has what a server was asked end with its context.
+// TestAskIsCancelled checks that the server is killed when the context is done.
 func TestAskIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -94,7 +94,8 @@ func TestAskIsCancelled(t *testing.T) {
 	}
 }
 
-// TestRun has what a host's own command says be passed on, and its end waited for with a bound.
+// TestRun checks that an error contains the output of the host's command. It also checks the limits
+// on output and time.
 func TestRun(t *testing.T) {
 	h := Host{Name: "x", Title: "X", Program: "x"}
 	home := Home{Work: t.TempDir()}
@@ -112,8 +113,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestMends has each hint be a command that puts that very server right.
-func TestMends(t *testing.T) {
+// TestRepairCommand checks that each hint is a command that repairs exactly the given server.
+func TestRepairCommand(t *testing.T) {
 	for _, c := range []struct {
 		host string
 		f    Finding
@@ -131,17 +132,18 @@ func TestMends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.mends(c.f); got != c.want {
+		if got := h.repairCommand(c.f); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
 }
 
-// TestBoundedHoldsAgainstCopy has what a program says come by io.Copy, as it does from a pipe.
+// TestBoundedHoldsAgainstCopy checks that io.Copy, which the pipes use, can't exceed the limit of
+// bounded.
 func TestBoundedHoldsAgainstCopy(t *testing.T) {
 	said := &bounded{most: 8}
 	n, err := io.Copy(said, strings.NewReader(strings.Repeat("x", 1<<20)))
-	if n != 1<<20 || err != nil || string(said.kept) != "xxxxxxxx" {
-		t.Errorf("%d bytes were copied, %d are kept: %v", n, len(said.kept), err)
+	if n != 1<<20 || err != nil || string(said.data) != "xxxxxxxx" {
+		t.Errorf("%d bytes were copied, %d are kept: %v", n, len(said.data), err)
 	}
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// What a host is given of pyro unless it is told otherwise.
+// Default name and profile of pyro's server in a host's configuration.
 const (
 	DefaultName    = "pyro"
 	DefaultProfile = "workspace-core"
 )
 
-// Server is an MCP server that a host starts as a program, and talks to over its standard input and output.
+// Server is an MCP server. A host starts it as a program and talks to it over stdio.
 type Server struct {
-	Name    string // that the host knows it by
-	Command string // a path, or a name to be found in PATH
+	Name    string // name in the host's configuration
+	Command string // a path, or the name of a program in PATH
 	Args    []string
-	Env     map[string]string // beside the host's own environment
+	Env     map[string]string // variables that are added to the host's own environment
 }
 
-// Same tells that two servers are started in the same way.
+// Same reports whether two servers have the same command, arguments and environment.
 func (s Server) Same(as Server) bool {
 	return s.Command == as.Command && slices.Equal(s.Args, as.Args) && maps.Equal(s.Env, as.Env)
 }
 
-// String is the command line, for people.
+// String returns the command line, quoted for users.
 func (s Server) String() string {
 	words := make([]string, 0, 1+len(s.Args))
 	for _, word := range append([]string{s.Command}, s.Args...) {
@@ -44,7 +44,7 @@ var (
 	plainWord  = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 )
 
-// Quote is a word as a shell takes it.
+// Quote quotes a word for use in a shell.
 func Quote(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -52,20 +52,20 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(fault.Printable(word), "'", `'\''`) + "'"
 }
 
-// Check refuses a server that not every host can hold.
+// Check refuses a server if not all hosts can represent it.
 func (s Server) Check() error {
 	if !serverName.MatchString(s.Name) {
 		return fault.Newf(fault.Invalid, "the server's name is %q: it must be 1 to 64 letters, digits, - and _", s.Name)
 	}
 	for _, text := range slices.Concat([]string{s.Command}, s.Args, s.environment()) {
 		if text != fault.Printable(text) || strings.Contains(text, "\n") {
-			return fault.Newf(fault.Invalid, "%q has characters that no configuration should have", text)
+			return fault.Newf(fault.Invalid, "%q contains control characters", text)
 		}
 	}
 	return nil
 }
 
-// environment is what it has in the environment, as NAME=VALUE, sorted.
+// environment returns the variables in Env as NAME=VALUE, sorted by name.
 func (s Server) environment() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		all = append(all, name+"="+s.Env[name])
@@ -73,7 +73,8 @@ func (s Server) environment() (all []string) {
 	return all
 }
 
-// Called is the absolute path that leads from a name, by which a program was called, to the program; or the program's own.
+// Called returns the absolute path of a program under the name that it was called by. If that path
+// does not lead to program, Called returns program.
 func Called(name, program string) string {
 	found, err := exec.LookPath(name)
 	if err != nil {

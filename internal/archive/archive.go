@@ -1,7 +1,10 @@
-// Package archive moves trees of files between the host and machines as tar streams: folders and archives of the host's in, exports out.
+// Package archive moves file trees between the host and machines as tar streams. It imports
+// directories and archives of the host, and exports files from machines.
 //
-// An archive, and all that a machine sends, is taken for hostile: it is bounded, and whatever leads out of where it belongs is refused with the entry
-// named. A folder of the host's is the user's own, and is only kept from changing under the reader's hands unnoticed.
+// Archives and streams from machines are not trusted. The package limits their size, and rejects
+// entries that lead outside of their tree. The error then contains the name of the entry. A
+// directory on the host belongs to the user. The package checks only whether it changes while the
+// package reads it.
 package archive
 
 import (
@@ -12,15 +15,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// The limits that apply where none are given.
+// Default limits.
 const (
 	DefaultBytes   = 15 << 30
 	DefaultEntries = 1_000_000
 )
 
-// Limits bound what is read. A field that is 0 is the default. What holds more is an error of kind Exhausted.
+// Limits limits how much is read. A zero field means the default. If content exceeds a limit, the
+// error has kind Exhausted.
 type Limits struct {
-	Bytes   int64 // of all files, holes counted
+	Bytes   int64 // total size of all files in bytes, including holes
 	Entries int
 }
 
@@ -34,13 +38,14 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// Beside the content of files an archive holds headers and padding for each entry, and something at its end.
+// Besides content, an archive contains a header and padding for each entry, and an end marker.
+// These constants are upper limits for their sizes, in bytes.
 const (
 	overheadOfEntry = 4 << 10
 	overheadOfEnd   = 16 << 20
 )
 
-// stream is how long a tar stream may be.
+// stream returns the maximum length of a tar stream in bytes.
 func (l Limits) stream() int64 {
 	limit := l.Bytes + int64(l.Entries)*overheadOfEntry + overheadOfEnd
 	if limit < 0 {
@@ -49,68 +54,83 @@ func (l Limits) stream() int64 {
 	return limit
 }
 
-// Devices says what becomes of an archive's devices and FIFOs, which no machine is given.
+// Devices specifies how to handle devices and FIFOs in archives. Machines never get them.
 type Devices int
 
-// What may become of them.
+// Ways to handle devices and FIFOs.
 const (
-	SkipDevices   Devices = iota // they are counted, and left out
-	RefuseDevices                // they make the archive one that is refused
+	SkipDevices   Devices = iota // count them and leave them out
+	RefuseDevices                // reject the archive
 )
 
-// Policy is what a source may hold.
+// Policy specifies what a source is allowed to contain.
 type Policy struct {
 	Limits  Limits
-	Devices Devices // in a folder, where sockets and FIFOs are at home, they are skipped
+	Devices Devices // For archives. Directories always skip devices, FIFOs and sockets.
+	Owners  bool    // For directories: entries keep their owners. Otherwise they belong to root.
 
-	// Ignored tells what of a folder is left out, with all that is in it; nil: nothing. It is asked
-	// about a folder before what is in it. It does not apply to archives.
+	// Ignored reports whether to leave out a path of a directory, and everything below that path.
+	// For a directory it is called before its content. It is not called for archives. If the
+	// function is nil, nothing is ignored.
 	Ignored func(ctx context.Context, path string, folder bool) bool
 }
 
-// Summary says what was read or written.
+// Summary counts the entries that were read or written.
 type Summary struct {
 	Files        int
 	Directories  int
 	Symlinks     int
-	HardLinks    int   // further names of files that were counted already
-	Skipped      int   // devices, FIFOs and sockets
-	Ignored      int   // files and folders that the policy ignores; a folder counts as one
-	OutwardLinks int   // of the symbolic links of an export, those that can lead out of it
-	Bytes        int64 // of all files
+	HardLinks    int   // Additional hard links to counted files.
+	Skipped      int   // Devices, FIFOs and sockets.
+	Ignored      int   // Ignored paths. An ignored directory counts once.
+	OutwardLinks int   // Symbolic links in an export that might lead out of the export.
+	Bytes        int64 // Total size of all files, in bytes.
 }
 
-// tally holds what has been read against the limits.
+// tally counts entries and bytes, and compares them with the limits.
 type tally struct {
 	limits  Limits
 	entries int
 	bytes   int64
 }
 
-// count counts one more entry, with the size of its content.
+// count adds one entry with content of size bytes.
 func (t *tally) count(size int64) error {
 	if t.entries++; t.entries > t.limits.Entries {
-		return fault.Newf(fault.Exhausted, "that would be more than %d files and folders", t.limits.Entries)
+		return fault.Newf(fault.Exhausted, "there are more than %d files and directories", t.limits.Entries)
 	}
 	if size > t.limits.Bytes-t.bytes {
-		return fault.Newf(fault.Exhausted, "with the %d bytes that it has it would be more than %d bytes in all", size, t.limits.Bytes)
+		return fault.Newf(fault.Exhausted, "its %d bytes exceed the limit of %d bytes in total", size, t.limits.Bytes)
 	}
 	t.bytes += size
 	return nil
 }
 
-// Source is a tree of files on the host that a machine is to be given: a folder or an archive.
+// Source is a directory or an archive on the host. It is a file tree for a machine.
 type Source interface {
-	// WriteTar writes the tree as a clean tar stream, with its end mark: in PAX's format, names relative and without "." and "..", folders with a slash
-	// behind their names and before what is in them, each name once, all owned by root, times to the nanosecond. It holds files, folders, symbolic links
-	// and hard links to files that are earlier in it; the top itself it does not describe. What is in a folder need not follow it at once, so whoever
-	// unpacks the stream sets the times of folders last. Sparse files are read in full.
+	// WriteTar writes the tree as a normalized tar stream in PAX format. The stream has the
+	// following properties:
+	//   - Names are unique and relative, without "." and "..".
+	//   - Directories end in a slash and come before their content.
+	//   - All entries belong to root, unless the policy has Owners.
+	//   - Times have nanosecond precision.
+	//   - The entries are directories, files, symbolic links, and hard links to earlier files.
+	//   - The root has no entry.
+	//   - Sparse files are written in full.
+	//   - The stream ends with an end marker.
 	//
-	// An error says which file or entry it was for; what was written by then is of no use. Errors of w come back as they are. It can be called again.
+	// The content of a directory does not always follow the directory directly. Readers must
+	// therefore set the times of directories last.
 	//
-	// Kinds: Invalid for an archive that is damaged or hostile; Exhausted for more than the limits; Precondition for what changed while it was read;
-	// Permission for what can't be read.
+	// Errors contain the name of the file or entry. After an error, the written part is useless.
+	// WriteTar returns errors from w unchanged. Callers can call WriteTar again.
+	//
+	// Errors have the following kinds:
+	//   - Invalid if the archive is damaged or hostile.
+	//   - Exhausted if the content exceeds the limits.
+	//   - Precondition if a file changed during the read.
+	//   - Permission if a file is not readable.
 	WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error)
-	// Close ends the use.
+	// Close closes the file or directory.
 	Close() error
 }

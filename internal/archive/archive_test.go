@@ -44,7 +44,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// run runs a program, which may be missing.
+// run runs a program. It skips the test if the program is not installed.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	testenv.NeedsTool(t, name)
@@ -62,7 +62,7 @@ func wantKind(t testing.TB, err error, kind fault.Kind, says string) {
 	}
 }
 
-// entry is one of an archive.
+// entry is an entry of a tar archive.
 type entry = tar.Header
 
 func file(name string) entry     { return entry{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 5} }
@@ -70,7 +70,7 @@ func dir(name string) entry      { return entry{Typeflag: tar.TypeDir, Name: nam
 func link(name, to string) entry { return entry{Typeflag: tar.TypeSymlink, Name: name, Linkname: to} }
 func hard(name, to string) entry { return entry{Typeflag: tar.TypeLink, Name: name, Linkname: to} }
 
-// archiveOf makes a tar archive. The content of a file is its number among the entries, over and over.
+// archiveOf returns a tar archive. The content of each file repeats the index of its entry.
 func archiveOf(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -84,7 +84,8 @@ func archiveOf(t testing.TB, entries ...entry) []byte {
 	return b.Bytes()
 }
 
-// read gives the entries of a stream that WriteTar wrote, with the content of files, and fails where it is not as it promises.
+// read returns the entries and file contents of a stream. It fails the test if the stream lacks a
+// property that WriteTar guarantees.
 func read(t testing.TB, stream []byte) (entries []entry, content map[string]string) {
 	t.Helper()
 	content = map[string]string{}
@@ -97,7 +98,7 @@ func read(t testing.TB, stream []byte) (entries []entry, content map[string]stri
 		check(t, err)
 		name := strings.TrimSuffix(h.Name, "/")
 		if _, again := kinds[name]; again || name != path.Clean(name) || !fs.ValidPath(strings.ToValidUTF8(name, "?")) || (name != h.Name) != (h.Typeflag == tar.TypeDir) {
-			t.Errorf("%q: is there twice, or is no clean name", h.Name)
+			t.Errorf("%q: duplicate, or not a clean name", h.Name)
 		}
 		if kinds[path.Dir(name)] != tar.TypeDir {
 			t.Errorf("%q: is before its folder, or in something else", h.Name)
@@ -110,7 +111,7 @@ func read(t testing.TB, stream []byte) (entries []entry, content map[string]stri
 			content[name] = string(b)
 		case tar.TypeLink:
 			if kinds[h.Linkname] != tar.TypeReg {
-				t.Errorf("%q: is a hard link to %q, which is no file before it", h.Name, h.Linkname)
+				t.Errorf("%q: hard link to %q, which is not an earlier file", h.Name, h.Linkname)
 			}
 			content[name] = content[h.Linkname]
 		case tar.TypeSymlink:
@@ -129,7 +130,7 @@ func read(t testing.TB, stream []byte) (entries []entry, content map[string]stri
 	return entries, content
 }
 
-// seed writes a source as a tar stream.
+// seed writes the source at path as a tar stream.
 func seed(t testing.TB, path string, policy Policy) ([]byte, Summary, error) {
 	t.Helper()
 	source, err := Open(path)
@@ -142,7 +143,7 @@ func seed(t testing.TB, path string, policy Policy) ([]byte, Summary, error) {
 	return b.Bytes(), summary, err
 }
 
-// project makes a folder that has one of all that a source may have.
+// project creates a directory that contains every kind of file that a source is allowed to contain.
 func project(t testing.TB) string {
 	t.Helper()
 	top := filepath.Join(t.TempDir(), "project")
@@ -179,7 +180,7 @@ func project(t testing.TB) string {
 	return top
 }
 
-// sockets puts into a folder what no machine is given, and says how many there are.
+// sockets creates files that machines never get. It returns the number of these files.
 func sockets(t testing.TB, top string) int {
 	t.Helper()
 	check(t, unix.Mkfifo(filepath.Join(top, "fifo"), 0o600))
@@ -191,7 +192,7 @@ func sockets(t testing.TB, top string) int {
 	return 3
 }
 
-// describe lists what of a tree is kept on its way into a machine or out of one.
+// describe lists the properties of a tree that imports and exports must preserve.
 func describe(t testing.TB, top string) []string {
 	t.Helper()
 	var all []string
@@ -229,7 +230,7 @@ func describe(t testing.TB, top string) []string {
 	return all
 }
 
-// same fails where two trees differ.
+// same fails the test if the descriptions of two trees differ.
 func same(t testing.TB, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
@@ -247,7 +248,8 @@ func same(t testing.TB, got, want []string) {
 	}
 }
 
-// resummed is a tar archive whose headers have their right sums again, without which a fuzzer gets no further than that.
+// resummed corrects the header checksums of a tar archive. With correct checksums a fuzzer reaches
+// the code behind the checksum check.
 func resummed(b []byte) []byte {
 	b = bytes.Clone(b)
 	for at := 0; at+512 <= len(b); at += 512 {

@@ -17,30 +17,43 @@ import (
 
 const opExport = "export to"
 
-// Options are those of an export.
+// Options contains the options of an export.
 type Options struct {
-	Force  bool // what is at the target is replaced as a whole
+	Force  bool // replace an existing target
 	Limits Limits
 }
 
-// Extract makes target what a tar stream from a machine holds: one file, symbolic link or folder, which is the stream's first entry, with what is in it
-// in the entries that follow, each after the folder that it is in. The first entry's name is one word, or "." where a folder has none; target takes its
-// place. The stream is read to its end. The summary does not count the first entry where that is a folder.
+// Extract creates target from a tar stream that comes from a machine. The first entry is a file,
+// symbolic link or directory, and becomes target. In the stream its name is a single component, or
+// "." for a directory. If it is a directory, the following entries are its content, each after its
+// parent.
 //
-// All or nothing: it is put together beside target under a name of its own, a folder closed to others, is flushed, and then gets target's name. On an
-// error, and when ctx ends, what was at target is there as before and nothing else is left. With Force the two change places, and the old one is removed
-// after that; where only that fails, the export is in place, and the error says where the rest of the old one is. A process that is killed meanwhile
-// leaves what it had put together, or the old one, in ".pyro-export-…" beside target.
+// Extract reads the stream to its end. If the first entry is a directory, the summary does not
+// count that entry.
 //
-// All that it makes is the caller's. Modes are kept but for set-id and sticky bits, and so are times of modification. Symbolic links are kept as they
-// are, wherever they lead, and never followed; Summary.OutwardLinks says how many can lead out of the export. Hard links have to lead to files before
-// them in the stream.
+// Extract is atomic. It prepares the content under a temporary name next to target, in a directory
+// that other users can't access. It then flushes the content to disk and renames it. On an error
+// and on cancellation, target is unchanged and nothing else remains.
 //
-// Kinds: Exists where there is something at target; NotFound where the folder that it would be in is missing; Invalid for a stream that is cut, damaged
-// or hostile, one with devices or FIFOs among them; Exhausted for more than the limits, or than the disk has room for. Errors of r come back as they
-// are, wrapped.
+// With Force, Extract exchanges the old and the new content, and then removes the old content. If
+// only this removal fails, the export is complete, and the error contains the path of the rest. If
+// the process is killed, the new or the old content can remain next to target, under a name that
+// begins with ".pyro-export-".
+//
+// The caller owns all created files. Extract preserves modification times, and modes without set-id
+// and sticky bits. It creates symbolic links unchanged and never follows them. Summary.OutwardLinks
+// counts symbolic links that might lead out of the export. Hard links must refer to earlier files
+// of the stream.
+//
+// Errors have the following kinds:
+//   - Exists if target already exists.
+//   - NotFound if the parent directory of target does not exist.
+//   - Invalid if the stream is truncated, damaged or hostile, or contains devices or FIFOs.
+//   - Exhausted if the content exceeds the limits or the free disk space.
+//
+// Extract wraps errors from r.
 func Extract(ctx context.Context, r io.Reader, target string, options Options) (Summary, error) {
-	to, err := destine(target)
+	to, err := newDestination(target)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -54,36 +67,36 @@ func Extract(ctx context.Context, r io.Reader, target string, options Options) (
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = to.place(options.Force)
+		err = to.install(options.Force)
 	}
 	if err != nil {
 		err = fault.Wrap(err, opExport, target)
-		if left := to.clear(ctx); left != nil {
+		if left := to.removeStaged(ctx); left != nil {
 			err = errors.Join(err, left)
 		}
 		return Summary{}, err
 	}
 	flushed := to.flush()
-	if err := to.clear(ctx); err != nil {
-		return x.summary, fault.Wrap(err, "the export is in place, but what was there before can't be removed from", to.path(to.staged))
+	if err := to.removeStaged(ctx); err != nil {
+		return x.summary, fault.Wrap(err, "the export is in place, but the previous content can't be removed from", to.path(to.staged))
 	}
 	return x.summary, flushed
 }
 
-// export is what is put together.
+// export is the state of a call of Extract.
 type export struct {
 	ctx     context.Context
 	in      io.Reader
 	to      *destination
 	out     *tree.Writer
 	tally   tally
-	text    int    // bytes of names and links
-	top     string // the first entry's name; "" for "."
-	alone   bool   // the first entry is no folder
+	text    int    // Total length of names and link targets, in bytes.
+	top     string // Name of the first entry, or "" if it is ".".
+	alone   bool   // The first entry is not a directory.
 	summary Summary
 }
 
-// stage reads the stream and writes what is in it to the disk, under the destination's staged name.
+// stage writes the content of the stream under the temporary name.
 func (x *export) stage() error {
 	out, err := tree.NewWriter(x.to.folder)
 	if err != nil {
@@ -111,28 +124,28 @@ func (x *export) stage() error {
 	return x.written(x.finish())
 }
 
-// first adds the stream's first entry.
+// first processes the first entry of the stream.
 func (x *export) first(entries *tree.Reader) error {
 	header, err := entries.Next()
 	if errors.Is(err, io.EOF) {
-		return refused("there is nothing in the stream")
+		return refused("the stream is empty")
 	}
 	if err != nil {
 		return err
 	}
-	parts, err := cleaned(header.Name)
+	parts, err := splitName(header.Name)
 	if err != nil {
 		return inEntry(header.Name, err)
 	}
 	x.alone = header.Typeflag != tar.TypeDir
 	switch {
 	case len(parts) > 1, len(parts) == 0 && x.alone:
-		return inEntry(header.Name, refused("it can't be the first, whose name is one word"))
+		return inEntry(header.Name, refused("the name of the first entry must be a single component"))
 	case len(parts) == 1:
 		x.top = parts[0]
 	}
 	if header.Typeflag == tar.TypeLink {
-		return inEntry(header.Name, refused("it is a hard link out of the export"))
+		return inEntry(header.Name, refused("it is a hard link to a file outside of the export"))
 	}
 	x.out.Sync = x.alone
 	if err := x.write(header, x.to.staged, entries); err != nil {
@@ -141,10 +154,10 @@ func (x *export) first(entries *tree.Reader) error {
 	return nil
 }
 
-// add adds an entry in the folder that was the first.
+// add adds an entry below the first entry.
 func (x *export) add(header *tar.Header, content io.Reader) error {
 	if x.alone {
-		return refused("it is in no folder of the export")
+		return refused("its directory is not part of the export")
 	}
 	name, err := x.staged(header.Name)
 	if err != nil {
@@ -153,25 +166,25 @@ func (x *export) add(header *tar.Header, content io.Reader) error {
 	return x.write(header, name, content)
 }
 
-// staged gives the name under which what has a name in the stream is written.
+// staged returns the path below the temporary name that corresponds to a name in the stream.
 func (x *export) staged(name string) (string, error) {
-	parts, err := cleaned(name)
+	parts, err := splitName(name)
 	if err != nil {
 		return "", err
 	}
 	if x.top != "" {
 		if len(parts) == 0 || parts[0] != x.top {
-			return "", refused("it is not in %q, the first", ending(x.top))
+			return "", refused("it is not below the first entry, %q", shortened(x.top))
 		}
 		parts = parts[1:]
 	}
 	if len(parts) == 0 {
-		return "", refused("it is there a second time")
+		return "", refused("it is a duplicate")
 	}
 	return x.to.staged + "/" + strings.Join(parts, "/"), nil
 }
 
-// write writes an entry under another name.
+// write writes an entry under a different name.
 func (x *export) write(header *tar.Header, name string, content io.Reader) error {
 	size := int64(0)
 	switch header.Typeflag {
@@ -182,19 +195,19 @@ func (x *export) write(header *tar.Header, name string, content io.Reader) error
 		if err := checkText(header.Linkname); err != nil {
 			return err
 		}
-		if x.alone || outward(strings.Count(name, "/")-1, header.Linkname) {
+		if x.alone || mayEscape(strings.Count(name, "/")-1, header.Linkname) {
 			x.summary.OutwardLinks++
 		}
 	case tar.TypeLink:
 		target, err := x.staged(header.Linkname)
 		if err != nil {
-			return refused("it is a hard link to %q: %w", ending(header.Linkname), err)
+			return refused("it is a hard link to %q: %w", shortened(header.Linkname), err)
 		}
 		header.Linkname = target
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
-		return refused("it is a device or a FIFO")
+		return refused("devices and FIFOs are not allowed")
 	default:
-		return refused("this kind of entry, %q, is not known", header.Typeflag)
+		return refused("unknown entry type %q", header.Typeflag)
 	}
 	if err := x.tally.count(size); err != nil {
 		return err
@@ -206,7 +219,7 @@ func (x *export) write(header *tar.Header, name string, content io.Reader) error
 	return x.written(x.out.Add(header, content))
 }
 
-// written gives an error of the writer the name that the stream has for what it was writing.
+// written replaces the temporary name in an error with the name in the stream.
 func (x *export) written(err error) error {
 	of := (*fault.Error)(nil)
 	if errors.As(err, &of) {
@@ -217,8 +230,10 @@ func (x *export) written(err error) error {
 	return err
 }
 
-// outward tells whether a link in a folder so deep in the export can lead out of it: by its text, or by its climbing behind something that may be a link.
-func outward(depth int, text string) bool {
+// mayEscape reports whether a symbolic link might lead out of the export. depth is the depth of the
+// link's directory. A link might escape if its target climbs too far with "..". It might also
+// escape if its target climbs after a component that can be a link.
+func mayEscape(depth int, text string) bool {
 	if strings.HasPrefix(text, "/") {
 		return true
 	}
@@ -237,14 +252,14 @@ func outward(depth int, text string) bool {
 	return false
 }
 
-// finish gives folders their modes and flushes all.
+// finish sets the modes of directories, and flushes everything to disk.
 func (x *export) finish() error {
 	if x.alone {
 		if err := x.out.Finish(); err != nil {
 			return err
 		}
 	} else {
-		// Afterwards the folder may be one that can't be opened.
+		// After Finish the directory might not be readable, so open it before Finish.
 		fd, err := unix.Openat(int(x.to.folder.Fd()), x.to.staged, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -261,7 +276,7 @@ func (x *export) finish() error {
 	stats := x.out.Stats
 	x.summary.Files, x.summary.Symlinks, x.summary.HardLinks, x.summary.Bytes = stats.Files, stats.Symlinks, stats.Links, stats.Bytes
 	if x.summary.Directories = stats.Folders; !x.alone {
-		x.summary.Directories-- // the top
+		x.summary.Directories-- // the root
 	}
 	return nil
 }

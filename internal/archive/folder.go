@@ -16,19 +16,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxPath is more than the bytes that a path, or the text of a link, may have, as in Linux.
+// maxPath is Linux's limit for the length of a path or link target, in bytes, including the final
+// NUL.
 const maxPath = 4096
 
-// folder is a source on the host's file system.
+// folder is a Source that reads a directory of the host.
 type folder struct{ top *os.File }
 
-// Close closes the folder.
+// Close closes the directory.
 func (f *folder) Close() error { return f.top.Close() }
 
-// WriteTar goes through the folder.
+// WriteTar walks the directory and writes its entries.
 func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
-	r := &reading{
-		ctx: ctx, ignored: policy.Ignored, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
+	r := &walk{
+		ctx: ctx, ignored: policy.Ignored, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
 	}
 	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
 	if err := tree.Walk(ctx, f.top, r); err != nil {
@@ -40,21 +41,22 @@ func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summ
 	return r.summary, nil
 }
 
-// reading is one walk through a folder.
-type reading struct {
+// walk is the state of a walk through the directory.
+type walk struct {
 	ctx     context.Context
-	ignored func(ctx context.Context, path string, folder bool) bool // nil: nothing is
+	ignored func(ctx context.Context, path string, folder bool) bool // can be nil
+	owners  bool                                                     // entries keep their owners
 	tally   tally
 	summary Summary
-	subject func(path string) string // where on the host a path in the folder is
+	subject func(path string) string // returns the host path
 	out     *stream
-	first   map[inode]string // the first names of files that have several
+	first   map[inode]string // the first path of each file with several hard links
 }
 
 type inode struct{ dev, ino uint64 }
 
-// Choose leaves out what is ignored.
-func (r *reading) Choose(ctx context.Context, in *tree.Folder, content []tree.Entry) []tree.Entry {
+// Choose removes ignored entries from content.
+func (r *walk) Choose(ctx context.Context, in *tree.Folder, content []tree.Entry) []tree.Entry {
 	if r.ignored == nil {
 		return content
 	}
@@ -67,8 +69,8 @@ func (r *reading) Choose(ctx context.Context, in *tree.Folder, content []tree.En
 	})
 }
 
-// Enter writes the folder, and all that is in it but folders.
-func (r *reading) Enter(in *tree.Folder, content []tree.Entry) error {
+// Enter writes a directory and all of its entries except subdirectories.
+func (r *walk) Enter(in *tree.Folder, content []tree.Entry) error {
 	if !in.IsTop() {
 		if err := r.entry(tar.TypeDir, in.Path(""), "", in.Stat); err != nil {
 			return err
@@ -96,13 +98,13 @@ func (r *reading) Enter(in *tree.Folder, content []tree.Entry) error {
 	return nil
 }
 
-// Leave has nothing to do: a folder's times are set by whoever reads the stream when all is in it.
-func (r *reading) Leave(*tree.Folder) error { return nil }
+// Leave does nothing, because readers of the stream set the times of directories.
+func (r *walk) Leave(*tree.Folder) error { return nil }
 
-// entry writes a header.
-func (r *reading) entry(kind byte, path, link string, st *unix.Stat_t) error {
+// entry writes the header of an entry.
+func (r *walk) entry(kind byte, path, link string, st *unix.Stat_t) error {
 	if len(path) >= maxPath {
-		return fault.New(fault.Invalid, opRead, ending(r.subject(path)), "its path has more than %d bytes", maxPath-1)
+		return fault.New(fault.Invalid, opRead, shortened(r.subject(path)), "its path is longer than %d bytes", maxPath-1)
 	}
 	size := int64(0)
 	if kind == tar.TypeReg {
@@ -111,14 +113,21 @@ func (r *reading) entry(kind byte, path, link string, st *unix.Stat_t) error {
 	if err := r.tally.count(size); err != nil {
 		return at(err, r.subject(path))
 	}
-	return r.out.header(kind, path, link, st.Mode, time.Unix(st.Mtim.Unix()), size)
+	return r.out.owned(r.ownerOf(st), kind, path, link, st.Mode, time.Unix(st.Mtim.Unix()), size)
 }
 
-func (r *reading) file(in *tree.Folder, name string) error {
+func (r *walk) ownerOf(st *unix.Stat_t) owner {
+	if !r.owners {
+		return owner{}
+	}
+	return owner{int(st.Uid), int(st.Gid)}
+}
+
+func (r *walk) file(in *tree.Folder, name string) error {
 	path := in.Path(name)
 	fd, st, err := in.Open(name)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return fault.New(fault.Permission, opRead, r.subject(path), "it can't be read: %w", err).WithHint("chmod u+r %q, or remove it", r.subject(path))
+		return fault.New(fault.Permission, opRead, r.subject(path), "it is not readable: %w", err).WithHint("chmod u+r %q, or remove it", r.subject(path))
 	}
 	if err != nil {
 		return at(err, r.subject(path))
@@ -152,7 +161,7 @@ func (r *reading) file(in *tree.Folder, name string) error {
 
 var errChanged = &fault.Error{Kind: fault.Precondition, Err: errors.New("it changed while it was read")}
 
-func (r *reading) content(fd int, left int64, path string) error {
+func (r *walk) content(fd int, left int64, path string) error {
 	for left > 0 {
 		if err := r.ctx.Err(); err != nil {
 			return err
@@ -178,7 +187,7 @@ func (r *reading) content(fd int, left int64, path string) error {
 	return nil
 }
 
-func (r *reading) symlink(in *tree.Folder, e tree.Entry) error {
+func (r *walk) symlink(in *tree.Folder, e tree.Entry) error {
 	path := in.Path(e.Name)
 	st, err := in.Lstat(e)
 	if err != nil {

@@ -80,7 +80,7 @@ func TestFilesLargerThanTarsOctals(t *testing.T) {
 	cancel()
 	r.Close()
 	if err := <-done; err == nil {
-		t.Error("9 GiB went through a closed pipe")
+		t.Error("wrote 9 GiB to a closed pipe")
 	}
 }
 
@@ -92,9 +92,9 @@ func TestLimitsOfAFolder(t *testing.T) {
 	_, _, err := seed(t, src, Policy{Limits: Limits{Bytes: 2000, Entries: 3}})
 	check(t, err)
 	_, _, err = seed(t, src, Policy{Limits: Limits{Bytes: 1999}})
-	wantKind(t, err, fault.Exhausted, `d/b": with the 1000 bytes that it has it would be more than 1999 bytes in all`)
+	wantKind(t, err, fault.Exhausted, `d/b": its 1000 bytes exceed the limit of 1999 bytes in total`)
 	_, _, err = seed(t, src, Policy{Limits: Limits{Entries: 2}})
-	wantKind(t, err, fault.Exhausted, "more than 2 files and folders")
+	wantKind(t, err, fault.Exhausted, "more than 2 files and directories")
 	at, err := os.OpenRoot(src)
 	check(t, err)
 	for range 20 {
@@ -106,13 +106,13 @@ func TestLimitsOfAFolder(t *testing.T) {
 	}
 	check(t, at.Close())
 	_, _, err = seed(t, src, Policy{})
-	wantKind(t, err, fault.Invalid, "its path has more than 4095 bytes")
+	wantKind(t, err, fault.Invalid, "its path is longer than 4095 bytes")
 }
 
-// TestWithoutPrivilege runs tests that are about an ordinary user as one.
+// TestWithoutPrivilege runs the tests for ordinary users as an ordinary user.
 func TestWithoutPrivilege(t *testing.T) {
 	if !isRoot {
-		t.Skip("this is one")
+		t.Skip("needs root")
 	}
 	program, err := os.Executable()
 	check(t, err)
@@ -140,7 +140,7 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 	secret := filepath.Join(src, "d/secret")
 	put(t, secret, "x", 0)
 	_, _, err := seed(t, src, Policy{})
-	wantKind(t, err, fault.Permission, `d/secret": it can't be read`)
+	wantKind(t, err, fault.Permission, `d/secret": it is not readable`)
 	if hint := fault.HintOf(err); !strings.Contains(hint, secret) {
 		t.Errorf("hint %q", hint)
 	}
@@ -152,8 +152,8 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 	wantKind(t, err, fault.Permission, "x.tar")
 }
 
-// TestAFolderThatChangesIsNoticed changes a file while the stream is read, at every step. What comes is a whole stream of the file before or after, or
-// an error.
+// TestAFolderThatChangesIsNoticed changes a file at every step of the read. The result must be an
+// error, or a complete stream of the old or new file.
 func TestAFolderThatChangesIsNoticed(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	put(t, secret, "secret", 0o600)
@@ -186,16 +186,17 @@ func TestAFolderThatChangesIsNoticed(t *testing.T) {
 			}
 			_, content := read(t, b.Bytes())
 			if f := content["d/f"]; strings.Count(f, "f")+strings.Count(f, "\x00") != len(f) || content["d/secret"] != "" {
-				t.Errorf("%s at step %d: another's content was read", name, step)
+				t.Errorf("%s at step %d: read content from outside", name, step)
 			}
 		}
 		if !noticed[name] {
-			t.Errorf("%s: nothing was noticed", name)
+			t.Errorf("%s: no change was noticed", name)
 		}
 	}
 }
 
-// interference does something when its context is asked for the so many-th time.
+// interference is a context. Its Err method calls the function do once, after as many other calls
+// as the field left states.
 type interference struct {
 	context.Context
 	left int
@@ -231,7 +232,7 @@ func TestErrorsOfTheWriterComeBack(t *testing.T) {
 	}
 }
 
-// narrow is a writer with room for so many bytes.
+// narrow is a writer that fails after a limited number of bytes.
 type narrow struct {
 	room int
 	err  error

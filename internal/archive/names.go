@@ -7,30 +7,31 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxText bounds the names and links of an archive, which are kept in memory.
+// maxText limits the total length of names and link targets, in bytes, because they stay in memory.
 const maxText = 256 << 20
 
 func tooMuchText() error {
-	return fault.Newf(fault.Exhausted, "the names and links have more than %d MiB", maxText>>20)
+	return fault.Newf(fault.Exhausted, "its names and links exceed %d MiB", maxText>>20)
 }
 
-// cleaned gives the parts of an entry's name, none for the top, and refuses names that lead out or that no file could have.
-func cleaned(name string) ([]string, error) {
+// splitName splits an entry's name into its components. The name of the root has no components.
+// splitName rejects invalid names and names outside of the tree.
+func splitName(name string) ([]string, error) {
 	switch {
 	case strings.HasPrefix(name, "/"):
 		return nil, refused("its name is absolute")
-	case len(name) > maxPath: // a folder's has a slash behind it
-		return nil, refused("its name has more than %d bytes", maxPath-1)
+	case len(name) > maxPath: // The name of a directory ends in a slash.
+		return nil, refused("its name is longer than %d bytes", maxPath-1)
 	case strings.Contains(name, "\x00"):
-		return nil, refused("its name has a zero in it")
+		return nil, refused("its name contains NUL")
 	}
 	var parts []string
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
 		case part == "..":
-			return nil, refused("its name climbs")
+			return nil, refused("its name contains ..")
 		case len(part) > 255:
-			return nil, refused("its name has a part of more than 255 bytes")
+			return nil, refused("its name has a component longer than 255 bytes")
 		case part != "" && part != ".":
 			parts = append(parts, part)
 		}
@@ -38,15 +39,15 @@ func cleaned(name string) ([]string, error) {
 	return parts, nil
 }
 
-// checkText refuses what a symbolic link can't hold.
+// checkText rejects invalid link targets.
 func checkText(text string) error {
 	switch {
 	case text == "":
-		return refused("it is a link to nothing")
+		return refused("it is a link without a target")
 	case len(text) >= maxPath:
-		return refused("it is a link of more than %d bytes", maxPath-1)
+		return refused("its link target is longer than %d bytes", maxPath-1)
 	case strings.Contains(text, "\x00"):
-		return refused("it is a link with a zero in it")
+		return refused("its link target contains NUL")
 	}
 	return nil
 }
@@ -55,8 +56,8 @@ func refused(format string, args ...any) *fault.Error {
 	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf(format, args...)}
 }
 
-// ending is the end of a path, as much of it as an error quotes.
-func ending(path string) string {
+// shortened shortens a path for an error. The result contains the end of the path.
+func shortened(path string) string {
 	const most = 400
 	if len(path) > most {
 		return "…" + path[len(path)-most:]

@@ -16,12 +16,18 @@ import (
 
 const opOpen = "open source"
 
-// Open opens a folder, also by a link to it, or an archive: a .tar, .tar.gz or .tgz file by its name, which has to be what its name says. The source has
-// to be closed. Kinds: NotFound; Permission; Unsupported for other archives and files; Invalid for a file that is not what its name says.
+// Open opens a directory or an archive. If path is a symbolic link, Open follows it. An archive is
+// a .tar, .tar.gz or .tgz file whose content matches its name. The caller must close the source.
+//
+// Errors have the following kinds:
+//   - NotFound.
+//   - Permission.
+//   - Unsupported for other archives and files.
+//   - Invalid if the content does not match the name.
 func Open(path string) (Source, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, opOpen, path, "there is no such file or folder")
+		return nil, fault.New(fault.NotFound, opOpen, path, "it does not exist")
 	}
 	if err != nil {
 		return nil, fault.Wrap(cause(err), opOpen, path)
@@ -43,30 +49,30 @@ func open(file *os.File) (Source, error) {
 	case info.IsDir():
 		return &folder{file}, nil
 	case !info.Mode().IsRegular():
-		return nil, fault.New(fault.Unsupported, opOpen, path, "it is neither a folder nor a regular file")
+		return nil, fault.New(fault.Unsupported, opOpen, path, "it is neither a directory nor a regular file")
 	}
 	head := make([]byte, block)
 	n, err := file.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fault.Wrap(cause(err), opOpen, path)
 	}
-	compressed, err := recognise(path, head[:n])
+	compressed, err := detectGzip(path, head[:n])
 	if err != nil {
 		return nil, err
 	}
-	return &packed{file, compressed, info}, nil
+	return &tarFile{file, compressed, info}, nil
 }
 
-// recognise tells whether the archive of a name and a beginning is compressed.
-func recognise(path string, head []byte) (compressed bool, err error) {
+// detectGzip reports whether an archive is compressed. It examines the name and the first block.
+func detectGzip(path string, head []byte) (compressed bool, err error) {
 	name, isGzip := strings.ToLower(path), bytes.HasPrefix(head, []byte{0x1f, 0x8b})
 	switch plain := strings.HasSuffix(name, ".tar"); {
 	case plain && isTar(head):
 		return false, nil
 	case plain && isGzip:
-		return false, fault.New(fault.Invalid, opOpen, path, "it is compressed, though its name says .tar").WithHint("mv %q %q", path, path+".gz")
+		return false, fault.New(fault.Invalid, opOpen, path, "it is compressed, but its name ends in .tar").WithHint("mv %q %q", path, path+".gz")
 	case plain:
-		return false, fault.New(fault.Invalid, opOpen, path, "it is no tar archive, though its name says so")
+		return false, fault.New(fault.Invalid, opOpen, path, "it is not a tar archive, but its name ends in .tar")
 	}
 	for _, suffix := range []string{".tar.gz", ".tgz"} {
 		switch {
@@ -74,28 +80,28 @@ func recognise(path string, head []byte) (compressed bool, err error) {
 		case isGzip:
 			return true, nil
 		case isTar(head):
-			mended := path[:len(path)-len(suffix)] + ".tar"
-			return false, fault.New(fault.Invalid, opOpen, path, "it is not compressed, though its name says %s", suffix).WithHint("mv %q %q", path, mended)
+			renamed := path[:len(path)-len(suffix)] + ".tar"
+			return false, fault.New(fault.Invalid, opOpen, path, "it is not compressed, but its name ends in %s", suffix).WithHint("mv %q %q", path, renamed)
 		default:
-			return false, fault.New(fault.Invalid, opOpen, path, "it is not compressed with gzip, though its name says %s", suffix)
+			return false, fault.New(fault.Invalid, opOpen, path, "it is not compressed with gzip, but its name ends in %s", suffix)
 		}
 	}
 	return false, unsupported(path, name, head, isGzip)
 }
 
-// others are kinds of archives that pyro doesn't read, and how they are unpacked.
-var others = []struct{ suffix, unpack string }{
-	{".zip", "unzip %[1]q -d %[2]q, and give the folder"},
-	{".7z", "7z x %[1]q -o%[2]q, and give the folder"},
+// otherFormats lists unsupported archive formats, with commands that unpack them.
+var otherFormats = []struct{ suffix, unpack string }{
+	{".zip", "unzip %[1]q -d %[2]q, and pass the directory"},
+	{".7z", "7z x %[1]q -o%[2]q, and pass the directory"},
 	{".tar.bz2", unpackTar}, {".tbz2", unpackTar}, {".tar.xz", unpackTar}, {".txz", unpackTar}, {".tar.zst", unpackTar}, {".tzst", unpackTar},
 	{".tar.lz", unpackTar}, {".tar.z", unpackTar},
 }
 
-const unpackTar = "mkdir %[2]q && tar -xf %[1]q -C %[2]q, and give the folder"
+const unpackTar = "mkdir %[2]q && tar -xf %[1]q -C %[2]q, and pass the directory"
 
 func unsupported(path, name string, head []byte, isGzip bool) error {
-	f := fault.New(fault.Unsupported, opOpen, path, "it is neither a folder nor a .tar, .tar.gz or .tgz file")
-	for _, other := range others {
+	f := fault.New(fault.Unsupported, opOpen, path, "it is neither a directory nor a .tar, .tar.gz or .tgz file")
+	for _, other := range otherFormats {
 		if strings.HasSuffix(name, other.suffix) {
 			return f.WithHint(other.unpack, path, path[:len(path)-len(other.suffix)])
 		}
@@ -104,16 +110,17 @@ func unsupported(path, name string, head []byte, isGzip bool) error {
 	case isTar(head):
 		return f.WithHint("mv %q %q", path, path+".tar")
 	case isGzip:
-		mended := strings.TrimSuffix(path, ".gz") + ".tar.gz"
-		return f.WithHint("gzip -dc %q | tar -t, and if that is a tar archive, mv %[1]q %q", path, mended)
+		renamed := strings.TrimSuffix(path, ".gz") + ".tar.gz"
+		return f.WithHint("gzip -dc %q | tar -t, and if that is a tar archive, mv %[1]q %q", path, renamed)
 	}
 	return f
 }
 
-// block is the grain of tar.
+// block is the block size of a tar archive in bytes.
 const block = 512
 
-// isTar tells whether a block can be the first of a tar archive: a header, by its sum, in which that itself counts as spaces; or part of the end mark.
+// isTar reports whether a tar archive can begin with a given block: a header with a valid checksum,
+// or the end marker. The checksum treats its own field as spaces.
 func isTar(head []byte) bool {
 	if len(head) < block {
 		return false
@@ -133,7 +140,7 @@ func isTar(head []byte) bool {
 	return err == nil && n == sum
 }
 
-// cause is an error without the path that the caller has already.
+// cause returns an error without its path. The caller adds the path.
 func cause(err error) error {
 	if at := (*fs.PathError)(nil); errors.As(err, &at) {
 		return at.Err

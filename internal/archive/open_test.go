@@ -30,7 +30,7 @@ func TestOpenTellsSourcesFromWhatIsNone(t *testing.T) {
 	plain := archiveOf(t, file("f"))
 	packed := zipped(t, plain)
 	v7 := bytes.Clone(plain)
-	copy(v7[257:265], make([]byte, 8)) // without ustar's mark, whose sum it is
+	copy(v7[257:265], make([]byte, 8)) // Remove the magic number of ustar, and correct the checksum.
 	sum := 8 * int(' ')
 	for i, b := range v7[:512] {
 		if i < 148 || i >= 156 {
@@ -45,7 +45,7 @@ func TestOpenTellsSourcesFromWhatIsNone(t *testing.T) {
 		name    string
 		content []byte
 		kind    fault.Kind
-		hint    string // with <names> for their paths
+		hint    string // contains <names> in place of paths
 	}{
 		{"folder.zip", nil, "", ""},
 		{"a.tar", plain, "", ""},
@@ -63,9 +63,9 @@ func TestOpenTellsSourcesFromWhatIsNone(t *testing.T) {
 		{"plain.tar.gz", plain, fault.Invalid, `mv <plain.tar.gz> <plain.tar>`},
 		{"text.tgz", []byte("text"), fault.Invalid, ""},
 		{"nothing.tar.gz", []byte{}, fault.Invalid, ""},
-		{"a.zip", []byte("PK\x03\x04"), fault.Unsupported, `unzip <a.zip> -d <a>, and give the folder`},
-		{"a.tar.xz", []byte("\xfd7zXZ"), fault.Unsupported, `mkdir <a> && tar -xf <a.tar.xz> -C <a>, and give the folder`},
-		{"a.tar.zst", []byte("\x28\xb5\x2f\xfd"), fault.Unsupported, `mkdir <a> && tar -xf <a.tar.zst> -C <a>, and give the folder`},
+		{"a.zip", []byte("PK\x03\x04"), fault.Unsupported, `unzip <a.zip> -d <a>, and pass the directory`},
+		{"a.tar.xz", []byte("\xfd7zXZ"), fault.Unsupported, `mkdir <a> && tar -xf <a.tar.xz> -C <a>, and pass the directory`},
+		{"a.tar.zst", []byte("\x28\xb5\x2f\xfd"), fault.Unsupported, `mkdir <a> && tar -xf <a.tar.zst> -C <a>, and pass the directory`},
 		{"a.bin", plain, fault.Unsupported, `mv <a.bin> <a.bin.tar>`},
 		{"a.gz", packed, fault.Unsupported, `gzip -dc <a.gz> | tar -t, and if that is a tar archive, mv <a.gz> <a.tar.gz>`},
 		{"a.txt", []byte("text"), fault.Unsupported, ""},

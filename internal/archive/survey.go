@@ -12,11 +12,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
 )
 
-// node is a name in the tree that an archive's entries make together.
+// node is a name in the tree of an archive's entries.
 type node struct {
-	above    *node // of the top: nil
+	above    *node // parent, or nil for the root
 	name     string
-	children map[string]*node // of a folder
+	children map[string]*node // of a directory; nil otherwise
 	item     *item
 }
 
@@ -29,37 +29,38 @@ func (n *node) path() string {
 	return strings.Join(parts, "/")
 }
 
-// item is what one or several names stand for.
+// item is a file, directory or link. It has one or more names.
 type item struct {
-	kind  byte // as in tar
+	kind  byte // type of the entry, as in tar
 	mode  uint32
 	mtime time.Time
 	size  int64
-	text  string  // of a symbolic link
-	names []*node // of a regular file, once all is known
+	text  string  // target of a symbolic link
+	names []*node // names of a regular file; check sets them
 }
 
-// skipped is the item of a device.
+// skipped represents all devices and FIFOs.
 var skipped = &item{kind: tar.TypeChar}
 
-// found is what an archive holds.
-type found struct {
+// surveyed is the result of a survey.
+type surveyed struct {
 	policy Policy
 	tally  tally
 	top    *node
-	files  []*item   // the regular ones, in the order of their entries, also those that have no name left
-	dated  time.Time // when folders were changed that have no entry
-	text   int       // bytes of names and links
+	files  []*item   // Regular files in the order of their entries, including replaced files.
+	dated  time.Time // Time for directories without an entry.
+	text   int       // Total length of names and link targets, in bytes.
 }
 
-// survey reads the headers of an archive, and refuses what is hostile. Folders without an entry are made, of the given time.
-func survey(entries *tree.Reader, policy Policy, dated time.Time) (*found, error) {
-	f := &found{policy: policy, tally: tally{limits: policy.Limits}, dated: dated}
+// survey reads the headers of an archive, and rejects hostile archives. It adds missing directories
+// with the time dated.
+func survey(entries *tree.Reader, policy Policy, dated time.Time) (*surveyed, error) {
+	f := &surveyed{policy: policy, tally: tally{limits: policy.Limits}, dated: dated}
 	f.top = f.folder(nil, "")
 	for {
 		header, err := entries.Next()
 		if errors.Is(err, io.EOF) {
-			return f, f.settle()
+			return f, f.check()
 		}
 		if err != nil {
 			return nil, err
@@ -70,13 +71,13 @@ func survey(entries *tree.Reader, policy Policy, dated time.Time) (*found, error
 	}
 }
 
-func (f *found) folder(above *node, name string) *node {
+func (f *surveyed) folder(above *node, name string) *node {
 	return &node{above: above, name: name, children: map[string]*node{}, item: &item{kind: tar.TypeDir, mode: 0o755, mtime: f.dated}}
 }
 
-// add puts an entry into the tree, in place of what had its name.
-func (f *found) add(header *tar.Header) error {
-	parts, err := cleaned(header.Name)
+// add adds an entry to the tree. The entry replaces any earlier entry of the same name.
+func (f *surveyed) add(header *tar.Header) error {
+	parts, err := splitName(header.Name)
 	if err != nil {
 		return err
 	}
@@ -99,12 +100,12 @@ func (f *found) add(header *tar.Header) error {
 		}
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		if f.policy.Devices == RefuseDevices {
-			return refused("it is a device or a FIFO")
+			return refused("devices and FIFOs are not allowed")
 		}
 		added = skipped
 	case tar.TypeDir:
 	default:
-		return refused("this kind of entry, %q, is not known", header.Typeflag)
+		return refused("unknown entry type %q", header.Typeflag)
 	}
 	if err := f.tally.count(added.size); err != nil {
 		return err
@@ -118,25 +119,26 @@ func (f *found) add(header *tar.Header) error {
 	return f.put(parts, added)
 }
 
-// linked gives the item that a hard link leads to. A further name of a symbolic link becomes a link of its own.
-func (f *found) linked(name string) (*item, error) {
-	parts, err := cleaned(name)
+// linked returns the item to which a hard link refers. A hard link to a symbolic link becomes a
+// separate symbolic link.
+func (f *surveyed) linked(name string) (*item, error) {
+	parts, err := splitName(name)
 	if err != nil {
-		return nil, refused("it is a hard link to %q: %w", ending(name), err)
+		return nil, refused("it is a hard link to %q: %w", shortened(name), err)
 	}
 	at := f.top
 	for _, part := range parts {
-		if at = at.children[part]; at == nil { // what is no folder has none
-			return nil, refused("it is a hard link to %q, which is not before it", ending(name))
+		if at = at.children[part]; at == nil { // Only directories have children.
+			return nil, refused("it is a hard link to %q, which is not an earlier entry", shortened(name))
 		}
 	}
 	if at.children != nil {
-		return nil, refused("it is a hard link to the folder %q", ending(name))
+		return nil, refused("it is a hard link to the directory %q", shortened(name))
 	}
 	return at.item, nil
 }
 
-func (f *found) put(parts []string, added *item) error {
+func (f *surveyed) put(parts []string, added *item) error {
 	above, err := f.reach(parts[:len(parts)-1])
 	if err != nil {
 		return err
@@ -148,7 +150,7 @@ func (f *found) put(parts []string, added *item) error {
 		old.item = added
 		return nil
 	case old != nil && len(old.children) > 0:
-		return refused("it would replace a folder that has something in it")
+		return refused("it would replace a directory that is not empty")
 	case added.kind == tar.TypeDir:
 		above.children[name] = f.folder(above, name)
 		above.children[name].item = added
@@ -158,8 +160,8 @@ func (f *found) put(parts []string, added *item) error {
 	return nil
 }
 
-// reach gives a folder, and makes what is missing of it.
-func (f *found) reach(parts []string) (*node, error) {
+// reach returns the directory at a path. It creates missing directories.
+func (f *surveyed) reach(parts []string) (*node, error) {
 	at := f.top
 	for _, part := range parts {
 		next := at.children[part]
@@ -172,16 +174,17 @@ func (f *found) reach(parts []string) (*node, error) {
 			at.children[part] = next
 		case next.children != nil:
 		case next.item.kind == tar.TypeSymlink:
-			return nil, refused("it would be written through the link %q", ending(next.path()))
+			return nil, refused("its path contains the link %q", shortened(next.path()))
 		default:
-			return nil, refused("%q is no folder", ending(next.path()))
+			return nil, refused("%q is not a directory", shortened(next.path()))
 		}
 		at = next
 	}
 	return at, nil
 }
 
-// each calls visit for all names but the top, each folder before what is in it, in the order of their bytes.
+// each calls the function visit for all nodes below n, in the byte order of their names. A
+// directory comes before its content.
 func (n *node) each(visit func(*node) error) error {
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
 		child := n.children[name]
@@ -195,25 +198,26 @@ func (n *node) each(visit func(*node) error) error {
 	return nil
 }
 
-// settle looks at the tree when it is whole.
-func (f *found) settle() error {
+// check checks the complete tree, and collects the names of regular files.
+func (f *surveyed) check() error {
 	return f.top.each(func(n *node) error {
 		switch n.item.kind {
 		case tar.TypeReg:
 			n.item.names = append(n.item.names, n)
 		case tar.TypeSymlink:
-			if n.leadsOut() {
-				err := refused("it is a link that leads out of the archive, to %q", ending(n.item.text))
-				return inEntry(n.path(), err.WithHint("unpack the archive, and give the folder"))
+			if n.escapes() {
+				err := refused("it is a link that leads out of the archive: %q", shortened(n.item.text))
+				return inEntry(n.path(), err.WithHint("unpack the archive, and pass the directory"))
 			}
 		}
 		return nil
 	})
 }
 
-// leadsOut tells whether a symbolic link can lead out of the tree. None does whose text climbs no higher than the top, and never climbs after it has gone
-// through another link: a link that is met on the way then goes down from where a link of that sort has led.
-func (n *node) leadsOut() bool {
+// escapes reports whether a symbolic link might lead out of the tree. A link is safe if its target
+// never climbs above the root, and never climbs after a component that is another link. Following
+// several safe links then also stays in the tree.
+func (n *node) escapes() bool {
 	if strings.HasPrefix(n.item.text, "/") {
 		return true
 	}
@@ -237,8 +241,8 @@ func (n *node) leadsOut() bool {
 	return false
 }
 
-// writeFolders writes all that has no content: folders, before all else, and symbolic links.
-func (f *found) writeFolders(out *stream) (s Summary, err error) {
+// writeFolders writes all entries without content: directories and symbolic links.
+func (f *surveyed) writeFolders(out *stream) (s Summary, err error) {
 	return s, f.top.each(func(n *node) error {
 		switch n.item.kind {
 		case tar.TypeDir:

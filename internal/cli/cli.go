@@ -1,11 +1,15 @@
-// Package cli is the command pyro: it parses, calls package pyro, and prints.
+// Package cli implements the command pyro. It parses arguments, calls package pyro and prints
+// results.
 //
-// # Rules of the terminal
+// # Output
 //
-// Results go to the standard output and everything else to the standard error. An error is one line, "pyro: error: …", and one more for what mends it,
-// "pyro: hint: …". With --json the standard output carries exactly one JSON value, be it an error. Progress is told only for what takes over a second.
-// Nothing asks questions. Every command exits with a code of the table in internal/fault, but `pyro run` and
-// `pyro workspace exec` with that of the command they ran.
+// Results go to standard output and everything else goes to standard error. An error is one line
+// that begins with "pyro: error:". A line that begins with "pyro: hint:" can follow. With --json,
+// standard output contains exactly one JSON value, even if the command fails. Progress is shown
+// only for work that takes more than a second. No command asks questions.
+//
+// Package internal/fault defines the exit codes. Only `pyro run` and `pyro workspace exec` exit
+// with the code of the command that they ran.
 package cli
 
 import (
@@ -22,7 +26,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Main runs pyro with arguments and gives the exit code.
+// Main runs pyro with the given arguments and returns the exit code.
 func Main(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -38,13 +42,13 @@ func Main(args []string) int {
 		return end.code
 	}
 	report(cmd, err)
-	if path := cmd.CommandPath(); path == "pyro run" || path == "pyro workspace exec" {
+	if path := cmd.CommandPath(); path == "pyro run" || path == "pyro workspace exec" || path == "pyro workspace wait" {
 		return fault.ExitFailure
 	}
 	return fault.ExitCode(err)
 }
 
-// exit ends a command with an exit code of its own choice, and without a word where err is nil.
+// exit is an error that sets the exit code of pyro. If err is nil, pyro prints no error.
 type exit struct {
 	code int
 	err  error
@@ -52,7 +56,7 @@ type exit struct {
 
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// report prints an error in the form that the command's flags ask for.
+// report prints an error as text. If the command has --json, it prints JSON.
 func report(cmd *cobra.Command, err error) {
 	if wantsJSON(cmd) {
 		if printJSON(os.Stdout, map[string]fault.Report{"error": fault.ReportOf(err)}) == nil {
@@ -62,7 +66,7 @@ func report(cmd *cobra.Command, err error) {
 	complain(err.Error(), pyro.HintOf(err))
 }
 
-// complain prints an error, and what mends it.
+// complain prints an error message and its hint.
 func complain(message, hint string) {
 	fmt.Fprintln(os.Stderr, "pyro: error:", message)
 	if hint != "" {
@@ -75,21 +79,19 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pyro",
 		Short: "Give an AI agent its own computer",
-		Long: `pyro gives an AI agent its own computer on any Linux machine, in a fraction of a
-second: a virtual machine where there is hardware virtualisation, and where there is none
-gVisor, at the processor's own speed, or a virtual machine that is emulated.
+		Long: `pyro gives an AI agent its own Linux machine, which starts in a fraction of a second. Depending on
+the host, the machine is a virtual machine, a gVisor sandbox or an emulated machine.
 
 First steps:
-  pyro doctor                     what this host can do, and what mends what it can't
-  pyro demo                       a tour on a real machine, in a few seconds
-  pyro prepare                    make ready what machines start from, which takes a minute or
-                                  two; the first run does it too
-  pyro run debian:12 -- uname -a  run a command in a fresh machine
-  pyro workspace create debian:12 make a machine that persists: see pyro workspace --help
+  pyro doctor                     check this host and show how to fix problems
+  pyro demo                       take a tour on a real machine, in a few seconds
+  pyro prepare                    prepare fast starts; takes a minute or two
+  pyro run debian:12 -- uname -a  run a command in a new machine
+  pyro workspace create debian:12 create a persistent machine: see pyro workspace --help
   pyro mcp serve --profile workspace-core
-                                  give an agent these as tools: see pyro mcp --help
-  pyro host connect claude-code   have Claude Code start it: see pyro host --help
-  pyro env list                   the environments that machines start from`,
+                                  offer tools to an agent: see pyro mcp --help
+  pyro host connect claude-code   connect Claude Code: see pyro host --help
+  pyro env list                   list the environments`,
 		Example: `  pyro run debian:12 -- python3 -c 'print(6 * 7)'
   git diff | pyro run debian:12 -- wc -l
   pyro run -t alpine:3.20 -- sh`,
@@ -112,29 +114,29 @@ First steps:
 	root.SetVersionTemplate("pyro {{.Version}}\n")
 	root.SetUsageTemplate(root.UsageTemplate() + exitCodes)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%w", err) })
-	root.PersistentFlags().BoolVar(&debug, "debug", false, "log to stderr what is being done (also PYRO_DEBUG=1)")
-	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newHost(), newRPC(), newPrepare(), newDoctor(), newPTY(), newDemo(), newVersion())
+	root.PersistentFlags().BoolVar(&debug, "debug", false, "write a debug log to stderr (also PYRO_DEBUG=1)")
+	root.AddCommand(newRun(), newWorkspace(), newEnv(), newMCP(), newHost(), newRPC(), newServe(), newPrepare(), newDoctor(), newPTY(), newDemo(), newVersion())
 	return root
 }
 
-// exitCodes ends the help of pyro itself.
+// exitCodes is a template that extends the help of the root command.
 const exitCodes = `{{if not .HasParent}}
 Exit codes:
-  0 done                  5 wrong state              10 stored data corrupt
-  1 anything else         6 permission denied       124 time limit over
+  0 success               5 wrong state              10 stored data corrupt
+  1 other error           6 permission denied       124 time limit exceeded
   2 bad usage, argument   7 out of space or quota   130 interrupted
   3 not found             8 not supported
-  4 exists already        9 something is missing
+  4 already exists        9 a requirement is missing
   pyro run and pyro workspace exec exit with the code of the command: see their help.
 {{end}}`
 
-// usage is an error about how a command was called.
+// usage returns an error that reports wrong usage of a command.
 func usage(cmd *cobra.Command, format string, args ...any) error {
 	return fault.Newf(fault.Invalid, format, args...).WithHint("%s --help", cmd.CommandPath())
 }
 
-// arguments checks how many arguments there are by the use of a command: NAME has to be there, [NAME]
-// may be, and a name with dots stands for any number.
+// arguments checks the number of arguments against the use line of a command. In the use line, NAME
+// is required, [NAME] is optional, and NAME... stands for one or more arguments.
 func arguments(cmd *cobra.Command, args []string) error {
 	names := strings.Fields(cmd.Use)[1:]
 	for i, name := range names {
@@ -154,7 +156,8 @@ func arguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// subcommand is the check of a command that only groups others: whatever is left is not one of them.
+// subcommand rejects arguments of a command that has only subcommands. The error suggests a
+// command.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -169,5 +172,5 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	return err.WithHint("%s --help", cmd.CommandPath())
 }
 
-// group shows the help of a command that only groups others.
+// group prints the help of a command that has only subcommands.
 func group(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -10,11 +10,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// programs are built once for all tests: the guest agent, and pyro itself for those tests that send it signals.
+// programs contains the paths of programs that are built once for all tests.
 var programs struct{ pyro, guest string }
 
 func TestMain(m *testing.M) {
-	// testscript runs this binary again under the name pyro; then it is pyro, and nothing is to be built.
+	// testscript runs this test binary again under the name pyro. In this case nothing must be
+	// built.
 	if filepath.Base(os.Args[0]) == "pyro" {
 		testscript.Main(m, commands)
 		return
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 
 var commands = map[string]func(){"pyro": func() { os.Exit(Main(os.Args[1:])) }}
 
-// cleanUp removes the programs when all tests have run: testscript.Main does not return.
+// cleanUp runs the tests, then removes the built programs. A deferred call in TestMain would not
+// run, because testscript.Main does not return.
 type cleanUp struct {
 	tests *testing.M
 	dir   string
@@ -49,7 +51,8 @@ func (c cleanUp) Run() int {
 	return c.tests.Run()
 }
 
-// TestScripts runs the scripts in testdata/script: they are what the command line promises.
+// TestScripts runs the scripts in testdata/script. The scripts specify the behavior of the command
+// line.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
@@ -57,17 +60,18 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PYRO_CACHE_DIR", filepath.Join(e.WorkDir, "cache"))
 			e.Setenv("PYRO_STATE_DIR", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("PYRO_GUEST", programs.guest)
-			e.Setenv("PYRO_QEMU", "no-such-qemu") // no script starts a real machine
+			e.Setenv("PYRO_QEMU", "no-such-qemu") // so that no test starts a real machine
 			e.Setenv("PYRO_PROGRAM", programs.pyro)
 			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("GORACE", "atexit_sleep_ms=0")                                 // the race detector would have each command wait for a second
-			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // where a script failed
+			e.Setenv("GORACE", "atexit_sleep_ms=0")                                 // otherwise the race detector delays each exit by a second
+			e.Defer(func() { deleteWorkspaces(filepath.Join(e.WorkDir, "state")) }) // needed if the script has failed
 			return nil
 		},
 	})
 }
 
-// deleteWorkspaces deletes what a script left, so that no process of it goes on.
+// deleteWorkspaces deletes the workspaces that a script has left, so that none of their processes
+// remain.
 func deleteWorkspaces(state string) {
 	folders, _ := filepath.Glob(filepath.Join(state, "workspaces", "*"))
 	for _, folder := range folders {

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// suggest offers those of a list that begin with what was typed, each by its name with a description.
+// suggest returns the completions of a typed prefix from a list.
 func suggest[T any](typed string, list func(context.Context, *pyro.Pyro) ([]T, error), describe func(T) (name, description string)) ([]string, cobra.ShellCompDirective) {
 	p, err := pyro.New(pyro.Options{})
 	if err != nil {
@@ -29,7 +29,7 @@ func suggest[T any](typed string, list func(context.Context, *pyro.Pyro) ([]T, e
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeEnvironment offers environments.
+// completeEnvironment completes the names of environments.
 func completeEnvironment(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -38,7 +38,7 @@ func completeEnvironment(_ *cobra.Command, args []string, typed string) ([]strin
 		func(e pyro.Environment) (string, string) { return e.Name, e.Description })
 }
 
-// completeWorkspace offers workspaces.
+// completeWorkspace completes the IDs of workspaces.
 func completeWorkspace(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -49,7 +49,7 @@ func completeWorkspace(_ *cobra.Command, args []string, typed string) ([]string,
 		})
 }
 
-// completeShell offers the shells of a workspace.
+// completeShell completes the IDs of the shells in a workspace.
 func completeShell(id, typed string) ([]string, cobra.ShellCompDirective) {
 	return suggest(typed, func(ctx context.Context, p *pyro.Pyro) ([]pyro.Shell, error) {
 		all, err := p.ListShells(ctx, id)
@@ -60,7 +60,7 @@ func completeShell(id, typed string) ([]string, cobra.ShellCompDirective) {
 	}, func(s pyro.Shell) (string, string) { return s.ShellID, string(s.State) })
 }
 
-// completeService offers the services of a workspace.
+// completeService completes the names of the services in a workspace.
 func completeService(id, typed string) ([]string, cobra.ShellCompDirective) {
 	return suggest(typed, func(ctx context.Context, p *pyro.Pyro) ([]pyro.Service, error) {
 		all, err := p.ListServices(ctx, id)
@@ -71,7 +71,7 @@ func completeService(id, typed string) ([]string, cobra.ShellCompDirective) {
 	}, func(s pyro.Service) (string, string) { return s.ServiceName, string(s.State) })
 }
 
-// completeFlag offers the words that a flag may be.
+// completeFlag registers a list of words as the completions of a flag.
 func completeFlag[T ~string](cmd *cobra.Command, flag string, words []T) {
 	cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		all := make([]string, 0, len(words))
@@ -82,7 +82,8 @@ func completeFlag[T ~string](cmd *cobra.Command, flag string, words []T) {
 	})
 }
 
-// onPart makes a command about the workspace that is its first argument and what of it, by name, is its second.
+// onPart returns a command that has two arguments: a workspace, and the name of an object in the
+// workspace.
 func onPart(use, short, long, example string, complete func(id, typed string) ([]string, cobra.ShellCompDirective), run func(cmd *cobra.Command, id, name string) error) *cobra.Command {
 	cmd := onWorkspace(use, short, long, example, func(cmd *cobra.Command, args []string) error { return run(cmd, args[0], args[1]) })
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {

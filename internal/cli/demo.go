@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/demo"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
@@ -17,12 +16,14 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show a tour of pyro on a real machine",
-		Long: `Give a tour of pyro on real machines: a workspace of a small folder with a bug in it, which is
-found, mended, kept, broken and taken back, with a service, a shell and an export. Each step is
-told with the command that does the same, and with what came out. Nothing is left, also where it
-fails or is ended by Ctrl-C. The first tour makes ready what machines start from: see pyro prepare.
+		Long: `Give a tour of pyro on a real machine. The tour fixes a bug in a workspace, takes a snapshot,
+breaks the files and resets them. It also runs a service and a shell, and exports a file. Each
+step shows the equivalent command and its output.
 
-The exit code is not 0 if a step did not do what it says.`,
+The tour deletes everything that it creates, even if it fails or you press Ctrl-C. The first tour
+takes longer, because it prepares the environment: see pyro prepare.
+
+The exit code is not 0 if a step failed.`,
 		Args:                       subcommand,
 		SuggestionsMinimumDistance: 2,
 		RunE:                       func(cmd *cobra.Command, _ []string) error { return tour(cmd) },
@@ -33,28 +34,24 @@ The exit code is not 0 if a step did not do what it says.`,
 }
 
 func tour(cmd *cobra.Command) error {
-	p, err := pyro.New(pyro.Options{})
+	task, err := openTask(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	ctx, signals := endOnSignals(cmd.Context())
-	defer signals.stop()
-	progress := newProgress(false)
-	defer progress.stop()
+	defer task.close()
 	asJSON := wantsJSON(cmd)
-	req := demo.TourRequest{Progress: progress.report}
+	req := demo.TourRequest{Progress: task.progress.report}
 	if !asJSON {
 		req.Begin = func(number, of int, s demo.Step) {
 			fmt.Printf("[%d/%d] %s: %s\n  $ %s\n", number, of, s.Name, s.Text, strings.ReplaceAll(s.Command, "\n", "\n  $ "))
 		}
 		req.End = func(s demo.Step) {
-			progress.stop()
+			task.progress.stop()
 			printStep(os.Stdout, s)
 		}
 	}
-	report, err := demo.Tour(ctx, p, req)
-	progress.stop()
+	report, err := demo.Tour(task.ctx, task.pyro, req)
+	task.progress.stop()
 	if asJSON {
 		if printed := printJSON(os.Stdout, report); printed != nil {
 			return printed
@@ -65,8 +62,8 @@ func tour(cmd *cobra.Command) error {
 	if err == nil {
 		return nil
 	}
-	err = signals.explain(err)
-	if asJSON { // which has told the error
+	err = task.signals.explain(err)
+	if asJSON { // the printed report already contains the error
 		if end, ok := err.(exit); ok {
 			return exit{code: end.code}
 		}
@@ -75,7 +72,7 @@ func tour(cmd *cobra.Command) error {
 	return err
 }
 
-// printStep prints what came out of a step.
+// printStep prints the output and the result of a step.
 func printStep(w io.Writer, s demo.Step) {
 	for line := range strings.Lines(s.Output) {
 		fmt.Fprintln(w, "   ", strings.TrimRight(line, "\n"))
@@ -87,7 +84,7 @@ func printStep(w io.Writer, s demo.Step) {
 	fmt.Fprintf(w, "  %s in %.2f s\n\n", how, s.MS/1000)
 }
 
-// printTour prints the summary.
+// printTour prints the summary of the tour.
 func printTour(w io.Writer, r *demo.Report) {
 	done := 0
 	for _, s := range r.Steps {

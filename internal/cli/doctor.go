@@ -11,47 +11,36 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON bool
 	var environment string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this host can do, and what mends what it can't",
-		Long: `Examine this host: QEMU, the isolation that it can give, which is proved by booting a kernel,
-environments, templates, tools, folders and disk space. What is missing is told with the
-command that mends it. With --environment it tells what the next start of a machine of that
-environment will find: warm, all that it starts from; cold, not all, so that it has to be made;
-or stale, something that was made from what has changed since, or that is damaged.
+		Short: "Check this host and show how to fix problems",
+		Long: `Check this host: isolation, QEMU, environments, templates, tools, folders and disk space. To test
+each isolation level, pyro boots a kernel. If something is missing, the output has the command that
+fixes it.
 
-The exit code is 1 if pyro run can't work.`,
+With --environment, the output also says how the next machine of that environment starts:
+warm, if everything is ready; cold, if something must be made first; or stale, if something is
+outdated or damaged.
+
+The exit code is 1 if pyro run cannot work.`,
 		Args: arguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), environment, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd, environment) },
 	}
-	cmd.Flags().StringVar(&environment, "environment", "", "tell too whether this `ENV` is warm, cold or stale")
+	cmd.Flags().StringVar(&environment, "environment", "", "also say if this `ENV` is warm, cold or stale")
 	cmd.RegisterFlagCompletionFunc("environment", completeEnvironment)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func examine(ctx context.Context, environment string, asJSON bool) error {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return err
-	}
-	ctx, signals := endOnSignals(ctx)
-	defer signals.stop()
-	progress := newProgress(false)
-	defer progress.stop()
-	report, err := p.Doctor(ctx, pyro.DoctorRequest{Environment: environment, Progress: progress.report})
-	progress.stop()
-	if err != nil {
-		return signals.explain(err)
-	}
-	if asJSON {
-		err = printJSON(os.Stdout, report)
-	} else {
-		err = printReport(report)
-	}
-	if err == nil && !report.OK {
+func examine(cmd *cobra.Command, environment string) error {
+	ok := true
+	err := operation(cmd, func(ctx context.Context, p *pyro.Pyro, progress pyro.ProgressFunc) (*pyro.DoctorReport, error) {
+		report, err := p.Doctor(ctx, pyro.DoctorRequest{Environment: environment, Progress: progress})
+		ok = err != nil || report.OK
+		return report, err
+	}, printReport)
+	if err == nil && !ok {
 		return exit{code: 1}
 	}
 	return err
@@ -62,7 +51,7 @@ func printReport(report *pyro.DoctorReport) error {
 	for _, c := range report.Checks {
 		rows = append(rows, []string{string(c.Status), c.Name, c.Detail})
 		if c.Hint != "" && c.Status != pyro.CheckOK {
-			rows = append(rows, []string{"", "", "to mend it: " + c.Hint})
+			rows = append(rows, []string{"", "", "fix: " + c.Hint})
 		}
 	}
 	if err := table(os.Stdout, rows); err != nil {

@@ -2,8 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// habits are the words that people know from shells and from other programs, and pyro's commands for
-// them.
+// habits maps command words that users know from shells and similar programs to pyro commands.
 var habits = map[string]string{
 	"attach": "workspace shell attach", "build": "env pull", "commit": "workspace snapshot create", "cp": "workspace sync push", "history": "workspace logs",
 	"image": "env list", "images": "env list", "info": "doctor", "init": "prepare", "inspect": "workspace status", "kill": "workspace stop", "ls": "workspace list",
@@ -12,10 +11,10 @@ var habits = map[string]string{
 	"ssh": "workspace shell attach", "top": "workspace service list", "unpause": "workspace resume", "upload": "workspace sync push", "download": "workspace export",
 }
 
-// ofEnvironments are those that mean something else about environments.
+// ofEnvironments maps words that have another meaning after "pyro env".
 var ofEnvironments = map[string]string{"add": "env pull", "install": "env pull", "ls": "env list", "remove": "env prune", "rm": "env prune", "show": "env inspect"}
 
-// elsewhere gives the command that somebody may have meant who gave a word to another one, or "".
+// elsewhere returns the command that the user probably means by a word, or "" if there is none.
 func elsewhere(cmd *cobra.Command, word string) string {
 	root := cmd.Root()
 	if cmd.Name() == "env" && ofEnvironments[word] != "" {

@@ -9,33 +9,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 func newEnvInspect() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:               "inspect ENV",
 		Short:             "Describe one environment",
 		Args:              arguments,
 		ValidArgsFunction: completeEnvironment,
-		RunE:              func(cmd *cobra.Command, args []string) error { return envInspect(cmd.Context(), args[0], asJSON) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return envInspect(cmd, args[0]) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func envInspect(ctx context.Context, name string, asJSON bool) error {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return err
-	}
-	e, err := p.InspectEnvironment(ctx, name)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(os.Stdout, e)
-	}
+func envInspect(cmd *cobra.Command, name string) error {
+	return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Environment, error) {
+		return p.InspectEnvironment(ctx, name)
+	}, showEnvironment)
+}
+
+func showEnvironment(e *pyro.Environment) error {
 	var rows [][]string
 	add := func(name, value string) {
 		if value != "" {
@@ -50,6 +45,7 @@ func envInspect(ctx context.Context, name string, asJSON bool) error {
 	} else {
 		add("State", "installed "+e.InstalledAt.Local().Format(time.DateTime))
 		add("Size", size(e.SizeBytes)+" on disk, "+size(e.VirtualSize)+" for a machine")
+		add("Last use", lastUse(time.Now(), *e))
 		add("Digest", e.Digest)
 		add("Manifest", e.ManifestDigest)
 	}
@@ -57,5 +53,7 @@ func envInspect(ctx context.Context, name string, asJSON bool) error {
 	add("Variables", strings.Join(e.Env, " "))
 	add("User", e.User)
 	add("Folder", e.WorkDir)
+	add("Entry point", fault.CommandLine(e.Entrypoint))
+	add("Command", fault.CommandLine(e.Cmd))
 	return table(os.Stdout, rows)
 }

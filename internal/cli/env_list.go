@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,36 +11,45 @@ import (
 )
 
 func newEnvList() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the catalogue and all that is installed",
+		Short: "List the catalogue and installed environments",
 		Args:  arguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return envList(cmd.Context(), asJSON) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return envList(cmd) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func envList(ctx context.Context, asJSON bool) error {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return err
-	}
-	all, err := p.ListEnvironments(ctx)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(os.Stdout, map[string]any{"environments": all})
-	}
-	rows := [][]string{{"NAME", "STATE", "SIZE", "DESCRIPTION"}}
-	for _, e := range all {
+// environments is the JSON output of pyro env list.
+type environments struct {
+	Environments []pyro.Environment `json:"environments"`
+}
+
+func envList(cmd *cobra.Command) error {
+	return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (environments, error) {
+		all, err := p.ListEnvironments(ctx)
+		return environments{all}, err
+	}, showEnvironments)
+}
+
+func showEnvironments(all environments) error {
+	now := time.Now()
+	rows := [][]string{{"NAME", "STATE", "SIZE", "ORIGIN", "LAST USE", "DESCRIPTION"}}
+	for _, e := range all.Environments {
 		state, space := "available", "-"
 		if e.Installed {
 			state, space = "installed", size(e.SizeBytes)
 		}
-		rows = append(rows, []string{e.Name, state, space, e.Description})
+		rows = append(rows, []string{e.Name, state, space, e.Source, lastUse(now, e), e.Description})
 	}
 	return table(os.Stdout, rows)
+}
+
+// lastUse formats the time since the last use of an environment.
+func lastUse(now time.Time, e pyro.Environment) string {
+	if e.LastUsedAt.IsZero() {
+		return "-"
+	}
+	return ago(now, e.LastUsedAt)
 }

@@ -12,42 +12,50 @@ import (
 )
 
 func newEnvPrune() *cobra.Command {
-	var asJSON, all bool
+	var req pyro.PruneEnvironmentsRequest
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove what is not needed any more",
-		Long: `Remove what is not needed any more: images that no name stands for, templates and
-kernels that have been superseded, and what interrupted work left. With --all, every
-environment and template. What a running machine or a workspace uses stays in either case.`,
+		Short: "Remove unused data",
+		Long: `Remove unused data: images without a name, outdated templates and kernels, and leftovers of
+interrupted work. With --all, also remove installed environments and templates. pyro never removes
+data that a running machine or a workspace uses.
+
+--dry-run removes nothing. It prints what would be removed, and on standard error what would stay,
+each with the reason.`,
+		Example: `  pyro env prune --dry-run
+  pyro env prune --all`,
 		Args: arguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return envPrune(cmd.Context(), all, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return envPrune(cmd, req) },
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also remove what is installed but not in use")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&req.All, "all", false, "also remove installed environments that are not in use")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "remove nothing, and print what would be removed")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func envPrune(ctx context.Context, all, asJSON bool) error {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return err
-	}
-	pruned, err := p.PruneEnvironments(ctx, pyro.PruneEnvironmentsRequest{All: all})
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(os.Stdout, pruned)
+func envPrune(cmd *cobra.Command, req pyro.PruneEnvironmentsRequest) error {
+	return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.PruneResult, error) {
+		return p.PruneEnvironments(ctx, req)
+	}, showPruned)
+}
+
+func showPruned(pruned *pyro.PruneResult) error {
+	removed, freed := "removed", "freed"
+	if pruned.DryRun {
+		removed, freed = "would remove", "would free"
+		for _, k := range pruned.Kept {
+			fmt.Fprintf(os.Stderr, "keep %s %s (%s): %s\n", k.Kind, cmp.Or(k.Name, k.Digest), size(k.SizeBytes), k.Reason)
+		}
 	}
 	if len(pruned.Removed) == 0 {
-		_, err = fmt.Println("nothing to remove")
+		_, err := fmt.Println("nothing to remove")
 		return err
 	}
 	for _, r := range pruned.Removed {
-		if _, err := fmt.Printf("removed %s %s (%s)\n", r.Kind, cmp.Or(r.Name, r.Digest, "of interrupted work"), size(r.FreedBytes)); err != nil {
+		if _, err := fmt.Printf("%s %s %s (%s)\n", removed, r.Kind, cmp.Or(r.Name, r.Digest, "of interrupted work"), size(r.FreedBytes)); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Printf("freed %s\n", size(pruned.FreedBytes))
+	_, err := fmt.Printf("%s %s\n", freed, size(pruned.FreedBytes))
 	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -11,42 +10,33 @@ import (
 )
 
 func newEnvPull() *cobra.Command {
-	var asJSON, force bool
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "pull ENV",
-		Short: "Install an environment, or check an installed one",
-		Long: `Install an environment: build one of the catalogue from Debian's packages, by the mirrors
-that this host is configured to use, or pull an OCI image from its registry. An installed one
-is checked, and made again where it is damaged.`,
+		Short: "Install or check an environment",
+		Long: `Install an environment. If it is in the catalogue, pyro builds it from Debian's packages, which it
+downloads from the mirrors of this host's apt configuration. If it is an OCI image, pyro pulls it
+from its registry. If the environment is already installed, pyro checks it, and replaces it if it is
+damaged.`,
 		Example: `  pyro env pull debian:12
   pyro env pull alpine:3.20
   pyro env pull --force debian:12-build`,
 		Args:              arguments,
 		ValidArgsFunction: completeEnvironment,
-		RunE:              func(cmd *cobra.Command, args []string) error { return envPull(cmd.Context(), args[0], force, asJSON) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return envPull(cmd, args[0], force) },
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "make it anew, with today's packages or the tag's present image")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&force, "force", false, "make it again, with current packages or the current image of the tag")
+	jsonFlag(cmd)
 	return cmd
 }
 
-func envPull(ctx context.Context, name string, force, asJSON bool) error {
-	p, err := pyro.New(pyro.Options{})
-	if err != nil {
-		return err
-	}
-	ctx, signals := endOnSignals(ctx)
-	defer signals.stop()
-	progress := newProgress(false)
-	defer progress.stop()
-	e, err := p.PullEnvironment(ctx, pyro.PullEnvironmentRequest{Environment: name, Force: force, Progress: progress.report})
-	progress.stop()
-	if err != nil {
-		return signals.explain(err)
-	}
-	if asJSON {
-		return printJSON(os.Stdout, e)
-	}
-	_, err = fmt.Printf("%s is installed: %s, %s\n", e.Name, size(e.SizeBytes), e.Digest)
+func envPull(cmd *cobra.Command, name string, force bool) error {
+	return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Environment, error) {
+		return p.PullEnvironment(ctx, pyro.PullEnvironmentRequest{Environment: name, Force: force, Progress: report})
+	}, showInstalled)
+}
+
+func showInstalled(e *pyro.Environment) error {
+	_, err := fmt.Printf("%s is installed: %s, %s\n", e.Name, size(e.SizeBytes), e.Digest)
 	return err
 }

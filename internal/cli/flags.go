@@ -5,16 +5,19 @@ import (
 	"strconv"
 )
 
-// positiveInt is the value of a flag that counts something: zero and less are refused where they are read.
+// positiveInt is a flag value that must be at least 1.
 type positiveInt int
 
-// positive makes a flag's value with a default.
+// positive returns a flag value that sets target. It sets target to the default first.
 func positive(target *int, byDefault int) *positiveInt {
 	*target = byDefault
 	return (*positiveInt)(target)
 }
 
-// Set reads the value.
+// change returns a flag value that sets target, and leaves it 0 if the flag is not given.
+func change(target *int) *positiveInt { return positive(target, 0) }
+
+// Set implements pflag.Value.
 func (p *positiveInt) Set(s string) error {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
@@ -24,8 +27,8 @@ func (p *positiveInt) Set(s string) error {
 	return nil
 }
 
-// String gives the value.
+// String implements pflag.Value.
 func (p *positiveInt) String() string { return strconv.Itoa(int(*p)) }
 
-// Type names the value in help texts.
+// Type implements pflag.Value. Help texts show this type.
 func (p *positiveInt) Type() string { return "int" }

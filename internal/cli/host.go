@@ -10,39 +10,45 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/agenthost"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/operations"
 	"github.com/pyro-mcp/pyro/internal/project"
 )
 
 func newHost() *cobra.Command {
-	cmd := subgroup("host", "Connect programs that agents run in, and serve this host to a control plane",
-		newHostConnect(), newHostPrintConfig(), newHostDoctor(), newHostRepair(), newHostServe(), newHostCerts())
-	cmd.Long = `Have a program that agents run in, such as Claude Code or Codex, give its agents pyro's tools: it
-is told to start "pyro mcp serve". "pyro host doctor" tells which of them this host has, and
-whether what they have of pyro works.
+	cmd := subgroup("host", "Connect agents, show network settings, and serve this host to a control plane",
+		newHostConnect(), newHostPrintConfig(), newHostDoctor(), newHostRepair(), newHostNetwork(), newHostServe(), newHostCerts())
+	cmd.Long = `Connect pyro to the programs that agents run in, such as Claude Code or Codex. Such a program then
+starts "pyro mcp serve" and gives its agents the tools. "pyro host doctor" lists the installed
+programs and checks their configuration of pyro.
 
-"pyro host serve" is another matter: it serves the machines of this host to a control plane.`
+"pyro host network-settings" shows how this host's tools reach the network. Machines can use the
+same settings.
+
+"pyro host serve" and "pyro host certs" are for control planes: they serve the machines of this
+host.`
 	return cmd
 }
 
-// hostServer is what a host is to start, as flags say it.
+// hostServer contains the flags that describe the MCP server of a host.
 type hostServer struct {
 	name, profile string
 	project       projectSource
 }
 
 func (s *hostServer) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.name, "name", agenthost.DefaultName, "what the host calls it, `NAME`")
+	cmd.Flags().StringVar(&s.name, "name", agenthost.DefaultName, "`NAME` of the server")
 	profileFlag(cmd, &s.profile, agenthost.DefaultProfile)
 	s.project.flags(cmd.Flags())
 }
 
-// passed are the environment variables of pyro's that a host gets, where they are set: it may be started without them, or pass on few of its own.
+// passed lists environment variables. If one of them is set, it is written to the host's
+// configuration, because some hosts do not pass their own environment to servers.
 var passed = []string{"PYRO_STATE_DIR", "PYRO_CACHE_DIR", "PYRO_ISOLATION", "PYRO_RUNSC", "XDG_STATE_HOME", "XDG_CACHE_HOME"}
 
-// server makes it, with the absolute path of this pyro.
+// server returns the server that the flags describe. The command of the server is the absolute path
+// of this program.
 func (s *hostServer) server(cmd *cobra.Command) (agenthost.Server, error) {
 	self, err := ownPath()
 	if err != nil {
@@ -52,7 +58,7 @@ func (s *hostServer) server(cmd *cobra.Command) (agenthost.Server, error) {
 		return agenthost.Server{}, err
 	}
 	made := agenthost.Server{Name: s.name, Command: self, Args: []string{"mcp", "serve", "--profile", s.profile}, Env: map[string]string{}}
-	if !slices.Contains(pyro.Profiles, pyro.Profile(s.profile)) {
+	if !slices.Contains(operations.Profiles, operations.Profile(s.profile)) {
 		return made, usage(cmd, "--profile is %q: it must be vm-run, workspace-core or workspace-full", s.profile)
 	}
 	if s.project.none {
@@ -64,9 +70,9 @@ func (s *hostServer) server(cmd *cobra.Command) (agenthost.Server, error) {
 			return made, err
 		}
 		if info, err := os.Stat(path); err != nil {
-			return made, fault.Wrap(err, "take the project", s.project.path)
+			return made, fault.Wrap(err, "use the project", s.project.path)
 		} else if !info.IsDir() {
-			return made, fault.New(fault.Invalid, "take the project", s.project.path, "it is no folder")
+			return made, fault.New(fault.Invalid, "use the project", s.project.path, "it is not a folder")
 		}
 		made.Args = append(made.Args, "--project-path", path)
 	}
@@ -84,7 +90,8 @@ func (s *hostServer) server(cmd *cobra.Command) (agenthost.Server, error) {
 	return made, made.Check()
 }
 
-// ownPath is the absolute path of this program, by the name that it was called by where that leads to it: a link stays right when what it leads to is replaced.
+// ownPath returns the absolute path of this program. If the program was called through a link,
+// ownPath returns the path of the link, because the link stays valid after an update.
 func ownPath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -93,7 +100,8 @@ func ownPath() (string, error) {
 	return agenthost.Called(os.Args[0], self), nil
 }
 
-// presentHome is where hosts of the present user keep things, seen from the present folder.
+// presentHome returns the locations of the configuration files for this user and the current
+// project.
 func presentHome() (agenthost.Home, error) {
 	folder, err := project.Find(".")
 	if err != nil {
@@ -109,10 +117,13 @@ func newHostPrintConfig() *cobra.Command {
 	names := agenthost.Names(agenthost.Hosts...)
 	cmd := &cobra.Command{
 		Use:   "print-config HOST",
-		Short: "Print the configuration that has a host start pyro",
-		Long: `Print the configuration that has HOST start pyro: one of ` + strings.Join(names, ", ") + `.
-Where it belongs is told on stderr. It is a whole file: where you have one already, put what is
-new into it.`,
+		Short: "Print a configuration for a program that agents run in",
+		Long: `Print a configuration for HOST that starts pyro. HOST is one of these:
+
+  ` + strings.Join(names, ", ") + `
+
+Standard error names the path of the file. The output is a complete file. If the file already
+exists, add only the entry for pyro.`,
 		Example: `  pyro host print-config cursor
   pyro host print-config claude-code --from-path --output .mcp.json`,
 		Args: arguments, ValidArgs: names,
@@ -133,29 +144,30 @@ new into it.`,
 				return err
 			}
 			if output == "" {
-				fmt.Fprintf(os.Stderr, "pyro: this belongs into %s\n", h.File(home))
+				fmt.Fprintf(os.Stderr, "pyro: add this to %s\n", h.File(home))
 				_, err = os.Stdout.Write(h.Document(server))
 				return err
 			}
 			if err := writeNew(output, h.Document(server)); err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "pyro: wrote %s; it belongs into %s\n", output, h.File(home))
+			fmt.Fprintf(os.Stderr, "pyro: wrote %s; add it to %s\n", output, h.File(home))
 			return nil
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringVar(&output, "output", "", "write it to a new file, `PATH`")
-	cmd.Flags().BoolVar(&fromPath, "from-path", false, "to share it: name the program pyro, to be found in PATH, and no variables of this host")
+	cmd.Flags().StringVar(&output, "output", "", "write the configuration to a new file at this `PATH`")
+	cmd.Flags().BoolVar(&fromPath, "from-path", false, "name the program only as pyro, without its path and the variables of this host")
 	return cmd
 }
 
-// writeNew writes a file that must not be there yet: all of it, or there is none.
+// writeNew writes a new file. It fails if the file already exists. If the write fails, it removes
+// the file.
 func writeNew(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		if os.IsExist(err) {
-			return fault.New(fault.Exists, "write", path, "it is there already, and is not written over")
+			return fault.New(fault.Exists, "write", path, "it exists and is not overwritten")
 		}
 		return fault.Wrap(err, "write", path)
 	}
@@ -169,7 +181,7 @@ func writeNew(path string, text []byte) error {
 	return fault.Wrap(err, "write", path)
 }
 
-// given are the flags of a call, to be said again to another command that has them.
+// given returns the flags of this call as text, for use in the command line of another command.
 func given(cmd *cobra.Command) (text string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.Type() == "bool" {

@@ -13,29 +13,32 @@ import (
 
 func newHostConnect() *cobra.Command {
 	names := hostsThat(agenthost.Host.Connectable)
-	return hostChange("connect", "Have a host start pyro, by the host's own command", `Have HOST start pyro, by the host's own command: one of `+strings.Join(names, ", ")+`. It is
-given the absolute path of this pyro, and what is set of PYRO_STATE_DIR, PYRO_CACHE_DIR,
-PYRO_ISOLATION, PYRO_RUNSC, XDG_STATE_HOME and XDG_CACHE_HOME. A host that has it so already is
-left as it is; one that has it in another way is an error, and "pyro host repair" puts it right.
-For other hosts there is "pyro host print-config".`, `  pyro host connect claude-code
+	return hostChange("connect", "Let a program that agents run in start pyro", `Add pyro to the configuration of HOST, with HOST's own command. HOST is one of `+strings.Join(names, ", ")+`.
+The entry has the absolute path of this pyro. It also has these variables, if they are set:
+PYRO_STATE_DIR, PYRO_CACHE_DIR, PYRO_ISOLATION, PYRO_RUNSC, XDG_STATE_HOME and XDG_CACHE_HOME.
+
+If HOST already has an equal entry, nothing changes. If HOST has a different entry, the command
+fails; "pyro host repair" replaces the entry. For other programs, use "pyro host print-config".`, `  pyro host connect claude-code
   pyro host connect codex --profile workspace-full`, names, agenthost.Host.Connect)
 }
 
 func newHostRepair() *cobra.Command {
 	names := hostsThat(agenthost.Host.Repairable)
-	return hostChange("repair", "Put right how a host starts pyro", `Have HOST start pyro as "pyro host connect" with these flags would, whatever it has under that
-name now: one of `+strings.Join(names, ", ")+`. What it has is removed and added by the host's own
-command. opencode's file is edited: everything else in it stays as it was, and a copy of the file
-is kept beside it. One with comments is left alone, and you are told what to put into it.`, `  pyro host repair claude-code
+	return hostChange("repair", "Repair how a program starts pyro", `Replace HOST's entry for pyro with the entry that "pyro host connect" writes with these flags. HOST
+is one of `+strings.Join(names, ", ")+`. pyro uses HOST's own command.
+
+For opencode, pyro edits the configuration file. It changes only this entry, and makes a backup
+beside the file. If the file has comments, pyro does not change the file and prints the necessary
+entry.`, `  pyro host repair claude-code
   pyro host repair opencode --profile workspace-full`, names, agenthost.Host.Repair)
 }
 
-// hostsThat gives the names of hosts that something can be done with.
+// hostsThat returns the names of the hosts that the predicate selects.
 func hostsThat(can func(agenthost.Host) bool) []string {
 	return agenthost.Names(slices.DeleteFunc(slices.Clone(agenthost.Hosts), func(h agenthost.Host) bool { return !can(h) })...)
 }
 
-// hostChange is a command that changes what a host has.
+// hostChange returns a command that changes the configuration of a host.
 func hostChange(verb, short, long, example string, names []string, change agenthost.Change) *cobra.Command {
 	var s hostServer
 	var scope string
@@ -67,7 +70,7 @@ func hostChange(verb, short, long, example string, names []string, change agenth
 		},
 	}
 	s.flags(cmd)
-	cmd.Flags().StringVar(&scope, "scope", "", "claude-code: for all projects of the user, or in the .mcp.json of this one: `user` or project (default user)")
+	cmd.Flags().StringVar(&scope, "scope", "", "for claude-code: `user` for all your projects, or project for .mcp.json of this one (default user)")
 	return cmd
 }
 
@@ -77,11 +80,11 @@ func printOutcome(h agenthost.Host, s agenthost.Server, out agenthost.Outcome) e
 		return err
 	}
 	text := fmt.Sprintf("%s has %q now: %s\nin %s\n", h.Title, s.Name, s, out.File)
-	if out.Was != "" {
-		text += "it was: " + out.Was + "\n"
+	if out.Previous != "" {
+		text += "previous configuration: " + out.Previous + "\n"
 	}
-	if out.Kept != "" {
-		text += "a copy of the file as it was: " + out.Kept + "\n"
+	if out.Backup != "" {
+		text += "backup: " + out.Backup + "\n"
 	}
 	_, err := fmt.Print(text)
 	return err

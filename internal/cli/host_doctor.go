@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/agenthost"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
 func newHostDoctor() *cobra.Command {
@@ -17,17 +17,17 @@ func newHostDoctor() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell which hosts there are, and whether what they have of pyro works",
-		Long: `Look at the programs that agents run in: whether each is installed, what its configuration has of
-pyro, for you and for the project in the present folder, and whether that works: the server is
-started as the host starts it, asked for its tools, and ended. A server that a file of the project
-names is started only if it is this pyro.
+		Short: "Check the programs that agents run in",
+		Long: `Check the programs that agents run in. The output says which of them are installed, and how your
+configuration and the project in the current folder start pyro. Doctor starts each server in the
+same way as the program, asks for the server's tools, and ends the server. If a file of the project
+names a server, doctor starts it only if it is this pyro.
 
-The exit code is 1 if something that is configured is broken.`,
+The exit code is 1 if a configured server is broken.`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return examineHosts(cmd.Context(), name, asJSON) },
 	}
-	cmd.Flags().StringVar(&name, "name", agenthost.DefaultName, "what hosts call it, `NAME`; what starts pyro is found under any name")
+	cmd.Flags().StringVar(&name, "name", agenthost.DefaultName, "`NAME` of the server; doctor also finds servers with other names that start pyro")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -69,7 +69,7 @@ func printHosts(report *agenthost.Report) error {
 		case !h.Installed && !h.Configured:
 			rows = append(rows, []string{"-", title, "is not installed"})
 		case !h.Configured:
-			rows = append(rows, []string{"-", title, "does not have pyro"}, []string{"", "", "to connect it: " + h.Hint})
+			rows = append(rows, []string{"-", title, "does not have pyro"}, []string{"", "", "connect: " + h.Hint})
 		case !h.Installed:
 			title += ", not installed"
 		}
@@ -89,7 +89,7 @@ func printHosts(report *agenthost.Report) error {
 				rows = append(rows, []string{"", "", s.Detail})
 			}
 			if s.Hint != "" {
-				rows = append(rows, []string{"", "", "to mend it: " + s.Hint})
+				rows = append(rows, []string{"", "", "fix: " + s.Hint})
 			}
 		}
 		for _, p := range h.Problems {
@@ -99,25 +99,26 @@ func printHosts(report *agenthost.Report) error {
 	if err := table(os.Stdout, rows); err != nil {
 		return err
 	}
-	verdict := "what is configured works"
+	verdict := "all configured servers work"
 	switch {
 	case !report.OK:
-		verdict = "something that is configured does not work"
+		verdict = "a configured server does not work"
 	case !slices.ContainsFunc(report.Hosts, func(h agenthost.State) bool { return h.Configured }):
-		verdict = "nothing is configured"
+		verdict = "no server is configured"
 	}
 	_, err := fmt.Println("\n" + verdict)
 	return err
 }
 
-// servedProfile tells which profile arguments of pyro's serve on stdio, and refuses all others.
+// servedProfile returns the profile in the arguments of a "pyro mcp serve" command that uses stdio.
+// For other arguments it returns an error.
 func servedProfile(args []string) (string, error) {
 	cmd, rest, err := newRoot().Find(args)
 	if err != nil {
 		return "", err
 	}
 	if cmd.CommandPath() != "pyro mcp serve" {
-		return "", usage(cmd, "it is %q, not %q", cmd.CommandPath(), "pyro mcp serve")
+		return "", usage(cmd, "the command is %q, not %q", cmd.CommandPath(), "pyro mcp serve")
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
 		return "", err
@@ -127,10 +128,10 @@ func servedProfile(args []string) (string, error) {
 	}
 	value := func(flag string) string { return cmd.Flags().Lookup(flag).Value.String() }
 	switch profile := value("profile"); {
-	case !slices.Contains(pyro.Profiles, pyro.Profile(profile)):
+	case !slices.Contains(operations.Profiles, operations.Profile(profile)):
 		return "", usage(cmd, "the profile is %q", profile)
 	case value("transport") != "stdio":
-		return "", usage(cmd, "it serves %s, and the host listens to its standard output", value("transport"))
+		return "", usage(cmd, "the transport is %s, and the host needs stdio", value("transport"))
 	default:
 		return profile, nil
 	}

@@ -1,16 +1,12 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,14 +17,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/hostagent"
-	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// hostServe is what "pyro host serve" is told.
+// hostServe contains the flags of "pyro host serve".
 type hostServe struct {
-	listen, metrics, tokenFile, network, environment, logLevel string
-	tls                                                        hostagent.TLSFiles
-	limits                                                     hostagent.Limits
+	hostAgent
+	listen, metrics, tokenFile string
+	tls                        hostagent.TLSFiles
 }
 
 func newHostServe() *cobra.Command {
@@ -36,42 +31,40 @@ func newHostServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve this host's machines to a control plane",
-		Long: `Serve this host's machines to a control plane, as the host agent of docs/host.md: gRPC, gRPC-Web
-and Connect on one port. With --tls-ca, --tls-cert and --tls-key clients show a certificate of
-that CA; "pyro host certs" makes a set. Without them it serves on a loopback address alone, to
-clients who show a bearer token: that in PYRO_HOST_TOKEN or --token-file, or one that is made and
-printed once.
+		Long: `Serve this host's machines to a control plane over gRPC, gRPC-Web and Connect. docs/host.md
+describes the service.
 
-Sandboxes go on when it ends, however it ends, and are there when it is started again. What
-destroys them are calls: DestroySandbox, Terminate, and those that make templates of them.`,
+With --tls-ca, --tls-cert and --tls-key, clients must present a certificate of that CA. "pyro host
+certs" makes a set. Without these flags, pyro listens only on a loopback address, and clients must
+send a bearer token. The token is in PYRO_HOST_TOKEN or --token-file; otherwise pyro makes one and
+prints it.
+
+Sandboxes keep running when the server ends. Only these calls remove them: DestroySandbox,
+Terminate, and those that make templates.`,
 		Example: `  pyro host serve --listen 127.0.0.1:8933 --token-file ~/.config/pyro/host-token
   pyro host serve --listen 0.0.0.0:8933 --tls-ca ca.pem --tls-cert server.pem --tls-key server-key.pem`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.listen, "listen", "127.0.0.1:8933", "on this `ADDRESS:PORT`; port 0 takes one that is free")
-	f.StringVar(&s.tls.CA, "tls-ca", "", "the CA that signs the certificates of clients, `FILE`")
-	f.StringVar(&s.tls.Cert, "tls-cert", "", "this host's certificate, `FILE`")
-	f.StringVar(&s.tls.Key, "tls-key", "", "its key, `FILE`")
-	f.StringVar(&s.tokenFile, "token-file", "", "without TLS: the bearer token is what this `PATH` holds")
-	f.StringVar(&s.metrics, "metrics-listen", "", "serve /metrics and /healthz plainly on this loopback `ADDRESS:PORT`, too")
-	f.StringVar(&s.environment, "environment", hostagent.DefaultEnvironment, "what the template minimal is, `ENVIRONMENT`")
-	f.StringVar(&s.network, "network-policy", string(pyro.NetworkEgress), "of sandboxes: off or `egress`")
-	completeFlag(cmd, "network-policy", []string{string(pyro.NetworkOff), string(pyro.NetworkEgress)})
-	f.IntVar(&s.limits.MemoryMB, "memory-mb", hostMemoryMB(), "what all sandboxes may have together, `MB`; 0: no limit")
-	f.IntVar(&s.limits.VCPUs, "vcpus", 16*runtime.NumCPU(), "processors that all sandboxes may have together, `N`; 0: no limit")
-	f.IntVar(&s.limits.DiskMB, "disk-mb", 0, "disk that all sandboxes may have together, `MB`; 0: no limit")
-	f.IntVar(&s.limits.DiskFreeMB, "disk-free-mb", 1024, "what has to be free of the host's disk for another sandbox, `MB`")
-	for _, name := range []string{"memory-mb", "vcpus"} { // what depends on the host is no part of the documentation
+	f.StringVar(&s.listen, "listen", "127.0.0.1:8933", "listen on this `ADDRESS:PORT`; port 0: a free port")
+	f.StringVar(&s.tls.CA, "tls-ca", "", "`FILE` with the certificate of the CA that signs certificates of clients")
+	f.StringVar(&s.tls.Cert, "tls-cert", "", "`FILE` with the certificate of this host")
+	f.StringVar(&s.tls.Key, "tls-key", "", "`FILE` with the key of that certificate")
+	f.StringVar(&s.tokenFile, "token-file", "", "without TLS: read the bearer token from the file at this `PATH`")
+	f.StringVar(&s.metrics, "metrics-listen", "", "also serve /metrics and /healthz without authentication on this loopback `ADDRESS:PORT`")
+	s.hostAgent.flags(cmd)
+	f.IntVar(&s.limits.MemoryMB, "memory-mb", hostMemoryMB(), "allow all sandboxes together this memory, in `MB`; 0: no limit")
+	f.IntVar(&s.limits.VCPUs, "vcpus", 16*runtime.NumCPU(), "allow all sandboxes together `N` processors; 0: no limit")
+	f.IntVar(&s.limits.DiskMB, "disk-mb", 0, "allow all sandboxes together this disk space, in `MB`; 0: no limit")
+	f.IntVar(&s.limits.DiskFreeMB, "disk-free-mb", 1024, "refuse new sandboxes below this free disk space, in `MB`")
+	for _, name := range []string{"memory-mb", "vcpus"} { // the defaults depend on the host, so the generated reference does not show them
 		f.Lookup(name).DefValue = "of the host"
 	}
-	f.StringVar(&s.logLevel, "log-level", "info", "what is logged, on stderr: debug, `info`, warn or error")
-	completeFlag(cmd, "log-level", []string{"debug", "info", "warn", "error"})
 	return cmd
 }
 
-// hostMemoryMB is nine tenths of what the host has.
+// hostMemoryMB returns 90% of the host's memory in MB, or 0 if the memory size is unknown.
 func hostMemoryMB() int {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -81,16 +74,8 @@ func hostMemoryMB() int {
 }
 
 func (s *hostServe) run(cmd *cobra.Command) error {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
-		return usage(cmd, "--log-level %q is none of debug, info, warn and error", s.logLevel)
-	}
-	if !slices.Contains([]string{string(pyro.NetworkOff), string(pyro.NetworkEgress)}, s.network) {
-		return usage(cmd, "--network-policy is %q: it must be off or egress", s.network)
-	}
-	isolation := pyro.Isolation(cmp.Or(os.Getenv("PYRO_ISOLATION"), string(pyro.IsolationAuto)))
-	if !slices.Contains(pyro.Isolations, isolation) {
-		return usage(cmd, "PYRO_ISOLATION is %q, which is no isolation", isolation)
+	if err := s.check(cmd); err != nil {
+		return err
 	}
 	serving, made, err := s.serving(cmd)
 	if err != nil {
@@ -104,17 +89,13 @@ func (s *hostServe) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s.limits.Folder = d.Host()
-	workspaces, release := hostagent.OpenWorkspaces(d, machine.Isolation(isolation), s.network)
-	defer release()
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, signals := endOnSignals(cmd.Context())
 	defer signals.stop()
-	agent, err := hostagent.Open(ctx, hostagent.Options{Folder: d.Host(), Machines: workspaces, Limits: s.limits, Environment: s.environment, Log: log})
+	agent, end, err := s.open(ctx, d)
 	if err != nil {
 		return err
 	}
-	defer agent.Close()
+	defer end()
 	scheme := "http"
 	if serving.TLS != nil {
 		scheme = "https"
@@ -126,15 +107,15 @@ func (s *hostServe) run(cmd *cobra.Command) error {
 	if made {
 		fmt.Printf("bearer token, shown this once: %s\n", serving.Token.Reveal())
 	}
-	log.Info("host agent serves", "version", pyro.Version(), "address", serving.Listener.Addr().String(), "tls", serving.TLS != nil)
-	debug.SetGCPercent(50) // it has little, and what goes through it leaves much behind
+	s.log.Info("host agent serves", "version", pyro.Version(), "address", serving.Listener.Addr().String(), "tls", serving.TLS != nil)
+	debug.SetGCPercent(50) // the heap is small, and calls allocate a lot of garbage
 	err = agent.Serve(ctx, serving)
-	log.Info("host agent ends")
+	s.log.Info("host agent ends")
 	return err
 }
 
-// serving opens what it is served on. made: the token was made.
-func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.Serving, made bool, err error) {
+// serving opens the listeners. made reports whether serving created a new token.
+func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.ServeOptions, made bool, err error) {
 	named := 0
 	for _, file := range []string{s.tls.CA, s.tls.Cert, s.tls.Key} {
 		if file != "" {
@@ -144,15 +125,15 @@ func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.Serving, made bool
 	switch {
 	case named == 3:
 		if s.tokenFile != "" {
-			return at, false, usage(cmd, "--token-file is for serving without TLS: with it clients show certificates")
+			return at, false, usage(cmd, "--token-file is for serving without TLS: with TLS, clients present certificates")
 		}
 		at.TLS, err = s.tls.Config()
 	case named > 0:
-		return at, false, usage(cmd, "--tls-ca, --tls-cert and --tls-key go together")
+		return at, false, usage(cmd, "--tls-ca, --tls-cert and --tls-key require each other")
 	default:
 		if !loopback(s.listen) {
-			return at, false, fault.Newf(fault.Invalid, "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", s.listen).
-				WithHint("pyro host certs, and --tls-ca, --tls-cert and --tls-key")
+			return at, false, fault.Newf(fault.Invalid, "--listen %q is not a loopback address with a port: without TLS, the network could see the token", s.listen).
+				WithHint("pyro host certs, then --tls-ca, --tls-cert and --tls-key")
 		}
 		at.Token, made, err = bearerTokenOf(hostTokenVariable, s.tokenFile)
 	}
@@ -160,7 +141,7 @@ func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.Serving, made bool
 		return at, false, err
 	}
 	if s.metrics != "" && !loopback(s.metrics) {
-		return at, false, fault.Newf(fault.Invalid, "--metrics-listen %q is no loopback address with a port", s.metrics).WithHint("--metrics-listen 127.0.0.1:8934")
+		return at, false, fault.Newf(fault.Invalid, "--metrics-listen %q is not a loopback address with a port", s.metrics).WithHint("--metrics-listen 127.0.0.1:8934")
 	}
 	if at.Listener, err = net.Listen("tcp", s.listen); err != nil {
 		return at, false, fault.Wrap(err, "listen on", s.listen)
@@ -174,7 +155,7 @@ func (s *hostServe) serving(cmd *cobra.Command) (at hostagent.Serving, made bool
 	return at, made, nil
 }
 
-// hostTokenVariable is the environment variable that the token may be in.
+// hostTokenVariable is the name of the environment variable that contains the token.
 const hostTokenVariable = "PYRO_HOST_TOKEN"
 
 func loopback(listen string) bool {
@@ -188,9 +169,9 @@ func newHostCerts() *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "certs",
-		Short: "Make the certificates with which a host agent is served",
-		Long: `Make a set of certificates for "pyro host serve": a CA, and signed by it one of the host agent
-and one of a client. Each has its key beside it. Nothing that is there is written over.`,
+		Short: "Make certificates for pyro host serve",
+		Long: `Make a CA for "pyro host serve", and let it sign certificates for the host agent and one client. The
+key of each certificate is in the same folder. pyro never overwrites existing files.`,
 		Example: `  pyro host certs --dir /etc/pyro/tls --host agent1.example.org --host 192.0.2.7`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -207,8 +188,8 @@ and one of a client. Each has its key beside it. Nothing that is there is writte
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&dir, "dir", ".", "write them to this `FOLDER`")
-	f.StringArrayVar(&hosts, "host", []string{"localhost", "127.0.0.1"}, "by which clients know the host agent, `NAME` or address; can be said again")
-	f.IntVar(&days, "days", 90, "that those of host agent and client are valid, `N`; the CA's is ten times as long")
+	f.StringVar(&dir, "dir", ".", "write the certificates to this `FOLDER`")
+	f.StringArrayVar(&hosts, "host", []string{"localhost", "127.0.0.1"}, "`NAME` or address that clients use for the host agent (repeatable)")
+	f.IntVar(&days, "days", 90, "the certificates are valid for `N` days, and the CA for ten times as long")
 	return cmd
 }

@@ -18,9 +18,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agenthost"
 	"github.com/pyro-mcp/pyro/internal/demo"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// described says where docs/json.md has the table of each struct: in which section, and below which line where it is not the first.
+// described lists the sections of docs/json.md that have a table for a struct. If the table is not
+// the first one in its section, below is the line above the table.
 var described = []struct {
 	section, below string
 	value          any
@@ -33,6 +35,13 @@ var described = []struct {
 	{"pyro workspace delete", "", pyro.DeletedWorkspace{}},
 	{"pyro workspace exec", "", pyro.WorkspaceExecResult{}},
 	{"pyro workspace logs", "", pyro.WorkspaceLogs{}},
+	{"pyro workspace logs", "`entries`:", pyro.CommandEntry{}},
+	{"ReadCommand", "", pyro.CommandOutput{}},
+	{"pyro workspace wait", "", pyro.WorkspaceCommand{}},
+	{"pyro workspace ps", "", pyro.WorkspaceCommands{}},
+	{"pyro workspace stats", "", pyro.WorkspacesStats{}},
+	{"pyro workspace stats", "`workspaces`:", pyro.WorkspaceStats{}},
+	{"pyro workspace stats", "`machine`:", pyro.MachineStats{}},
 	{"pyro workspace summary", "", pyro.WorkspaceActivity{}},
 	{"pyro workspace summary", "`commands.recent`, `outcome.last_command`:", pyro.RecentCommand{}},
 	{"pyro workspace summary", "`edits.recent`:", pyro.RecentEdit{}},
@@ -43,6 +52,7 @@ var described = []struct {
 	{"pyro workspace file read", "", pyro.FileContent{}},
 	{"pyro workspace file write", "", pyro.WrittenFile{}},
 	{"pyro workspace sync push", "", pyro.WorkspaceSync{}},
+	{"pyro workspace cp", "", pyro.WorkspaceCopy{}},
 	{"pyro workspace export", "", pyro.WorkspaceExport{}},
 	{"pyro workspace patch apply", "", pyro.AppliedPatch{}},
 	{"pyro workspace diff", "", pyro.WorkspaceDiff{}},
@@ -60,17 +70,21 @@ var described = []struct {
 	{"pyro workspace shell signal", "", pyro.ShellSignal{}},
 	{"pyro workspace shell close", "", pyro.ClosedShell{}},
 	{"pyro workspace service start", "", pyro.Service{}},
+	{"pyro workspace service start", "`restarts`:", pyro.ServiceRestarts{}},
 	{"pyro workspace service list", "", pyro.WorkspaceServices{}},
 	{"pyro workspace service logs", "", pyro.ServiceLogs{}},
 	{"pyro workspace network log", "", pyro.NetworkLog{}},
 	{"pyro workspace disk export", "", pyro.WorkspaceDiskExport{}},
 	{"pyro env inspect", "", pyro.Environment{}},
 	{"pyro env prune", "", pyro.PruneResult{}},
+	{"pyro env push", "", pyro.PushedEnvironment{}},
+	{"pyro env save", "", pyro.SavedEnvironment{}},
 	{"pyro prepare", "", pyro.PrepareResult{}},
 	{"pyro doctor", "", pyro.DoctorReport{}},
 	{"pyro doctor", "`environment`:", pyro.Preparation{}},
 	{"pyro demo", "", demo.Report{}},
 	{"pyro demo", "`steps`:", demo.Step{}},
+	{"pyro host network-settings", "`settings` is an array of objects:", pyro.HostNetworkSetting{}},
 	{"pyro host doctor", "", agenthost.Report{}},
 	{"pyro pty list", "", ptySession{}},
 	{"Machines", "`CreateVM`, `StartVM`, `StopVM`, `StatusVM`:", pyro.VM{}},
@@ -79,13 +93,13 @@ var described = []struct {
 	{"Machines", "`ReapExpired`:", pyro.ReapedVMs{}},
 }
 
-// TestJSONReference holds docs/json.md against the structs that are printed: names, types, and what may be left out or null.
+// TestJSONReference checks that docs/json.md describes the printed structs. It compares names,
+// types, and which fields can be missing or null.
 func TestJSONReference(t *testing.T) {
 	sections := readReference(t)
 	known := map[reflect.Type]bool{
-		reflect.TypeFor[pyro.VMExecResult](): true, // a vm_id, and the fields of another
-		reflect.TypeFor[pyro.MCPServer]():    true, // which is printed nowhere
-		reflect.TypeFor[pyro.LogsEnd]():      true, // nor is this: --follow excludes --json
+		reflect.TypeFor[pyro.VMExecResult](): true, // consists of a vm_id and the fields of another struct
+		reflect.TypeFor[pyro.LogsEnd]():      true, // is never printed as JSON, because --follow excludes --json
 	}
 	for _, d := range described {
 		known[reflect.TypeOf(d.value)] = true
@@ -128,16 +142,17 @@ func TestEveryCommandWithJSONIsDescribed(t *testing.T) {
 	})
 	for title := range sections {
 		if strings.HasPrefix(title, "pyro ") && !commands[title] {
-			t.Errorf("%s --json is described, and there is no such thing", title)
+			t.Errorf("%s --json is documented, but does not exist", title)
 		}
 	}
 }
 
-// TestJSONExamples decodes the examples and prints them again: nothing is lost, nothing is added, and the form is that of --json.
+// TestJSONExamples decodes the examples and encodes them again. The result must have the same
+// fields.
 func TestJSONExamples(t *testing.T) {
 	values := map[string]any{
 		"Errors":              &map[string]fault.Report{},
-		"pyro workspace list": &map[string][]pyro.WorkspaceSummary{},
+		"pyro workspace list": &operations.Workspaces{},
 	}
 	for _, d := range described {
 		if values[d.section] == nil {
@@ -147,7 +162,7 @@ func TestJSONExamples(t *testing.T) {
 	sections := readReference(t)
 	for title, value := range values {
 		if sections[title] == nil {
-			continue // TestJSONReference tells
+			continue // TestJSONReference reports this
 		}
 		example := ""
 		if _, rest, ok := strings.Cut(sections[title].text, "\n```json\n"); ok {
@@ -155,7 +170,7 @@ func TestJSONExamples(t *testing.T) {
 		}
 		if example == "" {
 			if strings.HasPrefix(title, "pyro workspace ") {
-				t.Errorf("%s: there is no example", title)
+				t.Errorf("%s: the example is missing", title)
 			}
 			continue
 		}
@@ -170,24 +185,26 @@ func TestJSONExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(example, printed.String()); diff != "" {
-			t.Errorf("%s: the example is not what is printed:\n%s", title, diff)
+			t.Errorf("%s: the example differs from the output:\n%s", title, diff)
 		}
 	}
 }
 
-// section is one of docs/json.md: its tables are found by the line above each, "" for the first.
+// section is a section of docs/json.md. The key of a table is the line above it, or "" for the
+// first table.
 type section struct {
 	title, text string
 	tables      map[string][]row
 }
 
-// row describes some fields.
+// row is a table row. It describes one or more fields.
 type row struct {
 	names         []string
 	kind, meaning string
 }
 
-// readReference gives the sections by each of the commands in their titles.
+// readReference returns the sections of docs/json.md by command. A section belongs to the commands
+// in its title and in its paragraph "Also printed by".
 func readReference(t *testing.T) map[string]*section {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/json.md")
@@ -201,9 +218,17 @@ func readReference(t *testing.T) map[string]*section {
 		for name := range strings.SplitSeq(title, ", ") {
 			sections[name] = s
 		}
+		if also, ok := strings.CutPrefix(body, "\nAlso printed by "); ok {
+			also, _, _ = strings.Cut(also, "\n\n")
+			for _, name := range commandName.FindAllStringSubmatch(also, -1) {
+				sections[name[1]] = s
+			}
+		}
 	}
 	return sections
 }
+
+var commandName = regexp.MustCompile("`(pyro [a-z ]+)`")
 
 var fieldName = regexp.MustCompile("`([a-z0-9_]+)`")
 
@@ -234,7 +259,8 @@ func readTables(text string) map[string][]row {
 	return tables
 }
 
-// check holds a table against a struct. A struct in it has a table of its own, below a line with its field's name, or is described elsewhere, or in its row.
+// check compares a table with a struct. A nested struct must have a table below a line with the
+// name of its field. Otherwise its row or another section must describe it.
 func (s *section) check(t *testing.T, known map[reflect.Type]bool, described reflect.Type, below string) {
 	t.Helper()
 	rows := s.tables[below]
@@ -254,10 +280,10 @@ func (s *section) check(t *testing.T, known map[reflect.Type]bool, described ref
 		}
 		r := rows[i]
 		if strings.HasPrefix(r.meaning, "*optional*") != f.optional {
-			t.Errorf("%s %s: field %q: optional is %v, the document says otherwise", s.title, below, f.name, f.optional)
+			t.Errorf("%s %s: field %q: optional is %v, but documented otherwise", s.title, below, f.name, f.optional)
 		}
 		if kind := f.kind(); r.kind != "" && r.kind != kind && r.kind+" of objects" != kind {
-			t.Errorf("%s %s: field %q is of the type %q, the document says %q", s.title, below, f.name, kind, r.kind)
+			t.Errorf("%s %s: field %q has type %q, documented as %q", s.title, below, f.name, kind, r.kind)
 		}
 		inner := f.inner()
 		if inner == nil {
@@ -282,7 +308,7 @@ type jsonField struct {
 	of       reflect.Type
 }
 
-// jsonFields gives the fields of a struct as JSON has them, with those of structs that are embedded.
+// jsonFields returns the JSON fields of a struct, including the fields of embedded structs.
 func jsonFields(t reflect.Type) (fields []jsonField) {
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -296,7 +322,7 @@ func jsonFields(t reflect.Type) (fields []jsonField) {
 	return fields
 }
 
-// kind is the field's type as the document calls it.
+// kind returns the type of the field in the words of the document.
 func (f jsonField) kind() string {
 	switch f.of.Kind() {
 	case reflect.Pointer:
@@ -316,7 +342,8 @@ func (f jsonField) kind() string {
 	return "object"
 }
 
-// inner is the struct that the field is or holds, nil where there is none.
+// inner returns the struct type of the field, of its elements or of its target. It returns nil if
+// there is no struct.
 func (f jsonField) inner() reflect.Type {
 	t := f.of
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {

@@ -19,13 +19,14 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/operations"
 	"github.com/pyro-mcp/pyro/internal/ptymcp"
 )
 
 func newMCP() *cobra.Command {
 	cmd := subgroup("mcp", "Serve agents over the Model Context Protocol", newMCPServe())
-	cmd.Long = `An agent's host, such as Claude Code or Cursor, starts "pyro mcp serve" and gives the agent its
-tools. Begin with --profile workspace-core: it has what an agent needs to work on files.`
+	cmd.Long = `A program that agents run in, such as Claude Code or Cursor, starts "pyro mcp serve" and gives its
+agents the tools. Start with --profile workspace-core: it has the tools for work on files.`
 	return cmd
 }
 
@@ -35,27 +36,27 @@ func newMCPServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve pyro's operations as tools",
-		Long: `Serve pyro's operations as tools. Most hosts do best with --profile workspace-core: an agent can
-make workspaces of your folders, read, write, patch and diff files, run commands, and start
-over. workspace-full, the default, has everything; vm-run one tool, for one command at a time.
-pty is another server: terminals of this computer, which nothing isolates, by the tools and the
-PTY_MCP_ variables of pty-mcp.
+		Long: `Serve pyro's operations as MCP tools. These are the profiles:
 
-On stdio it serves whoever started it, until they go. With --transport http it serves any
-number of clients, at /mcp of an address of this host, who show a bearer token: that in
-PYRO_MCP_TOKEN or --token-file, or one that is made and printed once. Workspaces, with their
-services and shells, go on when clients go.
+  vm-run          one tool that runs single commands
+  workspace-core  workspaces, files, patches, diffs and commands; the best choice for most agents
+  workspace-full  everything; the default
+  pty             terminals on this computer, which nothing isolates, as in pty-mcp
 
-The project is the folder that workspace_create fills workspaces with when its seed_path is left
-out. On stdio that is the git checkout in which pyro was started, but not one that is your home
-folder, or has it in it. With --transport http there is none unless --project-path names it: clients
-come from any folder then, and the one in which the server was started may be none of theirs.`,
+On stdio, pyro serves its parent process until the parent closes the input. With --transport http,
+pyro serves any number of clients at /mcp of a loopback address. Clients must send a bearer token.
+The token is in PYRO_MCP_TOKEN or --token-file; otherwise pyro makes one and prints it. Workspaces,
+services and shells keep running after clients disconnect.
+
+If a call to workspace_create has no seed_path, the workspace begins with a copy of the project. On
+stdio the project is the git checkout in the current folder, unless it contains your home folder.
+With --transport http there is a project only if --project-path names it.`,
 		Example: `  pyro mcp serve --profile workspace-core
   pyro mcp serve --profile workspace-core --project-path ~/src/calc
   pyro mcp serve --profile workspace-core --transport http --listen 127.0.0.1:8931`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, err := source.find(cmd, transport == "stdio" && pyro.Profile(profile) != pyro.ProfileVMRun && profile != profilePTY)
+			folder, err := source.find(cmd, transport == "stdio" && operations.Profile(profile) != operations.ProfileVMRun && profile != profilePTY)
 			if err != nil {
 				return err
 			}
@@ -78,30 +79,31 @@ come from any folder then, and the one in which the server was started may be no
 			case "http":
 				return serveHTTP(ctx, server, listen, tokenFile)
 			}
-			return usage(cmd, "--transport %q is neither stdio nor http", transport)
+			return usage(cmd, "--transport is %q: it must be stdio or http", transport)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&profile, "profile", string(pyro.ProfileWorkspaceFull), "which tools: vm-run, `workspace-core`, workspace-full or pty")
-	completeFlag(cmd, "profile", append(slices.Clone(pyro.Profiles), profilePTY))
-	f.StringVar(&transport, "transport", "stdio", "how: `stdio` or http")
-	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: on this loopback address, `ADDRESS:PORT`; port 0 takes one that is free")
-	f.StringVar(&tokenFile, "token-file", "", "with http: the bearer token is what this `PATH` holds")
+	f.StringVar(&profile, "profile", string(operations.ProfileWorkspaceFull), "profile: vm-run, `workspace-core`, workspace-full or pty")
+	completeFlag(cmd, "profile", append(slices.Clone(operations.Profiles), profilePTY))
+	f.StringVar(&transport, "transport", "stdio", "transport: `stdio` or http")
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "with http: listen on this loopback `ADDRESS:PORT`; port 0: a free port")
+	f.StringVar(&tokenFile, "token-file", "", "with http: read the bearer token from the file at this `PATH`")
 	source.flags(f)
 	return cmd
 }
 
-// profilePTY is the profile of terminals of the host. It is none of package pyro's, which has none.
+// profilePTY is the profile that serves terminals on the host. Package operations does not define
+// this profile.
 const profilePTY = "pty"
 
-// server is what serves clients.
+// server is an MCP server for one profile.
 type server interface {
 	Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error
 	Handler(token pyro.SecretValue) http.Handler
 	Close() error
 }
 
-// openServer makes the one of a profile. folder is the project, or "".
+// openServer opens the server of a profile. folder is the path of the project, or empty.
 func openServer(profile, folder string) (server, error) {
 	if profile == profilePTY {
 		if folder != "" {
@@ -109,25 +111,38 @@ func openServer(profile, folder string) (server, error) {
 		}
 		return ptymcp.Open(pyro.Version())
 	}
-	s, err := pyro.CreateServer(pyro.Profile(profile), pyro.WithProject(folder))
+	p, err := pyro.New(pyro.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	s, err := operations.NewServer(p, operations.Profile(profile), folder)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return workspaceServer{s, p}, nil
 }
 
-// profileFlag has a command take a profile.
-func profileFlag(cmd *cobra.Command, profile *string, byDefault pyro.Profile) {
-	cmd.Flags().StringVar(profile, "profile", string(byDefault), "which tools: vm-run, `workspace-core` or workspace-full")
-	completeFlag(cmd, "profile", pyro.Profiles)
+// workspaceServer is an MCP server that also closes its Pyro.
+type workspaceServer struct {
+	*operations.Server
+	pyro *pyro.Pyro
 }
 
-// serveHTTP serves until ctx ends.
+func (s workspaceServer) Close() error { return errors.Join(s.Server.Close(), s.pyro.Close()) }
+
+// profileFlag adds --profile to a command.
+func profileFlag(cmd *cobra.Command, profile *string, byDefault operations.Profile) {
+	cmd.Flags().StringVar(profile, "profile", string(byDefault), "profile: vm-run, `workspace-core` or workspace-full")
+	completeFlag(cmd, "profile", operations.Profiles)
+}
+
+// serveHTTP serves clients until ctx is done.
 func serveHTTP(ctx context.Context, server server, listen, tokenFile string) error {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || !at.Addr().IsLoopback() {
-		return fault.Newf(fault.Invalid, "--listen %q is no loopback address with a port: without TLS the token would be seen on a network", listen).
-			WithHint("--listen 127.0.0.1:8931, and to reach it from elsewhere a proxy with TLS, or ssh -L")
+		return fault.Newf(fault.Invalid, "--listen %q is not a loopback address with a port: without TLS, the network could see the token", listen).
+			WithHint("--listen 127.0.0.1:8931, and for other hosts a TLS proxy or ssh -L")
 	}
 	token, made, err := bearerToken(tokenFile)
 	if err != nil {
@@ -151,7 +166,8 @@ func serveHTTP(ctx context.Context, server server, listen, tokenFile string) err
 	case err = <-ended:
 	case <-ctx.Done():
 	}
-	// What is served has ended with ctx; the streams that clients hold open end now.
+	// Calls stop when ctx is done. Shutdown also waits for streams that clients leave open, so it
+	// gets only one second.
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if s.Shutdown(patient) != nil {
@@ -163,15 +179,16 @@ func serveHTTP(ctx context.Context, server server, listen, tokenFile string) err
 	return nil
 }
 
-// tokenVariable is the environment variable that the token may be in.
+// tokenVariable is the name of the environment variable that contains the token.
 const tokenVariable = "PYRO_MCP_TOKEN"
 
-// bearerToken gives the token that clients have to show, and tells whether it was made.
+// bearerToken returns the token that clients must send. made reports whether the token is new.
 func bearerToken(file string) (token pyro.SecretValue, made bool, err error) {
 	return bearerTokenOf(tokenVariable, file)
 }
 
-// bearerTokenOf gives one that is in a variable, or in a file.
+// bearerTokenOf returns the token from a file or an environment variable. If neither is set, it
+// creates a new token. made reports whether the token is new.
 func bearerTokenOf(variable, file string) (token pyro.SecretValue, made bool, err error) {
 	text := os.Getenv(variable)
 	if file != "" {
@@ -187,7 +204,7 @@ func bearerTokenOf(variable, file string) (token pyro.SecretValue, made bool, er
 		return pyro.NewSecretValue(base64.RawURLEncoding.EncodeToString(random[:])), true, nil
 	}
 	if len(text) < 16 || len(text) > 4096 || strings.ContainsAny(text, " \t\r\n") {
-		return token, false, fault.Newf(fault.Invalid, "the bearer token must be 16 to 4096 characters without blanks")
+		return token, false, fault.Newf(fault.Invalid, "the bearer token must have 16 to 4096 characters and no white space")
 	}
 	return pyro.NewSecretValue(text), false, nil
 }

@@ -10,40 +10,41 @@ import (
 	"github.com/pyro-mcp/pyro/internal/project"
 )
 
-// projectSource is which project a server is told to take.
+// projectSource contains the flags that select the project of a server.
 type projectSource struct {
 	path string
 	none bool
 }
 
 func (s *projectSource) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.path, "project-path", "", "the project is this folder, `PATH` (default: the git checkout in which it was started)")
-	f.BoolVar(&s.none, "no-project-source", false, "there is no project")
+	f.StringVar(&s.path, "project-path", "", "`PATH` of the project's folder (default: the git checkout in the current folder)")
+	f.BoolVar(&s.none, "no-project-source", false, "use no project")
 }
 
-// check refuses what contradicts itself.
+// check rejects flags that contradict each other.
 func (s *projectSource) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed("project-path")
 	switch {
 	case given && s.none:
 		return usage(cmd, "--project-path and --no-project-source exclude each other")
 	case given && s.path == "":
-		return usage(cmd, "--project-path is empty: --no-project-source is for no project")
+		return usage(cmd, "--project-path is empty: use --no-project-source for no project")
 	}
 	return nil
 }
 
-// find gives the project's folder, "" for none. Only where look is set it looks for one that was not named.
+// find returns the folder of the project, or "" if there is none. It looks for a git checkout only
+// if look is true.
 func (s *projectSource) find(cmd *cobra.Command, look bool) (string, error) {
 	if err := s.check(cmd); err != nil || s.none || s.path != "" || !look {
 		return s.path, err
 	}
 	folder, err := project.Find(".")
 	if err != nil || folder == "" {
-		return "", nil // there may be no such folder any more: then there is no project in it
+		return "", nil // an error is ignored, because the working directory might have been deleted
 	}
 	if home, _ := os.UserHomeDir(); project.TooWide(folder, home) {
-		fmt.Fprintf(os.Stderr, "pyro: note: the git checkout %q is your home folder, or above it, and is not taken as the project; --project-path takes it\n", folder)
+		fmt.Fprintf(os.Stderr, "pyro: note: the git checkout %q contains your home folder, so it is not used as the project; --project-path overrides this\n", folder)
 		return "", nil
 	}
 	return folder, nil

@@ -16,26 +16,52 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// egressFlags adds the flags of a network's rules.
+// egressFlags adds the flags --egress-allow and --egress-deny.
 func egressFlags(f *pflag.FlagSet, allow, deny *[]string) {
-	f.StringArrayVar(allow, "egress-allow", nil, "let it reach nothing but this: an address, a range, a name or *.NAME, with :PORT or not, `RULE` (repeatable)")
-	f.StringArrayVar(deny, "egress-deny", nil, "do not let it reach this `RULE` (repeatable)")
+	f.StringArrayVar(allow, "egress-allow", nil, "allow only connections that match this `RULE`: an address, range, name or *.NAME, with an optional :PORT (repeatable)")
+	f.StringArrayVar(deny, "egress-deny", nil, "refuse connections that match this `RULE` (repeatable)")
+}
+
+// hostNetworkFlags adds the flags for the network settings of the host.
+func hostNetworkFlags(f *pflag.FlagSet, use *bool, credentials *[]string) {
+	f.BoolVar(use, "host-network-settings", false, "give the machine the host's proxies, CA certificates and package mirrors; see pyro host network-settings")
+	f.StringArrayVar(credentials, "host-network-credential", nil, "with --host-network-settings: also give the password or token with this `NAME` (repeatable)")
+}
+
+// explainRefusals says which targets the network policy refused while a command ran.
+func explainRefusals(r pyro.CommandResult, hint string) {
+	if r.NetworkRefused == 0 {
+		return
+	}
+	var all []string
+	for _, one := range r.NetworkRefusals {
+		all = append(all, fmt.Sprintf("%s (%s)", one.Target, one.Reason))
+	}
+	if r.NetworkRefused > len(all) {
+		all = append(all, "…")
+	}
+	count := "1 connection was"
+	if r.NetworkRefused > 1 {
+		count = fmt.Sprintf("%d connections were", r.NetworkRefused)
+	}
+	fmt.Fprintf(os.Stderr, "pyro: note: %s refused by the network policy: %s\npyro: hint: %s\n", count, strings.Join(all, ", "), hint)
 }
 
 func newWorkspaceNetwork() *cobra.Command {
-	cmd := subgroup("network", "What a workspace does on its network", newNetworkLog())
-	cmd.Long = `With --network-policy egress a workspace reaches the public Internet: no private, loopback,
-link-local or otherwise special address, and none of this host. --egress-allow and
---egress-deny narrow that; --egress-allow with addresses within a private range opens these.`
+	cmd := subgroup("network", "Show the network activity of a workspace", newNetworkLog())
+	cmd.Long = `With --network-policy egress, a workspace reaches the public Internet. It does not reach this host,
+or private, loopback, link-local and other special addresses. --egress-allow and --egress-deny
+restrict this further. --egress-allow with a special address, a range of such addresses, or the name
+of a server that has such an address, opens it. Addresses of this host stay closed, and so do
+loopback and link-local addresses.`
 	return cmd
 }
 
 func newNetworkLog() *cobra.Command {
 	var req pyro.NetworkLogRequest
-	cmd := onWorkspace("log ID", "Show what a workspace did on its network, and what was refused",
-		`Show the connections that a workspace has made, each once it has ended, what it was refused
-and why, and last the connections that are open. About the last 4 MiB are kept, and stay when
-the workspace is stopped or reset.`, "  pyro workspace network log ws-0123456789ab --all",
+	cmd := onWorkspace("log ID", "Show the connections of a workspace and the refused attempts",
+		`Show the ended connections of a workspace, the refused attempts with their reasons, and then the
+open connections. pyro stores about 4 MiB of records, even when the workspace is stopped or reset.`, "  pyro workspace network log ws-0123456789ab --all",
 		func(cmd *cobra.Command, args []string) error {
 			if req.All && cmd.Flags().Changed("tail-lines") {
 				return usage(cmd, "--all and --tail-lines exclude each other")
@@ -45,8 +71,8 @@ the workspace is stopped or reset.`, "  pyro workspace network log ws-0123456789
 				return p.NetworkLog(ctx, req)
 			}, showNetworkLog)
 		})
-	cmd.Flags().Var(positive(&req.TailLines, pyro.DefaultTailLines), "tail-lines", "show the last so many")
-	cmd.Flags().BoolVar(&req.All, "all", false, "show all that is kept")
+	cmd.Flags().Var(positive(&req.TailLines, pyro.DefaultTailLines), "tail-lines", "number of last records")
+	cmd.Flags().BoolVar(&req.All, "all", false, "show everything that is stored")
 	return cmd
 }
 
@@ -64,7 +90,8 @@ func showNetworkLog(l *pyro.NetworkLog) error {
 	return nil
 }
 
-// destination is where something was to go.
+// destination returns the destination of a connection as text. It contains the name, the address
+// and the port, if they are known.
 func destination(r pyro.NetworkRecord) string {
 	to := r.Address
 	if r.Port != 0 && r.Address != "" {
@@ -95,24 +122,30 @@ func verdict(r pyro.NetworkRecord) string {
 	return text
 }
 
-// parsePorts reads ports to publish, each GUEST or HOST:GUEST.
+// parsePorts parses published ports. Each has the form GUEST or HOST:GUEST.
 func parsePorts(texts []string) (all []pyro.PublishedPort, err error) {
 	for _, text := range texts {
-		host, guest, both := strings.Cut(text, ":")
-		if !both {
-			host, guest = "0", text
+		port, ok := parsePort(text)
+		if !ok {
+			return nil, fault.Newf(fault.Invalid, "--publish is %q: it must be GUEST_PORT or HOST_PORT:GUEST_PORT", text)
 		}
-		h, wrongHost := strconv.ParseUint(host, 10, 16)
-		g, wrongGuest := strconv.ParseUint(guest, 10, 16)
-		if wrongHost != nil || wrongGuest != nil || g == 0 {
-			return nil, fault.Newf(fault.Invalid, "--publish %q is no port: it must be GUEST_PORT or HOST_PORT:GUEST_PORT", text)
-		}
-		all = append(all, pyro.PublishedPort{GuestPort: int(g), HostPort: int(h)})
+		all = append(all, port)
 	}
 	return all, nil
 }
 
-// ports tells published ports as people type them.
+// parsePort parses a port of the form GUEST or HOST:GUEST. Without HOST, the host's port is 0.
+func parsePort(text string) (port pyro.PublishedPort, ok bool) {
+	host, guest, both := strings.Cut(text, ":")
+	if !both {
+		host, guest = "0", text
+	}
+	h, wrongHost := strconv.ParseUint(host, 10, 16)
+	g, wrongGuest := strconv.ParseUint(guest, 10, 16)
+	return pyro.PublishedPort{GuestPort: int(g), HostPort: int(h)}, wrongHost == nil && wrongGuest == nil && g != 0
+}
+
+// ports returns the published ports as text.
 func ports(all []pyro.PublishedPort) string {
 	var texts []string
 	for _, p := range all {

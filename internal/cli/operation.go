@@ -9,38 +9,58 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// operation is what most commands are: one call of pyro's, whose result is printed, as JSON where --json is given. A signal ends the call.
-func operation[T any](cmd *cobra.Command, call func(context.Context, *pyro.Pyro, pyro.ProgressFunc) (T, error), show func(T) error) error {
+// task is a call of package pyro that a signal can cancel. The caller must call close.
+type task struct {
+	pyro     *pyro.Pyro
+	ctx      context.Context
+	signals  *signals
+	progress *progressLine
+}
+
+func openTask(ctx context.Context) (*task, error) {
 	p, err := pyro.New(pyro.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &task{pyro: p, progress: newProgress(false)}
+	s.ctx, s.signals = endOnSignals(ctx)
+	return s, nil
+}
+
+func (s *task) close() {
+	s.progress.stop()
+	s.signals.stop()
+	s.pyro.Close()
+}
+
+// operation makes a call of package pyro and prints the result. With --json, it prints the result
+// as JSON. A signal cancels the call.
+func operation[T any](cmd *cobra.Command, call func(context.Context, *pyro.Pyro, pyro.ProgressFunc) (T, error), show func(T) error) error {
+	s, err := openTask(cmd.Context())
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	ctx, signals := endOnSignals(cmd.Context())
-	defer signals.stop()
-	progress := newProgress(false)
-	defer progress.stop()
-	result, err := call(ctx, p, progress.report)
-	progress.stop()
-	if err != nil {
-		return signals.explain(err)
+	defer s.close()
+	result, err := call(s.ctx, s.pyro, s.progress.report)
+	s.progress.stop()
+	if err == nil && wantsJSON(cmd) {
+		err = printJSON(os.Stdout, result)
+	} else if err == nil {
+		err = show(result)
 	}
-	if wantsJSON(cmd) {
-		return printJSON(os.Stdout, result)
-	}
-	return show(result)
+	return s.signals.explain(err)
 }
 
-// wantsJSON tells whether a command's result is to be JSON.
+// wantsJSON reports whether the command has the flag --json.
 func wantsJSON(cmd *cobra.Command) bool {
 	yes, _ := cmd.Flags().GetBool("json")
 	return yes
 }
 
-// jsonFlag adds --json to a command.
+// jsonFlag adds the flag --json to a command.
 func jsonFlag(cmd *cobra.Command) { cmd.Flags().Bool("json", false, "print one JSON object") }
 
-// command makes one that has --json, and the arguments that its use names.
+// command returns a command that has the flag --json. Its use line lists its arguments.
 func command(use, short, long, example string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: arguments, RunE: run}
 	jsonFlag(cmd)

@@ -15,17 +15,15 @@ func newPrepare() *cobra.Command {
 	var isolation string
 	cmd := &cobra.Command{
 		Use:   "prepare [ENV]",
-		Short: "Make ready all that the first start of a machine would make",
-		Long: `Make ready what machines of an environment, debian:12 if none is named, start from: pull the
-environment, make the guest kernel and the template or image for the isolation that this host
-gives, and prove them by a workspace that is created, used, reset and deleted. From then on a
-machine of the default size starts in a fraction of a second. Where all is there already nothing
-is booted.
+		Short: "Prepare an environment for fast starts",
+		Long: `Prepare an environment, by default debian:12, so that its machines start in a fraction of a second.
+pyro pulls the environment, makes the kernel and the template or image, and tests them with a
+workspace. If everything is ready, pyro starts no machine.
 
-With --force it is made again: but for the environment and the guest kernel, which were fetched,
-and are fetched again only where they are damaged. Machines that run go on.
+With --force, pyro makes the template or image again. It fetches the environment and the kernel
+again only if they are damaged. Running machines are not affected.
 
-pyro doctor --environment ENV tells whether an environment is warm, cold or stale.`,
+pyro doctor --environment ENV says if an environment is warm, cold or stale.`,
 		Example: `  pyro prepare
   pyro prepare debian:12-build --network
   pyro doctor --environment debian:12-build`,
@@ -43,9 +41,9 @@ pyro doctor --environment ENV tells whether an environment is warm, cold or stal
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&req.Network, "network", false, "for machines with a network")
-	f.BoolVar(&req.Force, "force", false, "make it again, though it is there")
-	f.StringVar(&isolation, "isolation", "", "for machines behind `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
+	f.BoolVar(&req.Network, "network", false, "prepare for machines with a network")
+	f.BoolVar(&req.Force, "force", false, "make everything again")
+	f.StringVar(&isolation, "isolation", "", "isolation of the machines: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
 	jsonFlag(cmd)
 	completeFlag(cmd, "isolation", pyro.Isolations)
 	return cmd
@@ -73,7 +71,7 @@ func printPrepared(r *pyro.PrepareResult) error {
 		return err
 	}
 	if r.EmulatedReason != "" {
-		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated, ten times slower than it could be:", r.EmulatedReason)
+		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and about ten times slower:", r.EmulatedReason)
 	}
 	return nil
 }

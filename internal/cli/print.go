@@ -10,13 +10,15 @@ import (
 	"text/tabwriter"
 )
 
-// printJSON prints a value with two spaces of indentation and sorted keys: docs/json.md promises that much.
+// printJSON prints a value as JSON with an indentation of two spaces and with sorted keys, as
+// docs/json.md promises.
 func printJSON(w io.Writer, value any) error {
 	b, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	// Go keeps the order of a struct's fields, but sorts the keys of a map: so the value goes through maps.
+	// Go sorts the keys of maps but not the fields of structs. So the value is converted to maps
+	// first.
 	var sorted any
 	numbers := json.NewDecoder(bytes.NewReader(b))
 	numbers.UseNumber()
@@ -29,7 +31,7 @@ func printJSON(w io.Writer, value any) error {
 	return e.Encode(sorted)
 }
 
-// table prints rows in aligned columns, the first of them as the heading.
+// table prints rows in aligned columns. The first row contains the headings.
 func table(w io.Writer, rows [][]string) error {
 	out := bufio.NewWriter(w)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -45,7 +47,7 @@ func table(w io.Writer, rows [][]string) error {
 	return errors.Join(t.Flush(), out.Flush())
 }
 
-// size gives bytes for people: "269 MB", in powers of ten as disks are sold.
+// size formats a number of bytes with decimal units, such as "269 MB".
 func size(bytes int64) string {
 	const units = "kMGTPE"
 	if bytes < 1000 {

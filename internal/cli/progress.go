@@ -15,29 +15,32 @@ import (
 )
 
 const (
-	// patience is how long work may take before anything is said about it, and the pace of lines that stay.
+	// patience is the delay before the first message. If standard error is not a terminal, it is
+	// also the interval between messages.
 	patience = time.Second
-	// refresh is the pace of a line on a terminal that is written over.
+	// refresh is the interval between updates on a terminal.
 	refresh = 100 * time.Millisecond
 )
 
-// progressLine tells people what long work is doing: on a terminal as one line that is written over, elsewhere as plain lines, at most one a second.
-// Use report as the function that hears of progress, and stop when the work is done.
+// progressLine shows the progress of long work. On a terminal it overwrites one line. Elsewhere it
+// prints lines, at most one per second. Call report for each event, and call stop when the work is
+// done.
 type progressLine struct {
 	out      io.Writer
 	terminal bool
 	width    int
 
 	mu      sync.Mutex
-	began   time.Time // of the present phase
+	began   time.Time // start time of the current phase
 	now     pyro.Progress
 	said    string
 	visible bool
-	ticking chan struct{} // closed to end the goroutine that prints; nil before the first report
+	ticking chan struct{} // closed to stop the goroutine that prints; nil if it does not run
 	ended   chan struct{}
 }
 
-// newProgress tells on stderr, or nowhere when quiet.
+// newProgress returns a progressLine for standard error. If quiet is true, the progressLine prints
+// nothing.
 func newProgress(quiet bool) *progressLine {
 	if quiet {
 		return &progressLine{out: io.Discard}
@@ -49,7 +52,7 @@ func newProgress(quiet bool) *progressLine {
 	return p
 }
 
-// report takes the news; it prints nothing itself.
+// report records an event. A goroutine prints the event later.
 func (p *progressLine) report(news pyro.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +105,8 @@ func (p *progressLine) print() {
 	fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 }
 
-// stop ends the telling and clears the line. Idempotent; a later report begins anew.
+// stop stops the output and clears the line. It is idempotent. If report is called later, the
+// output starts again.
 func (p *progressLine) stop() {
 	p.mu.Lock()
 	ticking, ended := p.ticking, p.ended
@@ -119,7 +123,7 @@ func (p *progressLine) stop() {
 	}
 }
 
-// describe gives a report as one line of text: "[debian:12] pulling layers 34 MB of 120 MB (28 %)".
+// describe formats an event, such as "[debian:12] pulling layers 34 MB of 120 MB (28 %)".
 func describe(news pyro.Progress) string {
 	var b strings.Builder
 	if news.Subject != "" {
@@ -127,7 +131,7 @@ func describe(news pyro.Progress) string {
 	}
 	b.WriteString(news.Phase)
 	switch {
-	case news.Total > 0 && news.Total < 10_000: // steps
+	case news.Total > 0 && news.Total < 10_000: // the total is a number of steps, not of bytes
 		fmt.Fprintf(&b, " %d of %d", news.Done, news.Total)
 	case news.Total > 0:
 		fmt.Fprintf(&b, " %s of %s (%d %%)", size(news.Done), size(news.Total), news.Done*100/news.Total)

@@ -28,7 +28,7 @@ func TestProgressInPlainLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		p := &progressLine{out: &out}
-		for i := range int64(50) { // of 5 s
+		for i := range int64(50) { // takes 5 seconds
 			p.report(pyro.Progress{Phase: "pulling layers", Subject: "alpine:3.20", Done: i * 1_000_000, Total: 50_000_000})
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -16,14 +16,14 @@ import (
 )
 
 func newPTY() *cobra.Command {
-	cmd := subgroup("pty", "Terminals of this host that agents work on", newPTYList(), newPTYAttach(), newPTYSendSecret())
-	cmd.Long = `An agent that is served by pyro mcp serve --profile pty, or by pty-mcp, works on terminals of
-this host: nothing isolates what it runs there. They go on when the server ends. Here a person
-sees them, and takes one over.`
+	cmd := subgroup("pty", "Use the terminals of agents on this host", newPTYList(), newPTYAttach(), newPTYSendSecret())
+	cmd.Long = `Agents use terminals of this host through pty-mcp or pyro mcp serve --profile pty. Nothing isolates
+them, and they continue when the server ends. These commands let a person list the terminals and
+take one over.`
 	return cmd
 }
 
-// sessions are those of the present user.
+// sessions returns the manager of the current user's sessions.
 func sessions() (*session.Manager, error) {
 	d, err := dirs.Default()
 	if err != nil {
@@ -32,7 +32,7 @@ func sessions() (*session.Manager, error) {
 	return &session.Manager{Root: d.Sessions(), Program: os.Executable, Grace: time.Hour}, nil
 }
 
-// ptySession is a session as --json has it.
+// ptySession is the JSON form of a session.
 type ptySession struct {
 	SessionID  string             `json:"session_id"`
 	Name       string             `json:"name"`
@@ -53,7 +53,7 @@ type ptySessions struct {
 }
 
 func newPTYList() *cobra.Command {
-	return command("list", "List the terminals", "List the terminals, the one that was used last first.", "", func(cmd *cobra.Command, _ []string) error {
+	return command("list", "List the terminals", "List the terminals, the last used first.", "", func(cmd *cobra.Command, _ []string) error {
 		m, err := sessions()
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func newPTYList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		leases, err := m.Leases()
+		leases, err := m.Claims()
 		if err != nil {
 			return err
 		}
@@ -106,11 +106,13 @@ func newPTYAttach() *cobra.Command {
 	var key, owner string
 	var take bool
 	cmd := &cobra.Command{
-		Use: "attach NAME", Short: "Take one of the terminals in this one",
-		Long: `Take a terminal, by its id or its name, in this one: what it printed last is printed again, what
-is typed goes to it, and it gets the size of this one. Meanwhile you have its lease: an agent that
-goes by leases reads and types nothing. One that an agent has is taken over with --take, and given
-back when you leave. Ctrl-] leaves it; it goes on.`,
+		Use: "attach NAME", Short: "Open one of the terminals",
+		Long: `Show a terminal of an agent in your own terminal. NAME is the name or id of the agent's terminal.
+pyro prints the last output of that terminal, sends your input to it, and gives it the size of your
+terminal. Ctrl-] detaches; the agent's terminal keeps running.
+
+While you are attached, you have the lease of the agent's terminal, so agents that respect leases
+wait. If an agent has the lease, --take takes the lease and returns it at the end.`,
 		Example: `  pyro pty attach build
   pyro pty attach build --owner ci --take`,
 		Args:              arguments,
@@ -121,7 +123,7 @@ back when you leave. Ctrl-] leaves it; it goes on.`,
 				return usage(cmd, "%s", err)
 			}
 			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-				return fault.New(fault.Precondition, "attach to terminal", args[0], "the standard input and output are no terminal").WithHint("pyro pty list")
+				return fault.New(fault.Precondition, "attach to terminal", args[0], "standard input and output are not a terminal").WithHint("pyro pty list")
 			}
 			m, err := sessions()
 			if err != nil {
@@ -135,13 +137,13 @@ back when you leave. Ctrl-] leaves it; it goes on.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&owner, "owner", "", "of several of the name that of this `OWNER`")
-	f.BoolVar(&take, "take", false, "take it over from the client that has it")
-	f.StringVar(&key, "detach-key", "ctrl-]", "the `KEY` that leaves it: ctrl- and a letter or one of [\\]^_")
+	f.StringVar(&owner, "owner", "", "choose the terminal of this `OWNER`, if several terminals have the same name")
+	f.BoolVar(&take, "take", false, "take the lease from its present client")
+	f.StringVar(&key, "detach-key", "ctrl-]", "detach with this `KEY`: ctrl- and a letter or one of [\\]^_")
 	return cmd
 }
 
-// completeSessions completes the names and ids of sessions.
+// completeSessions completes the names and IDs of sessions.
 func completeSessions(_ *cobra.Command, args []string, typed string) (names []string, _ cobra.ShellCompDirective) {
 	m, err := sessions()
 	if err != nil || len(args) > 0 {
@@ -158,7 +160,7 @@ func completeSessions(_ *cobra.Command, args []string, typed string) (names []st
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// findSession finds a session by its id or its name.
+// findSession finds a session by its ID or name.
 func findSession(m *session.Manager, name, owner string) (session.Info, error) {
 	if info, err := m.Get(name); err == nil {
 		return info, nil
@@ -175,24 +177,24 @@ func findSession(m *session.Manager, name, owner string) (session.Info, error) {
 	}
 	switch len(found) {
 	case 0:
-		return session.Info{}, fault.New(fault.NotFound, "find terminal", name, "none of this id or name runs").WithHint("pyro pty list")
+		return session.Info{}, fault.New(fault.NotFound, "find terminal", name, "no running terminal has this ID or name").WithHint("pyro pty list")
 	case 1:
 		return found[0], nil
 	}
-	return session.Info{}, fault.New(fault.Invalid, "find terminal", name, "%d owners have one of this name", len(found)).WithHint("--owner, or the id: pyro pty list")
+	return session.Info{}, fault.New(fault.Invalid, "find terminal", name, "%d owners have a terminal with this name", len(found)).WithHint("use --owner or the ID: pyro pty list")
 }
 
-// visit has a person use a session for a while.
+// visit attaches a person's terminal to a session until the person detaches or the session ends.
 func visit(ctx context.Context, m *session.Manager, info session.Info, take bool, leave byte, key string) error {
 	me := fmt.Sprintf("person-%d", os.Getpid())
-	giveBack, err := lease(ctx, m, info.ID, me, take)
+	giveBack, err := claim(ctx, m, info.ID, me, take)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
 	ctx, signals := endOnSignals(ctx)
 	defer signals.stop()
-	fmt.Fprintf(os.Stderr, "attached to %s; %s leaves it\n", info.ID, key)
+	fmt.Fprintf(os.Stderr, "attached to %s; %s detaches\n", info.ID, key)
 	t := openTerminal()
 	defer t.restore()
 	t.raw()
@@ -219,15 +221,15 @@ func visit(ctx context.Context, m *session.Manager, info session.Info, take bool
 	fmt.Fprintln(os.Stderr)
 	what := "it has ended"
 	if left {
-		what = "it goes on"
+		what = "it still runs"
 	}
 	_, err = fmt.Fprintf(os.Stderr, "[pty-attach] session_id=%s name=%s: %s\n", info.ID, orDash(info.Name), what)
 	return err
 }
 
-// lease gives a person the lease of a session, and how it is given back.
-func lease(ctx context.Context, m *session.Manager, id, me string, take bool) (giveBack func(), err error) {
-	all, err := m.Leases()
+// claim claims a session for a person. It returns a function that releases the claim.
+func claim(ctx context.Context, m *session.Manager, id, me string, take bool) (giveBack func(), err error) {
+	all, err := m.Claims()
 	if err != nil {
 		return nil, err
 	}
@@ -237,14 +239,15 @@ func lease(ctx context.Context, m *session.Manager, id, me string, take bool) (g
 	case held == "":
 		return func() { m.Detach(ending, id, me) }, ignoreEnded(m.Attach(ctx, id, me))
 	case !take:
-		return nil, fault.New(fault.Precondition, "attach to terminal", id, "the client %q has it, since %s", held, all[id].Since.Local().Format(time.DateTime)).
+		return nil, fault.New(fault.Precondition, "attach to terminal", id, "the client %q holds it since %s", held, all[id].Since.Local().Format(time.DateTime)).
 			WithHint("pyro pty attach %s --take", id)
 	}
 	fmt.Fprintf(os.Stderr, "taken over from %q\n", held)
 	return func() { m.Handoff(ending, id, me, held, "the person left") }, m.Takeover(ctx, id, me, held, "a person took it over")
 }
 
-// ignoreEnded leaves out that a session has ended: it can be looked at all the same.
+// ignoreEnded ignores the error for a session that has ended, because a person can still look at
+// such a session.
 func ignoreEnded(err error) error {
 	if fault.KindOf(err) == fault.Precondition {
 		return nil

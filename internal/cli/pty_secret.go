@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// secretPatience is how long a terminal may take to ask for a password.
+// secretPatience is the maximum time to wait for a password prompt.
 const secretPatience = 10 * time.Second
 
 func newPTYSendSecret() *cobra.Command {
@@ -26,9 +26,10 @@ func newPTYSendSecret() *cobra.Command {
 	var shown, noEnter bool
 	cmd := &cobra.Command{
 		Use: "send-secret NAME", Short: "Type a secret into one of the terminals",
-		Long: `Type a secret, and Enter, into a terminal, by its id or its name, that asks for a password: the agent
-that works on it does not see it. It is read from this terminal, which does not show it, or from the
-standard input. From then on it is hidden in what the terminal prints, in its log, in its recording.`,
+		Long: `Type a secret and Enter into an agent's terminal that asks for a password. NAME is the name or id of
+that terminal. The agent does not see the secret. pyro reads the secret from your own terminal
+without echo, or from standard input. It redacts the secret in the output, log and recording of the
+agent's terminal.`,
 		Example: `  pyro pty send-secret build
   pass show sudo | pyro pty send-secret build`,
 		Args:              arguments,
@@ -57,13 +58,14 @@ standard input. From then on it is hidden in what the terminal prints, in its lo
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&owner, "owner", "", "of several of the name that of this `OWNER`")
-	f.BoolVar(&shown, "shown", false, "type it also where the terminal shows what is typed")
-	f.BoolVar(&noEnter, "no-enter", false, "type no Enter after it")
+	f.StringVar(&owner, "owner", "", "choose the terminal of this `OWNER`, if several terminals have the same name")
+	f.BoolVar(&shown, "shown", false, "type the secret even if the terminal shows input")
+	f.BoolVar(&noEnter, "no-enter", false, "do not type Enter after it")
 	return cmd
 }
 
-// askForSecret reads a secret from the terminal, which does not show it, or the first line of the standard input.
+// askForSecret reads a secret. If standard input is a terminal, it reads without echo. Otherwise it
+// reads the first line of standard input.
 func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) {
 	in := int(os.Stdin.Fd())
 	if !term.IsTerminal(in) {
@@ -91,7 +93,7 @@ func askForSecret(ctx context.Context, info session.Info) (secret.Value, error) 
 	case l := <-read:
 		fmt.Fprintln(os.Stderr)
 		return secret.New(string(l.text)), l.err
-	case <-ctx.Done(): // the reading goes on until the process ends
+	case <-ctx.Done(): // the goroutine continues to read until the process ends
 		fmt.Fprintln(os.Stderr)
 		return secret.Value{}, errors.Join(fault.Newf(fault.Canceled, "%w", context.Cause(ctx)), term.Restore(in, state))
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// spawned is a session "build" of a command, which its test ends.
+// spawned starts a session with the name "build".
 func spawned(t *testing.T, state, command string) (*session.Manager, session.Info) {
 	t.Helper()
 	m := &session.Manager{Root: state + "/sessions", Program: func() (string, error) { return programs.pyro, nil }, Grace: time.Hour}
@@ -28,7 +28,7 @@ func spawned(t *testing.T, state, command string) (*session.Manager, session.Inf
 	return m, info
 }
 
-// TestPTYAttach has a person take a session that an agent has, use it, and give it back.
+// TestPTYAttach checks that a user can take over an agent's session, use it, and give it back.
 func TestPTYAttach(t *testing.T) {
 	env, state := hostEnv(t)
 	env = append(env, "HOME="+t.TempDir())
@@ -50,7 +50,7 @@ func TestPTYAttach(t *testing.T) {
 	list("agent-1")
 
 	s := onTerminal(t, env, "pty", "attach", "build")
-	s.await(`the client "agent-1" has it`)
+	s.await(`the client "agent-1" holds it`)
 	s.await("pyro pty attach " + info.ID + " --take")
 	s.cmd.Wait()
 	if code := s.cmd.ProcessState.ExitCode(); code != 5 {
@@ -69,9 +69,9 @@ func TestPTYAttach(t *testing.T) {
 	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d: %q", code, s.text())
 	}
-	s.await(": it goes on")
+	s.await(": it still runs")
 	if after := s.modes(); after != s.before {
-		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+		t.Errorf("the terminal settings changed: got %+v, want %+v", after, s.before)
 	}
 	list("agent-1")
 
@@ -82,7 +82,8 @@ func TestPTYAttach(t *testing.T) {
 	list("exited (3)")
 }
 
-// TestPTYSendSecret has a person type secrets, on a terminal that does not show them and from a pipe, into a session that shows neither.
+// TestPTYSendSecret sends secrets from a terminal without echo and from a pipe. The output of the
+// session must contain neither secret.
 func TestPTYSendSecret(t *testing.T) {
 	env, state := hostEnv(t)
 	env = append(env, "HOME="+t.TempDir())
@@ -117,7 +118,7 @@ func TestPTYSendSecret(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, s.text())
 	}
 	if after := s.modes(); after != s.before {
-		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+		t.Errorf("the terminal settings changed: got %+v, want %+v", after, s.before)
 	}
 
 	s = onTerminal(t, env, "pty", "send-secret", "build")
@@ -143,7 +144,7 @@ func TestPTYSendSecret(t *testing.T) {
 	}{
 		{"another one\nand more", []string{"build"}, 0, ""},
 		{"abc\n", []string{"build"}, 2, "fewer than 4 characters"},
-		{"another one\n", []string{"other"}, 3, "none of this id or name runs"},
+		{"another one\n", []string{"other"}, 3, "no running terminal has this ID or name"},
 		{"third one", []string{info.ID, "--shown", "--no-enter"}, 0, ""},
 	} {
 		if out, code := send(c.text, c.args...); code != c.code || !strings.Contains(out, c.says) || c.says == "" && out != "" {

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// quoted gives a name that somebody else has chosen, on one line and safe for a terminal: in Go's quotes if it has other than printable characters.
+// quoted returns a name on one line that is safe to print on a terminal. If the name has
+// unprintable characters, quoted returns a Go string literal.
 func quoted(name string) string {
 	if utf8.ValidString(name) && !strings.HasPrefix(name, `"`) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return name

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/cli.md and the golden file of the contract")
 
-// golden compares a file of the tree with what it must be, or rewrites it.
+// golden compares a file with its expected content. With -update, it rewrites the file.
 func golden(t *testing.T, path string, want []byte) {
 	t.Helper()
 	if *update {
@@ -30,11 +30,11 @@ func golden(t *testing.T, path string, want []byte) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(have), string(want)); diff != "" {
-		t.Errorf("%s is not what the commands say; go test ./internal/cli -update rewrites it:\n%s", path, diff)
+		t.Errorf("%s is out of date; go test ./internal/cli -update rewrites it:\n%s", path, diff)
 	}
 }
 
-// each calls f for every command that users see, parents first.
+// each calls f for every visible command. It calls f for a parent before its children.
 func each(cmd *cobra.Command, f func(*cobra.Command)) {
 	if cmd.Hidden || cmd.Name() == "help" {
 		return
@@ -45,7 +45,7 @@ func each(cmd *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// wholeTree gives the commands with those that cobra adds when it runs.
+// wholeTree returns the root command, including the commands that cobra adds at run time.
 func wholeTree() *cobra.Command {
 	root := newRoot()
 	root.InitDefaultCompletionCmd()
@@ -59,7 +59,7 @@ func wholeTree() *cobra.Command {
 func TestCLIReference(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# The command line\n\n<!-- Generated from the commands: go test ./internal/cli -update -->\n\n" +
-		"Results go to the standard output and everything else to the standard error. `--json` is described in [json.md](json.md).\n")
+		"Commands print results on standard output and everything else on standard error.\n[json.md](json.md) describes the output of `--json`.\n")
 	each(wholeTree(), func(cmd *cobra.Command) {
 		fmt.Fprintf(&b, "\n## %s\n\n", cmd.CommandPath())
 		if cmd.HasParent() && cmd.Parent().Name() == "completion" {
@@ -88,7 +88,7 @@ func TestCLIReference(t *testing.T) {
 	golden(t, filepath.FromSlash("../../docs/cli.md"), b.Bytes())
 }
 
-// indentLists makes a block of what a help text sets off with two spaces.
+// indentLists turns the lines of a help text that begin with two spaces into code blocks.
 func indentLists(text string) string {
 	var b strings.Builder
 	in := false
@@ -109,7 +109,8 @@ func unindent(text string) string {
 	return strings.TrimPrefix(strings.ReplaceAll(text, "\n  ", "\n"), "  ")
 }
 
-// TestContract holds the public contract: changing the name of a command or flag, or a default, is a breaking change.
+// TestContract checks the public contract: the names of commands and flags, and the defaults of
+// flags. Changes to the contract break clients.
 func TestContract(t *testing.T) {
 	var b bytes.Buffer
 	each(wholeTree(), func(cmd *cobra.Command) {

@@ -5,30 +5,27 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
 func newRPC() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rpc",
-		Short: "Serve pyro's operations to a program, as SDKs use them",
-		Long: `Serve pyro's operations to the program that started it, as JSON-RPC 2.0 on the standard input
-and output, a message a line. The Python package pyro-mcp uses it; docs/rpc.md describes it for
-those who write another.
+		Short: "Serve pyro's operations to SDKs",
+		Long: `Serve pyro's operations to the parent process, as JSON-RPC 2.0 on standard input and output, one
+message per line. The Python package pyro-mcp uses it. docs/rpc.md describes the protocol.
 
-It ends with its input, or when its output is closed. What it was asked for is cancelled then,
-and with it the commands that it ran; workspaces, with their services and shells, go on.`,
+pyro ends when its input ends or its output is closed. It then cancels its calls and ends the
+commands that they ran. Workspaces, services and shells keep running.`,
 		Example: `  (echo '{"jsonrpc":"2.0","id":1,"method":"list_workspaces"}'; sleep 1) | pyro rpc`,
 		Args:    arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := pyro.New(pyro.Options{})
+			s, err := openTask(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			ctx, signals := endOnSignals(cmd.Context())
-			defer signals.stop()
-			return p.ServeRPC(ctx, os.Stdin, os.Stdout)
+			defer s.close()
+			return operations.ServeRPC(s.ctx, s.pyro, os.Stdin, os.Stdout)
 		},
 	}
 }

@@ -3,18 +3,16 @@ package cli
 import (
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// parseSecrets reads values of --secret and --secret-file.
+// parseSecrets parses the values of the flags --secret and --secret-file.
 func parseSecrets(values, files []string) (all []pyro.Secret, err error) {
 	for _, v := range values {
 		name, text, ok := strings.Cut(v, "=")
 		if !ok {
-			return nil, fault.New(fault.Invalid, "read", "--secret", "it is not NAME=VALUE") // and is not shown: it may be a secret
+			return nil, fault.New(fault.Invalid, "read", "--secret", "it is not NAME=VALUE") // the message omits the value, because the value can be a secret
 		}
 		all = append(all, pyro.Secret{Name: name, Value: pyro.NewSecretValue(text)})
 	}
@@ -28,31 +26,7 @@ func parseSecrets(values, files []string) (all []pyro.Secret, err error) {
 	return all, nil
 }
 
-// secretEnvFlag adds --secret-env to a command.
-func secretEnvFlag(f *pflag.FlagSet, values *[]string) {
-	f.StringArrayVar(values, "secret-env", nil, "put a secret of the workspace in an environment variable, as `SECRET[=ENV]` (repeatable)")
-}
-
-// parseSecretEnv reads values of --secret-env.
-func parseSecretEnv(values []string) (map[string]string, error) {
-	wanted := map[string]string{}
-	for _, v := range values {
-		name, env, given := strings.Cut(v, "=")
-		if name == "" || given && env == "" {
-			return nil, fault.New(fault.Invalid, "read", "--secret-env", "%q is not SECRET or SECRET=ENV", v)
-		}
-		if _, twice := wanted[name]; twice {
-			return nil, fault.New(fault.Invalid, "read", "--secret-env", "%s is there twice", name)
-		}
-		if !given {
-			env = name
-		}
-		wanted[name] = env
-	}
-	return wanted, nil
-}
-
-// secretNames gives the names of secrets and where they came from.
+// secretNames returns the names of secrets, each with its source, as text.
 func secretNames(all []pyro.SecretInfo) string {
 	var names []string
 	for _, s := range all {

@@ -14,22 +14,24 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// signals are those that reach pyro while a command runs. The first Ctrl-C is passed on to the command; the second, and every other signal that asks pyro to
-// end, ends the run, and with it the machine.
+// signals handles the signals that pyro receives while a command runs. It forwards the first Ctrl-C
+// to the command in the machine. A second Ctrl-C, and every other signal that asks pyro to exit,
+// cancels the run.
 type signals struct {
-	forwarded chan syscall.Signal // nil where there is no command to ask
-	tell      bool
+	forwarded chan syscall.Signal // nil if no command runs that a signal could be forwarded to
+	verbose   bool
 	received  chan os.Signal
 	broken    chan os.Signal
 	last      atomic.Int32
 }
 
-// watchSignals watches until stop, for a command that can be asked. The context that it gives is cancelled by a signal that ends the run.
+// watchSignals handles signals for a command in a machine until stop is called. If a signal cancels
+// the run, it cancels the returned context.
 func watchSignals(ctx context.Context, quiet bool) (context.Context, *signals) {
-	return watch(ctx, &signals{forwarded: make(chan syscall.Signal, 1), tell: !quiet && term.IsTerminal(int(os.Stderr.Fd()))})
+	return watch(ctx, &signals{forwarded: make(chan syscall.Signal, 1), verbose: !quiet && term.IsTerminal(int(os.Stderr.Fd()))})
 }
 
-// endOnSignals watches for work of pyro's own, which any signal ends.
+// endOnSignals handles signals for other work. Every signal cancels the returned context.
 func endOnSignals(ctx context.Context) (context.Context, *signals) {
 	return watch(ctx, &signals{})
 }
@@ -37,7 +39,8 @@ func endOnSignals(ctx context.Context) (context.Context, *signals) {
 func watch(ctx context.Context, s *signals) (context.Context, *signals) {
 	s.received, s.broken = make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(s.received, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	// Without this, writing to a closed pipe would kill pyro before it has tidied up. The write fails with EPIPE all the same, which ends the run.
+	// Without a handler for SIGPIPE, a write to a closed pipe kills pyro before it cleans up. With
+	// a handler, the write fails with EPIPE.
 	signal.Notify(s.broken, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -50,7 +53,7 @@ func watch(ctx context.Context, s *signals) (context.Context, *signals) {
 				continue
 			}
 			s.forwarded <- sig
-			if s.tell {
+			if s.verbose {
 				fmt.Fprintln(os.Stderr, "\npyro: asked the command to end; Ctrl-C again kills it")
 			}
 		}
@@ -58,20 +61,21 @@ func watch(ctx context.Context, s *signals) (context.Context, *signals) {
 	return ctx, s
 }
 
-// stop gives the signals their usual meaning again.
+// stop restores the default handling of signals.
 func (s *signals) stop() {
 	signal.Stop(s.received)
 	signal.Stop(s.broken)
 	close(s.received)
 }
 
-// explain gives an error of a run its exit code where a signal or a closed pipe was behind it.
+// explain returns an error with the exit code for the signal or the closed pipe that caused the
+// error.
 func (s *signals) explain(err error) error {
 	if sig := s.last.Load(); sig != 0 && fault.KindOf(err) == fault.Canceled {
 		return exit{128 + int(sig), err}
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return exit{code: 128 + int(syscall.SIGPIPE)} // nobody is left to read more, as after `pyro run … | head`
+		return exit{code: 128 + int(syscall.SIGPIPE)} // the reader of the pipe has ended, as in `pyro run … | head`
 	}
 	return err
 }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// patient bounds what every test here waits for.
+// patient is the maximum duration of every wait in these tests.
 const patient = 20 * time.Second
 
-// running is pyro itself, as users start it, with a command on the host.
+// running is a pyro process that is running a command on the host.
 type running struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -27,7 +27,8 @@ type running struct {
 	state  string
 }
 
-// hostEnv makes folders of its own for a pyro that can't start real machines, and gives its environment.
+// hostEnv returns environment variables for a pyro that has its own folders and no QEMU. It also
+// returns the state folder.
 func hostEnv(t *testing.T) (env []string, state string) {
 	dir := t.TempDir()
 	state = filepath.Join(dir, "state")
@@ -35,14 +36,14 @@ func hostEnv(t *testing.T) (env []string, state string) {
 		"PYRO_GUEST="+programs.guest, "PYRO_QEMU=no-such-qemu"), state
 }
 
-// runOnHost starts pyro run on a script of the shell and waits for its first line, which must be "ready". marker is in the command line of all that the
-// script starts and nowhere else.
+// runOnHost starts pyro run with a shell script and waits for the first line of output. The line
+// must be "ready".
 func runOnHost(t *testing.T, script string) *running {
 	t.Helper()
 	r := &running{t: t, cmd: exec.Command(programs.pyro, "run", "-q", "--allow-host-compat", "debian:12", "--", "sh", "-c", script)}
 	r.cmd.Env, r.state = hostEnv(t)
 	r.cmd.Stderr = &r.stderr
-	in, err := r.cmd.StdinPipe() // open for as long as pyro runs
+	in, err := r.cmd.StdinPipe() // the pipe stays open while pyro runs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func (r *running) signal(sig os.Signal) {
 	}
 }
 
-// end waits for pyro's end, and gives what it still said and its exit code.
+// end waits until pyro exits. It returns the remaining output and the exit code.
 func (r *running) end() (string, int) {
 	r.t.Helper()
 	rest, _ := io.ReadAll(r.stdout)
@@ -86,19 +87,20 @@ func (r *running) end() (string, int) {
 	return string(rest), r.cmd.ProcessState.ExitCode()
 }
 
-// nothingLeft fails if a process with marker in its command line is alive a moment later, or a machine's folder is there.
+// nothingLeft fails if, after a short wait, a process still has marker in its command line or a
+// machine's folder still exists.
 func (r *running) nothingLeft(marker string) {
 	r.t.Helper()
 	gone := time.Now().Add(3 * time.Second)
 	for alive(marker) {
 		if time.Now().After(gone) {
-			r.t.Fatalf("a process with %q is left", marker)
+			r.t.Fatalf("a process with %q still runs", marker)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	left, err := os.ReadDir(filepath.Join(r.state, "machines"))
 	if err != nil || len(left) > 0 {
-		r.t.Errorf("left of machines: %v, %v", left, err)
+		r.t.Errorf("leftovers of machines: %v, %v", left, err)
 	}
 }
 
@@ -157,7 +159,8 @@ func TestSignalsThatEndPyro(t *testing.T) {
 	}
 }
 
-// TestKilledPyro: what was killed with -9 could not tidy up; its processes die all the same, and the next command removes its folder.
+// TestKilledPyro kills pyro with SIGKILL. All processes of pyro must end, and the next command must
+// remove the machine's folder.
 func TestKilledPyro(t *testing.T) {
 	r := runOnHost(t, `echo ready; sleep 71.5 & wait`)
 	r.signal(syscall.SIGKILL)
@@ -187,7 +190,8 @@ func TestClosedStdoutEndsTheRun(t *testing.T) {
 	r.nothingLeft("71.6")
 }
 
-// TestOpenStdinDoesNotKeepTheRun: runOnHost keeps the standard input open.
+// TestOpenStdinDoesNotKeepTheRun checks that pyro exits although its standard input is still open.
+// runOnHost does not close the input.
 func TestOpenStdinDoesNotKeepTheRun(t *testing.T) {
 	began := time.Now()
 	r := runOnHost(t, `echo ready`)

@@ -13,18 +13,19 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// terminal is that of the user, lent to a command in a machine.
+// terminal is the user's terminal while it is attached to a command in a machine.
 type terminal struct {
 	tty     *pyro.TTY
 	resized chan os.Signal
 	stopped chan struct{}
 
 	mu       sync.Mutex
-	cooked   *term.State // before raw; nil where the terminal is as it was
+	cooked   *term.State // state before raw mode, or nil if raw was not called
 	restored bool
 }
 
-// openTerminal reads the size of the terminal and follows its changes until restore. Without a terminal the size is 80 x 24.
+// openTerminal reads the terminal's size, and reports size changes until restore is called. If
+// there is no terminal, the size is 80 x 24.
 func openTerminal() *terminal {
 	sizes := make(chan pyro.WindowSize)
 	t := &terminal{
@@ -49,7 +50,8 @@ func openTerminal() *terminal {
 	return t
 }
 
-// raw hands every key on as it is, Ctrl-C among them. Without a terminal on the standard input there is nothing to do.
+// raw sets the terminal to raw mode, so that keys such as Ctrl-C reach the command. It does nothing
+// if standard input is not a terminal.
 func (t *terminal) raw() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +60,7 @@ func (t *terminal) raw() {
 	}
 }
 
-// restore makes the terminal what it was. Idempotent.
+// restore restores the state of the terminal. It is idempotent.
 func (t *terminal) restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +84,9 @@ func windowSize() pyro.WindowSize {
 	return pyro.WindowSize{Cols: 80, Rows: 24}
 }
 
-// standardInput is what the command gets as its own. It is nil, which spares the machine the reading, where there is nothing to read: from /dev/null, and
-// from a terminal whose keys belong to another job, which would stop pyro if it read them.
+// standardInput returns the standard input for the command, or nil if the command should have none.
+// It returns nil for /dev/null, so that the machine does not read it. It also returns nil if pyro
+// runs in the background of its terminal, because a read would stop pyro.
 func standardInput() io.Reader {
 	fd := int(os.Stdin.Fd())
 	var st unix.Stat_t
@@ -99,7 +102,7 @@ func standardInput() io.Reader {
 	return os.Stdin
 }
 
-// lineStart notes whether what was written ended with a whole line.
+// lineStart is a writer that records whether the last write ended with a newline.
 type lineStart struct {
 	io.Writer
 	at bool

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen is a terminal with pyro on it.
+// screen is a terminal on which pyro is running.
 type screen struct {
 	t      *testing.T
-	keys   *os.File // what is typed goes in here
+	keys   *os.File // a write to this file types keys
 	tty    *os.File
 	cmd    *exec.Cmd
-	before unix.Termios // as it was without pyro
+	before unix.Termios // state before pyro started
 
 	mu    sync.Mutex
 	shown strings.Builder
@@ -75,7 +75,7 @@ func (s *screen) text() string {
 	return s.shown.String()
 }
 
-// await waits until the screen shows something.
+// await waits until the screen shows the given text.
 func (s *screen) await(what string) {
 	s.t.Helper()
 	for until := time.Now().Add(patient); !strings.Contains(s.text(), what); time.Sleep(10 * time.Millisecond) {
@@ -118,7 +118,7 @@ func TestTerminal(t *testing.T) {
 		t.Error("keys do not go to the command as they are")
 	}
 	s.resize(120, 40)
-	time.Sleep(300 * time.Millisecond) // nothing tells that a size has arrived
+	time.Sleep(300 * time.Millisecond) // waits because pyro does not confirm a resize
 	s.typed("\r")
 	s.await("40 120")
 	s.await("a terminal")
@@ -127,7 +127,7 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, s.text())
 	}
 	if after := s.modes(); after != s.before {
-		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+		t.Errorf("the terminal settings changed: got %+v, want %+v", after, s.before)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestTerminalIsRestoredWhenPyroIsEnded(t *testing.T) {
 		t.Errorf("exit code %d: %q", code, s.text())
 	}
 	if after := s.modes(); after != s.before {
-		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+		t.Errorf("the terminal settings changed: got %+v, want %+v", after, s.before)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAttach(t *testing.T) {
 	shell := pyro("shell", "open", id, "--id-only", "--env", "PS1=> ", "--env", "HOME="+t.TempDir())
 	pyro("shell", "write", id, shell, "--input", "echo before $((1+1))")
 	s := onTerminal(t, env, "workspace", "shell", "attach", id, shell, "--detach-key", "ctrl-x")
-	s.await("ctrl-x leaves it")
+	s.await("ctrl-x detaches")
 	s.await("before 2")
 	s.typed("stty size; echo typed $((1+2))\r")
 	s.await("30 100")
@@ -188,7 +188,7 @@ func TestAttach(t *testing.T) {
 	}
 	s.await("[workspace-shell-attach]")
 	if after := s.modes(); after != s.before {
-		t.Errorf("the terminal was left changed: %+v, was %+v", after, s.before)
+		t.Errorf("the terminal settings changed: got %+v, want %+v", after, s.before)
 	}
 	if list := pyro("shell", "list", id); !strings.Contains(list, "running  100 x 30") {
 		t.Errorf("afterwards: %s", list)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ago tells how long something is past, as a person would: "3 minutes ago".
+// ago formats the time from then until now, such as "3 minutes ago".
 func ago(now, then time.Time) string {
 	if d := now.Sub(then); d >= time.Second {
 		return span(d) + " ago"
@@ -13,7 +13,7 @@ func ago(now, then time.Time) string {
 	return "just now"
 }
 
-// ahead tells how long something is ahead: "in 9 minutes".
+// ahead formats the time from now until then, such as "in 9 minutes".
 func ahead(now, then time.Time) string {
 	if d := then.Sub(now); d >= time.Second {
 		return "in " + span(d)
@@ -21,7 +21,7 @@ func ahead(now, then time.Time) string {
 	return "now"
 }
 
-// span gives a duration in its largest unit.
+// span formats a duration in the largest unit that fits.
 func span(d time.Duration) string {
 	for _, unit := range []struct {
 		name string

@@ -18,18 +18,18 @@ import (
 func newWorkspace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workspace",
-		Short: "Work in machines that persist",
-		Long: `A workspace is a machine that persists, with a folder /workspace, the state in which it
-was created (its baseline), snapshots and a history of commands. It goes on when pyro ends.
-When nothing was done with it for --ttl-seconds it is stopped, and nothing of it is lost.
-Wherever a command takes the ID of a workspace, it takes its name too.
+		Short: "Work in persistent machines",
+		Long: `A workspace is a machine that persists. It has a folder /workspace, a baseline (the files at its
+creation), snapshots and a history of commands. A workspace keeps running when pyro ends. After
+--ttl-seconds without use it stops; its files stay. Commands accept the name of a workspace instead
+of its ID.
 
-  pyro workspace create debian:12 --seed-path . --id-only   make one of a folder of yours
+  pyro workspace create debian:12 --seed-path . --id-only   create a workspace from a folder
   pyro workspace exec ID -- make test                       run a command in /workspace
-  pyro workspace diff ID                                    what differs from the baseline
-  pyro workspace summary ID                                 what was done, in short
-  pyro workspace export ID /workspace/out --output ./out    take something out of it
-  pyro workspace reset ID                                   back to the baseline
+  pyro workspace diff ID                                    show the changes since the creation
+  pyro workspace summary ID                                 summarize the activity
+  pyro workspace export ID /workspace/out --output ./out    copy files to this host
+  pyro workspace reset ID                                   return to the baseline
   pyro workspace delete ID`,
 		Aliases:                    []string{"ws"},
 		Args:                       subcommand,
@@ -37,29 +37,30 @@ Wherever a command takes the ID of a workspace, it takes its name too.
 		RunE:                       group,
 	}
 	cmd.AddCommand(
-		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(), newWorkspacePause(), newWorkspaceResume(),
-		newWorkspaceExec(), newWorkspaceLogs(), newWorkspaceSummary(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
-		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(), newWorkspaceNetwork(),
+		newWorkspaceCreate(), newWorkspaceList(), newWorkspaceStatus(), newWorkspaceStats(), newWorkspaceUpdate(), newWorkspaceDelete(), newWorkspaceStart(), newWorkspaceStop(), newWorkspacePause(), newWorkspaceResume(),
+		newWorkspaceExec(), newWorkspacePs(), newWorkspaceLogs(), newWorkspaceWait(), newWorkspaceKill(), newWorkspaceSummary(), newWorkspaceCopy(), newWorkspaceSync(), newWorkspaceFile(), newWorkspaceExport(), newWorkspacePatch(), newWorkspaceDiff(),
+		newWorkspaceSnapshot(), newWorkspaceReset(), newWorkspaceFork(), newWorkspaceDisk(), newWorkspaceShell(), newWorkspaceService(), newWorkspaceNetwork(), newWorkspacePortForward(),
 	)
 	return cmd
 }
 
-// subgroup makes a command that only groups others.
+// subgroup returns a command that has only subcommands.
 func subgroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: name, Short: short, Args: subcommand, SuggestionsMinimumDistance: 2, RunE: group}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// onWorkspace makes a command about the workspace that is its first argument.
+// onWorkspace returns a command whose first argument is the ID of a workspace.
 func onWorkspace(use, short, long, example string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := command(use, short, long, example, run)
 	cmd.ValidArgsFunction = completeWorkspace
 	return cmd
 }
 
-// onEach makes a command about the workspaces that are its arguments. Of several it does what it can,
-// and each is told of by done.
+// onEach returns a command whose arguments are IDs of workspaces. If the call fails for one
+// workspace, the command continues with the next. For a single argument it prints the result with
+// the function show. For several arguments it prints each result with the function done.
 func onEach[T any](use, short, long string, call func(context.Context, *pyro.Pyro, string) (T, error), show func(T) error, done func(T) error) *cobra.Command {
 	cmd := onWorkspace(use, short, long, "", func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -100,16 +101,16 @@ func onEach[T any](use, short, long string, call func(context.Context, *pyro.Pyr
 	return cmd
 }
 
-// showState prints the state of a workspace in a line.
+// showState prints the state and ID of a workspace.
 func showState(w *pyro.Workspace) error {
 	_, err := fmt.Println(w.State, w.WorkspaceID)
 	return err
 }
 
-// serviceCounts tells how many services run, and how many have ended.
+// serviceCounts formats the numbers of running and ended services.
 func serviceCounts(all, running int, state pyro.WorkspaceState) string {
 	switch ended := all - running; {
-	case state == pyro.StatePaused: // those that ran go on with it
+	case state == pyro.StatePaused: // running services continue when the workspace resumes
 		return fmt.Sprint(all)
 	case running == 0:
 		return fmt.Sprintf("%d ended", ended)
@@ -120,7 +121,7 @@ func serviceCounts(all, running int, state pyro.WorkspaceState) string {
 	}
 }
 
-// showWorkspace describes a workspace for people.
+// showWorkspace prints a workspace as text.
 func showWorkspace(w *pyro.Workspace) error {
 	now := time.Now()
 	var rows [][]string
@@ -142,6 +143,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	add("Emulated", w.EmulatedReason)
 	add("Network", networkText(w))
 	add("Resources", fmt.Sprintf("%d vCPU, %d MiB, /workspace %d MiB", w.VCPUCount, w.MemMiB, w.DiskMiB))
+	add("At next start", strings.Join(w.AppliesAtNextStart, ", "))
 	add("Commands", fmt.Sprint(w.CommandCount))
 	if w.ServiceCount > 0 {
 		add("Services", serviceCounts(w.ServiceCount, w.RunningCount, w.State))
@@ -149,7 +151,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	add("Created", ago(now, w.CreatedAt))
 	add("Last activity", ago(now, w.LastActivityAt))
 	if w.ExpiresAt != nil {
-		add("Stops", ahead(now, *w.ExpiresAt)+" if nothing is done with it")
+		add("Stops", ahead(now, *w.ExpiresAt)+" if it is not used")
 	}
 	if w.LastResetAt != nil {
 		add("Resets", fmt.Sprintf("%d, the last %s", w.ResetCount, ago(now, *w.LastResetAt)))
@@ -157,7 +159,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	return table(os.Stdout, rows)
 }
 
-// networkText tells what network a workspace has.
+// networkText returns the network settings of a workspace as text.
 func networkText(w *pyro.Workspace) string {
 	text := string(w.NetworkPolicy)
 	if n := w.Network; n != nil {
@@ -199,25 +201,13 @@ func seed(s pyro.WorkspaceSeed) string {
 	return text
 }
 
-// warnIsolation says on stderr what a workspace is not protected from.
+// warnIsolation prints a warning to standard error if a workspace is not isolated, and a note if
+// its processor is emulated.
 func warnIsolation(w *pyro.Workspace) {
 	if w.ExecutionMode == pyro.HostCompat {
 		fmt.Fprintln(os.Stderr, "pyro: warning: host_compat: nothing isolates this workspace from the host:", w.HostCompatReason)
 	}
 	if w.EmulatedReason != "" {
-		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated, ten times slower than it could be:", w.EmulatedReason)
+		fmt.Fprintln(os.Stderr, "pyro: note: the processor is emulated and about ten times slower:", w.EmulatedReason)
 	}
-}
-
-// parsePairs reads pairs of KEY=VALUE.
-func parsePairs(flag string, pairs []string) (map[string]string, error) {
-	all := map[string]string{}
-	for _, pair := range pairs {
-		key, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			return nil, fault.Newf(fault.Invalid, "%s %q is not KEY=VALUE", flag, pair)
-		}
-		all[key] = value
-	}
-	return all, nil
 }

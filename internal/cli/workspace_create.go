@@ -15,31 +15,34 @@ func newWorkspaceCreate() *cobra.Command {
 	var labels, secrets, secretFiles []string
 	var network string
 	var idOnly bool
-	cmd := command("create ENV", "Make a workspace and start it",
-		`Make a workspace from an environment and start it. With --seed-path its /workspace begins
-as a folder of yours, or as what a .tar, .tar.gz or .tgz archive holds: modes, symbolic
-links and empty folders are kept, everything belongs to root, and devices, pipes and sockets
-are left out. What it begins as is its baseline.
+	cmd := command("create ENV", "Create a workspace and start it",
+		`Create a workspace from an environment and start it.
 
-Of a folder in a git checkout it leaves out the files that git ignores, since secrets such as
-.env are often among them. Tracked files are never left out, nor is .git. A folder that git
-ignores as a whole is taken as it is. --include-ignored takes all files.
+--seed-path copies a folder or a .tar, .tar.gz or .tgz archive to /workspace. Modes, symbolic links
+and empty folders are kept, and root owns everything. Devices, pipes and sockets are left out. The
+first content of /workspace is the baseline.
 
-/workspace has the size that --disk-mib gives. When it is full, writes fail with ENOSPC. A seed
-that does not fit is refused.
+In a git checkout, files that git ignores are left out, because they often hold secrets. Tracked
+files and .git are always copied. If git ignores the whole folder, everything is copied.
+--include-ignored copies all files.
 
-Secrets are kept sealed on this host. A program gets one by --secret-env of exec, shell open
-or service start, in an environment variable; what programs print is shown without them.
+--disk-mib sets the size of /workspace. If it is full, writes fail with ENOSPC. pyro refuses a seed
+that does not fit.
 
-With --network-policy off it has no network. With egress it reaches the public Internet, and
-nothing of this host and of private networks. With egress+published-ports its services can
-also be reached from this host, by --publish of service start.`,
+Secrets are stored encrypted on this host. With --secret-env, the commands exec, shell open and
+service start pass a secret to a program in an environment variable. pyro redacts secrets in output.
+
+These are the network policies:
+
+  off                     no network
+  egress                  the public Internet, but not this host and private networks
+  egress+published-ports  also lets this host reach services, see --publish of service start`,
 		`  pyro workspace create debian:12
   pyro workspace create debian:12 --seed-path . --name fix-tests --label ticket=42
   id=$(pyro workspace create debian:12 --seed-path repo.tgz --id-only)`,
 		func(cmd *cobra.Command, args []string) (err error) {
 			req.Environment, req.Isolation, req.NetworkPolicy = args[0], pyro.Isolation(isolation), pyro.NetworkPolicy(network)
-			if req.Labels, err = parsePairs("--label", labels); err != nil {
+			if req.Labels, err = parsePairs("KEY=VALUE", labels); err != nil {
 				return err
 			}
 			if req.Secrets, err = parseSecrets(secrets, secretFiles); err != nil {
@@ -65,29 +68,30 @@ also be reached from this host, by --publish of service start.`,
 		})
 	cmd.ValidArgsFunction = completeEnvironment
 	f := cmd.Flags()
-	f.StringVar(&req.SeedPath, "seed-path", "", "fill /workspace with this folder, .tar, .tar.gz or .tgz of yours, `PATH`")
-	f.BoolVar(&req.IncludeIgnored, "include-ignored", false, "with --seed-path: take the files that git ignores, too")
-	f.StringVar(&req.Name, "name", "", "call it so, for people")
-	f.StringArrayVar(&labels, "label", nil, "label it, as `KEY=VALUE` (repeatable)")
-	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "what it may reach: `off`, egress or egress+published-ports")
+	f.StringVar(&req.SeedPath, "seed-path", "", "`PATH` of a folder, .tar, .tar.gz or .tgz to copy to /workspace")
+	f.BoolVar(&req.IncludeIgnored, "include-ignored", false, "with --seed-path: also copy files that git ignores")
+	f.StringVar(&req.Name, "name", "", "name of the workspace")
+	f.StringArrayVar(&labels, "label", nil, "set a label, as `KEY=VALUE` (repeatable)")
+	f.StringVar(&network, "network-policy", string(pyro.NetworkOff), "network policy: `off`, egress or egress+published-ports")
 	egressFlags(f, &req.EgressAllow, &req.EgressDeny)
+	hostNetworkFlags(f, &req.HostNetworkSettings, &req.HostNetworkCredentials)
 	completeFlag(cmd, "network-policy", pyro.NetworkPolicies)
-	f.BoolVar(&idOnly, "id-only", false, "print the id and nothing else")
-	f.StringArrayVar(&secrets, "secret", nil, "keep a secret for its programs, as `NAME=VALUE`; others on this host can see it meanwhile (repeatable)")
-	f.StringArrayVar(&secretFiles, "secret-file", nil, "keep what a file holds as a secret, as `NAME=PATH` (repeatable)")
+	f.BoolVar(&idOnly, "id-only", false, "print only the id")
+	f.StringArrayVar(&secrets, "secret", nil, "store a secret for programs, as `NAME=VALUE`; the process list shows the value (repeatable)")
+	f.StringArrayVar(&secretFiles, "secret-file", nil, "store the content of a file as a secret, as `NAME=PATH` (repeatable)")
 	machineFlags(cmd, &req.VCPUCount, &req.MemMiB, &isolation, &req.AllowHostCompat)
 	f.Var(positive(&req.DiskMiB, pyro.DefaultDiskMiB), "disk-mib", "size of /workspace in MiB, 64 to 16384")
-	f.Var(positive(&req.TTLSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "stop it, with nothing lost, when nothing was done with it for so many seconds")
-	f.Var(positive(&req.AutoPauseSeconds, 0), "auto-pause-seconds", "pause it, with all that runs in it, when nothing was done with it for so many seconds")
+	f.Var(positive(&req.TTLSeconds, pyro.DefaultTTLSeconds), "ttl-seconds", "stop it after this time without use, in seconds")
+	f.Var(positive(&req.AutoPauseSeconds, 0), "auto-pause-seconds", "pause it after this time without use, in seconds")
 	return cmd
 }
 
-// machineFlags adds the flags that say what machine to start.
+// machineFlags adds the flags that configure a machine.
 func machineFlags(cmd *cobra.Command, vcpus, memMiB *int, isolation *string, allowHostCompat *bool) {
 	f := cmd.Flags()
 	f.Var(positive(vcpus, pyro.DefaultVCPUCount), "vcpu-count", "virtual processors")
 	f.Var(positive(memMiB, pyro.DefaultMemMiB), "mem-mib", "memory in MiB")
-	f.StringVar(isolation, "isolation", "", "what stands between the machine and the host: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
-	f.BoolVar(allowHostCompat, "allow-host-compat", false, "where no machine can be started, run on the host, isolated by nothing")
+	f.StringVar(isolation, "isolation", "", "isolation level: `auto`, kvm, gvisor or tcg (default: $PYRO_ISOLATION, else auto)")
+	f.BoolVar(allowHostCompat, "allow-host-compat", false, "if no machine can start, run on the host without isolation")
 	completeFlag(cmd, "isolation", pyro.Isolations)
 }

@@ -10,13 +10,13 @@ import (
 )
 
 func newWorkspaceDisk() *cobra.Command {
-	return subgroup("disk", "Look into a workspace that is stopped, without starting it", newDiskExport(), newDiskList(), newDiskRead())
+	return subgroup("disk", "Read the disk of a stopped workspace without starting it", newDiskExport(), newDiskList(), newDiskRead())
 }
 
 func newDiskExport() *cobra.Command {
 	var req pyro.ExportWorkspaceDiskRequest
 	cmd := onWorkspace("export ID", "Copy the disk of a stopped workspace to a raw ext4 image",
-		"Copy the root of a stopped workspace, with /workspace in place, to one raw ext4 image, which is sparse.",
+		"Copy the root of a stopped workspace, including /workspace, to a raw, sparse ext4 image.",
 		"  pyro workspace disk export ws-0123456789ab --output disk.ext4",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID = args[0]
@@ -27,19 +27,19 @@ func newDiskExport() *cobra.Command {
 				req.Progress = report
 				return p.ExportWorkspaceDisk(ctx, req)
 			}, func(e *pyro.WorkspaceDiskExport) error {
-				_, err := fmt.Printf("exported the disk to %s: %s, of which it takes %s\n", quoted(e.OutputPath), size(e.SizeBytes), size(e.AllocatedBytes))
+				_, err := fmt.Printf("exported the disk to %s: %s, %s allocated\n", quoted(e.OutputPath), size(e.SizeBytes), size(e.AllocatedBytes))
 				return err
 			})
 		})
-	cmd.Flags().StringVar(&req.OutputPath, "output", "", "the file to write on this host, a `PATH`")
-	cmd.Flags().BoolVar(&req.Force, "force", false, "replace what is there")
+	cmd.Flags().StringVar(&req.OutputPath, "output", "", "`PATH` of the new file on this host")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "replace an existing target")
 	return cmd
 }
 
 func newDiskList() *cobra.Command {
 	req, list := pyro.ListWorkspaceDiskRequest{}, &fileList{}
 	cmd := onWorkspace("list ID [PATH]", "List files on the disk of a stopped workspace",
-		"List files on the disk of a stopped workspace. PATH is any of its root, by default /workspace.",
+		"List files on the disk of a stopped workspace. PATH is a path of its root, by default /workspace.",
 		"  pyro workspace disk list ws-0123456789ab /etc",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID = args[0]
@@ -51,8 +51,8 @@ func newDiskList() *cobra.Command {
 				return p.ListWorkspaceDisk(ctx, req)
 			}, list.end)
 		})
-	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too, but for .git")
-	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: list .git too")
+	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "also list all folders below PATH, except .git")
+	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: also list .git")
 	return cmd
 }
 
@@ -66,6 +66,6 @@ func newDiskRead() *cobra.Command {
 				return p.ReadWorkspaceDisk(ctx, req)
 			}, func(f *pyro.FileContent) error { return showContent("workspace-disk-read", f) })
 		})
-	cmd.Flags().Var(positive(&req.MaxBytes, pyro.DefaultMaxBytes), "max-bytes", "read at most so many bytes")
+	cmd.Flags().Var(positive(&req.MaxBytes, pyro.DefaultMaxBytes), "max-bytes", "largest number of bytes to read")
 	return cmd
 }

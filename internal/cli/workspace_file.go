@@ -19,7 +19,7 @@ func newWorkspaceFile() *cobra.Command {
 
 func newFileList() *cobra.Command {
 	req, list := pyro.ListWorkspaceFilesRequest{Path: pyro.WorkspacePath}, &fileList{}
-	cmd := onWorkspace("list ID [PATH]", "List files of a workspace that runs", "", "  pyro workspace file list ws-0123456789ab src --recursive",
+	cmd := onWorkspace("list ID [PATH]", "List files of a running workspace", "", "  pyro workspace file list ws-0123456789ab src --recursive",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID = args[0]
 			if len(args) > 1 {
@@ -30,19 +30,19 @@ func newFileList() *cobra.Command {
 				return p.ListWorkspaceFiles(ctx, req)
 			}, list.end)
 		})
-	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "in all folders below it too, but for .git")
-	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: list .git too")
+	cmd.Flags().BoolVarP(&req.Recursive, "recursive", "r", false, "also list all folders below PATH, except .git")
+	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "with --recursive: also list .git")
 	return cmd
 }
 
-// fileList prints a list of files while it comes: there can be a million.
+// fileList prints each file as soon as it arrives, because a list can contain a million files.
 type fileList struct {
 	out   *bufio.Writer
 	begun bool
 	line  []byte
 }
 
-// each is what prints an entry, nothing where the list is to be JSON.
+// each returns the function that prints an entry. With --json, it returns nil.
 func (l *fileList) each(cmd *cobra.Command) func(*pyro.WorkspaceFiles, pyro.FileEntry) error {
 	if wantsJSON(cmd) {
 		return nil
@@ -73,7 +73,7 @@ func (l *fileList) begin(list *pyro.WorkspaceFiles) {
 	}
 }
 
-// end prints what is left.
+// end flushes the list, then prints the number of omitted entries.
 func (l *fileList) end(list *pyro.WorkspaceFiles) error {
 	l.begin(list)
 	if err := l.out.Flush(); err != nil {
@@ -85,7 +85,8 @@ func (l *fileList) end(list *pyro.WorkspaceFiles) error {
 	return nil
 }
 
-// padded appends a text of a width at least, to the left of its blanks where the width is negative.
+// padded appends text to a line and pads it with spaces. If width is positive, the spaces come
+// first. If width is negative, they follow the text.
 func padded(line []byte, text string, width int) []byte {
 	for range width - len(text) {
 		line = append(line, ' ')
@@ -99,18 +100,18 @@ func padded(line []byte, text string, width int) []byte {
 
 func newFileRead() *cobra.Command {
 	var req pyro.ReadWorkspaceFileRequest
-	cmd := onWorkspace("read ID PATH", "Print a text file of a workspace that runs", "", "  pyro workspace file read ws-0123456789ab src/main.py",
+	cmd := onWorkspace("read ID PATH", "Print a text file of a running workspace", "", "  pyro workspace file read ws-0123456789ab src/main.py",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Path = args[0], args[1]
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.FileContent, error) {
 				return p.ReadWorkspaceFile(ctx, req)
 			}, func(f *pyro.FileContent) error { return showContent("workspace-file-read", f) })
 		})
-	cmd.Flags().Var(positive(&req.MaxBytes, pyro.DefaultMaxBytes), "max-bytes", "read at most so many bytes")
+	cmd.Flags().Var(positive(&req.MaxBytes, pyro.DefaultMaxBytes), "max-bytes", "largest number of bytes to read")
 	return cmd
 }
 
-// showContent prints the text of a file, as it is.
+// showContent prints the content of a file unchanged.
 func showContent(operation string, f *pyro.FileContent) error {
 	if _, err := io.WriteString(os.Stdout, f.Content); err != nil {
 		return err
@@ -122,8 +123,8 @@ func showContent(operation string, f *pyro.FileContent) error {
 func newFileWrite() *cobra.Command {
 	var req pyro.WriteWorkspaceFileRequest
 	var path string
-	cmd := onWorkspace("write ID PATH", "Create or replace a text file of a workspace that runs",
-		"Create or replace a text file: as a whole, and with the folders above it where they are missing.",
+	cmd := onWorkspace("write ID PATH", "Create or replace a text file of a running workspace",
+		"Create or replace a text file atomically. Missing folders are created.",
 		`  pyro workspace file write ws-0123456789ab notes.md --text 'to do'
   pyro workspace file write ws-0123456789ab src/main.py --text-file main.py`,
 		func(cmd *cobra.Command, args []string) (err error) {
@@ -139,14 +140,16 @@ func newFileWrite() *cobra.Command {
 			})
 		})
 	cmd.Flags().StringVar(&req.Text, "text", "", "the new content")
-	cmd.Flags().StringVar(&path, "text-file", "", "a file of yours that has it, `PATH` (-: the standard input)")
+	cmd.Flags().StringVar(&path, "text-file", "", "read the content from the file of the host at this `PATH` (-: standard input)")
 	return cmd
 }
 
-// maxTextFile bounds what is read from a file of the user's, or from the standard input: more is refused by pyro in any case.
+// maxTextFile is the maximum number of bytes that are read from a local file or standard input.
+// Package pyro would reject larger texts anyway.
 const maxTextFile = 80 << 20
 
-// textOf gives a text that is given by one of two flags, --NAME or --NAME-file.
+// textOf returns the value of the flag --NAME, or the content of the file that the flag --NAME-file
+// names.
 func textOf(cmd *cobra.Command, name, direct, path string) (string, error) {
 	byText, byFile := cmd.Flags().Changed(name), cmd.Flags().Changed(name+"-file")
 	if byText == byFile {

@@ -9,33 +9,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
 func newWorkspaceList() *cobra.Command {
 	var filter pyro.WorkspaceFilter
 	var set []string
 	var state string
-	cmd := command("list", "List workspaces", "List workspaces, the one that something was last done with first.",
+	cmd := command("list", "List workspaces", "List workspaces, the last used first.",
 		"  pyro workspace list --label ticket=42 --state started",
 		func(cmd *cobra.Command, _ []string) (err error) {
-			if filter.Labels, err = parsePairs("--label", set); err != nil {
+			if filter.Labels, err = parsePairs("KEY=VALUE", set); err != nil {
 				return err
 			}
 			filter.State = pyro.WorkspaceState(state)
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (map[string][]pyro.WorkspaceSummary, error) {
-				all, err := p.ListWorkspaces(ctx, filter)
-				return map[string][]pyro.WorkspaceSummary{"workspaces": all}, err
-			}, func(all map[string][]pyro.WorkspaceSummary) error { return showWorkspaces(all["workspaces"]) })
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*operations.Workspaces, error) {
+				return operations.ListWorkspaces(p, ctx, filter)
+			}, func(all *operations.Workspaces) error { return showWorkspaces(all.Workspaces) })
 		})
-	cmd.Flags().StringArrayVar(&set, "label", nil, "only those with this label, `KEY=VALUE` (repeatable: with all of them)")
-	cmd.Flags().StringVar(&state, "state", "", "only those in this `STATE`: started, stopped, paused or damaged")
+	cmd.Flags().StringArrayVar(&set, "label", nil, "only workspaces with this label, as `KEY=VALUE` (if repeated: with all of the labels)")
+	cmd.Flags().StringVar(&state, "state", "", "only workspaces in this `STATE`: started, stopped, paused or damaged")
 	completeFlag(cmd, "state", pyro.WorkspaceStates)
 	return cmd
 }
 
 func showWorkspaces(all []pyro.WorkspaceSummary) error {
 	if len(all) == 0 {
-		fmt.Fprintln(os.Stderr, "there are no workspaces: pyro workspace create ENV makes one")
+		fmt.Fprintln(os.Stderr, "there are no workspaces; pyro workspace create ENV creates one")
 		return nil
 	}
 	now := time.Now()
@@ -52,7 +52,7 @@ func showWorkspaces(all []pyro.WorkspaceSummary) error {
 	return table(os.Stdout, rows)
 }
 
-// dash stands for nothing in a table.
+// dash returns "-" if the text is empty. Tables use it for empty cells.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -61,38 +61,11 @@ func dash(s string) string {
 }
 
 func newWorkspaceStatus() *cobra.Command {
-	return onWorkspace("status ID", "Tell what a workspace is now", "", "", func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("status ID", "Show the state and settings of a workspace", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
 			return p.StatusWorkspace(ctx, args[0])
 		}, showWorkspace)
 	})
-}
-
-func newWorkspaceUpdate() *cobra.Command {
-	var req pyro.UpdateWorkspaceRequest
-	var name string
-	var set []string
-	cmd := onWorkspace("update ID", "Change a workspace's name and labels", "",
-		`  pyro workspace update ws-0123456789ab --name fix-tests --label ticket=42
-  pyro workspace update ws-0123456789ab --clear-name --clear-label ticket`,
-		func(cmd *cobra.Command, args []string) (err error) {
-			req.WorkspaceID = args[0]
-			if cmd.Flags().Changed("name") {
-				req.Name = &name
-			}
-			if req.Labels, err = parsePairs("--label", set); err != nil {
-				return err
-			}
-			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Workspace, error) {
-				return p.UpdateWorkspace(ctx, req)
-			}, showWorkspace)
-		})
-	f := cmd.Flags()
-	f.StringVar(&name, "name", "", "call it so")
-	f.BoolVar(&req.ClearName, "clear-name", false, "take its name away")
-	f.StringArrayVar(&set, "label", nil, "set a label, as `KEY=VALUE` (repeatable)")
-	f.StringArrayVar(&req.ClearLabels, "clear-label", nil, "remove the label of this `KEY` (repeatable)")
-	return cmd
 }
 
 func newWorkspaceDelete() *cobra.Command {
@@ -100,16 +73,16 @@ func newWorkspaceDelete() *cobra.Command {
 		_, err := fmt.Println("deleted", d.WorkspaceID)
 		return err
 	}
-	return onEach("delete ID...", "Remove workspaces with all that they hold",
-		"Remove workspaces with all that they hold, whatever state they are in. What runs in them is killed.",
+	return onEach("delete ID...", "Delete workspaces",
+		"Delete workspaces in any state, with their files, snapshots and history. Their programs are killed.",
 		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.DeletedWorkspace, error) {
 			return p.DeleteWorkspace(ctx, id)
 		}, show, show)
 }
 
 func newWorkspaceStart() *cobra.Command {
-	return onWorkspace("start ID", "Start a workspace that is stopped",
-		"Start a workspace that is stopped, with its /workspace, its root, snapshots and history as they were.", "",
+	return onWorkspace("start ID", "Start a stopped workspace",
+		"Start a stopped workspace. Its files, snapshots and history are unchanged.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.StartWorkspace(ctx, pyro.StartWorkspaceRequest{WorkspaceID: args[0], Progress: report})
@@ -118,18 +91,17 @@ func newWorkspaceStart() *cobra.Command {
 }
 
 func newWorkspacePause() *cobra.Command {
-	return onEach("pause ID...", "Write down workspaces with all that runs in them, and end their machines",
-		`Write the memory of a workspace's machine to the disk, with all that runs in it, and end the
-machine: it takes no memory any more. What is done next with the workspace has everything go on
-where it stood. Connections to elsewhere are closed by then.`,
+	return onEach("pause ID...", "Save workspaces to disk and free their memory",
+		`Save the machine of a workspace to disk, with its running programs, and free its memory. The next
+use of the workspace resumes all programs. Connections to other computers are closed.`,
 		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.Workspace, error) {
 			return p.PauseWorkspace(ctx, id)
 		}, showWorkspace, showState)
 }
 
 func newWorkspaceResume() *cobra.Command {
-	return onWorkspace("resume ID", "Have a workspace go on that is paused",
-		"Have a workspace go on that is paused, as whatever else is done with it would.", "",
+	return onWorkspace("resume ID", "Resume a paused workspace",
+		"Resume a paused workspace. Every other use of the workspace resumes it too.", "",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.Workspace, error) {
 				return p.ResumeWorkspace(ctx, pyro.ResumeWorkspaceRequest{WorkspaceID: args[0], Progress: report})
@@ -138,14 +110,14 @@ func newWorkspaceResume() *cobra.Command {
 }
 
 func newWorkspaceStop() *cobra.Command {
-	return onEach("stop ID...", "Stop workspaces, with nothing lost",
-		"Stop workspaces: what runs in them is killed, their disks are flushed and unmounted. They can be started again.",
+	return onEach("stop ID...", "Stop workspaces and keep their files",
+		"Stop workspaces. Their programs are killed and their files stay. They can be started again.",
 		func(ctx context.Context, p *pyro.Pyro, id string) (*pyro.Workspace, error) {
 			return p.StopWorkspace(ctx, id)
 		}, showWorkspace, showState)
 }
 
-// services tells how many there are, and how many of them run.
+// services formats the number of services of a workspace.
 func services(w pyro.WorkspaceSummary) string {
 	if w.ServiceCount == 0 {
 		return "-"

@@ -13,28 +13,36 @@ import (
 )
 
 func newWorkspaceService() *cobra.Command {
-	cmd := subgroup("service", "Programs that run in a workspace in the background",
-		newServiceStart(), newServiceList(), newServiceStatus(), newServiceLogs(), newServiceStop())
-	cmd.Long = `A service is a program that runs in the background of a workspace under a name, such as a web
-server or a database. start returns when it is ready. It goes on until it is stopped, ends by
-itself, or the workspace is stopped or reset; it is never started again by itself.`
+	cmd := subgroup("service", "Run programs in the background of a workspace",
+		newServiceStart(), newServiceList(), newServiceStatus(), newServiceLogs(), newServiceStop(), newServicePublish(), newServiceUnpublish())
+	cmd.Long = `A service is a named program that runs in the background of a workspace, such as a web server or a
+database. start returns when the service is ready. The service runs until it ends by itself, is
+stopped, or its workspace is stopped or reset. pyro restarts it only with --restart.`
 	return cmd
 }
 
 func newServiceStart() *cobra.Command {
 	var req pyro.StartServiceRequest
-	var env, secrets, publish []string
+	var around surroundings
+	var publish []string
 	var ready readiness
 	cmd := command("start ID NAME [flags] -- CMD [ARGS]", "Start a service and wait until it is ready",
-		`Start a service and wait until it is ready: with --ready-file until a file is there, with
---ready-tcp until a port takes connections, with --ready-http until a URL is answered with a
-status below 400, with --ready-command until a line for the shell succeeds; all of them seen
-from the workspace. Without any of them it is ready when it runs. One that does not become
-ready in time, or ends before, is stopped, and what it printed last is shown.
+		`Start a service and wait until it is ready. pyro checks this inside the workspace:
 
-With --publish, in a workspace of --network-policy egress+published-ports, a port of it is
-one of 127.0.0.1 on this host. The program has to listen on all addresses of the machine, as
-0.0.0.0, not only on its 127.0.0.1.`,
+  --ready-file     a file exists
+  --ready-tcp      a port accepts connections
+  --ready-http     a URL answers with a status below 400
+  --ready-command  a shell command succeeds
+
+Without these flags, a service is ready when it runs. If it ends or does not become ready in time,
+pyro stops it and shows its last output.
+
+--publish opens a port of 127.0.0.1 on this host. The workspace needs the network policy
+egress+published-ports. The program must listen on all addresses of the machine (0.0.0.0).
+
+With --restart, pyro starts the program again after it has ended: always, or on-failure if its exit
+code is not 0. The delay before a restart doubles from 0.1 s to 30 s. After a run of 10 s it is
+0.1 s again. Published ports stay open. A program that ends before it is ready is not restarted.`,
 		`  pyro workspace service start ws-0123456789ab web --ready-http http://127.0.0.1:8000/ -- python3 -m http.server 8000
   pyro workspace service start ws-0123456789ab db --ready-command 'pg_isready -q' -- postgres -D data`,
 		func(cmd *cobra.Command, args []string) (err error) {
@@ -42,12 +50,10 @@ one of 127.0.0.1 on this host. The program has to listen on all addresses of the
 			if req.Readiness, err = ready.one(); err != nil {
 				return usage(cmd, "%s", err)
 			}
-			if req.Env, err = parsePairs("--env", env); err != nil {
+			if req.Env, req.SecretEnv, err = around.parse(); err != nil {
 				return err
 			}
-			if req.SecretEnv, err = parseSecretEnv(secrets); err != nil {
-				return err
-			}
+			req.User, req.Cwd = around.user, around.cwd
 			if req.PublishedPorts, err = parsePorts(publish); err != nil {
 				return err
 			}
@@ -55,26 +61,26 @@ one of 127.0.0.1 on this host. The program has to listen on all addresses of the
 				return p.StartService(ctx, req)
 			}, showService)
 		})
-	cmd.Args = serviceArguments
+	cmd.Args = commandAfter("pyro workspace service start ID NAME [flags] -- CMD [ARGS]", "ID", "NAME")
 	cmd.ValidArgsFunction = completeWorkspace
 	f := cmd.Flags()
-	f.StringVar(&req.Cwd, "cwd", "", "run it in this `FOLDER` instead of /workspace")
-	f.StringArrayVarP(&env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
-	secretEnvFlag(f, &secrets)
-	f.StringArrayVar(&publish, "publish", nil, "have 127.0.0.1:HOST_PORT lead to its port while it runs, `[HOST_PORT:]GUEST_PORT`; without HOST_PORT one that is free (repeatable)")
-	f.StringVar(&ready.file, "ready-file", "", "it is ready when this `PATH` is there")
-	f.StringVar(&ready.tcp, "ready-tcp", "", "it is ready when this port takes connections, `[HOST:]PORT`")
-	f.StringVar(&ready.http, "ready-http", "", "it is ready when this `URL` is answered with a status below 400")
-	f.StringVar(&ready.command, "ready-command", "", "it is ready when this `LINE` for the shell succeeds")
-	f.Var(positive(&req.ReadyTimeoutSeconds, pyro.DefaultReadyTimeoutSeconds), "ready-timeout-seconds", "wait for so many seconds at most")
-	f.Var(positive(&req.ReadyIntervalMS, pyro.DefaultReadyIntervalMS), "ready-interval-ms", "look so often at least, in milliseconds")
+	around.workspaceFlags(f)
+	f.StringArrayVar(&publish, "publish", nil, "publish a port on 127.0.0.1, as `[HOST_PORT:]GUEST_PORT`; without HOST_PORT, pyro chooses a free port (repeatable)")
+	f.StringVar((*string)(&req.Restart), "restart", string(pyro.RestartNo), "when to start the program again: `POLICY` is no, on-failure or always")
+	completeFlag(cmd, "restart", pyro.RestartPolicies)
+	f.StringVar(&ready.file, "ready-file", "", "ready when this `PATH` exists")
+	f.StringVar(&ready.tcp, "ready-tcp", "", "ready when the port `[HOST:]PORT` accepts connections")
+	f.StringVar(&ready.http, "ready-http", "", "ready when this `URL` answers with a status below 400")
+	f.StringVar(&ready.command, "ready-command", "", "ready when this command `LINE` succeeds in a shell")
+	f.Var(positive(&req.ReadyTimeoutSeconds, pyro.DefaultReadyTimeoutSeconds), "ready-timeout-seconds", "time limit for readiness, in seconds")
+	f.Var(positive(&req.ReadyIntervalMS, pyro.DefaultReadyIntervalMS), "ready-interval-ms", "time between checks, in milliseconds")
 	return cmd
 }
 
-// readiness is what the flags say.
+// readiness contains the values of the --ready flags. At most one flag can be set.
 type readiness struct{ file, tcp, http, command string }
 
-// one gives what is to be waited for, nil for nothing.
+// one returns the readiness check that the flags describe, or nil if no flag is set.
 func (r readiness) one() (ready *pyro.Readiness, err error) {
 	for kind, target := range map[pyro.ReadinessType]string{pyro.ReadyFile: r.file, pyro.ReadyTCP: r.tcp, pyro.ReadyHTTP: r.http, pyro.ReadyCommand: r.command} {
 		if target == "" {
@@ -88,28 +94,7 @@ func (r readiness) one() (ready *pyro.Readiness, err error) {
 	return ready, nil
 }
 
-// serviceArguments tells how to say it right.
-func serviceArguments(cmd *cobra.Command, args []string) error {
-	const form = "pyro workspace service start ID NAME [flags] -- CMD [ARGS]"
-	names := len(args) // before the command
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		names = dash
-	}
-	for i, name := range []string{"ID", "NAME"} {
-		if names <= i {
-			return fault.Newf(fault.Invalid, "missing argument %s", name).WithHint(form)
-		}
-	}
-	switch dash := cmd.ArgsLenAtDash(); {
-	case len(args) < 3:
-		return fault.Newf(fault.Invalid, "missing argument CMD").WithHint(form)
-	case dash != 2:
-		return fault.Newf(fault.Invalid, "put -- before the command, and two words before it").WithHint(form)
-	}
-	return nil
-}
-
-// serviceState tells what a service does, in few words.
+// serviceState returns the state of a service as text.
 func serviceState(s pyro.Service) string {
 	if s.ExitCode != nil {
 		return fmt.Sprintf("%s (exit code %d)", s.State, *s.ExitCode)
@@ -137,7 +122,19 @@ func showService(s *pyro.Service) error {
 	if s.EndedAt != nil {
 		rows = append(rows, []string{"Ended:", ago(now, *s.EndedAt)})
 	}
+	if s.Restarts != nil {
+		rows = append(rows, []string{"Restarts:", restarts(now, *s.Restarts)})
+	}
 	return table(os.Stdout, rows)
+}
+
+// restarts returns the number of restarts and the last exit as text.
+func restarts(now time.Time, r pyro.ServiceRestarts) string {
+	text := fmt.Sprintf("%d (policy %s)", r.Count, r.Policy)
+	if r.LastEndedAt != nil {
+		text += fmt.Sprintf(", the last exit code was %d, %s", *r.LastExitCode, ago(now, *r.LastEndedAt))
+	}
+	return text
 }
 
 func newServiceList() *cobra.Command {
@@ -156,7 +153,7 @@ func newServiceList() *cobra.Command {
 }
 
 func newServiceStatus() *cobra.Command {
-	return onPart("status ID NAME", "Show what a service does", "", "", completeService, func(cmd *cobra.Command, id, name string) error {
+	return onPart("status ID NAME", "Show the state of a service", "", "", completeService, func(cmd *cobra.Command, id, name string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Service, error) {
 			return p.StatusService(ctx, id, name)
 		}, showService)
@@ -166,15 +163,15 @@ func newServiceStatus() *cobra.Command {
 func newServiceLogs() *cobra.Command {
 	var req pyro.LogsServiceRequest
 	var follow bool
-	cmd := onPart("logs ID NAME", "Show what a service has printed",
-		`Show what a service has printed last: its standard output, and on stderr its standard error.
-Of each stream about the last MiB is kept. Neither the service nor the workspace need run.
+	cmd := onPart("logs ID NAME", "Show the output of a service",
+		`Show the last output of a service, separately for each stream. pyro stores about 1 MiB of each
+stream. The command also works after the service or the workspace has ended.
 
-With --follow the output goes on as it comes, until the service ends (exit code 0, whatever
-that of the service is), its workspace is paused, or Ctrl-C. How it ended is told on stderr.
-A service that is started again under its name is not followed. Following does not use the
-workspace: it does not resume one that is paused, nor keep one from being paused. A service
-does not wait for a slow reader: if output is gone before it is read, stderr tells how much.`,
+With --follow, pyro continues with new output until Ctrl-C, until the service ends, or until its
+workspace is paused. The exit code is then 0, and standard error says how it ended. It continues
+after a restart by --restart, but does not follow a service that you start again. Following does
+not count as use: it neither resumes a workspace nor delays a pause. A service never waits for a
+slow reader; standard error reports lost output.`,
 		`  pyro workspace service logs ws-0123456789ab web --tail-lines 50
   pyro workspace service logs ws-0123456789ab web --follow`,
 		completeService, func(cmd *cobra.Command, id, name string) error {
@@ -201,13 +198,13 @@ does not wait for a slow reader: if output is gone before it is read, stderr tel
 					return nil
 				})
 		})
-	cmd.Flags().Var(positive(&req.TailLines, pyro.DefaultTailLines), "tail-lines", "show the last so many lines of each stream")
-	cmd.Flags().BoolVar(&req.All, "all", false, "show all that is kept")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it prints, until it ends (not with --json)")
+	cmd.Flags().Var(positive(&req.TailLines, pyro.DefaultTailLines), "tail-lines", "number of last lines of each stream")
+	cmd.Flags().BoolVar(&req.All, "all", false, "show everything that is stored")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new output until the service ends (not with --json)")
 	return cmd
 }
 
-// printStream prints what a program wrote as it is, and ends its last line.
+// printStream writes output unchanged, and adds a newline if the last line has none.
 func printStream(to *os.File, b []byte) error {
 	if len(b) > 0 && b[len(b)-1] != '\n' {
 		b = append(b, '\n')
@@ -217,7 +214,7 @@ func printStream(to *os.File, b []byte) error {
 }
 
 func newServiceStop() *cobra.Command {
-	return onPart("stop ID NAME", "Stop a service", "Stop a service with all that it started: it is asked to end, and killed when it has not after 5 s.", "",
+	return onPart("stop ID NAME", "Stop a service", "Stop a service and every process that it started. Processes that remain after 5 s are killed.", "",
 		completeService, func(cmd *cobra.Command, id, name string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Service, error) {
 				return p.StopService(ctx, id, name)

@@ -16,15 +16,14 @@ import (
 )
 
 func newWorkspaceShell() *cobra.Command {
-	cmd := subgroup("shell", "Terminals in a workspace that go on between commands",
+	cmd := subgroup("shell", "Use terminals in a workspace that persist between commands",
 		newShellOpen(), newShellList(), newShellRead(), newShellWrite(), newShellSignal(), newShellResize(), newShellAttach(), newShellClose())
-	cmd.Long = `A shell is a program on a terminal of its own, that goes on when pyro ends: what it prints is
-kept to be read by cursor, and anybody may type into it.
+	cmd.Long = `A shell is a program on a terminal of its own. It keeps running when pyro ends. pyro stores its
+output for reads with a cursor, and several clients can type into it.
 
-Use exec for a command that comes to its end: its output and exit code are known, and it is
-kept in the history. Use a shell for what must last between commands: a working directory and
-variables, a program that asks questions, a debugger, an editor. Shells end when they are
-closed, and when the workspace is stopped, reset or deleted.
+Use exec for single commands: they have an exit code and stay in the history. Use a shell if state
+must last between commands, or for interactive programs such as debuggers and editors. Shells end
+when you close them, and when the workspace is stopped, reset or deleted.
 
   id=$(pyro workspace shell open WORKSPACE --id-only)
   pyro workspace shell write WORKSPACE $id --input 'make test'
@@ -33,7 +32,7 @@ closed, and when the workspace is stopped, reset or deleted.
 	return cmd
 }
 
-// shellFooter says on stderr what became of a shell.
+// shellFooter prints the state of a shell to standard error.
 func shellFooter(what string, s pyro.Shell, more ...string) {
 	line := fmt.Sprintf("[workspace-shell-%s] workspace_id=%s shell_id=%s state=%s cwd=%s cols=%d rows=%d execution_mode=%s",
 		what, s.WorkspaceID, s.ShellID, s.State, quoted(s.Cwd), s.Cols, s.Rows, s.ExecutionMode)
@@ -45,21 +44,19 @@ func shellFooter(what string, s pyro.Shell, more ...string) {
 
 func newShellOpen() *cobra.Command {
 	var req pyro.OpenShellRequest
-	var env, secrets []string
+	var around surroundings
 	var idOnly bool
 	cmd := onWorkspace("open ID", "Open a shell",
-		"Open a shell: bash where the environment has it, else sh. It prints the shell's id.", "  pyro workspace shell open ws-0123456789ab --cwd src",
+		"Open a shell and print its id. The shell is bash, or sh if the environment has no bash.", "  pyro workspace shell open ws-0123456789ab --cwd src",
 		func(cmd *cobra.Command, args []string) (err error) {
 			if wantsJSON(cmd) && idOnly {
 				return usage(cmd, "--json and --id-only exclude each other")
 			}
 			req.WorkspaceID = args[0]
-			if req.Env, err = parsePairs("--env", env); err != nil {
+			if req.Env, req.SecretEnv, err = around.parse(); err != nil {
 				return err
 			}
-			if req.SecretEnv, err = parseSecretEnv(secrets); err != nil {
-				return err
-			}
+			req.User, req.Cwd = around.user, around.cwd
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Shell, error) {
 				return p.OpenShell(ctx, req)
 			},
@@ -72,12 +69,10 @@ func newShellOpen() *cobra.Command {
 				})
 		})
 	f := cmd.Flags()
-	f.StringVar(&req.Cwd, "cwd", "", "open it in this `FOLDER` instead of /workspace")
 	f.Var(positive(&req.Cols, pyro.DefaultShellCols), "cols", "columns of its terminal")
 	f.Var(positive(&req.Rows, pyro.DefaultShellRows), "rows", "rows of its terminal")
-	f.StringArrayVarP(&env, "env", "e", nil, "set an environment variable, as `NAME=VALUE` (repeatable)")
-	secretEnvFlag(f, &secrets)
-	f.BoolVar(&idOnly, "id-only", false, "print nothing but the shell's id")
+	around.workspaceFlags(f)
+	f.BoolVar(&idOnly, "id-only", false, "print only the id of the shell")
 	return cmd
 }
 
@@ -102,13 +97,14 @@ func newShellList() *cobra.Command {
 
 func newShellRead() *cobra.Command {
 	var req pyro.ReadShellRequest
-	cmd := onPart("read ID SHELL", "Print what a shell has printed",
-		`Print what a shell has printed from a cursor on; the next cursor is told on stderr. Whoever
-comes back with it sees nothing twice. --plain prints the text that a person would see,
-without colours and what was overwritten. With --wait-for-idle-ms it waits until the shell
-has been quiet for so long, which is when a command is likely to be done. A shell that was just
-opened, or typed into, is not quiet before it has printed something, or 5 seconds are over
-(15 after opening).`,
+	cmd := onPart("read ID SHELL", "Print the output of a shell",
+		`Print the output of a shell after --cursor. Standard error names the cursor for the next read, so
+that no output is lost or repeated. --plain prints the text on the screen, without colours and
+overwritten text.
+
+--wait-for-idle-ms waits until the shell is silent for this time, because a command has then
+probably ended. After input, pyro first waits up to 5 seconds for output, and after opening up to
+15 seconds.`,
 		`  pyro workspace shell read ws-0123456789ab sh-0123456789ab --plain --wait-for-idle-ms 300
   pyro workspace shell read ws-0123456789ab sh-0123456789ab --cursor 1200 --json`,
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
@@ -128,16 +124,16 @@ opened, or typed into, is not quiet before it has printed something, or 5 second
 				})
 		})
 	f := cmd.Flags()
-	f.Int64Var(&req.Cursor, "cursor", 0, "where to begin: the next_cursor of the read before")
-	f.Var(positive(&req.MaxChars, pyro.DefaultMaxChars), "max-chars", "read at most so many characters")
-	f.BoolVar(&req.Plain, "plain", false, "print the text that a person would see")
-	f.IntVar(&req.WaitForIdleMS, "wait-for-idle-ms", 0, "wait until nothing was printed for so many milliseconds")
+	f.Int64Var(&req.Cursor, "cursor", 0, "start of the read: next_cursor of the previous read")
+	f.Var(positive(&req.MaxChars, pyro.DefaultMaxChars), "max-chars", "largest number of characters to read")
+	f.BoolVar(&req.Plain, "plain", false, "print the text on the screen")
+	f.IntVar(&req.WaitForIdleMS, "wait-for-idle-ms", 0, "wait until the shell is silent for this time, in milliseconds")
 	return cmd
 }
 
 func newShellWrite() *cobra.Command {
 	req, noNewline := pyro.WriteShellRequest{}, false
-	cmd := onPart("write ID SHELL", "Type into a shell", "Type a text into a shell, and a newline after it. It does not wait for what comes of it.",
+	cmd := onPart("write ID SHELL", "Type into a shell", "Type a text and a newline into a shell. The command does not wait for output.",
 		"  pyro workspace shell write ws-0123456789ab sh-0123456789ab --input 'cd src && ls'",
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			if !cmd.Flags().Changed("input") {
@@ -160,8 +156,8 @@ func newShellWrite() *cobra.Command {
 
 func newShellSignal() *cobra.Command {
 	var req pyro.SignalShellRequest
-	cmd := onPart("signal ID SHELL", "Send a signal to what runs in a shell", `Send a signal to what runs in the foreground of a shell, as Ctrl-C does. It is sent when the
-shell has printed its first prompt and has read what was typed before; KILL and HUP at once.`,
+	cmd := onPart("signal ID SHELL", "Send a signal to the foreground program of a shell", `Send a signal to the foreground program of a shell, as Ctrl-C does. pyro first waits until the shell
+has printed its first prompt and has read earlier input. It sends KILL and HUP immediately.`,
 		"  pyro workspace shell signal ws-0123456789ab sh-0123456789ab --signal TERM",
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell
@@ -178,7 +174,7 @@ shell has printed its first prompt and has read what was typed before; KILL and 
 
 func newShellResize() *cobra.Command {
 	var req pyro.ResizeShellRequest
-	cmd := onPart("resize ID SHELL", "Give a shell's terminal another size", "", "  pyro workspace shell resize ws-0123456789ab sh-0123456789ab --cols 200 --rows 50",
+	cmd := onPart("resize ID SHELL", "Change the size of a shell's terminal", "", "  pyro workspace shell resize ws-0123456789ab sh-0123456789ab --cols 200 --rows 50",
 		completeShell, func(cmd *cobra.Command, id, shell string) error {
 			req.WorkspaceID, req.ShellID = id, shell
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.Shell, error) {
@@ -195,7 +191,7 @@ func newShellResize() *cobra.Command {
 }
 
 func newShellClose() *cobra.Command {
-	return onPart("close ID SHELL", "End a shell, and forget what it printed", "", "", completeShell, func(cmd *cobra.Command, id, shell string) error {
+	return onPart("close ID SHELL", "End a shell and delete its output", "", "", completeShell, func(cmd *cobra.Command, id, shell string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.ClosedShell, error) {
 			return p.CloseShell(ctx, id, shell)
 		}, func(s *pyro.ClosedShell) error {
@@ -208,10 +204,10 @@ func newShellClose() *cobra.Command {
 func newShellAttach() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
-		Use: "attach ID SHELL", Short: "Take a shell in this terminal",
-		Long: `Take a shell in this terminal: what it printed last is printed again, and what is typed goes
-to it. Its terminal gets the size of this one. Ctrl-] leaves it; it goes on. Others may read
-it and write to it meanwhile.`,
+		Use: "attach ID SHELL", Short: "Open a shell in this terminal",
+		Long: `Show a shell of a workspace in your own terminal. pyro prints the shell's last output, sends your
+input to the shell, and gives the shell the size of your terminal. Ctrl-] detaches; the shell keeps
+running. Other clients can use the shell at the same time.`,
 		Args: arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			detach, err := controlKey(key)
@@ -219,18 +215,18 @@ it and write to it meanwhile.`,
 				return usage(cmd, "%s", err)
 			}
 			if !term.IsTerminal(int(os.Stdin.Fd())) || !term.IsTerminal(int(os.Stdout.Fd())) {
-				return fault.New(fault.Precondition, "attach to shell", args[1], "the standard input and output are no terminal").
+				return fault.New(fault.Precondition, "attach to shell", args[1], "standard input and output are not a terminal").
 					WithHint("pyro workspace shell read %s %s --plain", args[0], args[1])
 			}
 			return attach(cmd.Context(), args[0], args[1], detach, key)
 		},
 	}
 	cmd.ValidArgsFunction = newShellClose().ValidArgsFunction
-	cmd.Flags().StringVar(&key, "detach-key", "ctrl-]", "the `KEY` that leaves it: ctrl- and a letter or one of [\\]^_")
+	cmd.Flags().StringVar(&key, "detach-key", "ctrl-]", "detach with this `KEY`: ctrl- and a letter or one of [\\]^_")
 	return cmd
 }
 
-// controlKey gives the character that a key such as ctrl-] types.
+// controlKey returns the control character for a key such as ctrl-].
 func controlKey(name string) (byte, error) {
 	char, ok := strings.CutPrefix(strings.ToLower(name), "ctrl-")
 	if !ok || len(char) != 1 || !strings.Contains("abcdefghijklmnopqrstuvwxyz[\\]^_", char) {
@@ -240,23 +236,21 @@ func controlKey(name string) (byte, error) {
 }
 
 func attach(ctx context.Context, id, shell string, detach byte, key string) error {
-	p, err := pyro.New(pyro.Options{})
+	task, err := openTask(ctx)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
-	ctx, signals := endOnSignals(ctx)
-	defer signals.stop()
-	fmt.Fprintf(os.Stderr, "attached to %s; %s leaves it\n", shell, key)
+	defer task.close()
+	fmt.Fprintf(os.Stderr, "attached to %s; %s detaches\n", shell, key)
 	t := openTerminal()
 	defer t.restore()
 	t.raw()
-	s, err := p.AttachShell(ctx, pyro.AttachShellRequest{
+	s, err := task.pyro.AttachShell(task.ctx, pyro.AttachShellRequest{
 		WorkspaceID: id, ShellID: shell, Stdin: os.Stdin, Stdout: os.Stdout, TTY: t.tty, DetachKey: detach,
 	})
 	t.restore()
 	if err != nil {
-		return signals.explain(err)
+		return task.signals.explain(err)
 	}
 	fmt.Fprintln(os.Stderr)
 	shellFooter("attach", *s)

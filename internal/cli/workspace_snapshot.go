@@ -14,28 +14,28 @@ import (
 )
 
 func newWorkspaceSnapshot() *cobra.Command {
-	return subgroup("snapshot", "Keep states of a workspace, and forget them", newSnapshotCreate(), newSnapshotList(), newSnapshotDelete())
+	return subgroup("snapshot", "Save, list and delete states of a workspace", newSnapshotCreate(), newSnapshotList(), newSnapshotDelete())
 }
 
 func newSnapshotCreate() *cobra.Command {
 	var full bool
-	cmd := onWorkspace("create ID NAME", "Keep the present state of a workspace",
-		`Keep the present /workspace of a workspace under a name, to be reset to or forked from. With
---full its root disk too: what was installed, for one. The workspace may run.`,
+	cmd := onWorkspace("create ID NAME", "Save the present state of a workspace",
+		`Save /workspace under a name, for reset and fork. With --full, also save the root disk, for example
+installed packages. The workspace can be running.`,
 		"  pyro workspace snapshot create ws-0123456789ab before-refactoring",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceSnapshot, error) {
 				return p.CreateSnapshot(ctx, pyro.CreateSnapshotRequest{WorkspaceID: args[0], SnapshotName: args[1], Full: full})
 			}, func(s *pyro.WorkspaceSnapshot) error {
-				_, err := fmt.Printf("%s keeps %s\n", s.Snapshot.SnapshotName, kept(s.Snapshot))
+				_, err := fmt.Printf("%s contains %s\n", s.Snapshot.SnapshotName, content(s.Snapshot))
 				return err
 			})
 		})
-	cmd.Flags().BoolVar(&full, "full", false, "keep the root disk too")
+	cmd.Flags().BoolVar(&full, "full", false, "also save the root disk")
 	return cmd
 }
 
-func kept(s pyro.Snapshot) string {
+func content(s pyro.Snapshot) string {
 	if s.Full {
 		return "/workspace and the root disk"
 	}
@@ -48,9 +48,9 @@ func newSnapshotList() *cobra.Command {
 			return p.ListSnapshots(ctx, args[0])
 		}, func(all *pyro.WorkspaceSnapshots) error {
 			now := time.Now()
-			rows := [][]string{{"NAME", "KEEPS", "SIZE", "CREATED"}}
+			rows := [][]string{{"NAME", "CONTENT", "SIZE", "CREATED"}}
 			for _, s := range all.Snapshots {
-				rows = append(rows, []string{s.SnapshotName, kept(s), size(s.SizeBytes), ago(now, s.CreatedAt)})
+				rows = append(rows, []string{s.SnapshotName, content(s), size(s.SizeBytes), ago(now, s.CreatedAt)})
 			}
 			return table(os.Stdout, rows)
 		})
@@ -58,7 +58,7 @@ func newSnapshotList() *cobra.Command {
 }
 
 func newSnapshotDelete() *cobra.Command {
-	return onWorkspace("delete ID NAME", "Forget a snapshot", "", "", func(cmd *cobra.Command, args []string) error {
+	return onWorkspace("delete ID NAME", "Delete a snapshot", "", "", func(cmd *cobra.Command, args []string) error {
 		return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.DeletedSnapshot, error) {
 			return p.DeleteSnapshot(ctx, args[0], args[1])
 		}, func(d *pyro.DeletedSnapshot) error {
@@ -70,10 +70,10 @@ func newSnapshotDelete() *cobra.Command {
 
 func newWorkspaceReset() *cobra.Command {
 	var snapshot string
-	cmd := onWorkspace("reset ID", "Give a workspace a new machine, and an earlier /workspace",
-		`Give a workspace a new machine, with a fresh root, and the /workspace of its baseline or of a
-snapshot; of a full snapshot the root too. What runs in it is killed, and its history is
-forgotten. Its id, name, labels, snapshots and baseline stay.`,
+	cmd := onWorkspace("reset ID", "Return a workspace to its baseline or a snapshot",
+		`Return a workspace to its baseline or to a snapshot, with a new machine. The root is new too, unless
+the snapshot is a full one. Running programs are killed and the history is deleted. The id, name,
+labels, snapshots and baseline stay.`,
 		`  pyro workspace reset ws-0123456789ab
   pyro workspace reset ws-0123456789ab --snapshot before-refactoring`,
 		func(cmd *cobra.Command, args []string) error {
@@ -81,7 +81,7 @@ forgotten. Its id, name, labels, snapshots and baseline stay.`,
 				return p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: args[0], Snapshot: snapshot, Progress: report})
 			}, showWorkspace)
 		})
-	cmd.Flags().StringVar(&snapshot, "snapshot", pyro.BaselineSnapshot, "the state to go back to, by its `NAME`")
+	cmd.Flags().StringVar(&snapshot, "snapshot", pyro.BaselineSnapshot, "`NAME` of the snapshot to return to")
 	return cmd
 }
 
@@ -89,14 +89,14 @@ func newWorkspaceFork() *cobra.Command {
 	var req pyro.ForkWorkspaceRequest
 	var set []string
 	var idOnly bool
-	cmd := onWorkspace("fork ID", "Make new workspaces that begin as another",
-		`Make new workspaces that begin as another one is now, with its /workspace and its root disk,
-or as a snapshot of it. What they begin as is their baseline. With --live all that runs in it
-goes on in each of them, and in the workspace itself, which stands still for a moment.`,
+	cmd := onWorkspace("fork ID", "Create copies of a workspace",
+		`Create workspaces from the present /workspace and root disk of another workspace, or from one of its
+snapshots. The first state of a fork is its baseline. With --live, a fork also has the running
+programs of the source workspace. The source workspace pauses briefly and then continues.`,
 		"  pyro workspace fork ws-0123456789ab --count 3 --snapshot before-refactoring --id-only",
 		func(cmd *cobra.Command, args []string) (err error) {
 			req.WorkspaceID = args[0]
-			if req.Labels, err = parsePairs("--label", set); err != nil {
+			if req.Labels, err = parsePairs("KEY=VALUE", set); err != nil {
 				return err
 			}
 			if wantsJSON(cmd) && idOnly {
@@ -106,7 +106,7 @@ goes on in each of them, and in the workspace itself, which stands still for a m
 			err = operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.ForkedWorkspaces, error) {
 				req.Progress = report
 				made, err := p.ForkWorkspace(ctx, req)
-				if made != nil { // those that were made are there, whatever became of the others
+				if made != nil { // some forks can exist although others failed
 					failed, err = err, nil
 				}
 				return made, err
@@ -123,18 +123,18 @@ goes on in each of them, and in the workspace itself, which stands still for a m
 				}
 				return table(os.Stdout, rows)
 			})
-			if err == nil && failed != nil && wantsJSON(cmd) { // the one value that is printed is what was made
+			if err == nil && failed != nil && wantsJSON(cmd) { // standard output already contains the JSON of the forks, so the error is printed as text
 				complain(failed.Error(), pyro.HintOf(failed))
 				return exit{code: fault.ExitCode(failed)}
 			}
 			return cmp.Or(err, failed)
 		})
 	f := cmd.Flags()
-	f.Var(positive(&req.Count, 1), "count", "how many to make")
-	f.StringVar(&req.Snapshot, "snapshot", "", "begin as this snapshot, by its `NAME` (baseline: as it was created)")
-	f.BoolVar(&req.Live, "live", false, "with all that runs in it")
-	f.StringVar(&req.Name, "name", "", "call it so, and several of them `NAME`-1, NAME-2 and so on (default: the same with the name of the workspace)")
-	f.StringArrayVar(&set, "label", nil, "label them, as `KEY=VALUE` (repeatable)")
-	f.BoolVar(&idOnly, "id-only", false, "print the ids and nothing else")
+	f.Var(positive(&req.Count, 1), "count", "number of forks")
+	f.StringVar(&req.Snapshot, "snapshot", "", "`NAME` of the snapshot to start from (baseline: the first state)")
+	f.BoolVar(&req.Live, "live", false, "also copy running programs")
+	f.StringVar(&req.Name, "name", "", "`NAME` of the fork; several forks are named NAME-1, NAME-2 and so on (default: from the name of the workspace)")
+	f.StringArrayVar(&set, "label", nil, "set a label of the forks, as `KEY=VALUE` (repeatable)")
+	f.BoolVar(&idOnly, "id-only", false, "print only the ids")
 	return cmd
 }

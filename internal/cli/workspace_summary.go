@@ -15,10 +15,10 @@ import (
 )
 
 func newWorkspaceSummary() *cobra.Command {
-	return onWorkspace("summary ID", "Show what was done in a workspace, and what came of it",
-		`Show what was done in a workspace since it was created or last reset: commands, files that were
-written, patches, syncs, exports, services, shells and snapshots, the last of all of them one by
-one, and how /workspace differs from the baseline now, for which the workspace has to run.`,
+	return onWorkspace("summary ID", "Show the activity in a workspace and its changes",
+		`Show the activity in a workspace since its creation or last reset: commands, written files, patches,
+syncs, exports, services, shells and snapshots. The latest of each are listed. If the workspace
+runs, the summary also counts the changes of /workspace.`,
 		"  pyro workspace summary ws-0123456789ab",
 		func(cmd *cobra.Command, args []string) error {
 			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, _ pyro.ProgressFunc) (*pyro.WorkspaceActivity, error) {
@@ -61,24 +61,24 @@ func showSummary(a *pyro.WorkspaceActivity) error {
 	return showChanges(a.WorkspaceID, a.Changes)
 }
 
-// part is a number of something.
+// part is a number of objects of one kind.
 type part struct {
 	n    int
 	what string
 }
 
-// of writes a number and what is worth telling of it: "3 (2 files written, 1 patches)".
+// of formats a number with its nonzero parts, such as "3 (2 files written, 1 patches)".
 func of(n int, parts ...part) string {
-	var told []string
+	var texts []string
 	for _, p := range parts {
 		if p.n > 0 {
-			told = append(told, fmt.Sprintf("%d %s", p.n, p.what))
+			texts = append(texts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	if len(told) == 0 {
+	if len(texts) == 0 {
 		return fmt.Sprint(n)
 	}
-	return fmt.Sprintf("%d (%s)", n, strings.Join(told, ", "))
+	return fmt.Sprintf("%d (%s)", n, strings.Join(texts, ", "))
 }
 
 func changed(c pyro.ActivityChanges) string {
@@ -94,13 +94,13 @@ func changed(c pyro.ActivityChanges) string {
 	return text
 }
 
-// step is one thing that was done.
+// step is one event in the summary.
 type step struct {
 	at         time.Time
 	what, text string
 }
 
-// steps gives all that a summary tells the time of, the oldest first.
+// steps returns all events that have a time, the oldest first.
 func steps(a *pyro.WorkspaceActivity) (all []step) {
 	add := func(at time.Time, what, format string, args ...any) {
 		all = append(all, step{at, what, fmt.Sprintf(format, args...)})
@@ -146,7 +146,7 @@ func steps(a *pyro.WorkspaceActivity) (all []step) {
 	return all
 }
 
-// showSteps shows the last of them.
+// showSteps prints the latest events.
 func showSteps(now time.Time, all []step) error {
 	if len(all) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func showSteps(now time.Time, all []step) error {
 	return table(os.Stdout, rows)
 }
 
-// showChanges shows the first paths that differ.
+// showChanges prints the first of the changed paths.
 func showChanges(id string, c pyro.ActivityChanges) error {
 	if len(c.Entries) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func showChanges(id string, c pyro.ActivityChanges) error {
 	return nil
 }
 
-// oneLine gives a text that fits into a row, safe for a terminal.
+// oneLine shortens a text to one line for a table. The line is safe for a terminal.
 func oneLine(text string) string {
 	const most = 80
 	runes := []rune(strings.Join(strings.Fields(fault.Printable(text)), " "))

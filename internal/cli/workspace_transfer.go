@@ -12,15 +12,15 @@ import (
 )
 
 func newWorkspaceSync() *cobra.Command {
-	return subgroup("sync", "Bring files into a workspace", newSyncPush())
+	return subgroup("sync", "Copy files into a workspace", newSyncPush())
 }
 
 func newSyncPush() *cobra.Command {
 	var req pyro.PushWorkspaceSyncRequest
-	cmd := onWorkspace("push ID SOURCE", "Bring a folder or an archive into a workspace that runs",
-		`Bring a folder of yours, or what a .tar, .tar.gz or .tgz archive holds, into a workspace: all
-of it or nothing. What is there stays, but for what has the same path. As workspace create does,
-it leaves out what git ignores in a folder, unless git ignores the folder itself.`,
+	cmd := onWorkspace("push ID SOURCE", "Copy a folder or an archive into a running workspace",
+		`Copy a folder or a .tar, .tar.gz or .tgz archive into a workspace. Files with the same path are
+replaced; other files stay. Below /workspace, all files are copied or none. As in workspace create,
+files that git ignores are left out, unless git ignores the whole folder.`,
 		"  pyro workspace sync push ws-0123456789ab ./src --dest src",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.SourcePath = args[0], args[1]
@@ -35,20 +35,20 @@ it leaves out what git ignores in a folder, unless git ignores the folder itself
 				if s.Ignored > 0 {
 					left += fmt.Sprintf("; %d ignored by git left out, see --include-ignored", s.Ignored)
 				}
-				_, err := fmt.Printf("brought %d files, %s, to %s: %d new, %d replaced%s\n", s.Files, size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
+				_, err := fmt.Printf("copied %d files, %s, to %s: %d new, %d replaced%s\n", s.Files, size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
 				return err
 			})
 		})
-	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "bring the files that git ignores, too")
-	cmd.Flags().StringVar(&req.Dest, "dest", pyro.WorkspacePath, "where it goes, a `PATH` below /workspace")
+	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "also copy files that git ignores")
+	cmd.Flags().StringVar(&req.Dest, "dest", pyro.WorkspacePath, "`PATH` of the target: absolute, or relative to /workspace")
 	return cmd
 }
 
 func newWorkspaceExport() *cobra.Command {
 	var req pyro.ExportWorkspaceRequest
-	cmd := onWorkspace("export ID PATH", "Take a file or a folder out of a workspace that runs",
-		`Take a file or a folder out of a workspace: all of it or nothing. It becomes yours, and set-id
-bits are dropped. What is at --output already is replaced only with --force.`,
+	cmd := onWorkspace("export ID PATH", "Copy a file or folder out of a running workspace",
+		`Copy a file or folder of a workspace to this host, completely or not at all. The copy belongs to
+you and has no setuid or setgid bits. An existing --output is replaced only with --force.`,
 		"  pyro workspace export ws-0123456789ab dist --output ./dist",
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Path = args[0], args[1]
@@ -59,14 +59,14 @@ bits are dropped. What is at --output already is replaced only with --force.`,
 				return p.ExportWorkspace(ctx, req)
 			}, func(e *pyro.WorkspaceExport) error {
 				if e.OutwardLinks > 0 {
-					fmt.Fprintf(os.Stderr, "pyro: warning: %d symbolic links lead out of what was exported: they lead to files of this host\n", e.OutwardLinks)
+					fmt.Fprintf(os.Stderr, "pyro: warning: %d symbolic links point out of the export, to files of this host\n", e.OutwardLinks)
 				}
 				_, err := fmt.Printf("exported %s to %s: %d files, %s\n", quoted(e.Path), quoted(e.OutputPath), e.Files, size(e.Bytes))
 				return err
 			})
 		})
-	cmd.Flags().StringVar(&req.OutputPath, "output", "", "what it becomes on this host, a `PATH`")
-	cmd.Flags().BoolVar(&req.Force, "force", false, "replace what is there")
+	cmd.Flags().StringVar(&req.OutputPath, "output", "", "`PATH` of the target on this host")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "replace an existing target")
 	return cmd
 }
 
@@ -77,9 +77,9 @@ func newWorkspacePatch() *cobra.Command {
 func newPatchApply() *cobra.Command {
 	var req pyro.ApplyWorkspacePatchRequest
 	var path string
-	cmd := onWorkspace("apply ID", "Apply a unified patch to a workspace that runs",
-		`Apply a unified patch, as of git diff or diff -u, to the files of a workspace: all of it or
-nothing. Paths are below /workspace. docs/patches.md describes which patches apply, and where.`,
+	cmd := onWorkspace("apply ID", "Apply a unified patch to a running workspace",
+		`Apply a unified patch, as git diff and diff -u print it, completely or not at all. Its paths are
+relative to /workspace. docs/patches.md describes the supported patches.`,
 		`  git diff | pyro workspace patch apply ws-0123456789ab --patch-file -
   pyro workspace patch apply ws-0123456789ab --patch-file fix.patch`,
 		func(cmd *cobra.Command, args []string) (err error) {
@@ -99,20 +99,19 @@ nothing. Paths are below /workspace. docs/patches.md describes which patches app
 			})
 		})
 	cmd.Flags().StringVar(&req.Patch, "patch", "", "the patch")
-	cmd.Flags().StringVar(&path, "patch-file", "", "a file of yours that has it, `PATH` (-: the standard input)")
+	cmd.Flags().StringVar(&path, "patch-file", "", "read the patch from the file of the host at this `PATH` (-: standard input)")
 	return cmd
 }
 
 func newWorkspaceDiff() *cobra.Command {
 	var req pyro.DiffWorkspaceRequest
-	cmd := onWorkspace("diff ID [PATH...]", "Show how /workspace differs from the baseline",
-		`Show how /workspace differs from the baseline, the state in which the workspace was created: a
-patch in git's format on the standard output, and what it can't tell on the standard error.
-With PATH only of these files and folders.
+	cmd := onWorkspace("diff ID [PATH...]", "Show the changes since the baseline",
+		`Show the changes of /workspace since the workspace was created, as a patch in git's format. Changes
+that a patch cannot express go to standard error. PATH limits the output to files and folders.
 
-It leaves out folders named __pycache__, and new files that a .gitignore of the workspace
-ignores; the last line on the standard error counts them. Files of the baseline are shown
-although they are ignored, so no rule hides a change of yours. --include-ignored shows all.`,
+Folders named __pycache__ and new files that a .gitignore ignores are left out. The last line on
+standard error counts them. Changes to files of the baseline are always shown. --include-ignored
+shows everything.`,
 		`  pyro workspace diff ws-0123456789ab >agent.patch
   pyro workspace diff ws-0123456789ab --stat src docs/index.md`,
 		func(cmd *cobra.Command, args []string) error {
@@ -127,11 +126,11 @@ although they are ignored, so no rule hides a change of yours. --include-ignored
 			})
 		})
 	cmd.Flags().BoolVar(&req.Stat, "stat", false, "print a line for each file instead of the patch")
-	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "show __pycache__, and what a .gitignore ignores, too")
+	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "also show __pycache__ and files that a .gitignore ignores")
 	return cmd
 }
 
-// showStat prints a line for each path that differs.
+// showStat prints one line for each changed path.
 func showStat(d *pyro.WorkspaceDiff) error {
 	var rows [][]string
 	for _, e := range d.Entries {
@@ -151,7 +150,7 @@ func showStat(d *pyro.WorkspaceDiff) error {
 	return nil
 }
 
-// diffFooter says on stderr how much differs, and how much was left out.
+// diffFooter prints the counts in a diff to standard error.
 func diffFooter(d *pyro.WorkspaceDiff) {
 	s := d.Summary
 	fmt.Fprintf(os.Stderr, "[workspace-diff] workspace_id=%s added=%d modified=%d deleted=%d type_changed=%d lines=+%d-%d patch_truncated=%t ignored=%d\n",

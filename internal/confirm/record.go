@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -21,26 +20,33 @@ import (
 )
 
 const (
-	used      = ".used" // ends the name of a token's file when it was used
-	unnamed   = ".new-" // begins that of a file that is being written
-	maxRecord = 4 << 10
-	lockWait  = 10 * time.Second
+	usedSuffix = ".used" // added to the name of a token's file when the token is used
+	tempPrefix = ".new-" // prefix of files that are not complete yet
+	maxRecord  = 4 << 10
+	lockWait   = 10 * time.Second
 )
 
 var recordName = regexp.MustCompile(`^[0-9a-f]{32}(\.used)?$`)
 
-// record is what is kept of a token. All but the time are hashes with the token as their key, so who reads the folder learns nothing of commands.
+// record is the content of a token's file. Except for the time, its fields are hashes with the
+// token as the key. So a reader of the directory learns nothing about the commands.
 type record struct {
 	Token   []byte    `json:"token"`
 	Command []byte    `json:"command"`
 	Owner   []byte    `json:"owner"`
-	Scope   []byte    `json:"scope,omitempty"` // none: any
+	Scope   []byte    `json:"scope,omitempty"` // empty if the token is valid for all scopes
 	Expires time.Time `json:"expires"`
 	name    string
 }
 
 func recordOf(token string, r Request, expires time.Time) record {
-	k := record{Token: sum(token, "token", token), Command: sum(token, "command", strings.TrimSpace(r.Command)), Owner: sum(token, "owner", r.Owner), Expires: expires, name: fileName(token)}
+	k := record{
+		Token:   sum(token, "token", token),
+		Command: sum(token, "command", strings.TrimSpace(r.Command)),
+		Owner:   sum(token, "owner", r.Owner),
+		Expires: expires,
+		name:    fileName(token),
+	}
 	if r.Scope != "" {
 		k.Scope = sum(token, "scope", r.Scope)
 	}
@@ -53,14 +59,15 @@ func sum(token, field, value string) []byte {
 	return h.Sum(nil)
 }
 
-// fileName is half of a hash of the token: enough to find it, of no use to make it.
+// fileName returns the name of a token's file: half of a hash of the token. It does not reveal the
+// token.
 func fileName(token string) string {
 	h := sha256.Sum256([]byte("name\x00" + token))
 	return hex.EncodeToString(h[:16])
 }
 
-// holds tells whether a token is good for a request, but for whether it was used.
-func (k record) holds(token string, r Request) error {
+// check returns an error if the record does not allow the request. It ignores earlier uses.
+func (k record) check(token string, r Request) error {
 	want := recordOf(token, r, k.Expires)
 	switch {
 	case subtle.ConstantTimeCompare(k.Token, want.Token) != 1, !time.Now().Before(k.Expires):
@@ -75,8 +82,9 @@ func (k record) holds(token string, r Request) error {
 	return nil
 }
 
-// read1 reads a token's file. One that is not whole is no token.
-func read1(path string) (k record, err error) {
+// readRecord reads the file of a token. If the file is damaged, the result is an empty record,
+// which allows no request.
+func readRecord(path string) (k record, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return k, err
@@ -92,8 +100,8 @@ func read1(path string) (k record, err error) {
 	return k, nil
 }
 
-// keep writes a record, after those whose time is over are removed.
-func (t Tokens) keep(k record) error {
+// save removes expired records and writes the new record k.
+func (t Tokens) save(k record) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lockWait)
 	defer cancel()
 	lock, err := flock.TakeFolder(ctx, t.Dir, flock.Exclusive)
@@ -106,28 +114,24 @@ func (t Tokens) keep(k record) error {
 		return err
 	}
 	if n >= MaxTokens {
-		return fault.New(fault.Exhausted, "keep a confirmation", "", "%d confirmations are kept already", n).WithHint("use them, or wait until their time is over")
+		return fault.New(fault.Exhausted, "save a confirmation", "", "there are already %d", n).
+			WithHint("use them, or wait until they expire")
 	}
 	b, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(t.Dir, unnamed)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close(), os.Chtimes(f.Name(), time.Time{}, k.Expires)); err != nil { // sweep goes by the time, and reads no file
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(t.Dir, k.name)); err != nil {
-		return err
-	}
-	return durable.Sync(t.Dir)
+	return durable.Replacement{Temp: tempPrefix + "*"}.WriteFunc(filepath.Join(t.Dir, k.name), func(f *os.File) error {
+		if _, err := f.Write(b); err != nil {
+			return err
+		}
+		// The time of the file is the expiry time. So sweep does not have to read the file.
+		return os.Chtimes(f.Name(), time.Time{}, k.Expires)
+	})
 }
 
-// sweep removes what has expired, used or not, and what writers that were killed left. It counts the rest. Its caller holds the lock.
+// sweep removes expired records and the temporary files of killed processes. It returns the number
+// of records that remain. The caller must hold the lock of the directory.
 func (t Tokens) sweep() (n int, err error) {
 	entries, err := os.ReadDir(t.Dir)
 	if err != nil {
@@ -136,10 +140,10 @@ func (t Tokens) sweep() (n int, err error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil {
-			continue // used at this moment
+			continue // another process has just renamed the file
 		}
 		switch ours := recordName.MatchString(e.Name()); {
-		case strings.HasPrefix(e.Name(), unnamed), ours && time.Now().After(info.ModTime()):
+		case strings.HasPrefix(e.Name(), tempPrefix), ours && time.Now().After(info.ModTime()):
 			os.Remove(filepath.Join(t.Dir, e.Name()))
 		case ours:
 			n++

@@ -1,4 +1,4 @@
-// Package confirm keeps confirmations of dangerous commands in a folder, each for one use.
+// Package confirm stores confirmations of dangerous commands. Each confirmation allows one use.
 package confirm
 
 import (
@@ -14,31 +14,32 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// DefaultTTL is how long a confirmation holds.
+// DefaultTTL is the default lifetime of a confirmation.
 const DefaultTTL = 300 * time.Second
 
-// MaxTokens bounds the confirmations that are kept in one folder.
+// MaxTokens is the maximum number of confirmations in one directory.
 const MaxTokens = 1024
 
-// maxRequest bounds the fields of a request, in bytes.
+// maxRequest is the maximum total size of the command, owner and scope of a request, in bytes.
 const maxRequest = 1 << 20
 
-// Tokens are confirmations of dangerous commands, kept in a folder that many processes may use at once. A token is used once, until its time is over, for the
-// command, owner and scope that it was given for. The folder has hashes only: of tokens, and of what they are for.
+// Tokens stores confirmations of dangerous commands in a directory. Several processes can use the
+// directory at the same time. Each token allows its command, owner and scope once, until the token
+// expires. The directory contains no tokens or requests, only their hashes.
 type Tokens struct {
-	Dir string        // made where it is missing, for its owner alone
-	TTL time.Duration // DefaultTTL where it is 0
+	Dir string        // created with mode 0700 if it does not exist
+	TTL time.Duration // DefaultTTL if it is 0
 }
 
-// Request is what is to be confirmed, or is confirmed.
+// Request describes a command to confirm, or to run with a token.
 type Request struct {
-	Command       string // compared without blanks at its beginning and end
+	Command       string // compared without leading and trailing blanks
 	Owner         string
-	Scope         string // a token that is issued without one is good for any
-	Justification string // why; needed to issue a token, and not kept
+	Scope         string // if empty, the token is valid for all scopes
+	Justification string // the reason; Issue requires it and does not store it
 }
 
-// The errors of Redeem, beside those of the file system.
+// The errors of Redeem, other than file system errors.
 var (
 	ErrRequired = redeemError(fault.Permission, "confirmation token required")
 	ErrInvalid  = redeemError(fault.Permission, "confirmation token invalid or expired")
@@ -49,12 +50,13 @@ var (
 )
 
 func redeemError(kind fault.Kind, text string) *fault.Error {
-	return fault.Newf(kind, "%s", text).WithHint("call confirm_dangerous_command with this command, owner and scope, and give its confirm_token once")
+	return fault.Newf(kind, "%s", text).WithHint("call confirm_dangerous_command with this " +
+		"command, owner and scope, and give its confirm_token once")
 }
 
 var tokenForm = regexp.MustCompile(`^dc_[0-9a-f]{32}$`)
 
-// Issue makes a token for a request, which must say why.
+// Issue creates a token for a request. The request must have a justification.
 func (t Tokens) Issue(r Request) (token string, expires time.Time, err error) {
 	const op = "confirm a dangerous command"
 	switch {
@@ -63,7 +65,8 @@ func (t Tokens) Issue(r Request) (token string, expires time.Time, err error) {
 	case strings.TrimSpace(r.Justification) == "":
 		return "", time.Time{}, fault.New(fault.Invalid, op, "", "justification required")
 	case len(r.Command)+len(r.Owner)+len(r.Scope) > maxRequest:
-		return "", time.Time{}, fault.New(fault.Invalid, op, "", "command, owner and scope are longer than %d KiB", maxRequest>>10)
+		return "", time.Time{}, fault.New(fault.Invalid, op, "",
+			"command, owner and scope are longer than %d KiB", maxRequest>>10)
 	}
 	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
 		return "", time.Time{}, fault.Wrap(err, op, "")
@@ -76,14 +79,15 @@ func (t Tokens) Issue(r Request) (token string, expires time.Time, err error) {
 		ttl = DefaultTTL
 	}
 	expires = time.Now().Add(ttl).Truncate(time.Microsecond)
-	if err := t.keep(recordOf(token, r, expires)); err != nil {
+	if err := t.save(recordOf(token, r, expires)); err != nil {
 		return "", time.Time{}, fault.Wrap(err, op, "")
 	}
 	return token, expires, nil
 }
 
-// Redeem uses a token for a request, whose justification does not count. Of many that try at once, in whatever processes, one succeeds. A request that the token was not
-// given for does not use it up.
+// Redeem uses a token for a request. It ignores the justification. If several processes redeem a
+// token at the same time, only one succeeds. A request that does not match the token does not use
+// it up.
 func (t Tokens) Redeem(token string, r Request) error {
 	token = strings.TrimSpace(token)
 	if token == "" {
@@ -93,29 +97,31 @@ func (t Tokens) Redeem(token string, r Request) error {
 		return ErrInvalid
 	}
 	path := filepath.Join(t.Dir, fileName(token))
-	kept, err := read1(path)
+	saved, err := readRecord(path)
 	if os.IsNotExist(err) {
-		return t.gone(token, r)
+		return t.missing(token, r)
 	}
 	if err != nil {
 		return fault.Wrap(err, "redeem a confirmation", "")
 	}
-	if err := kept.holds(token, r); err != nil {
+	if err := saved.check(token, r); err != nil {
 		return err
 	}
-	switch err := os.Rename(path, path+used); { // which only one can do
+	switch err := os.Rename(path, path+usedSuffix); { // only one process can rename the file
 	case os.IsNotExist(err):
-		return t.gone(token, r)
+		return t.missing(token, r)
 	case err != nil:
 		return fault.Wrap(err, "redeem a confirmation", "")
 	}
-	return fault.Wrap(durable.Sync(t.Dir), "redeem a confirmation", "") // what was used stays so when the host loses power
+	// A power failure must not make the token usable again.
+	return fault.Wrap(durable.Sync(t.Dir), "redeem a confirmation", "")
 }
 
-// gone says why a token is not there: it was used, or it never was, or it is swept.
-func (t Tokens) gone(token string, r Request) error {
-	kept, err := read1(filepath.Join(t.Dir, fileName(token)+used))
-	if err != nil || kept.holds(token, r) == ErrInvalid {
+// missing returns ErrUsed if the token was used. It returns ErrInvalid if the token never existed
+// or has expired.
+func (t Tokens) missing(token string, r Request) error {
+	saved, err := readRecord(filepath.Join(t.Dir, fileName(token)+usedSuffix))
+	if err != nil || saved.check(token, r) == ErrInvalid {
 		return ErrInvalid
 	}
 	return ErrUsed

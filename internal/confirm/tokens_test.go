@@ -16,7 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// asRedeemer makes the test binary redeem each token of its input, and print those that it redeemed.
+// asRedeemer is an environment variable. If it is set, the test binary redeems the tokens in its
+// input and prints those that it redeemed.
 const asRedeemer = "DANGER_TEST_REDEEM_IN"
 
 func TestMain(m *testing.M) {
@@ -55,7 +56,7 @@ func TestTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ttl := time.Until(expires); ttl < 299*time.Second || ttl > 300*time.Second {
-		t.Errorf("holds for %v", ttl)
+		t.Errorf("lifetime %v", ttl)
 	}
 	other := func(change func(*Request)) Request { r := request; change(&r); return r }
 	for _, c := range []struct {
@@ -98,7 +99,7 @@ func TestTokenTexts(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotConfirmed(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x")
 	for want, r := range map[string]Request{
 		"command is required":    {Command: " ", Justification: "x"},
@@ -110,20 +111,21 @@ func TestWhatIsNotConfirmed(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("left a folder")
+		t.Error("a directory was not removed")
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	os.WriteFile(file, nil, 0o600)
 	if _, _, err := (Tokens{Dir: file}).Issue(request); err == nil {
-		t.Error("no error for a folder that is a file")
+		t.Error("no error for a directory that is a file")
 	}
 	if err := (Tokens{Dir: file}).Redeem("dc_"+strings.Repeat("0", 32), request); err == nil {
-		t.Error("no error for a folder that is a file")
+		t.Error("no error for a directory that is a file")
 	}
 }
 
-// TestTheFolderTellsNothing: neither tokens nor what they are for are in it, and only its owner can read it.
-func TestTheFolderTellsNothing(t *testing.T) {
+// TestDirectoryIsSecret checks that the directory contains neither tokens nor requests, and that
+// only its owner can read it.
+func TestDirectoryIsSecret(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tokens")
 	token := issue(t, Tokens{Dir: dir}, request)
 	info, _ := os.Stat(dir)
@@ -149,7 +151,7 @@ func TestTheFolderTellsNothing(t *testing.T) {
 func TestTokensExpireAndAreSwept(t *testing.T) {
 	tokens := Tokens{Dir: t.TempDir(), TTL: time.Second}
 	foreign := filepath.Join(tokens.Dir, "foreign")
-	orphan := filepath.Join(tokens.Dir, unnamed+"1")
+	orphan := filepath.Join(tokens.Dir, tempPrefix+"1")
 	for _, f := range []string{foreign, orphan} {
 		os.WriteFile(f, nil, 0o600)
 	}
@@ -163,11 +165,11 @@ func TestTokensExpireAndAreSwept(t *testing.T) {
 	}
 	issue(t, tokens, request)
 	files, _ := filepath.Glob(filepath.Join(tokens.Dir, "*"))
-	if len(files) != 3 { // the new one, the used one, the foreign one
+	if len(files) != 3 { // the new token, the used token and the unrelated file
 		t.Error(files)
 	}
 	if _, err := os.Stat(orphan); err == nil {
-		t.Error("what a killed writer left is still there")
+		t.Error("the file of a killed writer still exists")
 	}
 	if err := tokens.Redeem(spent, request); !errors.Is(err, ErrUsed) {
 		t.Error(err)
@@ -238,8 +240,9 @@ func TestOneOfManyGoroutinesRedeems(t *testing.T) {
 	}
 }
 
-// TestOneOfManyProcessesRedeems lets processes race for many tokens, and kills some of them midway: no token is redeemed twice, and after them each is either
-// redeemed or used by one that was killed before it could tell.
+// TestOneOfManyProcessesRedeems lets processes compete for many tokens and kills some of them
+// midway. It checks that no token is redeemed twice. A process can be killed after it redeems a
+// token and before it prints the token.
 func TestOneOfManyProcessesRedeems(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -285,11 +288,11 @@ func TestOneOfManyProcessesRedeems(t *testing.T) {
 		}
 	}
 	if redeemed < len(list)-2 {
-		t.Errorf("%d of %d were redeemed by somebody who told", redeemed, len(list))
+		t.Errorf("%d of %d were redeemed and printed", redeemed, len(list))
 	}
 }
 
-// TestManyIssueAtOnce: issuing is safe beside issuing and redeeming.
+// TestManyIssueAtOnce checks that Issue and Redeem are safe for concurrent use.
 func TestManyIssueAtOnce(t *testing.T) {
 	tokens := Tokens{Dir: t.TempDir()}
 	var all sync.WaitGroup

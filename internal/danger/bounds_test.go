@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestMemory: no command makes the check allocate much, whatever it expands to.
+// TestMemory checks that the check allocates little memory for every command.
 func TestMemory(t *testing.T) {
 	if raced {
-		t.Skip("the race detector allocates by itself")
+		t.Skip("the race detector allocates memory itself")
 	}
 	const most = 192 << 20
 	long := strings.Repeat("a", 30<<10)
@@ -40,7 +40,7 @@ func TestMemory(t *testing.T) {
 	for _, command := range commands {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		took := busy(func() { r.Check(command, Place{Cwd: "/"}) })
+		took := busy(func() { r.Check(command, Start{Cwd: "/"}) })
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > most {
 			t.Errorf("%.40q… (%d bytes) allocates %d MiB", command, len(command), used>>20)

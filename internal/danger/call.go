@@ -9,191 +9,162 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// handler follows a program by its arguments, the first of which is its name, and its input. It
-// gives the output of the program.
-type handler func(c *checker, args []string, in *string) string
+// Names of programs, by kind.
+var (
+	shells = strings.Fields("sh bash dash zsh ksh ash mksh rbash fish yash csh tcsh")
+	// If the program is unknown, embedded looks for destroyers among its arguments.
+	destroyers = strings.Fields("rm dd shred mkfs chmod chown wipefs rimraf")
+	// The arguments of these programs are data, not commands.
+	dataPrograms = strings.Fields("[ test hash grep egrep fgrep rg ag ack man gh glab jq sort uniq sed " +
+		"head tail tee help apropos whatis touch logger wall notify-send mail dpkg apt apt-get " +
+		"apt-cache pip")
+	// The output of these programs is intended for eval and source.
+	trusted = strings.Fields("ssh-agent direnv brew pyenv rbenv nodenv starship zoxide dircolors " +
+		"opam minikube conda lesspipe fnm mise luarocks")
+	// The output of these programs is a relative path.
+	outputs = map[string]string{"mktemp": "./tmp." + unknown, "pwd": "."}
+)
 
-var handlers map[string]handler
-
-func init() { // they call each other
-	handlers = map[string]handler{
-		"eval": eval, "trap": trap, "pushd": cd, "cd": cd, "set": set, "alias": alias, "shift": shift, "fc": fc,
-		"echo": echo, "printf": printf, "cat": cat, "tee": tee, "xargs": xargs, "parallel": xargs, "git": git, "sed": sed,
-		"mktemp": prints("./tmp." + hole), "pwd": prints("."), "ls": prints("./" + hole), "batch": shellProgram,
-		"at": func(c *checker, args []string, in *string) string { return shellProgram(c, args[:1], in) },
-	}
-	for name, w := range wrappers {
-		handlers[name] = w.follow
-	}
-	for name, i := range interpreters {
-		handlers[name] = i.follow
-	}
-	for names, h := range map[string]handler{
-		"source .": source, "find fd fdfind": find, "make gmake": makefile, "curl wget": download,
-		"read mapfile readarray": read, "export declare": exports, "command type which": lookup,
-		"sort uniq head tail grep egrep fgrep rg": filter,
-		shells: shellProgram,
-		"[ test hash ag ack man gh glab jq help apropos whatis touch logger wall notify-send mail " +
-			"dpkg apt apt-get apt-cache pip": prints(hole),
-		// Their output is made for eval and source.
-		"ssh-agent direnv brew pyenv rbenv nodenv starship zoxide dircolors opam minikube conda lesspipe " +
-			"fnm mise luarocks": prints(""),
-	} {
-		for name := range strings.FieldsSeq(names) {
-			handlers[name] = h
-		}
-	}
-}
-
-const shells = "sh bash dash zsh ksh ash mksh rbash fish yash csh tcsh"
-
-func prints(out string) handler { return func(*checker, []string, *string) string { return out } }
-
-// simple follows a simple command.
-func (c *checker) simple(x *syntax.CallExpr, in *string) string {
+// simple checks a simple command, including its assignments.
+func (c *checker) simple(x *syntax.CallExpr) {
 	args := c.fields(x.Args...)
-	if len(args) == 0 {
-		c.set(x.Assigns...)
-		return ""
+	switch {
+	case len(args) == 0:
+		c.set(x.Assigns)
+	case len(x.Assigns) > 0: // these assignments apply only to this command
+		c.subshell(func() {
+			c.set(x.Assigns)
+			c.call(args)
+		})
+	default:
+		c.call(args)
 	}
-	if before := c.sh.vars; len(x.Assigns) > 0 {
-		c.sh.vars = c.copied()
-		defer func() { c.sh.vars = before }()
-		c.set(x.Assigns...)
-	}
-	if alias, ok := c.sh.aliases[x.Args[0].Lit()]; ok && c.calls < maxCalls {
-		c.calls++
-		defer func() { c.calls-- }()
-		return c.script(alias+" "+quoted(args[1:]), in)
-	}
-	return c.call(args, in)
 }
 
-// call follows a simple command, whose words are plain.
-func (c *checker) call(args []string, in *string) string {
-	defer c.deeper()()
-	c.reader = ""
-	name, known := programOf(args[0])
-	if !known {
-		c.unsure("cannot tell what runs: %s", strings.Join(args, " "))
-		c.trailing(args, in)
-		return hole
+// call checks a simple command whose words are already expanded.
+func (c *checker) call(args []string) {
+	defer c.enter()()
+	c.reader, c.out = "", unknown
+	name, ok := programOf(args[0])
+	if !ok {
+		c.unclear(strings.Join(args, " "))
+		c.embedded(args)
+		return
 	}
 	c.rules.match(c.v, strings.Join(args, " "))
 	c.rules.match(c.v, strings.Join(append([]string{name}, args[1:]...), " "))
-	if body, ok := c.sh.funcs[args[0]]; ok && c.calls < maxCalls {
-		delete(c.uncalled, args[0])
-		before := c.sh.args
-		c.sh.args, c.calls = args[1:], c.calls+1
-		out := c.stmt(body, in)
-		c.sh.args, c.calls = before, c.calls-1
-		return out
+	if body, ok := c.sh.funcs[args[0]]; ok {
+		if c.sh.calls == maxCalls {
+			c.harm("starts processes without end: %s", name)
+			return
+		}
+		before, calls := c.sh.args, c.sh.calls
+		c.sh.args, c.sh.calls = args[1:], calls+1
+		c.stmt(body)
+		c.sh.args, c.sh.calls = before, calls
+		return
 	}
 	if text, ok := c.files[c.resolve(args[0])]; ok && strings.Contains(args[0], "/") {
-		return c.program(text, args, in)
+		c.run(text, args[1:])
+		return
 	}
-	if len(args) > 1 && (args[1] == "--help" || args[1] == "--version") {
-		return hole
+	if len(args) > 1 && isIn("--help --version", args[1]) {
+		return
 	}
-	c.harm(name, args)
-	if h := handlers[name]; h != nil {
-		return h(c, args, in)
+	c.applyRules(name, args)
+	switch h := handlers[name]; {
+	case h != nil:
+		h(c, args)
+	case slices.Contains(wrappers, name):
+		c.subshell(func() { c.wrapped(name, args[1:]) })
+	case slices.Contains(shells, name):
+		c.shell(args)
+	case slices.Contains(interpreters, name):
+		c.interpreter(name, args[1:])
+	case outputs[name] != "":
+		c.out = outputs[name]
+	case slices.Contains(trusted, name), len(args) > 1 && args[1] == "completion":
+		c.out = ""
+	case !slices.Contains(dataPrograms, name):
+		c.embedded(args)
 	}
-	if len(args) > 1 && args[1] == "completion" {
-		return ""
-	}
-	c.trailing(args, in)
-	return hole
 }
 
-// programOf is the name of a program without its folder and its version, if that is known.
-func programOf(word string) (name string, known bool) {
-	if word == "[" {
-		return word, true
-	}
-	name = path.Base(word)
-	folder, _ := path.Split(word)
-	// A glob in a folder of the project is as good as its files.
-	project := folder != "" && !path.IsAbs(word) && !strings.ContainsAny(folder, hole+"*?[") &&
-		!strings.Contains(folder, "..")
-	if !project && (strings.Contains(name, hole) || strings.ContainsAny(name, "*?[") && matchesAny(name)) {
+// programOf returns the name of a program without its directory and version. If the word does not
+// show which program runs, ok is false.
+func programOf(word string) (name string, ok bool) {
+	dir, name := path.Split(word)
+	// Programs inside the project are allowed to have any name.
+	inProject := dir != "" && dir[0] != '/' && !strings.ContainsAny(dir, unknown+"*?[") &&
+		!strings.Contains(dir, "..")
+	glob := strings.ContainsAny(name, "*?[") && matchesAny(name, programs)
+	if !inProject && (strings.Contains(name, unknown) || glob) {
 		return "", false
 	}
-	if strings.HasPrefix(name, "mkfs.") {
-		return "mkfs", true
-	}
 	base := strings.TrimRight(name, "0123456789.-")
-	if _, ok := interpreters[base]; ok {
+	if slices.Contains(interpreters, base) {
 		return base, true
 	}
-	return name, name != ""
+	return name, word != ""
 }
 
-// matchesAny tells whether a glob may be the name of a program that is known here.
-func matchesAny(glob string) bool {
-	names := slices.Collect(maps.Keys(handlers))
-	for _, h := range harmful {
-		names = append(names, strings.Fields(h.names)...)
-	}
-	for _, e := range effects {
-		names = append(names, strings.Fields(e.names)...)
-	}
-	return among(glob, names)
-}
-
-// trailing looks for commands among the arguments of a program that is not known: behind "--", as
-// a text with blanks, or from a verb on that destroys.
-func (c *checker) trailing(args []string, in *string) {
-	c.subshell(func() string {
-		c.sh.cwd = ""
-		for i, a := range args[1:] {
-			name, _ := programOf(a)
-			switch rest := args[i+2:]; {
-			case a == "--" && len(rest) > 0 && !strings.Contains(rest[0], hole):
-				return c.call(rest, in)
-			case isIn(shells, name) && len(rest) == 0:
-				return c.call(args[i+1:], in)
-			case slices.Contains(verbs, name) && len(rest) > 0, isIn(shells, name), isIn("run exec", args[1]):
-				c.quietly(func() { c.call(args[i+1:], nil) })
-			case strings.Contains(a, " "):
-				c.quietly(func() { c.phrases(a) })
-			}
+// embedded checks the commands among the arguments of an unknown program. It looks for commands in
+// these places:
+//
+//   - After "--".
+//   - After the first argument, if the first argument is "run", "exec" or "dlx".
+//   - In an argument with blanks.
+//   - From the name of a shell or a destroyer to the last argument.
+func (c *checker) embedded(args []string) {
+	before := c.sh
+	c.sh.vars, c.sh.cwd = maps.Clone(before.vars), ""
+	defer func() { c.sh = before }()
+	for i, a := range args[1:] {
+		name, _ := programOf(a)
+		isShell := slices.Contains(shells, name)
+		runs := isIn("run exec dlx", args[1]) && args[0] != "npm"
+		switch rest := args[i+2:]; {
+		case a == "--" && len(rest) > 0 && !strings.Contains(rest[0], unknown):
+			c.call(rest)
+			return
+		case isShell && len(rest) == 0:
+			c.call(args[i+1:])
+			return
+		case slices.Contains(destroyers, name) && len(rest) > 0, isShell, runs:
+			c.harmOnly(func() { c.call(args[i+1:]) })
+		case strings.Contains(a, " "):
+			c.harmOnly(func() { c.option(a) })
 		}
-		return ""
-	})
+	}
 }
 
-// phrases follows a text as a command, and what is behind "=" and "!" in it, as in the settings of
-// git, ssh and tar, and the commands of editors.
-func (c *checker) phrases(text string) {
-	_, setting, _ := strings.Cut(text, "=")
+// option checks the commands that an argument can contain. These are the whole argument, the value
+// of a setting such as ProxyCommand=…, and the text after "!".
+func (c *checker) option(text string) {
+	name, value, isSetting := strings.Cut(text, "=")
 	_, escaped, _ := strings.Cut(text, "!")
-	if name, _, set := strings.Cut(text, "="); set && !strings.Contains(name, " ") {
+	if isSetting && !strings.Contains(name, " ") {
 		text = ""
 	}
-	for _, t := range []string{text, strings.TrimPrefix(setting, "exec="), escaped} {
-		c.apart(t, nil)
+	for _, command := range []string{text, strings.TrimPrefix(value, "exec="), escaped} {
+		c.child(command)
 	}
 }
 
-// program follows a text that a shell reads with arguments, the first of which is $0.
-func (c *checker) program(text string, args []string, in *string) string {
-	return c.subshell(func() string {
-		c.sh.zero, c.sh.args = args[0], args[1:]
-		return c.script(text, in)
+// run checks a script with its arguments, as a new shell would run the script.
+func (c *checker) run(script string, args []string) {
+	c.subshell(func() {
+		c.sh.args, c.sh.in = args, nil
+		c.script(script)
 	})
 }
 
-// apart follows a text in a subshell.
-func (c *checker) apart(text string, in *string) string {
-	return c.subshell(func() string { return c.script(text, in) })
-}
-
-// content is the text of a file, or of the input, if the text says what is in it.
-func (c *checker) content(name string, in *string) (string, bool) {
-	if in != nil && isIn("/dev/stdin /dev/fd/0 -", name) {
-		return *in, true
+// content returns the content of a file, or of standard input. ok is false if the command text does
+// not show the content.
+func (c *checker) content(name string) (text string, ok bool) {
+	if c.sh.in != nil && isIn("/dev/stdin /dev/fd/0 -", name) {
+		return *c.sh.in, true
 	}
-	text, ok := c.files[c.resolve(name)]
+	text, ok = c.files[c.resolve(name)]
 	return text, ok
 }

@@ -2,159 +2,95 @@ package danger
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// interpreter is a program that runs code which is no shell's.
-type interpreter struct {
-	code   string // the short option that code follows
-	valued string // other short options that take a value
-	module string // the short option that a module follows
-}
+// interpreters run code that is not written in a shell language.
+var interpreters = strings.Fields("python pypy ipython perl ruby irb node nodejs bun deno php lua " +
+	"luajit Rscript julia expect awk gawk mawk nawk tclsh osascript pwsh groovy elixir guile")
 
-var interpreters = map[string]interpreter{
-	"python": {"c", "WX", "m"}, "pypy": {"c", "WX", "m"}, "ipython": {"c", "", "m"}, "perl": {"eE", "MmI", ""},
-	"ruby": {"e", "rI", ""}, "irb": {"e", "rI", ""}, "node": {"e", "r", ""}, "nodejs": {"e", "r", ""},
-	"bun": {"e", "r", ""}, "deno": {}, "php": {"rBRE", "d", ""}, "lua": {"e", "l", ""},
-	"luajit": {"e", "l", ""}, "Rscript": {"e", "", ""}, "julia": {"eE", "", ""}, "expect": {"c", "", ""},
-	"awk": {"", "Ffv", ""}, "gawk": {"e", "Ffv", ""}, "mawk": {"", "Ffv", ""}, "nawk": {"", "Ffv", ""},
-	"tclsh": {}, "osascript": {"e", "", ""}, "pwsh": {}, "groovy": {"e", "", ""}, "elixir": {"e", "", ""},
-	"guile": {"c", "", ""},
-}
-
-// follow looks at the code that a command gives an interpreter: behind an option, as an operand,
-// in a file that the text writes, or as its input.
-func (i interpreter) follow(c *checker, args []string, in *string) string {
-	given, rest := parse(args[1:], i.code+i.valued+i.module, true)
-	if i.module != "" && given.has(i.module) {
-		return hole
-	}
-	code := given.value(strings.Join(strings.Split(i.code, ""), " ") + " --eval --print --run --execute")
-	if len(rest) > 1 && isIn("eval run", rest[0]) {
-		rest = rest[1:]
-	}
-	switch {
-	case code != "":
-		c.code(code)
-	case len(rest) > 0 && rest[0] != "-":
-		if text, ok := c.content(rest[0], in); ok {
-			c.code(text)
-		} else if strings.ContainsAny(rest[0], "({|`") {
-			c.code(rest[0])
-		}
-	case in != nil:
-		c.code(*in)
-	default:
-		c.reader, _ = programOf(args[0])
-	}
-	return hole
-}
-
-// What code does, by the names of functions in many languages.
 var (
-	codeHides = regexp.MustCompile(`b64decode|fromhex|__import__|\batob\b|\beval\s*\(|\bmarshal\b|decode_base64|` +
-		`Buffer\.from|codecs\.decode|getattr\(\s*os|\bexec\s*\(\s*[a-zA-Z_(]`)
-	codeEnds  = regexp.MustCompile(`kill\s*\(?\s*(?:9\s*,\s*)?-1|fork\s+while|while[\s(]+(?:1|True|true)?\)?[^\n]*fork`)
-	codePipes = regexp.MustCompile(`\|\s*"([^"]+)"|"([^"]+)"\s*\|\s*getline|` + "`([^`$]+)`")
-	literal   = regexp.MustCompile(`^[rbfu]?(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|` + "`([^`]*)`)")
+	codeOption = regexp.MustCompile(`^-[a-zA-Z]*[ceErBR]$|^--?(?:eval|print|run|execute)$`)
+	codeBegin  = regexp.MustCompile("[({|` ]")
 )
 
-// codeCalls are functions that do harm, with what is done to their arguments. A group marks the
-// place of the arguments if they are not behind the name.
-var codeCalls = []struct {
-	name *regexp.Regexp
-	look func(c *checker, words []string)
-}{
-	{regexp.MustCompile(`(?:\b(?:os\.system|os\.popen|popen\d?|Popen|os\.exec\w+|os\.spawn\w+|pty\.spawn|` +
-		`subprocess\.\w+|check_output|check_call|exec|execSync|execFile(?:Sync)?|spawn|spawnSync|system|` +
-		`shell_exec|passthru|proc_open|execute|capture2e?|qx)\b\s*\(?|%x)`), (*checker).ran},
-	{regexp.MustCompile(`\.(?:call|run)\(`), (*checker).mayRun},
-	{regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|rimraf|remove_entry\w*|` +
-		`removedirs|removeSync|fs\.rm)\b[ (]*`), (*checker).removed},
-	{regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|writeFile|writeFileSync|` +
-		`appendFile\w*|file_put_contents)\b[ (]*|\bPath\(()[^()]*\)\.(?:unlink|rmdir|rename|write_)`), (*checker).changed},
-	{regexp.MustCompile(`\bopen\b[ (]*`), (*checker).opened},
+// interpreter checks the code that an interpreter reads from its arguments, from a file or from
+// standard input.
+func (c *checker) interpreter(name string, args []string) {
+	operands := false
+	for i, a := range args {
+		text, isFile := c.content(a)
+		isFile = isFile && !operands
+		isCode := i > 0 && codeOption.MatchString(args[i-1])
+		operands = operands || a[:min(1, len(a))] != "-" || a == "-m"
+		if isFile {
+			c.code(text)
+			return
+		} else if isCode || codeBegin.MatchString(a) {
+			c.code(a)
+		}
+	}
+	switch {
+	case operands:
+	case c.sh.in != nil:
+		c.code(*c.sh.in)
+	default:
+		c.reader = name
+	}
 }
 
-// code looks at code of any language. Strings that it runs are followed as commands.
+// Names of functions and idioms in many languages. Each pattern is for one kind of harm.
+var (
+	codeHides = regexp.MustCompile(`b64decode|fromhex|__import__|\batob\b|\beval\s*\(|` +
+		`\bmarshal\b|decode_base64|Buffer\.from|codecs\.decode|getattr\(\s*os|` +
+		`\bexec\s*\(\s*[a-zA-Z_(]`)
+	codeRuns = regexp.MustCompile(`(?:\b(?:os\.system|popen\d?|Popen|os\.exec\w+|os\.spawn\w+|` +
+		`pty\.spawn|subprocess\.\w+|check_output|check_call|exec|execSync|execFile(?:Sync)?|` +
+		`spawn|spawnSync|system|shell_exec|passthru|proc_open|execute|capture2e?|qx)\b\s*\(?|` +
+		`%x[({\[]|\.(?:call|run)\(|\|\s*"|"\s*\|)|` + "`")
+	codeRemoves = regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|` +
+		`rimraf|remove_entry\w*|removedirs|removeSync|fs\.rm)\b[ (]*`)
+	codeWrites = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
+		`writeFile|writeFileSync|appendFile\w*|file_put_contents|write_\w+)\b|` +
+		`\.(?:rmdir|rename)\b|\bopen\b[^\n]*,\s*['"][^r'"]`)
+	codeText = regexp.MustCompile(`'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|` + "`([^`]*)`" +
+		`|%x[({\[]([^)}\]]*)`)
+)
+
+// code checks code in any language. If the code runs commands or changes files, each of its strings
+// counts as a command or a path.
 func (c *checker) code(text string) {
 	c.rules.match(c.v, text)
 	c.spend(len(text) / 64)
-	if strings.Contains(text, hole) || codeHides.MatchString(text) {
-		c.unsure("cannot tell what the code does: %s", text)
+	if strings.Contains(text, unknown) || codeHides.MatchString(text) {
+		c.v.add(false, "cannot tell what the code does: %s", text)
 	}
-	if codeEnds.MatchString(text) {
-		c.harms("ends processes, or starts them without end: %s", text)
+	runs := codeRuns.MatchString(text)
+	removes := codeRemoves.FindStringIndex(text)
+	writes := codeWrites.MatchString(text)
+	if removes != nil && !strings.ContainsAny(text[removes[1]:min(len(text), removes[1]+1)], "'\"`[") {
+		c.harm("code removes an unknown path: %s", text)
 	}
-	for _, m := range codePipes.FindAllStringSubmatch(text, maxMatches) {
-		in := hole
-		c.quietly(func() { c.script(m[1]+m[2]+m[3], nil) })
-		if m[1] != "" {
-			c.script(m[1], &in)
+	var words []string
+	for _, m := range codeText.FindAllStringSubmatch(text, 4*maxMatches) {
+		word := m[1] + m[2] + m[3] + m[4]
+		if words = append(words, word); removes != nil {
+			c.applyRules("rimraf", []string{"code removes", word})
+		}
+		if writes {
+			c.write(word, "code that writes", false)
+			c.applyRules("unlink", []string{"code removes", word})
 		}
 	}
-	for _, call := range codeCalls {
-		for _, at := range call.name.FindAllStringSubmatchIndex(text, 4*maxMatches) {
-			c.spend(1)
-			end := at[1]
-			if len(at) > 2 && at[2] >= 0 {
-				end = at[2]
-			}
-			call.look(c, literals(text[end:]))
-		}
-	}
-}
-
-// ran follows the arguments of a function that runs a command.
-func (c *checker) ran(words []string) {
-	if words[0] == hole {
-		c.unsure("cannot tell what the code runs")
+	if !runs {
 		return
 	}
-	c.apart(words[0], nil)
-	c.quietly(func() {
-		c.subshell(func() string { return c.call(words, nil) })
-		c.apart(strings.Join(words, ""), nil)
-	})
-}
-
-// mayRun is ran for functions whose name is used for other things too.
-func (c *checker) mayRun(words []string) {
-	if words[0] != hole {
-		c.ran(words)
+	if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return isIn("sh bash", w) }) {
+		c.unclear(text)
 	}
-}
-
-func (c *checker) removed(words []string) { c.harm("rimraf", []string{"code removes", words[0]}) }
-
-func (c *checker) changed(words []string) {
-	if words[0] != hole {
-		c.written(words[0], "code that writes", false)
-		c.harm("unlink", []string{"code removes", words[0]})
+	words = append(words, strings.Join(words, " "), strings.Join(words, ""))
+	for _, command := range words {
+		c.harmOnly(func() { c.child(command) })
 	}
-}
-
-// opened is changed for files that are not only read.
-func (c *checker) opened(words []string) {
-	if len(words) > 1 && !strings.HasPrefix(words[1], "r") {
-		c.changed(words)
-	}
-}
-
-// literals are the arguments at the beginning of a text, as far as they are texts. Others are
-// holes. There is at least one.
-func literals(text string) (words []string) {
-	for len(words) < maxMatches {
-		text = strings.TrimLeft(text, " \t\n[(,+.{")
-		m := literal.FindStringSubmatch(text)
-		if m == nil {
-			if len(words) == 0 || text != "" && !strings.ContainsRune(")];}\n", rune(text[0])) {
-				words = append(words, hole)
-			}
-			break
-		}
-		words = append(words, m[1]+m[2]+m[3])
-		text = text[len(m[0]):]
-	}
-	return words
 }

@@ -1,18 +1,18 @@
 // Package danger decides which shell commands need a person's confirmation.
 //
-// It is a speed bump against mistakes, and no boundary: a program that means harm gets past it.
+// The check prevents mistakes. It is not a security boundary, because hostile code can evade it.
 //
-// A command is parsed as bash does, and followed through what its text alone says: variables,
-// functions, aliases, pipes, files that it writes, and programs that run other programs. Three
-// outcomes need a confirmation:
+// The package parses a command as bash does. It then simulates what the command does with
+// variables, functions, aliases, pipes, files that the command writes, and programs that run other
+// programs.
+// A command needs confirmation if one of these statements is true:
 //
-//   - it does harm by the rules: it removes, overwrites or stops what a person would miss
-//   - it can't be told what runs: a name that is made when it runs, or text that a shell reads
-//     from elsewhere
-//   - it can't be parsed, or is too large to be followed
+//   - It breaks a rule: it removes, overwrites or stops something that a person would miss.
+//   - The text does not show which program or script the command runs.
+//   - It can't be parsed, or it is too large to check.
 //
-// Arguments that are data, as those of echo, grep and git commit, are never taken for commands.
-// Scripts that exist already are not read.
+// The arguments of echo, grep, git commit and similar programs are data and never count as
+// commands. The package does not read script files that exist before the command.
 package danger
 
 import (
@@ -22,36 +22,36 @@ import (
 	"strings"
 )
 
-// MaxCommand is the length up to which commands are parsed, in bytes. Longer ones need
-// confirmation.
+// MaxCommand is the maximum length of a command that the package parses, in bytes. A longer command
+// always needs confirmation.
 const MaxCommand = 64 << 10
 
-// Bounds of a verdict, and of the work for one command.
+// Limits on a verdict, and on the work for one command.
 const (
 	maxMatches = 16
-	maxMatch   = 160
+	maxMatch   = 160 // bytes
 	maxSteps   = 20000
 	maxDepth   = 200
-	maxText    = 32 << 10
+	maxText    = 32 << 10 // maximum size of one value, in bytes
 	maxWords   = 1000
-	maxCalls   = 8 // of functions and aliases by each other: they may have no end
+	maxCalls   = 8 // maximum depth of nested function calls
 )
 
-// Place is where a command would run.
-type Place struct {
-	Cwd string            // absolute; "": not known
-	Env map[string]string // variables that are set for it
+// Start describes the initial state of the shell that runs the command.
+type Start struct {
+	Cwd string            // absolute, or "" if it is unknown
+	Env map[string]string // environment variables that the caller sets for the command
 }
 
-// Verdict says whether a command needs a person's confirmation, and why.
+// Verdict reports whether a command needs a person's confirmation, and why.
 type Verdict struct {
-	Dangerous bool     // it needs confirmation
-	Harms     bool     // it does harm by a rule, and is not merely unclear
-	Matches   []string // why, for people: at most 16 reasons of at most 160 bytes
+	Dangerous bool     // the command needs confirmation
+	Harmful   bool     // the command breaks a rule; if false, the command is at most unclear
+	Matches   []string // reasons to show to people: at most 16, with at most 160 bytes each
 }
 
-func (v *Verdict) add(harms bool, format string, args ...any) {
-	v.Dangerous, v.Harms = true, v.Harms || harms
+func (v *Verdict) add(harmful bool, format string, args ...any) {
+	v.Dangerous, v.Harmful = true, v.Harmful || harmful
 	match := printable(fmt.Sprintf(format, args...))
 	if len(match) > maxMatch {
 		match = strings.ToValidUTF8(match[:maxMatch-len("…")], "") + "…"
@@ -63,51 +63,45 @@ func (v *Verdict) add(harms bool, format string, args ...any) {
 
 func (v *Verdict) merge(other Verdict) {
 	for _, m := range other.Matches {
-		v.add(other.Harms, "%s", m)
+		v.add(other.Harmful, "%s", m)
 	}
 }
 
-// Rules decide what is dangerous. They may be used by many goroutines at once.
+// Rules decide which commands are dangerous. They are safe for concurrent use.
 type Rules struct {
-	patterns []pattern // a user's, which replace the built-in rules
+	patterns []pattern // the user's patterns, which replace the built-in rules
 }
 
-// Check looks at a command as it would be given to a shell. It ends in bounded time.
-func (r *Rules) Check(command string, at Place) Verdict {
-	v, _ := r.check("", command, at)
+// Check checks a command that a new shell runs. The time and memory that it needs have a limit.
+func (r *Rules) Check(command string, start Start) Verdict {
+	v, _ := r.check("", command, start)
 	return v
 }
 
-// check looks at a command that comes after earlier ones, of which only their settings count. It
-// also gives the folder that the shell is in afterwards.
-func (r *Rules) check(earlier, text string, at Place) (v Verdict, cwd string) {
-	r.match(&v, text)
-	if len(text) > MaxCommand {
+// check checks a command that runs after earlier commands in the same shell. It also returns the
+// working directory after the command. It does not report matches in the earlier commands again.
+func (r *Rules) check(earlier, command string, start Start) (v Verdict, cwd string) {
+	r.match(&v, command)
+	if len(command) > MaxCommand {
 		v.add(false, "cannot be checked: longer than %d KiB", MaxCommand>>10)
-		return v, at.Cwd
+		return v, start.Cwd
 	}
-	c := newChecker(r, &v, at)
-	defer func() { cwd = c.sh.cwd }()
-	defer c.guard(&v)
-	for _, name := range slices.Sorted(maps.Keys(at.Env)) {
-		c.assign(name, at.Env[name])
-	}
-	if earlier != "" {
-		c.v = &Verdict{} // it was reported already
-		c.script(earlier, nil)
-		c.v, c.sh.cwd = &v, at.Cwd
-	}
-	c.script(strings.NewReplacer(hole, "?", me, "?").Replace(text), nil)
-	c.quietly(func() {
-		for _, name := range slices.Sorted(maps.Keys(c.uncalled)) {
-			c.sh.args = nil
-			c.stmt(c.uncalled[name], nil)
+	c := newChecker(r, &v, start.Cwd)
+	attempt(&v, func() {
+		for _, name := range slices.Sorted(maps.Keys(start.Env)) {
+			c.assign(name, start.Env[name])
 		}
+		if earlier != "" {
+			c.v = &Verdict{}
+			c.script(earlier)
+			c.v, c.sh.cwd = &v, start.Cwd
+		}
+		c.script(strings.NewReplacer(unknown, "?", user, "?").Replace(command))
 	})
 	return v, c.sh.cwd
 }
 
-// match applies a user's patterns to a text.
+// match applies the user's patterns to a text.
 func (r *Rules) match(v *Verdict, text string) {
 	for _, p := range r.patterns {
 		if p.MatchString(text) {
@@ -116,9 +110,9 @@ func (r *Rules) match(v *Verdict, text string) {
 	}
 }
 
-// printable is a text without what could do more on a terminal than be read.
+// printable removes control characters from s, so that s is safe to print on a terminal.
 func printable(s string) string {
-	s = strings.NewReplacer("/home/"+me, "~", hole, "…").Replace(s)
+	s = strings.NewReplacer("/home/"+user, "~", unknown, "…").Replace(s)
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"mvdan.cc/sh/v3/syntax"
 )
 
-// slow is what no input may take of a processor, with the race detector: without, it is a tenth.
+// slow is the maximum CPU time per input under the race detector. Without the race detector, tests
+// use a tenth of it.
 const slow = 4 * time.Second
 
-// busy is how long the processor was busy with something, however busy the host is with other things.
+// busy returns the CPU time of f. The CPU time does not depend on the load of the host.
 func busy(f func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -36,11 +38,12 @@ func FuzzCheck(f *testing.F) {
 			f.Add(r.line)
 		}
 	}
+	f.Add("A<<0\n0") // for an empty here-document the parser returns no word
 	r, own := rules(f, ""), rules(f, `\brm\b;x.*y`)
 	f.Fuzz(func(t *testing.T, command string) {
 		for _, r := range []*Rules{r, own} {
 			var v Verdict
-			if d := busy(func() { v = r.Check(command, Place{Cwd: "/"}) }); d > slow {
+			if d := busy(func() { v = r.Check(command, Start{Cwd: "/"}) }); d > slow {
 				t.Errorf("took %v", d)
 			}
 			for _, m := range v.Matches {
@@ -48,14 +51,14 @@ func FuzzCheck(f *testing.F) {
 					t.Error("a fault")
 				}
 			}
-			if v.Harms && !v.Dangerous || v.Dangerous != (len(v.Matches) > 0) || len(v.Matches) > maxMatches {
+			if v.Harmful && !v.Dangerous || v.Dangerous != (len(v.Matches) > 0) || len(v.Matches) > maxMatches {
 				t.Errorf("%+v", v)
 			}
 		}
 	})
 }
 
-// FuzzLong is FuzzCheck for what is repeated, up to what is parsed at all.
+// FuzzLong is like FuzzCheck, but for a text that is repeated up to MaxCommand.
 func FuzzLong(f *testing.F) {
 	times, few := uint16(1000), uint16(10)
 	if raced {
@@ -76,7 +79,7 @@ func FuzzLong(f *testing.F) {
 		}
 		n := min(int(times), (MaxCommand-len(end))/len(unit))
 		var v Verdict
-		if d := busy(func() { v = r.Check(strings.Repeat(unit, n)+end, Place{}) }); d > slow {
+		if d := busy(func() { v = r.Check(strings.Repeat(unit, n)+end, Start{}) }); d > slow {
 			t.Errorf("%q %d times took %v", unit, n, d)
 		}
 		for _, m := range v.Matches {
@@ -87,15 +90,15 @@ func FuzzLong(f *testing.F) {
 	})
 }
 
-// units are what is costly when it is repeated.
+// units contains texts that take a lot of work if they are repeated.
 var units = []string{"$(", "(", "((", "$((", "$[", "`", "{", "{a,b}", "{1..20}", "${a:-", `"$(`, "if ", "while ", "! ", "a|", "a&&", "a;", "<<a\n", "<<a;", "a[", "${a[", "${a/", "eval ", "sudo ", "f(){ f; };", "x=$x$x;", "x=(${x[@]} a);", "'", `"`, `\`, "*", "\n", "a ", "x+=a;",
 	"echo a|", "$x", "$x ", "for i in a;do ", "case a in a)", "x=a;x=b;x=c;$x$x$x$x;", "sh -c 'sh -c a';", "find -exec ", "xargs ", "python -c \"'a'\";", "'a' ", "rm $x ", "${x#*a}", "printf %s%s%s a;", "(a);", "$(a)", "((1));", "<(a)", "trap a b;", "alias a=b;a;", "set -- a;$@;", "read x <<<a;", "~", "[[ a ]];",
-	"x=a*b*c*;${x#$x};", "[a-", "${x//a/b}", "\x01", "\x02 ", "a=b ", "a=b c;", "cat <<a\nb\na\n", "{a,{b,c}}", "é", "\xff"}
+	"x=a*b*c*;${x#$x};", "[a-", "${x//a/b}", "\x01", "\x02 ", "a=b ", "a=b c;", "cat <<a\nb\na\n", "rm -a ", "git -c a ", "a run b ", "{a,{b,c}}", "é", "\xff"}
 
-// TestTime holds the time of the costly ones against the bound that is promised, with room for a busy host.
+// TestTime checks the CPU time for repeated units. The limit has a margin for slow hosts.
 func TestTime(t *testing.T) {
 	if raced {
-		t.Skip("times mean nothing under the race detector")
+		t.Skip("times have no meaning under the race detector")
 	}
 	r := rules(t, "")
 	for _, unit := range units {
@@ -103,7 +106,7 @@ func TestTime(t *testing.T) {
 			command := before + strings.Repeat(unit, (MaxCommand-len(before))/len(unit))
 			best := time.Hour
 			for range 2 {
-				if best = min(best, busy(func() { r.Check(command, Place{Cwd: "/"}) })); best < slow/40 {
+				if best = min(best, busy(func() { r.Check(command, Start{Cwd: "/"}) })); best < slow/40 {
 					break
 				}
 			}
@@ -117,7 +120,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// FuzzQuoted: however the letters of a dangerous command are quoted, it stays dangerous.
+// FuzzQuoted checks that a dangerous command is still dangerous if its letters are quoted.
 func FuzzQuoted(f *testing.F) {
 	for i := range plain {
 		for seed := range uint64(12) {
@@ -136,17 +139,17 @@ func FuzzQuoted(f *testing.F) {
 			b.WriteString(disguised(random, w))
 		}
 		command := wrapped(random, b.String())
-		if v := r.Check(command, Place{Cwd: "/"}); !v.Dangerous {
+		if v := r.Check(command, Start{Cwd: "/"}); !v.Dangerous {
 			t.Errorf("not found: %q", command)
 		}
 	})
 }
 
-// plain are dangerous commands, as words.
+// plain contains dangerous commands as lists of words.
 var plain = [][]string{{"rm", "-rf", "/"}, {"rm", "-r", "-f", "/etc"}, {"reboot"}, {"shutdown", "-h", "now"}, {"mkfs.ext4", "/dev/sda1"}, {"dd", "if=/dev/zero", "of=x"}, {"chmod", "-R", "777", "/"}, {"/sbin/poweroff"},
 	{"kill", "-9", "-1"}, {"mv", "/usr", "/dev/null"}, {"wipefs", "-a", "/dev/sdb"}, {"sudo", "-u", "root", "rm", "-fr", "/home"}, {"find", "/", "-delete"}, {"crontab", "-r"}, {"tee", "/etc/passwd"}}
 
-// disguised writes a word in one of the many ways that mean the same.
+// disguised returns one of many equivalent spellings of a word.
 func disguised(random *rand.Rand, word string) string {
 	var b strings.Builder
 	for _, letter := range []byte(word) {
@@ -178,11 +181,23 @@ func disguised(random *rand.Rand, word string) string {
 	return b.String()
 }
 
-// wrapped runs a command in one of many ways.
+// quoted joins words, quoted so that a shell reads the same words.
+func quoted(words []string) (text string) {
+	for _, w := range words {
+		q, err := syntax.Quote(w, syntax.LangBash)
+		if err != nil {
+			panic(err)
+		}
+		text += q + " "
+	}
+	return text
+}
+
+// wrapped returns a command that runs the given command in one of many ways.
 func wrapped(random *rand.Rand, command string) string {
 	for i := range random.IntN(3) {
 		kind := random.IntN(14)
-		if i > 0 && (kind == 2 || kind == 12) { // take a simple command
+		if i > 0 && (kind == 2 || kind == 12) { // these kinds need a simple command
 			kind = 3
 		}
 		switch kind {
@@ -219,7 +234,8 @@ func wrapped(random *rand.Rand, command string) string {
 	return command
 }
 
-// FuzzType: whatever bytes are typed, in whatever pieces, nothing panics, nothing grows without bound; and what is typed plainly in pieces is seen as it is at once.
+// FuzzType types arbitrary bytes in pieces. The check must not panic, and the state must not grow
+// without limit. For plain text, the verdict must not depend on the pieces.
 func FuzzType(f *testing.F) {
 	for _, r := range table(f, "disguised.txt") {
 		f.Add(r.line+"\n", uint8(3))
@@ -237,16 +253,16 @@ func FuzzType(f *testing.F) {
 			for rest := text; rest != ""; {
 				n := min(max(1, int(piece)), len(rest))
 				var v Verdict
-				pieces, v = r.Type(pieces, Place{}, []byte(rest[:n]))
+				pieces, v = r.Type(pieces, Start{}, []byte(rest[:n]))
 				found, rest = found || v.Dangerous, rest[n:]
 			}
-			once, v = r.Type(Typed{}, Place{}, []byte(text))
+			once, v = r.Type(Typed{}, Start{}, []byte(text))
 		})
-		if found != v.Dangerous && v.Harms || pieces != once && v.Harms {
+		if found != v.Dangerous && v.Harmful || pieces != once && v.Harmful {
 			t.Errorf("in pieces of %d: %v and %+v, at once: %v and %+v", piece, found, pieces, v.Dangerous, once)
 		}
 		if len(once.Earlier) > maxEarlier || len(once.Pending)+len(once.Line) > MaxCommand || len(once.Escape) > maxEscape {
-			t.Errorf("keeps much: %+v", once)
+			t.Errorf("the state is too large: %+v", once)
 		}
 		if took > 5*slow {
 			t.Errorf("took %v", took)

@@ -6,64 +6,58 @@ import (
 	"unicode/utf8"
 )
 
-// enter is the result of key for a line that is entered.
-const enter = -1
-
-// maxEscape bounds escape sequences, in bytes.
+// maxEscape is the maximum length of an escape sequence, in bytes.
 const maxEscape = 32
 
-// key takes the first key of data, and says how many bytes that is.
-func (t *Typed) key(data []byte) int {
+// key processes the first key in data. It returns the key's length in bytes, and whether the key
+// enters the line.
+func (t *Typed) key(data []byte) (n int, entered bool) {
 	b := data[0]
 	switch {
 	case t.Escape != "":
 		t.sequence(b)
-	case t.Quoted:
-		t.Quoted = false
-		t.Line += string(b)
-	case b == '\r' || b == '\n' || b == 0x0f && !t.Pasting: // Ctrl-O enters a line too
-		return enter
+	case b == '\r' || b == '\n' || b == 0x0f && !t.Pasting: // Ctrl-O enters the line too
+		return 1, true
 	case b >= ' ' && b != 0x7f:
-		n := bytes.IndexFunc(data, func(r rune) bool { return r < ' ' || r == 0x7f })
+		n = bytes.IndexFunc(data, func(r rune) bool { return r < ' ' || r == 0x7f })
 		if n < 0 {
 			n = len(data)
 		}
 		t.Edited, t.Again = t.Edited || t.Again, false
 		t.Line += string(data[:n])
-		return n
+		return n, false
 	case b == 0x1b:
 		t.Escape = "\x1b"
-	case t.Pasting: // text, except for the end of the paste
+	case t.Pasting: // keys count as text until the paste ends
 		t.Line += string(b)
 	default:
 		t.press(string(b))
 	}
-	return 1
+	return 1, false
 }
 
-// sequence takes a byte of an escape sequence.
+// sequence processes one byte of an escape sequence.
 func (t *Typed) sequence(b byte) {
 	t.Escape += string(rune(b))
-	switch {
-	case len(t.Escape) == 2 && (b == '[' || b == 'O'):
-		return
-	case len(t.Escape) > 2 && t.Escape[1] == '[' && (b < 0x40 || b > 0x7e) && len(t.Escape) < maxEscape:
+	n := len(t.Escape)
+	more := n == 2 && (b == '[' || b == 'O') ||
+		n > 2 && n < maxEscape && t.Escape[1] == '[' && (b < 0x40 || b > 0x7e)
+	if more {
 		return
 	}
-	key := strings.Replace(t.Escape, "O", "[", 1)
+	key := strings.Replace(t.Escape, "O", "[", 1) // cursor keys have two encodings
 	t.Escape = ""
 	t.press(key)
-	if b == '\r' || b == '\n' { // nobody knows what Meta-Enter does, but it may enter the line
+	if b == '\r' || b == '\n' { // some programs enter the line on Meta-Enter
 		t.Line += "\n"
 	}
 }
 
-// press does what a key does that is not text. Cursor keys have two forms, of which "\x1bO" counts
-// as "\x1b[".
+// press processes a key that is not text.
 func (t *Typed) press(key string) {
 	again := t.Again
 	if t.Pasted && strings.Contains("\x7f\b\x15\x17", key) {
-		t.Edited = true // it reaches into lines that were pasted before this one
+		t.Edited = true // the key might change earlier lines of the paste
 	}
 	switch key {
 	case "\x7f", "\b": // backspace
@@ -71,7 +65,7 @@ func (t *Typed) press(key string) {
 	case "\x17": // Ctrl-W
 		word := strings.TrimRight(t.Line, " \t")
 		t.Line = word[:strings.LastIndexAny(word, " \t")+1]
-	case "\x15": // Ctrl-U, of which shells differ in what is behind the cursor
+	case "\x15": // Ctrl-U: some shells also remove the text after the cursor
 		t.Line, t.Again, t.Edited = "", false, t.After != "" || t.Pasted
 	case "\x0b": // Ctrl-K
 		t.After = ""
@@ -85,26 +79,24 @@ func (t *Typed) press(key string) {
 	case "\x06", "\x1b[C": // right
 		_, n := utf8.DecodeRuneInString(t.After)
 		t.Line, t.After = t.Line+t.After[:n], t.After[n:]
-	case "\x10", "\x1b[A": // up: the last line of the history in place of an empty one
+	case "\x10", "\x1b[A": // up: replaces an empty line with the last line of the history
 		t.Again = t.Safe && t.Line+t.After+t.Pending == "" && !t.Edited && !t.Again
 		t.Edited = t.Edited || !t.Again
-	case "\x04", "\x1b[3~": // Ctrl-D is the end of what reads, if the line is empty
+	case "\x04", "\x1b[3~": // delete; if the line is empty, Ctrl-D ends the program
 		if key == "\x04" && t.Line+t.After == "" && !t.Edited && !t.Again {
 			*t = Typed{Other: t.Other, Earlier: t.Earlier}
 		}
 		_, n := utf8.DecodeRuneInString(t.After)
 		t.After = t.After[n:]
-	case "\t": // a shell completes the word: some more of it
+	case "\t": // the shell completes the word in an unknown way
 		t.Line, t.Edited = t.Line+"*", t.Edited || t.After != ""
 	case "\x03", "\x1c": // Ctrl-C, Ctrl-\
-		*t = Typed{Reader: t.Reader, Other: t.Other, Earlier: t.Earlier, Safe: t.Safe && t.Pending == "",
-			Cwd: t.Cwd, Was: t.Was}
-	case "\x16": // Ctrl-V
-		t.Quoted = true
+		*t = Typed{Reader: t.Reader, Other: t.Other, Earlier: t.Earlier,
+			Safe: t.Safe && t.Pending == "", Cwd: t.Cwd, Was: t.Was}
 	case "\x1b[200~", "\x1b[201~":
 		t.Pasting = key == "\x1b[200~"
-	case "\x0c", "\x11", "\x13", "\x07", "\x1b[I", "\x1b[[": // redrawing, flow control, the window's focus
-	default: // the history, text that was cut, and others
+	case "\x0c", "\x11", "\x13", "\x07", "\x1b[I", "\x1b[[": // redraw, flow control, focus
+	default: // keys that search the history, insert text that was cut, and others
 		t.Edited = true
 	}
 	if again && t.Again {
@@ -112,7 +104,7 @@ func (t *Typed) press(key string) {
 	}
 }
 
-// lastRune is where the last character of a text begins.
+// lastRune returns the offset of the last character of s.
 func lastRune(s string) int {
 	_, n := utf8.DecodeLastRuneInString(s)
 	return len(s) - n

@@ -8,19 +8,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Bounds of PTY_MCP_DANGEROUS_PATTERNS.
+// Limits on the value of PTY_MCP_DANGEROUS_PATTERNS.
 const (
-	maxPatterns = 64   // patterns
-	maxPattern  = 1024 // bytes of each
-	maxProgram  = 1500 // instructions that all compile to: [a-z]{1000} is short, and slow
+	maxPatterns = 64   // maximum number of patterns
+	maxPattern  = 1024 // maximum size of a pattern, in bytes
+	maxProgram  = 1500 // maximum number of compiled instructions in all patterns: [a-z]{1000} is short but slow
 )
 
-// pattern is a regular expression of a user's.
+// pattern is a regular expression that the user provides.
 type pattern = *regexp.Regexp
 
-// New makes rules of the value of PTY_MCP_DANGEROUS_PATTERNS: regular expressions (RE2) with ";"
-// between them, which replace the built-in rules. They are matched against the whole command, and
-// against each simple command in it as plain words.
+// New parses the value of PTY_MCP_DANGEROUS_PATTERNS: regular expressions (RE2) separated by ";".
+// They replace the built-in rules. Each pattern is matched against the whole command, and against
+// the expanded words of each simple command in it. If the value is blank, the built-in rules apply.
 func New(patterns string) (*Rules, error) {
 	if strings.TrimSpace(patterns) == "" {
 		return &Rules{}, nil
@@ -40,20 +40,22 @@ func New(patterns string) (*Rules, error) {
 		}
 		re, err := regexp.Compile(p)
 		if err != nil {
-			return nil, (&fault.Error{Op: op, Subject: p, Kind: fault.Invalid, Err: err}).WithHint("mend the pattern in PTY_MCP_DANGEROUS_PATTERNS (RE2, \";\" between patterns)")
+			return nil, (&fault.Error{Op: op, Subject: p, Kind: fault.Invalid, Err: err}).
+				WithHint("fix the pattern in PTY_MCP_DANGEROUS_PATTERNS (RE2, \";\" between patterns)")
 		}
 		if total += size(p); total > maxProgram {
-			return nil, fault.New(fault.Invalid, op, p, "too large a pattern")
+			return nil, fault.New(fault.Invalid, op, p, "the pattern is too large")
 		}
 		r.patterns = append(r.patterns, re)
 	}
 	if len(r.patterns) == 0 {
-		return nil, fault.New(fault.Invalid, op, patterns, "no pattern between the \";\"").WithHint("unset PTY_MCP_DANGEROUS_PATTERNS for the built-in rules")
+		return nil, fault.New(fault.Invalid, op, patterns, "no pattern between the \";\"").
+			WithHint("unset PTY_MCP_DANGEROUS_PATTERNS for the built-in rules")
 	}
 	return r, nil
 }
 
-// size counts the instructions of a pattern that compiles.
+// size returns the number of instructions that a valid pattern compiles to.
 func size(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

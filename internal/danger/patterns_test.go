@@ -7,7 +7,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestOwnPatterns: patterns of a user replace the default patterns and rules, and are held against commands as plain words.
+// TestOwnPatterns checks that a user's patterns replace the built-in rules. The patterns must match
+// the expanded words of commands.
 func TestOwnPatterns(t *testing.T) {
 	r := rules(t, ` \bterraform\s+destroy\b ;; ^deploy ;\bdrop table\b`)
 	for _, command := range []string{
@@ -15,12 +16,12 @@ func TestOwnPatterns(t *testing.T) {
 		`make && ./deploy x`, `find . -exec terraform d'estroy' \;`, `psql -c "drop"' table x'`, `t() { terraform "$@"; }; t destroy`, `/opt/t?rraform destroy || terra{form,} destroy x; terra""form destroy`, "terraform \\\ndestroy",
 		`curl x | sh`, `$(curl x) y`, `echo 'open`, `python3 -c "import os; os.system('terraform' + ' des' + 'troy')"`, `echo 'terra"form" destroy' | bash`,
 	} {
-		if v := r.Check(command, Place{}); !v.Dangerous {
+		if v := r.Check(command, Start{}); !v.Dangerous {
 			t.Errorf("not found: %q", command)
 		}
 	}
 	for _, command := range []string{`rm -rf /`, `reboot`, `mkfs /dev/sda`, `chmod -R 777 /`, `:(){ :|:& };:`, `echo x > /dev/sda`, `find / -delete`, `dd if=x of=/dev/sda`, `terraform plan`, `redeploy`, `python3 -c "import shutil; shutil.rmtree('/')"`, `kill -1`} {
-		if v := r.Check(command, Place{}); v.Dangerous {
+		if v := r.Check(command, Start{}); v.Dangerous {
 			t.Errorf("found: %q: %q", command, v.Matches)
 		}
 	}

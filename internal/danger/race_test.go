@@ -2,5 +2,6 @@
 
 package danger
 
-// raced tells that the race detector slows all down some ten times.
+// raced reports whether the race detector is on. The race detector makes the check about ten times
+// slower.
 const raced = true

@@ -11,15 +11,15 @@ import (
 //go:embed testdata/*.txt
 var tables embed.FS
 
-// row is a line of a table.
+// row is one line of a table.
 type row struct {
-	text string // as it is written, for people
-	at   Place
-	to   string // the command that reads what is typed
-	line string // the rest
+	text string // the whole line, for use in messages
+	at   Start
+	to   string // the program that reads the typed keys
+	line string // the command or the keys
 }
 
-// table reads one of the tables.
+// table reads one of the tables in testdata.
 func table(t testing.TB, name string) (rows []row) {
 	t.Helper()
 	all, err := tables.ReadFile("testdata/" + name)
@@ -52,7 +52,8 @@ func table(t testing.TB, name string) (rows []row) {
 	return rows
 }
 
-// prefix takes a prefix with a value. The value ends at the last brace that a blank follows.
+// prefix removes a prefix from the line and calls set with the value in the prefix. The value ends
+// at the last brace that precedes a blank.
 func (r *row) prefix(begin string, set func(string)) {
 	rest, ok := strings.CutPrefix(r.line, begin)
 	if !ok {
@@ -64,7 +65,7 @@ func (r *row) prefix(begin string, set func(string)) {
 	}
 }
 
-// calls are the keys of a row, one text a call.
+// calls returns the keys in a row, with one element per call.
 func (r row) calls(t testing.TB) (calls [][]byte) {
 	t.Helper()
 	for _, part := range strings.Split(r.line, "␤") {
@@ -77,7 +78,7 @@ func (r row) calls(t testing.TB) (calls [][]byte) {
 	return calls
 }
 
-// asks tells whether one of the calls of a row needs confirmation.
+// asks returns the verdict for the first call that needs confirmation.
 func (r row) asks(t testing.TB, rules *Rules) (v Verdict) {
 	t.Helper()
 	state := Typing(r.to)
@@ -92,7 +93,8 @@ func (r row) asks(t testing.TB, rules *Rules) (v Verdict) {
 	return v
 }
 
-// share tells how many rows are not as they should be, and fails if there are too many.
+// share counts the rows with a wrong verdict. The test fails if the share of these rows is greater
+// than most.
 func share(t *testing.T, what string, rows []row, most float64, wrong func(row) string) {
 	t.Helper()
 	n := 0
@@ -110,7 +112,8 @@ func share(t *testing.T, what string, rows []row, most float64, wrong func(row) 
 	}
 }
 
-// The aims: of what is disguised 5 % may pass, of what is ordinary 2 % may be asked for.
+// The limits for the tables. At most 5 % of the disguised commands are allowed to pass. At most 2 %
+// of the ordinary commands are allowed to need confirmation.
 const (
 	mostPassed = 0.05
 	mostAsked  = 0.02
@@ -135,6 +138,20 @@ func TestDisguised(t *testing.T) {
 func TestOrdinary(t *testing.T) {
 	r := rules(t, "")
 	share(t, "ordinary", table(t, "ordinary.txt"), mostAsked, func(w row) string {
+		return asked(r.Check(w.line, w.at))
+	})
+}
+
+func TestGrammarDisguised(t *testing.T) {
+	r := rules(t, "")
+	share(t, "grammar, disguised", table(t, "grammar-disguised.txt"), 0.01, func(w row) string {
+		return passes(r.Check(w.line, w.at))
+	})
+}
+
+func TestGrammarOrdinary(t *testing.T) {
+	r := rules(t, "")
+	share(t, "grammar, ordinary", table(t, "grammar-ordinary.txt"), mostAsked, func(w row) string {
 		return asked(r.Check(w.line, w.at))
 	})
 }

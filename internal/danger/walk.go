@@ -3,61 +3,51 @@ package danger
 import (
 	"maps"
 	"path"
-	"reflect"
-	"slices"
 	"strings"
 
-	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// checker follows a text. It visits each statement, whatever condition it stands under.
+// checker simulates a command and reports the dangerous parts. It visits each statement, even if a
+// condition guards the statement.
 type checker struct {
-	rules    *Rules
-	v        *Verdict
-	sh       shell
-	files    map[string]string // contents that the text writes, by path
-	uncalled map[string]*syntax.Stmt
-	outputs  map[syntax.Node]string // of the substitutions in the word that is expanded
-	defaults map[string]bool        // variables with a default, in the word that is expanded
-	whole    bool                   // words are not split
-	steps    int
-	depth    int
-	calls    int
-	reader   string // the program that reads the terminal afterwards: "sh", an interpreter, or ""
+	rules  *Rules
+	v      *Verdict
+	sh     shell
+	out    string            // output of the last command, or unknown
+	files  map[string]string // contents of the files that the command writes, by path
+	steps  int
+	depth  int
+	reader string // the last program, if it reads from the terminal: "sh", an interpreter, or ""
 }
 
-// shell is the state that a subshell copies.
+// shell is the state that a subshell inherits as a copy.
 type shell struct {
-	vars    map[string]expand.Variable
-	funcs   map[string]*syntax.Stmt
-	aliases map[string]string
-	cwd     string   // "": not known
-	zero    string   // $0
-	args    []string // $1 and so on; nil: not known
+	vars  map[string]string
+	funcs map[string]*syntax.Stmt
+	cwd   string   // "" if it is unknown.
+	args  []string // $1, $2 and so on, or nil if they are unknown.
+	in    *string  // standard input, or nil for a terminal.
+	calls int      // number of nested function calls.
 }
 
-func newChecker(r *Rules, v *Verdict, at Place) *checker {
-	return &checker{
-		rules: r, v: v, files: map[string]string{}, uncalled: map[string]*syntax.Stmt{},
-		outputs: map[syntax.Node]string{},
-		sh: shell{map[string]expand.Variable{}, map[string]*syntax.Stmt{}, map[string]string{}, at.Cwd,
-			"bash", nil},
-	}
+func newChecker(r *Rules, v *Verdict, cwd string) *checker {
+	return &checker{rules: r, v: v, files: map[string]string{},
+		sh: shell{vars: map[string]string{}, funcs: map[string]*syntax.Stmt{}, cwd: cwd}}
 }
 
-// limit ends a walk that became too large.
+// limit is the panic value that stops a check that needs too much work.
 type limit string
 
-// spend counts the work for one command. Texts count by their length.
+// spend counts steps of work. Callers count one step per 64 bytes of a long text.
 func (c *checker) spend(steps int) {
 	if c.steps += steps; c.steps > maxSteps {
 		panic(limit("it takes too many steps"))
 	}
 }
 
-// deeper counts the nesting up to the end of the caller: defer c.deeper()().
-func (c *checker) deeper() func() {
+// enter counts one level of nesting, until the caller calls leave.
+func (c *checker) enter() (leave func()) {
 	c.spend(1)
 	if c.depth++; c.depth > maxDepth {
 		panic(limit("it is nested too deep"))
@@ -65,97 +55,78 @@ func (c *checker) deeper() func() {
 	return func() { c.depth-- }
 }
 
-// guard ends a walk. A fault of the parser or of this package needs confirmation too.
-func (c *checker) guard(v *Verdict) {
-	if why := recover(); why != nil {
-		text, ok := why.(limit)
-		if !ok {
-			text = "a fault of the checker"
+// attempt calls check and reports a panic in v. Otherwise a bug could let a command pass.
+func attempt(v *Verdict, check func()) {
+	defer func() {
+		if why := recover(); why != nil {
+			text, ok := why.(limit)
+			if !ok {
+				text = "a fault of the checker"
+			}
+			v.add(false, "cannot be checked: %s", string(text))
 		}
-		v.add(false, "cannot be checked: %s", string(text))
-	}
+	}()
+	check()
 }
 
-// harms reports harm by the built-in rules.
-func (c *checker) harms(format string, args ...any) {
+// harm reports a broken rule. If the user has set patterns, harm reports nothing, because the
+// patterns replace the rules.
+func (c *checker) harm(format string, args ...any) {
 	if len(c.rules.patterns) == 0 {
 		c.v.add(true, format, args...)
 	}
 }
 
-// unsure reports that nobody knows what runs.
-func (c *checker) unsure(format string, args ...any) { c.v.add(false, format, args...) }
+// unclear reports a command if the text does not show what it runs.
+func (c *checker) unclear(command string) { c.v.add(false, "cannot tell what runs: %s", command) }
 
-// quietly looks only for harm.
-func (c *checker) quietly(f func()) {
+// harmOnly calls f. It discards the matches of f, unless one of them is harmful.
+func (c *checker) harmOnly(f func()) {
 	before, found := c.v, &Verdict{}
 	c.v = found
 	defer func() {
-		if c.v = before; found.Harms {
+		if c.v = before; found.Harmful {
 			before.merge(*found)
 		}
 	}()
 	f()
 }
 
-// copied is a copy of the variables.
-func (c *checker) copied() map[string]expand.Variable {
-	c.spend(len(c.sh.vars) / 16)
-	return maps.Clone(c.sh.vars)
-}
-
-// subshell does something that changes no state of this shell.
-func (c *checker) subshell(f func() string) string {
+// subshell calls f and afterwards restores the state of the shell.
+func (c *checker) subshell(f func()) {
 	before := c.sh
-	c.sh.vars, c.sh.funcs, c.sh.aliases = c.copied(), maps.Clone(before.funcs), maps.Clone(before.aliases)
-	out := f()
+	c.spend((len(before.vars) + len(before.funcs)) / 16)
+	c.sh.vars, c.sh.funcs = maps.Clone(before.vars), maps.Clone(before.funcs)
+	f()
 	c.sh = before
-	return out
 }
 
-// branches follows alternatives. A variable that they set differently is not known afterwards.
-func (c *checker) branches(list ...func()) {
-	before := c.sh.vars
-	var after map[string]expand.Variable
-	for _, follow := range list {
-		c.sh.vars = before
-		c.sh.vars = c.copied()
-		follow()
-		if after == nil {
-			after = c.sh.vars
-		}
-		for _, vars := range []map[string]expand.Variable{after, c.sh.vars} {
-			for name := range vars {
-				if !reflect.DeepEqual(after[name], c.sh.vars[name]) {
-					after[name] = text(hole)
-				}
-			}
-		}
-	}
-	c.sh.vars = after
-}
-
-// script follows a text, and gives what it prints.
-func (c *checker) script(text string, in *string) string {
-	defer c.deeper()()
-	if len(text) > MaxCommand || nested(text) {
+// script checks a text as a script that this shell runs.
+func (c *checker) script(text string) {
+	defer c.enter()()
+	if len(text) > MaxCommand || tooNested(text) {
 		panic(limit("it is nested too deep, or too long"))
 	}
 	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
 	if err != nil {
-		c.unsure("cannot be parsed: %v", err)
-		return hole
+		c.v.add(false, "cannot be parsed: %v", err)
+		return
 	}
-	return c.stmts(file.Stmts, in)
+	c.stmts(file.Stmts)
 }
 
-// nested tells whether brackets are nested so deep that a parser would need much memory.
-func nested(text string) bool {
+// child checks a text as a script that a new shell runs.
+func (c *checker) child(text string) { c.subshell(func() { c.script(text) }) }
+
+// tooNested reports whether brackets are nested so deeply that the parser would need a lot of
+// memory.
+func tooNested(text string) bool {
 	depth := 0
 	for _, b := range []byte(text) {
-		if strings.IndexByte("({`[", b) >= 0 {
+		switch b {
+		case '(', '{', '`', '[':
 			depth++
-		} else if strings.IndexByte(")}]", b) >= 0 {
+		case ')', '}', ']':
 			depth = max(0, depth-1)
 		}
 		if depth > 4*maxDepth {
@@ -165,175 +136,119 @@ func nested(text string) bool {
 	return false
 }
 
-func (c *checker) stmts(list []*syntax.Stmt, in *string) (out string) {
+func (c *checker) stmts(list []*syntax.Stmt) {
 	for _, s := range list {
-		out = bounded(out + c.stmt(s, in))
+		c.stmt(s)
 	}
-	return out
+	if len(list) > 1 {
+		c.out = unknown
+	}
 }
 
-func (c *checker) stmt(s *syntax.Stmt, in *string) (out string) {
-	defer c.deeper()()
+func (c *checker) stmt(s *syntax.Stmt) {
+	defer c.enter()()
+	in := c.sh.in
 	var targets []string
 	for _, r := range s.Redirs {
-		var written []string
-		if in, written = c.redirect(r, in); r.N == nil || r.N.Value == "1" {
-			targets = append(targets, written...)
-		}
+		targets = append(targets, c.redirect(r)...)
 	}
+	c.out = unknown
 	if s.Cmd != nil {
-		out = c.command(s.Cmd, in)
-	} else if in != nil && len(s.Redirs) > 0 {
-		out = *in // $(< file)
+		c.command(s.Cmd)
+	} else if c.sh.in != nil && c.sh.in != in {
+		c.out = *c.sh.in // $(< file)
 	}
-	c.spend(len(out) / 64)
+	c.sh.in = in
+	c.spend(len(c.out) / 64)
 	for _, t := range targets {
-		c.files[c.resolve(t)], out = out, ""
+		c.files[c.resolve(t)], c.out = c.out, ""
 	}
-	return out
 }
 
-// redirect gives the input of a command, and the files that it writes to.
-func (c *checker) redirect(r *syntax.Redirect, in *string) (*string, []string) {
-	text, known := "", true
+// redirect sets the input of the next command. For an output redirection, it returns the files that
+// the output goes to.
+func (c *checker) redirect(r *syntax.Redirect) (targets []string) {
+	text := unknown
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc:
 		text = c.document(r)
 	case syntax.WordHdoc:
 		text = c.value(r.Word) + "\n"
 	case syntax.RdrIn:
-		text, known = c.files[c.resolve(c.value(r.Word))]
-	case syntax.DplIn:
-		text, known = c.files["/dev/fd/"+c.value(r.Word)]
-	case syntax.DplOut:
-		c.value(r.Word)
-		return in, nil
-	default:
-		targets := c.fields(r.Word)
-		for _, t := range targets {
-			c.written(t, ">", r.Op == syntax.AppOut || r.Op == syntax.AppAll)
+		known := false
+		if text, known = c.files[c.resolve(c.value(r.Word))]; !known {
+			c.sh.in = nil // scripts that exist before the command are not checked
+			return nil
 		}
-		return in, targets
-	}
-	switch {
-	case !known:
-	case r.N == nil || r.N.Value == "0":
-		return &text, nil
+	case syntax.DplIn, syntax.DplOut:
+		c.value(r.Word)
 	default:
-		c.files["/dev/fd/"+r.N.Value] = text
+		targets = c.fields(r.Word)
+		for _, t := range targets {
+			c.write(t, ">", r.Op == syntax.AppOut || r.Op == syntax.AppAll)
+		}
 	}
-	return in, nil
+	if fd := r.N; fd != nil && !isIn("0 1", fd.Value) {
+		return nil
+	}
+	if targets == nil && r.Op != syntax.DplOut {
+		c.sh.in = &text
+	}
+	return targets
 }
 
-func (c *checker) command(cmd syntax.Command, in *string) (out string) {
-	follow := func(list []*syntax.Stmt) func() {
-		return func() { out = bounded(out + c.stmts(list, in)) }
-	}
+func (c *checker) command(cmd syntax.Command) {
 	switch x := cmd.(type) {
 	case *syntax.CallExpr:
-		return c.simple(x, in)
-	case *syntax.BinaryCmd:
-		if x.Op == syntax.Pipe || x.Op == syntax.PipeAll {
-			left := c.stmt(x.X, in)
-			return c.stmt(x.Y, &left)
-		}
-		list := operands(x)
-		follow(list[:1])()
-		c.branches(follow(list[1:]), func() {})
-	case *syntax.Subshell:
-		return c.subshell(func() string { return c.stmts(x.Stmts, in) })
-	case *syntax.Block:
-		return c.stmts(x.Stmts, in)
-	case *syntax.IfClause:
-		follow(x.Cond)()
-		c.branches(follow(x.Then), func() {
-			if x.Else != nil {
-				out = bounded(out + c.command(x.Else, in))
-			}
-		})
-	case *syntax.WhileClause:
-		follow(x.Cond)()
-		c.branches(follow(x.Do), func() {})
-	case *syntax.ForClause:
-		return c.loop(x, in)
-	case *syntax.CaseClause:
-		c.prepare(x.Word)
-		items := []func(){func() {}}
-		for _, item := range x.Items {
-			items = append(items, follow(item.Stmts))
-		}
-		c.branches(items...)
-	case *syntax.FuncDecl:
-		if x.Name == nil { // "() ls" has none
-			return c.stmt(x.Body, in)
-		}
-		c.declare(x)
+		c.simple(x)
 	case *syntax.DeclClause:
-		c.set(x.Args...)
-	case *syntax.TimeClause:
-		if x.Stmt != nil {
-			return c.stmt(x.Stmt, in)
+		c.set(x.Args)
+	case *syntax.BinaryCmd:
+		if x.Op != syntax.Pipe && x.Op != syntax.PipeAll {
+			c.inside(x)
+			return
 		}
-	case *syntax.CoprocClause:
-		return c.stmt(x.Stmt, in)
+		c.subshell(func() { c.stmt(x.X) })
+		in := c.out
+		c.subshell(func() { c.sh.in = &in; c.stmt(x.Y) })
+	case *syntax.Subshell:
+		c.subshell(func() { c.stmts(x.Stmts) })
+	case *syntax.FuncDecl:
+		if x.Name == nil { // "() ls" has no name
+			c.stmt(x.Body)
+			return
+		}
+		c.sh.funcs[x.Name.Value] = x.Body
 	default:
-		c.prepare(cmd)
-	}
-	return out
-}
-
-// operands are the parts of a list with && and ||.
-func operands(x *syntax.BinaryCmd) []*syntax.Stmt {
-	list := []*syntax.Stmt{x.Y}
-	for {
-		left, ok := x.X.Cmd.(*syntax.BinaryCmd)
-		if !ok || left.Op == syntax.Pipe || left.Op == syntax.PipeAll {
-			list = append(list, x.X)
-			slices.Reverse(list)
-			return list
-		}
-		x, list = left, append(list, left.Y)
+		c.inside(cmd)
+		c.out = unknown
 	}
 }
 
-// loop follows the body of a loop for each of its items.
-func (c *checker) loop(x *syntax.ForClause, in *string) (out string) {
-	items, ok := x.Loop.(*syntax.WordIter)
-	if !ok {
-		c.prepare(x.Loop)
-		return c.stmts(x.Do, in)
-	}
-	list := c.fields(items.Items...)
-	if !items.InPos.IsValid() {
-		if list = c.sh.args; list == nil {
-			list = []string{hole}
+// inside checks the statements and substitutions in a part of the syntax tree.
+func (c *checker) inside(part syntax.Node) {
+	syntax.Walk(part, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Stmt:
+			c.stmt(n)
+		case *syntax.CmdSubst:
+			c.output(n)
+		case *syntax.ProcSubst:
+			c.pipe(n)
+		case *syntax.WordIter:
+			c.sh.vars[n.Name.Value] = unknown
+			if items := c.fields(n.Items...); len(items) == 1 {
+				c.sh.vars[n.Name.Value] = items[0]
+			}
+		default:
+			return true
 		}
-	}
-	for _, item := range list {
-		c.sh.vars[items.Name.Value] = text(item)
-		out = bounded(out + c.stmts(x.Do, in))
-	}
-	return out
-}
-
-// declare notes a function. One that starts itself twice fills the host with processes.
-func (c *checker) declare(x *syntax.FuncDecl) {
-	name, calls := x.Name.Value, 0
-	c.sh.funcs[name], c.uncalled[name] = x.Body, x.Body
-	syntax.Walk(x.Body, func(n syntax.Node) bool {
-		call, ok := n.(*syntax.CallExpr)
-		if ok && len(call.Args) > 0 && call.Args[0].Lit() == name {
-			calls++
-		}
-		_, inner := n.(*syntax.CmdSubst)
-		return !inner
+		return false
 	})
-	if calls > 1 {
-		c.harms("starts processes without end: %s", name)
-	}
 }
 
-// resolve is a path as the shell sees it.
+// resolve returns the cleaned path of a file. A relative path is joined to the working directory of
+// the shell.
 func (c *checker) resolve(p string) string {
 	if !path.IsAbs(p) && c.sh.cwd != "" {
 		p = c.sh.cwd + "/" + p

@@ -12,260 +12,227 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// In words these stand for what a text does not say.
+// Placeholders in the text of expanded words.
 const (
-	hole = "\x01" // any text, or none
-	me   = "\x02" // the name of the user's home folder
+	unknown = "\x01" // any text, possibly empty
+	user    = "\x02" // the name of the user's home directory
 )
 
-// env is the checker as the expander of words sees it.
-type env struct{ c *checker }
+// defaults contains variables that every shell sets, and variables that name a program by
+// convention.
+var defaults = map[string]string{"IFS": " \t\n", "HOME": "/home/" + user, "PWD": ".",
+	"PATH": "/usr/bin:/bin", "SHELL": "/bin/bash", "BASH": "/bin/bash", "AR": "ar",
+	"BROWSER": "browser", "CARGO": "cargo", "CC": "cc", "CXX": "c++", "EDITOR": "vi", "GO": "go",
+	"JAVA": "java", "LD": "ld", "MAKE": "make", "NODE": "node", "NPM": "npm", "PAGER": "less",
+	"PIP": "pip", "PYTHON": "python", "PYTHON3": "python3", "RUBY": "ruby", "VISUAL": "vi"}
 
-// Each is for ${!prefix*}, whose names are not known.
-func (e env) Each(func(string, expand.Variable) bool) {}
-
-// Set is for ${x:=value}.
-func (e env) Set(name string, v expand.Variable) error {
-	e.c.sh.vars[name] = v
-	return nil
+// expansion is the environment that the expansion of a word uses.
+type expansion struct {
+	c     *checker
+	whole bool            // true if the word is not split into fields
+	unset map[string]bool // unknown variables for which the word contains a default value
 }
 
-// fixed are variables that each shell has, and those that name a program by convention.
-var fixed = map[string]string{"IFS": " \t\n", "HOME": "/home/" + me, "PWD": ".", "PATH": "/usr/bin:/bin",
-	"SHELL": "/bin/bash", "BASH": "/bin/bash", "AR": "ar", "BROWSER": "browser", "CARGO": "cargo", "CC": "cc",
-	"CXX": "c++", "EDITOR": "vi", "GO": "go", "JAVA": "java", "LD": "ld", "MAKE": "make", "NODE": "node",
-	"NPM": "npm", "PAGER": "less", "PIP": "pip", "PYTHON": "python", "PYTHON3": "python3", "RUBY": "ruby",
-	"VISUAL": "vi"}
+// Each implements expand.Environ for ${!prefix*}. It yields no names, because they are unknown.
+func (e expansion) Each(func(string, expand.Variable) bool) {}
 
-// Get gives a variable as far as the text says what it is.
-func (e env) Get(name string) expand.Variable {
-	sh := e.c.sh
-	if v, ok := sh.vars[name]; ok && !(e.c.whole && name == "IFS") {
-		return v
-	}
+// Get implements expand.Environ.
+func (e expansion) Get(name string) expand.Variable {
+	value, ok := e.c.sh.vars[name]
+	args := e.c.sh.args
 	n, err := strconv.Atoi(name)
-	switch user, of := strings.CutPrefix(name, "HOME "); {
-	case of:
-		return text("/home/" + user)
-	case name == "IFS" && e.c.whole:
-		return text("")
-	case name == "0":
-		return text(sh.zero)
-	case err == nil && n > 0 && n <= len(sh.args):
-		return text(sh.args[n-1])
-	case (name == "@" || name == "*") && sh.args != nil:
-		return expand.Variable{Set: true, Kind: expand.Indexed, List: sh.args}
-	case fixed[name] != "":
-		return text(fixed[name])
-	case e.c.defaults[name], err == nil && n > 0 && sh.args != nil:
+	switch {
+	case name == "IFS" && e.whole:
+		value = ""
+	case ok:
+	case defaults[name] != "":
+		value = defaults[name]
+	case args != nil && (name == "@" || name == "*"):
+		return expand.Variable{Set: true, Kind: expand.Indexed, List: args}
+	case err == nil && n > 0 && n <= len(args):
+		value = args[n-1]
+	case e.unset[name], err == nil && n > 0 && args != nil:
 		return expand.Variable{}
+	default:
+		value = unknown
 	}
-	return text(hole)
+	return expand.Variable{Set: true, Kind: expand.String, Str: value}
 }
 
-func (c *checker) config() *expand.Config {
-	return &expand.Config{Env: env{c},
+// Limits on one word: $x$x doubles the size of x, and {a,b}{a,b} doubles the number of words.
+const (
+	maxParams = 100
+	maxBraces = 10
+)
+
+// config prepares the expansion of a word. ok is false if the word has operators that cut or change
+// a value, or exceeds the limits.
+func (c *checker) config(word syntax.Node, whole bool) (config *expand.Config, ok bool) {
+	e := expansion{c, whole, map[string]bool{}}
+	ok = true
+	params, braces := 0, 0
+	syntax.Walk(word, func(n syntax.Node) bool {
+		if lit, isLit := n.(*syntax.Lit); isLit {
+			braces += strings.Count(lit.Value, "{")
+			ok = ok && braces <= maxBraces
+		}
+		if p, isParam := n.(*syntax.ParamExp); isParam {
+			params++
+			plain := p.Param != nil && !p.Excl && !p.Length && p.Slice == nil && p.Repl == nil &&
+				p.Index == nil && params < maxParams
+			if plain && p.Exp != nil {
+				plain = isIn(":+ + :- - := = :? ?", p.Exp.Op.String())
+				e.unset[p.Param.Value] = !strings.HasSuffix(p.Exp.Op.String(), "?")
+			}
+			ok = ok && plain
+		}
+		_, isSubst := n.(*syntax.CmdSubst)
+		return !isSubst
+	})
+	return &expand.Config{Env: e,
 		CmdSubst: func(w io.Writer, s *syntax.CmdSubst) error {
-			_, err := io.WriteString(w, c.outputs[s])
+			_, err := io.WriteString(w, c.output(s))
 			return err
 		},
-		ProcSubst: func(s *syntax.ProcSubst) (string, error) { return c.outputs[s], nil },
-	}
+		ProcSubst: func(s *syntax.ProcSubst) (string, error) { return c.pipe(s), nil },
+	}, ok
 }
 
-// inside follows a substitution, and gives its output.
-func (c *checker) inside(stmts []*syntax.Stmt, in *string) string {
-	if len(stmts) == 1 && stmts[0].Cmd == nil && len(stmts[0].Redirs) > 0 && in == nil {
-		unknown := hole
-		in = &unknown // $(< file)
-	}
-	defaults, whole := c.defaults, c.whole
-	defer func() { c.defaults, c.whole = defaults, whole }()
-	c.whole = false
-	return c.subshell(func() string { return c.stmts(stmts, in) })
+// output checks a command substitution and returns its output.
+func (c *checker) output(s *syntax.CmdSubst) string {
+	c.subshell(func() { c.stmts(s.Stmts) })
+	return strings.TrimRight(c.out, "\n")
 }
 
-// fields expands words.
-func (c *checker) fields(words ...*syntax.Word) (list []string) {
+// pipe checks a process substitution and returns the path of its pipe.
+func (c *checker) pipe(s *syntax.ProcSubst) string {
+	in := unknown
+	c.subshell(func() {
+		if s.Op == syntax.CmdOut {
+			c.sh.in = &in
+		}
+		c.stmts(s.Stmts)
+	})
+	name := fmt.Sprintf("/dev/fd/%d", 63+len(c.files))
+	c.files[name] = c.out
+	return name
+}
+
+// fields expands words as bash does.
+func (c *checker) fields(words ...*syntax.Word) []string { return c.expand(words, false) }
+
+// value expands a word without splitting it into fields. It does not use expand.Literal, because
+// that function keeps the backslash in \'.
+func (c *checker) value(w *syntax.Word) string {
+	if w == nil {
+		return ""
+	}
+	return bounded(strings.Join(c.expand([]*syntax.Word{w}, true), " "))
+}
+
+func (c *checker) expand(words []*syntax.Word, whole bool) (list []string) {
 	for _, w := range words {
 		c.spend(1)
-		if c.prepare(w) {
-			list = append(list, hole)
-		} else {
-			for field, err := range expand.FieldsSeq(c.config(), w) {
-				c.spend(1 + len(field)/64)
-				if err != nil {
-					field = hole
-				}
-				if field == "" && strings.Contains(w.Lit(), "{") {
-					continue // {sudo,}
-				}
-				if list = append(list, bounded(field)); len(list) > maxWords {
-					panic(limit("it has too many words"))
-				}
+		config, ok := c.config(w, whole)
+		if !ok {
+			c.inside(w)
+			list = append(list, unknown)
+			continue
+		}
+		for field, err := range expand.FieldsSeq(config, w) {
+			c.spend(1 + len(field)/64)
+			if err != nil {
+				field = unknown
+			}
+			if list = append(list, bounded(field)); len(list) > maxWords {
+				panic(limit("it has too many words"))
 			}
 		}
 	}
 	return list
 }
 
-// value expands a word that is not split. (expand.Literal keeps the backslash of \'.)
-func (c *checker) value(w *syntax.Word) string {
-	if w == nil {
+// document returns the text of a here-document. It expands the text unless the delimiter is quoted.
+func (c *checker) document(r *syntax.Redirect) string {
+	if r.Hdoc == nil {
 		return ""
 	}
-	before := c.whole
-	c.whole = true
-	list := c.fields(w)
-	c.whole = before
-	return bounded(strings.Join(list, " "))
-}
-
-// document expands a here-document, unless its delimiter is quoted.
-func (c *checker) document(r *syntax.Redirect) string {
-	text := r.Hdoc.Lit()
-	if end := r.Word.Lit(); text != "" && (end == "" || strings.Contains(end, `\`)) {
+	text, end := r.Hdoc.Lit(), r.Word.Lit()
+	if text != "" && (end == "" || strings.Contains(end, `\`)) {
 		return bounded(text)
 	}
-	if c.prepare(r.Hdoc) {
-		return hole
+	config, ok := c.config(r.Hdoc, true)
+	if !ok {
+		c.inside(r.Hdoc)
+		return unknown
 	}
-	text, err := expand.Document(c.config(), r.Hdoc)
-	if err != nil {
-		return hole
-	}
+	text, _ = expand.Document(config, r.Hdoc)
 	return bounded(text)
 }
 
-// Bounds of one word: {a,b}{a,b} doubles with each, $x$x grows by what x is.
-const (
-	maxBraces   = 10
-	maxParams   = 100
-	maxReplaced = 1000 // bytes: each may be replaced by a long text
-)
-
-// prepare follows the substitutions in a part of the text, and notes the variables that have
-// defaults. It tells whether a word cuts parts out of a text that is not known, or multiplies one.
-func (c *checker) prepare(part syntax.Node) (unreadable bool) {
-	c.defaults = map[string]bool{}
-	braces, params := 0, 0
-	syntax.Walk(part, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.Lit:
-			if braces += strings.Count(n.Value, "{"); braces > maxBraces {
-				panic(limit("it has too many words"))
-			}
-		case *syntax.CmdSubst:
-			c.outputs[n] = strings.TrimRight(c.inside(n.Stmts, nil), "\n")
-			return false
-		case *syntax.ProcSubst:
-			var in *string
-			if unknown := hole; n.Op == syntax.CmdOut {
-				in = &unknown
-			}
-			out := c.inside(n.Stmts, in)
-			c.outputs[n] = fmt.Sprintf("/dev/fd/%d", 63+len(c.files))
-			c.files[c.outputs[n]] = out
-			return false
-		case *syntax.ParamExp:
-			if params++; n.Param == nil || params > maxParams {
-				unreadable = true
-				return false
-			}
-			value := env{c}.Get(n.Param.Value).String()
-			switch {
-			case n.Exp != nil && isIn(":+ + :- - := =", n.Exp.Op.String()):
-				c.defaults[n.Param.Value] = true
-			case n.Exp != nil || n.Slice != nil || n.Repl != nil || n.Excl || n.Index != nil:
-				unreadable = unreadable || strings.Contains(value, hole) || n.Repl != nil && len(value) > maxReplaced
-			}
-		}
-		return true
-	})
-	return unreadable
-}
-
-// set does assignments.
-func (c *checker) set(list ...*syntax.Assign) {
+// set simulates assignments.
+func (c *checker) set(list []*syntax.Assign) {
 	for _, a := range list {
 		switch {
-		case a.Name == nil:
-			c.fields(a.Value)
-		case a.Array != nil:
-			var list []string
-			if a.Append {
-				list = slices.Clone(c.sh.vars[a.Name.Value].List)
+		case a.Name == nil: // an argument of export or declare
+			for _, word := range c.fields(a.Value) {
+				c.export(word)
 			}
-			for _, elem := range a.Array.Elems {
-				if elem.Index != nil {
-					c.prepare(elem.Index)
-				}
-				if elem.Value != nil {
-					list = append(list, c.fields(elem.Value)...)
-				}
-			}
-			list = list[:min(len(list), maxWords)]
-			c.sh.vars[a.Name.Value] = expand.Variable{Set: true, Kind: expand.Indexed, List: list}
-		case a.Index != nil:
-			c.prepare(a)
-			c.sh.vars[a.Name.Value] = text(hole)
+		case a.Array != nil || a.Index != nil:
+			c.inside(a)
+			c.sh.vars[a.Name.Value] = unknown
+		case a.Append:
+			c.assign(a.Name.Value, c.sh.vars[a.Name.Value]+c.value(a.Value))
 		case !a.Naked:
-			value := c.value(a.Value)
-			if a.Append {
-				value = c.sh.vars[a.Name.Value].String() + value
-			}
-			c.assign(a.Name.Value, value)
+			c.assign(a.Name.Value, c.value(a.Value))
 		}
 	}
 }
 
-// assign sets a variable, and looks at those whose value programs run.
-func (c *checker) assign(name, value string) {
-	c.sh.vars[name] = text(value)
-	body, isFunc := strings.CutPrefix(name, "BASH_FUNC_")
-	switch {
-	case value == "", value == hole:
-	case name == "BASH_ENV", name == "ENV" && strings.Contains(value, "/"),
-		strings.Contains(" LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5OPT RUBYOPT ", " "+name+" "),
-		name == "NODE_OPTIONS" && loads.MatchString(value):
-		c.unsure("cannot tell what runs: %s=%s", name, value)
-	case commands.MatchString(name):
-		c.apart(strings.TrimPrefix(value, "|"), nil)
-	case strings.HasPrefix(name, "PS") && len(name) == 3:
-		c.apart("cat <<PROMPT\n"+value+"\nPROMPT\n", nil)
-	case isFunc:
-		c.script(strings.TrimSuffix(body, "%%")+" "+value, nil)
+// export simulates an assignment that is the argument of a command, such as export A=1.
+func (c *checker) export(arg string) (ok bool) {
+	name, value, ok := strings.Cut(arg, "=")
+	if ok = ok && syntax.ValidName(name); ok {
+		c.assign(name, value)
 	}
+	return ok
 }
 
-// commands are variables whose value is a command, and loads what has node load a program.
+// Variables that affect which programs run.
 var (
-	commands = regexp.MustCompile(`(?:EDITOR|PAGER|_COMMAND|_ASKPASS|BROWSER|_RSH|_SSH)$|` +
-		`^(?:VISUAL|LESSOPEN|LESSCLOSE|FCEDIT|GIT_EXTERNAL_DIFF)$`)
-	loads = regexp.MustCompile(`-r|--import|loader`)
+	scriptVars  = strings.Fields("BASH_ENV LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5OPT RUBYOPT")
+	commandVars = regexp.MustCompile(
+		`(?:EDITOR|PAGER|_COMMAND|_ASKPASS|BROWSER|_RSH|_SSH)$|` +
+			`^(?:VISUAL|LESSOPEN|LESSCLOSE|FCEDIT|GIT_EXTERNAL_DIFF)$`)
 )
 
-// text is a variable that is set.
-func text(value string) expand.Variable {
-	return expand.Variable{Set: true, Kind: expand.String, Str: bounded(value)}
-}
-
-// bounded is a text that does not grow without end.
-func bounded(s string) string {
-	if len(s) > maxText {
-		return hole
+// assign sets a variable. It checks the value if other programs run it as a command. If a variable
+// gets two different values, its value becomes unknown, because conditions can guard the
+// assignments.
+func (c *checker) assign(name, value string) {
+	value = bounded(value)
+	before, isSet := c.sh.vars[name]
+	if c.sh.vars[name] = value; isSet && before != value {
+		c.sh.vars[name] = unknown
 	}
-	return s
+	function, isFunction := strings.CutPrefix(name, "BASH_FUNC_")
+	switch {
+	case value == "", value == unknown:
+	case slices.Contains(scriptVars, name), name == "ENV" && strings.Contains(value, "/"):
+		c.unclear(name + "=" + value)
+	case commandVars.MatchString(name):
+		c.child(strings.TrimPrefix(value, "|"))
+	case strings.HasPrefix(name, "PS") && len(name) == 3: // the shell expands its prompt
+		c.child("cat <<PROMPT\n" + value + "\nPROMPT\n")
+	case isFunction:
+		c.script(strings.TrimSuffix(function, "%%") + " " + value)
+	}
 }
 
-// quoted is words as a shell reads them.
-func quoted(words []string) (text string) {
-	for _, w := range words {
-		q, err := syntax.Quote(w, syntax.LangBash)
-		if err != nil { // it has a NUL byte
-			q = hole
-		}
-		text += q + " "
+// bounded returns the text, or unknown if the text is too long.
+func bounded(text string) string {
+	if len(text) > maxText {
+		return unknown
 	}
 	return text
 }

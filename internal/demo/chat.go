@@ -14,25 +14,26 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// The bounds of an answer.
+// Limits on an answer of the model.
 const (
-	maxAnswer      = 2 << 20         // bytes
-	dialPatience   = 5 * time.Second // to be connected
-	answerPatience = 5 * time.Minute // for all of it: a model that runs on a processor is slow, and has to be loaded first
-	maxCalls       = 8               // of tools, in one answer
+	maxAnswer     = 2 << 20         // bytes
+	dialTimeout   = 5 * time.Second // time for connecting
+	answerTimeout = 5 * time.Minute // time for the whole answer. A model on a CPU is slow and must be loaded first.
+	maxCalls      = 8               // tool calls in one answer
 )
 
-// endpoint is where a model is asked: what is below it is OpenAI's chat completions.
+// endpoint is a server that has OpenAI's chat completions API.
 type endpoint struct {
-	base   string // without a slash at its end
+	base   string // without a trailing slash
 	model  string
 	key    pyro.SecretValue
 	client *http.Client
 }
 
-// openEndpoint checks a base URL. The endpoint MUST be closed.
+// openEndpoint validates a base URL and returns its endpoint. The caller must close the endpoint.
 func openEndpoint(base, model string, key pyro.SecretValue) (*endpoint, error) {
 	u, err := url.Parse(base)
 	wrong := func(what string) error {
@@ -40,39 +41,40 @@ func openEndpoint(base, model string, key pyro.SecretValue) (*endpoint, error) {
 	}
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, wrong("is none of http or https")
+		return nil, wrong("must begin with http:// or https://")
 	case u.User != nil:
-		return nil, wrong("holds a user or a password, which would be printed")
+		return nil, wrong("contains a user or a password, which would be printed")
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, wrong("has a query or a fragment")
 	}
 	for _, r := range key.Reveal() {
 		if r <= ' ' || r > '~' {
-			return nil, fault.Newf(fault.Invalid, "the API key holds a character that no key has").WithHint("set OPENAI_API_KEY anew, without line breaks")
+			return nil, fault.Newf(fault.Invalid, "the API key contains an invalid character").WithHint("set OPENAI_API_KEY without line breaks")
 		}
 	}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialPatience}).DialContext, TLSHandshakeTimeout: dialPatience,
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 	return &endpoint{strings.TrimRight(u.String(), "/"), model, key, &http.Client{
 		Transport: transport,
-		// Whoever is led elsewhere would tell them the conversation, and the key.
+		// If the client followed redirects, it could send the conversation and the key to another
+		// server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
 func (e *endpoint) close() { e.client.CloseIdleConnections() }
 
-// message is one of a conversation.
+// message is a message of a conversation.
 type message struct {
 	Role      string     `json:"role"`
 	Content   text       `json:"content"`
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
-	CallID    string     `json:"tool_call_id,omitempty"` // that it is the result of
+	CallID    string     `json:"tool_call_id,omitempty"` // the ID of the call whose result this message contains
 }
 
-// toolCall is a model's wish to have a tool called.
+// toolCall is a request by the model to call a tool.
 type toolCall struct {
 	ID       string `json:"id"`
 	Type     string `json:"type"`
@@ -82,7 +84,8 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// text is what a message says: a string, null, or parts of which those of text count.
+// text is the content of a message. In JSON it is a string, null, or a list of parts. Only text
+// parts are used.
 type text string
 
 func (t *text) UnmarshalJSON(b []byte) error {
@@ -98,7 +101,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(t))
 }
 
-// arguments are JSON in a string. Some servers write them as they are.
+// arguments is JSON that is encoded as a string. Some servers send an object instead.
 type arguments string
 
 func (a *arguments) UnmarshalJSON(b []byte) error {
@@ -109,7 +112,7 @@ func (a *arguments) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(a))
 }
 
-// chatTool is a tool as a model is told of it.
+// chatTool describes a tool to the model.
 type chatTool struct {
 	Type     string `json:"type"`
 	Function struct {
@@ -119,19 +122,19 @@ type chatTool struct {
 	} `json:"function"`
 }
 
-func newChatTool(t pyro.MCPTool) chatTool {
+func newChatTool(t operations.ToolInfo) chatTool {
 	c := chatTool{Type: "function"}
 	c.Function.Name, c.Function.Description, c.Function.Parameters = t.Name, t.Description, t.InputSchema
 	return c
 }
 
-// ask sends a conversation, and gives what the model says to it.
+// ask sends the conversation and returns the model's next message.
 func (e *endpoint) ask(ctx context.Context, said []message, tools []chatTool) (message, error) {
 	body, err := json.Marshal(map[string]any{"model": e.model, "messages": said, "tools": tools, "stream": false})
 	if err != nil {
 		return message{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, answerPatience, fault.Newf(fault.Timeout, "the model has not answered within %s", answerPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, fault.Newf(fault.Timeout, "the model has not answered within %s", answerTimeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.base+"/chat/completions", bytes.NewReader(body))
 	if err != nil {
@@ -157,12 +160,12 @@ func (e *endpoint) ask(ctx context.Context, said []message, tools []chatTool) (m
 	}
 	m, err := readAnswer(answer)
 	if err != nil {
-		return message{}, e.fault(fault.Unavailable, "that is no chat completion: %s", e.hide(err.Error())).WithHint("--base-url URL of an OpenAI-compatible server, with its /v1")
+		return message{}, e.fault(fault.Unavailable, "not a chat completion: %s", e.hide(err.Error())).WithHint("--base-url URL of an OpenAI-compatible server, with its /v1")
 	}
 	return m, nil
 }
 
-// readAnswer reads the message of a chat completion.
+// readAnswer parses a chat completion.
 func readAnswer(b []byte) (message, error) {
 	var completion struct {
 		Choices []struct {
@@ -184,7 +187,7 @@ func (e *endpoint) fault(kind fault.Kind, format string, args ...any) *fault.Err
 	return fault.New(kind, "ask", e.base, format, args...)
 }
 
-// unanswered says why there is no answer.
+// unanswered returns the error for a request that got no response.
 func (e *endpoint) unanswered(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if fault.KindOf(cause) == fault.Timeout {
@@ -192,7 +195,7 @@ func (e *endpoint) unanswered(ctx context.Context, err error) error {
 		}
 		return &fault.Error{Kind: fault.Canceled, Err: cause}
 	}
-	var asked *url.Error // which repeats the URL
+	var asked *url.Error // the message of a url.Error repeats the URL
 	if errors.As(err, &asked) {
 		err = asked.Err
 	}
@@ -200,12 +203,12 @@ func (e *endpoint) unanswered(ctx context.Context, err error) error {
 		WithHint("ollama serve, and ollama pull %s; or --base-url URL of another OpenAI-compatible server", e.model)
 }
 
-// refused says what a status other than 200 means.
+// refused returns the error for a response with a status other than 200.
 func (e *endpoint) refused(resp *http.Response, body []byte) error {
 	said := e.hide(errorText(body))
 	switch status := resp.StatusCode; {
 	case status >= 300 && status < 400:
-		return e.fault(fault.Unavailable, "it leads elsewhere (%s), which is not followed", resp.Status).WithHint("--base-url URL of the server itself")
+		return e.fault(fault.Unavailable, "the server redirects (%s), which is not followed", resp.Status).WithHint("--base-url URL of the server itself")
 	case status == http.StatusNotFound && strings.Contains(said, "model"):
 		return fault.New(fault.NotFound, "ask for model", e.model, "%s", said).WithHint("ollama pull %s, or --model NAME", e.model)
 	case status == http.StatusNotFound:
@@ -220,7 +223,8 @@ func (e *endpoint) refused(resp *http.Response, body []byte) error {
 	return e.fault(fault.Unavailable, "%s: %s", resp.Status, said)
 }
 
-// errorText is what an error's body says: the message of OpenAI's form, or its beginning.
+// errorText returns the error message in a response. It returns the error field of OpenAI's API, or
+// the whole body if the field is missing.
 func errorText(body []byte) string {
 	var e struct {
 		Error json.RawMessage `json:"error"`
@@ -231,7 +235,7 @@ func errorText(body []byte) string {
 			Message string `json:"message"`
 		}
 		if json.Unmarshal(e.Error, &inner) != nil || inner.Message == "" {
-			json.Unmarshal(e.Error, &inner.Message) // some say no more than a string
+			json.Unmarshal(e.Error, &inner.Message) // some servers send only a string
 		}
 		if inner.Message != "" {
 			said = inner.Message
@@ -240,7 +244,7 @@ func errorText(body []byte) string {
 	return said
 }
 
-// hide makes what a server said fit to be printed: one short line, without the key.
+// hide makes a server's message safe to print. It returns one short line and redacts the key.
 func (e *endpoint) hide(said string) string {
 	said = strings.Join(strings.Fields(shown(said, e.key)), " ")
 	if len(said) > 300 {

@@ -18,8 +18,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestServersThatDoNotAnswer: each is one clear error with what mends it.
-func TestServersThatDoNotAnswer(t *testing.T) {
+// TestServerErrors checks the error and the hint for each way that a server can fail.
+func TestServerErrors(t *testing.T) {
 	status := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(code)
@@ -38,16 +38,16 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 		"busy":          {status(429, `{"error":{"message":"slow down"}}`), fault.Exhausted, "slow down", ""},
 		"no tools":      {status(400, `{"error":{"message":"registry.ollama.ai/library/small does not support tools"}}`), fault.Unsupported, "does not support tools", "--model"},
 		"broken":        {status(500, "<html>\x1b[2Joops\n\n"+strings.Repeat("x", 5000)), fault.Unavailable, "500 Internal Server Error: <html>", ""},
-		"a web page":    {status(200, "<html>hello</html>"), fault.Unavailable, "no chat completion", "--base-url"},
-		"nothing":       {status(200, ""), fault.Unavailable, "no chat completion", "--base-url"},
+		"a web page":    {status(200, "<html>hello</html>"), fault.Unavailable, "not a chat completion", "--base-url"},
+		"nothing":       {status(200, ""), fault.Unavailable, "not a chat completion", "--base-url"},
 		"no choice":     {status(200, `{"choices": []}`), fault.Unavailable, "it has no message", "--base-url"},
 		"no message":    {status(200, `{"choices": [{}]}`), fault.Unavailable, "it has no message", "--base-url"},
-		"another form":  {status(200, `{"choices": [{"message": {"content": 7}}]}`), fault.Unavailable, "no chat completion", "--base-url"},
-		"deep":          {status(200, strings.Repeat(`[`, 100_000)), fault.Unavailable, "no chat completion", "--base-url"},
+		"another form":  {status(200, `{"choices": [{"message": {"content": 7}}]}`), fault.Unavailable, "not a chat completion", "--base-url"},
+		"deep":          {status(200, strings.Repeat(`[`, 100_000)), fault.Unavailable, "not a chat completion", "--base-url"},
 		"huge": {func(w http.ResponseWriter, r *http.Request) {
 			for chunk := make([]byte, 1<<20); ; {
 				if _, err := w.Write(chunk); err != nil {
-					return // it has hung up
+					return // the client has disconnected
 				}
 			}
 		}, fault.Exhausted, "the answer has more than", ""},
@@ -82,7 +82,7 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 			}
 		})
 	}
-	// Nobody is there.
+	// No server listens on this port.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// TestARedirectIsNotFollowed, least of all with the key.
-func TestARedirectIsNotFollowed(t *testing.T) {
+// TestNoRedirect checks that the client does not follow redirects. They would leak the key.
+func TestNoRedirect(t *testing.T) {
 	var reached atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer elsewhere.Close()
@@ -103,7 +103,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		server := httptest.NewServer(http.RedirectHandler(elsewhere.URL+"/v1/chat/completions", code))
 		_, _, err := talk(t, OllamaRequest{BaseURL: server.URL, Key: pyro.NewSecretValue("sk-1")})
 		server.Close()
-		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(fmt.Sprint(err), "it leads elsewhere") {
+		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(fmt.Sprint(err), "the server redirects") {
 			t.Errorf("%d: %v", code, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestFormsOfAMessage(t *testing.T) {
 	}
 }
 
-// FuzzAnswer has what a server answers be a message that can be sent back, or an error.
+// FuzzAnswer checks that each answer leads to an error, or to a message that can be sent back.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		`{"choices": [{"message": {"role": "assistant", "content": "hello"}}]}`, `{"choices": [{"message": {"content": null, "tool_calls": [{"function": {"name": "vm_run", "arguments": "{}"}}]}}]}`,

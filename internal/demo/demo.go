@@ -1,4 +1,5 @@
-// Package demo shows pyro at work on real machines: [Tour] by itself, [Ollama] by a model that is given vm_run as a tool.
+// Package demo demonstrates pyro on real machines. [Tour] runs a fixed sequence of steps. [Ollama]
+// lets a model call the tool vm_run.
 package demo
 
 import (
@@ -8,13 +9,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxShown bounds what is shown of what a machine or a model has to say, in bytes.
+// maxShown is the maximum amount of output of a machine or a model that is shown, in bytes.
 const maxShown = 4 << 10
 
-// shown is a text as it can be put on a terminal: whoever wrote it can't do more there than be read, and can't have the key be read, which may be empty.
+// shown makes untrusted text safe for a terminal. It removes control characters and redacts the
+// key. The key can be empty.
 func shown(text string, key pyro.SecretValue) string {
 	text = fault.Printable(strings.ToValidUTF8(text, ""))
-	if k := key.Reveal(); k != "" { // after what could have been hidden in it is gone
+	if k := key.Reveal(); k != "" { // must come last, because the key can appear when characters are removed
 		text = strings.ReplaceAll(text, k, key.String())
 	}
 	if len(text) > maxShown {
@@ -23,7 +25,7 @@ func shown(text string, key pyro.SecretValue) string {
 	return strings.TrimSpace(text)
 }
 
-// unexpected says that a step did not do what it says.
+// unexpected returns the error for a step that had a wrong result.
 func unexpected(format string, args ...any) error {
-	return fault.Newf(fault.Internal, "it did not do what it says: "+format, args...)
+	return fault.Newf(fault.Internal, "unexpected result: "+format, args...)
 }

@@ -17,16 +17,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// TestMain sees to it that no test here starts a machine.
+// TestMain makes all drivers unavailable, so that no test starts a machine.
 func TestMain(m *testing.M) {
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/no-such-runsc")
 	goleak.VerifyTestMain(m)
 }
 
-// asked is a request for a chat completion, as a server reads it.
+// asked is a chat completion request as the server receives it.
 type asked struct {
 	Model    string
 	Messages []struct {
@@ -47,10 +48,10 @@ type asked struct {
 	authorization string
 }
 
-// last is what was said last.
+// last returns the content of the last message in the request.
 func (a asked) last() string { return a.Messages[len(a.Messages)-1].Content }
 
-// model is a server as Ollama's is, of a model that says one thing after the other. The last it says for ever.
+// model is a server like Ollama. Its model sends prepared messages, then repeats the last one.
 type model struct {
 	*httptest.Server
 	turns []func(asked) any
@@ -82,7 +83,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// wants is a message that wants a tool called, as Ollama writes it.
+// wants returns a function that returns a message with tool calls, in Ollama's format.
 func wants(calls ...string) func(asked) any {
 	return func(asked) any {
 		var all []any
@@ -99,7 +100,7 @@ func saysText(text string) func(asked) any {
 	return func(asked) any { return map[string]any{"role": "assistant", "content": text} }
 }
 
-// sayResult answers with what the command printed.
+// sayResult returns an answer that contains the output of the command.
 func sayResult(a asked) any {
 	_, from, _ := strings.Cut(a.last(), "{")
 	text, _, _ := strings.Cut("{"+from, "\nNow answer")
@@ -110,8 +111,9 @@ func sayResult(a asked) any {
 	return map[string]any{"role": "assistant", "content": fmt.Sprintf("it printed %q", strings.TrimSpace(r.Stdout))}
 }
 
-// onHost is pyro's MCP server where no machine can be started: it checks calls as ever, and what it would run in a machine is run here.
-type onHost struct{ server *pyro.MCPServer }
+// onHost is pyro's MCP server, changed for hosts without machines. It checks calls in the normal
+// way, but runs commands on the host.
+type onHost struct{ server *operations.Server }
 
 func (h onHost) CallTool(ctx context.Context, name string, args json.RawMessage, report func(string)) (json.RawMessage, error) {
 	result, err := h.server.CallTool(ctx, name, args, report)
@@ -126,16 +128,19 @@ func (h onHost) CallTool(ctx context.Context, name string, args json.RawMessage,
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Run()
-	return json.Marshal(pyro.RunResult{Environment: req.Environment, RunStart: pyro.RunStart{Isolation: pyro.IsolationGVisor}, ExitCode: cmd.ProcessState.ExitCode(), Stdout: out.String()})
+	return json.Marshal(pyro.RunResult{
+		Environment: req.Environment, RunStart: pyro.RunStart{Isolation: pyro.IsolationGVisor},
+		CommandResult: pyro.CommandResult{ExitCode: cmd.ProcessState.ExitCode(), Stdout: out.String()},
+	})
 }
 
-// talk has a model use vm_run, and gives what was logged too.
+// talk runs a conversation and returns the summary and the log.
 func talk(t *testing.T, req OllamaRequest) (*Summary, string, error) {
 	t.Helper()
-	return talkBy(t, req, func(s *pyro.MCPServer) caller { return onHost{s} })
+	return talkBy(t, req, func(s *operations.Server) caller { return onHost{s} })
 }
 
-func talkBy(t *testing.T, req OllamaRequest, by func(*pyro.MCPServer) caller) (*Summary, string, error) {
+func talkBy(t *testing.T, req OllamaRequest, by func(*operations.Server) caller) (*Summary, string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	guest := filepath.Join(dir, "pyro-guest")
@@ -148,7 +153,7 @@ func talkBy(t *testing.T, req OllamaRequest, by func(*pyro.MCPServer) caller) (*
 		t.Fatal(err)
 	}
 	defer p.Close()
-	server, err := p.CreateServer(pyro.ProfileVMRun)
+	server, err := operations.NewServer(p, operations.ProfileVMRun, "")
 	if err != nil {
 		t.Fatal(err)
 	}

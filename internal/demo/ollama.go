@@ -10,11 +10,12 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// What Ollama takes where a request says nothing.
+// Defaults of OllamaRequest.
 const (
-	DefaultBaseURL = "http://127.0.0.1:11434/v1" // of an Ollama on this host
+	DefaultBaseURL = "http://127.0.0.1:11434/v1" // Ollama on this host
 	DefaultModel   = "llama3.2:3b"
 	DefaultPrompt  = "Find out with vm_run which Linux distribution and version a machine of the environment debian:12 runs, " +
 		"and what the sum of the squares of 1 to 100 is by its python3. Then tell me both in one sentence."
@@ -23,42 +24,45 @@ const (
 const instructions = "You have one tool, vm_run: it runs one shell command in a fresh, isolated Linux machine, which is then thrown away. " +
 	"Its argument environment is " + pyro.DefaultEnvironment + ". Call the tool to find out what you are asked, and answer from what it gives you only."
 
-// The bounds of a conversation.
+// Limits on a conversation.
 const (
-	maxRounds    = 8                // answers of the model
-	callPatience = 10 * time.Minute // for one call of the tool, which may have to make ready what machines start from
-	maxArguments = 64 << 10         // bytes, of one call
+	maxRounds    = 8                // maximum number of answers from the model
+	callTimeout  = 10 * time.Minute // maximum time per call. The first call might have to build a template.
+	maxArguments = 64 << 10         // maximum size of the arguments of a call, in bytes
 )
 
-// OllamaRequest says what model to ask, and what. Nothing has to be set.
+// OllamaRequest selects the model and the prompt. All fields are optional.
 type OllamaRequest struct {
-	BaseURL string           // of an OpenAI-compatible server; default DefaultBaseURL
+	BaseURL string           // URL of an OpenAI-compatible server; default DefaultBaseURL
 	Model   string           // default DefaultModel
 	Prompt  string           // default DefaultPrompt
-	Key     pyro.SecretValue // for the server; it is not sent where BaseURL is not set
-	Verbose bool             // log all of what is said
+	Key     pyro.SecretValue // sent only if BaseURL is set
+	Verbose bool             // log messages completely
 
-	Log      func(line string) // hears of what is said and done; nil: nobody does
+	Log      func(line string) // receives messages and calls; can be nil
 	Progress pyro.ProgressFunc
 }
 
-// Summary tells what became of a conversation.
+// Summary is the result of a conversation.
 type Summary struct {
 	Model     string
-	ExitCode  int            // of the last command that the model ran
-	Isolation pyro.Isolation // that it ran behind
-	Rounds    int            // answers of the model
-	Commands  int            // that it ran
-	Fallback  bool           // it wrote a call as text, which was taken for one: models that can't call tools well do
+	ExitCode  int            // exit code of the last command.
+	Isolation pyro.Isolation // isolation of the last command.
+	Rounds    int            // number of answers from the model.
+	Commands  int            // number of commands that ran.
+	Fallback  bool           // a call was parsed from text, because weak models write calls as text
 	Answer    string
 	Total     time.Duration
 }
 
-// Ollama has a model use vm_run, by the tool calls of OpenAI's chat completions, until it answers. What it runs, it runs in machines. There is a summary with an error
-// too, if the conversation had begun. The error is of kind Unavailable
-// where no server answers, NotFound where it does not have the model, and Unsupported for a model that does not use the tool.
+// Ollama lets a model use the tool vm_run through OpenAI's chat completions API until the model
+// answers. All commands run in machines. If the conversation has started, the summary is set even
+// if there is an error.
+//
+// The error is Unavailable if the server does not answer. It is NotFound if the server does not
+// have the model, and Unsupported if the model does not use the tool.
 func Ollama(ctx context.Context, p *pyro.Pyro, req OllamaRequest) (*Summary, error) {
-	server, err := p.CreateServer(pyro.ProfileVMRun)
+	server, err := operations.NewServer(p, operations.ProfileVMRun, "")
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +74,13 @@ func Ollama(ctx context.Context, p *pyro.Pyro, req OllamaRequest) (*Summary, err
 	return converse(ctx, req, server, tools[0])
 }
 
-// caller is what calls tools: [pyro.MCPServer].
+// caller calls tools. [operations.Server] implements it.
 type caller interface {
 	CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(string)) (json.RawMessage, error)
 }
 
-// converse has a model use a tool until it answers.
-func converse(ctx context.Context, req OllamaRequest, tools caller, tool pyro.MCPTool) (*Summary, error) {
+// converse lets a model use a tool until the model answers.
+func converse(ctx context.Context, req OllamaRequest, tools caller, tool operations.ToolInfo) (*Summary, error) {
 	began := time.Now()
 	if req.BaseURL == "" {
 		req.BaseURL, req.Key = DefaultBaseURL, pyro.SecretValue{}
@@ -93,18 +97,18 @@ func converse(ctx context.Context, req OllamaRequest, tools caller, tool pyro.MC
 	return &c.summary, err
 }
 
-// conversation is one call of Ollama.
+// conversation is the state of one call of Ollama.
 type conversation struct {
 	req      OllamaRequest
 	endpoint *endpoint
 	tools    caller
-	tool     pyro.MCPTool
+	tool     operations.ToolInfo
 	said     []message
-	failed   error // of the last call that failed
+	failed   error // error of the last failed call
 	summary  Summary
 }
 
-// hold goes on until the model answers without wanting the tool.
+// hold continues the conversation until the model answers without a tool call.
 func (c *conversation) hold(ctx context.Context) error {
 	c.log("model", "%s at %s", c.req.Model, c.endpoint.base)
 	c.log("prompt", "%s", c.req.Prompt)
@@ -141,7 +145,7 @@ func (c *conversation) hold(ctx context.Context) error {
 		WithHint("--model NAME of another that can call tools")
 }
 
-// end takes the model's answer, which is worth nothing where it did not use the tool.
+// end processes the model's final answer. It returns an error if the model did not use the tool.
 func (c *conversation) end(answer string) error {
 	c.log("answer", "%s", answer)
 	if err := c.unable(); err != nil {
@@ -155,7 +159,8 @@ func (c *conversation) end(answer string) error {
 	return nil
 }
 
-// unable says why no command could be run, where that was not the model's mistake.
+// unable returns the error that prevented all commands. It returns nil if a command ran, or if the
+// model caused the error by a mistake.
 func (c *conversation) unable() error {
 	if kind := fault.KindOf(c.failed); c.summary.Commands > 0 || kind == fault.Invalid || kind == fault.NotFound {
 		return nil
@@ -163,7 +168,7 @@ func (c *conversation) unable() error {
 	return c.failed
 }
 
-// answerCalls makes the calls of a message, and has their results follow it.
+// answerCalls runs the calls in a message and appends their results to the conversation.
 func (c *conversation) answerCalls(ctx context.Context, m message) error {
 	if len(m.ToolCalls) > maxCalls {
 		return fault.New(fault.Exhausted, "ask for model", c.req.Model, "it wants %d calls at once, more than %d", len(m.ToolCalls), maxCalls)
@@ -185,7 +190,8 @@ func (c *conversation) answerCalls(ctx context.Context, m message) error {
 	return nil
 }
 
-// call calls the tool, and gives what the model is told of it: the result, or what was wrong, which it may do better. The error is for what ends the conversation.
+// call calls the tool and returns the text for the model. The text is the result or an error, so
+// that the model can correct its call. call returns an error only if the conversation must end.
 func (c *conversation) call(ctx context.Context, name, args string) (string, error) {
 	c.log("call", "%s %s", name, args)
 	result, err := c.run(ctx, name, args)
@@ -194,9 +200,9 @@ func (c *conversation) call(ctx context.Context, name, args string) (string, err
 	}
 	if err != nil {
 		c.failed = err
-		told, _ := json.Marshal(map[string]string{"error": err.Error(), "kind": string(fault.KindOf(err)), "hint": fault.HintOf(err)})
+		reply, _ := json.Marshal(map[string]string{"error": err.Error(), "kind": string(fault.KindOf(err)), "hint": fault.HintOf(err)})
 		c.log("error", "%s", err)
-		return string(told), nil
+		return string(reply), nil
 	}
 	var r pyro.RunResult
 	if err := json.Unmarshal(result, &r); err != nil {
@@ -208,7 +214,8 @@ func (c *conversation) call(ctx context.Context, name, args string) (string, err
 	return string(result), nil
 }
 
-// run runs what the model asks for, in a machine: that it may be the host is nothing that a model can give leave for.
+// run runs a command for the model. The command must run in a machine, so the model is not allowed
+// to set allow_host_compat.
 func (c *conversation) run(ctx context.Context, name, args string) (json.RawMessage, error) {
 	if len(args) > maxArguments {
 		return nil, fault.New(fault.Invalid, name, "", "the arguments have %d bytes, more than %d", len(args), maxArguments)
@@ -222,22 +229,22 @@ func (c *conversation) run(ctx context.Context, name, args string) (json.RawMess
 	if args == "" {
 		args = "{}"
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callPatience, fault.New(fault.Timeout, name, "", "it took more than %s", callPatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fault.New(fault.Timeout, name, "", "it took more than %s", callTimeout))
 	defer cancel()
 	return c.tools.CallTool(ctx, name, json.RawMessage(args), c.report)
 }
 
-// report tells what takes long.
+// report reports the current phase as progress.
 func (c *conversation) report(phase string) {
 	if c.req.Progress != nil {
 		c.req.Progress(pyro.Progress{Phase: phase})
 	}
 }
 
-// logged is how much of what is said is logged, in bytes, where not all of it is to be.
+// logged is the maximum size of a logged message, in bytes. It does not apply if Verbose is true.
 const logged = 400
 
-// log tells what is said and done, in one line for each of its own.
+// log logs a message.
 func (c *conversation) log(what, format string, args ...any) {
 	if c.req.Log == nil {
 		return
@@ -249,5 +256,5 @@ func (c *conversation) log(what, format string, args ...any) {
 	c.req.Log("[" + what + "] " + strings.ReplaceAll(said, "\n", "\n  "))
 }
 
-// clean is what a model or a machine said as it can be printed.
+// clean makes output from a model or a machine safe to print.
 func (c *conversation) clean(said string) string { return shown(said, c.req.Key) }

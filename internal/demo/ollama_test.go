@@ -12,6 +12,7 @@ import (
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
 const right = `{"environment": "debian:12", "command": "echo $((6 * 7))"}`
@@ -39,8 +40,8 @@ func TestAModelUsesTheTool(t *testing.T) {
 		t.Errorf("the result was handed back as %+v", second.Messages)
 	}
 
-	// The tool is that of the MCP server.
-	server, err := pyro.CreateServer(pyro.ProfileVMRun)
+	// The tool must be the tool of the MCP server.
+	server, err := operations.NewServer(nil, operations.ProfileVMRun, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,28 +51,29 @@ func TestAModelUsesTheTool(t *testing.T) {
 		t.Fatalf("%+v, %v", first.Tools, err)
 	}
 	if got := first.Tools[0].Function; got.Name != "vm_run" || string(got.Parameters) != string(tools[0].InputSchema) || !strings.Contains(string(got.Parameters), `"environment"`) {
-		t.Errorf("the model is told %s", got.Parameters)
+		t.Errorf("got tool with parameters %s", got.Parameters)
 	}
 }
 
-// TestWhatIsWrongIsToldToTheModel: it may do better.
-func TestWhatIsWrongIsToldToTheModel(t *testing.T) {
+// TestToolErrors checks that the model receives the errors of its calls, so that it can correct the
+// calls.
+func TestToolErrors(t *testing.T) {
 	for name, row := range map[string]struct{ tool, args, says string }{
-		"no JSON":                 {"vm_run", `{"environment": "debian:12", `, "the arguments are no JSON object"},
+		"no JSON":                 {"vm_run", `{"environment": "debian:12", `, "the arguments are not a JSON object"},
 		"nothing":                 {"vm_run", ``, "the argument environment is missing"},
-		"no object":               {"vm_run", `[1]`, "the arguments are no JSON object"},
+		"no object":               {"vm_run", `[1]`, "the arguments are not a JSON object"},
 		"no command":              {"vm_run", `{"environment": "debian:12"}`, "the argument command is missing"},
-		"another type":            {"vm_run", `{"environment": "debian:12", "command": 7}`, "the arguments are not right"},
-		"unknown argument":        {"vm_run", `{"environment": "debian:12", "command": "x", "host": true}`, "no argument"},
+		"another type":            {"vm_run", `{"environment": "debian:12", "command": 7}`, "invalid arguments"},
+		"unknown argument":        {"vm_run", `{"environment": "debian:12", "command": "x", "host": true}`, "unknown argument"},
 		"on the host":             {"vm_run", `{"environment": "debian:12", "command": "x", "allow_host_compat": true}`, "allow_host_compat is not allowed here"},
 		"another tool":            {"rm_rf", right, "there is no such tool"},
 		"unknown environment":     {"vm_run", `{"environment": "debain:12", "command": "x"}`, "did you mean debian:12"},
 		"an argument that is big": {"vm_run", `{"environment": "debian:12", "command": "` + strings.Repeat("x", 100<<10) + `"}`, "more than 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told := ""
+			reported := ""
 			m := newModel(t, wants(row.tool, row.args), func(a asked) any {
-				told = a.last()
+				reported = a.last()
 				return wants("vm_run", right)(a)
 			}, sayResult)
 			s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1"})
@@ -79,8 +81,8 @@ func TestWhatIsWrongIsToldToTheModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			var e struct{ Error, Kind string }
-			if json.Unmarshal([]byte(told), &e) != nil || !strings.Contains(e.Error, row.says) || e.Kind == "" || !strings.Contains(log, "[error] ") {
-				t.Errorf("the model was told %.300s", told)
+			if json.Unmarshal([]byte(reported), &e) != nil || !strings.Contains(e.Error, row.says) || e.Kind == "" || !strings.Contains(log, "[error] ") {
+				t.Errorf("the model got the message %.300s", reported)
 			}
 			if s.Commands != 1 || s.Rounds != 3 || s.Answer != `it printed "42"` {
 				t.Errorf("%+v", s)
@@ -100,8 +102,8 @@ func TestSeveralCallsAndAFailedCommand(t *testing.T) {
 	}
 }
 
-// TestACallThatIsWritten: models that can't call tools well write what they would call.
-func TestACallThatIsWritten(t *testing.T) {
+// TestWrittenCall checks that a tool call is run if the model writes it as text.
+func TestWrittenCall(t *testing.T) {
 	for _, text := range []string{
 		`{"name": "vm_run", "parameters": ` + right + `}`,
 		"```json\n{\"type\": \"function\", \"name\": \"vm_run\", \"arguments\": " + right + "}\n```",
@@ -113,7 +115,7 @@ func TestACallThatIsWritten(t *testing.T) {
 	}
 	for _, text := range []string{"", "{}", "vm_run", `{"name": "other", "parameters": {}}`, `{"name": "vm_run"}`, `{"name": "vm_run", "parameters": "x"}`, "```", "```json\n```", `[{"name": "vm_run"}]`} {
 		if args, ok := callIn(text, "vm_run"); ok {
-			t.Errorf("%q is taken for a call with %q", text, args)
+			t.Errorf("%q was parsed as a call with %q", text, args)
 		}
 	}
 }
@@ -144,8 +146,9 @@ func TestAModelThatDoesNotUseTheTool(t *testing.T) {
 	}
 }
 
-// TestTheKey is sent where a base URL is given, nowhere else, and is printed by nobody.
-func TestTheKey(t *testing.T) {
+// TestKey checks that the key is sent only to a base URL that the caller has set, and that it is
+// never printed.
+func TestKey(t *testing.T) {
 	const secret = "sk-correct-horse"
 	m := newModel(t, wants("vm_run", `{"environment": "debian:12", "command": "echo sk-correct-horse"}`), saysText("your key is "+secret))
 	s, log, err := talk(t, OllamaRequest{BaseURL: m.URL + "/v1", Key: pyro.NewSecretValue(secret), Verbose: true, Prompt: "tell " + secret})
@@ -177,7 +180,7 @@ func TestTheKey(t *testing.T) {
 		}
 	}
 	if _, _, err := talk(t, OllamaRequest{BaseURL: m.URL, Key: pyro.NewSecretValue("a\nb")}); fault.KindOf(err) != fault.Invalid || strings.Contains(err.Error(), "a\nb") {
-		t.Errorf("a key that is none: %v", err)
+		t.Errorf("invalid key: got %v", err)
 	}
 	asks := &http.Request{}
 	e, err := openEndpoint(DefaultBaseURL, "m", pyro.SecretValue{})
@@ -190,7 +193,7 @@ func TestTheKey(t *testing.T) {
 	})
 	e.ask(t.Context(), nil, nil)
 	if asks.Header["Authorization"] != nil {
-		t.Error("a key is sent where there is none")
+		t.Error("got an Authorization header without a key")
 	}
 }
 
@@ -198,16 +201,16 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestNothingCanBeStarted: the model is told, and in the end it is the reason, whatever the model says.
-func TestNothingCanBeStarted(t *testing.T) {
+// TestNoMachine checks that Ollama returns the error of the machine if no machine can start.
+func TestNoMachine(t *testing.T) {
 	for _, end := range []func(asked) any{saysText("It is Debian."), wants("vm_run", right)} {
 		m := newModel(t, wants("vm_run", right), end)
-		_, log, err := talkBy(t, OllamaRequest{BaseURL: m.URL + "/v1"}, func(s *pyro.MCPServer) caller { return s })
+		_, log, err := talkBy(t, OllamaRequest{BaseURL: m.URL + "/v1"}, func(s *operations.Server) caller { return s })
 		if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "no machine can be started on this host") || fault.HintOf(err) != "pyro doctor" {
 			t.Errorf("%v, hint %q", err, fault.HintOf(err))
 		}
 		if !strings.Contains(m.asked[1].last(), `"hint":"pyro doctor"`) || !strings.Contains(log, "[error] no machine can be started") {
-			t.Errorf("the model was told %s\n%s", m.asked[1].last(), log)
+			t.Errorf("the model got the message %s\n%s", m.asked[1].last(), log)
 		}
 	}
 }

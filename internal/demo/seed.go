@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 )
 
-// The seed of the tour: a program with a bug, a test that finds it, and what mends it.
+// Files of the tour: a program with a bug, a test that fails because of the bug, and a patch that
+// fixes the bug.
 const (
 	program = `"""Means, as statistics has them."""
 
@@ -29,7 +30,7 @@ class Means(unittest.TestCase):
 
 unittest.main(verbosity=0)
 `
-	mended = `"""Means, as statistics has them."""
+	fixed = `"""Means, as statistics has them."""
 
 
 def mean(numbers):
@@ -49,7 +50,7 @@ def mean(numbers):
 `
 )
 
-// writeSeed makes the folder, with the patch beside it.
+// writeSeed creates the folder with the program, and the patch next to it.
 func writeSeed(temporary string) (seed, patchFile string, err error) {
 	seed, patchFile = filepath.Join(temporary, "means"), filepath.Join(temporary, "fix.patch")
 	err = errors.Join(

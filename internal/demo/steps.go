@@ -10,13 +10,14 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// What is run in the workspace, and in the last machine.
+// Commands that the tour runs in the workspace and in the last machine.
 var (
 	runTest = []string{"python3", "-B", "test.py"}
 	serve   = []string{"python3", "-m", "http.server", "8000"}
 	fetch   = []string{"python3", "-c", `import urllib.request as u; print(u.urlopen("` + served + `").read().decode())`}
 	destroy = []string{"sh", "-c", "rm -rf /workspace/* /usr/lib/python3*"}
-	// A server of the Internet, what clouds tell their machines, a private network, and a name.
+	// The addresses are a server on the Internet, the metadata address of clouds, and a private
+	// network. The last one is a name.
 	reach = []string{"bash", "-c", `for at in 1.1.1.1/443 169.254.169.254/80 10.0.0.1/22 deb.debian.org/80; do ` +
 		`timeout 5 bash -c "</dev/tcp/$at" 2>&1 && echo "$at: reached" || echo "$at: not reached"; done`}
 )
@@ -27,36 +28,37 @@ const (
 	snapshot = "fixed"
 )
 
-// steps are those of the tour but for the last, in their order.
+// steps returns the steps of the tour in order, except the last step.
 func (t *tour) steps() []step {
 	return []step{
-		{"create", "a workspace: a machine of its own, filled with a folder that has a bug in it", t.says("pyro workspace create ENV --seed-path " + quoted([]string{t.seed})), t.create},
-		{"test", "the test finds the bug", t.says("pyro workspace exec ID -- " + quoted(runTest)), t.test(false)},
-		{"patch", "a patch is applied, all of it or nothing", t.says("pyro workspace patch apply ID --patch-file " + quoted([]string{t.patchFile})), t.patch},
-		{"fixed", "now the test passes", t.says("pyro workspace exec ID -- " + quoted(runTest)), t.test(true)},
-		{"diff", "what differs from the folder that it was made of, as git has it", t.says("pyro workspace diff ID"), t.diff},
-		{"snapshot", "the state is kept under a name", t.says("pyro workspace snapshot create ID " + snapshot), t.snapshot},
-		{"service", "a web server in the background: it is started, and waited for until it answers",
+		{"create", "create a workspace from a folder with a buggy program", t.says("pyro workspace create ENV --seed-path " + quoted([]string{t.seed})), t.create},
+		{"test", "run the test, which finds the bug", t.says("pyro workspace exec ID -- " + quoted(runTest)), t.test(false)},
+		{"patch", "apply a patch, atomically", t.says("pyro workspace patch apply ID --patch-file " + quoted([]string{t.patchFile})), t.patch},
+		{"fixed", "run the test again, which passes", t.says("pyro workspace exec ID -- " + quoted(runTest)), t.test(true)},
+		{"diff", "show the changes since the creation, in git's format", t.says("pyro workspace diff ID"), t.diff},
+		{"snapshot", "take a named snapshot", t.says("pyro workspace snapshot create ID " + snapshot), t.snapshot},
+		{"service", "start a web server in the background, and wait until it answers",
 			t.says("pyro workspace service start ID web --ready-http " + served + " -- " + quoted(serve)), t.service},
-		{"fetch", "it serves the program to what runs beside it", t.says("pyro workspace exec ID -- " + quoted(fetch)), t.fetch},
-		{"shell", "a shell for what is interactive, read as a person would see it", t.says("sh=$(pyro workspace shell open ID --id-only)\n" +
+		{"fetch", "fetch the program from it, inside the workspace", t.says("pyro workspace exec ID -- " + quoted(fetch)), t.fetch},
+		{"shell", "use an interactive shell, with its output as a terminal shows it", t.says("sh=$(pyro workspace shell open ID --id-only)\n" +
 			"pyro workspace shell write ID $sh --input " + quoted([]string{typed}) + "\npyro workspace shell read ID $sh --plain --wait-for-idle-ms 100"), t.shell},
-		{"break", "everything is deleted, the system's own programs too: they are the machine's, not yours", t.says("pyro workspace exec ID -- " + quoted(destroy)), t.destroy},
-		{"reset", "a fresh machine, with the files as the snapshot has them: the test passes again",
+		{"break", "delete everything, including system programs: only the machine is affected", t.says("pyro workspace exec ID -- " + quoted(destroy)), t.destroy},
+		{"reset", "reset to the snapshot in a fresh machine: the test passes again",
 			t.says("pyro workspace reset ID --snapshot " + snapshot + "\npyro workspace exec ID -- " + quoted(runTest)), t.reset},
-		{"export", "the program is taken out to the host", t.says("pyro workspace export ID means.py --output " + quoted([]string{t.exported})), t.export},
-		{"network", "without a network policy a machine reaches nothing, by no address and no name", t.says("pyro run ENV -- " + quoted(reach)), t.network},
+		{"export", "export the program to the host", t.says("pyro workspace export ID means.py --output " + quoted([]string{t.exported})), t.export},
+		{"network", "without a network policy a machine reaches no address and no name", t.says("pyro run ENV -- " + quoted(reach)), t.network},
 	}
 }
 
-// says is a command, or several, a line each, in which ENV is the environment and ID the workspace.
+// says returns a function that returns one or more command lines. The function replaces ENV with
+// the environment and ID with the ID of the workspace.
 func (t *tour) says(command string) func() string {
 	return func() string {
 		return strings.NewReplacer(" ENV ", " "+t.report.Environment+" ", " ID ", " "+t.id+" ").Replace(command + " ")
 	}
 }
 
-// quoted gives words as a shell takes them.
+// quoted quotes words for use in a shell.
 func quoted(words []string) string {
 	var all []string
 	for _, w := range words {
@@ -82,7 +84,7 @@ func (t *tour) create(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s, isolated by %s, with %d files", w.WorkspaceID, w.Isolation, w.WorkspaceSeed.Files), nil
 }
 
-// exec runs a program in the workspace, and gives what it printed.
+// exec runs a program in the workspace and returns its output.
 func (t *tour) exec(ctx context.Context, argv ...string) (*pyro.WorkspaceExecResult, string, error) {
 	r, err := t.pyro.ExecWorkspace(ctx, pyro.ExecWorkspaceRequest{WorkspaceID: t.id, Argv: argv, TimeoutSeconds: 60})
 	if err != nil {
@@ -121,7 +123,7 @@ func (t *tour) diff(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if !r.Changed || !strings.Contains(r.Patch, "+    return sum(numbers) / len(numbers)") {
-		return r.Patch, unexpected("the diff has not what was patched")
+		return r.Patch, unexpected("the diff does not contain the patch")
 	}
 	return r.Patch, nil
 }
@@ -153,14 +155,14 @@ func (t *tour) fetch(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if strings.TrimSpace(r.Stdout) != strings.TrimSpace(mended) {
+	if strings.TrimSpace(r.Stdout) != strings.TrimSpace(fixed) {
 		return output, unexpected("that is not the program")
 	}
 	return output, nil
 }
 
-// shellPatience is how long what is typed may take to show.
-const shellPatience = 30 * time.Second
+// shellTimeout is the maximum time until typed input has an effect.
+const shellTimeout = 30 * time.Second
 
 func (t *tour) shell(ctx context.Context) (string, error) {
 	s, err := t.pyro.OpenShell(ctx, pyro.OpenShellRequest{WorkspaceID: t.id})
@@ -172,7 +174,7 @@ func (t *tour) shell(ctx context.Context) (string, error) {
 	}
 	seen := ""
 	for began := time.Now(); !strings.Contains(seen, "the mean is 3.0"); {
-		if time.Since(began) > shellPatience {
+		if time.Since(began) > shellTimeout {
 			return seen, unexpected("the shell did not show the mean")
 		}
 		r, err := t.pyro.ReadShell(ctx, pyro.ReadShellRequest{WorkspaceID: t.id, ShellID: s.ShellID, Plain: true, WaitForIdleMS: 100})
@@ -212,7 +214,7 @@ func (t *tour) export(ctx context.Context) (string, error) {
 		return "", err
 	}
 	b, err := os.ReadFile(t.exported)
-	if err == nil && string(b) != mended {
+	if err == nil && string(b) != fixed {
 		err = unexpected("that is not the program")
 	}
 	return string(b), err
@@ -229,7 +231,8 @@ func (t *tour) network(ctx context.Context) (string, error) {
 	return r.Stdout, nil
 }
 
-// delete is the last step, which is done in any case.
+// delete returns the step that deletes the demo's workspaces. It is the last one, and the tour
+// always runs it.
 func (t *tour) delete() step {
 	return step{"delete", "the workspace is removed, with all that it holds", t.says("pyro workspace delete ID"), func(ctx context.Context) (string, error) {
 		if _, err := t.pyro.DeleteWorkspace(ctx, t.id); err != nil {

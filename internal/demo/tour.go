@@ -11,38 +11,40 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Step is one of a tour.
+// Step is one step of the tour.
 type Step struct {
 	Name    string  `json:"name"`
-	Text    string  `json:"text"`    // what it shows, a sentence
-	Command string  `json:"command"` // that does the same; it may be several, a line each
-	Output  string  `json:"output"`  // what came out, cut where it is long
-	OK      bool    `json:"ok"`      // it did what it says
+	Text    string  `json:"text"`    // a sentence that describes the step
+	Command string  `json:"command"` // equivalent command lines, one per line
+	Output  string  `json:"output"`  // truncated if it is long
+	OK      bool    `json:"ok"`      // the step had the expected result
 	MS      float64 `json:"ms"`
 }
 
-// Report is what became of a tour.
+// Report is the result of the tour.
 type Report struct {
-	OK          bool           `json:"ok"` // every step did what it says, and nothing is left
+	OK          bool           `json:"ok"` // all steps succeeded and nothing remains on the host
 	Environment string         `json:"environment"`
-	Isolation   pyro.Isolation `json:"isolation"` // of its machines; empty where none could be started
-	Steps       []Step         `json:"steps"`     // up to the first that did not do what it says, and what tidied up
+	Isolation   pyro.Isolation `json:"isolation"` // empty if no machine started
+	Steps       []Step         `json:"steps"`     // all steps up to the first failure, and the cleanup step
 	TotalMS     float64        `json:"total_ms"`
-	Error       *fault.Report  `json:"error,omitempty"` // why it is not ok
+	Error       *fault.Report  `json:"error,omitempty"` // set if OK is false
 }
 
-// TourRequest says how to give a tour. Nothing has to be set.
+// TourRequest configures the tour. All fields are optional.
 type TourRequest struct {
-	Begin    func(number, of int, s Step) // hears of each step before it is done, from 1 on; nil: nobody does
-	End      func(s Step)                 // and after it
+	Begin    func(number, of int, s Step) // called before each step; number starts at 1; can be nil
+	End      func(s Step)                 // called after each step
 	Progress pyro.ProgressFunc
 }
 
-// tidyPatience bounds the end of a tour that was given up.
-const tidyPatience = 30 * time.Second
+// cleanupTimeout is the maximum time for the cleanup of an interrupted tour.
+const cleanupTimeout = 30 * time.Second
 
-// Tour gives a tour of pyro on real machines: a workspace of a small folder with a bug in it, which is found, mended, kept, broken and taken back. It ends with the first
-// step that does not do what it says, and the error tells which; the report is there in any case. Neither workspace nor file is left, also where ctx ends it.
+// Tour demonstrates pyro on real machines. It fixes a bug in a small folder, takes a snapshot,
+// breaks the machine and restores it. Tour stops at the first step with an unexpected result. The
+// error then describes the result. The report is always set. Tour removes its workspace and its
+// files, even if ctx is done.
 func Tour(ctx context.Context, p *pyro.Pyro, req TourRequest) (*Report, error) {
 	began := time.Now()
 	t := &tour{pyro: p, req: req, report: &Report{Environment: pyro.DefaultEnvironment, Steps: []Step{}}}
@@ -56,16 +58,16 @@ func Tour(ctx context.Context, p *pyro.Pyro, req TourRequest) (*Report, error) {
 	return t.report, err
 }
 
-// tour is one call of Tour.
+// tour is the state of one call of Tour.
 type tour struct {
 	pyro      *pyro.Pyro
 	req       TourRequest
 	report    *Report
-	temporary string // folder on the host, of all that it writes there
-	seed      string // folder in it
+	temporary string // folder on the host that contains all files of the tour
+	seed      string // path of a folder in temporary
 	patchFile string
-	exported  string // file in it
-	id        string // of the workspace, from its creation on
+	exported  string // path of a file in temporary
+	id        string // ID of the workspace, or "" before it is created
 }
 
 func (t *tour) give(ctx context.Context) (err error) {
@@ -86,7 +88,7 @@ func (t *tour) give(ctx context.Context) (err error) {
 		if t.id == "" {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
 		if deleted := t.do(ctx, len(steps)+1, len(steps)+1, t.delete()); err == nil {
 			err = deleted
@@ -100,31 +102,31 @@ func (t *tour) give(ctx context.Context) (err error) {
 	return nil
 }
 
-// step is what is done in one.
+// step is a step that the tour can run.
 type step struct {
 	name, text string
-	command    func() string // that does the same; some are known only when the workspace is
+	command    func() string // called just before run; some commands contain the ID of the workspace
 	do         func(context.Context) (output string, err error)
 }
 
-// do does a step, and notes and tells what became of it.
+// do runs a step, records its result and calls the callbacks.
 func (t *tour) do(ctx context.Context, number, of int, s step) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	noted := Step{Name: s.name, Text: s.text, Command: strings.TrimSpace(s.command())}
+	step := Step{Name: s.name, Text: s.text, Command: strings.TrimSpace(s.command())}
 	if t.req.Begin != nil {
-		t.req.Begin(number, of, noted)
+		t.req.Begin(number, of, step)
 	}
 	began := time.Now()
 	output, err := s.do(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = &fault.Error{Kind: fault.Canceled, Err: cause}
 	}
-	noted.Output, noted.OK, noted.MS = shown(output, pyro.SecretValue{}), err == nil, milliseconds(time.Since(began))
-	t.report.Steps = append(t.report.Steps, noted)
+	step.Output, step.OK, step.MS = shown(output, pyro.SecretValue{}), err == nil, milliseconds(time.Since(began))
+	t.report.Steps = append(t.report.Steps, step)
 	if t.req.End != nil {
-		t.req.End(noted)
+		t.req.End(step)
 	}
 	return fault.Wrap(err, "demo", s.name)
 }

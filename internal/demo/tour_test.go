@@ -11,12 +11,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestQuoted has a shell take words as they are: what the tour shows can be typed.
+// TestQuoted checks that a shell reads quoted words unchanged. Users can then copy the commands of
+// the tour.
 func TestQuoted(t *testing.T) {
 	for _, words := range [][]string{runTest, serve, fetch, destroy, reach, {typed}, {"a'b", `"`, "$HOME `x` \\", "*", "a;b"}} {
 		out, err := exec.Command("sh", "-c", `printf '%s\0' `+quoted(words)).Output()
 		if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); err != nil || !slices.Equal(got, words) {
-			t.Errorf("%q is taken as %q, %v", words, got, err)
+			t.Errorf("%q was parsed as %q, %v", words, got, err)
 		}
 	}
 }
@@ -33,8 +34,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestATourThatCannotBegin ends with its first step, tells it, and leaves nothing.
-func TestATourThatCannotBegin(t *testing.T) {
+// TestFailedTour checks that a tour reports the failure of its first step and leaves no files.
+func TestFailedTour(t *testing.T) {
 	t.Setenv("PYRO_QEMU", "no-such-qemu")
 	t.Setenv("PYRO_RUNSC", "/no-such-runsc")
 	t.Setenv("TMPDIR", t.TempDir())

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// callIn finds the call of a tool that a model wrote as its answer instead of making it: {"name": …, "parameters" or "arguments": {…}}, alone or in a block of code.
+// callIn finds a tool call that a model wrote as text. The text is {"name": …, "parameters" or
+// "arguments": {…}}, alone or in a code block.
 func callIn(answer, tool string) (args string, ok bool) {
 	answer = strings.TrimSpace(answer)
 	if inside, fenced := strings.CutPrefix(answer, "```"); fenced {
-		_, inside, _ = strings.Cut(inside, "\n") // after the name of a language
+		_, inside, _ = strings.Cut(inside, "\n") // skips the language of the block
 		answer = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(inside), "```"))
 	}
 	if !strings.HasPrefix(answer, "{") {

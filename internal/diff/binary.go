@@ -7,17 +7,19 @@ import (
 	"fmt"
 )
 
-// base85 is git's alphabet, that of RFC 1924.
+// base85 is the alphabet of RFC 1924, which git uses for binary content.
 const base85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// perLine is how many bytes a line of a binary patch holds. Its first letter tells how many: A to Z are 1 to 26, a to z 27 to 52.
+// perLine is the maximum number of bytes in a line of a binary patch. The first character of a line
+// encodes the number: A to Z mean 1 to 26, and a to z mean 27 to 52.
 const perLine = 52
 
-// writeBinary writes content as a binary patch that makes it of anything. There is none for the way back.
+// writeBinary writes data as a binary patch that replaces any old content. The patch has no reverse
+// change.
 func writeBinary(b *bytes.Buffer, data []byte) {
 	var packed bytes.Buffer
 	z := zlib.NewWriter(&packed)
-	z.Write(data) // a buffer takes all
+	z.Write(data) // Writing to a bytes.Buffer never fails.
 	z.Close()
 	fmt.Fprintf(b, "GIT binary patch\nliteral %d\n", len(data))
 	for packed.Len() > 0 {
@@ -28,7 +30,7 @@ func writeBinary(b *bytes.Buffer, data []byte) {
 			b.WriteByte('a' + n - 27)
 		}
 		for len(line) > 0 {
-			var four [4]byte // the last one is filled up with zeros
+			var four [4]byte // padded with zeros
 			line = line[copy(four[:], line):]
 			var five [5]byte
 			for i, v := 4, binary.BigEndian.Uint32(four[:]); i >= 0; i, v = i-1, v/85 {

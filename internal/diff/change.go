@@ -5,10 +5,10 @@ import (
 	"io/fs"
 )
 
-// Status says what became of a path.
+// Status is the kind of change to a path.
 type Status string
 
-// The statuses. Modified is a change of content, mode or link.
+// Values of Status. Modified means a change to the content, mode or link target.
 const (
 	Added       Status = "added"
 	Modified    Status = "modified"
@@ -16,10 +16,10 @@ const (
 	TypeChanged Status = "type_changed"
 )
 
-// Kind is what a path leads to.
+// Kind is the type of a file.
 type Kind string
 
-// The kinds. Other is a device, FIFO or socket.
+// Values of Kind. Other is a device, FIFO or socket.
 const (
 	File      Kind = "file"
 	Directory Kind = "directory"
@@ -27,32 +27,39 @@ const (
 	Other     Kind = "other"
 )
 
-// Change is one path that differs.
+// Change describes the change to one path.
 type Change struct {
 	Path   string `json:"path"`
 	Status Status `json:"status"`
-	// Kind is that of what is there now, or was until it was deleted. OldKind is told where it was another one.
+	// Kind is the current type, or for a deleted path the type before. OldKind is set if the type
+	// has changed.
 	Kind    Kind `json:"kind"`
 	OldKind Kind `json:"old_kind,omitempty"`
-	// The permission bits in octal, setuid, setgid and sticky among them: "0755". Both where they differ, and the one that there is of what was added or
-	// deleted. Links have none.
+	// OldMode and NewMode are octal permission bits including setuid, setgid and sticky, such as
+	// "0755". They are set if they differ. Added and deleted files have only one of them. Links
+	// have neither.
 	OldMode string `json:"old_mode,omitempty"`
 	NewMode string `json:"new_mode,omitempty"`
-	// The targets of a symbolic link, where they differ.
+	// OldLink and NewLink are the targets of symbolic links. They are set if they differ.
 	OldLink string `json:"old_link,omitempty"`
 	NewLink string `json:"new_link,omitempty"`
-	// The sizes of files in bytes, also where they are the same. 0 for everything else.
+	// OldSize and NewSize are sizes of files in bytes. They are set even if they are equal. For
+	// other types they are 0.
 	OldSize int64 `json:"old_size"`
 	NewSize int64 `json:"new_size"`
-	// Binary: the content is not told by lines, because it is not UTF-8, has a zero byte or is too large.
+	// Binary means that lines were not compared, because the content is invalid UTF-8, contains NUL
+	// or is too large.
 	Binary       bool `json:"binary"`
 	LinesAdded   int  `json:"lines_added"`
 	LinesRemoved int  `json:"lines_removed"`
-	// PatchOmitted: a change of content or link that is not in the patch, since it is too large, the patch had reached its limit, or git refuses the name.
+	// PatchOmitted means that the patch does not contain a change to the content or the link
+	// target. Either the change is too large, or the patch has reached its limit, or git rejects
+	// the name.
 	PatchOmitted bool `json:"patch_omitted,omitempty"`
 }
 
-// Summary counts changes. A change has one status; a modified one may be counted as mode_changed too, and any as binary and patch_omitted.
+// Summary counts changes. Each change counts once by its status. In addition, a modified path can
+// count as mode_changed, and any change can count as binary and patch_omitted.
 type Summary struct {
 	Added        int `json:"added"`
 	Modified     int `json:"modified"`
@@ -63,8 +70,8 @@ type Summary struct {
 	PatchOmitted int `json:"patch_omitted"`
 	LinesAdded   int `json:"lines_added"`
 	LinesRemoved int `json:"lines_removed"`
-	// Ignored counts what was left out: new paths that a .gitignore ignores, and what is in folders
-	// named __pycache__. The other counts do not have it.
+	// Ignored counts paths that were not compared: new paths that a .gitignore file ignores, and
+	// content of directories named __pycache__. The other counts do not include these paths.
 	Ignored int `json:"ignored"`
 }
 
@@ -105,7 +112,8 @@ func kindOf(m fs.FileMode) Kind {
 	return Other
 }
 
-// bitsOf are the permission bits, setuid, setgid and sticky as Linux has them. Those of links mean nothing and are 0.
+// bitsOf returns the permission bits, setuid, setgid and sticky in Linux's encoding. For symbolic
+// links it returns 0, because their bits have no meaning.
 func bitsOf(m fs.FileMode) uint32 {
 	if m&fs.ModeSymlink != 0 {
 		return 0
@@ -123,7 +131,7 @@ func bitsOf(m fs.FileMode) uint32 {
 	return bits
 }
 
-// modeOf is the mode as entries tell it.
+// modeOf returns a mode in the format of OldMode and NewMode.
 func modeOf(m fs.FileMode) string {
 	if m&fs.ModeSymlink != 0 {
 		return ""
@@ -131,7 +139,7 @@ func modeOf(m fs.FileMode) string {
 	return fmt.Sprintf("%04o", bitsOf(m))
 }
 
-// describe fills in what the two entries of a path tell, of which one may be nil.
+// describe returns the change between the old and the new entry of a path. One of them can be nil.
 func describe(before, after *Entry) Change {
 	var c Change
 	if before != nil {

@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// content is what is in a file, or a link's target.
+// content is the content of a file, or the target of a symbolic link.
 type content struct {
 	data  []byte
-	large bool // more than MaxContent, and not held
+	large bool // the content is larger than MaxContent, so data is nil
 }
 
-// read gives the content of an entry: nothing for nil and for what has none. The size of the entry becomes that of what was read.
+// read returns the content of an entry. For nil and for types without content, the result is empty.
+// read also sets the entry's size to the number of bytes that it read.
 func read(ctx context.Context, tree Tree, e *Entry) (content, error) {
 	switch {
 	case e == nil || !e.Mode.IsRegular() && e.Link == "":
@@ -31,7 +32,7 @@ func read(ctx context.Context, tree Tree, e *Entry) (content, error) {
 	}
 	defer f.Close()
 	var b bytes.Buffer
-	b.Grow(int(e.Size) + bytes.MinRead) // so that reading ends without growing
+	b.Grow(int(e.Size) + bytes.MinRead) // avoids growing the buffer
 	n, err := b.ReadFrom(io.LimitReader(f, MaxContent+1))
 	if err != nil {
 		return content{}, err
@@ -44,15 +45,16 @@ func read(ctx context.Context, tree Tree, e *Entry) (content, error) {
 	return content{data: b.Bytes()}, nil
 }
 
-// text tells whether content is told by lines.
+// text reports whether the content can be compared line by line.
 func (c content) text() bool {
 	return !c.large && len(c.data) <= MaxText && bytes.IndexByte(c.data, 0) < 0 && bytes.Count(c.data, []byte("\n")) < MaxLines && utf8.Valid(c.data)
 }
 
-// errGone says that a file went away after it was listed.
+// errGone reports that a file was deleted after it was listed.
 var errGone = errors.New("the file is gone")
 
-// equalStreams compares two files of the same size, which are too large to be held. errGone is told of the one after.
+// equalStreams compares two files of equal size that are too large for memory. If the file in after
+// no longer exists, it returns errGone.
 func equalStreams(ctx context.Context, before, after Tree, path string, size int64) (bool, error) {
 	a, err := before.Open(ctx, path)
 	if err != nil {
@@ -68,7 +70,7 @@ func equalStreams(ctx context.Context, before, after Tree, path string, size int
 	}
 	defer b.Close()
 	x, y := make([]byte, 256<<10), make([]byte, 256<<10)
-	for left := size + 1; left > 0; { // one byte more than there should be, which finds the end
+	for left := size + 1; left > 0; { // One extra byte detects a longer file.
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
@@ -91,7 +93,7 @@ func equalStreams(ctx context.Context, before, after Tree, path string, size int
 	return true, nil
 }
 
-// ended is nil for an error that says no more than that a file came to its end.
+// ended returns nil if err reports only the end of a file.
 func ended(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil

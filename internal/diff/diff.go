@@ -1,22 +1,31 @@
-// Package diff tells what differs between two trees of files, such as a workspace's baseline and what it holds now.
+// Package diff compares two file trees, such as a workspace's baseline and its current content.
 //
-// What it tells has two forms. The [Change] entries are complete: every path that was added, modified, deleted or became something else, with modes,
-// links, empty directories and special files. The patch is git's extended unified format, for what that can say: the content of files, whether they are
-// executable, and symbolic links. `git apply` of the patch on the tree before gives the tree after, as far as git knows trees: it has no empty
-// directories, no permission bits but the owner's x, no special files and nothing of the name .git. Where such a thing is all that a change consists of,
-// it is an entry only.
+// The result has two forms: entries and a patch.
 //
-// The patch is always valid UTF-8, so that it comes through JSON as it is: names that are not plain ASCII are quoted, and content that is not UTF-8 is
-// written as a binary literal. That is the one way in which it differs from git, which calls binary what has a zero byte near its begin.
+// The entries ([Change]) are complete. They contain every path that was added, modified or deleted,
+// or whose type changed. They include modes, links, empty directories and special files.
 //
-// Both trees are read as streams, and the content of files only where the listings don't tell that it is the same. One of the trees may be a guest's: a
-// listing that makes no sense is an error, and what is held in memory at a time is bounded by the limits below. The caller keeps the trees from changing
-// while they are compared. Where it can't, each file is told as it was when it was read, and one that went away by then as deleted.
+// The patch is in git's extended unified format. It contains the changes that git can represent:
+// the content of files, their executable bits, and symbolic links. Within git's model, `git apply`
+// turns the old tree into the new tree. Git has no empty directories, no permissions besides the
+// owner's executable bit, no special files, and no paths named .git. The patch does not contain
+// such changes.
 //
-// What a build leaves behind is not compared, unless the options say so: folders named __pycache__,
-// and what is new and ignored by a .gitignore of the tree after. A path that was in the tree before
-// is compared although it is ignored, as git does with tracked files. The summary counts what was
-// left out.
+// The patch is always valid UTF-8, so that JSON can contain it. Names that contain bytes other than
+// printable ASCII are quoted. Content that is not valid UTF-8 is a binary literal. Git in contrast
+// treats content as binary if it has a NUL byte near its start.
+//
+// Both trees are streams. The package reads content only if the listings do not show that it is
+// equal. One tree can come from a guest. Therefore an inconsistent listing is an error, and the
+// limits below restrict the memory use.
+//
+// The caller should prevent changes during the comparison. Otherwise each file counts with the
+// content that it has when it is read. A file that no longer exists at that time counts as deleted.
+//
+// By default, two kinds of build leftovers are not compared: directories named __pycache__, and new
+// paths that a .gitignore file of the new tree ignores. As in git, a path that was in the old tree
+// is compared even if it is ignored. The summary counts the paths that were not compared. An option
+// includes them.
 package diff
 
 import (
@@ -29,57 +38,62 @@ import (
 	"github.com/pyro-mcp/pyro/internal/ignore"
 )
 
-// Limits.
+// Limits for a comparison.
 const (
-	MaxText           = 8 << 20  // bytes of a file that is compared line by line
-	MaxLines          = 200_000  // lines of it; a file with more of either is told as binary
-	MaxContent        = 16 << 20 // bytes of a file whose content is in the patch
-	DefaultPatchLimit = 64 << 20 // bytes of a patch
-	DefaultEntryLimit = 100_000  // entries of a result
+	MaxText           = 8 << 20  // In bytes, of a file that is compared line by line.
+	MaxLines          = 200_000  // Of such a file. A file with more lines counts as binary.
+	MaxContent        = 16 << 20 // In bytes, of a file whose content can be in the patch.
+	DefaultPatchLimit = 64 << 20 // In bytes, of a patch.
+	DefaultEntryLimit = 100_000  // Entries in a result.
 )
 
-// Entry is what a listing tells of one file, directory, link or special file.
+// Entry is an entry of a listing: a file, directory, symbolic link or special file.
 type Entry struct {
-	Path string      // relative to the root; names are bytes, with slashes between them
-	Mode fs.FileMode // type, permission bits, setuid, setgid and sticky
-	Size int64       // of a file, in bytes
-	Link string      // the target of a symbolic link
+	Path string      // Relative to the root. Can be invalid UTF-8.
+	Mode fs.FileMode // Type, permission bits, setuid, setgid and sticky.
+	Size int64       // Of a file, in bytes.
+	Link string      // Target of a symbolic link.
 
-	// Identity names a file's content: a hash, or the inode with its times. Two files whose identities are equal and not empty have the same content,
-	// surely. Any other two are read and compared.
+	// Identity identifies the content of a file. It can be a hash, or the file's inode and times.
+	// Two files with equal, non-empty identities must have equal content. Compare reads and
+	// compares all other files.
 	Identity string
 }
 
-// Tree is one of the two trees.
+// Tree is one side of a comparison.
 type Tree interface {
-	// List gives all entries but the root, in depth-first order: a directory before what is in it, and the names in a directory in the order of their bytes.
-	// The sequence ends after an error. It is used once.
+	// List yields all entries except the root in depth-first order. A directory comes before its
+	// content, and names are sorted by their bytes. The sequence ends after an error. Callers use
+	// it only once.
 	List(ctx context.Context) iter.Seq2[Entry, error]
-	// Open opens the content of a regular file, which the caller closes. It MUST NOT follow a symbolic link. fs.ErrNotExist says that the file is gone.
+	// Open opens the content of a regular file. The caller must close it. Open MUST NOT follow
+	// symbolic links. If the file no longer exists, it returns fs.ErrNotExist.
 	Open(ctx context.Context, path string) (io.ReadCloser, error)
 }
 
-// Options say what to compare, and how much of it to report. Zero stands for the default.
+// Options specifies what to compare and how much to report. Zero values mean the defaults.
 type Options struct {
-	PatchLimit int64 // bytes; the patch ends before the first file that would exceed it
-	EntryLimit int   // entries; the summary goes on counting
+	PatchLimit int64 // In bytes. The patch ends before the first file that exceeds this limit.
+	EntryLimit int   // Maximum number of entries. The summary still counts all changes.
 
-	Paths          []string // only these, with all that is below them; none: everything
-	IncludeIgnored bool     // what is ignored too, see the package
+	Paths          []string // Compare only these paths and everything below them. Empty means all.
+	IncludeIgnored bool     // Also compare ignored paths, see the package comment.
 }
 
-// Result is what differs.
+// Result is the result of a comparison.
 type Result struct {
 	Entries []Change `json:"entries"` // in the order of the listings
 	Summary Summary  `json:"summary"`
-	// Truncated: the patch ended at its limit. The entries that are not in it any more say patch_omitted.
+	// Truncated means that the patch has reached its limit. Later entries have PatchOmitted set.
 	Truncated bool `json:"truncated"`
-	// EntriesTruncated: there are more changes than Entries. The summary counts them all.
+	// EntriesTruncated means that Entries does not contain all changes. The summary counts all of
+	// them.
 	EntriesTruncated bool `json:"entries_truncated"`
 }
 
-// Compare tells how after differs from before, and writes the patch to patch, which may be nil. When ctx ends so does the work, with its error. What was
-// written until an error is whole files of the patch, and no more than a part of it.
+// Compare compares two trees. It writes the patch to the writer patch, which can be nil. If ctx is
+// cancelled, it returns the error of ctx. If an error occurs, the patch written so far consists of
+// complete sections for a part of the files.
 func Compare(ctx context.Context, before, after Tree, patch io.Writer, o Options) (*Result, error) {
 	if o.PatchLimit <= 0 {
 		o.PatchLimit = DefaultPatchLimit
@@ -94,18 +108,18 @@ func Compare(ctx context.Context, before, after Tree, patch io.Writer, o Options
 	return c.result, nil
 }
 
-// comparison is the work of one Compare.
+// comparison is the state of a call of Compare.
 type comparison struct {
 	before, after Tree
 	patch         io.Writer
 	options       Options
 	paths         *paths
 	ignored       *ignore.Tree
-	written       int64 // bytes of the patch
+	written       int64 // size of the patch so far, in bytes
 	result        *Result
 }
 
-// run merges the two listings.
+// run walks through both listings together, and compares the entries with equal paths.
 func (c *comparison) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -141,7 +155,7 @@ func (c *comparison) run(ctx context.Context) error {
 		if b != nil {
 			now.head = nil
 		}
-		if leave, err := c.leaveOut(ctx, a, b); err != nil {
+		if leave, err := c.skip(ctx, a, b); err != nil {
 			return err
 		} else if leave {
 			continue

@@ -96,11 +96,11 @@ func TestAResultAsJSON(t *testing.T) {
 	}
 }
 
-// tree is one whose listing and contents a test makes up.
+// tree is a tree with an artificial listing and artificial content.
 type tree struct {
 	entries []diff.Entry
 	open    func(path string) (io.ReadCloser, error)
-	fails   error // after the entries
+	fails   error // error at the end of the listing
 }
 
 func (t tree) List(context.Context) iter.Seq2[diff.Entry, error] {
@@ -132,7 +132,7 @@ func TestWhatIsSurelyTheSameIsNotRead(t *testing.T) {
 	}
 	other[1].Identity = ""
 	if _, err := diff.Compare(context.Background(), tree{entries: entries, open: never}, tree{entries: other, open: never}, nil, diff.Options{}); err == nil {
-		t.Error("two files were the same although nothing said so")
+		t.Error("got no error for two files without an identity that can't be read")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestListingsThatMakeNoSense(t *testing.T) {
 		"a link with zero": {{Path: "a", Mode: fs.ModeSymlink, Link: "a\x00"}},
 	} {
 		_, err := diff.Compare(context.Background(), difftest.Tree{}, tree{entries: entries, open: at(difftest.Tree{"a": file("")})}, nil, diff.Options{})
-		if name == "out of order" || name == "twice" || name == "in a file" { // a and b are read before
+		if name == "out of order" || name == "twice" || name == "in a file" { // These listings contain a and b, which would be read before the error.
 			_, err = diff.Compare(context.Background(), tree{entries: entries}, tree{entries: entries}, nil, diff.Options{})
 		}
 		if fault.KindOf(err) != fault.Corrupt {
@@ -190,7 +190,7 @@ func TestErrorsOfTrees(t *testing.T) {
 	}
 }
 
-// TestAFileThatWentAway has a listing with a file that is gone when it is read, as in a tree that somebody works in.
+// TestAFileThatWentAway checks a file that is deleted after the listing and before the read.
 func TestAFileThatWentAway(t *testing.T) {
 	gone := tree{entries: []diff.Entry{{Path: "a", Mode: 0o644}, {Path: "b", Mode: 0o644}}, open: at(difftest.Tree{})}
 	result, _ := compare(t, difftest.Tree{"b": file("x\n")}, gone, diff.Options{})
@@ -205,7 +205,7 @@ func TestAFileThatWentAway(t *testing.T) {
 	}
 }
 
-// TestAFileOfAnotherSizeThanListed: what was read counts.
+// TestAFileOfAnotherSizeThanListed checks that the size of the content counts, not the listed size.
 func TestAFileOfAnotherSizeThanListed(t *testing.T) {
 	liar := tree{entries: []diff.Entry{{Path: "a", Mode: 0o644, Size: 1}}, open: at(difftest.Tree{"a": file("three")})}
 	if result, _ := compare(t, difftest.Tree{"a": file("three")}, liar, diff.Options{}); len(result.Entries) != 0 {
@@ -227,12 +227,12 @@ func TestLargeFiles(t *testing.T) {
 	before := difftest.Tree{"equal": big(diff.MaxContent+9, 'y'), "end": big(diff.MaxContent+9, 'y'), "longer": big(diff.MaxContent+1, 'y'), "literal": big(diff.MaxText+1, 'y'), "lines": file("")}
 	after := difftest.Tree{"equal": big(diff.MaxContent+9, 'y'), "end": big(diff.MaxContent+9, 'z'), "longer": big(diff.MaxContent+2, 'y'), "literal": big(diff.MaxText+1, 'z'), "lines": file(lines)}
 	result, patch := compare(t, before, after, diff.Options{})
-	type told struct{ Binary, Omitted bool }
-	got := map[string]told{}
+	type notes struct{ Binary, Omitted bool }
+	got := map[string]notes{}
 	for _, c := range result.Entries {
-		got[c.Path] = told{c.Binary, c.PatchOmitted}
+		got[c.Path] = notes{c.Binary, c.PatchOmitted}
 	}
-	if d := cmp.Diff(map[string]told{"end": {true, true}, "longer": {true, true}, "literal": {true, false}, "lines": {true, false}}, got); d != "" {
+	if d := cmp.Diff(map[string]notes{"end": {true, true}, "longer": {true, true}, "literal": {true, false}, "lines": {true, false}}, got); d != "" {
 		t.Error(d)
 	}
 	if strings.Count(patch, "Binary files a/") != 2 || strings.Count(patch, "GIT binary patch") != 2 || result.Summary.PatchOmitted != 2 {
@@ -263,46 +263,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWhatGitRefusesIsNotInThePatch: one such name would make git refuse the whole of it.
-func TestWhatGitRefusesIsNotInThePatch(t *testing.T) {
-	after := difftest.Tree{}
-	for _, p := range []string{".git/config", "sub/.GIT/index", ".git", "a/git~1", ".git . ", ".git::$INDEX_ALLOCATION", `.git\x`, ".gitignore", ".github/x", "git", "git~12", ".gitmodules"} {
-		after.Put(p, file(p))
-	}
-	delete(after, ".git") // which the folder was replaced by
-	after.Put(".git", difftest.Node{Mode: fs.ModeDir | 0o755})
-	after.Put("a/.gitmodules", difftest.Node{Mode: fs.ModeSymlink, Link: "x"})
-	result, patch := compare(t, difftest.Tree{}, after, diff.Options{IncludeIgnored: true})
-	taken := difftest.Tree{}
-	for _, c := range result.Entries {
-		if c.Kind != diff.Directory && !c.PatchOmitted {
-			taken.Put(c.Path, after[c.Path])
-		}
-	}
-	if len(taken.Git()) != 6 {
-		t.Errorf("%v", taken)
-	}
-	dir := t.TempDir()
-	if _, err := difftest.Git(dir, patch, "apply", "-"); err != nil {
-		t.Fatal(err)
-	}
-	made, _ := difftest.Read(dir)
-	if said := difftest.Unequal(made.Git(), taken.Git()); said != "" {
-		t.Error(said)
-	}
-	for _, c := range result.Entries { // and each of the others it does refuse
-		if c.PatchOmitted {
-			_, one := compare(t, difftest.Tree{}, difftest.Tree{"x": after[c.Path]}, diff.Options{})
-			quoted := strings.ReplaceAll(c.Path, `\`, `\\`)
-			one = strings.NewReplacer("a/x", `"a/`+quoted+`"`, "b/x", `"b/`+quoted+`"`).Replace(one)
-			if _, err := difftest.Git(t.TempDir(), one, "apply", "-"); err == nil || !strings.Contains(err.Error(), "invalid path") {
-				t.Errorf("%q: %v", c.Path, err)
-			}
-		}
-	}
-}
-
-// TestManyFiles compares trees that would not fit the memory that it allows.
+// TestManyFiles compares trees that are larger than the memory limit of the test.
 func TestManyFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -331,11 +292,11 @@ func TestManyFiles(t *testing.T) {
 		t.Fatal(err, result)
 	}
 	if peak > 8<<20 {
-		t.Errorf("%d bytes were held", peak)
+		t.Errorf("got %d bytes in memory", peak)
 	}
 }
 
-// listing is a listing whose files are all the same.
+// listing is a tree of files with equal content.
 type listing iter.Seq2[diff.Entry, error]
 
 func (t listing) List(context.Context) iter.Seq2[diff.Entry, error] {
@@ -345,7 +306,7 @@ func (t listing) Open(context.Context, string) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("0123456789")), nil
 }
 
-// at opens the files of another tree.
+// at returns a function that opens the files of t.
 func at(t difftest.Tree) func(string) (io.ReadCloser, error) {
 	return func(path string) (io.ReadCloser, error) { return t.Open(context.Background(), path) }
 }

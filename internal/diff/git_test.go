@@ -13,7 +13,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestGitMakesTheTreeOfThePatch is the property that a patch is there for: git applies it to the tree before, and has the tree after.
+// TestGitMakesTheTreeOfThePatch checks that applying the patch to the old tree with git gives the
+// new tree.
 func TestGitMakesTheTreeOfThePatch(t *testing.T) {
 	seeds := 200
 	if testing.Short() {
@@ -26,7 +27,7 @@ func TestGitMakesTheTreeOfThePatch(t *testing.T) {
 			before := difftest.Random(r, 1+r.IntN(40))
 			after := difftest.Change(r, before, 1+r.IntN(15))
 			if r.IntN(10) == 0 {
-				after = difftest.Random(r, 20) // nothing in common
+				after = difftest.Random(r, 20) // The trees are unrelated.
 			}
 			var patch strings.Builder
 			result, err := diff.Compare(context.Background(), before, after, &patch, diff.Options{IncludeIgnored: true})

@@ -8,18 +8,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// MaxPath is the length of the longest path, in bytes, and maxName that of a name in it. They are Linux's.
+// MaxPath and maxName are Linux's limits for the length of a path and of a name in it, in bytes.
 const (
 	MaxPath = 4096
 	maxName = 255
 )
 
-// listing reads the entries of a tree one by one, and checks them.
+// listing reads and checks the entries of a tree, one at a time.
 type listing struct {
 	next  func() (Entry, error, bool)
 	close func()
-	entry Entry  // the last that was listed
-	head  *Entry // it, until it has been taken
+	entry Entry  // last entry of the listing
+	head  *Entry // points to entry until the entry is consumed
 	ended bool
 }
 
@@ -28,7 +28,7 @@ func open(entries iter.Seq2[Entry, error]) *listing {
 	return &listing{next: next, close: stop}
 }
 
-// fill makes head the next entry, unless there is one already.
+// fill reads the next entry into head, unless head is set.
 func (l *listing) fill() error {
 	if l.head != nil || l.ended {
 		return nil
@@ -49,26 +49,28 @@ func (l *listing) fill() error {
 	return nil
 }
 
-// check refuses an entry that no tree can have after the last one. The merge relies on the order, and whoever uses the result on the paths.
+// check rejects an entry that can't follow the last entry. The comparison relies on the order, and
+// users of the result rely on valid paths.
 func (l *listing) check(e Entry) error {
 	if !validPath(e.Path) {
-		return fault.Newf(fault.Corrupt, "%.200q is no path of a tree", e.Path)
+		return fault.Newf(fault.Corrupt, "%.200q is not a valid path", e.Path)
 	}
 	if last := l.entry.Path; last != "" {
 		if comparePaths(last, e.Path) >= 0 {
 			return fault.Newf(fault.Corrupt, "%.200q is listed after %.200q", e.Path, last)
 		}
 		if !l.entry.Mode.IsDir() && strings.HasPrefix(e.Path, last) && e.Path[len(last)] == '/' {
-			return fault.Newf(fault.Corrupt, "%.200q is listed below %.200q, which is no directory", e.Path, last)
+			return fault.Newf(fault.Corrupt, "%.200q is listed below %.200q, which is not a directory", e.Path, last)
 		}
 	}
 	if e.Size < 0 || len(e.Link) >= MaxPath || e.Mode&fs.ModeSymlink != 0 && (e.Link == "" || strings.ContainsRune(e.Link, 0)) {
-		return fault.Newf(fault.Corrupt, "%.200q is listed with what no file has", e.Path)
+		return fault.Newf(fault.Corrupt, "%.200q is listed with an invalid size or link target", e.Path)
 	}
 	return nil
 }
 
-// validPath tells whether a path leads from the root to something below it. Names need not be UTF-8.
+// validPath reports whether a path is relative, clean and below the root. Names can be invalid
+// UTF-8.
 func validPath(path string) bool {
 	if path == "" || len(path) >= MaxPath || strings.IndexByte(path, 0) >= 0 {
 		return false
@@ -81,7 +83,8 @@ func validPath(path string) bool {
 	return true
 }
 
-// comparePaths orders paths depth first: as bytes, but for the slash, which comes before all of them.
+// comparePaths compares two paths in depth-first order. It compares them by their bytes, except
+// that the slash comes before all other bytes.
 func comparePaths(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {

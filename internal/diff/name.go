@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// quote writes a name as git does with core.quotePath: as it is, or between quotes with C's escapes where it has a byte that is not printable ASCII, a
-// quote or a backslash. Git itself can't read an unquoted name in which a space comes before a slash, so that is quoted too.
+// quote formats a name like git with core.quotePath. It quotes names that contain quotes,
+// backslashes or bytes other than printable ASCII. It also quotes names with a space before a
+// slash, because git can't parse them unquoted.
 func quote(name string) string {
 	plain := !strings.Contains(name, " /")
 	for i := range len(name) {
@@ -32,7 +33,8 @@ func quote(name string) string {
 	return b.String()
 }
 
-// tab ends a name with a space in it: what comes after a space could be a time else.
+// tab returns the tab that must follow a name with spaces. Without the tab, readers could interpret
+// the text after a space as a timestamp.
 func tab(quoted string) string {
 	if strings.Contains(quoted, " ") {
 		return "\t"
@@ -40,8 +42,9 @@ func tab(quoted string) string {
 	return ""
 }
 
-// gitRefuses tells whether git refuses any patch with a path, as its verify_path does: where a name in it is .git to one of the file systems that git
-// guards against, or is that of a link which git would read.
+// gitRefuses reports whether git rejects patches that contain a path. It follows git's function
+// verify_path. Git rejects names that some file system treats as .git, and links that git would
+// read.
 func gitRefuses(path string, link bool) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		lower := strings.ToLower(name)

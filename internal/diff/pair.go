@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// pair compares what is at one path on both sides, of which one may be nil, and tells the change if there is any.
+// pair compares the old and the new entry of a path, and reports a change. One entry can be nil.
 func (c *comparison) pair(ctx context.Context, before, after *Entry) error {
 	sameType := before != nil && after != nil && before.Mode.Type() == after.Mode.Type()
 	sameContent := sameType && (before.Mode.IsRegular() && before.Identity != "" && before.Identity == after.Identity ||
@@ -36,7 +36,7 @@ func (c *comparison) pair(ctx context.Context, before, after *Entry) error {
 		}
 	}
 	if sameContent {
-		old, now = content{}, content{} // and what is left to tell is the mode
+		old, now = content{}, content{} // Only the mode can differ.
 		if bitsOf(before.Mode) == bitsOf(after.Mode) {
 			return nil
 		}
@@ -54,11 +54,12 @@ func (c *comparison) pair(ctx context.Context, before, after *Entry) error {
 			sections = append(sections, newSection(change.Path, nil, &blob{gitMode(after.Mode), now}, wanted))
 		}
 	}
-	return c.tell(change, sections, wanted)
+	return c.report(change, sections, wanted)
 }
 
-// tell adds a change to the result, and its sections to the patch if they are wanted there. Those of one path stay together.
-func (c *comparison) tell(change Change, sections []section, wanted bool) error {
+// report adds a change to the result. If wanted is set, it also adds the change's sections to the
+// patch. It adds either all sections of a path or none.
+func (c *comparison) report(change Change, sections []section, wanted bool) error {
 	var text []byte
 	for _, s := range sections {
 		text = append(text, s.text...)
@@ -89,7 +90,7 @@ func (c *comparison) tell(change Change, sections []section, wanted bool) error 
 	return nil
 }
 
-// equal tells whether two files, or links, have the same content.
+// equal reports whether two files or symbolic links have equal content.
 func (c *comparison) equal(ctx context.Context, before, after *Entry, old, now content) (bool, error) {
 	if before.Size != after.Size || old.large != now.large {
 		return false, nil

@@ -9,21 +9,22 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// blob is one side of a file's section in a patch: what git knows of a file or a link.
+// blob is one side of a file in a patch: the mode and content of a file or symbolic link.
 type blob struct {
-	mode string // git's, empty for what git does not know
+	mode string // git's mode, or "" if git can't represent the file
 	content
 }
 
-// section is what a patch says of one file, and what it amounts to. Its text is empty where git has nothing to say.
+// section is the part of a patch about one file. If git sees no change, its text is empty.
 type section struct {
 	text           []byte
 	added, removed int // lines
 	binary         bool
-	omitted        bool // the content is not in the text
+	omitted        bool // the text does not contain the content
 }
 
-// gitMode is the mode that git has for a file, empty where it knows no such thing. Of the permission bits it keeps the owner's x.
+// gitMode returns git's mode for a file. If git can't represent the file, it returns "". The mode
+// contains the owner's executable bit, but no other permissions.
 func gitMode(m fs.FileMode) string {
 	switch {
 	case m&fs.ModeSymlink != 0:
@@ -36,8 +37,9 @@ func gitMode(m fs.FileMode) string {
 	return "100644"
 }
 
-// newSection writes what became of a file whose type did not change. One of the blobs may be nil. Where the text is not wanted it is there all the same,
-// but for its largest part, binary content.
+// newSection describes the changes to a file whose type is unchanged. One of the blobs can be nil.
+// If the section is not wanted in the patch, its text does not contain binary content, which can be
+// large.
 func newSection(path string, old, now *blob, wanted bool) section {
 	var s section
 	created, deleted := old == nil, now == nil
@@ -71,7 +73,8 @@ func newSection(path string, old, now *blob, wanted bool) section {
 	return s
 }
 
-// difference writes how the content differs, and counts it. The names a and z are as they stand in the patch.
+// difference writes and counts the changes to the content. The names a and z must already be
+// quoted.
 func (s *section) difference(b *bytes.Buffer, a, z string, old, now *blob, wanted bool) {
 	if !old.large && !now.large && bytes.Equal(old.data, now.data) && old.mode != "" && now.mode != "" {
 		return
@@ -101,7 +104,7 @@ func (s *section) difference(b *bytes.Buffer, a, z string, old, now *blob, wante
 	}
 }
 
-// hash is git's name of a blob, which `git apply` checks for binary content.
+// hash returns git's hash of a blob. For binary content, `git apply` checks this hash.
 func hash(b *blob) string {
 	if b.mode == "" {
 		return "0000000000000000000000000000000000000000"
@@ -112,10 +115,11 @@ func hash(b *blob) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// compareLines gives the hunks that make now of old, and how many lines they add and remove. Its time is O(n log n), whatever the lines.
+// compareLines returns the hunks that turn old into now. It also returns the numbers of added and
+// removed lines. It takes O(n log n) time for any input.
 func compareLines(old, now []byte) (hunks []byte, added, removed int) {
 	hunks = diff.Diff("", old, "", now)
-	for range 3 { // lines of a header, which names nothing
+	for range 3 { // Remove the header, which contains no names.
 		_, hunks, _ = bytes.Cut(hunks, []byte("\n"))
 	}
 	for line := range bytes.Lines(hunks) {

@@ -1,7 +1,8 @@
-// Package dirs says where pyro keeps things on the host.
+// Package dirs returns the folders of pyro on the host.
 //
-// The cache holds what can be made again (environments, kernels, templates); the state holds what can't, and what is running.
-// Both follow the XDG base directory specification and can be set by PYRO_CACHE_DIR and PYRO_STATE_DIR.
+// The cache contains data that can be created again: environments, kernels and templates. The state
+// contains everything else. Both folders follow the XDG base directory specification.
+// PYRO_CACHE_DIR and PYRO_STATE_DIR override them.
 package dirs
 
 import (
@@ -10,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// Dirs are the two folders of one pyro. Everything that pyro writes on its own is below them.
+// Dirs are the cache folder and the state folder. pyro writes its own files only below them.
 type Dirs struct {
-	Cache string // default $XDG_CACHE_HOME/pyro, else ~/.cache/pyro
-	State string // default $XDG_STATE_HOME/pyro, else ~/.local/state/pyro
+	Cache string // default: $XDG_CACHE_HOME/pyro, or ~/.cache/pyro if that variable is not set
+	State string // default: $XDG_STATE_HOME/pyro, or ~/.local/state/pyro if that variable is not set
 }
 
-// Default gives the folders of the present user. It creates nothing.
+// Default returns the folders of the current user. It does not create them.
 func Default() (Dirs, error) {
 	cache, err := locate("PYRO_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
 	if err != nil {
@@ -24,6 +25,25 @@ func Default() (Dirs, error) {
 	}
 	state, err := locate("PYRO_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 	return Dirs{Cache: cache, State: state}, err
+}
+
+// Of returns the given folders as absolute paths, because supervisors have another working
+// directory. If a folder is empty, Of uses its default.
+func Of(cache, state string) (d Dirs, err error) {
+	if cache == "" || state == "" {
+		if d, err = Default(); err != nil {
+			return d, err
+		}
+	}
+	if cache != "" {
+		if d.Cache, err = filepath.Abs(cache); err != nil {
+			return d, err
+		}
+	}
+	if state != "" {
+		d.State, err = filepath.Abs(state)
+	}
+	return d, err
 }
 
 func locate(own, base, inHome string) (string, error) {
@@ -40,35 +60,36 @@ func locate(own, base, inHome string) (string, error) {
 	return filepath.Join(home, inHome, "pyro"), nil
 }
 
-// Environments is where images are kept.
+// Environments is the folder of images.
 func (d Dirs) Environments() string { return filepath.Join(d.Cache, "environments") }
 
-// Kernels is where guest kernels and initramfs images are kept.
+// Kernels is the folder of guest kernels and initramfs images.
 func (d Dirs) Kernels() string { return filepath.Join(d.Cache, "kernels") }
 
-// Templates is where started machines are kept that others are restored from.
+// Templates is the folder of saved machines that other machines start from.
 func (d Dirs) Templates() string { return filepath.Join(d.Cache, "templates") }
 
-// Prepared is where it is noted what was prepared, and from what.
+// Prepared is the folder of records about prepared environments.
 func (d Dirs) Prepared() string { return filepath.Join(d.Cache, "prepared") }
 
-// Machines is where each running machine has its folder.
+// Machines is the folder of running machines.
 func (d Dirs) Machines() string { return filepath.Join(d.State, "machines") }
 
-// Turns is where machines that are being started have their locks.
-func (d Dirs) Turns() string { return filepath.Join(d.State, "turns") }
+// StartSlots is the folder of start slots.
+func (d Dirs) StartSlots() string { return filepath.Join(d.State, "turns") }
 
-// Host is where the host agent has its records.
+// Host is the folder of the records of the host agent.
 func (d Dirs) Host() string { return filepath.Join(d.State, "host") }
 
-// Workspaces is where each workspace has its folder.
+// Workspaces is the folder of workspaces.
 func (d Dirs) Workspaces() string { return filepath.Join(d.State, "workspaces") }
 
-// Sessions is where each session on a terminal of the host has its folder.
+// Sessions is the folder of the host's terminal sessions.
 func (d Dirs) Sessions() string { return filepath.Join(d.State, "sessions") }
 
-// Images is where images are kept that were made of what was changed in machines, and can't be made again.
+// Images is the folder of images of changed roots. These images can't be created again.
 func (d Dirs) Images() string { return filepath.Join(d.State, "images") }
 
-// Volumes is where the volumes are that workspaces begin with. It is with them, since they share its files.
+// Volumes is the folder of initial volumes. Workspaces share files with these volumes, so both
+// folders are in the state.
 func (d Dirs) Volumes() string { return filepath.Join(d.State, "volumes") }

@@ -8,11 +8,17 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// programName is what the command is called.
+// programName is the name of the command.
 const programName = "pyro"
 
-// Program finds the command pyro: the one that is given, or else that of PYRO_PROGRAM, or else this program where it is pyro, or else pyro in the folder of this
-// program or in PATH. Unavailable where it is not there.
+// Program returns the path of the command pyro. It uses the first of these that is set or exists:
+//   - the path given.
+//   - the path in PYRO_PROGRAM.
+//   - this program, if its name is pyro.
+//   - the program pyro in the folder of this program.
+//   - the program pyro in PATH.
+//
+// Unavailable: there is no such program.
 func Program(given string) (string, error) {
 	if given == "" {
 		given = os.Getenv("PYRO_PROGRAM")

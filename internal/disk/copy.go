@@ -1,4 +1,4 @@
-// Package disk handles the images and trees that machines store things on.
+// Package disk copies, hashes and fingerprints disk image files.
 package disk
 
 import (
@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copy makes dst, which must be empty, a copy of src: sharing its blocks where the file system can, else block by block with the holes kept.
+// Copy copies src to dst, which must be empty. If the file system supports reflinks, the copy
+// shares its blocks with src. Otherwise Copy copies the data ranges and leaves holes sparse.
 func Copy(dst, src *os.File) error {
 	if err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())); err == nil {
 		return nil
@@ -45,7 +46,8 @@ func copyRange(dst, src *os.File, offset, length int64) error {
 	return nil
 }
 
-// Unnamed makes an empty file in folder that has no name: nothing of it is left when its last user closes it.
+// Unnamed creates an empty file without a name in the directory folder. The kernel removes the file
+// when its last descriptor is closed.
 func Unnamed(folder string) (*os.File, error) {
 	fd, err := unix.Open(folder, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -54,7 +56,7 @@ func Unnamed(folder string) (*os.File, error) {
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) {
 		return nil, &os.PathError{Op: "open unnamed file in", Path: folder, Err: err}
 	}
-	// Some file systems, overlays of old kernels among them, have no unnamed files.
+	// Some file systems do not support O_TMPFILE, such as overlayfs in old kernels.
 	f, err := os.CreateTemp(folder, ".unnamed-*")
 	if err != nil {
 		return nil, err
@@ -62,7 +64,8 @@ func Unnamed(folder string) (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
-// Allocated is how many bytes of the disk a file takes, which is less than its size where it has holes.
+// Allocated returns the number of bytes that a file occupies on disk. For a sparse file this number
+// is less than the file size.
 func Allocated(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

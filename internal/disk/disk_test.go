@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sparse writes a file of some megabytes with data at a few places.
+// sparse writes a file of 8 MiB that contains data in a few places and holes elsewhere.
 func sparse(t *testing.T, seed int64) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sparse")
@@ -101,7 +101,7 @@ func TestStampSeesChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, _ := StampOf(path); again != before {
-		t.Error("a stamp changed by itself")
+		t.Error("the stamp of an unchanged file changed")
 	}
 	info, _ := os.Stat(path)
 	f, _ := os.OpenFile(path, os.O_RDWR, 0)
@@ -109,11 +109,11 @@ func TestStampSeesChanges(t *testing.T) {
 	f.Close()
 	os.Chtimes(path, info.ModTime(), info.ModTime())
 	if after, _ := StampOf(path); after == before {
-		t.Error("a write whose time was set back is not seen")
+		t.Error("a write with an older mtime did not change the stamp")
 	}
 	older := before
 	if older.CTime--; !older.SameContent(before) || older == before {
-		t.Error("another change time is another content")
+		t.Error("a stamp with another ctime: want the same content and another stamp")
 	}
 	for _, differ := range []func(*Stamp){func(s *Stamp) { s.Size++ }, func(s *Stamp) { s.Inode++ }, func(s *Stamp) { s.MTime++ }} {
 		other := before

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stamp tells in microseconds whether a file may have changed since it was stamped: every write, truncation and replacement moves the change time or
-// the inode, and neither can be set back without the power over the host's clock. What a stamp can't see is a disk that forgets.
+// Stamp is a fingerprint of a file that takes microseconds to compare. Every write, truncation and
+// replacement changes the ctime or the inode number. To forge the ctime, a process must set the
+// host's clock. A stamp can't detect a failing disk.
 type Stamp struct {
 	Size  int64  `json:"size"`
 	Inode uint64 `json:"inode"`
@@ -23,7 +24,7 @@ type Stamp struct {
 	CTime int64  `json:"ctime_ns"`
 }
 
-// StampOf stamps the file at path.
+// StampOf returns the stamp of the regular file at path.
 func StampOf(path string) (Stamp, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -41,14 +42,15 @@ func StampOf(path string) (Stamp, error) {
 	}, nil
 }
 
-// SameContent tells whether a file that had a stamp and now has another has not been written to meanwhile, unless whoever did set its time back. It is for files whose
-// names come and go, which moves their change time.
+// SameContent reports whether two stamps are equal, ignoring the ctime. It is for files to which
+// other processes add or remove hard links, because that changes the ctime. It does not detect a
+// write by a program that resets the mtime afterwards.
 func (s Stamp) SameContent(now Stamp) bool {
 	s.CTime = now.CTime
 	return s == now
 }
 
-// Identity is a word for the file at path that changes when the file is replaced.
+// Identity returns a string that identifies the file at path and changes when the file is replaced.
 func Identity(path string) (string, error) {
 	s, err := StampOf(path)
 	if err != nil {
@@ -57,7 +59,7 @@ func Identity(path string) (string, error) {
 	return fmt.Sprintf("%s %d %d %d", path, s.Size, s.Inode, s.MTime), nil
 }
 
-// Extents calls f for each stretch of data in file; what lies between is holes.
+// Extents calls f for each data range in file. The bytes between the data ranges are holes.
 func Extents(file *os.File, f func(offset, length int64) error) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -83,11 +85,13 @@ func Extents(file *os.File, f func(offset, length int64) error) error {
 	return nil
 }
 
-// hashBlock is the grain of Hash: a block of zeroes counts as a hole, so that the sum depends on the content alone, not on how it is stored.
+// hashBlock is the block size of Hash in bytes. Hash treats blocks of zeros as holes, so that the
+// hash depends only on the content and not on which blocks are allocated.
 const hashBlock = 64 << 10
 
-// Hash is the SHA-256 of a sparse file's content, "sha256:…": of its size, and of offset and bytes of each 64 KiB block that is not all zero.
-// report, which may be nil, is told how many bytes have been read.
+// Hash returns the SHA-256 of a sparse file's content as "sha256:…". The hash covers the file
+// size, and the offset and bytes of each 64 KiB block that is not all zero. If report is not nil,
+// Hash calls it with the number of bytes read so far.
 func Hash(path string, report func(done int64)) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -109,7 +113,7 @@ func Hash(path string, report func(done int64)) (string, error) {
 	var done int64
 	next := int64(0)
 	err = Extents(f, func(offset, length int64) error {
-		// Extents start where the file system's blocks do, so two of them can share one of ours.
+		// Extents are aligned to the file system's blocks, so two of them can share one hash block.
 		for at := max(offset/hashBlock*hashBlock, next); at < offset+length; at += hashBlock {
 			n, err := f.ReadAt(block, at)
 			if err != nil && err != io.EOF {

@@ -1,57 +1,61 @@
-// Package doctor finds out what a host can do: it asks every driver and every environment to prove itself, and looks at what they need.
+// Package doctor checks what a host can do. It tests each driver, lists the environments and
+// templates, and looks for the tools that they need.
 package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
+	"github.com/pyro-mcp/pyro/internal/isolation"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
-// Status is the outcome of a check.
+// Status is the result of a check.
 type Status string
 
-// The outcomes.
+// The results.
 const (
 	OK   Status = "ok"
-	Warn Status = "warn" // something is missing that a run can do without
-	Fail Status = "fail" // no run can work
+	Warn Status = "warn" // something is missing, but commands can run
+	Fail Status = "fail" // no command can run
 )
 
-// Check is one thing that was looked at.
+// Check is the result of one check.
 type Check struct {
 	Name   string
 	Status Status
-	Detail string // what was found
-	Hint   string // a command or a step that mends it
+	Detail string // the finding.
+	Hint   string // a command or an action that fixes the problem
 }
 
-// Config says what to look at.
+// Config says which folders and programs to check.
 type Config struct {
 	Dirs     dirs.Dirs
 	Store    *environment.Store
-	Program  string                           // pyro's, see gvisor.FindHelper
-	Drivers  func() ([]machine.Driver, error) // whose machines are isolated, strongest first
+	Program  string // path of the command pyro; see gvisor.FindHelper
+	Drivers  func() (*isolation.Drivers, error)
 	Progress progress.Func
 }
 
-// Examine makes all checks, in a fixed order. `pyro run` can work when none of them failed. It tidies what owners of machines that died left behind.
+// Examine runs all checks in a fixed order. If no check fails, `pyro run` works. Examine also
+// removes the leftovers of machines whose pyro process was killed.
 func Examine(ctx context.Context, cfg Config) []Check {
 	checks := []Check{platform(), folder("cache_folder", cfg.Dirs.Cache), folder("state_folder", cfg.Dirs.State), agent(), qemuProgram(ctx), gvisorProgram(ctx, cfg.Program), cgroups()}
-	checks = append(checks, isolation(ctx, cfg)...)
+	checks = append(checks, levels(ctx, cfg)...)
 	return append(checks, environments(ctx, cfg.Store), templates(cfg.Dirs), builders(), userNamespaces(), leftovers(cfg.Dirs))
 }
 
-// failed describes an error as a check. The words of other programs may be many lines; a detail is one.
+// failed converts an error to a check. It joins the lines of the error, because Detail must be a
+// single line.
 func failed(name string, status Status, err error) Check {
 	return Check{Name: name, Status: status, Detail: strings.Join(strings.FieldsFunc(err.Error(), isLineEnd), "; "), Hint: fault.HintOf(err)}
 }
@@ -66,33 +70,29 @@ func agent() Check {
 	return Check{Name: "guest_agent", Status: OK, Detail: program.Digest()}
 }
 
-// isolation asks each driver to prove itself. One that works is enough.
-func isolation(ctx context.Context, cfg Config) []Check {
+// levels tests each known driver. The host is usable if a driver for a level in drivers.Auto works.
+func levels(ctx context.Context, cfg Config) []Check {
 	drivers, err := cfg.Drivers()
 	if err != nil {
 		return []Check{failed("isolation", Fail, err)}
 	}
 	var checks []Check
-	var works []string
-	for _, d := range drivers {
-		name := string(d.Isolation())
+	found := map[machine.Isolation]Check{}
+	for _, d := range drivers.Known {
+		c := Check{Name: "isolation_" + string(d.Isolation()), Status: OK, Detail: "proved on this host"}
 		if err := d.Prove(ctx, cfg.Progress); err != nil {
-			var f *fault.Error
-			if errors.As(err, &f) && f.Subject == name {
-				err = f.Err // what was to be proved is the name of the check
-			}
-			checks = append(checks, failed("isolation_"+name, Warn, err))
-			continue
+			c = failed(c.Name, Warn, isolation.CauseOf(err, d.Isolation()))
 		}
-		works = append(works, name)
-		checks = append(checks, Check{Name: "isolation_" + name, Status: OK, Detail: "proved on this host"})
+		found[d.Isolation()] = c
+		checks = append(checks, c)
 	}
 	all := Check{Name: "isolation", Status: OK}
-	if len(works) > 0 {
-		all.Detail = works[0] + " is used"
+	works := func(level machine.Isolation) bool { return found[level].Status == OK }
+	if used := slices.IndexFunc(drivers.Auto, works); used >= 0 {
+		all.Detail = string(drivers.Auto[used]) + " is used"
 	} else {
 		all.Status, all.Detail = Fail, "no machine can be started on this host"
-		all.Hint = checks[len(checks)-1].Hint // of the one that needs least
+		all.Hint = found[drivers.Auto[len(drivers.Auto)-1]].Hint // the last level has the fewest requirements
 	}
 	return append(checks, all)
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/isolation"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// driver proves itself, or fails to for a reason.
+// driver is a fake driver. Its method Prove returns reason.
 type driver struct {
 	machine.Driver
 	isolation machine.Isolation
@@ -35,7 +36,9 @@ func examine(t *testing.T, drivers ...machine.Driver) map[string]Check {
 	d := dirs.Dirs{Cache: filepath.Join(t.TempDir(), "not", "there", "yet"), State: t.TempDir()}
 	checks := map[string]Check{}
 	for _, c := range Examine(t.Context(), Config{
-		Dirs: d, Store: environment.Open(d), Drivers: func() ([]machine.Driver, error) { return drivers, nil },
+		Dirs: d, Store: environment.Open(d), Drivers: func() (*isolation.Drivers, error) {
+			return &isolation.Drivers{Known: drivers, Auto: []machine.Isolation{machine.KVM, machine.TCG}}, nil
+		},
 	}) {
 		if c.Detail == "" || (c.Status == OK) != (c.Hint == "") && c.Status != Warn {
 			t.Errorf("%+v", c)
@@ -68,7 +71,7 @@ func TestNoIsolationFails(t *testing.T) {
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	if c := folder("cache_folder", filepath.Join(dir, "a", "b")); c.Status == Fail {
-		t.Errorf("a folder that can be made: %+v", c)
+		t.Errorf("missing folder that can be created: %+v", c)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

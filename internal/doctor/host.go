@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space on the folders' file systems below which a check warns, for an environment and its template take some 1 GiB, and below which it fails.
+// A check warns or fails if a file system has less free space than this, in bytes. An environment
+// and its template take about 1 GiB.
 const (
 	warnFree = 4 << 30
 	failFree = 256 << 20
@@ -34,7 +35,8 @@ func platform() Check {
 	return c
 }
 
-// folder looks at the place where a folder of pyro's is, or will be once something is put there.
+// folder checks the file system of a folder that pyro uses. The folder itself does not have to
+// exist.
 func folder(name, path string) Check {
 	existing := path
 	for {
@@ -65,14 +67,16 @@ func folder(name, path string) Check {
 	return c
 }
 
-// userNamespaces tells whether an ordinary user can have a user namespace, in which mmdebstrap builds environments.
+// userNamespaces checks that an ordinary user can create user namespaces. mmdebstrap builds
+// environments in a user namespace.
 func userNamespaces() Check {
 	const name = "user_namespaces"
 	if os.Geteuid() == 0 {
 		return Check{Name: name, Status: OK, Detail: "root needs none"}
 	}
 	cmd := exec.Command("true")
-	// The mounts are asked for because some hosts give a namespace, but no rights in it.
+	// Some hosts allow user namespaces but give them no rights. Therefore the test also creates a
+	// mount namespace.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},

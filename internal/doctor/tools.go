@@ -12,14 +12,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/qemu"
 )
 
-// tools are the programs of the host that environments and kernels are made with, and the packages of Debian that they come in.
+// tools are the programs that build environments and kernels, with the Debian packages that contain
+// them.
 var tools = []struct{ program, pkg string }{
 	{"mmdebstrap", "mmdebstrap"},
 	{"apt-get", "apt"},
 	{"dpkg-deb", "dpkg"},
 }
 
-// builders tells which tools are there. What exists already runs without them, so that none of them is indispensable.
+// builders checks for these tools. It only warns, because existing environments don't need them.
 func builders() Check {
 	c := Check{Name: "tools", Status: OK}
 	var found, missing, packages []string
@@ -46,7 +47,8 @@ func builders() Check {
 	return c
 }
 
-// have also looks where Debian keeps tools that are not on the PATH of an ordinary user.
+// have reports whether a program is installed. It also searches folders that are not in the PATH of
+// ordinary users on Debian.
 func have(program string) bool {
 	for _, name := range []string{program, "/usr/sbin/" + program, "/sbin/" + program} {
 		if _, err := exec.LookPath(name); err == nil {
@@ -81,7 +83,7 @@ func gvisorProgram(ctx context.Context, program string) Check {
 	return Check{Name: name, Status: OK, Detail: fmt.Sprintf("%s, version %s", helper.Path, version)}
 }
 
-// cgroups tells whether machines under gvisor can be bounded. Those of QEMU need none.
+// cgroups checks whether pyro can limit machines under gVisor. QEMU needs no cgroups.
 func cgroups() Check {
 	const name = "cgroups"
 	parent, err := cgroup.Find()

@@ -37,3 +37,42 @@ func TestReplace(t *testing.T) {
 		}
 	}
 }
+
+func TestReplacement(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	no := errors.New("no")
+	text := func() string {
+		b, _ := os.ReadFile(path)
+		return string(b)
+	}
+	for _, r := range []Replacement{{Mode: 0o444}, {Mode: 0o444, Unflushed: true}} {
+		if err := r.Write(path, []byte("first")); err != nil || text() != "first" {
+			t.Errorf("%+v: %q, %v", r, text(), err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o444 {
+			t.Errorf("%+v: %v, %v", r, info, err)
+		}
+	}
+	r := Replacement{Temp: "part-*", Check: func() error {
+		if text() != "first" {
+			t.Error("the file was replaced before the check")
+		}
+		if found, _ := filepath.Glob(filepath.Join(dir, "part-*")); len(found) != 1 {
+			t.Errorf("temporary files: %v", found)
+		}
+		return no
+	}}
+	if err := r.Write(path, []byte("second")); err != no || text() != "first" {
+		t.Errorf("%q, %v", text(), err)
+	}
+	if err := (Replacement{}).WriteFunc(path, func(f *os.File) error {
+		f.WriteString("half")
+		return no
+	}); err != no || text() != "first" {
+		t.Errorf("%q, %v", text(), err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("it left %v, %v", all, err)
+	}
+}

@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestAnImageWithoutAName has one stay while it is used or to be kept, and go after that.
+// TestAnImageWithoutAName checks that an added image stays installed while it is in use or in the
+// list to keep. After that the image is removed.
 func TestAnImageWithoutAName(t *testing.T) {
 	s := testStore(t.TempDir())
 	fill := func(w *mkext4.Writer) error {
@@ -32,7 +33,7 @@ func TestAnImageWithoutAName(t *testing.T) {
 	}
 	two.Close()
 	if err := s.Sweep(t.Context(), map[string]bool{one.Digest: true}); err != nil || !there() {
-		t.Errorf("it was to be kept, and is gone: %v", err)
+		t.Errorf("the kept image was removed: %v", err)
 	}
 	three, err := s.UseDigest(t.Context(), one.Digest, "debian:12", nil)
 	if err != nil || three.Image != one.Image {
@@ -43,7 +44,7 @@ func TestAnImageWithoutAName(t *testing.T) {
 		t.Errorf("pruned: %v", err)
 	}
 	if err := s.Sweep(t.Context(), nil); err != nil || there() {
-		t.Errorf("nobody needs it: %v", err)
+		t.Errorf("Sweep of an unused image: got %v, or the image still exists", err)
 	}
 	if left := leavings(t, s.added); len(left) > 0 {
 		t.Errorf("left: %v", left)

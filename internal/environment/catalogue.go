@@ -10,12 +10,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Without it Python and others would take text for ASCII.
+// utf8 selects a UTF-8 locale. Without it, programs such as Python assume ASCII.
 var utf8 = []string{"LANG=C.UTF-8"}
 
 var standard = []string{"ca-certificates", "curl", "git", "python3"}
 
-// catalogue holds the environments that are ours to name. bash and coreutils are in every Debian.
+// catalogue contains the built-in environments. Every Debian environment has bash and coreutils.
 var catalogue = []Environment{
 	{Name: "debian:12", Source: SourceDebian, Env: utf8, Description: "Debian 12 with bash, coreutils, git, ca-certificates, curl and python3", Packages: standard},
 	{Name: "debian:12-base", Source: SourceDebian, Env: utf8, Description: "Debian 12, minimal: bash, coreutils and apt", Packages: []string{"ca-certificates"}},
@@ -23,11 +23,12 @@ var catalogue = []Environment{
 		Packages: append(slices.Clone(standard), "build-essential", "pkg-config", "python3-pip", "python3-venv")},
 }
 
-// toList is what tells which names there are.
-var toList = fault.Act("vm_list_environments", "pyro env list")
+// listAction is the action that lists the known names.
+var listAction = fault.Act("vm_list_environments", "pyro env list")
 
-// resolve gives what a name stands for: an entry of the catalogue, else an OCI image. Names that are meant for the catalogue but are not in it are not
-// looked for in a registry, where anybody could have put something under them.
+// resolve returns the environment for a name. If the name is not in the catalogue, it is the
+// reference of an OCI image. Misspelled names of the catalogue are errors. They are not pulled from
+// a registry, because anyone could publish an image under such a name.
 func resolve(name string) (Environment, error) {
 	for _, entry := range catalogue {
 		if entry.Name == name {
@@ -35,7 +36,7 @@ func resolve(name string) (Environment, error) {
 		}
 	}
 	if word, _, _ := strings.Cut(name, ":"); !strings.ContainsAny(name, "/@") && distance(word, "debian") <= 2 {
-		return Environment{}, fault.New(fault.NotFound, "find environment", name, "no such environment, did you mean %s?", nearest(name)).WithHint("%s", toList)
+		return Environment{}, fault.New(fault.NotFound, "find environment", name, "no such environment, did you mean %s?", nearest(name)).WithHint("%s", listAction)
 	}
 	ref, err := oci.Parse(name)
 	if err != nil {
@@ -44,7 +45,7 @@ func resolve(name string) (Environment, error) {
 	return Environment{Name: ref.Name(), Source: SourceOCI, Reference: name}, nil
 }
 
-// nearest names the entries of the catalogue that are closest to name.
+// nearest lists the catalogue names that are most similar to name.
 func nearest(name string) string {
 	entries := slices.Clone(catalogue)
 	slices.SortStableFunc(entries, func(a, b Environment) int { return cmp.Compare(distance(a.Name, name), distance(b.Name, name)) })
@@ -57,7 +58,7 @@ func nearest(name string) string {
 	return near
 }
 
-// distance is the number of letters to insert, delete, replace or swap with their neighbour to make b of a.
+// distance returns the edit distance of two strings. A swap of adjacent bytes counts as one edit.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -23,7 +23,7 @@ const (
 	lockFile  = "lock"
 )
 
-// image is the record of one image, beside it.
+// image is the record of an image. It is stored next to the image.
 type image struct {
 	Digest string     `json:"digest"`
 	Stamp  disk.Stamp `json:"stamp"`
@@ -33,7 +33,8 @@ func (s *Store) contentDir(digest string) string {
 	return filepath.Join(s.root, "content", strings.TrimPrefix(digest, "sha256:"))
 }
 
-// seal finishes an image in a folder: read-only, flushed, described, and locked shared by the caller.
+// seal completes the image in a directory. It makes the image file read-only, flushes it to disk
+// and writes its record. It returns the digest of the image and a shared lock.
 func seal(ctx context.Context, dir, subject string, report progress.Func) (string, *flock.Lock, error) {
 	path := filepath.Join(dir, imageFile)
 	digest, err := hash(ctx, path, "hashing the image", subject, report)
@@ -44,14 +45,14 @@ func seal(ctx context.Context, dir, subject string, report progress.Func) (strin
 	if err := errors.Join(os.Chmod(path, 0o444), durable.Sync(path)); err != nil {
 		return "", nil, err
 	}
-	if err := restamp(dir, digest); err != nil {
+	if err := writeImageInfo(dir, digest); err != nil {
 		return "", nil, err
 	}
 	lock, err := flock.Try(filepath.Join(dir, lockFile), flock.Shared)
 	return digest, lock, err
 }
 
-func restamp(dir, digest string) error {
+func writeImageInfo(dir, digest string) error {
 	now, err := disk.StampOf(filepath.Join(dir, imageFile))
 	if err != nil {
 		return err
@@ -63,36 +64,37 @@ func restamp(dir, digest string) error {
 	return durable.Replace(filepath.Join(dir, imageInfo), text)
 }
 
-// verify tells whether the image of a digest is whole: nil, a fault of kind Corrupt, or what kept it from looking. It looks at the content only where the
-// file has been touched since it was last known to be whole.
+// verify compares the image with its digest. It returns nil, a fault of kind Corrupt, or an error
+// that prevented the check. It reads the content only if the file has changed since the last check.
 func (s *Store) verify(ctx context.Context, digest, subject string, report progress.Func) error {
 	dir := s.contentDir(digest)
 	path := filepath.Join(dir, imageFile)
 	now, err := disk.StampOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged(subject, "its image is missing")
+		return damaged(subject, "the image is missing")
 	} else if err != nil {
 		return err
 	}
 	if journal, err := ext4image.HasJournal(path); err == nil && !journal {
-		return damaged(subject, "its image was made by an earlier pyro, and could be lost in a crash")
+		return damaged(subject, "an earlier pyro built the image without a journal, so a crash could damage it")
 	}
 	var known image
 	if text, err := os.ReadFile(filepath.Join(dir, imageInfo)); err == nil && json.Unmarshal(text, &known) == nil && known.Digest == digest && known.Stamp == now {
 		return nil
 	}
 	if now.Size != ext4image.VirtualSize {
-		return damaged(subject, "its image has been cut")
+		return damaged(subject, "the image is truncated")
 	}
 	found, err := hash(ctx, path, "checking the image", subject, report)
 	if err != nil {
 		return err
 	}
 	if found != digest {
-		return damaged(subject, "its image has been changed")
+		return damaged(subject, "the image has been changed")
 	}
-	// Where this fails, in a cache that can't be written, the image is whole all the same and is hashed again the next time.
-	_ = restamp(dir, digest)
+	// If this fails because the cache is read-only, the image is still valid. The next call then
+	// hashes the image again.
+	_ = writeImageInfo(dir, digest)
 	return nil
 }
 
@@ -100,7 +102,8 @@ func damaged(subject, how string) error {
 	return fault.New(fault.Corrupt, "check environment", subject, "%s", how)
 }
 
-// hash gives the digest of an image's content. Cancelling ctx takes effect before and after it, which is seconds at most: holes are not read.
+// hash returns the digest of an image. It checks ctx only before and after hashing. Hashing takes
+// at most a few seconds, because holes are not read.
 func hash(ctx context.Context, path, phase, subject string, report progress.Func) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -109,52 +112,53 @@ func hash(ctx context.Context, path, phase, subject string, report progress.Func
 	if err != nil {
 		return "", err
 	}
-	event, told := progress.Event{Phase: phase, Subject: subject, Total: total}, int64(0)
+	event, reported := progress.Event{Phase: phase, Subject: subject, Total: total}, int64(0)
 	digest, err := disk.Hash(path, func(done int64) {
-		if event.Done = min(done, total); event.Done-told >= 16<<20 {
-			told = event.Done
+		if event.Done = min(done, total); event.Done-reported >= 16<<20 {
+			reported = event.Done
 			report.Report(event)
 		}
 	})
 	return digest, errors.Join(err, ctx.Err())
 }
 
-// install puts a sealed folder in its place, unless a whole image with the same content is there already. It keeps prune and others away meanwhile.
-// The lock that is given back is the one to hold while the image is used.
+// install renames a sealed directory into the store. If the store already has a valid image with
+// the same digest, install uses that image instead. During the call, install holds the content
+// lock. The caller must hold the returned lock while it uses the image.
 func (s *Store) install(ctx context.Context, staged, digest, subject string, sealed *flock.Lock, report progress.Func) (*flock.Lock, error) {
 	content, err := s.lockContent(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer content.Release()
-	place := s.contentDir(digest)
-	if _, err := os.Stat(place); err == nil {
+	dir := s.contentDir(digest)
+	if _, err := os.Stat(dir); err == nil {
 		err := s.verify(ctx, digest, subject, report)
 		if err == nil {
-			return flock.Take(ctx, filepath.Join(place, lockFile), flock.Shared, nil)
+			return flock.Take(ctx, filepath.Join(dir, lockFile), flock.Shared, nil)
 		}
 		if fault.KindOf(err) != fault.Corrupt {
 			return nil, err
 		}
-		if err := s.discard(place); err != nil {
+		if err := s.discard(dir); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(durable.Sync(staged), os.Rename(staged, place), durable.Sync(filepath.Dir(place))); err != nil {
+	if err := errors.Join(durable.Sync(staged), os.Rename(staged, dir), durable.Sync(filepath.Dir(dir))); err != nil {
 		return nil, err
 	}
 	return sealed, nil
 }
 
-// lockContent is held while folders of content come and go.
+// lockContent takes the lock that protects adding and removing content directories.
 func (s *Store) lockContent(ctx context.Context) (*flock.Lock, error) {
-	return waitFor(ctx, filepath.Join(s.root, "locks"), ".content", nil)
+	return takeLock(ctx, filepath.Join(s.root, "locks"), ".content", nil)
 }
 
-// discard removes a folder of content in one step, as others see it. The caller holds the lock of content.
+// discard removes a content directory atomically. The caller must hold the content lock.
 func (s *Store) discard(dir string) error {
 	trash, err := newStaging(s.root)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestPull(t *testing.T) {
 	}
 	must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true}))
 	if files, _ := os.ReadDir(cache); len(files) != 0 {
-		t.Error("looking made something")
+		t.Error("a look-up created files")
 	}
 	os.Mkdir(filepath.Join(cache, "pyro"), 0o755)
 
@@ -39,9 +39,9 @@ func TestPull(t *testing.T) {
 	if len(all) != 3 || !all[0].Installed || all[1].Installed || all[0].Name != "debian:12" {
 		t.Errorf("lists %+v", all)
 	}
-	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12", nil))
-	defer lease.Close()
-	if info, err := os.Stat(lease.Image); err != nil || info.Mode() != 0o444 || info.Size() != 16<<30 {
+	ref := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil))
+	defer ref.Close()
+	if info, err := os.Stat(ref.Image); err != nil || info.Mode() != 0o444 || info.Size() != 16<<30 {
 		t.Errorf("image: %v, %v", info.Mode(), err)
 	}
 	if n := builds(filepath.Join(cache, "pyro")); n != 1 {
@@ -58,7 +58,7 @@ func TestUseOfAnInstalledEnvironmentIsFast(t *testing.T) {
 	fastest := time.Hour
 	for range 10 {
 		began := time.Now()
-		must[*Lease](t)(s.Use(t.Context(), "debian:12", nil)).Close()
+		must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil)).Close()
 		fastest = min(fastest, time.Since(began))
 	}
 	if fastest > 5*time.Millisecond {
@@ -69,17 +69,17 @@ func TestUseOfAnInstalledEnvironmentIsFast(t *testing.T) {
 func TestForceReplacesAndPruneTidies(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
-	old := must[*Lease](t)(s.Use(t.Context(), "debian:12", nil))
+	old := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil))
 	put(t, filepath.Join(cache, "content"), "new")
 	new := must[Environment](t)(s.Pull(t.Context(), "debian:12", true, nil))
 	if new.Digest == old.Digest || builds(cache) != 2 {
 		t.Fatalf("%d builds, digest %s", builds(cache), new.Digest)
 	}
 	if got := must[Environment](t)(s.Inspect(t.Context(), "debian:12")); got.Digest != new.Digest {
-		t.Error("the name stands for the old content")
+		t.Error("the name refers to the old content")
 	}
 	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{})); len(pruned.Removed) != 0 {
-		t.Errorf("pruned what is in use: %+v", pruned)
+		t.Errorf("pruned an environment in use: %+v", pruned)
 	}
 	old.Close()
 	pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{}))
@@ -90,7 +90,7 @@ func TestForceReplacesAndPruneTidies(t *testing.T) {
 		t.Error("the old image is still there")
 	}
 
-	// The same content again is one image, and a whole one stays.
+	// Equal content is stored once, and a valid image is not replaced.
 	same := must[Environment](t)(s.Pull(t.Context(), "debian:12", true, nil))
 	if same.Digest != new.Digest || builds(cache) != 3 {
 		t.Errorf("%d builds", builds(cache))
@@ -108,16 +108,16 @@ func TestTwoProcessesPullOnce(t *testing.T) {
 	cache := t.TempDir()
 	put(t, filepath.Join(cache, "hang"), "1s")
 	a, b := start(t, cache, "use"), start(t, cache, "use")
-	eventually(t, "both having it", func() bool { return a.stdout.String() != "" && b.stdout.String() != "" })
+	eventually(t, "both have it", func() bool { return a.stdout.String() != "" && b.stdout.String() != "" })
 	if a.stdout.String() != b.stdout.String() || !strings.HasPrefix(a.stdout.String(), "sha256:") {
 		t.Errorf("got %q and %q", a.stdout.String(), b.stdout.String())
 	}
 	if n := builds(cache); n != 1 {
 		t.Errorf("%d builds", n)
 	}
-	told := a.stderr.String() + b.stderr.String()
-	if strings.Count(told, "waiting for another pyro that is pulling") != 1 {
-		t.Errorf("told: %s", told)
+	reported := a.stderr.String() + b.stderr.String()
+	if strings.Count(reported, "waiting for another pyro to pull") != 1 {
+		t.Errorf("got progress %s", reported)
 	}
 }
 
@@ -143,11 +143,11 @@ func TestPruneSparesWhatAnotherProcessUses(t *testing.T) {
 	cache := t.TempDir()
 	s := testStore(cache)
 	other := start(t, cache, "use")
-	eventually(t, "the other having it", func() bool { return other.stdout.String() != "" })
+	eventually(t, "the other has it", func() bool { return other.stdout.String() != "" })
 	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 0 {
 		t.Fatalf("pruned %+v", pruned)
 	}
-	must[*Lease](t)(s.Use(t.Context(), "debian:12", nil)).Close()
+	must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil)).Close()
 	other.kill(t)
 	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 1 {
 		t.Errorf("pruned %+v", pruned)
@@ -157,11 +157,11 @@ func TestPruneSparesWhatAnotherProcessUses(t *testing.T) {
 func TestPruneBesideAnother(t *testing.T) {
 	s := testStore(t.TempDir())
 	pulled := must[Environment](t)(s.Pull(t.Context(), "debian:12", false, nil))
-	p := &pruning{store: s}
-	if err := os.Remove(s.recordPath("debian:12")); err != nil { // another prune did so since the names were listed
+	p := &pruner{store: s, all: true}
+	if err := os.Remove(s.recordPath("debian:12")); err != nil { // as if another prune had removed the record after the listing
 		t.Fatal(err)
 	}
-	if err := p.name(t.Context(), pulled); err != nil || len(p.done.Removed) != 0 {
+	if _, err := p.name(t.Context(), pulled); err != nil || len(p.done.Removed) != 0 {
 		t.Errorf("pruned %+v, %v", p.done, err)
 	}
 }
@@ -186,7 +186,7 @@ func TestKilledPullLeavesNothingHalf(t *testing.T) {
 		other := start(t, cache, "use")
 		eventually(t, "the build", func() bool { return exists(filepath.Join(cache, "hanging")) })
 		if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true})); len(pruned.Removed) != 0 {
-			t.Errorf("pruned a pull that goes on: %+v", pruned)
+			t.Errorf("pruned a running pull: %+v", pruned)
 		}
 		other.kill(t)
 		if len(leavings(t, s)) != 1 {
@@ -213,12 +213,12 @@ func TestCancelledPull(t *testing.T) {
 
 	short, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()
-	var told []string
-	if _, err := s.Pull(short, "debian:12", false, phasesOf(&told)); fault.KindOf(err) != fault.Timeout {
+	var reported []string
+	if _, err := s.Pull(short, "debian:12", false, phasesOf(&reported)); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("waiting: %v", err)
 	}
-	if !slices.Equal(told, []string{"waiting for another pyro that is pulling"}) {
-		t.Errorf("told %q", told)
+	if !slices.Equal(reported, []string{"waiting for another pyro to pull"}) {
+		t.Errorf("got reports %q", reported)
 	}
 	cancel()
 	if err := <-done; fault.KindOf(err) != fault.Canceled {
@@ -244,22 +244,22 @@ func TestDamageIsFoundAndMended(t *testing.T) {
 		if _, err := file.WriteAt([]byte("damage"), at); err != nil {
 			return err
 		}
-		return os.Chtimes(path, info.ModTime(), info.ModTime()) // as a disk that lies would
+		return os.Chtimes(path, info.ModTime(), info.ModTime()) // like a disk that returns wrong data
 	}
 	cache := t.TempDir()
 	s := testStore(cache)
-	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12", nil))
-	lease.Close()
+	ref := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", nil))
+	ref.Close()
 	for name, c := range map[string]struct {
-		damage func(s *Store, image string) error
-		told   string // empty: nothing is pulled again
+		damage   func(s *Store, image string) error
+		reported string // empty if no pull is needed
 	}{
 		"truncated": {func(_ *Store, image string) error {
 			return errors.Join(os.Chmod(image, 0o644), os.Truncate(image, 1<<30))
-		}, "pulling again: its image has been cut"},
-		"changed":           {func(_ *Store, image string) error { return change(image, 5000) }, "pulling again: its image has been changed"},
-		"changed in a hole": {func(_ *Store, image string) error { return change(image, 10<<30) }, "pulling again: its image has been changed"},
-		"image gone":        {func(_ *Store, image string) error { return os.Remove(image) }, "pulling again: its image is missing"},
+		}, "pulling again: the image is truncated"},
+		"changed":           {func(_ *Store, image string) error { return change(image, 5000) }, "pulling again: the image has been changed"},
+		"changed in a hole": {func(_ *Store, image string) error { return change(image, 10<<30) }, "pulling again: the image has been changed"},
+		"image gone":        {func(_ *Store, image string) error { return os.Remove(image) }, "pulling again: the image is missing"},
 		"folder gone":       {func(_ *Store, image string) error { return os.RemoveAll(filepath.Dir(image)) }, "installing packages"},
 		"name gone":         {func(s *Store, _ string) error { return os.Remove(s.recordPath("debian:12")) }, "installing packages"},
 		"name is rubbish": {func(s *Store, _ string) error {
@@ -270,28 +270,28 @@ func TestDamageIsFoundAndMended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := builds(cache)
-			if err := c.damage(s, lease.Image); err != nil {
+			if err := c.damage(s, ref.Image); err != nil {
 				t.Fatal(err)
 			}
-			var told []string
-			again := must[*Lease](t)(s.Use(t.Context(), "debian:12", phasesOf(&told)))
+			var reported []string
+			again := must[*ImageRef](t)(s.Use(t.Context(), "debian:12", phasesOf(&reported)))
 			defer again.Close()
-			if again.Digest != lease.Digest {
+			if again.Digest != ref.Digest {
 				t.Error("another digest")
 			}
-			if got, want := builds(cache)-before, min(1, len(c.told)); got != want {
+			if got, want := builds(cache)-before, min(1, len(c.reported)); got != want {
 				t.Errorf("%d builds, want %d", got, want)
 			}
-			if c.told != "" && !slices.Contains(told, c.told) {
-				t.Errorf("told %q", told)
+			if c.reported != "" && !slices.Contains(reported, c.reported) {
+				t.Errorf("got reports %q", reported)
 			}
 			if err := s.verify(t.Context(), again.Digest, "", nil); err != nil {
 				t.Error(err)
 			}
-			told = nil
-			must[*Lease](t)(s.Use(t.Context(), "debian:12", phasesOf(&told))).Close()
-			if len(told) != 0 {
-				t.Errorf("the next use told %q", told)
+			reported = nil
+			must[*ImageRef](t)(s.Use(t.Context(), "debian:12", phasesOf(&reported))).Close()
+			if len(reported) != 0 {
+				t.Errorf("got reports %q from the next use, want none", reported)
 			}
 			if left := leavings(t, s); left != nil {
 				t.Errorf("left: %v", left)

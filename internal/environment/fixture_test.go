@@ -23,7 +23,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// TestMain also plays other processes: see child.
+// TestMain also runs in child processes of the tests, see play.
 func TestMain(m *testing.M) {
 	if role := os.Getenv("PYRO_TEST_ROLE"); role != "" {
 		play(role)
@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testStore is a store in a folder of its own whose Debian is a small archive. Each build adds a letter to the file "builds" in that folder.
+// testStore returns a store that builds Debian environments from a small archive. Each build
+// appends a letter to the file "builds" in the cache.
 func testStore(cache string) *Store {
 	s := Open(dirs.Dirs{Cache: cache, State: filepath.Join(cache, "state")})
 	s.bootstrap = func(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error {
@@ -87,19 +88,19 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// play is what a child process does, with the cache in PYRO_TEST_CACHE.
+// play runs the role of a child process. PYRO_TEST_CACHE is the path of the cache.
 func play(role string) {
 	s := testStore(os.Getenv("PYRO_TEST_CACHE"))
 	switch role {
-	case "use": // use it, say so, and hold it until stdin ends
-		lease, err := s.Use(context.Background(), "debian:12", func(e progress.Event) { fmt.Fprintln(os.Stderr, e.Phase) })
+	case "use": // Report the digest, and use the environment until stdin ends.
+		ref, err := s.Use(context.Background(), "debian:12", func(e progress.Event) { fmt.Fprintln(os.Stderr, e.Phase) })
 		if err != nil {
 			fmt.Println("failed:", err)
 			os.Exit(1)
 		}
-		fmt.Println(lease.Digest)
+		fmt.Println(ref.Digest)
 		io.Copy(io.Discard, os.Stdin)
-		lease.Close()
+		ref.Close()
 	}
 }
 
@@ -168,7 +169,7 @@ func eventually(t *testing.T, what string, met func() bool) {
 	t.Fatalf("%s did not happen within 10 s", what)
 }
 
-// leavings are what should not be there when nothing is going on.
+// leavings returns the temporary files that remain after all operations have ended.
 func leavings(t *testing.T, s *Store) []string {
 	t.Helper()
 	var found []string

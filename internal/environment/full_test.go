@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestFullDisk fills a real disk, which takes root to mount.
+// TestFullDisk fills a small tmpfs. It needs root for the mount.
 func TestFullDisk(t *testing.T) {
 	cache := t.TempDir()
 	if err := unix.Mount("none", cache, "tmpfs", 0, "size=48m"); err != nil {

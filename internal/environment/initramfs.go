@@ -18,31 +18,34 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Initramfs is what a kernel boots into: the agent and the modules that it loads.
+// Initramfs is the initial root of a machine. It contains the agent, and the kernel modules that
+// the agent loads.
 type Initramfs struct {
 	Path   string
-	Digest string // of all that it was made from, "sha256:…"
+	Digest string // digest of all inputs, "sha256:…"
 }
 
-// initramfsFormat is raised when the same parts come to be put together in another way.
+// initramfsFormat must be incremented if the same inputs result in a different initramfs.
 const initramfsFormat = 1
 
-// Agent is the program that becomes /init. Its digest stands for its content, which is read only where an initramfs is made.
+// Agent is the program for /init. The digest identifies the program. The store calls Bytes only to
+// build an initramfs.
 type Agent interface {
 	Digest() string
 	Bytes() ([]byte, error)
 }
 
-// Initramfs gives the initramfs of a kernel and an agent, a static program. It is made once and kept.
+// Initramfs returns the initramfs for a kernel and an agent. The agent must be a static program.
+// The store builds each initramfs once and keeps it.
 func (s *Store) Initramfs(ctx context.Context, k Kernel, agent Agent) (Initramfs, error) {
 	if !isDigest(k.Digest) {
-		return Initramfs{}, fault.New(fault.Internal, "make initramfs", k.Release, "it needs a kernel of the store")
+		return Initramfs{}, fault.New(fault.Internal, "make initramfs", k.Release, "the kernel is not from the store")
 	}
 	result, ok := s.KnownInitramfs(k, agent)
 	if ok {
 		return result, nil
 	}
-	lock, err := waitFor(ctx, s.kernels, ".lock", nil)
+	lock, err := takeLock(ctx, s.kernels, ".lock", nil)
 	if err != nil {
 		return Initramfs{}, err
 	}
@@ -57,7 +60,7 @@ func (s *Store) Initramfs(ctx context.Context, k Kernel, agent Agent) (Initramfs
 	return result, fault.Wrap(err, "make initramfs", k.Release)
 }
 
-// KnownInitramfs gives the initramfs that Initramfs would give. ok is false where that would make it.
+// KnownInitramfs is like Initramfs, but does not build. If Initramfs would build, it returns false.
 func (s *Store) KnownInitramfs(k Kernel, agent Agent) (i Initramfs, ok bool) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "pyro initramfs %d\n%s\n%s\n", initramfsFormat, k.Digest, agent.Digest()))
 	key := hex.EncodeToString(sum[:])
@@ -67,7 +70,8 @@ func (s *Store) KnownInitramfs(k Kernel, agent Agent) (i Initramfs, ok bool) {
 
 const initramfsPrefix = "initramfs-"
 
-// initramfsInfo is the record beside an initramfs. Its own time of change is that of the last use.
+// initramfsInfo is the record of an initramfs. The mtime of the record file is the time of last
+// use.
 type initramfsInfo struct {
 	Kernel string     `json:"kernel"`
 	Stamp  disk.Stamp `json:"stamp"`
@@ -84,7 +88,7 @@ func (s *Store) knownInitramfs(path, kernelDigest string) bool {
 		return false
 	}
 	used := time.Now()
-	_ = os.Chtimes(path+".json", used, used) // for Prune; a cache that can't be written is not pruned either
+	_ = os.Chtimes(path+".json", used, used) // For Prune, which can't remove anything from a read-only cache either.
 	return true
 }
 
@@ -117,7 +121,7 @@ func (s *Store) makeInitramfs(k Kernel, agent []byte, path string) error {
 	if err := os.Rename(work.path("initramfs"), path); err != nil {
 		return err
 	}
-	now, err := disk.StampOf(path) // renaming a file changes its ctime
+	now, err := disk.StampOf(path) // The rename has changed the ctime.
 	if err != nil {
 		return err
 	}

@@ -19,20 +19,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// KernelVariable names a kernel image to be used instead of Debian's. Its modules are looked for in /lib/modules; a kernel without any there must have
-// built in what a machine needs.
+// KernelVariable is the environment variable for the path of a kernel image that replaces Debian's.
+// Modules for that kernel come from /lib/modules. If no modules exist there, the required drivers
+// must be built into the kernel.
 const KernelVariable = "PYRO_KERNEL"
 
 // Kernel is a guest kernel in the store.
 type Kernel struct {
 	Release string // "6.1.0-56-cloud-amd64"
-	Path    string // of the image
-	Digest  string // of the image and its modules, "sha256:…"
-	Origin  string // where it came from: the name of a package, or a path
+	Path    string // path of the image
+	Digest  string // digest of the image and its modules, "sha256:…"
+	Origin  string // name of the package, or path of the image
 }
 
-// Kernel gives the kernel that machines boot: PYRO_KERNEL where that is set, else that of Debian's package for clouds, fetched by apt and not installed, else
-// the newest of the host's own. It is fetched once and kept; the second call looks at a few files and no more. ForgetKernel makes the next call fetch again.
+// Kernel returns the kernel for machines. It uses the first available of the following:
+//  1. The kernel that PYRO_KERNEL specifies.
+//  2. Debian's cloud kernel. apt downloads it without installing it.
+//  3. The newest kernel of the host.
+//
+// The store keeps the kernel, so later calls check only a few files. After ForgetKernel, the next
+// call fetches the kernel again.
 func (s *Store) Kernel(ctx context.Context, report progress.Func) (Kernel, error) {
 	chosen, err := chosenKernel()
 	if err != nil {
@@ -41,7 +47,7 @@ func (s *Store) Kernel(ctx context.Context, report progress.Func) (Kernel, error
 	if k, ok := s.knownKernel(chosen); ok {
 		return k, nil
 	}
-	lock, err := waitFor(ctx, s.kernels, ".lock", func() { report.Phase("waiting for another pyro that is fetching", "guest kernel") })
+	lock, err := takeLock(ctx, s.kernels, ".lock", func() { report.Phase("waiting for another pyro to fetch", "guest kernel") })
 	if err != nil {
 		return Kernel{}, err
 	}
@@ -56,7 +62,7 @@ func (s *Store) Kernel(ctx context.Context, report progress.Func) (Kernel, error
 	return k, fault.Wrap(err, "fetch", "guest kernel")
 }
 
-// KnownKernel gives the kernel that Kernel would give without fetching anything. ok is false where it would.
+// KnownKernel is like Kernel, but fetches nothing. If Kernel would fetch, it returns false.
 func (s *Store) KnownKernel() (k Kernel, ok bool, err error) {
 	chosen, err := chosenKernel()
 	if err != nil {
@@ -66,7 +72,7 @@ func (s *Store) KnownKernel() (k Kernel, ok bool, err error) {
 	return k, ok, nil
 }
 
-// chosenKernel is the path in PYRO_KERNEL; empty where that is not set.
+// chosenKernel returns the path in PYRO_KERNEL, or "" if PYRO_KERNEL is not set.
 func chosenKernel() (string, error) {
 	path := os.Getenv(KernelVariable)
 	if path == "" {
@@ -82,7 +88,8 @@ func chosenKernel() (string, error) {
 	return chosen, nil
 }
 
-// ForgetKernel makes the next call of Kernel fetch the newest one. Nothing is removed: that is Prune's work.
+// ForgetKernel makes the next call of Kernel fetch the newest kernel. It does not remove the old
+// kernel's files. Prune removes them.
 func (s *Store) ForgetKernel() error {
 	err := os.Remove(s.choicePath(""))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,19 +98,20 @@ func (s *Store) ForgetKernel() error {
 	return err
 }
 
-// choice says which kernel is used: by default, or for one value of PYRO_KERNEL.
+// choice records the kernel to use. There is one record for the default, and one for each value of
+// PYRO_KERNEL.
 type choice struct {
 	Digest string     `json:"digest"`
-	Path   string     `json:"path,omitempty"` // of PYRO_KERNEL, with how it was then
+	Path   string     `json:"path,omitempty"` // value of PYRO_KERNEL, or "" for the default
 	Stamp  disk.Stamp `json:"stamp,omitzero"`
 }
 
-// kernelInfo is the record beside a kernel.
+// kernelInfo is the record of a kernel.
 type kernelInfo struct {
 	Release string                `json:"release"`
 	Digest  string                `json:"digest"`
 	Origin  string                `json:"origin"`
-	Modules []string              `json:"modules"` // names, in load order
+	Modules []string              `json:"modules"` // names in load order
 	Stamps  map[string]disk.Stamp `json:"stamps"`  // of all files
 }
 
@@ -118,7 +126,7 @@ func (s *Store) kernelDir(digest string) string {
 	return filepath.Join(s.kernels, strings.TrimPrefix(digest, "sha256:"))
 }
 
-// knownKernel gives a kernel that is in the store, whole and up to date.
+// knownKernel returns a kernel from the store if it is complete and up to date.
 func (s *Store) knownKernel(chosen string) (Kernel, bool) {
 	var c choice
 	if text, err := os.ReadFile(s.choicePath(chosen)); err != nil || json.Unmarshal(text, &c) != nil || !isDigest(c.Digest) {
@@ -141,8 +149,8 @@ const (
 	kernelRecord = "kernel.json"
 )
 
-// kernelInfo reads the record of a kernel and checks that its files are those that were stored. Where one has been touched the kernel counts as
-// missing: it is quickly made again.
+// kernelInfo reads the record of a kernel and checks the stamps of its files. If a file has
+// changed, it returns an error, because fetching the kernel again is fast.
 func (s *Store) kernelInfo(digest string) (kernelInfo, error) {
 	dir := s.kernelDir(digest)
 	text, err := os.ReadFile(filepath.Join(dir, kernelRecord))
@@ -151,7 +159,7 @@ func (s *Store) kernelInfo(digest string) (kernelInfo, error) {
 	}
 	var info kernelInfo
 	if err := json.Unmarshal(text, &info); err != nil || info.Digest != digest || len(info.Stamps) != len(info.Modules)+1 {
-		return kernelInfo{}, fault.New(fault.Corrupt, "read kernel", digest, "its record makes no sense")
+		return kernelInfo{}, fault.New(fault.Corrupt, "read kernel", digest, "its record is malformed")
 	}
 	for name, then := range info.Stamps {
 		if now, err := disk.StampOf(filepath.Join(dir, name)); err != nil || now != then {
@@ -168,12 +176,12 @@ func (s *Store) importKernel(ctx context.Context, chosen string, report progress
 	}
 	defer work.Close()
 	c := choice{Path: chosen}
-	var source found
+	var source kernelSource
 	if chosen != "" {
 		if c.Stamp, err = disk.StampOf(chosen); err != nil {
 			return Kernel{}, err
 		}
-		source = found{image: chosen, tree: "/lib/modules", origin: chosen}
+		source = kernelSource{image: chosen, tree: "/lib/modules", origin: chosen}
 	} else if source, err = s.findKernel(ctx, work, report); err != nil {
 		return Kernel{}, err
 	}
@@ -200,8 +208,8 @@ func (s *Store) importKernel(ctx context.Context, chosen string, report progress
 	return k, durable.Replace(s.choicePath(chosen), text)
 }
 
-// storeKernel writes a kernel and its modules into the store.
-func (s *Store) storeKernel(ctx context.Context, work *staging, source found, release string, modules []kernel.Module) (Kernel, error) {
+// storeKernel writes a kernel and its modules to the store.
+func (s *Store) storeKernel(ctx context.Context, work *staging, source kernelSource, release string, modules []kernel.Module) (Kernel, error) {
 	image, err := os.ReadFile(source.image)
 	if err != nil {
 		return Kernel{}, err
@@ -237,15 +245,15 @@ func (s *Store) storeKernel(ctx context.Context, work *staging, source found, re
 	if err := durable.Replace(filepath.Join(dir, kernelRecord), text); err != nil {
 		return Kernel{}, err
 	}
-	place := s.kernelDir(info.Digest)
+	target := s.kernelDir(info.Digest)
 	if _, err := s.kernelInfo(info.Digest); err != nil {
-		// What is there, if anything, has been changed. The lock of kernels is held.
-		if err := os.RemoveAll(place); err != nil {
+		// If the directory exists, it is damaged. The caller holds the kernel lock.
+		if err := os.RemoveAll(target); err != nil {
 			return Kernel{}, err
 		}
-		if err := errors.Join(os.Rename(dir, place), durable.Sync(s.kernels)); err != nil {
+		if err := errors.Join(os.Rename(dir, target), durable.Sync(s.kernels)); err != nil {
 			return Kernel{}, err
 		}
 	}
-	return Kernel{release, filepath.Join(place, kernelFile), info.Digest, source.origin}, ctx.Err()
+	return Kernel{release, filepath.Join(target, kernelFile), info.Digest, source.origin}, ctx.Err()
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// bzImage makes what passes for a kernel: a boot header that names a release.
+// bzImage returns a minimal kernel image with a boot header and a release.
 func bzImage(release string) string {
 	image := make([]byte, 0x4000)
 	copy(image[0x202:], "HdrS")
@@ -25,7 +25,7 @@ func bzImage(release string) string {
 	return string(image)
 }
 
-// kernelDeb makes a real package of a kernel that has built in all that a machine needs.
+// kernelDeb builds a package with a kernel that has all required drivers built in.
 func kernelDeb(t *testing.T, release string) string {
 	t.Helper()
 	testenv.NeedsTool(t, "dpkg-deb")
@@ -49,7 +49,7 @@ func kernelDeb(t *testing.T, release string) string {
 	return deb
 }
 
-// agent is a program for tests; it counts how often it is read.
+// agent is an Agent that counts calls of Bytes.
 type agent struct {
 	text string
 	read int
@@ -127,7 +127,7 @@ func TestChosenKernel(t *testing.T) {
 	if chosen.Release != "6.9.9-none-such" || chosen.Origin != path || chosen.Digest == own.Digest {
 		t.Errorf("chose %+v", chosen)
 	}
-	time.Sleep(20 * time.Millisecond) // the kernel's own clock for files may be that coarse
+	time.Sleep(20 * time.Millisecond) // File times can have a coarse resolution.
 	put(t, path, bzImage("6.9.10-none-such"))
 	if changed := must[Kernel](t)(s.Kernel(t.Context(), nil)); changed.Release != "6.9.10-none-such" {
 		t.Errorf("a changed kernel is still %+v", changed)
@@ -179,7 +179,7 @@ func TestInitramfs(t *testing.T) {
 		t.Errorf("%+v after reading %d times", again, one.read)
 	}
 	if other := must[Initramfs](t)(s.Initramfs(t.Context(), k, two)); other.Digest == first.Digest || other.Path == first.Path {
-		t.Errorf("another agent gives %+v", other)
+		t.Errorf("with another agent: got %+v", other)
 	}
 	want, err := os.ReadFile(first.Path)
 	if err != nil || !strings.Contains(string(want), "agent one") {
@@ -207,7 +207,7 @@ func TestOldKernelsArePruned(t *testing.T) {
 	}
 	current := must[Kernel](t)(s.Kernel(t.Context(), nil))
 	if pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{})); len(pruned.Removed) != 0 {
-		t.Errorf("pruned what may just be read: %+v", pruned)
+		t.Errorf("pruned a kernel that may be in use: %+v", pruned)
 	}
 	ago := time.Now().Add(-2 * keepFor)
 	for _, path := range []string{filepath.Dir(old.Path), filepath.Dir(current.Path), oldInitramfs.Path, oldInitramfs.Path + ".json"} {

@@ -16,18 +16,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// found is a kernel outside the store.
-type found struct{ image, tree, origin string }
+// kernelSource is a kernel outside of the store.
+type kernelSource struct{ image, tree, origin string }
 
-// findKernel gets Debian's kernel, else the host's own.
-func (s *Store) findKernel(ctx context.Context, work *staging, report progress.Func) (found, error) {
+// findKernel returns Debian's kernel. If that is not available, it returns the host's newest
+// kernel.
+func (s *Store) findKernel(ctx context.Context, work *staging, report progress.Func) (kernelSource, error) {
 	deb, err := s.kernelPackage(ctx, work.dir, report)
 	if err == nil {
 		report.Phase("unpacking the kernel", "guest kernel")
 		return unpackKernel(ctx, deb, work.path("package"))
 	}
 	if ctx.Err() != nil {
-		return found{}, ctx.Err()
+		return kernelSource{}, ctx.Err()
 	}
 	images, _ := filepath.Glob("/boot/vmlinuz-*")
 	slices.SortFunc(images, func(a, b string) int { return -compareVersions(a, b) })
@@ -38,18 +39,18 @@ func (s *Store) findKernel(ctx context.Context, work *staging, report progress.F
 		}
 		if readable, err := os.Open(image); err == nil {
 			readable.Close()
-			report.Phase("using the host's own kernel, since Debian's can't be had: "+err.Error(), release)
-			return found{image, "/lib/modules", image}, nil
+			report.Phase("using the host's kernel, because Debian's is not available:"+err.Error(), release)
+			return kernelSource{image, "/lib/modules", image}, nil
 		}
 	}
-	return found{}, err
+	return kernelSource{}, err
 }
 
-// maxKernelFiles bounds what is unpacked of a kernel package.
+// maxKernelFiles limits the unpacked size of a kernel package, in bytes.
 const maxKernelFiles = 2 << 30
 
-// unpackKernel takes the image and the modules out of a package.
-func unpackKernel(ctx context.Context, deb, dir string) (found, error) {
+// unpackKernel extracts the kernel image and the modules from a package.
+func unpackKernel(ctx context.Context, deb, dir string) (kernelSource, error) {
 	reader, writer := io.Pipe()
 	unpacked := make(chan error, 1)
 	go func() {
@@ -66,9 +67,9 @@ func unpackKernel(ctx context.Context, deb, dir string) (found, error) {
 		err = unpackErr
 	}
 	if err == nil && image == "" {
-		err = fault.New(fault.Unavailable, "unpack", filepath.Base(deb), "the package holds no kernel")
+		err = fault.New(fault.Unavailable, "unpack", filepath.Base(deb), "the package has no kernel")
 	}
-	return found{image, filepath.Join(dir, "lib/modules"), filepath.Base(deb)}, err
+	return kernelSource{image, filepath.Join(dir, "lib/modules"), filepath.Base(deb)}, err
 }
 
 func unpackTo(archive *tar.Reader, dir string) (image string, err error) {
@@ -102,7 +103,7 @@ func unpackTo(archive *tar.Reader, dir string) (image string, err error) {
 	}
 }
 
-// compareVersions orders names as people do: runs of digits by their value.
+// compareVersions compares names. It compares sequences of digits by their numeric value.
 func compareVersions(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := digits(a), digits(b)

@@ -7,48 +7,45 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-// PruneOptions say what to prune beside what nobody could use any more.
+// PruneOptions specifies what to remove besides unused files.
 type PruneOptions struct {
-	All  bool            // every installed environment that is not in use
-	Keep map[string]bool // digests of images that are in use by what does not run now
+	All    bool            // also remove every installed environment that is not in use
+	Keep   map[string]bool // digests of images to keep, because workspaces use them
+	DryRun bool            // remove nothing: the result lists what would be removed. Keeps no locks.
 }
 
-// Pruned says what was removed. It is part of the JSON contract.
+// Pruned lists the removed and the kept files. It is part of the JSON contract.
 type Pruned struct {
 	Removed    []Removed `json:"removed"`
+	Kept       []Kept    `json:"kept"`
 	FreedBytes int64     `json:"freed_bytes"`
 }
 
-// Removed is one thing that was removed.
+// Removed is one removed item.
 type Removed struct {
-	Kind       string `json:"kind"` // "environment", "content" that no name stands for, "kernel", "initramfs" or "staging"
+	Kind       string `json:"kind"` // "environment", "content" without a name, "layer", "cache", "kernel", "initramfs" or "staging"
 	Name       string `json:"name,omitempty"`
 	Digest     string `json:"digest,omitempty"`
 	FreedBytes int64  `json:"freed_bytes"`
 }
 
-// keepFor is how long a kernel or initramfs that nobody refers to is kept after its last use: longer than any start takes between asking for it and
-// having read it.
+// keepFor is how long Prune keeps an unreferenced kernel or initramfs after its last use. This is
+// longer than the time between the lookup of a kernel and the start of a machine.
 const keepFor = time.Hour
 
-// Prune removes images that no name stands for any more, what interrupted pulls left behind, and kernels and initramfs images that have been superseded.
-// What a lease of any process holds stays.
+// Prune removes images without a name, leftovers of interrupted pulls, and superseded kernels and
+// initramfs images. It keeps every image to which a process has a reference.
 func (s *Store) Prune(ctx context.Context, options PruneOptions) (Pruned, error) {
-	p := &pruning{store: s, keep: options.Keep, done: Pruned{Removed: []Removed{}}}
+	p := &pruner{store: s, all: options.All, dry: options.DryRun, keep: options.Keep, gone: map[string]bool{}, done: Pruned{Removed: []Removed{}, Kept: []Kept{}}}
 	var steps []func(context.Context) error
 	if exists(s.root) {
-		steps = append(steps, p.staging(s.root))
-		if options.All {
-			steps = append(steps, p.names)
-		}
-		steps = append(steps, p.content)
+		steps = append(steps, p.staging(s.root), p.names, p.layers, p.content)
 	}
 	if exists(s.kernels) {
 		steps = append(steps, p.staging(s.kernels), p.kernels)
@@ -66,20 +63,26 @@ func exists(path string) bool {
 	return err == nil
 }
 
-type pruning struct {
-	store *Store
-	keep  map[string]bool
-	done  Pruned
+type pruner struct {
+	store    *Store
+	all, dry bool
+	keep     map[string]bool
+	gone     map[string]bool // names and digests that a dry run would remove
+	done     Pruned
 }
 
-func (p *pruning) removed(r Removed) {
+func (p *pruner) removed(r Removed) {
 	p.done.Removed = append(p.done.Removed, r)
 	p.done.FreedBytes += r.FreedBytes
 }
 
-func (p *pruning) staging(parent string) func(context.Context) error {
+func (p *pruner) staging(parent string) func(context.Context) error {
 	return func(context.Context) error {
-		freed, err := sweep(parent)
+		find := sweep
+		if p.dry {
+			find = abandoned
+		}
+		freed, err := find(parent)
 		if freed > 0 {
 			p.removed(Removed{Kind: "staging", FreedBytes: freed})
 		}
@@ -87,112 +90,143 @@ func (p *pruning) staging(parent string) func(context.Context) error {
 	}
 }
 
-// names removes every environment that is neither in use nor being pulled.
-func (p *pruning) names(ctx context.Context) error {
+// names removes environments that are not in use and that no process is pulling. Without all, it
+// only reports why it keeps them.
+func (p *pruner) names(ctx context.Context) error {
 	records, err := p.store.records()
 	if err != nil {
 		return err
 	}
 	for _, record := range records {
-		if err := p.name(ctx, record); err != nil {
+		reason, err := p.name(ctx, record)
+		if err != nil {
 			return err
+		}
+		if reason != "" {
+			p.kept(Kept{Kind: "environment", Name: record.Name, Digest: record.Digest, SizeBytes: record.SizeBytes, Reason: reason})
 		}
 	}
 	return nil
 }
 
-func (p *pruning) name(ctx context.Context, record Environment) error {
+// name removes an environment, or returns the reason to keep it.
+func (p *pruner) name(ctx context.Context, record Environment) (reason string, err error) {
 	s := p.store
-	if p.keep[record.Digest] {
-		return nil
+	switch {
+	case p.keep[record.Digest]:
+		return keptForWorkspace, nil
+	case !p.all:
+		return keptInstalled, nil
 	}
-	pulling, err := flock.Try(filepath.Join(s.root, "locks", fileName(record.Name)), flock.Exclusive)
+	pulling, err := p.try(filepath.Join(s.root, "locks", fileName(record.Name)))
 	if errors.Is(err, flock.ErrHeld) {
-		return nil
+		return keptPulling, nil
 	} else if err != nil {
-		return err
+		return "", err
 	}
 	defer pulling.Release()
-	content, err := s.lockContent(ctx)
+	content, err := p.lockContent(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer content.Release()
-	inUse, err := flock.Try(filepath.Join(s.contentDir(record.Digest), lockFile), flock.Exclusive)
-	if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
-		return nil
+	inUse, err := p.try(filepath.Join(s.contentDir(record.Digest), lockFile))
+	if errors.Is(err, flock.ErrHeld) {
+		return keptForMachine, nil
+	} else if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	} else if err != nil {
-		return err
+		return "", err
 	}
 	defer inUse.Release()
-	if err := os.Remove(s.recordPath(record.Name)); errors.Is(err, fs.ErrNotExist) {
-		return nil // another prune was faster
+	if p.dry {
+		p.gone[record.Name] = true
+	} else if err := os.Remove(s.recordPath(record.Name)); errors.Is(err, fs.ErrNotExist) {
+		return "", nil // Another prune has removed the record.
 	} else if err != nil {
-		return err
+		return "", err
 	}
 	removed := Removed{Kind: "environment", Name: record.Name, Digest: record.Digest}
-	records, err := s.records()
+	named, err := p.named(record.Digest)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if !slices.ContainsFunc(records, func(e Environment) bool { return e.Digest == record.Digest }) {
+	if !named {
 		dir := s.contentDir(record.Digest)
 		removed.FreedBytes = allocated(dir)
-		if err := s.discard(dir); err != nil {
-			return err
+		if err := p.discard(dir); err != nil {
+			return "", err
 		}
 	}
 	p.removed(removed)
-	return nil
+	return "", nil
 }
 
-// content removes what no name stands for. A pull that has put its image in place but not yet named it holds the image's lock.
-func (p *pruning) content(ctx context.Context) error {
-	s := p.store
-	lock, err := s.lockContent(ctx)
+// content removes images without a name. A pull holds the lock of its image from the installation
+// until the image has a name.
+func (p *pruner) content(ctx context.Context) error {
+	lock, err := p.lockContent(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	folders, err := filepath.Glob(filepath.Join(s.root, "content", "*"))
+	folders, err := filepath.Glob(filepath.Join(p.store.root, "content", "*"))
 	if err != nil {
 		return err
 	}
 	for _, dir := range folders {
-		if p.keep["sha256:"+filepath.Base(dir)] {
-			continue
-		}
-		inUse, err := flock.Try(filepath.Join(dir, lockFile), flock.Exclusive)
-		if errors.Is(err, flock.ErrHeld) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		// Looked up only now: a pull that let go of the image has named it by then.
-		records, err := s.records()
-		digest := "sha256:" + filepath.Base(dir)
-		if err == nil && !slices.ContainsFunc(records, func(e Environment) bool { return e.Digest == digest }) {
-			freed := allocated(dir)
-			if err = s.discard(dir); err == nil {
-				p.removed(Removed{Kind: "content", Digest: digest, FreedBytes: freed})
-			}
-		}
-		inUse.Release()
-		if err != nil {
+		if err := p.unnamed(dir, "sha256:"+filepath.Base(dir)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// kernels removes those that are no longer anybody's choice, and each initramfs that has not been used for a while.
-func (p *pruning) kernels(ctx context.Context) error {
-	s := p.store
-	lock, err := waitFor(ctx, s.kernels, ".lock", nil)
-	if err != nil {
+// unnamed removes a content directory if the image has no name and is not in use.
+func (p *pruner) unnamed(dir, digest string) error {
+	if p.gone[digest] {
+		return nil // it is part of an environment
+	}
+	reason := ""
+	var inUse *flock.Lock
+	if p.keep[digest] {
+		reason = keptForWorkspace
+	} else {
+		var err error
+		if inUse, err = p.try(filepath.Join(dir, lockFile)); errors.Is(err, flock.ErrHeld) {
+			reason = keptForMachine
+		} else if err != nil {
+			return err
+		}
+	}
+	defer inUse.Release()
+	// Read the records after taking the lock, because a pull names its image before it releases
+	// the lock.
+	if named, err := p.named(digest); err != nil || named {
 		return err
 	}
-	defer lock.Release()
+	size := allocated(dir)
+	if reason != "" {
+		p.kept(Kept{Kind: "content", Digest: digest, SizeBytes: size, Reason: reason})
+		return nil
+	}
+	if err := p.discard(dir); err != nil {
+		return err
+	}
+	p.removed(Removed{Kind: "content", Digest: digest, FreedBytes: size})
+	return nil
+}
+
+// kernels removes kernels to which no choice refers, and each initramfs that was not used recently.
+func (p *pruner) kernels(ctx context.Context) error {
+	s := p.store
+	if !p.dry {
+		lock, err := takeLock(ctx, s.kernels, ".lock", nil)
+		if err != nil {
+			return err
+		}
+		defer lock.Release()
+	}
 	entries, err := os.ReadDir(s.kernels)
 	if err != nil {
 		return err
@@ -207,31 +241,57 @@ func (p *pruning) kernels(ctx context.Context) error {
 		}
 	}
 	for _, entry := range entries {
-		name := entry.Name()
-		path := filepath.Join(s.kernels, name)
-		info, err := entry.Info()
-		if err != nil || time.Since(info.ModTime()) < keepFor {
-			continue
-		}
-		switch {
-		case entry.IsDir() && isDigest("sha256:"+name) && !chosen[name]:
-			err = p.remove(Removed{Kind: "kernel", Digest: "sha256:" + name}, path)
-		case strings.HasPrefix(name, initramfsPrefix) && !strings.HasSuffix(name, ".json"):
-			if used, statErr := os.Stat(path + ".json"); statErr == nil && time.Since(used.ModTime()) < keepFor {
-				continue
-			}
-			err = p.remove(Removed{Kind: "initramfs", Digest: "sha256:" + strings.TrimPrefix(name, initramfsPrefix)}, path, path+".json")
-		}
-		if err != nil {
+		if err := p.kernel(entry, chosen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *pruning) remove(what Removed, paths ...string) error {
+// kernel removes a kernel or an initramfs if it is not needed. It ignores other files. chosen
+// contains the names of the kernels to which a choice refers.
+func (p *pruner) kernel(entry fs.DirEntry, chosen map[string]bool) error {
+	name := entry.Name()
+	path := filepath.Join(p.store.kernels, name)
+	paths, what := []string{path}, Removed{}
+	switch {
+	case entry.IsDir() && isDigest("sha256:"+name):
+		what = Removed{Kind: "kernel", Digest: "sha256:" + name}
+	case strings.HasPrefix(name, initramfsPrefix) && !strings.HasSuffix(name, ".json"):
+		what = Removed{Kind: "initramfs", Digest: "sha256:" + strings.TrimPrefix(name, initramfsPrefix)}
+		paths = append(paths, path+".json")
+	default:
+		return nil
+	}
+	reason := ""
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) < keepFor {
+			reason = keptYoung
+		} else if err != nil && path == paths[0] {
+			return nil // another process has removed it
+		}
+	}
+	if chosen[name] {
+		reason = keptCurrent
+	}
 	for _, path := range paths {
 		what.FreedBytes += allocated(path)
+	}
+	if reason != "" {
+		p.kept(Kept{Kind: what.Kind, Digest: what.Digest, SizeBytes: what.FreedBytes, Reason: reason})
+		return nil
+	}
+	what.FreedBytes = 0
+	return p.remove(what, paths...)
+}
+
+// remove removes files, except in a dry run.
+func (p *pruner) remove(what Removed, paths ...string) error {
+	for _, path := range paths {
+		what.FreedBytes += allocated(path)
+		if p.dry {
+			continue
+		}
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}

@@ -16,68 +16,78 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Lease holds an environment's image: while it is open, in this process or another, prune does not remove it.
-type Lease struct {
+// ImageRef is a reference to the image of an environment. Prune keeps an image while a reference to
+// it is open.
+type ImageRef struct {
 	Environment
-	Image string // path of the raw ext4 image, which nobody may write to
+	Image string // path of the raw ext4 image, which is read-only
 
 	lock *flock.Lock
 }
 
-// Close gives the image back. Idempotent.
-func (l *Lease) Close() error {
+// Close releases the reference. It is idempotent.
+func (l *ImageRef) Close() error {
 	l.lock.Release()
 	return nil
 }
 
-// Pull installs an environment, or checks the installed one. With force it is made again, and the name then stands for the new content; machines on the
-// old one go on. Where another process is pulling the same name, it waits and shares the result.
+// Pull installs an environment. If the environment is already installed, Pull only verifies it.
+// With force, Pull installs the environment again under the same name, which does not affect
+// machines that use the old image. If another process is pulling the same name, Pull waits for that
+// process and shares its result.
 func (s *Store) Pull(ctx context.Context, name string, force bool, report progress.Func) (Environment, error) {
-	lease, err := s.obtain(ctx, name, force, report)
+	ref, err := s.obtain(ctx, name, force, report)
 	if err != nil {
 		return Environment{}, explain(err, name)
 	}
-	return lease.Environment, lease.Close()
+	return ref.Environment, ref.Close()
 }
 
-// Use gives an environment to start a machine on, and pulls it where it is missing. An image that has been damaged is found out, removed and pulled
-// again, which report is told. The caller MUST Close the lease.
-func (s *Store) Use(ctx context.Context, name string, report progress.Func) (*Lease, error) {
-	lease, err := s.obtain(ctx, name, false, report)
+// Use returns a reference to an environment for starting a machine. If the environment is not
+// installed, Use pulls it. If the image is damaged, Use replaces it and reports that. The caller
+// MUST Close the reference.
+func (s *Store) Use(ctx context.Context, name string, report progress.Func) (*ImageRef, error) {
+	ref, err := s.obtain(ctx, name, false, report)
 	if err != nil {
 		return nil, explain(err, name)
 	}
-	return lease, nil
+	return used(ref), nil
 }
 
-// UseDigest gives an image by its content, which was known as name once and which Prune was asked to keep. It is never pulled: Corrupt and NotFound say that it
-// is damaged or gone. The caller MUST Close the lease.
-func (s *Store) UseDigest(ctx context.Context, digest, name string, report progress.Func) (*Lease, error) {
+// UseDigest returns a reference to an image by its digest. In reports and errors, name is the name
+// that the image once had. The image can only exist if earlier calls of Prune and Sweep kept its
+// digest, because UseDigest never pulls. If the image is damaged, the error has kind Corrupt. If
+// the image is missing, the error has kind NotFound. The caller MUST Close the reference.
+func (s *Store) UseDigest(ctx context.Context, digest, name string, report progress.Func) (*ImageRef, error) {
 	if !isDigest(digest) {
-		return nil, fault.New(fault.Corrupt, "use environment", name, "%q is no digest", digest)
+		return nil, fault.New(fault.Corrupt, "use environment", name, "%q is not a digest", digest)
 	}
 	env := Environment{Name: name, Digest: digest, Installed: true}
-	lease, err := s.leaseContent(ctx, env, report)
+	ref, err := s.openContent(ctx, env, report)
 	if errors.Is(err, fs.ErrNotExist) {
-		lease, err = s.added.leaseContent(ctx, env, report)
+		ref, err = s.added.openContent(ctx, env, report)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "use environment", name, "the image that it was is gone (%s)", digest)
+		return nil, fault.New(fault.NotFound, "use environment", name, "its image no longer exists (%s)", digest)
 	}
-	return lease, fault.Wrap(err, "use environment", name)
+	if err != nil {
+		return nil, fault.Wrap(err, "use environment", name)
+	}
+	return used(ref), nil
 }
 
-// Find gives an environment that is installed, as Use does, and pulls nothing. If Use would pull it, the error is [ErrNotInstalled], or its kind is Corrupt. The caller MUST Close the lease.
-func (s *Store) Find(ctx context.Context, name string, report progress.Func) (*Lease, error) {
+// Find is like Use, but pulls nothing. If Use would pull, the error is [ErrNotInstalled] or has
+// kind Corrupt. The caller MUST Close the reference.
+func (s *Store) Find(ctx context.Context, name string, report progress.Func) (*ImageRef, error) {
 	env, err := resolve(name)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := s.lease(ctx, env.Name, report)
+	ref, err := s.open(ctx, env.Name, report)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "find environment", name, "%w", ErrNotInstalled).WithHint("pyro env pull %s", name)
 	}
-	return lease, err
+	return ref, err
 }
 
 func explain(err error, name string) error {
@@ -91,19 +101,25 @@ func explain(err error, name string) error {
 	return wrapped
 }
 
-func (s *Store) obtain(ctx context.Context, name string, force bool, report progress.Func) (*Lease, error) {
+func (s *Store) obtain(ctx context.Context, name string, force bool, report progress.Func) (*ImageRef, error) {
 	began := time.Now()
 	env, err := resolve(name)
 	if err != nil {
 		return nil, err
 	}
+	if made, err := s.storedRecord(s.recordPath(env.Name)); err == nil && made.Recipe != nil {
+		if force {
+			return nil, fault.New(fault.Precondition, "pull environment", name, "it was made on this host, so there is nothing to pull").WithHint("build it again")
+		}
+		return s.reopen(ctx, made, report)
+	}
 	if !force {
-		if lease, err := s.lease(ctx, env.Name, report); err == nil || !mustPull(err) {
-			return lease, err
+		if ref, err := s.open(ctx, env.Name, report); err == nil || !mustPull(err) {
+			return ref, err
 		}
 	}
-	waited := func() { report.Phase("waiting for another pyro that is pulling", env.Name) }
-	lock, err := waitFor(ctx, filepath.Join(s.root, "locks"), fileName(env.Name), waited)
+	waited := func() { report.Phase("waiting for another pyro to pull", env.Name) }
+	lock, err := takeLock(ctx, filepath.Join(s.root, "locks"), fileName(env.Name), waited)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +127,9 @@ func (s *Store) obtain(ctx context.Context, name string, force bool, report prog
 
 	record, err := s.record(env.Name)
 	if err == nil && (!force || record.InstalledAt.After(began)) {
-		lease, err := s.lease(ctx, env.Name, report)
+		ref, err := s.open(ctx, env.Name, report)
 		if err == nil || !mustPull(err) {
-			return lease, err
+			return ref, err
 		}
 		if fault.KindOf(err) == fault.Corrupt {
 			report.Phase("pulling again: "+err.(*fault.Error).Err.Error(), env.Name)
@@ -129,16 +145,17 @@ func mustPull(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || fault.KindOf(err) == fault.Corrupt
 }
 
-// lease opens what is installed: fs.ErrNotExist where nothing is, a fault of kind Corrupt where it is damaged.
-func (s *Store) lease(ctx context.Context, name string, report progress.Func) (*Lease, error) {
+// open opens an installed environment. If it is not installed, the error is fs.ErrNotExist. If it
+// is damaged, the error is a fault of kind Corrupt.
+func (s *Store) open(ctx context.Context, name string, report progress.Func) (*ImageRef, error) {
 	record, err := s.record(name)
 	if err != nil {
 		return nil, err
 	}
-	return s.leaseContent(ctx, record, report)
+	return s.openContent(ctx, record, report)
 }
 
-func (s *Store) leaseContent(ctx context.Context, record Environment, report progress.Func) (*Lease, error) {
+func (s *Store) openContent(ctx context.Context, record Environment, report progress.Func) (*ImageRef, error) {
 	dir := s.contentDir(record.Digest)
 	lock, err := flock.Take(ctx, filepath.Join(dir, lockFile), flock.Shared, nil)
 	if err != nil {
@@ -148,10 +165,10 @@ func (s *Store) leaseContent(ctx context.Context, record Environment, report pro
 		lock.Release()
 		return nil, err
 	}
-	return &Lease{record, filepath.Join(dir, imageFile), lock}, nil
+	return &ImageRef{record, filepath.Join(dir, imageFile), lock}, nil
 }
 
-// discardDamaged removes an image, unless another process has replaced it by a whole one meanwhile.
+// discardDamaged removes a damaged image, unless another process has already replaced the image.
 func (s *Store) discardDamaged(ctx context.Context, digest, name string, report progress.Func) error {
 	content, err := s.lockContent(ctx)
 	if err != nil {
@@ -164,52 +181,66 @@ func (s *Store) discardDamaged(ctx context.Context, digest, name string, report 
 	return s.discard(s.contentDir(digest))
 }
 
-// pull makes an environment and installs it. The caller holds the lock of its name.
-func (s *Store) pull(ctx context.Context, env Environment, report progress.Func) (*Lease, error) {
+// pull builds or fetches an environment, and installs it. The caller must hold the lock for its
+// name.
+func (s *Store) pull(ctx context.Context, env Environment, report progress.Func) (*ImageRef, error) {
+	ref, err := s.installImage(ctx, &env, 0o755, report, func(work *staging, path string) error {
+		if env.Source == SourceDebian {
+			return s.build(ctx, env, work, path, report)
+		}
+		return s.fetch(ctx, &env, work, path, report)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.writeRecord(env); err != nil {
+		ref.Close()
+		return nil, err
+	}
+	return ref, nil
+}
+
+// installImage installs an image that the function write writes to a path. The function can use the
+// staging directory for other files. The image's directory has the given mode. installImage fills
+// in the fields of env that describe the image.
+func (s *Store) installImage(ctx context.Context, env *Environment, mode fs.FileMode, report progress.Func, write func(work *staging, path string) error) (*ImageRef, error) {
 	work, err := newStaging(s.root)
 	if err != nil {
 		return nil, err
 	}
 	defer work.Close()
 	dir := work.path("content")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, mode); err != nil {
 		return nil, err
 	}
-	if env.Source == SourceDebian {
-		err = s.build(ctx, env, work, filepath.Join(dir, imageFile), report)
-	} else {
-		err = s.fetch(ctx, &env, work, filepath.Join(dir, imageFile), report)
+	if err := write(work, filepath.Join(dir, imageFile)); err != nil {
+		return nil, err
 	}
+	lock, err := s.sealAndInstall(ctx, dir, env, report)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := s.place(ctx, dir, &env, report)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.writeRecord(env); err != nil {
-		lock.Release()
-		return nil, err
-	}
-	return &Lease{env, filepath.Join(s.contentDir(env.Digest), imageFile), lock}, nil
+	return &ImageRef{*env, filepath.Join(s.contentDir(env.Digest), imageFile), lock}, nil
 }
 
-// place installs the image that is in a folder, and says of the environment what it is. The lock is the one to hold while the image is used.
-func (s *Store) place(ctx context.Context, dir string, env *Environment, report progress.Func) (*flock.Lock, error) {
+// sealAndInstall seals and installs the image in a directory. It also fills in the fields of env
+// that describe the image. The caller must hold the returned lock while it uses the image.
+func (s *Store) sealAndInstall(ctx context.Context, dir string, env *Environment, report progress.Func) (*flock.Lock, error) {
 	digest, sealed, err := seal(ctx, dir, env.Name, report)
 	if err != nil {
 		return nil, err
 	}
-	env.SizeBytes = allocated(filepath.Join(dir, imageFile))
+	size := allocated(filepath.Join(dir, imageFile))
 	lock, err := s.install(ctx, dir, digest, env.Name, sealed, report)
 	if lock != sealed {
 		sealed.Release()
 	}
-	env.Digest, env.Installed, env.InstalledAt, env.VirtualSize = digest, true, time.Now().UTC(), virtualSize
+	env.installed(digest, size)
 	return lock, err
 }
 
-// debianSpace is what building takes at most: the unpacked packages, their downloads and the image.
+// debianSpace is the disk space that a build needs, in bytes. It includes the unpacked packages,
+// their downloads and the image.
 var debianSpace = map[string]int64{"debian:12": 1 << 30, "debian:12-base": 600 << 20, "debian:12-build": 2500 << 20}
 
 func (s *Store) build(ctx context.Context, env Environment, work *staging, path string, report progress.Func) error {
@@ -220,7 +251,8 @@ func (s *Store) build(ctx context.Context, env Environment, work *staging, path 
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	// Files that the build itself made are dated to its day, so that two builds of a day from the same packages are the same.
+	// Round dates of generated files to the day, so that builds of the same packages on the same
+	// day are equal.
 	limits := ext4image.Limits{Newest: time.Now().UTC().Truncate(24 * time.Hour)}
 	return imageFrom(ctx, path, limits, func(ctx context.Context, out io.Writer) error {
 		return s.bootstrap(ctx, env.Packages, dir, out, report, env.Name)
@@ -241,14 +273,13 @@ func (s *Store) fetch(ctx context.Context, env *Environment, work *staging, path
 	if err != nil {
 		return err
 	}
-	env.ManifestDigest, env.Env, env.User, env.WorkDir = img.ManifestDigest, img.Env, img.User, img.WorkDir
-	env.Description = img.Description
+	env.take(img)
 	report.Phase("unpacking layers", env.Name)
 	return imageFrom(ctx, path, ext4image.Limits{Bytes: oci.MaxBytes, Entries: oci.MaxEntries}, img.WriteTar)
 }
 
-// imageFrom makes an image of the archive that write writes. Where either end fails the other is ended too, and the error is that of the end that failed
-// of itself.
+// imageFrom builds an image from the archive that the function write produces. If one side fails,
+// imageFrom stops the other side and returns the original error.
 func imageFrom(ctx context.Context, path string, limits ext4image.Limits, write func(context.Context, io.Writer) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -261,7 +292,7 @@ func imageFrom(ctx context.Context, path string, limits ext4image.Limits, write 
 	}()
 	err := ext4image.Build(ctx, reader, path, limits)
 	if err == nil {
-		// What follows the end of an archive is of no interest, but its writer must come to its end.
+		// Build ignores data after the end of the archive, but the writer must be able to finish.
 		_, err = io.Copy(io.Discard, reader)
 	}
 	if err != nil {

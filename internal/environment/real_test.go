@@ -12,22 +12,23 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// TestRealDebian builds the smallest environment twice and fetches the kernel, from the host's mirrors. It takes about a minute and the network.
+// TestRealDebian builds the smallest environment twice, and fetches the kernel from the host's
+// mirrors. It needs network access and takes about a minute.
 func TestRealDebian(t *testing.T) {
 	t.Setenv(KernelVariable, "")
 	s := Open(dirs.Dirs{Cache: filepath.Join(t.TempDir(), "pyro")})
 	began := time.Now()
-	tell := func(e progress.Event) { t.Logf("%6.2f s  %s", time.Since(began).Seconds(), e.Phase) }
-	first := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", false, tell))
-	lease := must[*Lease](t)(s.Use(t.Context(), "debian:12-base", nil))
-	defer lease.Close()
-	if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", lease.Image).CombinedOutput(); err != nil {
+	report := func(e progress.Event) { t.Logf("%6.2f s  %s", time.Since(began).Seconds(), e.Phase) }
+	first := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", false, report))
+	ref := must[*ImageRef](t)(s.Use(t.Context(), "debian:12-base", nil))
+	defer ref.Close()
+	if out, err := exec.Command("/usr/sbin/e2fsck", "-fn", ref.Image).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	if again := must[Environment](t)(s.Pull(t.Context(), "debian:12-base", true, nil)); again.Digest != first.Digest {
 		t.Error("two builds of a day differ, unless it was midnight in between")
 	}
-	k := must[Kernel](t)(s.Kernel(t.Context(), tell))
+	k := must[Kernel](t)(s.Kernel(t.Context(), report))
 	if info := must[kernelInfo](t)(s.kernelInfo(k.Digest)); len(info.Modules) == 0 {
 		t.Errorf("%s has no modules", k.Release)
 	}

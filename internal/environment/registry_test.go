@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// serveImage serves one image as tool:1 from a registry in this process. change may answer a request in its place.
+// serveImage serves one image as tool:1 from a registry in this process. The function change can
+// answer requests instead of the registry.
 func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWriter, *http.Request, http.Handler) bool) (reference string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -44,7 +46,7 @@ func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWri
 	file, _ := image.ConfigFile()
 	file = file.DeepCopy()
 	file.OS, file.Architecture = "linux", runtime.GOARCH
-	file.Config = v1.Config{Env: []string{"A=b"}, User: "app", WorkingDir: "/srv"}
+	file.Config = v1.Config{Env: []string{"A=b"}, User: "app", WorkingDir: "/srv", Entrypoint: []string{"/bin/app"}, Cmd: []string{"serve", "a b"}}
 	if image, err = mutate.ConfigFile(image, file); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func serveImage(t *testing.T, entries []tar.Header, change func(http.ResponseWri
 		}
 	}))
 	t.Cleanup(func() {
-		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // which pushed
+		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // the push has used this transport
 		server.Close()
 	})
 	reference = strings.TrimPrefix(server.URL, "http://") + "/tool:1"
@@ -81,11 +83,15 @@ func TestPullFromARegistry(t *testing.T) {
 	if diff := cmp.Diff([]any{"oci", reference, []string{"A=b"}, "app", "/srv"}, []any{env.Source, env.Reference, env.Env, env.User, env.WorkDir}); diff != "" || !isDigest(env.ManifestDigest) {
 		t.Error(diff, env.ManifestDigest)
 	}
+	found := must[Environment](t)(s.Inspect(t.Context(), reference))
+	if argv, err := found.Command(); err != nil || !slices.Equal(argv, []string{"/bin/app", "serve", "a b"}) {
+		t.Errorf("its command: %q, %v", argv, err)
+	}
 	all := must[[]Environment](t)(s.List(t.Context()))
 	if len(all) != 4 {
 		t.Errorf("lists %+v", all)
 	}
-	must[*Lease](t)(s.Use(t.Context(), reference, nil)).Close()
+	must[*ImageRef](t)(s.Use(t.Context(), reference, nil)).Close()
 	pruned := must[Pruned](t)(s.Prune(t.Context(), PruneOptions{All: true}))
 	if len(pruned.Removed) != 1 || pruned.Removed[0].Name != env.Name {
 		t.Errorf("pruned %+v", pruned)

@@ -17,13 +17,14 @@ import (
 
 const stagingPrefix = "staging-"
 
-// staging is a folder for work that is not done. It is locked while its maker lives, and gone when the work is done or given up.
+// staging is a directory for unfinished work. The process holds the directory's lock while it
+// lives. Close removes the directory.
 type staging struct {
 	dir  string
 	lock *flock.Lock
 }
 
-// newStaging also removes what makers that died left behind.
+// newStaging creates a staging directory. It also removes abandoned staging directories.
 func newStaging(parent string) (*staging, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func newStaging(parent string) (*staging, error) {
 		}
 		lock, err := flock.Try(filepath.Join(dir, "lock"), flock.Exclusive)
 		if errors.Is(err, flock.ErrHeld) || errors.Is(err, fs.ErrNotExist) {
-			continue // a sweep came between and took the folder for an abandoned one
+			continue // A concurrent sweep has mistaken the directory for an abandoned one.
 		}
 		if err != nil {
 			os.RemoveAll(dir)
@@ -50,13 +51,13 @@ func newStaging(parent string) (*staging, error) {
 
 func (s *staging) path(name string) string { return filepath.Join(s.dir, name) }
 
-// Close removes the folder. Idempotent.
+// Close removes the directory. It is idempotent.
 func (s *staging) Close() error {
 	defer s.lock.Release()
 	return debian.RemoveAll(s.dir)
 }
 
-// sweep removes the staging folders whose makers are gone, and says what that freed.
+// sweep removes abandoned staging directories. It returns the number of freed bytes.
 func sweep(parent string) (freed int64, err error) {
 	folders, err := filepath.Glob(filepath.Join(parent, stagingPrefix+"*"))
 	if err != nil {
@@ -81,7 +82,7 @@ func sweep(parent string) (freed int64, err error) {
 	return freed, nil
 }
 
-// allocated is the space that a file, or all files below a folder, take on the host's disk.
+// allocated returns the disk usage of a file or a directory tree, in bytes.
 func allocated(path string) (bytes int64) {
 	filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
 		var stat unix.Stat_t
@@ -93,20 +94,21 @@ func allocated(path string) (bytes int64) {
 	return bytes
 }
 
-// checkSpace fails where less than need bytes are free for the user at path.
+// checkSpace fails if fewer than need bytes are free at path.
 func checkSpace(path string, need int64) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err != nil {
 		return err
 	}
 	if free := int64(stat.Bavail) * stat.Bsize; free < need {
-		return exhausted("%d MiB are needed in %s, %d MiB are free", need>>20, path, free>>20)
+		return exhausted("%d MiB are needed in %s, but only %d MiB are free", need>>20, path, free>>20)
 	}
 	return nil
 }
 
-// waitFor takes a lock below parent, and calls waiting once where somebody else has it.
-func waitFor(ctx context.Context, parent, name string, waiting func()) (*flock.Lock, error) {
+// takeLock takes a lock in the directory parent. If another process holds the lock, takeLock calls
+// the function waiting once.
+func takeLock(ctx context.Context, parent, name string, waiting func()) (*flock.Lock, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, err
 	}

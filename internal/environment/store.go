@@ -23,26 +23,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// ErrNotInstalled is the cause of an error about a known environment that is not on this host.
+// ErrNotInstalled is the cause of errors about an environment that is known but not installed on
+// this host.
 var ErrNotInstalled = errors.New("not installed")
 
-// Store keeps environments and kernels on this host. It is safe for concurrent use, in many processes at once.
+// Store stores environments and kernels on this host. Goroutines and processes can use it
+// concurrently.
 type Store struct {
-	root    string // of environments
+	root    string // directory of environments
 	kernels string
-	added   *Store // of images that were made from others here, which have no names
+	added   *Store // images without names, which were created on this host
 
-	// What makes things from Debian's packages; tests put others in their place.
+	// Functions that build from Debian packages. Tests replace them.
 	bootstrap     func(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error
 	kernelPackage func(ctx context.Context, dir string, report progress.Func) (string, error)
 }
 
-// Open gives the store in the user's folders. It creates nothing until something is pulled.
+// Open returns the store in the user's directories. It creates no files before the first pull.
 func Open(d dirs.Dirs) *Store {
 	return &Store{root: d.Environments(), kernels: d.Kernels(), added: &Store{root: d.Images()}, bootstrap: debian.Bootstrap, kernelPackage: debian.KernelPackage}
 }
 
-// List gives the catalogue and all that is installed, by name.
+// List returns the catalogue and all installed environments, sorted by name.
 func (s *Store) List(ctx context.Context) ([]Environment, error) {
 	all := slices.Clone(catalogue)
 	records, err := s.records()
@@ -60,7 +62,8 @@ func (s *Store) List(ctx context.Context) ([]Environment, error) {
 	return all, ctx.Err()
 }
 
-// Inspect describes one environment: one of the catalogue, or an installed one. NotFound for any other, with the nearest names.
+// Inspect describes an environment that is in the catalogue or installed. For other names, the
+// error has kind NotFound and suggests similar names.
 func (s *Store) Inspect(ctx context.Context, name string) (Environment, error) {
 	env, err := resolve(name)
 	if err != nil {
@@ -78,7 +81,7 @@ func (s *Store) Inspect(ctx context.Context, name string) (Environment, error) {
 	return env, ctx.Err()
 }
 
-// records gives all that is installed, in no order.
+// records returns all installed environments, unsorted.
 func (s *Store) records() ([]Environment, error) {
 	files, err := filepath.Glob(filepath.Join(s.root, "names", "*.json"))
 	if err != nil {
@@ -98,30 +101,30 @@ func (s *Store) records() ([]Environment, error) {
 	return all, nil
 }
 
-// record gives what name stands for, or fs.ErrNotExist where it is not installed.
+// record returns the installed environment with a name. If it is not installed, the error is
+// fs.ErrNotExist.
 func (s *Store) record(name string) (Environment, error) { return s.readRecord(s.recordPath(name)) }
 
 func (s *Store) readRecord(path string) (Environment, error) {
-	text, err := os.ReadFile(path)
+	record, err := s.storedRecord(path)
 	if err != nil {
 		return Environment{}, err
 	}
-	var record Environment
-	if json.Unmarshal(text, &record) != nil || !isDigest(record.Digest) || s.recordPath(record.Name) != path {
-		return Environment{}, fs.ErrNotExist // a record that can't be read is as good as none: the next pull writes it anew
-	}
-	if _, err := os.Stat(s.contentDir(record.Digest)); err != nil {
+	if _, err := os.Stat(s.contentDir(record.Digest)); err != nil && record.Recipe == nil {
 		return Environment{}, err
 	}
-	return record, nil
+	record.LastUsedAt = lastUse(s.contentDir(record.Digest))
+	return record.Environment, nil
 }
 
-func (s *Store) writeRecord(env Environment) error {
-	path := s.recordPath(env.Name)
+func (s *Store) writeRecord(env Environment) error { return s.writeStored(stored{Environment: env}) }
+
+func (s *Store) writeStored(record stored) error {
+	path := s.recordPath(record.Name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(env, "", "  ")
+	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -132,7 +135,7 @@ func (s *Store) recordPath(name string) string {
 	return filepath.Join(s.root, "names", fileName(name)+".json")
 }
 
-// fileName makes one of an environment's name. What would be too long for a file system is named by its hash.
+// fileName returns a file name for the name of an environment. For a long name it returns a hash.
 func fileName(name string) string {
 	escaped := url.PathEscape(name)
 	if len(escaped) > 200 {
@@ -142,7 +145,7 @@ func fileName(name string) string {
 	return escaped
 }
 
-// isDigest guards the way from a record to a folder.
+// isDigest reports whether a digest is valid. Callers check digests before they use them in paths.
 func isDigest(digest string) bool {
 	sum, ok := strings.CutPrefix(digest, "sha256:")
 	_, err := hex.DecodeString(sum)
@@ -153,5 +156,5 @@ func exhausted(format string, args ...any) error {
 	return fault.Newf(fault.Exhausted, format, args...).WithHint("pyro env prune")
 }
 
-// virtualSize is what every machine sees of its root.
+// virtualSize is the size of a root disk that machines see, in bytes.
 const virtualSize = ext4image.VirtualSize

@@ -5,37 +5,37 @@ import (
 	"strings"
 )
 
-// Action is a step that mends an error: people run its command, agents call its tool.
+// Action is a step that fixes an error. Users run its command, and agents call its tool.
 type Action struct {
 	Command string `json:"command"` // pyro workspace start ws-1
 	Tool    string `json:"tool"`    // workspace_start
 	With    string `json:"with,omitempty"`
 }
 
-// Act is an action with a command, which a format and its arguments give.
+// Act returns an action. The command is a format with arguments.
 func Act(tool, command string, args ...any) Action {
 	return Action{Tool: tool, Command: fmt.Sprintf(command, args...)}
 }
 
-// Taking names arguments of the tool that an agent can't guess.
+// Taking adds arguments of the tool that an agent can't guess.
 func (a Action) Taking(format string, args ...any) Action {
 	a.With = fmt.Sprintf(format, args...)
 	return a
 }
 
-// String is the command, for hints to people.
+// String returns the command.
 func (a Action) String() string { return a.Command }
 
-// Step is a part of a hint: a text, or an action.
+// Step is a part of a hint: either text or an action.
 type Step struct {
 	Text   string  `json:"text,omitempty"`
 	Action *Action `json:"action,omitempty"`
 }
 
-// mark stands for an action while a hint is formatted.
+// mark stands for an action while stepsOf formats a hint.
 const mark = "\x00"
 
-// stepsOf splits a hint at its actions; nil if it has none.
+// stepsOf splits a hint at its actions. It returns nil if there are none.
 func stepsOf(format string, args []any) (steps []Step) {
 	var actions []Action
 	marked := make([]any, len(args))
@@ -60,7 +60,8 @@ func stepsOf(format string, args []any) (steps []Step) {
 	return steps
 }
 
-// HintFor gives the outermost hint in err's chain as say renders its actions, or "".
+// HintFor returns the outermost hint in err's chain, or "". The function say formats the actions of
+// the hint.
 func HintFor(err error, say func(Action) string) string {
 	e := hinting(err)
 	if e == nil || e.steps == nil {
@@ -77,13 +78,13 @@ func HintFor(err error, say func(Action) string) string {
 	return b.String()
 }
 
-// Wire is a Report between processes of pyro, with the actions of its hint.
+// Wire is the form of an error between pyro's processes: a Report and the steps of the hint.
 type Wire struct {
 	Report
 	Steps []Step `json:"steps,omitempty"`
 }
 
-// WireOf describes err, which must not be nil.
+// WireOf returns the wire form of err, which must not be nil.
 func WireOf(err error) Wire {
 	w := Wire{Report: ReportOf(err)}
 	if e := hinting(err); e != nil {
@@ -92,7 +93,7 @@ func WireOf(err error) Wire {
 	return w
 }
 
-// Err is the error that it was made of, as far as it tells.
+// Err converts w back to an error.
 func (w Wire) Err() error {
 	err := w.Report.Err()
 	if e, ok := err.(*Error); ok && w.Hint != "" {

@@ -1,8 +1,8 @@
-// Package fault is the one error type of pyro and its tables.
+// Package fault is pyro's error type with its tables of codes.
 //
-// An [Error] says what was being done (Op), to what (Subject), why it went wrong (Err), what sort of failure that is (Kind) and what the user can run
-// to mend it (Hint). Kinds map to exit codes, HTTP statuses and RPC codes in one place, tables.go. Errors are returned, and logged or printed once,
-// at the edge.
+// An [Error] has an operation (Op), its target (Subject), a cause (Err), a Kind, and a Hint with
+// the command or step that fixes it. tables.go maps kinds to exit codes, HTTP statuses and RPC
+// codes. Functions only return errors. The outermost caller logs or prints an error once.
 package fault
 
 import (
@@ -11,37 +11,41 @@ import (
 	"strings"
 )
 
-// Kind says what sort of failure an error is. The strings are part of the JSON contract.
+// Kind is the kind of an error. The strings are part of the JSON contract. Like a syscall.Errno, a
+// Kind is itself an error, so that errors.Is(err, NotFound) compares kinds.
 type Kind string
 
-// The kinds, from the caller's mistakes to pyro's own.
+// Error returns the name of the kind.
+func (k Kind) Error() string { return string(k) }
+
+// Kinds of errors, from the caller's mistakes to pyro's own.
 const (
-	Invalid      Kind = "invalid_argument"    // the request can't be right, whatever the state
-	NotFound     Kind = "not_found"           // the named thing does not exist
-	Exists       Kind = "already_exists"      // the named thing exists already
-	Precondition Kind = "failed_precondition" // right request, wrong state
-	Permission   Kind = "permission_denied"   // the host refuses
-	Exhausted    Kind = "resource_exhausted"  // a bound, a quota or the disk is at its end
-	Canceled     Kind = "canceled"            // the caller gave up
-	Timeout      Kind = "timeout"             // a time limit was over
-	Unavailable  Kind = "unavailable"         // something needed is missing or does not answer
-	Unsupported  Kind = "unsupported"         // this driver, host or release can't do it
-	Corrupt      Kind = "corrupt"             // stored data are not what was stored
-	Internal     Kind = "internal"            // a fault of pyro itself
+	Invalid      Kind = "invalid_argument"    // the request can never succeed.
+	NotFound     Kind = "not_found"           // the named thing does not exist.
+	Exists       Kind = "already_exists"      // the named thing already exists.
+	Precondition Kind = "failed_precondition" // the current state does not allow the request.
+	Permission   Kind = "permission_denied"   // the host denies the access.
+	Exhausted    Kind = "resource_exhausted"  // a limit, a quota or the disk is exhausted.
+	Canceled     Kind = "canceled"            // the caller cancelled the operation.
+	Timeout      Kind = "timeout"             // a time limit was exceeded.
+	Unavailable  Kind = "unavailable"         // a dependency is missing or does not answer.
+	Unsupported  Kind = "unsupported"         // this driver, host or version can't do it.
+	Corrupt      Kind = "corrupt"             // stored data is damaged.
+	Internal     Kind = "internal"            // a bug in pyro.
 )
 
-// Error is the one error type. Any field may be empty.
+// Error is pyro's error type. All fields are optional.
 type Error struct {
-	Op      string // what was being done: "pull environment"
-	Subject string // to what: "debian:12"
+	Op      string // the operation: "pull environment"
+	Subject string // its target: "debian:12"
 	Kind    Kind
 	Err     error  // the cause
-	Hint    string // a command or a step that mends it, without a full stop
+	Hint    string // a command or a step that fixes the error, without a full stop
 
-	steps []Step // the same with its actions, if it has any
+	steps []Step // the hint with its actions, if it has any
 }
 
-// Error gives `op "subject": cause`, without the hint.
+// Error returns `op "subject": cause`, without the hint.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -63,22 +67,28 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// New makes an error of a kind whose cause is a message.
+// Is reports whether target is the kind of e.
+func (e *Error) Is(target error) bool {
+	kind, ok := target.(Kind)
+	return ok && kind == KindOf(e)
+}
+
+// New returns an error of a kind with a formatted cause.
 func New(kind Kind, op, subject, format string, args ...any) *Error {
 	return &Error{Op: op, Subject: subject, Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
-// Newf makes an error of a kind whose cause is a message. Callers that know the operation and its
-// subject wrap it, or use [New].
+// Newf returns an error of a kind with a formatted cause. Callers that know the operation and its
+// subject wrap the error or use [New].
 func Newf(kind Kind, format string, args ...any) *Error {
 	return New(kind, "", "", format, args...)
 }
 
-// Wrap says what was being done when err came. The kind and the hint of err stay visible through KindOf and HintOf.
-// Wrap of nil is nil.
+// Wrap adds an operation and its subject to err. KindOf and HintOf still find the kind and the hint
+// of err. If err is nil, Wrap returns nil.
 func Wrap(err error, op, subject string) error {
 	if err == nil {
 		return nil
@@ -86,13 +96,14 @@ func Wrap(err error, op, subject string) error {
 	return &Error{Op: op, Subject: subject, Err: err}
 }
 
-// WithHint sets the hint and returns the error, for use at the place where it is made. Where an argument is an [Action], people are told a command and agents a tool.
+// WithHint sets the hint and returns the error. If an argument is an [Action], users see the
+// action's command, and agents see the action's tool.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint, e.steps = fmt.Sprintf(format, args...), stepsOf(format, args)
 	return e
 }
 
-// HintOf gives the outermost hint in err's chain, or "".
+// HintOf returns the outermost hint in err's chain, or "".
 func HintOf(err error) string {
 	if e := hinting(err); e != nil {
 		return e.Hint
@@ -100,7 +111,7 @@ func HintOf(err error) string {
 	return ""
 }
 
-// hinting is the outermost error in err's chain that has a hint; nil if there is none.
+// hinting returns the outermost error in err's chain that has a hint, or nil.
 func hinting(err error) *Error {
 	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
 		if e.Hint != "" {

@@ -33,7 +33,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-func TestKindAndHintComeThroughWrapping(t *testing.T) {
+func TestWrap(t *testing.T) {
 	base := New(Exhausted, "write", "image", "disk full").WithHint("pyro env prune")
 	err := fmt.Errorf("while pulling: %w", Wrap(Wrap(base, "build", "rootfs"), "pull", "debian:12"))
 	if KindOf(err) != Exhausted || HintOf(err) != "pyro env prune" {
@@ -64,7 +64,7 @@ func TestKindOfForeignErrors(t *testing.T) {
 	}
 }
 
-func TestTablesAreWhole(t *testing.T) {
+func TestTables(t *testing.T) {
 	exits, rpcs := map[int]Kind{}, map[uint32]Kind{}
 	for _, k := range Kinds() {
 		c := table[k]
@@ -77,7 +77,7 @@ func TestTablesAreWhole(t *testing.T) {
 		}
 		rpcs[c.rpc] = k
 		if FromRPC(c.rpc) != k {
-			t.Errorf("RPC code %d does not lead back to %q", c.rpc, k)
+			t.Errorf("RPC code %d does not map to %q", c.rpc, k)
 		}
 	}
 	for _, k := range []Kind{Invalid, NotFound, Exists, Precondition, Permission, Exhausted, Canceled, Timeout, Unavailable, Unsupported, Corrupt, Internal} {
@@ -99,5 +99,28 @@ func TestReport(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	if got := Printable("a\x1b]0;title\a b\r\nc\x9b2Jd\u009b\xffé"); got != "a]0;title b\nc2Jdé" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestErrorsIsKind(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		kind Kind
+		want bool
+	}{
+		{New(NotFound, "find", "x", "it is gone"), NotFound, true},
+		{Wrap(fmt.Errorf("outer: %w", Newf(Exhausted, "full")), "write", "x"), Exhausted, true},
+		{Wrap(context.Canceled, "read", "x"), Canceled, true},
+		{Wrap(errors.New("odd"), "read", "x"), Internal, true},
+		{fmt.Errorf("bare: %w", Timeout), Timeout, true},
+		{Newf(NotFound, "gone"), Exists, false},
+		{errors.New("odd"), Internal, false},
+	} {
+		if got := errors.Is(c.err, c.kind); got != c.want {
+			t.Errorf("errors.Is(%v, %v) is %t", c.err, c.kind, got)
+		}
+		if c.want && KindOf(c.err) != c.kind {
+			t.Errorf("KindOf(%v) is %v", c.err, KindOf(c.err))
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Report is the form in which an error leaves pyro in JSON: the same for the CLI's --json, MCP and HTTP.
+// Report is the JSON form of an error in the CLI, MCP and HTTP.
 type Report struct {
 	Kind    Kind   `json:"kind"`
 	Message string `json:"message"`
@@ -29,7 +29,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]Report{"error": ReportOf(e)})
 }
 
-// Err is the error that a report was made of, as far as it tells.
+// Err converts a report back to an error.
 func (r Report) Err() error {
 	e := &Error{Op: r.Op, Subject: r.Subject, Kind: r.Kind, Hint: r.Hint}
 	if said := e.Error(); r.Op != "" || r.Subject != "" {

@@ -2,8 +2,9 @@ package fault
 
 import "strings"
 
-// once gives the text of a cause without the operation and the path that the standard library puts
-// before it, if that path is the subject, or the end of it: an error names both already.
+// once removes the operation and the path that the standard library puts before a cause. It does
+// this only if the path is the subject or the end of the subject. The error already contains the
+// operation and the subject.
 func once(cause, subject string) string {
 	op, rest, ok := strings.Cut(cause, " ")
 	if !ok || op == "" || subject == "" || strings.Trim(op, "abcdefghijklmnopqrstuvwxyz") != "" {

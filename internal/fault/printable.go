@@ -2,7 +2,8 @@ package fault
 
 import "strings"
 
-// Printable drops from a text that a machine, an image or a registry chose what could do more on a terminal than be read. Line breaks stay.
+// Printable removes control characters and invalid UTF-8 from untrusted text, so that a terminal
+// can show it. It keeps line breaks.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r >= ' ' && r != 0x7f && r != 0xfffd && (r < 0x80 || r > 0x9f) {
@@ -12,7 +13,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// CommandLine gives a command as a shell would be told it, safe for a terminal.
+// CommandLine quotes a command for a shell. The result is safe to print on a terminal.
 func CommandLine(argv []string) string {
 	var words []string
 	for _, a := range argv {

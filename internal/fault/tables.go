@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// causes maps errors of the standard library and the kernel, which carry no kind of their own.
+// causes maps errors of the standard library and the kernel to kinds.
 var causes = []struct {
 	err  error
 	kind Kind
@@ -25,7 +25,8 @@ var causes = []struct {
 	{fs.ErrPermission, Permission},
 }
 
-// KindOf gives the outermost kind set in err's chain, else what the cause itself tells, else Internal. KindOf(nil) is "".
+// KindOf returns the outermost kind in err's chain. If no error in the chain has a kind, KindOf
+// derives the kind from the cause; the default is Internal. KindOf(nil) is "".
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""
@@ -43,18 +44,22 @@ func KindOf(err error) Kind {
 			return c.kind
 		}
 	}
+	if kind := Kind(""); errors.As(err, &kind) {
+		return kind
+	}
 	return Internal
 }
 
-// ExitFailure is the exit code of `pyro run` and `pyro workspace exec` for pyro's own failures: every other code belongs to the command that was run.
+// ExitFailure is the exit code of `pyro run` and `pyro workspace exec` for pyro's own failures. All
+// other codes, except ExitTimeout, come from the user's command.
 const ExitFailure = 125
 
-// ExitTimeout is their exit code when the command was ended by its time limit.
+// ExitTimeout is the exit code of these two commands if the user's command exceeded its time limit.
 const ExitTimeout = 124
 
 type codes struct {
-	exit int    // of the pyro commands that run no command of the user's
-	http int    // status
+	exit int    // exit code of pyro's commands that don't run a user's command.
+	http int    // HTTP status.
 	rpc  uint32 // gRPC and Connect code
 }
 
@@ -73,7 +78,7 @@ var table = map[Kind]codes{
 	Internal:     {1, 500, 13},
 }
 
-// Kinds gives every kind that the tables know, in no order.
+// Kinds returns all kinds, in no particular order.
 func Kinds() []Kind {
 	kinds := make([]Kind, 0, len(table))
 	for k := range table {
@@ -90,7 +95,7 @@ func codesOf(k Kind) codes {
 	return c
 }
 
-// ExitCode is the exit code for err: 0 for nil.
+// ExitCode returns the exit code for err, or 0 if err is nil.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0
@@ -98,13 +103,13 @@ func ExitCode(err error) int {
 	return codesOf(KindOf(err)).exit
 }
 
-// HTTPStatus is the HTTP status for a kind.
+// HTTPStatus returns the HTTP status for a kind.
 func HTTPStatus(k Kind) int { return codesOf(k).http }
 
-// RPCCode is the gRPC and Connect code for a kind.
+// RPCCode returns the gRPC and Connect code for a kind.
 func RPCCode(k Kind) uint32 { return codesOf(k).rpc }
 
-// FromRPC is the kind for a gRPC or Connect code, Internal for one that no kind has.
+// FromRPC returns the kind for a gRPC or Connect code, and Internal for an unknown code.
 func FromRPC(code uint32) Kind {
 	for k, c := range table {
 		if c.rpc == code {

@@ -1,4 +1,5 @@
-// Package flock locks files between processes, as flock(2) does: a lock ends with the process that holds it, however that ends.
+// Package flock uses flock(2) to lock files against other processes. When a process ends, the
+// kernel releases its locks.
 package flock
 
 import (
@@ -13,30 +14,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// retryEvery is how often a held lock is tried again. flock(2) itself can't be cancelled.
+// retryEvery is the interval between attempts to lock. Polling is needed because a blocking
+// flock(2) can't be cancelled.
 const retryEvery = 20 * time.Millisecond
 
-// ErrHeld says that somebody else holds the lock.
+// ErrHeld means that another process holds the lock.
 var ErrHeld = errors.New("locked by another process")
 
-// Lock is a held lock.
+// Lock is a lock that this process holds.
 type Lock struct{ file *os.File }
 
 // Mode says whether a lock can be shared.
 type Mode int
 
-// The modes.
+// The modes of locks.
 const (
 	Shared    Mode = unix.LOCK_SH
 	Exclusive Mode = unix.LOCK_EX
 )
 
-// Try takes the lock on the file at path, which is made where nothing is there. It gives ErrHeld at once where the lock can't be had.
+// Try locks the file at path. If the file is missing, Try creates it. ErrHeld: another process
+// holds the lock.
 func Try(path string, mode Mode) (*Lock, error) {
 	return try(path, mode, os.O_RDONLY|os.O_CREATE)
 }
 
-// TryFolder is Try on a folder, which must exist.
+// TryFolder is like Try, but locks a folder, which must exist.
 func TryFolder(path string, mode Mode) (*Lock, error) {
 	return try(path, mode, os.O_RDONLY|unix.O_DIRECTORY)
 }
@@ -58,27 +61,37 @@ func try(path string, mode Mode, flags int) (*Lock, error) {
 		if same(f, path) {
 			return &Lock{f}, nil
 		}
-		f.Close() // removed or replaced between open and lock: the lock is on something that no longer has this name
+		f.Close() // the file was removed or replaced before it was locked
 	}
 }
 
-// Held tells whether somebody else holds the lock on the file at path. It makes no file: fs.ErrNotExist where there is none.
-func Held(path string) (bool, error) {
+// Held reports whether another process holds the exclusive lock on the file or folder at path.
+// fs.ErrNotExist: it does not exist.
+func Held(path string) (bool, error) { return probe(path, unix.LOCK_SH) }
+
+// InUse reports whether another process holds a lock on the file or folder at path, shared or
+// exclusive. For a moment, it holds the exclusive lock itself. fs.ErrNotExist: it does not exist.
+func InUse(path string) (bool, error) { return probe(path, unix.LOCK_EX) }
+
+// probe reports whether a lock can't be taken now.
+func probe(path string, mode int) (bool, error) {
 	fd, err := open(path, os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
 	defer unix.Close(fd)
-	switch err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); {
+	switch err := unix.Flock(fd, mode|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return true, nil
 	case err != nil:
 		return false, &os.PathError{Op: "flock", Path: path, Err: err}
 	}
+	unlock(fd)
 	return false, nil
 }
 
-// open does not ask, as os.OpenFile does, whether the file can be waited for, which takes longer than all that is done here.
+// open opens a file. Unlike os.OpenFile, it does not check whether the file can be polled. That
+// check takes longer than everything else in this package.
 func open(path string, flags int) (fd int, err error) {
 	for {
 		fd, err = unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
@@ -92,12 +105,13 @@ func open(path string, flags int) (fd int, err error) {
 	return fd, nil
 }
 
-// Take waits for the lock. waiting, which may be nil, is called once if it has to wait.
+// Take waits until it can lock the file at path. If it has to wait, it calls the function waiting
+// once, unless waiting is nil.
 func Take(ctx context.Context, path string, mode Mode, waiting func()) (*Lock, error) {
 	return take(ctx, func() (*Lock, error) { return Try(path, mode) }, waiting)
 }
 
-// TakeFolder is Take on a folder, which must exist.
+// TakeFolder is like Take, but locks a folder, which must exist.
 func TakeFolder(ctx context.Context, path string, mode Mode) (*Lock, error) {
 	return take(ctx, func() (*Lock, error) { return TryFolder(path, mode) }, nil)
 }
@@ -120,12 +134,20 @@ func take(ctx context.Context, try func() (*Lock, error), waiting func()) (*Lock
 	}
 }
 
-// Release ends the lock. Idempotent.
+// Release releases the lock. It is idempotent.
 func (l *Lock) Release() {
-	if l != nil {
-		l.file.Close()
+	if l == nil {
+		return
 	}
+	if c, err := l.file.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { unlock(int(fd)) })
+	}
+	l.file.Close()
 }
+
+// unlock releases the lock of a descriptor that is closed next. Closing it is not enough: a child
+// that this process is just starting has a copy of the descriptor until it executes its program.
+func unlock(fd int) { _ = unix.Flock(fd, unix.LOCK_UN) }
 
 func same(f *os.File, path string) bool {
 	held, err1 := f.Stat()
@@ -133,7 +155,8 @@ func same(f *os.File, path string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(held, named)
 }
 
-// Holder gives the process that holds the exclusive lock on the file at path. It sees those of its own user and PID namespace. ErrNoHolder where there is none.
+// Holder returns the process that holds the exclusive lock on the file at path. It finds only
+// processes of the same user and PID namespace. ErrNoHolder: there is no such process.
 func Holder(path string) (pid int, err error) {
 	file, err := os.Stat(path)
 	if err != nil {
@@ -145,7 +168,7 @@ func Holder(path string) (pid int, err error) {
 	}
 	for _, fd := range open {
 		if name, err := os.Readlink(fd); err != nil || filepath.Base(name) != filepath.Base(path) {
-			continue // another file, another's process, or gone: only what may be it is looked into
+			continue // another file, another user's process, or no longer open
 		}
 		if info, err := os.Stat(fd); err != nil || !os.SameFile(info, file) {
 			continue
@@ -162,8 +185,8 @@ func Holder(path string) (pid int, err error) {
 	return 0, ErrNoHolder
 }
 
-// ErrNoHolder says that no process that can be seen holds the lock.
-var ErrNoHolder = errors.New("no process that can be seen from here holds the lock")
+// ErrNoHolder means that no visible process holds the lock.
+var ErrNoHolder = errors.New("no visible process holds the lock")
 
-// exclusive is in what proc(5) tells of a descriptor that an exclusive lock is held through.
+// exclusive matches a descriptor with an exclusive lock in /proc/PID/fdinfo; see proc(5).
 var exclusive = regexp.MustCompile(`(?m)^lock:\s+\d+: FLOCK\s+\S+\s+WRITE `)

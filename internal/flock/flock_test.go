@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -31,6 +33,33 @@ func TestExclusiveAndShared(t *testing.T) {
 	}
 	c.Release()
 	c.Release()
+}
+
+// TestReleaseWhileProcessesStart checks that a released lock is free at once. Between fork and
+// exec, a child has copies of all descriptors of its parent.
+func TestReleaseWhileProcessesStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	ctx, cancel := context.WithCancel(t.Context())
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for ctx.Err() == nil {
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	defer starters.Wait()
+	defer cancel()
+	for began := time.Now(); time.Since(began) < time.Second; {
+		lock, err := Try(path, Exclusive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Release()
+	}
 }
 
 func TestTakeWaitsAndCanBeCancelled(t *testing.T) {
@@ -109,11 +138,31 @@ func TestHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pid, err := Holder(other); !errors.Is(err, ErrNoHolder) {
-		t.Errorf("of another of the same name: %d, %v", pid, err)
+		t.Errorf("another file of the same name: got %d, %v", pid, err)
 	}
 	held.Release()
 	if pid, err := Holder(path); !errors.Is(err, ErrNoHolder) {
 		t.Errorf("of one that was released: %d, %v", pid, err)
+	}
+}
+
+func TestInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if used, err := InUse(path); used || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v, %v", used, err)
+	}
+	for _, mode := range []Mode{Shared, Exclusive} {
+		lock, err := Try(path, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used, err := InUse(path); !used || err != nil {
+			t.Errorf("locked: %v, %v", used, err)
+		}
+		lock.Release()
+		if used, err := InUse(path); used || err != nil {
+			t.Errorf("released: %v, %v", used, err)
+		}
 	}
 }
 

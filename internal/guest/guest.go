@@ -1,7 +1,8 @@
-// Package guest holds the guest agent's program, cmd/pyro-guest, as it is put into every machine.
+// Package guest provides the program of the guest agent, cmd/pyro-guest.
 //
-// `make build` builds it for the architecture and packs it into this package, so that pyro stays one file. A build without that step (go install, go test)
-// looks for the program where PYRO_GUEST says, else beside the running executable.
+// `make build` compiles this program for the target architecture and embeds it in this package, so
+// that pyro is a single file. Other builds, such as go install and go test, embed nothing. They use
+// the file that PYRO_GUEST names, or the file pyro-guest in the folder of the executable.
 package guest
 
 import (
@@ -16,23 +17,25 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 //go:embed files
 var files embed.FS
 
-// maxSize bounds the program: it is in every initramfs.
+// maxSize is the maximum size of the program, in bytes. The size is limited because every initramfs
+// contains the program.
 const maxSize = 32 << 20
 
 // Program is the guest agent's executable.
 type Program struct {
-	packed string // name in files, gzip; or empty
-	path   string // of a plain file, where it is not packed
+	packed string // name of the gzip file in files; empty if the program is not embedded
+	path   string // path of the program, if packed is empty
 	digest string
 }
 
-// Find finds the program. Where it is packed it reads nothing but its digest.
+// Find finds the program. If the program is embedded, Find reads only its digest.
 func Find() (*Program, error) {
 	if path := os.Getenv("PYRO_GUEST"); path != "" {
 		return fromFile(path)
@@ -64,10 +67,10 @@ func fromFile(path string) (*Program, error) {
 	return &Program{path: path, digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// Digest is the SHA-256 of the program, "sha256:…".
+// Digest returns the SHA-256 digest of the program as "sha256:…".
 func (p *Program) Digest() string { return p.digest }
 
-// Bytes is the program itself. It is read or unpacked at each call.
+// Bytes returns the program. Each call reads or unpacks the program again.
 func (p *Program) Bytes() ([]byte, error) {
 	var r io.Reader
 	if p.packed != "" {
@@ -92,12 +95,13 @@ func (p *Program) Bytes() ([]byte, error) {
 		return nil, fault.Wrap(err, "read guest agent", p.path)
 	}
 	if len(b) > maxSize {
-		return nil, fault.New(fault.Exhausted, "read guest agent", p.path, "larger than %d bytes", maxSize)
+		return nil, fault.New(fault.Exhausted, "read guest agent", p.path, "it is larger than %d bytes", maxSize)
 	}
 	return b, nil
 }
 
-// Install puts the program into folder, under a name made of its digest, unless it is there already, and gives its path.
+// Install writes the program to a folder and returns the path. The file name contains the digest.
+// If the file already exists, Install does not write it again.
 func (p *Program) Install(folder string) (string, error) {
 	path := filepath.Join(folder, "pyro-guest-"+p.digest[len("sha256:"):][:16])
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm() == 0o555 {
@@ -110,15 +114,6 @@ func (p *Program) Install(folder string) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fault.Wrap(err, "install guest agent", folder)
 	}
-	tmp, err := os.CreateTemp(folder, ".pyro-guest-*")
-	if err != nil {
-		return "", fault.Wrap(err, "install guest agent", folder)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(b)
-	err = errors.Join(err, tmp.Chmod(0o555), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
+	err = durable.Replacement{Mode: 0o555, Temp: ".pyro-guest-*", Unflushed: true}.Write(path, b)
 	return path, fault.Wrap(err, "install guest agent", path)
 }

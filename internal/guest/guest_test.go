@@ -31,7 +31,7 @@ func TestFindsWhatThePathNames(t *testing.T) {
 	}
 }
 
-// TestPacked checks the program that this build carries, where it carries one: it is what its digest says.
+// TestPacked checks that the embedded program, if there is one, has the embedded digest.
 func TestPacked(t *testing.T) {
 	t.Setenv("PYRO_GUEST", "")
 	p, err := Find()
@@ -58,10 +58,10 @@ func holds(t *testing.T, p *Program, content []byte) {
 			t.Fatal(err)
 		}
 		if installed, _ := os.ReadFile(path); !bytes.Equal(installed, content) {
-			t.Error("what was installed is not the program")
+			t.Error("the installed file differs from the program")
 		}
 	}
 	if left, _ := os.ReadDir(folder); len(left) != 1 {
-		t.Errorf("%d files were left", len(left))
+		t.Errorf("%d leftover files", len(left))
 	}
 }

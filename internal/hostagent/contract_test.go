@@ -12,9 +12,10 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// TestTheContractStands holds the service against that of the control plane, as testdata/contract.golden has it: each call with its types and streaming kinds, each
-// field with its number, type, label and oneof. What is more than that is in testdata/added.golden, whose numbers may not change either.
-func TestTheContractStands(t *testing.T) {
+// TestContract compares the service with the control plane's contract in testdata/contract.golden.
+// It compares calls, types, streaming kinds and field numbers. testdata/added.golden contains our
+// additions to the contract; their field numbers must not change either.
+func TestContract(t *testing.T) {
 	have := describe(pb.File_hostagent_v1_hostagent_proto)
 	contract, added := golden(t, "testdata/contract.golden"), golden(t, "testdata/added.golden")
 	for _, line := range contract {
@@ -24,7 +25,7 @@ func TestTheContractStands(t *testing.T) {
 	}
 	for _, line := range have {
 		if !slices.Contains(contract, line) && !slices.Contains(added, line) {
-			t.Errorf("neither the contract nor what was added to it has %q", line)
+			t.Errorf("neither the contract nor its additions have %q", line)
 		}
 	}
 	for _, line := range added {
@@ -43,7 +44,7 @@ func golden(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// describe gives all that others rely on of a file, a line each.
+// describe returns one line for each detail of a proto file that clients rely on.
 func describe(file protoreflect.FileDescriptor) (lines []string) {
 	for s := range each(file.Services()) {
 		for m := range each(s.Methods()) {
@@ -81,7 +82,7 @@ func streaming(is bool, m protoreflect.MessageDescriptor) string {
 	return string(m.FullName())
 }
 
-// each goes through a list of descriptors.
+// each iterates over the descriptors in a list.
 func each[D any](list interface {
 	Len() int
 	Get(int) D

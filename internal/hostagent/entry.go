@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"path"
 	"strconv"
@@ -10,24 +11,25 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// owners knows what a sandbox calls its users and groups.
+// owners contains the names of a sandbox's users and groups, by decimal ID.
 type owners struct{ users, groups map[string]string }
 
-// maxUserFile bounds what is read of a sandbox's list of users, or of groups.
+// maxUserFile is the maximum number of bytes that are read from each of /etc/passwd and /etc/group.
 const maxUserFile = 1 << 20
 
-// namesIn reads what a sandbox calls its users and groups. Where that can't be read they have numbers.
-func namesIn(ctx context.Context, m Machine) owners {
+// readOwners reads /etc/passwd and /etc/group of a sandbox. If a file can't be read, its users or
+// groups are shown by ID.
+func readOwners(ctx context.Context, m Machine) owners {
 	read := func(file string) map[string]string {
-		left := maxUserFile
-		text := collected{left: &left}
+		text := program.Bounded{Budget: program.NewBudget(maxUserFile)}
 		if m.ReadMachineFile(ctx, file, &text) != nil {
 			return nil
 		}
 		names := map[string]string{}
-		for lines := bufio.NewScanner(&text.buffer); lines.Scan(); {
+		for lines := bufio.NewScanner(bytes.NewReader(text.Bytes())); lines.Scan(); {
 			if f := strings.Split(lines.Text(), ":"); len(f) > 2 && f[0] != "" {
 				if _, known := names[f[2]]; !known {
 					names[f[2]] = f[0]
@@ -39,24 +41,17 @@ func namesIn(ctx context.Context, m Machine) owners {
 	return owners{read("/etc/passwd"), read("/etc/group")}
 }
 
-// entry tells of what is at a path. A name may hold any byte, and an answer only UTF-8: what is none is replaced.
+// entry returns a description of the file at a path. It replaces invalid UTF-8 in names, because
+// protobuf strings must be valid UTF-8.
 func (o owners) entry(at string, e listing.Entry) *pb.FileEntry {
 	at = strings.ToValidUTF8(at, "\uFFFD")
 	f := &pb.FileEntry{
 		Name: path.Base(at), Path: at, Size: e.Size, Mode: e.Mode, Permissions: permissions(e.Kind, e.Mode), Owner: nameOf(o.users, e.UID), Group: nameOf(o.groups, e.GID),
-		ModifiedAt: time.Unix(0, e.ModTime).Unix(),
+		ModifiedAt: time.Unix(0, e.ModTime).Unix(), Type: e.Kind.String(),
 	}
-	switch e.Kind {
-	case listing.File:
-		f.Type = "file"
-	case listing.Folder:
-		f.Type = "directory"
-	case listing.Link:
-		f.Type = "symlink"
+	if e.Kind == listing.Link {
 		target := strings.ToValidUTF8(e.Target, "\uFFFD")
 		f.SymlinkTarget = &target
-	default:
-		f.Type = "other"
 	}
 	return f
 }
@@ -69,7 +64,8 @@ func nameOf(names map[string]string, id uint32) string {
 	return number
 }
 
-// permissions gives a mode as ls -l does. What is neither file, folder nor link begins with a question mark.
+// permissions formats a mode like ls -l. For devices, pipes and sockets, the first character is a
+// question mark.
 func permissions(kind listing.Kind, mode uint32) string {
 	b := []byte("?rwxrwxrwx")
 	switch kind {

@@ -10,7 +10,8 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// toWire gives an error the form in which it leaves the host agent: with the code of its kind, and with an ErrorDetail that has kind and hint.
+// toWire converts an error to a Connect error. The code follows from the error's kind. An
+// ErrorDetail contains the kind and the hint.
 func toWire(err error) error {
 	if err == nil {
 		return nil
@@ -22,8 +23,8 @@ func toWire(err error) error {
 			return err
 		}
 		detail.Kind = string(fault.FromRPC(uint32(wire.Code())))
-		if wire.Code() == connect.CodeUnauthenticated { // a code that no kind has
-			detail.Kind, detail.Hint = string(fault.Permission), "send the header Authorization: Bearer TOKEN, with the token that the host agent was started with"
+		if wire.Code() == connect.CodeUnauthenticated { // no kind has this code
+			detail.Kind, detail.Hint = string(fault.Permission), "send the header Authorization: Bearer TOKEN with the token of the host agent"
 		}
 	} else {
 		r := fault.ReportOf(err)
@@ -36,7 +37,7 @@ func toWire(err error) error {
 	return wire
 }
 
-// errorDetails does so to the errors of all calls.
+// errorDetails is an interceptor that applies toWire to the errors of all calls.
 type errorDetails struct{}
 
 func (errorDetails) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {

@@ -1,31 +1,32 @@
 package hostagent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/tracing"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
 const (
 	defaultTimeout = 30 * time.Second
 	maxTimeoutSec  = 7 * 24 * 3600
-	maxCollected   = 16 << 20 // of what a program prints, in one answer
+	maxOutput      = 16 << 20 // maximum total size of stdout and stderr in one response, in bytes
 )
 
-// program is what a call asks to run.
-type program interface {
+// request is a call that starts a program.
+type request interface {
 	GetSandboxId() string
 	GetCmd() string
 	GetArgs() []string
@@ -34,44 +35,46 @@ type program interface {
 	GetUser() string
 }
 
-// timed is one whose time is limited.
-type timed interface {
-	program
+// timedRequest is a request with a time limit.
+type timedRequest interface {
+	request
 	GetTimeoutSec() int32
 }
 
-// command is a program as a machine is told it, without a time limit.
-func (s *sandbox) command(p program) (client.Command, error) {
+// command returns the command of a request, with the defaults of the sandbox. It sets no time
+// limit.
+func (s *sandbox) command(p request) (program.Command, error) {
 	r := s.record()
 	env := maps.Clone(r.DefaultEnv)
 	if env == nil {
 		env = map[string]string{}
 	}
 	maps.Copy(env, p.GetEnvs())
-	all, err := variables(env)
-	if err != nil {
-		return client.Command{}, err
+	if err := program.CheckEnv(env, maxEnvironment); err != nil {
+		return program.Command{}, err
 	}
-	c := client.Command{Argv: append([]string{p.GetCmd()}, p.GetArgs()...), Env: all, Cwd: p.GetCwd(), User: r.DefaultUser}
+	c := program.Command{Argv: append([]string{p.GetCmd()}, p.GetArgs()...), Env: program.Environ(env), Cwd: p.GetCwd(), User: r.DefaultUser}
 	if user := p.GetUser(); user != "" {
 		c.User = user
 	}
+	var err error
 	switch {
 	case p.GetCmd() == "":
 		err = fault.Newf(fault.Invalid, "cmd is missing")
 	case c.Cwd != "" && !strings.HasPrefix(c.Cwd, "/"):
 		err = fault.Newf(fault.Invalid, "cwd is %q: it must be absolute", fault.Printable(c.Cwd))
 	case strings.ContainsRune(strings.Join(c.Argv, "")+c.Cwd+c.User, 0):
-		err = fault.Newf(fault.Invalid, "a NUL byte can't be in what a program is told")
+		err = fault.Newf(fault.Invalid, "cmd, args, cwd and user must not contain a NUL byte")
 	}
 	return c, err
 }
 
-// begin connects to the sandbox that a program is to run in.
-func (a *Agent) begin(ctx context.Context, p timed) (Machine, client.Command, func(), error) {
+// prepareExec connects to the sandbox of a request and builds the command. The caller must call the
+// returned function at the end.
+func (a *Agent) prepareExec(ctx context.Context, p timedRequest) (Machine, program.Command, func(), error) {
 	m, s, end, err := a.connected(ctx, "exec", p.GetSandboxId())
 	if err != nil {
-		return nil, client.Command{}, nil, err
+		return nil, program.Command{}, nil, err
 	}
 	c, err := s.command(p)
 	c.Timeout = defaultTimeout
@@ -88,65 +91,63 @@ func (a *Agent) begin(ctx context.Context, p timed) (Machine, client.Command, fu
 	return m, c, end, nil
 }
 
-// collected is a buffer with a bound, which two streams may share. Its buffer is a field with a name:
-// the methods of an embedded one, such as ReadFrom, which io.Copy prefers, would write past the bound.
-type collected struct {
-	buffer bytes.Buffer
-	left   *int
-}
-
-var errTooMuch = errors.New("more was printed than can be collected")
-
-func (c *collected) Write(b []byte) (int, error) {
-	if *c.left -= len(b); *c.left < 0 {
-		return 0, errTooMuch
-	}
-	return c.buffer.Write(b)
-}
-
-// Exec runs a program to its end.
+// Exec runs a program until the program ends. It returns the output, which can have at most
+// maxOutput bytes.
 func (a *Agent) Exec(ctx context.Context, req *connect.Request[pb.ExecRequest]) (*connect.Response[pb.ExecResponse], error) {
-	m, c, end, err := a.begin(ctx, req.Msg)
+	m, c, end, err := a.prepareExec(ctx, req.Msg)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	left := maxCollected
-	stdout, stderr := collected{left: &left}, collected{left: &left}
-	exit, err := m.Run(ctx, c, &stdout, &stderr)
+	budget := program.NewBudget(maxOutput)
+	stdout, stderr := program.Bounded{Budget: budget}, program.Bounded{Budget: budget}
+	exit, err := run(ctx, m, c, program.Attach{Stdout: &stdout, Stderr: &stderr})
 	switch {
-	case errors.Is(err, errTooMuch):
-		return nil, fault.New(fault.Exhausted, "exec", c.Argv[0], "it printed more than %d bytes, and was killed", maxCollected).WithHint("call ExecStream, which has no bound")
+	case errors.Is(err, program.ErrFull):
+		return nil, fault.New(fault.Exhausted, "exec", c.Argv[0], "it printed more than %d bytes and was killed", maxOutput).WithHint("call ExecStream, which has no limit")
 	case err != nil:
 		return nil, err
 	case exit.TimedOut:
-		return nil, fault.New(fault.Timeout, "exec", c.Argv[0], "it did not end within %v, and was killed with all that it had started", c.Timeout).WithHint("set timeout_sec")
+		return nil, fault.New(fault.Timeout, "exec", c.Argv[0], "it did not end within %v and was killed with its descendants", c.Timeout).WithHint("set timeout_sec")
 	}
-	if why := whyNot(exit, c); why != "" {
-		fmt.Fprintf(&stderr.buffer, "%s: %s\n", c.Argv[0], why)
+	if why := exitReason(exit, c); why != "" {
+		stderr.Discard = true
+		fmt.Fprintf(&stderr, "%s: %s\n", c.Argv[0], why)
 	}
-	return connect.NewResponse(&pb.ExecResponse{Stdout: stdout.buffer.Bytes(), Stderr: stderr.buffer.Bytes(), ExitCode: int32(exit.Code)}), nil
+	return connect.NewResponse(&pb.ExecResponse{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: int32(exit.Code)}), nil
 }
 
-// whyNot tells why a program never ran, or what ended it, where its exit code does not tell that; else it is empty.
-func whyNot(e remote.Exit, c client.Command) string {
+// run runs a program, with a span. The span has no content of the command.
+func run(ctx context.Context, m Machine, c program.Command, to program.Attach) (workspace.Exit, error) {
+	ctx, span := tracing.Begin(ctx, "exec")
+	exit, err := m.Run(ctx, c, to)
+	if err == nil {
+		span.Set("exit_code", strconv.Itoa(exit.Code))
+	}
+	span.End(err)
+	return exit, err
+}
+
+// exitReason returns the reason why a program did not run or was killed. The result is empty if
+// there is no reason beyond the exit code.
+func exitReason(e workspace.Exit, c program.Command) string {
 	switch {
 	case e.TimedOut:
-		return fmt.Sprintf("it did not end within %v, and was killed with all that it had started", c.Timeout)
+		return fmt.Sprintf("it did not end within %v and was killed with its descendants", c.Timeout)
 	case e.OutOfMemory:
 		return "the sandbox ran out of memory"
 	}
-	return e.Message
+	return e.NotRun
 }
 
-// ExecStream runs a program and tells what it prints as it comes.
+// ExecStream runs a program and streams its output to the client.
 func (a *Agent) ExecStream(ctx context.Context, req *connect.Request[pb.ExecStreamRequest], to *connect.ServerStream[pb.ExecStreamResponse]) error {
-	m, c, end, err := a.begin(ctx, req.Msg)
+	m, c, end, err := a.prepareExec(ctx, req.Msg)
 	if err != nil {
 		return err
 	}
 	defer end()
-	// One goroutine of Run calls all of these, one after the other.
+	// Run calls these functions from a single goroutine, so they need no lock.
 	started := false
 	start := func(pid int) error {
 		if started {
@@ -155,7 +156,6 @@ func (a *Agent) ExecStream(ctx context.Context, req *connect.Request[pb.ExecStre
 		started = true
 		return to.Send(&pb.ExecStreamResponse{Event: &pb.ExecStreamResponse_Start{Start: &pb.ExecStreamStart{Pid: uint32(pid)}}})
 	}
-	c.Started = func(pid int) { _ = start(pid) } // what comes next fails as well
 	stream := func(of func([]byte) *pb.ExecStreamData) io.Writer {
 		return writer(func(b []byte) error {
 			if err := start(0); err != nil {
@@ -164,23 +164,25 @@ func (a *Agent) ExecStream(ctx context.Context, req *connect.Request[pb.ExecStre
 			return to.Send(&pb.ExecStreamResponse{Event: &pb.ExecStreamResponse_Data{Data: of(b)}})
 		})
 	}
-	exit, err := m.Run(ctx, c,
-		stream(func(b []byte) *pb.ExecStreamData {
+	exit, err := run(ctx, m, c, program.Attach{
+		Stdout: stream(func(b []byte) *pb.ExecStreamData {
 			return &pb.ExecStreamData{Output: &pb.ExecStreamData_Stdout{Stdout: b}}
 		}),
-		stream(func(b []byte) *pb.ExecStreamData {
+		Stderr: stream(func(b []byte) *pb.ExecStreamData {
 			return &pb.ExecStreamData{Output: &pb.ExecStreamData_Stderr{Stderr: b}}
-		}))
+		}),
+		Started: func(p program.Process) { _ = start(p.PID()) }, // if this Send fails, the next Send returns the same error
+	})
 	if err != nil {
 		return err
 	}
 	if err := start(0); err != nil {
 		return err
 	}
-	return to.Send(&pb.ExecStreamResponse{Event: &pb.ExecStreamResponse_End{End: &pb.ExecStreamEnd{ExitCode: int32(exit.Code), Error: whyNot(exit, c)}}})
+	return to.Send(&pb.ExecStreamResponse{Event: &pb.ExecStreamResponse_End{End: &pb.ExecStreamEnd{ExitCode: int32(exit.Code), Error: exitReason(exit, c)}}})
 }
 
-// writer writes by a function.
+// writer implements io.Writer with a function.
 type writer func([]byte) error
 
 func (w writer) Write(b []byte) (int, error) {

@@ -9,28 +9,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/transcript"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// fakeShell is a program that prints what a test has it print.
+// fakeShell is a fake program. The test writes its output.
 type fakeShell struct {
-	command client.Command
-	out     *transcript.Log
-	errs    *transcript.Log
+	command program.Command
+	out     *program.Log
+	errs    *program.Log
 
 	mu      sync.Mutex
-	is      remote.Shell
+	is      workspace.Shell
 	typed   string
 	signals []syscall.Signal
 }
 
-// fakeKept is how much of an output is kept.
-const fakeKept = 1 << 20
+// fakeLogSize is the maximum size of the stored output, in bytes.
+const fakeLogSize = 1 << 20
 
-func (s *fakeShell) now() remote.Shell {
+func (s *fakeShell) now() workspace.Shell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is := s.is
@@ -38,8 +37,8 @@ func (s *fakeShell) now() remote.Shell {
 	return is
 }
 
-// end ends it.
-func (s *fakeShell) end(exit client.Exit) {
+// end ends the program.
+func (s *fakeShell) end(exit program.Exit) {
 	s.mu.Lock()
 	if s.is.EndedAt.IsZero() {
 		s.is.EndedAt, s.is.Exit = time.Now(), &exit
@@ -49,15 +48,15 @@ func (s *fakeShell) end(exit client.Exit) {
 	s.errs.End()
 }
 
-func (f fake) Open(_ context.Context, tag string, c client.Command) (remote.Shell, error) {
+func (f fake) Open(_ context.Context, tag string, c program.Command) (workspace.Shell, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.ContainsFunc(f.shells, func(s *fakeShell) bool { is := s.now(); return is.Tag == tag && is.EndedAt.IsZero() }) {
-		return remote.Shell{}, fault.Newf(fault.Exists, "one that runs has the tag")
+		return workspace.Shell{}, fault.Newf(fault.Exists, "one that runs has the tag")
 	}
 	f.shells = slices.DeleteFunc(f.shells, func(s *fakeShell) bool { return s.now().Tag == tag })
 	n := len(f.shells) + 1
-	s := &fakeShell{command: c, out: transcript.New(fakeKept), errs: transcript.New(fakeKept), is: remote.Shell{ID: "sh-" + strconv.Itoa(n), Tag: tag, PID: 100 + n, Argv: c.Argv}}
+	s := &fakeShell{command: c, out: program.NewLog(fakeLogSize), errs: program.NewLog(fakeLogSize), is: workspace.Shell{ID: "sh-" + strconv.Itoa(n), Tag: tag, PID: 100 + n, Argv: c.Argv}}
 	if c.TTY != nil {
 		s.is.Cols, s.is.Rows = c.TTY.Cols, c.TTY.Rows
 	}
@@ -65,7 +64,7 @@ func (f fake) Open(_ context.Context, tag string, c client.Command) (remote.Shel
 	return s.now(), nil
 }
 
-func (f fake) Tagged(_ context.Context, tag string) (all []remote.Shell, err error) {
+func (f fake) Tagged(_ context.Context, tag string) (all []workspace.Shell, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.shells {
@@ -76,7 +75,7 @@ func (f fake) Tagged(_ context.Context, tag string) (all []remote.Shell, err err
 	return all, nil
 }
 
-// shell gives one by its id or its tag.
+// shell returns the program with an ID or tag.
 func (f *fakes) shell(name string) *fakeShell {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,30 +87,30 @@ func (f *fakes) shell(name string) *fakeShell {
 	return nil
 }
 
-func (f fake) ReadShell(ctx context.Context, read remote.ShellRead) (remote.ShellOutput, error) {
+func (f fake) ReadShell(ctx context.Context, read workspace.ShellRead) (workspace.ShellOutput, error) {
 	s := f.shell(read.ID)
 	log := s.out
 	if read.Errors {
 		log = s.errs
 	}
 	s.mu.Lock()
-	s.is.TakenBytes = max(s.is.TakenBytes, read.Taken)
+	s.is.AckedBytes = max(s.is.AckedBytes, read.Acked)
 	s.mu.Unlock()
 	long, cancel := context.WithTimeout(ctx, read.Wait)
 	defer cancel()
 	log.Wait(long, read.Cursor)
 	if ctx.Err() != nil {
-		return remote.ShellOutput{}, context.Cause(ctx)
+		return workspace.ShellOutput{}, context.Cause(ctx)
 	}
 	is := s.now()
 	p := log.ReadRaw(read.Cursor, read.Chars)
-	return remote.ShellOutput{Shell: is, Data: p.Data, From: p.From, Next: p.Next, Dropped: p.Dropped, More: p.More}, nil
+	return workspace.ShellOutput{Shell: is, Data: p.Data, From: p.From, Next: p.Next, Dropped: p.Dropped, More: p.More}, nil
 }
 
-func (f fake) WriteShell(_ context.Context, id string, typed []byte) (remote.Shell, error) {
+func (f fake) WriteShell(_ context.Context, id string, typed []byte) (workspace.Shell, error) {
 	s := f.shell(id)
 	if s.now().Exit != nil {
-		return remote.Shell{}, fault.Newf(fault.Precondition, "it has ended")
+		return workspace.Shell{}, fault.Newf(fault.Precondition, "it has ended")
 	}
 	s.mu.Lock()
 	s.typed += string(typed)
@@ -119,7 +118,7 @@ func (f fake) WriteShell(_ context.Context, id string, typed []byte) (remote.She
 	return s.now(), nil
 }
 
-func (f fake) ResizeShell(_ context.Context, id string, cols, rows int) (remote.Shell, error) {
+func (f fake) ResizeShell(_ context.Context, id string, cols, rows int) (workspace.Shell, error) {
 	s := f.shell(id)
 	s.mu.Lock()
 	s.is.Cols, s.is.Rows = cols, rows
@@ -127,10 +126,10 @@ func (f fake) ResizeShell(_ context.Context, id string, cols, rows int) (remote.
 	return s.now(), nil
 }
 
-func (f fake) SignalShell(_ context.Context, id string, sig syscall.Signal) (remote.Shell, error) {
+func (f fake) SignalShell(_ context.Context, id string, sig syscall.Signal) (workspace.Shell, error) {
 	s := f.shell(id)
 	if s.now().Exit != nil {
-		return remote.Shell{}, fault.Newf(fault.Precondition, "it has ended")
+		return workspace.Shell{}, fault.Newf(fault.Precondition, "it has ended")
 	}
 	s.mu.Lock()
 	s.signals = append(s.signals, sig)
@@ -138,13 +137,13 @@ func (f fake) SignalShell(_ context.Context, id string, sig syscall.Signal) (rem
 	return s.now(), nil
 }
 
-func (f fake) KillShell(_ context.Context, id string) (remote.Shell, error) {
+func (f fake) KillShell(_ context.Context, id string) (workspace.Shell, error) {
 	s := f.shell(id)
-	s.end(client.Exit{Code: 137, Signal: 9})
+	s.end(program.Exit{Code: 137, Signal: 9})
 	return s.now(), nil
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {

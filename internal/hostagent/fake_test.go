@@ -9,72 +9,89 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/secret"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// fakes are machines that are none.
+// fakes implements Machines without real machines.
 type fakes struct {
-	mu      sync.Mutex
-	made    map[string]Spec
-	stopped map[string]bool
-	paused  map[string]bool
-	kept    map[string]string     // what is said of those that are templates
-	keeping func(flat bool) error // called while one becomes a template
-	turning func(id string) error // called while one is paused or resumed
-	count   int
-	fail    error             // of Create
-	unknown error             // of Paused
-	stays   error             // of Delete
-	during  func(Spec)        // called while one is made
-	run     func(io.Writer)   // what programs print
-	ran     []client.Command  // programs, as they were told
-	written map[string][]byte // by path
-	usage   func(context.Context) (remote.Usage, error)
-	zeros   map[string]int64 // the sizes of files of zeros, by path
-	failed  chan error       // what became of writes
-	shells  []*fakeShell
+	mu         sync.Mutex
+	made       map[string]Spec
+	stopped    map[string]bool
+	paused     map[string]bool
+	records    map[string]string     // records of templates
+	making     func(flat bool) error // called by MakeTemplate.
+	transition func(id string) error // called by Pause and Resume.
+	forked     []Fork                // the arguments of Fork
+	count      int
+	createErr  error             // error that Create returns.
+	pausedErr  error             // error that Paused returns.
+	deleteErr  error             // error that Delete returns.
+	during     func(Spec)        // called by Create.
+	run        func(io.Writer)   // writes the output of programs.
+	ran        []program.Command // commands that ran.
+	files      map[string][]byte // content by path.
+	usage      func(context.Context) (workspace.Usage, error)
+	zeros      map[string]int64 // sizes of files that contain only zeros, by path.
+	failed     chan error       // results of file writes.
+	shells     []*fakeShell
+	dialed     net.Listener // the port of all machines; nil: nothing listens.
 }
 
 func newFakes() *fakes {
 	return &fakes{
-		made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, kept: map[string]string{}, written: map[string][]byte{},
+		made: map[string]Spec{}, stopped: map[string]bool{}, paused: map[string]bool{}, records: map[string]string{}, files: map[string][]byte{},
 		failed: make(chan error, 8),
 	}
 }
 
-func (f *fakes) Create(_ context.Context, spec Spec) (Made, error) {
+func (f *fakes) Create(_ context.Context, spec Spec) (Created, error) {
 	if f.during != nil {
 		f.during(spec)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fail != nil {
-		return Made{}, f.fail
+	if f.createErr != nil {
+		return Created{}, f.createErr
 	}
 	f.count++
 	id := "ws-" + spec.SandboxID
 	f.made[id] = spec
-	return Made{id, "gvisor"}, nil
+	return Created{id, "gvisor"}, nil
+}
+
+func (f *fakes) Fork(ctx context.Context, id string, fork Fork, spec Spec) (Created, error) {
+	f.mu.Lock()
+	_, ok := f.made[id]
+	f.forked = append(f.forked, fork)
+	f.mu.Unlock()
+	if !ok {
+		return Created{}, fault.Newf(fault.NotFound, "there is none")
+	}
+	return f.Create(ctx, spec)
 }
 
 func (f *fakes) Delete(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stays != nil {
-		return f.stays
+	if f.deleteErr != nil {
+		return f.deleteErr
 	}
 	if _, ok := f.made[id]; !ok {
 		return fault.Newf(fault.NotFound, "there is none")
 	}
 	delete(f.made, id)
+	delete(f.paused, id)
+	delete(f.stopped, id)
 	return nil
 }
 
@@ -85,18 +102,29 @@ func (f *fakes) Running(id string) bool {
 	return ok && !f.stopped[id] && !f.paused[id]
 }
 
+func (f *fakes) AwaitEnd(ctx context.Context, id string) error {
+	for f.Running(id) {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
 func (f *fakes) Paused(_ context.Context, id string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.paused[id], f.unknown
+	return f.paused[id], f.pausedErr
 }
 
-func (f *fakes) Pause(_ context.Context, id string) error  { return f.turn(id, true) }
-func (f *fakes) Resume(_ context.Context, id string) error { return f.turn(id, false) }
+func (f *fakes) Pause(_ context.Context, id string) error  { return f.setPaused(id, true) }
+func (f *fakes) Resume(_ context.Context, id string) error { return f.setPaused(id, false) }
 
-func (f *fakes) turn(id string, pause bool) error {
-	if f.turning != nil {
-		if err := f.turning(id); err != nil {
+func (f *fakes) setPaused(id string, pause bool) error {
+	if f.transition != nil {
+		if err := f.transition(id); err != nil {
 			return err
 		}
 	}
@@ -109,50 +137,50 @@ func (f *fakes) turn(id string, pause bool) error {
 	return nil
 }
 
-func (f *fakes) MadeFor(_ context.Context, making string) (ids []string, err error) {
+func (f *fakes) FindByCreation(_ context.Context, creationID string) (ids []string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, spec := range f.made {
-		if spec.Making == making {
+		if spec.CreationID == creationID {
 			ids = append(ids, id)
 		}
 	}
 	return ids, nil
 }
 
-func (f *fakes) Keep(_ context.Context, id string, flat bool, about func(int64) string) error {
+func (f *fakes) MakeTemplate(_ context.Context, id string, flat bool, record func(int64) string) error {
 	if !flat {
-		if err := f.turn(id, true); err != nil {
+		if err := f.setPaused(id, true); err != nil {
 			return err
 		}
 	}
-	if f.keeping != nil {
-		if err := f.keeping(flat); err != nil {
+	if f.making != nil {
+		if err := f.making(flat); err != nil {
 			return err
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kept[id] = about(1 << 20)
+	f.records[id] = record(1 << 20)
 	delete(f.made, id)
 	return nil
 }
 
-func (f *fakes) Settle(context.Context, string) error { return nil }
+func (f *fakes) EndSource(context.Context, string) error { return nil }
 
-func (f *fakes) Kept(context.Context) (all []Kept, err error) {
+func (f *fakes) Templates(context.Context) (all []Template, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id, about := range f.kept {
-		all = append(all, Kept{id, about})
+	for id, record := range f.records {
+		all = append(all, Template{id, record})
 	}
 	return all, nil
 }
 
-func (f *fakes) Forget(_ context.Context, id string) error {
+func (f *fakes) DeleteTemplate(_ context.Context, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.kept, id)
+	delete(f.records, id)
 	return nil
 }
 
@@ -163,31 +191,44 @@ func (f *fakes) Connect(_ context.Context, id string) (Machine, error) {
 	return fake{f}, nil
 }
 
+func (f *fakes) DialPort(ctx context.Context, id string, _ int) (net.Conn, error) {
+	if f.dialed == nil || !f.Running(id) {
+		return nil, fault.Newf(fault.Unavailable, "connection refused")
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", f.dialed.Addr().String())
+}
+
 func (f *fakes) ids() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.made)
 }
 
-// fake is a connection to one of them.
+// fakeProcess is a process with the PID 7.
+type fakeProcess struct{ program.Process }
+
+func (fakeProcess) PID() int { return 7 }
+
+// fake implements Machine.
 type fake struct{ *fakes }
 
-func (f fake) Run(_ context.Context, c client.Command, stdout, _ io.Writer) (remote.Exit, error) {
-	if c.Started != nil {
-		c.Started(7)
+func (f fake) Run(_ context.Context, c program.Command, to program.Attach) (workspace.Exit, error) {
+	if to.Started != nil {
+		to.Started(fakeProcess{})
 	}
 	f.mu.Lock()
 	f.ran = append(f.ran, c)
 	f.mu.Unlock()
 	if f.run != nil {
-		f.run(stdout)
+		f.run(to.Stdout)
 	}
-	return remote.Exit{Exit: client.Exit{Code: 3}}, nil
+	return workspace.Exit{Exit: program.Exit{Code: 3}}, nil
 }
 
 func (f fake) ReadMachineFile(_ context.Context, path string, to io.Writer) error {
 	f.mu.Lock()
-	content, ok := f.written[path]
+	content, ok := f.files[path]
 	size, sparse := f.zeros[path]
 	f.mu.Unlock()
 	from := io.Reader(bytes.NewReader(content))
@@ -196,11 +237,11 @@ func (f fake) ReadMachineFile(_ context.Context, path string, to io.Writer) erro
 	} else if !ok {
 		return fault.New(fault.NotFound, "read", path, "there is nothing")
 	}
-	_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, 256<<10)) // as a real connection copies
+	_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, 256<<10)) // in chunks, as a real connection does
 	return err
 }
 
-// zeros is a file of zeros without an end.
+// zeros is a reader of endless zeros.
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) {
@@ -216,27 +257,41 @@ func (f fake) WriteMachineFile(_ context.Context, path string, from io.Reader) e
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.written[path] = content
+	f.files[path] = content
 	return nil
 }
 
 func (f fake) RemoveMachinePath(context.Context, string) error { return nil }
 func (f fake) MakeMachineFolder(context.Context, string) error { return nil }
+func (f fake) RenameMachinePath(_ context.Context, from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	content, ok := f.files[from]
+	switch _, taken := f.files[to]; {
+	case !ok:
+		return fault.New(fault.NotFound, "rename", from, "no such file or directory")
+	case taken:
+		return fault.New(fault.Exists, "rename", from, "it already exists").WithHint("choose another name")
+	}
+	delete(f.files, from)
+	f.files[to] = content
+	return nil
+}
 func (f fake) ListMachine(_ context.Context, _ string, _ int, each func(listing.Entry) error) error {
 	return each(listing.Entry{Attributes: listing.Attributes{Kind: listing.Folder}})
 }
-func (f fake) Usage(ctx context.Context) (remote.Usage, error) {
+func (f fake) Usage(ctx context.Context) (workspace.Usage, error) {
 	if f.usage != nil {
 		return f.usage(ctx)
 	}
-	return remote.Usage{MemBytes: 1 << 20}, nil
+	return workspace.Usage{MemBytes: 1 << 20}, nil
 }
 func (f fake) Close() error { return nil }
 
-// quiet drops what is logged.
+// quiet is a logger that discards everything.
 var quiet = slog.New(slog.DiscardHandler)
 
-// open opens a host agent on a folder, with machines that are none.
+// open opens a host agent that uses the given machines.
 func open(t *testing.T, folder string, m Machines, limits Limits) *Agent {
 	t.Helper()
 	a, err := Open(t.Context(), Options{Folder: folder, Machines: m, Limits: limits, Log: quiet})
@@ -249,8 +304,8 @@ func open(t *testing.T, folder string, m Machines, limits Limits) *Agent {
 
 const token = "a-token-of-some-length"
 
-// serve serves a host agent on a loopback address, and gives that.
-func serve(t *testing.T, a *Agent, s Serving) string {
+// serve serves a host agent on a loopback address and returns the address.
+func serve(t *testing.T, a *Agent, s ServeOptions) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -272,16 +327,16 @@ func serve(t *testing.T, a *Agent, s Serving) string {
 	return l.Addr().String()
 }
 
-// shown adds the token to all that a client sends.
-type shown struct{ http.RoundTripper }
+// withToken adds the token to all requests.
+type withToken struct{ http.RoundTripper }
 
-func (s shown) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// plain is the way of clients over HTTP/2 without TLS, to the end of the test.
+// plain returns a transport for HTTP/2 without TLS.
 func plain(t *testing.T) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
@@ -290,13 +345,25 @@ func plain(t *testing.T) *http.Transport {
 	return transport
 }
 
-// dial makes a client of each protocol.
+// dial returns one client for each protocol.
 func dial(t *testing.T, address string) map[string]hostagentv1connect.HostAgentServiceClient {
 	t.Helper()
-	c := &http.Client{Transport: shown{plain(t)}}
+	c := &http.Client{Transport: withToken{plain(t)}}
 	return map[string]hostagentv1connect.HostAgentServiceClient{
 		"connect":  hostagentv1connect.NewHostAgentServiceClient(c, "http://"+address),
 		"grpc":     hostagentv1connect.NewHostAgentServiceClient(c, "http://"+address, connect.WithGRPC()),
 		"grpc-web": hostagentv1connect.NewHostAgentServiceClient(c, "http://"+address, connect.WithGRPCWeb()),
 	}
+}
+
+// hostClient returns a client of HostService over gRPC.
+func hostClient(t *testing.T, address string) hostv1connect.HostServiceClient {
+	return hostv1connect.NewHostServiceClient(&http.Client{Transport: withToken{plain(t)}}, "http://"+address, connect.WithGRPC())
+}
+
+// stop ends a machine.
+func (f *fakes) stop(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped[id] = true
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
-// blocked has nothing be written of a sandbox any more, until the function is called that it gives.
-func blocked(t *testing.T, folder, id string) (free func()) {
+// blockRecord makes writes of a sandbox's record fail until the test calls free.
+func blockRecord(t *testing.T, folder, id string) (free func()) {
 	t.Helper()
 	at := filepath.Join(folder, sandboxesFolder, id)
 	if err := errors.Join(os.Rename(at, at+"-away"), os.WriteFile(at, nil, 0o600)); err != nil {
@@ -34,13 +34,14 @@ func blocked(t *testing.T, folder, id string) (free func()) {
 	}
 }
 
-// TestAMachineThatStaysIsListed has a creation fail whose machine can't be removed either: it is there, can be destroyed, and is found by who comes after.
-func TestAMachineThatStaysIsListed(t *testing.T) {
+// TestCleanupFails checks a creation that fails and can't delete its machine. The sandbox must be
+// listed. The next host agent must be able to destroy it.
+func TestCleanupFails(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	var free func()
-	f.during = func(Spec) { free = blocked(t, folder, "x") }
-	f.stays = fault.Newf(fault.Unavailable, "no room for a note")
+	f.during = func(Spec) { free = blockRecord(t, folder, "x") }
+	f.deleteErr = fault.Newf(fault.Unavailable, "no room for a note")
 	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"})); err == nil || !strings.Contains(err.Error(), "no room for a note") {
 		t.Errorf("%v", err)
 	}
@@ -49,18 +50,18 @@ func TestAMachineThatStaysIsListed(t *testing.T) {
 		t.Fatalf("listed: %v", all)
 	}
 	a.Close()
-	a = open(t, folder, f, Limits{}) // which can't remove it yet
+	a = open(t, folder, f, Limits{}) // it can't remove the sandbox yet
 	if all := list(t, a); len(all) != 1 || all[0].Status != statusPending {
 		t.Fatalf("listed: %v", all)
 	}
-	f.stays = nil
+	f.deleteErr = nil
 	if err := a.destroy(t.Context(), "x"); err != nil || f.ids() != 0 || len(list(t, a)) != 0 {
 		t.Errorf("%v, %d machines, %v", err, f.ids(), list(t, a))
 	}
 }
 
-// TestAStateThatIsNotKnownIsNotTold has nobody told that a sandbox has ended which may be paused.
-func TestAStateThatIsNotKnownIsNotTold(t *testing.T) {
+// TestUnknownStatus checks that a sandbox is not reported as stopped if it might be paused.
+func TestUnknownStatus(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
@@ -68,7 +69,7 @@ func TestAStateThatIsNotKnownIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Close()
-	f.unknown = errors.New("the database is busy")
+	f.pausedErr = errors.New("the database is busy")
 	a = open(t, folder, f, Limits{})
 	_, listed := a.ListSandboxes(t.Context(), connect.NewRequest(&pb.ListSandboxesRequest{}))
 	for what, err := range map[string]error{"list": listed, "resume": resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}), "pause": pause(t, a, "x"), "ping": ping(t, a, "x")} {
@@ -76,66 +77,69 @@ func TestAStateThatIsNotKnownIsNotTold(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	f.unknown = nil
+	f.pausedErr = nil
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestASandboxIsActiveOnceItIsThere has the time of its making not count as inactivity.
-func TestASandboxIsActiveOnceItIsThere(t *testing.T) {
-	f, h := newFakes(), &hand{now: time.Unix(1000, 0)}
+// TestCreationIsActivity checks that the duration of a creation does not count as inactivity.
+func TestCreationIsActivity(t *testing.T) {
+	f, h := newFakes(), &manualClock{now: time.Unix(1000, 0)}
 	f.during = func(Spec) { h.pass(time.Hour) }
 	a := openAt(t, t.TempDir(), f, h)
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", TimeoutSec: 60})
-	if s, err := a.find("x"); err != nil || s.due() {
+	if s, err := a.find("x"); err != nil || s.pauseDue() {
 		t.Errorf("it is inactive: %v", err)
 	}
 }
 
-// TestWhatBecomesNoTemplateIsStillToldOf has a pause for inactivity be told that a template could not be made of.
-func TestWhatBecomesNoTemplateIsStillToldOf(t *testing.T) {
-	f, h := newFakes(), &hand{now: time.Unix(1000, 0)}
+// TestFailedTemplateKeepsReport checks that an automatic pause is still reported after MakeTemplate
+// failed.
+func TestFailedTemplateKeepsReport(t *testing.T) {
+	f, h := newFakes(), &manualClock{now: time.Unix(1000, 0)}
 	a := openAt(t, t.TempDir(), f, h)
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", TimeoutSec: 60})
 	h.pass(time.Hour)
-	reaped(t, a, "x")
-	f.keeping = func(bool) error { return fault.Newf(fault.Exhausted, "the disk is full") }
+	reap(t, a, "x")
+	f.making = func(bool) error { return fault.Newf(fault.Exhausted, "the disk is full") }
 	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(&pb.FlattenRootfsRequest{SandboxId: "x", Name: "t"})); fault.KindOf(err) != fault.Exhausted {
 		t.Fatal(err)
 	}
-	if ids, _ := told(t, a, 0); len(ids) != 1 || list(t, a)[0].Status != statusPaused {
-		t.Errorf("told are %v of %v", ids, list(t, a))
+	if ids, _ := reported(t, a, 0); len(ids) != 1 || list(t, a)[0].Status != statusPaused {
+		t.Errorf("reported %v of %v", ids, list(t, a))
 	}
 }
 
-// TestAResumeThatCanNotBeNotedIsNone has a sandbox stay paused, as it was, where what it is to be can't be written down.
-func TestAResumeThatCanNotBeNotedIsNone(t *testing.T) {
+// TestResumeFails checks that a sandbox stays paused and unchanged if its record can't be written
+// or its machine can't resume.
+func TestResumeFails(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", TimeoutSec: 60})
 	if err := pause(t, a, "x"); err != nil {
 		t.Fatal(err)
 	}
-	free := blocked(t, folder, "x")
+	free := blockRecord(t, folder, "x")
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: 5}); err == nil {
-		t.Error("it goes on")
+		t.Error("got no error, want the resume to fail")
 	}
 	free()
 	if all := list(t, a); all[0].Status != statusPaused || all[0].TimeoutSec != 60 {
 		t.Errorf("it is %v", all)
 	}
-	f.turning = func(string) error { return fault.Newf(fault.Exhausted, "no") }
+	f.transition = func(string) error { return fault.Newf(fault.Exhausted, "no") }
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x", TimeoutSec: 5}); err == nil {
-		t.Error("it goes on")
+		t.Error("got no error, want the resume to fail")
 	}
 	if all := list(t, a); all[0].Status != statusPaused || all[0].TimeoutSec != 60 {
 		t.Errorf("it is %v", all)
 	}
 }
 
-// TestADamagedRecordKeepsNoneFromTheOthers has the host agent serve all but the sandbox whose record nobody can read, which is put aside.
-func TestADamagedRecordKeepsNoneFromTheOthers(t *testing.T) {
+// TestDamagedRecord checks that a damaged record is moved aside and that the other sandboxes remain
+// usable.
+func TestDamagedRecord(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	for _, id := range []string{"good", "bad"} {
@@ -159,21 +163,22 @@ func TestADamagedRecordKeepsNoneFromTheOthers(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotReadMetricsHoldsUpNobody has calls be counted while a client takes nothing of what it asked for.
-func TestWhoDoesNotReadMetricsHoldsUpNobody(t *testing.T) {
+// TestSlowMetricsReader checks that a client that does not read the metrics does not block the
+// counting of calls.
+func TestSlowMetricsReader(t *testing.T) {
 	a := open(t, t.TempDir(), newFakes(), Limits{})
 	c := newCounts()
 	for i := range 2000 {
 		c.begin(strings.Repeat("m", i))("ok")
 	}
-	near, far := net.Pipe() // nothing is taken that nobody reads
+	near, far := net.Pipe() // a write blocks until the other end reads
 	defer far.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		a.openHandler(c).ServeHTTP(&unread{near}, httptest.NewRequestWithContext(ctx, "GET", "/metrics", nil))
+		a.publicHandler(c).ServeHTTP(&unread{near}, httptest.NewRequestWithContext(ctx, "GET", "/metrics", nil))
 	}()
 	counted := make(chan struct{})
 	go func() {
@@ -185,21 +190,22 @@ func TestWhoDoesNotReadMetricsHoldsUpNobody(t *testing.T) {
 	select {
 	case <-counted:
 	case <-ctx.Done():
-		t.Error("calls wait for who reads the metrics")
+		t.Error("calls block while a client reads the metrics")
 	}
 	near.Close()
 	<-served
 }
 
-// unread is an answer that is written to a connection.
+// unread is a response whose client does not read.
 type unread struct{ net.Conn }
 
 func (unread) Header() http.Header { return http.Header{} }
 func (unread) WriteHeader(int)     {}
 
-// TestWhatIsNoMessageIsRefused has bytes that are no request of a call, and too many of them: a code and a text tell that, before there is a call to have an ErrorDetail.
-func TestWhatIsNoMessageIsRefused(t *testing.T) {
-	address := "http://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), Serving{})
+// TestMalformedRequests checks the code and text of errors for requests that are too large or can't
+// be decoded. Such requests fail before an ErrorDetail can be added.
+func TestMalformedRequests(t *testing.T) {
+	address := "http://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), ServeOptions{})
 	for _, c := range []struct{ kind, body, want string }{
 		{"application/json", `{"sandbox_id": 7}`, `"code":"invalid_argument"`}, {"application/json", `{`, `"code":"invalid_argument"`},
 		{"application/proto", "\xff", `"code":"invalid_argument"`},
@@ -210,7 +216,7 @@ func TestWhatIsNoMessageIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", c.kind)
-		answer, err := shown{http.DefaultTransport}.RoundTrip(r)
+		answer, err := withToken{http.DefaultTransport}.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package hostagent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -12,14 +13,16 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 const (
-	maxContent = 16 << 20  // of a file in one message
-	maxNames   = 64 << 20  // bytes that the entries of a list take
-	maxEntries = 100_000   // of one list
-	fileChunk  = 256 << 10 // of a file that is streamed
+	maxContent = 16 << 20  // bytes of file content in one message.
+	maxNames   = 64 << 20  // estimated bytes of a ListDir response.
+	maxEntries = 100_000   // entries in a ListDir response.
+	fileChunk  = 256 << 10 // bytes of file content in one stream message.
 )
 
 func checkPath(op, name string) error {
@@ -29,12 +32,13 @@ func checkPath(op, name string) error {
 	case !strings.HasPrefix(name, "/"):
 		return fault.New(fault.Invalid, op, fault.Printable(name[:min(len(name), 200)]), "the path is relative: it must be absolute").WithHint("begin the path with /")
 	case len(name) > listing.MaxPath || strings.ContainsRune(name, 0):
-		return fault.New(fault.Invalid, op, "", "the path is longer than %d bytes, or holds a NUL byte", listing.MaxPath)
+		return fault.New(fault.Invalid, op, "", "the path has more than %d bytes or a NUL byte", listing.MaxPath)
 	}
 	return nil
 }
 
-// file connects to the sandbox whose path is meant.
+// file connects to the sandbox of a request and checks the path. The caller must call the returned
+// function at the end.
 func (a *Agent) file(ctx context.Context, op string, m interface {
 	GetSandboxId() string
 	GetPath() string
@@ -59,7 +63,8 @@ func (a *Agent) WriteFile(ctx context.Context, req *connect.Request[pb.WriteFile
 	return connect.NewResponse(&pb.WriteFileResponse{}), nil
 }
 
-// WriteFileStream does so with what comes in pieces. Without their end, as the client says it, the file stays as it was.
+// WriteFileStream creates or replaces a file with streamed content. If the stream breaks before the
+// client closes it, the file does not change.
 func (a *Agent) WriteFileStream(ctx context.Context, stream *connect.ClientStream[pb.WriteFileStreamRequest]) (*connect.Response[pb.WriteFileStreamResponse], error) {
 	const op = "write file"
 	if !stream.Receive() {
@@ -80,7 +85,7 @@ func (a *Agent) WriteFileStream(ctx context.Context, stream *connect.ClientStrea
 	return connect.NewResponse(&pb.WriteFileStreamResponse{}), nil
 }
 
-// chunks reads the content that a stream brings.
+// chunks is an io.Reader that returns the chunks of a stream.
 type chunks struct {
 	stream *connect.ClientStream[pb.WriteFileStreamRequest]
 	left   []byte
@@ -99,11 +104,11 @@ func (c *chunks) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next gives the next piece, and io.EOF only where the client has said that there is none.
+// next returns the next chunk. It returns io.EOF only if the client has closed the stream.
 func (c *chunks) next() ([]byte, error) {
 	if !c.stream.Receive() {
 		if err := c.stream.Err(); err != nil {
-			return nil, fault.Wrap(err, "receive what to write", "")
+			return nil, fault.Wrap(err, "receive file content", "")
 		}
 		return nil, io.EOF
 	}
@@ -113,26 +118,25 @@ func (c *chunks) next() ([]byte, error) {
 	return c.stream.Msg().GetChunk(), nil
 }
 
-// ReadFile gives the content of a file.
+// ReadFile returns the content of a file. It fails if the file has more than maxContent bytes.
 func (a *Agent) ReadFile(ctx context.Context, req *connect.Request[pb.ReadFileRequest]) (*connect.Response[pb.ReadFileResponse], error) {
 	m, end, err := a.file(ctx, "read file", req.Msg)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	left := maxContent
-	content := collected{left: &left}
+	content := program.Bounded{Budget: program.NewBudget(maxContent)}
 	err = m.ReadMachineFile(ctx, req.Msg.Path, &content)
-	if errors.Is(err, errTooMuch) {
-		return nil, fault.New(fault.Exhausted, "read file", req.Msg.Path, "it is longer than %d bytes", maxContent).WithHint("call ReadFileStream, which has no bound")
+	if errors.Is(err, program.ErrFull) {
+		return nil, fault.New(fault.Exhausted, "read file", req.Msg.Path, "it is longer than %d bytes", maxContent).WithHint("call ReadFileStream, which has no limit")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.ReadFileResponse{Content: content.buffer.Bytes()}), nil
+	return connect.NewResponse(&pb.ReadFileResponse{Content: content.Bytes()}), nil
 }
 
-// ReadFileStream gives it in pieces.
+// ReadFileStream streams the content of a file.
 func (a *Agent) ReadFileStream(ctx context.Context, req *connect.Request[pb.ReadFileStreamRequest], to *connect.ServerStream[pb.ReadFileStreamResponse]) error {
 	m, end, err := a.file(ctx, "read file", req.Msg)
 	if err != nil {
@@ -151,7 +155,7 @@ func (a *Agent) ReadFileStream(ctx context.Context, req *connect.Request[pb.Read
 	}))
 }
 
-// ListDir gives what is in a folder.
+// ListDir lists a folder. It fails if there are more than maxEntries entries.
 func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
 	const op = "list folder"
 	m, end, err := a.file(ctx, op, req.Msg)
@@ -161,15 +165,15 @@ func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequ
 	defer end()
 	top := path.Clean(req.Msg.Path)
 	var found []listing.Entry
-	size := 0 // what they take in the answer, about
+	size := 0 // estimated size of the response in bytes
 	err = m.ListMachine(ctx, req.Msg.Path, int(min(max(req.Msg.Depth, 1), listing.MaxPath)), func(e listing.Entry) error {
 		switch {
 		case e.Path == "" && e.Kind != listing.Folder:
-			return fault.New(fault.Precondition, op, top, "it is no folder").WithHint("call ReadFile")
+			return fault.New(fault.Precondition, op, top, "it is not a folder").WithHint("call ReadFile")
 		case e.Path == "":
 			return nil
 		case len(found) == maxEntries || size > maxNames:
-			return fault.New(fault.Exhausted, op, top, "there are more than %d entries, or %d bytes of names", maxEntries, maxNames).WithHint("list with a lower depth, or a folder below it")
+			return fault.New(fault.Exhausted, op, top, "there are more than %d entries, or %d bytes of names", maxEntries, maxNames).WithHint("list with a smaller depth, or list a subfolder")
 		}
 		found = append(found, e)
 		size += len(top) + len(e.Path) + len(e.Target) + 64
@@ -179,14 +183,14 @@ func (a *Agent) ListDir(ctx context.Context, req *connect.Request[pb.ListDirRequ
 		return nil, err
 	}
 	answer := &pb.ListDirResponse{Entries: make([]*pb.FileEntry, 0, len(found))}
-	who := namesIn(ctx, m)
+	names := readOwners(ctx, m)
 	for _, e := range found {
-		answer.Entries = append(answer.Entries, who.entry(path.Join(top, e.Path), e))
+		answer.Entries = append(answer.Entries, names.entry(path.Join(top, e.Path), e))
 	}
 	return connect.NewResponse(answer), nil
 }
 
-// MakeDir makes a folder.
+// MakeDir creates a folder and its missing parents.
 func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
 	m, end, err := a.file(ctx, "make folder", req.Msg)
 	if err != nil {
@@ -198,7 +202,7 @@ func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequ
 	}
 	var made listing.Entry
 	name := path.Clean(req.Msg.Path)
-	if err := m.ListMachine(ctx, strings.TrimSuffix(name, "/")+"/.", 0, // the folder, if the name is a link's
+	if err := m.ListMachine(ctx, strings.TrimSuffix(name, "/")+"/.", 0, // if the path is a symbolic link, "/." follows the link
 		func(e listing.Entry) error {
 			if e.Path == "" {
 				made = e
@@ -207,10 +211,10 @@ func (a *Agent) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirRequ
 		}); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&pb.MakeDirResponse{Entry: namesIn(ctx, m).entry(name, made)}), nil
+	return connect.NewResponse(&pb.MakeDirResponse{Entry: readOwners(ctx, m).entry(name, made)}), nil
 }
 
-// RemovePath removes what is at a path.
+// RemovePath removes a file, or a folder with all its contents.
 func (a *Agent) RemovePath(ctx context.Context, req *connect.Request[pb.RemovePathRequest]) (*connect.Response[pb.RemovePathResponse], error) {
 	m, end, err := a.file(ctx, "remove", req.Msg)
 	if err != nil {
@@ -221,4 +225,21 @@ func (a *Agent) RemovePath(ctx context.Context, req *connect.Request[pb.RemovePa
 		return nil, err
 	}
 	return connect.NewResponse(&pb.RemovePathResponse{}), nil
+}
+
+// RenamePath moves a file, or a folder with all its contents, to a path that does not exist.
+func (h hostService) RenamePath(ctx context.Context, req *connect.Request[hostv1.RenamePathRequest]) (*connect.Response[hostv1.RenamePathResponse], error) {
+	const op = "rename"
+	if err := cmp.Or(checkPath(op, req.Msg.OldPath), checkPath(op, req.Msg.NewPath)); err != nil {
+		return nil, err
+	}
+	m, _, end, err := h.agent.connected(ctx, op, req.Msg.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if err := m.RenameMachinePath(ctx, req.Msg.OldPath, req.Msg.NewPath); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&hostv1.RenamePathResponse{}), nil
 }

@@ -7,19 +7,20 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
 const (
 	maxTag      = 256      // bytes
-	followChunk = 64 << 10 // that are read at once: what a stream holds whose client is slow
+	followChunk = 64 << 10 // bytes per read, which is also the maximum buffered for a slow client
 	followWait  = 30 * time.Second
-	settled     = 200 * time.Millisecond // after which what was sent to a client that is still there has got to it
+	// Output that was sent this long ago, to a client that is still connected, counts as received.
+	ackDelay = 200 * time.Millisecond
 )
 
-// newTag makes a tag as the control plane makes them.
+// newTag returns a random tag in the control plane's format.
 func newTag(prefix string) string {
 	var b [4]byte
 	rand.Read(b[:])
@@ -28,15 +29,16 @@ func newTag(prefix string) string {
 
 func checkTag(tag string) error {
 	if len(tag) > maxTag || !utf8.ValidString(tag) || fault.Printable(tag) != tag {
-		return fault.Newf(fault.Invalid, "the tag %q is none: printable characters, at most %d bytes", fault.Printable(tag[:min(len(tag), 80)]), maxTag)
+		return fault.Newf(fault.Invalid, "invalid tag %q: it must be printable and have at most %d bytes", fault.Printable(tag[:min(len(tag), 80)]), maxTag)
 	}
 	return nil
 }
 
-// openTagged starts what is found again by a tag. It goes on by itself.
-func openTagged(ctx context.Context, m Machine, tag, prefix string, c client.Command) (remote.Shell, error) {
+// openTagged starts a program with a tag. Later calls find the program by its tag. The program
+// continues after the call.
+func openTagged(ctx context.Context, m Machine, tag, prefix string, c program.Command) (workspace.Shell, error) {
 	if err := checkTag(tag); err != nil {
-		return remote.Shell{}, err
+		return workspace.Shell{}, err
 	}
 	if tag == "" {
 		tag = newTag(prefix)
@@ -44,68 +46,73 @@ func openTagged(ctx context.Context, m Machine, tag, prefix string, c client.Com
 	shell, err := m.Open(ctx, tag, c)
 	switch fault.KindOf(err) {
 	case fault.Exists:
-		err = &fault.Error{Err: err, Hint: "take another tag, or come back to the one that has it: PtyAttach without cmd, ConnectProcess"}
+		err = &fault.Error{Err: err, Hint: "use another tag, or connect to the running program: PtyAttach without cmd, or ConnectProcess"}
 	case fault.Exhausted:
-		err = &fault.Error{Err: err, Hint: "call PtyKill or KillProcess for one that is not needed"}
+		err = &fault.Error{Err: err, Hint: "end a program with PtyKill or KillProcess"}
 	}
 	return shell, err
 }
 
-// tagged gives what has a tag: on a terminal or in the background, as is wanted.
-func tagged(ctx context.Context, m Machine, tag string, inBackground bool) (remote.Shell, error) {
+// findTagged returns the program with a tag. It fails if inBackground is set and the program is on
+// a terminal. It also fails if inBackground is not set and the program is in the background.
+func findTagged(ctx context.Context, m Machine, tag string, inBackground bool) (workspace.Shell, error) {
 	if tag == "" {
-		return remote.Shell{}, fault.Newf(fault.Invalid, "tag is missing")
+		return workspace.Shell{}, fault.Newf(fault.Invalid, "tag is missing")
 	}
 	if err := checkTag(tag); err != nil {
-		return remote.Shell{}, err
+		return workspace.Shell{}, err
 	}
 	all, err := m.Tagged(ctx, tag)
 	switch {
 	case err != nil:
-		return remote.Shell{}, err
+		return workspace.Shell{}, err
 	case len(all) == 0:
-		return remote.Shell{}, fault.Newf(fault.NotFound, "no program has the tag %q", tag).WithHint("start one with it: PtyAttach with cmd, StartBackground")
+		return workspace.Shell{}, fault.Newf(fault.NotFound, "no program has the tag %q", tag).WithHint("start one: PtyAttach with cmd, or StartBackground")
 	case all[0].InBackground() && !inBackground:
-		return remote.Shell{}, fault.Newf(fault.Precondition, "the program of the tag %q has no terminal", tag).WithHint("call ConnectProcess or KillProcess")
+		return workspace.Shell{}, fault.Newf(fault.Precondition, "the program with the tag %q has no terminal", tag).WithHint("call ConnectProcess or KillProcess")
 	case !all[0].InBackground() && inBackground:
-		return remote.Shell{}, fault.Newf(fault.Precondition, "the program of the tag %q is on a terminal", tag).WithHint("call PtyAttach without cmd, or PtyKill")
+		return workspace.Shell{}, fault.Newf(fault.Precondition, "the program with the tag %q is on a terminal", tag).WithHint("call PtyAttach without cmd, or PtyKill")
 	}
 	return all[0], nil
 }
 
-// errLeaving ends what only watches, which would keep the host agent from ending.
-var errLeaving = fault.Newf(fault.Unavailable, "the host agent is ending; the program goes on").WithHint("call again when it is back")
+// errShutdown ends streams that only observe a program, so that they do not delay the shutdown.
+var errShutdown = fault.Newf(fault.Unavailable, "the host agent is shutting down; the program keeps running").WithHint("try again when it is back")
 
-// watching gives a context that ends with ctx, and when the host agent is no longer served.
-func (a *Agent) watching(ctx context.Context) (watching context.Context, end context.CancelCauseFunc) {
+// streamContext returns a context that is done when ctx is done or the host agent shuts down.
+func (a *Agent) streamContext(ctx context.Context) (stream context.Context, end context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(a.leaving, func() { cancel(errLeaving) })
+	stop := context.AfterFunc(a.draining, func() { cancel(errShutdown) })
 	return ctx, func(cause error) {
 		stop()
 		cancel(cause)
 	}
 }
 
-// follow sends what a program prints, from a cursor to its end. It asks for more when a piece has been sent: a slow client holds one piece, and is told by the
-// offset of the next what it has missed. Where it is to note what the client has taken, that is what was sent a moment ago: a client that goes is not seen to at
-// once, and whoever comes back would rather see the last of it twice than never.
-func follow(ctx context.Context, m Machine, read remote.ShellRead, note bool, send func(remote.ShellOutput) error) (remote.Shell, error) {
+// follow sends the output of a program until the program ends, starting at a cursor. It reads the
+// next chunk only after it has sent the previous one. So for a slow client it buffers only one
+// chunk. If output was dropped meanwhile, a gap in the offsets shows the client how much it missed.
+//
+// If track is set, follow records how much output the client has received. Output counts as
+// received when ackDelay has passed since it was sent, because a lost connection is noticed late. A
+// client that reconnects may get the last output twice, but misses none.
+func follow(ctx context.Context, m Machine, read workspace.ShellRead, track bool, send func(workspace.ShellOutput) error) (workspace.Shell, error) {
 	read.Chars, read.Raw = followChunk, true
 	sent, since := read.Cursor, time.Now()
-	if note {
-		read.Taken = read.Cursor
+	if track {
+		read.Acked = read.Cursor
 	}
 	for {
 		read.Wait = followWait
-		if note && read.Taken < read.Cursor {
-			read.Wait = settled
+		if track && read.Acked < read.Cursor {
+			read.Wait = ackDelay
 		}
 		out, err := m.ReadShell(ctx, read)
-		if fault.KindOf(err) == fault.Precondition { // it ran a moment ago
+		if fault.KindOf(err) == fault.Precondition { // the machine ended during the call
 			err = fault.Newf(fault.Unavailable, "the sandbox is ending: %w", err).WithHint("call ListSandboxes for the state of the sandbox")
 		}
 		if err != nil {
-			return remote.Shell{}, err
+			return workspace.Shell{}, err
 		}
 		if len(out.Data) > 0 {
 			err = send(out)
@@ -114,16 +121,17 @@ func follow(ctx context.Context, m Machine, read remote.ShellRead, note bool, se
 			return out.Shell, err
 		}
 		read.Cursor = out.Next
-		if now := time.Now(); note && now.Sub(since) >= settled {
-			read.Taken, sent, since = sent, out.Next, now
+		if now := time.Now(); track && now.Sub(since) >= ackDelay {
+			read.Acked, sent, since = sent, out.Next, now
 		}
 	}
 }
 
-// ended tells how a program has ended.
-func ended(s remote.Shell) (code int32, why string, err error) {
+// exitResult returns the exit code of a program that has ended. If the code does not say why the
+// program ended, why contains the reason.
+func exitResult(s workspace.Shell) (code int32, why string, err error) {
 	if s.Exit == nil {
-		return 0, "", fault.Newf(fault.Unavailable, "how it ended was not seen: %s", fault.Printable(s.Broken)).WithHint("call ListSandboxes for the state of the sandbox")
+		return 0, "", fault.Newf(fault.Unavailable, "its exit code is unknown: %s", fault.Printable(s.Broken)).WithHint("call ListSandboxes for the state of the sandbox")
 	}
-	return int32(s.Exit.Code), whyNot(remote.Exit{Exit: *s.Exit}, client.Command{}), nil
+	return int32(s.Exit.Code), exitReason(workspace.Exit{Exit: *s.Exit}, program.Command{}), nil
 }

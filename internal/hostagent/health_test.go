@@ -14,12 +14,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
-// TestWhoWatchesHealthIsTold of the host agent that serves, and that it leaves. A service that there is not is told as such, and stays watched.
-func TestWhoWatchesHealthIsTold(t *testing.T) {
+// TestWatchHealth checks that watchers get the status of the host agent, and its change at the
+// shutdown. For an unknown service they must get SERVICE_UNKNOWN.
+func TestWatchHealth(t *testing.T) {
 	const serving, ending, unknown = healthpb.HealthCheckResponse_SERVING, healthpb.HealthCheckResponse_NOT_SERVING, healthpb.HealthCheckResponse_SERVICE_UNKNOWN
 	a := open(t, t.TempDir(), newFakes(), Limits{})
-	address := serve(t, a, Serving{})
-	c := healthv1connect.NewHealthClient(&http.Client{Transport: shown{plain(t)}}, "http://"+address, connect.WithGRPC())
+	address := serve(t, a, ServeOptions{})
+	c := healthv1connect.NewHealthClient(&http.Client{Transport: withToken{plain(t)}}, "http://"+address, connect.WithGRPC())
 	all := map[string][]healthpb.HealthCheckResponse_ServingStatus{
 		"": {serving, ending}, hostagentv1connect.HostAgentServiceName: {serving, ending}, healthv1connect.HealthName: {serving, ending}, "none": {unknown},
 	}
@@ -47,12 +48,12 @@ func TestWhoWatchesHealthIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for service, stream := range watched {
-		told := all[service][:1:1]
+		reported := all[service][:1:1]
 		for stream.Receive() {
-			told = append(told, stream.Msg().Status)
+			reported = append(reported, stream.Msg().Status)
 		}
-		if !slices.Equal(told, all[service]) || connect.CodeOf(stream.Err()) != connect.CodeUnavailable {
-			t.Errorf("%q: told %v, and at the end %v", service, told, stream.Err())
+		if !slices.Equal(reported, all[service]) || connect.CodeOf(stream.Err()) != connect.CodeUnavailable {
+			t.Errorf("%q: reported %v, and at the end %v", service, reported, stream.Err())
 		}
 	}
 }

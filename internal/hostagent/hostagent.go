@@ -1,9 +1,14 @@
-// Package hostagent is the service by which a control plane uses the machines of one host: proto/hostagent/v1, as gRPC, gRPC-Web and Connect on one port.
+// Package hostagent serves the machines of one host to a control plane. It serves
+// proto/hostagent/v1 over gRPC, gRPC-Web and Connect on one port.
 //
-// A sandbox is a workspace, whose supervisor owns its machine: the host agent may end, crash or be replaced, and its sandboxes go on. What it knows of them beside
-// is a record for each, in a folder of its own below the state folder; when it comes back it finds them there. One that was being made when it died is removed then.
-// Whether one runs or is paused is not in its record, but looked for: so it is true whoever died while that changed. Templates are workspaces that never run, and what
-// is known of one is in the same record of the database as what it holds.
+// A sandbox is a workspace, and its supervisor owns the machine. So sandboxes keep running when the
+// host agent exits, crashes or is replaced. The host agent keeps one record per sandbox in its own
+// folder, and reads all records when it starts. If the creation of a sandbox was interrupted, the
+// host agent removes that sandbox.
+//
+// The records do not say whether a sandbox is running or paused. The host agent checks the machine
+// instead. So a crash during a change leaves no wrong state. A template is a workspace that never
+// runs. Its description is a label of that workspace, so both are committed together.
 package hostagent
 
 import (
@@ -17,46 +22,56 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/operations"
 )
 
-// Options say how a host agent works. Folder, Machines and Log have to be set.
+// Options configure a host agent. Folder, Machines and Log are required.
 type Options struct {
-	Folder      string // where its records are
+	Folder      string // folder of the records
 	Machines    Machines
-	Limits      Limits // what all sandboxes together may be promised
-	Environment string // what the template minimal is; default DefaultEnvironment
+	Limits      Limits // limits for all sandboxes together
+	Environment string // environment of the template "minimal"; default DefaultEnvironment
 	Log         *slog.Logger
+	// Operations are the operations of HostService.Call by method. Without one, Call fails with
+	// Unsupported.
+	Operations map[string]operations.RemoteOperation
 
-	clock func() time.Time // of tests; nil: the host's
+	clock func() time.Time // for tests; default time.Now
 }
 
-// DefaultEnvironment is what the template minimal is where nothing else is said.
+// DefaultEnvironment is the default of Options.Environment.
 const DefaultEnvironment = "debian:12"
 
 // Agent is a host agent. It is safe for concurrent use.
 type Agent struct {
 	options Options
 	lock    *flock.Lock
-	ctx     context.Context // of what it does by itself
+	ctx     context.Context // context of background work
 	stop    context.CancelFunc
-	leaving context.Context // ends when it is no longer served: who only watches is told to come back
-	leave   context.CancelFunc
-	working sync.WaitGroup
+	// draining is a context that is done when the shutdown begins. That ends the streams that only
+	// observe.
+	draining context.Context
+	drain    context.CancelFunc
+	working  sync.WaitGroup
 
-	mu          sync.Mutex
-	sandboxes   map[string]*sandbox
-	templates   map[templateKey]*template
-	keeping     map[templateKey]chan struct{} // those that are being made or deleted; closed at the end of that
-	refused     bool                          // it is being ended: no sandbox is made any more
-	terminating sync.Mutex                    // held while a client has all of them destroyed
-	terminated  chan struct{}
-	once        sync.Once
+	mu             sync.Mutex
+	sandboxes      map[string]*sandbox
+	templates      map[templateKey]*template
+	templateLocks  map[templateKey]chan struct{} // templates that are being made or deleted; each channel is closed when that is done
+	closing        bool                          // new sandboxes are rejected.
+	closingChanged chan struct{}                 // closed and replaced when closing changes
+	terminating    sync.Mutex                    // serializes calls of Terminate
+	terminated     chan struct{}
+	once           sync.Once
 
-	telling sync.Mutex // held while it is told which sandboxes are paused because of inactivity
-	told    int64      // the last number of one
+	watchers watchers
+
+	reporting  sync.Mutex // serializes reports of automatic pauses
+	lastReport int64      // sequence number of the last such report
 }
 
-// Open begins with the sandboxes that are there. Only one host agent can have a folder: Precondition.
+// Open starts a host agent. It loads the sandboxes that are recorded in the folder. It fails with
+// Precondition if another host agent uses the folder.
 func Open(ctx context.Context, o Options) (*Agent, error) {
 	if o.Environment == "" {
 		o.Environment = DefaultEnvironment
@@ -69,28 +84,28 @@ func Open(ctx context.Context, o Options) (*Agent, error) {
 	}
 	lock, err := flock.Try(filepath.Join(o.Folder, "lock"), flock.Exclusive)
 	if errors.Is(err, flock.ErrHeld) {
-		return nil, fault.New(fault.Precondition, "open the host agent", o.Folder, "another one has this folder").WithHint("set PYRO_STATE_DIR to have a second one")
+		return nil, fault.New(fault.Precondition, "open the host agent", o.Folder, "another host agent uses this folder").WithHint("set PYRO_STATE_DIR to run a second one")
 	}
 	if err != nil {
 		return nil, fault.Wrap(err, "open the host agent", o.Folder)
 	}
 	a := &Agent{
-		options: o, lock: lock, sandboxes: map[string]*sandbox{}, templates: map[templateKey]*template{}, keeping: map[templateKey]chan struct{}{},
-		terminated: make(chan struct{}),
+		options: o, lock: lock, sandboxes: map[string]*sandbox{}, templates: map[templateKey]*template{}, templateLocks: map[templateKey]chan struct{}{},
+		terminated: make(chan struct{}), closingChanged: make(chan struct{}),
 	}
 	a.ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	a.leaving, a.leave = context.WithCancel(a.ctx)
+	a.draining, a.drain = context.WithCancel(a.ctx)
 	if err := a.recover(ctx); err != nil {
 		a.Close()
 		return nil, err
 	}
-	a.working.Go(func() { every(a.ctx, noteEvery, a.noteAll) })
+	a.working.Go(func() { every(a.ctx, saveEvery, a.saveAll) })
 	a.working.Go(func() { every(a.ctx, reapEvery, a.reap) })
 	a.working.Go(func() { every(a.ctx, sampleEvery, a.sampleAll) })
 	return a, nil
 }
 
-// recover reads the records, and removes what was never a whole sandbox.
+// recover reads the records and removes sandboxes whose creation was interrupted.
 func (a *Agent) recover(ctx context.Context) error {
 	if err := a.loadTemplates(ctx); err != nil {
 		return err
@@ -99,56 +114,63 @@ func (a *Agent) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, err := range damaged { // the others are served all the same
+	for _, err := range damaged { // the other sandboxes are served
 		a.options.Log.Error("a sandbox is not served", "error", err, "hint", fault.HintOf(err))
 	}
 	for _, r := range records {
 		if r.WorkspaceID == "" {
-			if err := a.discard(ctx, r); err != nil { // it is pending until it is destroyed
-				a.options.Log.Error("remove what is left of a sandbox", "sandbox", r.SandboxID, "error", err)
-				a.sandboxes[r.SandboxID] = newSandbox(r, a.options.clock)
+			if err := a.discard(ctx, r); err != nil { // if that fails, the sandbox stays pending until a client destroys it
+				a.options.Log.Error("remove an incomplete sandbox", "sandbox", r.SandboxID, "error", err)
+				a.sandboxes[r.SandboxID] = a.newSandbox(r)
 			}
 			continue
 		}
-		if a.became(r.WorkspaceID) {
+		if a.isTemplate(r.WorkspaceID) {
 			if err := a.removeRecord(r.SandboxID); err != nil {
 				return err
 			}
 			continue
 		}
-		s := newSandbox(r, a.options.clock)
+		s := a.newSandbox(r)
 		if err := s.metrics.load(a.metricsFile(r.SandboxID)); err != nil {
-			a.options.Log.Warn("what a sandbox took is forgotten", "sandbox", r.SandboxID, "error", err)
+			a.options.Log.Warn("the metrics of a sandbox are lost", "sandbox", r.SandboxID, "error", err)
 		}
 		a.sandboxes[r.SandboxID] = s
-		a.status(s) // what is paused takes no memory
-		a.watch(s)
+		if status, _ := a.status(s); status == statusRunning { // this also sets s.paused, so that admit does not count the memory of a paused sandbox
+			a.awaitEnd(s)
+		}
+		a.startSampling(s)
 	}
 	return nil
 }
 
-// discard removes what is left of a sandbox that was never whole.
+// discard removes a sandbox whose creation was interrupted.
 func (a *Agent) discard(ctx context.Context, r record) error {
-	a.options.Log.Warn("remove a sandbox that was being made when the host agent ended", "sandbox", r.SandboxID)
+	a.options.Log.Warn("remove a sandbox whose creation was interrupted", "sandbox", r.SandboxID)
 	if err := a.deleteMachine(ctx, r); err != nil {
 		return err
 	}
 	return a.removeRecord(r.SandboxID)
 }
 
-// Terminated is closed when a client has had all sandboxes destroyed and wants the host agent to end.
+// Terminated returns a channel. It is closed after a client has called Terminate and all sandboxes
+// are destroyed.
 func (a *Agent) Terminated() <-chan struct{} { return a.terminated }
 
-// refuse has no sandbox be made any more, or again.
-func (a *Agent) refuse(refused bool) {
+// setClosing sets whether new sandboxes are rejected.
+func (a *Agent) setClosing(closing bool) {
 	a.mu.Lock()
-	a.refused = refused
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	if a.closing != closing {
+		a.closing = closing
+		close(a.closingChanged)
+		a.closingChanged = make(chan struct{})
+	}
 }
 
-// Close ends the host agent, and no sandbox.
+// Close stops the host agent. Sandboxes keep running.
 func (a *Agent) Close() error {
-	a.refuse(true)
+	a.setClosing(true)
 	a.stop()
 	a.working.Wait()
 	a.mu.Lock()
@@ -157,25 +179,25 @@ func (a *Agent) Close() error {
 	a.mu.Unlock()
 	var errs []error
 	for _, s := range all {
-		s.unwatch()
-		errs = append(errs, a.note(s), s.metrics.save(a.metricsFile(s.id())))
+		s.stopSampling()
+		errs = append(errs, a.save(s), s.metrics.save(a.metricsFile(s.id())))
 	}
 	a.lock.Release()
 	return errors.Join(errs...)
 }
 
-// noteEvery is how often what has changed of a sandbox by being used is noted.
-const noteEvery = 5 * time.Second
+// saveEvery is the interval at which changed records are saved.
+const saveEvery = 5 * time.Second
 
-func (a *Agent) noteAll() {
+func (a *Agent) saveAll() {
 	for _, s := range a.all() {
-		if err := a.note(s); err != nil {
-			a.options.Log.Error("note when a sandbox was used", "sandbox", s.id(), "error", err)
+		if err := a.save(s); err != nil {
+			a.options.Log.Error("save the record of a sandbox", "sandbox", s.id(), "error", err)
 		}
 	}
 }
 
-// every does something at intervals until the context ends.
+// every calls the function do at each interval until ctx is done.
 func every(ctx context.Context, interval time.Duration, do func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

@@ -61,7 +61,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestAKnownIDIsMadeOnce(t *testing.T) {
+func TestKnownIDIsCreatedOnce(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	var all sync.WaitGroup
@@ -74,7 +74,7 @@ func TestAKnownIDIsMadeOnce(t *testing.T) {
 	}
 	all.Wait()
 	if f.count != 1 || len(list(t, a)) != 1 {
-		t.Errorf("%d machines were made for %d sandboxes", f.count, len(list(t, a)))
+		t.Errorf("created %d machines for %d sandboxes", f.count, len(list(t, a)))
 	}
 	for range 2 {
 		if _, err := a.DestroySandbox(t.Context(), connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: "one"})); err != nil {
@@ -82,14 +82,14 @@ func TestAKnownIDIsMadeOnce(t *testing.T) {
 		}
 	}
 	if f.ids() != 0 || len(list(t, a)) != 0 {
-		t.Errorf("%d machines are left, and %v", f.ids(), list(t, a))
+		t.Errorf("%d leftover machines, %v", f.ids(), list(t, a))
 	}
 }
 
-func TestWhatFailsLeavesNothing(t *testing.T) {
+func TestFailedCreationLeavesNothing(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
-	f.fail = fault.Newf(fault.Unavailable, "no")
+	f.createErr = fault.Newf(fault.Unavailable, "no")
 	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"})); fault.KindOf(err) != fault.Unavailable {
 		t.Error(err)
 	}
@@ -97,11 +97,11 @@ func TestWhatFailsLeavesNothing(t *testing.T) {
 	if err != nil || len(left) > 0 || len(list(t, a)) > 0 {
 		t.Errorf("left: %v %v", left, err)
 	}
-	f.fail = nil
+	f.createErr = nil
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 }
 
-func TestThereIsRoomOrNot(t *testing.T) {
+func TestLimits(t *testing.T) {
 	a := open(t, t.TempDir(), newFakes(), Limits{MemoryMB: 1024, VCPUs: 8})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a"})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "b"})
@@ -109,7 +109,7 @@ func TestThereIsRoomOrNot(t *testing.T) {
 	if fault.KindOf(err) != fault.Exhausted || fault.HintOf(err) == "" {
 		t.Errorf("no room for memory: %v", err)
 	}
-	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a"}) // which is there
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a"}) // this sandbox exists already
 	if err := a.destroy(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +119,9 @@ func TestThereIsRoomOrNot(t *testing.T) {
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "c"})
 }
 
-// TestThereIsRoomOnTheDiskOrNot has what is paused keep its disk, and the host keep what has to be free on its own.
-func TestThereIsRoomOnTheDiskOrNot(t *testing.T) {
+// TestDiskLimits checks that a paused sandbox still reserves its disk. It also checks that a new
+// sandbox is rejected if the host has less free disk space than DiskFreeMB.
+func TestDiskLimits(t *testing.T) {
 	a := open(t, t.TempDir(), newFakes(), Limits{DiskMB: 2*defaultDiskSizeMB + 100})
 	for _, id := range []string{"a", "b"} {
 		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
@@ -138,7 +139,7 @@ func TestThereIsRoomOnTheDiskOrNot(t *testing.T) {
 	}
 	refused("no room beside one that is paused", a, &pb.CreateSandboxRequest{SandboxId: "c", DiskSizeMb: 101})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "c", DiskSizeMb: 100})
-	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "a"}); err != nil { // its disk is counted once
+	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "a"}); err != nil { // the disk of this sandbox must be counted only once
 		t.Error(err)
 	}
 	if err := a.destroy(t.Context(), "a"); err != nil {
@@ -152,8 +153,9 @@ func TestThereIsRoomOnTheDiskOrNot(t *testing.T) {
 	refused("more than the host has", open(t, folder, newFakes(), Limits{Folder: folder, DiskFreeMB: 1 << 40}), &pb.CreateSandboxRequest{})
 }
 
-// TestRecordsOutliveTheHostAgent has one go away, in order and in the middle of making a sandbox, and another come.
-func TestRecordsOutliveTheHostAgent(t *testing.T) {
+// TestRestart closes a host agent, simulates an interrupted creation, and opens the next host
+// agent.
+func TestRestart(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "kept", TimeoutSec: 60, DefaultEnv: map[string]string{"A": "b"}, TeamId: noUUID})
@@ -172,12 +174,12 @@ func TestRecordsOutliveTheHostAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.ids() != 2 {
-		t.Fatalf("closing it ended machines: %d are left", f.ids())
+		t.Fatalf("Close ended machines: %d still run", f.ids())
 	}
 	b := open(t, folder, f, Limits{})
 	all := b.all()
 	if len(all) != 1 || f.ids() != 1 {
-		t.Fatalf("%d sandboxes and %d machines came back", len(all), f.ids())
+		t.Fatalf("got %d sandboxes and %d machines after the restart", len(all), f.ids())
 	}
 	after := all[0].record()
 	if !after.CreatedAt.Equal(before.CreatedAt) || after.TimeoutSec != 60 || after.DefaultEnv["A"] != "b" || after.WorkspaceID != before.WorkspaceID {
@@ -185,7 +187,7 @@ func TestRecordsOutliveTheHostAgent(t *testing.T) {
 	}
 }
 
-func TestUseResetsTheTimeOfInactivity(t *testing.T) {
+func TestUseIsActivity(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var mu sync.Mutex
 	clock := func() time.Time {
@@ -198,36 +200,36 @@ func TestUseResetsTheTimeOfInactivity(t *testing.T) {
 		now = now.Add(d)
 		mu.Unlock()
 	}
-	s := newSandbox(record{SandboxID: "x", WorkspaceID: "ws-x", TimeoutSec: 60, LastActive: now}, clock)
+	s := (&Agent{options: Options{clock: clock}}).newSandbox(record{SandboxID: "x", WorkspaceID: "ws-x", TimeoutSec: 60, LastActive: now})
 	end, err := s.use(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	pass(time.Hour)
-	if s.due() || !s.record().LastActive.Equal(clock()) {
+	if s.pauseDue() || !s.record().LastActive.Equal(clock()) {
 		t.Error("it is inactive while it is used")
 	}
 	end()
 	pass(time.Minute - 1)
-	if s.due() {
-		t.Error("it is inactive too soon")
+	if s.pauseDue() {
+		t.Error("it became inactive too early")
 	}
-	if pass(1); !s.due() {
+	if pass(1); !s.pauseDue() {
 		t.Error("it is never inactive")
 	}
-	s.is.TimeoutSec = 0
-	if s.due() {
+	s.rec.TimeoutSec = 0
+	if s.pauseDue() {
 		t.Error("it is inactive although it has no time limit")
 	}
 }
 
-func TestTerminateDestroysAllAndEnds(t *testing.T) {
+func TestTerminate(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	for _, id := range []string{"a", "b", "c"} {
 		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
 	}
-	address := serve(t, a, Serving{})
+	address := serve(t, a, ServeOptions{})
 	if _, err := dial(t, address)["grpc"].Terminate(t.Context(), connect.NewRequest(&pb.TerminateRequest{})); err != nil {
 		t.Fatal(err)
 	}
@@ -236,20 +238,20 @@ func TestTerminateDestroysAllAndEnds(t *testing.T) {
 	case <-t.Context().Done():
 	}
 	if f.ids() != 0 {
-		t.Errorf("%d machines are left", f.ids())
+		t.Errorf("%d leftover machines", f.ids())
 	}
 	if _, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{})); fault.KindOf(err) != fault.Unavailable {
-		t.Errorf("a sandbox is made while it ends: %v", err)
+		t.Errorf("created a sandbox during the end: %v", err)
 	}
 }
 
-// TestErrorsTell has each kind of error come over each protocol with its code, its kind and a hint.
-func TestErrorsTell(t *testing.T) {
+// TestErrors checks the code, kind and hint of each kind of error, over each protocol.
+func TestErrors(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{MemoryMB: 600})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "ended"})
-	f.stopped["ws-ended"] = true
-	for name, c := range dial(t, serve(t, a, Serving{})) {
+	f.stop("ws-ended")
+	for name, c := range dial(t, serve(t, a, ServeOptions{})) {
 		for _, e := range []struct {
 			code connect.Code
 			kind fault.Kind
@@ -286,7 +288,7 @@ func TestErrorsTell(t *testing.T) {
 				}
 				defer stream.Close()
 				for stream.Receive() {
-					t.Error("it gave something")
+					t.Error("got a result, want an error")
 				}
 				return stream.Err()
 			}},
@@ -314,14 +316,15 @@ func detailOf(err error) *pb.ErrorDetail {
 	return &pb.ErrorDetail{}
 }
 
-// TestACutStreamIsNoFile has a client go in the middle of a file, over each protocol, and end it as it should.
-func TestACutStreamIsNoFile(t *testing.T) {
+// TestInterruptedWrite breaks off a stream in the middle of a file, and then completes another
+// stream. It does so over each protocol.
+func TestInterruptedWrite(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	meta := &pb.WriteFileStreamRequest{Content: &pb.WriteFileStreamRequest_Meta{Meta: &pb.WriteFileStreamMeta{SandboxId: "x", Path: "/f"}}}
 	chunk := &pb.WriteFileStreamRequest{Content: &pb.WriteFileStreamRequest_Chunk{Chunk: []byte("half")}}
-	for name, c := range dial(t, serve(t, a, Serving{})) {
+	for name, c := range dial(t, serve(t, a, ServeOptions{})) {
 		ctx, cut := context.WithCancel(t.Context())
 		stream := c.WriteFileStream(ctx)
 		if err := errors.Join(stream.Send(meta), stream.Send(chunk)); err != nil {
@@ -329,9 +332,9 @@ func TestACutStreamIsNoFile(t *testing.T) {
 		}
 		cut()
 		if err := <-f.failed; err == nil {
-			t.Errorf("%s: what was cut was taken for the whole", name)
+			t.Errorf("%s: got no error for a truncated transfer", name)
 		}
-		if _, there := f.written["/f"]; there {
+		if _, there := f.files["/f"]; there {
 			t.Errorf("%s: the file was written", name)
 		}
 		whole := c.WriteFileStream(t.Context())
@@ -341,14 +344,14 @@ func TestACutStreamIsNoFile(t *testing.T) {
 		if _, err := whole.CloseAndReceive(); err != nil {
 			t.Fatal(name, err)
 		}
-		if err := <-f.failed; err != nil || string(f.written["/f"]) != "halfhalf" {
-			t.Errorf("%s: wrote %q, %v", name, f.written["/f"], err)
+		if err := <-f.failed; err != nil || string(f.files["/f"]) != "halfhalf" {
+			t.Errorf("%s: wrote %q, %v", name, f.files["/f"], err)
 		}
-		delete(f.written, "/f")
+		delete(f.files, "/f")
 	}
 }
 
-func TestPermissionsAreThoseOfLs(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	for _, c := range []struct {
 		kind listing.Kind
 		mode uint32

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"math/big"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,10 +14,11 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// What a sandbox has where nothing else is said, and the bounds of it.
+// Default values and limits for the fields of CreateSandboxRequest.
 const (
 	defaultVCPUs      = 1
 	defaultMemoryMB   = 512
@@ -28,19 +28,20 @@ const (
 	maxMemoryMB       = 1 << 20
 	minDiskSizeMB     = store.MinDiskMiB
 	maxDiskSizeMB     = store.MaxDiskMiB
-	maxEnvironment    = 1 << 20 // bytes of all variables
+	maxEnvironment    = 1 << 20 // total size of all variables, in bytes
 )
 
-// destroyPatience bounds the end of a sandbox, which is not given up when whoever asked for it goes.
-const destroyPatience = 2 * time.Minute
+// destroyTimeout is the maximum duration of a sandbox's removal. The removal continues even if the
+// client cancels the call.
+const destroyTimeout = 2 * time.Minute
 
-// CreateSandbox makes a sandbox and starts it.
+// CreateSandbox creates and starts a sandbox.
 func (a *Agent) CreateSandbox(ctx context.Context, req *connect.Request[pb.CreateSandboxRequest]) (*connect.Response[pb.CreateSandboxResponse], error) {
-	want, err := a.wanted(req.Msg)
+	want, err := a.newRecord(req.Msg)
 	if err != nil {
 		return nil, fault.Wrap(err, "create sandbox", "")
 	}
-	s, err := a.create(ctx, want)
+	s, err := a.create(ctx, want, a.options.Machines.Create)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +52,11 @@ func (a *Agent) CreateSandbox(ctx context.Context, req *connect.Request[pb.Creat
 	return connect.NewResponse(&pb.CreateSandboxResponse{SandboxId: s.id(), Status: status, Metadata: metadataOf(s.record())}), nil
 }
 
-// wanted is the sandbox that a request asks for, with defaults in their places.
-func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
+// newRecord returns the record of the sandbox that a request describes. It fills in the defaults.
+func (a *Agent) newRecord(m *pb.CreateSandboxRequest) (r record, err error) {
 	r = record{
 		SandboxID: m.SandboxId, VCPUs: int(m.Vcpus), MemoryMB: int(m.MemoryMb), DiskSizeMB: int(m.DiskSizeMb), TimeoutSec: int(m.TimeoutSec),
-		TeamID: m.TeamId, TemplateID: m.TemplateId, DefaultUser: m.DefaultUser, DefaultEnv: maps.Clone(m.DefaultEnv), CreatedAt: a.options.clock().UTC(), Making: newID(),
+		TeamID: m.TeamId, TemplateID: m.TemplateId, DefaultUser: m.DefaultUser, DefaultEnv: maps.Clone(m.DefaultEnv), CreatedAt: a.options.clock().UTC(), CreationID: newID(),
 	}
 	r.LastActive = r.CreatedAt
 	if r.SandboxID == "" {
@@ -73,7 +74,7 @@ func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 	a.mu.Unlock()
 	switch {
 	case t != nil:
-		r.from(t)
+		r.applyTemplate(t)
 	case key.id != "":
 		return r, errNoTemplate(key)
 	case key.name != "":
@@ -98,14 +99,14 @@ func (a *Agent) wanted(m *pb.CreateSandboxRequest) (r record, err error) {
 			return r, fault.Newf(fault.Invalid, "%s is %d: it must be %d to %d", n.name, *n.value, n.low, n.up)
 		}
 	}
-	_, err = variables(r.DefaultEnv)
+	err = program.CheckEnv(r.DefaultEnv, maxEnvironment)
 	return r, err
 }
 
-// noUUID is the UUID of zeros.
+// noUUID is the UUID whose digits are all zero.
 const noUUID = "00000000000000000000000000000000"
 
-// parseUUID gives the digits of a UUID; of none those of noUUID.
+// parseUUID returns the digits of a UUID without dashes. If the text is empty, it returns noUUID.
 func parseUUID(name, text string) (string, error) {
 	digits := strings.ToLower(strings.ReplaceAll(text, "-", ""))
 	if text == "" {
@@ -117,7 +118,7 @@ func parseUUID(name, text string) (string, error) {
 	return digits, nil
 }
 
-// newID makes the id of a sandbox as the control plane makes them: 25 digits of base 36.
+// newID returns a random sandbox ID in the control plane's format: "cl-" and 25 base-36 digits.
 func newID() string {
 	n, _ := rand.Int(rand.Reader, new(big.Int).Exp(big.NewInt(36), big.NewInt(25), nil)) // crypto/rand never fails
 	text := n.Text(36)
@@ -129,29 +130,14 @@ func checkID(id string) error { return checkName("sandbox_id", id) }
 func checkName(what, name string) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if name == "" || len(name) > 64 || strings.Trim(name, letters+"._-") != "" || !strings.Contains(letters, name[:1]) {
-		return fault.Newf(fault.Invalid, "%s %q is none: letters, digits, \".\", \"_\" and \"-\", at most 64, and first a letter or a digit", what, fault.Printable(name[:min(len(name), 80)]))
+		return fault.Newf(fault.Invalid, "invalid %s %q: it must have 1 to 64 letters, digits, \".\", \"_\" and \"-\", and begin with a letter or digit", what, fault.Printable(name[:min(len(name), 80)]))
 	}
 	return nil
 }
 
-// variables gives an environment as NAME=VALUE, sorted.
-func variables(env map[string]string) (all []string, err error) {
-	total := 0
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		value := env[name]
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return nil, fault.Newf(fault.Invalid, "%q can't be an environment variable", fault.Printable(name[:min(len(name), 80)]))
-		}
-		if total += len(name) + len(value); total > maxEnvironment {
-			return nil, fault.Newf(fault.Invalid, "the environment has more than %d bytes", maxEnvironment)
-		}
-		all = append(all, name+"="+value)
-	}
-	return all, nil
-}
-
-// create makes a sandbox, or gives the one that is there. When it fails nothing is left.
-func (a *Agent) create(ctx context.Context, want record) (*sandbox, error) {
+// create creates a sandbox, or returns the existing sandbox with this ID. The function build makes
+// its machine. If create fails, it removes everything that it has created.
+func (a *Agent) create(ctx context.Context, want record, build func(context.Context, Spec) (Created, error)) (*sandbox, error) {
 	for {
 		a.mu.Lock()
 		there := a.sandboxes[want.SandboxID]
@@ -159,7 +145,7 @@ func (a *Agent) create(ctx context.Context, want record) (*sandbox, error) {
 			break
 		}
 		a.mu.Unlock()
-		done, err := there.change(ctx) // who makes it may be at it
+		done, err := there.lockChanges(ctx) // wait for a creation in progress
 		if err != nil {
 			return nil, err
 		}
@@ -171,11 +157,11 @@ func (a *Agent) create(ctx context.Context, want record) (*sandbox, error) {
 			return there, nil
 		}
 	}
-	if a.refused {
+	if a.closing {
 		a.mu.Unlock()
-		return nil, fault.New(fault.Unavailable, "create sandbox", want.SandboxID, "the host agent is ending")
+		return nil, fault.New(fault.Unavailable, "create sandbox", want.SandboxID, "the host agent is shutting down")
 	}
-	if want.From != "" && !a.became(want.From) { // it was deleted meanwhile
+	if want.From != "" && !a.isTemplate(want.From) { // the template was deleted after newRecord had found it
 		a.mu.Unlock()
 		return nil, fault.New(fault.NotFound, "create sandbox", want.SandboxID, "template %s was deleted", want.Template)
 	}
@@ -183,67 +169,71 @@ func (a *Agent) create(ctx context.Context, want record) (*sandbox, error) {
 		a.mu.Unlock()
 		return nil, fault.Wrap(err, "create sandbox", want.SandboxID)
 	}
-	s := newSandbox(want, a.options.clock)
-	s.changes <- struct{}{}
+	s := a.newSandbox(want)
+	s.changeLock <- struct{}{}
 	a.sandboxes[want.SandboxID] = s
 	a.mu.Unlock()
-	defer func() { <-s.changes }()
-	if err := a.make(ctx, s, want); err != nil {
+	defer func() { <-s.changeLock }()
+	if err := a.make(ctx, s, want, build); err != nil {
 		return nil, fault.Wrap(err, "create sandbox", want.SandboxID)
 	}
 	return s, nil
 }
 
-// make makes what a sandbox is, whose change is the caller's.
-func (a *Agent) make(ctx context.Context, s *sandbox, want record) (err error) {
-	var made Made
+// make creates the machine of a sandbox. The caller must hold the change lock. If make fails, it
+// removes the machine and the record.
+func (a *Agent) make(ctx context.Context, s *sandbox, want record, build func(context.Context, Spec) (Created, error)) (err error) {
+	var made Created
 	defer func() {
 		if err == nil {
 			return
 		}
 		if made.ID != "" {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 			defer cancel()
 			if failed := a.deleteMachine(ctx, record{WorkspaceID: made.ID}); failed != nil {
-				s.has(made, want.LastActive) // it is there, and can be destroyed
+				s.setMachine(made, want.LastActive) // keep the ID of the machine, so that DestroySandbox can remove it
 				err = errors.Join(err, failed)
 				return
 			}
 		}
 		err = errors.Join(err, a.removeRecord(want.SandboxID))
-		a.forget(s)
+		a.remove(s)
 	}()
 	if err := a.writeRecord(want); err != nil {
 		return err
 	}
 	began := time.Now()
-	made, err = a.options.Machines.Create(ctx, Spec{SandboxID: want.SandboxID, Making: want.Making, From: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB, DiskSizeMB: want.DiskSizeMB, Named: want.Template != minimal && want.Environment != a.options.Environment})
+	made, err = build(ctx, Spec{SandboxID: want.SandboxID, CreationID: want.CreationID, Template: want.From, Environment: want.Environment, VCPUs: want.VCPUs, MemoryMB: want.MemoryMB, DiskSizeMB: want.DiskSizeMB, NamedByClient: want.Template != minimal && want.Environment != a.options.Environment})
 	if err != nil {
 		return err
 	}
 	if !a.options.Machines.Running(made.ID) {
-		return fault.Newf(fault.Unavailable, "its machine ended as soon as it had been made").WithHint("try again")
+		return fault.Newf(fault.Unavailable, "its machine ended right after its creation").WithHint("try again")
 	}
 	want.WorkspaceID, want.Isolation, want.LastActive = made.ID, made.Isolation, a.options.clock().UTC()
 	if err := a.writeRecord(want); err != nil {
 		return err
 	}
-	s.has(made, want.LastActive)
-	a.watch(s)
+	s.setMachine(made, want.LastActive)
+	a.startSampling(s)
+	a.awaitEnd(s)
 	a.options.Log.Info("sandbox created", "sandbox", want.SandboxID, "workspace", made.ID, "isolation", made.Isolation, "ms", time.Since(began).Milliseconds())
 	return nil
 }
 
-func (a *Agent) forget(s *sandbox) {
+func (a *Agent) remove(s *sandbox) {
 	s.mu.Lock()
 	s.gone = true
 	s.mu.Unlock()
 	a.mu.Lock()
 	delete(a.sandboxes, s.id())
 	a.mu.Unlock()
+	a.watchers.removed(s.id())
 }
 
-// DestroySandbox removes a sandbox with all that it holds.
+// DestroySandbox removes a sandbox with all its data. It also succeeds if the sandbox does not
+// exist.
 func (a *Agent) DestroySandbox(ctx context.Context, req *connect.Request[pb.DestroySandboxRequest]) (*connect.Response[pb.DestroySandboxResponse], error) {
 	if err := checkID(req.Msg.SandboxId); err != nil {
 		return nil, fault.Wrap(err, "destroy sandbox", "")
@@ -257,14 +247,14 @@ func (a *Agent) DestroySandbox(ctx context.Context, req *connect.Request[pb.Dest
 func (a *Agent) destroy(ctx context.Context, id string) error {
 	s, err := a.find(id)
 	if err != nil {
-		return nil // there is none: as it should be
+		return nil // there is nothing to destroy
 	}
-	done, err := s.change(ctx)
+	done, err := s.lockChanges(ctx)
 	if err != nil {
 		return fault.Wrap(err, "destroy sandbox", id)
 	}
 	defer done()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
 	s.mu.Lock()
 	gone := s.gone
@@ -272,25 +262,26 @@ func (a *Agent) destroy(ctx context.Context, id string) error {
 	if gone {
 		return nil
 	}
-	s.unwatch()
+	s.stopSampling()
 	if err := a.deleteMachine(ctx, s.record()); err != nil {
-		a.watch(s)
+		a.startSampling(s)
 		return fault.Wrap(err, "destroy sandbox", id)
 	}
-	if err := a.drop(s); err != nil { // it is there still, and has ended
+	if err := a.deleteRecord(s); err != nil { // the sandbox stays listed as stopped
 		return fault.Wrap(err, "destroy sandbox", id)
 	}
-	a.forget(s)
+	a.remove(s)
 	a.options.Log.Info("sandbox destroyed", "sandbox", id)
 	return nil
 }
 
-// deleteMachine removes what a sandbox runs in, or what was left of its making.
+// deleteMachine removes the machine of a sandbox. If the sandbox's creation was interrupted, it
+// removes the machines that the creation left.
 func (a *Agent) deleteMachine(ctx context.Context, r record) error {
 	ids := []string{r.WorkspaceID}
 	if r.WorkspaceID == "" {
 		var err error
-		if ids, err = a.options.Machines.MadeFor(ctx, r.Making); err != nil {
+		if ids, err = a.options.Machines.FindByCreation(ctx, r.CreationID); err != nil {
 			return err
 		}
 	}
@@ -302,11 +293,12 @@ func (a *Agent) deleteMachine(ctx context.Context, r record) error {
 	return nil
 }
 
-// Terminate destroys all sandboxes, and has the host agent end.
+// Terminate destroys all sandboxes. Then it closes the channel that Terminated returns.
 func (a *Agent) Terminate(ctx context.Context, _ *connect.Request[pb.TerminateRequest]) (*connect.Response[pb.TerminateResponse], error) {
-	a.terminating.Lock() // one at a time: none lets sandboxes be made while another destroys them
+	// A failed call allows new sandboxes again, which must not happen during another call.
+	a.terminating.Lock()
 	defer a.terminating.Unlock()
-	a.refuse(true)
+	a.setClosing(true)
 	all := a.all()
 	failed := make([]error, len(all))
 	var ending sync.WaitGroup
@@ -315,7 +307,7 @@ func (a *Agent) Terminate(ctx context.Context, _ *connect.Request[pb.TerminateRe
 	}
 	ending.Wait()
 	if err := errors.Join(failed...); err != nil {
-		a.refuse(false)
+		a.setClosing(false)
 		return nil, fault.Wrap(err, "terminate", "")
 	}
 	a.options.Log.Info("terminated", "sandboxes", len(all))

@@ -6,61 +6,64 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Limits are what all sandboxes together may be promised; 0: there is no limit. DiskFree is what has to be free on the host's disk beside, in Folder.
+// Limits are the maximum resources of all sandboxes together. Zero means no limit. DiskFreeMB is
+// the minimum free space in the file system of Folder; new sandboxes are rejected below it.
 type Limits struct {
 	MemoryMB, VCPUs, DiskMB int
 	DiskFreeMB              int
 	Folder                  string
 }
 
-// takes is what a sandbox was promised: one that is paused has nothing but its disk.
-func (s *sandbox) takes() (memory, vcpus, disk int) {
+// reserved returns the resources that are reserved for a sandbox. A paused sandbox reserves only
+// its disk.
+func (s *sandbox) reserved() (memory, vcpus, disk int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.resting {
-		return 0, 0, s.is.DiskSizeMB
+	if s.paused {
+		return 0, 0, s.rec.DiskSizeMB
 	}
-	return s.is.MemoryMB, s.is.VCPUs, s.is.DiskSizeMB
+	return s.rec.MemoryMB, s.rec.VCPUs, s.rec.DiskSizeMB
 }
 
-// admit refuses a sandbox that the host has no room for. The agent's lock is held.
+// admit fails with Exhausted if a sandbox would exceed the limits. The caller must hold a.mu.
 func (a *Agent) admit(want record) error {
 	l, memory, vcpus, disk := a.options.Limits, want.MemoryMB, want.VCPUs, want.DiskSizeMB
 	for id, s := range a.sandboxes {
 		if id != want.SandboxID {
-			m, v, d := s.takes()
+			m, v, d := s.reserved()
 			memory, vcpus, disk = memory+m, vcpus+v, disk+d
 		}
 	}
 	for _, c := range []struct {
-		what      string
-		sum, most int
+		what       string
+		sum, limit int
 	}{{"MB of memory", memory, l.MemoryMB}, {"processors", vcpus, l.VCPUs}, {"MB of disk", disk, l.DiskMB}} {
-		if c.most > 0 && c.sum > c.most {
-			return fault.Newf(fault.Exhausted, "the sandboxes of this host would have %d %s: at most %d", c.sum, c.what, c.most).
-				WithHint("call PauseSandbox or DestroySandbox for one that is not needed, or take another host")
+		if c.limit > 0 && c.sum > c.limit {
+			return fault.Newf(fault.Exhausted, "the sandboxes of this host would reserve %d %s: the limit is %d", c.sum, c.what, c.limit).
+				WithHint("free some with PauseSandbox or DestroySandbox, or use another host")
 		}
 	}
 	if l.DiskFreeMB > 0 && l.Folder != "" {
 		var st unix.Statfs_t
 		if err := unix.Statfs(l.Folder, &st); err != nil {
-			return fault.Wrap(err, "look how much of the disk is free", l.Folder)
+			return fault.Wrap(err, "read the free disk space of", l.Folder)
 		}
 		if free := st.Bavail * uint64(st.Bsize) >> 20; free < uint64(l.DiskFreeMB) {
-			return fault.Newf(fault.Exhausted, "%d MB of the host's disk are free: at least %d must be", free, l.DiskFreeMB).
-				WithHint("call DestroySandbox for one that is not needed; pyro env prune on the host")
+			return fault.Newf(fault.Exhausted, "the host's disk has %d MB free: it must have at least %d", free, l.DiskFreeMB).
+				WithHint("free some with DestroySandbox, or with pyro env prune on the host")
 		}
 	}
 	return nil
 }
 
-// admitAgain has a sandbox that is paused take its memory and processors again, where there is room.
-func (a *Agent) admitAgain(s *sandbox) error {
+// readmit reserves memory and processors for a paused sandbox before it resumes. It fails with
+// Exhausted if the sandbox would exceed the limits.
+func (a *Agent) readmit(s *sandbox) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.admit(s.record()); err != nil {
 		return err
 	}
-	s.rest(false)
+	s.setPaused(false)
 	return nil
 }

@@ -9,16 +9,17 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// ListSandboxes gives all sandboxes.
+// ListSandboxes lists all sandboxes. It reports each automatic pause until the client acknowledges
+// the report.
 func (a *Agent) ListSandboxes(_ context.Context, req *connect.Request[pb.ListSandboxesRequest]) (*connect.Response[pb.ListSandboxesResponse], error) {
-	a.telling.Lock()
-	defer a.telling.Unlock()
+	a.reporting.Lock()
+	defer a.reporting.Unlock()
 	if err := a.acknowledge(req.Msg.AutoPausedUntil); err != nil {
 		return nil, fault.Wrap(err, "list sandboxes", "")
 	}
 	m := &pb.ListSandboxesResponse{}
 	for _, s := range a.all() {
-		status, err := a.listed(s)
+		status, err := a.cachedStatus(s)
 		if err != nil {
 			return nil, fault.Wrap(err, "list sandboxes", "")
 		}
@@ -30,15 +31,15 @@ func (a *Agent) ListSandboxes(_ context.Context, req *connect.Request[pb.ListSan
 		})
 		if r.Inactive && status == statusPaused {
 			m.AutoPausedSandboxIds = append(m.AutoPausedSandboxIds, r.SandboxID)
-			m.AutoPausedCursor = max(m.AutoPausedCursor, a.tell(s))
+			m.AutoPausedCursor = max(m.AutoPausedCursor, a.reportSequence(s))
 		} else {
-			s.told = 0
+			s.report = 0
 		}
 	}
 	return connect.NewResponse(m), nil
 }
 
-// metadataOf is what a control plane may show of a sandbox beside.
+// metadataOf returns additional information about a sandbox, which the control plane can show.
 func metadataOf(r record) map[string]string {
 	m := map[string]string{"environment": r.Environment}
 	if r.WorkspaceID != "" {
@@ -47,7 +48,7 @@ func metadataOf(r record) map[string]string {
 	return m
 }
 
-// PingSandbox has the time of inactivity begin anew.
+// PingSandbox restarts the inactivity timeout of a sandbox.
 func (a *Agent) PingSandbox(ctx context.Context, req *connect.Request[pb.PingSandboxRequest]) (*connect.Response[pb.PingSandboxResponse], error) {
 	const op = "ping sandbox"
 	s, err := a.find(req.Msg.SandboxId)

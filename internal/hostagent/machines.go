@@ -2,130 +2,177 @@ package hostagent
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"strings"
 	"syscall"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// Machines are what sandboxes are made of. Errors are those of package fault.
+// Machines creates and controls the machines of sandboxes. Its methods return errors from package
+// fault.
 type Machines interface {
-	// Create makes a machine for a sandbox and starts it, or has what ran in a template go on in it. When it fails or is cancelled nothing is left.
-	Create(ctx context.Context, spec Spec) (Made, error)
-	// Delete ends one and removes it with all that it holds. NotFound where there is none.
+	// Create creates and starts a machine for a sandbox. With a template that is not flat, it
+	// resumes the processes that ran in the template. If Create fails or is cancelled, it leaves no
+	// machine and no data.
+	Create(ctx context.Context, spec Spec) (Created, error)
+	// Fork creates a machine with the state of another machine, its snapshot, or its processes if
+	// live is set. It uses only the IDs in spec. If Fork fails or is cancelled, it leaves no new
+	// machine and no data.
+	Fork(ctx context.Context, id string, fork Fork, spec Spec) (Created, error)
+	// Delete stops a machine and removes it with all its data. It fails with NotFound if the
+	// machine does not exist.
 	Delete(ctx context.Context, id string) error
-	// Running tells whether one runs. It costs next to nothing.
+	// Running reports whether a machine runs. It is a cheap call.
 	Running(id string) bool
-	// Paused tells whether one is paused, of which Running says that it does not run. Of what there is not it says no.
+	// AwaitEnd returns when a machine has ended or was paused. It does not poll.
+	AwaitEnd(ctx context.Context, id string) error
+	// Paused reports whether a machine is paused. A paused machine does not run. Paused returns
+	// false if the machine does not exist.
 	Paused(ctx context.Context, id string) (bool, error)
-	// Pause writes one down and ends it. With an error it runs as before. Precondition: it does not run.
+	// Pause saves a machine to disk and stops it. If Pause fails, the machine keeps running. It
+	// fails with Precondition if the machine does not run.
 	Pause(ctx context.Context, id string) error
-	// Resume has one go on that is paused. With an error it stays as it was. Precondition: it can't with the programs that are there now, and may with those that it was paused with.
-	// Corrupt: it never can.
+	// Resume resumes a paused machine. If Resume fails, the machine stays paused. It fails with
+	// Precondition if the installed programs can't resume the machine, but the programs that paused
+	// it might. It fails with Corrupt if no program can resume the machine.
 	Resume(ctx context.Context, id string) error
-	// Keep has one become a template: with what runs in it, or, where it is to be flat, of its files alone. Until that is so it is what it was; but with an error one that
-	// ran may be paused. What about says of a template that takes as many bytes is kept with it. Precondition: it can't be paused, as it has ended.
-	Keep(ctx context.Context, id string, flat bool, about func(sizeBytes int64) string) error
-	// Settle ends what is left of the machine that a template was. It is no error where nothing is.
-	Settle(ctx context.Context, id string) error
-	// Kept gives all templates, and removes what was left of others.
-	Kept(ctx context.Context) ([]Kept, error)
-	// Forget removes a template.
-	Forget(ctx context.Context, id string) error
-	// Connect connects to one that runs. Precondition: it does not, and that stays so.
+	// MakeTemplate turns a machine into a template. The template contains the machine's processes,
+	// or only its files if flat is set. MakeTemplate stores the result of record with the template.
+	// If it fails, there is no template, but a machine that was running may be paused. It fails
+	// with Precondition if the machine has ended and therefore can't be paused.
+	MakeTemplate(ctx context.Context, id string, flat bool, record func(sizeBytes int64) string) error
+	// EndSource stops what still runs of a machine that became a template. It does nothing if the
+	// machine no longer exists.
+	EndSource(ctx context.Context, id string) error
+	// Templates returns all templates. It also removes what interrupted calls of MakeTemplate and
+	// DeleteTemplate left behind.
+	Templates(ctx context.Context) ([]Template, error)
+	// DeleteTemplate removes a template.
+	DeleteTemplate(ctx context.Context, id string) error
+	// Connect connects to a running machine. It fails with Precondition if the machine has ended
+	// and will not run again by itself.
 	Connect(ctx context.Context, id string) (Machine, error)
-	// MadeFor gives those that were made with a specification's Making.
-	MadeFor(ctx context.Context, making string) ([]string, error)
+	// DialPort connects to a TCP port on a loopback address of a machine. ctx limits only the
+	// dialing. It fails with Unavailable if no program listens on the port.
+	DialPort(ctx context.Context, id string, port int) (net.Conn, error)
+	// FindByCreation returns the IDs of the machines that were created with a CreationID.
+	FindByCreation(ctx context.Context, creationID string) ([]string, error)
 }
 
-// Machine is a connection to one.
+// Machine is a connection to a machine.
 type Machine interface {
-	Run(ctx context.Context, c client.Command, stdout, stderr io.Writer) (remote.Exit, error)
-	Open(ctx context.Context, tag string, c client.Command) (remote.Shell, error)
-	Tagged(ctx context.Context, tag string) ([]remote.Shell, error)
-	ReadShell(ctx context.Context, read remote.ShellRead) (remote.ShellOutput, error)
-	WriteShell(ctx context.Context, id string, typed []byte) (remote.Shell, error)
-	ResizeShell(ctx context.Context, id string, cols, rows int) (remote.Shell, error)
-	SignalShell(ctx context.Context, id string, sig syscall.Signal) (remote.Shell, error)
-	KillShell(ctx context.Context, id string) (remote.Shell, error)
+	Run(ctx context.Context, c program.Command, to program.Attach) (workspace.Exit, error)
+	Open(ctx context.Context, tag string, c program.Command) (workspace.Shell, error)
+	Tagged(ctx context.Context, tag string) ([]workspace.Shell, error)
+	ReadShell(ctx context.Context, read workspace.ShellRead) (workspace.ShellOutput, error)
+	WriteShell(ctx context.Context, id string, typed []byte) (workspace.Shell, error)
+	ResizeShell(ctx context.Context, id string, cols, rows int) (workspace.Shell, error)
+	SignalShell(ctx context.Context, id string, sig syscall.Signal) (workspace.Shell, error)
+	KillShell(ctx context.Context, id string) (workspace.Shell, error)
 	ReadMachineFile(ctx context.Context, path string, to io.Writer) error
 	WriteMachineFile(ctx context.Context, path string, from io.Reader) error
 	RemoveMachinePath(ctx context.Context, path string) error
+	RenameMachinePath(ctx context.Context, from, to string) error
 	MakeMachineFolder(ctx context.Context, path string) error
 	ListMachine(ctx context.Context, path string, depth int, each func(listing.Entry) error) error
-	Usage(ctx context.Context) (remote.Usage, error)
+	Usage(ctx context.Context) (workspace.Usage, error)
 	Close() error
 }
 
-// Spec says what machine a sandbox is to have.
+// Spec describes the machine of a new sandbox.
 type Spec struct {
 	SandboxID   string
-	Making      string // of this one making: another of the same sandbox has another
-	From        string // the template; empty: Environment
+	CreationID  string // unique to this call of Create
+	Template    string // ID of the template; if empty, Environment is used
 	Environment string
-	Named       bool // a client named the environment, and not the operator: no registry is asked for a name that may be a mistake
-	VCPUs       int  // of a template that is not flat it is as many as the machine had that it was, and of memory as much
-	MemoryMB    int
-	DiskSizeMB  int // of /workspace; a template has its own
+	// NamedByClient says that a client chose the environment, not the operator. A name that is not
+	// installed may be a mistake. So Create contacts a registry only if the name includes one.
+	NamedByClient bool
+	VCPUs         int // for a template that is not flat, the VCPUs and MemoryMB of its machine
+	MemoryMB      int
+	DiskSizeMB    int // size of /workspace; a template has its own size
 }
 
-// Kept is a template.
-type Kept struct {
-	ID    string
-	About string
+// Fork says what a fork copies from its source.
+type Fork struct {
+	Live     bool   // also the memory and the processes
+	Snapshot string // the name of a snapshot; if empty, the present state
 }
 
-// Made is a machine that was made.
-type Made struct {
+// Template is a template and the record that was stored with it.
+type Template struct {
+	ID     string
+	Record string
+}
+
+// Created describes a machine that Create made.
+type Created struct {
 	ID        string
 	Isolation string
 }
 
-// Workspaces are machines that are workspaces.
+// Workspaces implements Machines. Its machines are workspaces.
 type Workspaces struct {
 	Manager   *workspace.Manager
 	Isolation machine.Isolation
-	Network   string // one of store's policies
+	Network   string // a network policy from package store
 }
 
-// The labels of workspaces: whose one is; by which making it is found when the host agent died before it had noted it; and what a template is.
+// Labels of workspaces that are sandboxes. creationLabel serves to find the workspace of an
+// interrupted creation.
 const (
-	label       = "pyro-host-sandbox"
-	makingLabel = "pyro-host-making"
-	aboutLabel  = "pyro-host-template"
+	sandboxLabel  = "pyro-host-sandbox"
+	creationLabel = "pyro-host-making"
+	templateLabel = "pyro-host-template"
 )
 
-// Create makes a workspace. It does not expire by itself: whoever calls this decides on that.
-func (w Workspaces) Create(ctx context.Context, spec Spec) (Made, error) {
+// Create creates a workspace that has no time to live, because the host agent decides when to pause
+// it.
+func (w Workspaces) Create(ctx context.Context, spec Spec) (Created, error) {
 	want := workspace.Spec{
 		Kind: store.KindWorkspace, Environment: spec.Environment, Isolation: w.Isolation, VCPUCount: spec.VCPUs, MemMiB: spec.MemoryMB, DiskMiB: spec.DiskSizeMB, Network: w.Network,
-		Labels: map[string]string{label: spec.SandboxID, makingLabel: spec.Making},
+		Labels: spec.labels(),
 	}
-	if spec.From != "" {
-		made, err := w.Manager.FromTemplate(ctx, spec.From, want)
-		return Made{made.ID, made.Spec.Isolation}, err
+	if spec.Template != "" {
+		made, err := w.Manager.FromTemplate(ctx, spec.Template, want)
+		return Created{made.ID, made.Spec.Isolation}, err
 	}
 	if _, err := w.Manager.Environments.Inspect(ctx, spec.Environment); fault.KindOf(err) == fault.NotFound {
 		switch {
-		case fault.HintOf(err) != "pyro env pull "+spec.Environment: // it is not the name of an image either
-			return Made{}, err
-		case spec.Named && !namesRegistry(spec.Environment):
-			return Made{}, fault.New(fault.NotFound, "find template", fault.Printable(spec.Environment), "no template and no installed environment has this name").
+		case !errors.Is(err, environment.ErrNotInstalled): // the name is not an image name either
+			return Created{}, err
+		case spec.NamedByClient && !namesRegistry(spec.Environment):
+			return Created{}, fault.New(fault.NotFound, "find template", fault.Printable(spec.Environment), "no template and no installed environment has this name").
 				WithHint("pyro env pull %s", spec.Environment)
 		}
 	}
 	made, err := w.Manager.Create(ctx, want)
-	return Made{made.ID, made.Spec.Isolation}, err
+	return Created{made.ID, made.Spec.Isolation}, err
 }
 
-// namesRegistry reports whether a reference of an image begins with its registry.
+func (s Spec) labels() map[string]string {
+	return map[string]string{sandboxLabel: s.SandboxID, creationLabel: s.CreationID}
+}
+
+// Fork forks a workspace.
+func (w Workspaces) Fork(ctx context.Context, id string, fork Fork, spec Spec) (Created, error) {
+	made, err := w.Manager.Fork(ctx, id, fork.Snapshot, fork.Live, 1, workspace.Spec{Labels: spec.labels()})
+	if err != nil {
+		return Created{}, err
+	}
+	return Created{made[0].ID, made[0].Spec.Isolation}, nil
+}
+
+// namesRegistry reports whether an image reference includes a registry.
 func namesRegistry(reference string) bool {
 	host, _, ok := strings.Cut(reference, "/")
 	return ok && (strings.ContainsAny(host, ".:") || host == "localhost")
@@ -136,10 +183,15 @@ func (w Workspaces) Delete(ctx context.Context, id string) error {
 	return w.Manager.Delete(ctx, store.KindWorkspace, id)
 }
 
-// Running tells whether its supervisor does.
+// Running reports whether the supervisor of a workspace is running.
 func (w Workspaces) Running(id string) bool { return w.Manager.Running(id) }
 
-// Paused looks into its record.
+// AwaitEnd waits until the supervisor of a workspace has ended.
+func (w Workspaces) AwaitEnd(ctx context.Context, id string) error {
+	return w.Manager.AwaitEnd(ctx, id)
+}
+
+// Paused reports whether a workspace's record says that it is paused.
 func (w Workspaces) Paused(ctx context.Context, id string) (bool, error) {
 	now, err := w.Manager.Get(ctx, store.KindWorkspace, id)
 	if fault.KindOf(err) == fault.NotFound {
@@ -154,56 +206,61 @@ func (w Workspaces) Pause(ctx context.Context, id string) error {
 	return err
 }
 
-// Resume has it go on.
+// Resume resumes a workspace.
 func (w Workspaces) Resume(ctx context.Context, id string) error {
 	_, err := w.Manager.Resume(ctx, store.KindWorkspace, id, nil)
 	return err
 }
 
-// Keep has a workspace become a template.
-func (w Workspaces) Keep(ctx context.Context, id string, flat bool, about func(sizeBytes int64) string) error {
-	labels := func(size int64) map[string]string { return map[string]string{aboutLabel: about(size)} }
+// MakeTemplate turns a workspace into a template.
+func (w Workspaces) MakeTemplate(ctx context.Context, id string, flat bool, record func(sizeBytes int64) string) error {
+	labels := func(size int64) map[string]string { return map[string]string{templateLabel: record(size)} }
 	if flat {
 		return w.Manager.FlattenTemplate(ctx, id, labels, nil)
 	}
 	return w.Manager.MakeTemplate(ctx, id, labels)
 }
 
-// Settle ends its supervisor.
-func (w Workspaces) Settle(ctx context.Context, id string) error {
-	return w.Manager.SettleTemplate(ctx, id)
+// EndSource stops the supervisor of a workspace that became a template.
+func (w Workspaces) EndSource(ctx context.Context, id string) error {
+	return w.Manager.TidyTemplate(ctx, id)
 }
 
-// Kept gives the templates that were sandboxes.
-func (w Workspaces) Kept(ctx context.Context) (kept []Kept, err error) {
+// Templates returns the templates that were made from sandboxes.
+func (w Workspaces) Templates(ctx context.Context) (all []Template, err error) {
 	if err := w.Manager.SweepTemplates(ctx); err != nil {
 		return nil, err
 	}
-	all, err := w.Manager.Templates(ctx)
-	for _, one := range all {
-		if about, ok := one.Labels[aboutLabel]; ok {
-			kept = append(kept, Kept{one.ID, about})
+	workspaces, err := w.Manager.Templates(ctx)
+	for _, one := range workspaces {
+		if record, ok := one.Labels[templateLabel]; ok {
+			all = append(all, Template{one.ID, record})
 		}
 	}
-	return kept, err
+	return all, err
 }
 
-// Forget removes a template.
-func (w Workspaces) Forget(ctx context.Context, id string) error {
+// DeleteTemplate removes a template.
+func (w Workspaces) DeleteTemplate(ctx context.Context, id string) error {
 	return w.Manager.DeleteTemplate(ctx, id)
 }
 
-// Connect connects to its supervisor.
+// Connect connects to the supervisor of a workspace.
 func (w Workspaces) Connect(ctx context.Context, id string) (Machine, error) {
 	return w.Manager.Machine(ctx, store.KindWorkspace, id)
 }
 
-// MadeFor gives the workspaces that are marked so.
-func (w Workspaces) MadeFor(ctx context.Context, making string) ([]string, error) {
+// DialPort connects to a port of a workspace.
+func (w Workspaces) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
+	return w.Manager.DialPort(ctx, id, port)
+}
+
+// FindByCreation returns the IDs of the workspaces with a creation label.
+func (w Workspaces) FindByCreation(ctx context.Context, creationID string) ([]string, error) {
 	all, err := w.Manager.Store.Workspaces(ctx, store.KindWorkspace)
 	var ids []string
 	for _, one := range all {
-		if one.Labels[makingLabel] == making {
+		if one.Labels[creationLabel] == creationID {
 			ids = append(ids, one.ID)
 		}
 	}

@@ -10,28 +10,30 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// point is what a sandbox took at a time, or on the mean of a time that ended then.
+// point is the resource usage of a sandbox: at one time, or the mean of an interval that ended at
+// that time.
 type point struct {
 	Unix      int64
-	CPU       float64 // per cent of all its processors
+	CPU       float64 // percentage of all processors of the sandbox
 	MemBytes  int64
 	DiskBytes int64
 }
 
-// tier is a ring of points.
+// tier is a ring of points at a fixed interval.
 type tier struct {
-	every  time.Duration
-	most   int
-	points []point // the oldest first
-	sum    point   // of what makes up the next point
-	count  int64
-	slot   int64 // the time that this is of, in units of every
+	every    time.Duration
+	capacity int
+	points   []point // oldest first
+	sum      point   // sum of the samples since the last point
+	count    int64
+	slot     int64 // interval that sum belongs to, counted since 1970 in units of every
 }
 
-// The tiers: each is made of the means of the one before.
+// The tiers. Each tier after the first contains means of the tier before it.
 const (
 	tier10m = iota
 	tier2h
@@ -39,28 +41,28 @@ const (
 	tiers
 )
 
-// sampleEvery is how often a sandbox is looked at.
+// sampleEvery is the interval between two samples of a sandbox.
 const sampleEvery = 500 * time.Millisecond
 
 var ranges = map[string]int{"10m": tier10m, "2h": tier2h, "24h": tier24h}
 
-// metrics are what a sandbox took lately.
+// metrics is the recent resource usage of a sandbox.
 type metrics struct {
-	saving sync.Mutex // held while the file is written: the last one to be there is the last one that was taken
+	saving sync.Mutex // locked while the file is written, so that an older state never replaces a newer one
 	mu     sync.Mutex
 	tier   [tiers]tier
 }
 
 func (m *metrics) init() {
-	if m.tier[0].most != 0 {
+	if m.tier[0].capacity != 0 {
 		return
 	}
-	m.tier[tier10m] = tier{every: sampleEvery, most: 1200}
-	m.tier[tier2h] = tier{every: 30 * time.Second, most: 240}
-	m.tier[tier24h] = tier{every: 5 * time.Minute, most: 288}
+	m.tier[tier10m] = tier{every: sampleEvery, capacity: 1200}
+	m.tier[tier2h] = tier{every: 30 * time.Second, capacity: 240}
+	m.tier[tier24h] = tier{every: 5 * time.Minute, capacity: 288}
 }
 
-// add takes a sample.
+// add adds a sample. It reports whether a tier of means got a new point.
 func (m *metrics) add(at time.Time, p point) (mean bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,13 +81,14 @@ func (m *metrics) add(at time.Time, p point) (mean bool) {
 }
 
 func (t *tier) put(p point) {
-	if len(t.points) == t.most {
+	if len(t.points) == t.capacity {
 		t.points = t.points[1:]
 	}
 	t.points = append(t.points, p)
 }
 
-// mean takes a point into the next one of the tier, and gives the one before where its time is over.
+// mean adds a point to the current interval. If the point begins a new interval, mean returns the
+// mean of the previous interval.
 func (t *tier) mean(at time.Time, p point) (done point, ok bool) {
 	slot := at.UnixNano() / int64(t.every)
 	if ok = t.count > 0 && slot != t.slot; ok {
@@ -101,14 +104,14 @@ func (t *tier) mean(at time.Time, p point) (done point, ok bool) {
 	return done, ok
 }
 
-// get gives the points of a tier.
+// get returns the points of a tier.
 func (m *metrics) get(i int) []point {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]point(nil), m.tier[i].points...)
 }
 
-// flush gives the points of all tiers, and forgets them.
+// flush removes all points from all tiers and returns them.
 func (m *metrics) flush() (all [tiers][]point) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,34 +122,33 @@ func (m *metrics) flush() (all [tiers][]point) {
 	return all
 }
 
-// The file in which they outlive the host agent: the form's number, and of each tier what makes up its next point, the count of its points and the points.
-const metricsForm = 2
+// metricsVersion is the version of the metrics file. The file contains this version. Then for each
+// tier it contains: sum, count, slot, the number of points, and the points.
+const metricsVersion = 2
 
-// save writes the file. It is not flushed: after a loss of power it may be an older one, or none.
+// save writes the metrics file without flushing it to disk. After a power failure the file may be
+// old or missing.
 func (m *metrics) save(path string) error {
 	var b bytes.Buffer
-	put := func(v any) { binary.Write(&b, binary.LittleEndian, v) } // into memory
+	put := func(v any) { binary.Write(&b, binary.LittleEndian, v) } // writing to a bytes.Buffer never fails
 	m.saving.Lock()
 	defer m.saving.Unlock()
 	m.mu.Lock()
-	put(int64(metricsForm))
+	put(int64(metricsVersion))
 	for i := range m.tier {
 		put(m.tier[i].sum)
 		put([]int64{m.tier[i].count, m.tier[i].slot, int64(len(m.tier[i].points))})
 		put(m.tier[i].points)
 	}
 	m.mu.Unlock()
-	temporary := path + ".new"
-	err := os.WriteFile(temporary, b.Bytes(), 0o600)
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	return fault.Wrap(err, "keep metrics", filepath.Base(filepath.Dir(path)))
+	err := durable.Replacement{Unflushed: true}.Write(path, b.Bytes())
+	return fault.Wrap(err, "save metrics", filepath.Base(filepath.Dir(path)))
 }
 
-var errMetrics = errors.New("the file of metrics is damaged")
+var errMetrics = errors.New("the metrics file is damaged")
 
-// load reads the file. That there is none is no error; with any other error there are no points.
+// load reads the metrics file. If the file does not exist, load succeeds. If load fails, the
+// metrics are empty.
 func (m *metrics) load(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,18 +163,18 @@ func (m *metrics) load(path string) error {
 	m.init()
 	var read [tiers]tier
 	from := bytes.NewReader(text)
-	var form int64
-	if binary.Read(from, binary.LittleEndian, &form) != nil || form != metricsForm {
+	var version int64
+	if binary.Read(from, binary.LittleEndian, &version) != nil || version != metricsVersion {
 		return errMetrics
 	}
 	for i := range read {
-		var counted [3]int64 // count, slot, points
+		var counted [3]int64 // count, slot, number of points
 		read[i] = m.tier[i]
 		if binary.Read(from, binary.LittleEndian, &read[i].sum) != nil || binary.Read(from, binary.LittleEndian, &counted) != nil {
 			return errMetrics
 		}
 		n := counted[2]
-		if counted[0] < 0 || n < 0 || n > int64(read[i].most) {
+		if counted[0] < 0 || n < 0 || n > int64(read[i].capacity) {
 			return errMetrics
 		}
 		read[i].count, read[i].slot, read[i].points = counted[0], counted[1], make([]point, n)

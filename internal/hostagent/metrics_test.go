@@ -10,11 +10,11 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// TestRings fills them for two days: each has its length, its distance and the means of what was before it.
-func TestRings(t *testing.T) {
+// TestTiers adds samples for two days. It checks the length, interval and means of each tier.
+func TestTiers(t *testing.T) {
 	var m metrics
 	at := time.Unix(0, 0)
 	for i := range 2 * 24 * 3600 * 2 {
@@ -48,7 +48,7 @@ func TestRings(t *testing.T) {
 	for i := range tiers {
 		a, b := m.get(i), again.get(i)
 		if len(a) != len(b) || a[0] != b[0] || a[len(a)-1] != b[len(b)-1] {
-			t.Errorf("tier %d is not what it was", i)
+			t.Errorf("tier %d: samples changed", i)
 		}
 	}
 	text, err := os.ReadFile(path)
@@ -74,14 +74,15 @@ func TestCPUIsOfAllProcessors(t *testing.T) {
 		vcpus      int
 		want       float64
 	}{{time.Second, time.Second, 2, 50}, {3 * time.Second, time.Second, 2, 100}, {-time.Second, time.Second, 1, 0}, {0, 0, 1, 0}} {
-		if p := pointOf(remote.Usage{MemBytes: 5, DiskBytes: 6}, c.worked, c.of, c.vcpus); p.CPU != c.want || p.MemBytes != 5 || p.DiskBytes != 6 {
+		if p := pointOf(workspace.Usage{MemBytes: 5, DiskBytes: 6}, c.worked, c.of, c.vcpus); p.CPU != c.want || p.MemBytes != 5 || p.DiskBytes != 6 {
 			t.Errorf("%+v: %+v", c, p)
 		}
 	}
 }
 
-// TestMetricsOutliveTheHostAgent has samples come, a host agent go, and another give them once.
-func TestMetricsOutliveTheHostAgent(t *testing.T) {
+// TestMetricsSurviveRestart checks that the next host agent returns the earlier samples exactly
+// once.
+func TestMetricsSurviveRestart(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
@@ -105,7 +106,7 @@ func TestMetricsOutliveTheHostAgent(t *testing.T) {
 	}
 	for _, p := range got.Msg.Points {
 		if p.MemBytes == 42 {
-			t.Error("what was flushed is still there")
+			t.Error("a flushed sample still exists")
 		}
 	}
 	for _, r := range []string{"", "1h", "10M"} {
@@ -115,12 +116,13 @@ func TestMetricsOutliveTheHostAgent(t *testing.T) {
 	}
 }
 
-// TestEachRangeIsOfItsOwn has what was seen in eleven minutes come by each range, and all of it when it is flushed.
-func TestEachRangeIsOfItsOwn(t *testing.T) {
+// TestRanges checks the points of each range after eleven minutes, and the points that a flush
+// returns.
+func TestRanges(t *testing.T) {
 	a := open(t, t.TempDir(), newFakes(), Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	a.all()[0].unwatch() // nothing else is seen
-	c := dial(t, serve(t, a, Serving{}))["grpc"]
+	a.all()[0].stopSampling() // the test adds all samples
+	c := dial(t, serve(t, a, ServeOptions{}))["grpc"]
 	a.all()[0].metrics.flush()
 	for i := range 11 * 60 * 2 {
 		a.all()[0].metrics.add(time.Unix(0, 0).Add(time.Duration(i)*sampleEvery), point{CPU: float64(i % 2 * 100), MemBytes: 42, DiskBytes: 7})

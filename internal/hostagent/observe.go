@@ -2,75 +2,54 @@ package hostagent
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/prometheus"
+	"github.com/pyro-mcp/pyro/internal/tracing"
 )
 
-// call is what calls are counted by.
-type call struct{ method, code string }
-
-// buckets are the bounds of the histogram of how long calls take, in seconds.
-var buckets = [...]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
-
-// counts are what is known of the calls that were made.
+// counts counts calls, for /metrics.
 type counts struct {
+	calls *prometheus.Histogram
+
 	mu      sync.Mutex
-	calls   map[call]*histogram
 	open    int
-	refused int64 // who had no token
+	refused int64 // requests without a valid token
 }
 
-type histogram struct {
-	within [len(buckets)]int64
-	count  int64
-	sum    float64
+func newCounts() *counts {
+	return &counts{calls: prometheus.NewHistogram("pyro_host_call_seconds", "Duration of calls, by method and code.", "method", "code")}
 }
 
-func newCounts() *counts { return &counts{calls: map[call]*histogram{}} }
-
-// begin counts a call that begins, and gives what to call at its end.
+// begin counts the start of a call. The caller must call end with the result code when the call has
+// ended.
 func (c *counts) begin(method string) (end func(code string)) {
 	began := time.Now()
 	c.mu.Lock()
 	c.open++
 	c.mu.Unlock()
 	return func(code string) {
-		took := time.Since(began).Seconds()
+		c.calls.Observe(time.Since(began), method, code)
 		c.mu.Lock()
-		defer c.mu.Unlock()
 		c.open--
-		h := c.calls[call{method, code}]
-		if h == nil {
-			h = &histogram{}
-			c.calls[call{method, code}] = h
-		}
-		h.count++
-		h.sum += took
-		for i, bound := range buckets {
-			if took <= bound {
-				h.within[i]++
-			}
-		}
+		c.mu.Unlock()
 	}
 }
 
-// refuse counts who had no token.
+// refuse counts a request without a valid token.
 func (c *counts) refuse() {
 	c.mu.Lock()
 	c.refused++
 	c.mu.Unlock()
 }
 
-// writeMetrics writes what is known in the text form of Prometheus.
+// writeMetrics writes the metrics in the Prometheus text format.
 func (a *Agent) writeMetrics(w *bytes.Buffer, c *counts) {
 	states := map[string]int{statusPending: 0, statusRunning: 0, statusPaused: 0, statusStopped: 0}
 	memory, vcpus := 0, 0
@@ -80,38 +59,22 @@ func (a *Agent) writeMetrics(w *bytes.Buffer, c *counts) {
 			status = "unknown"
 		}
 		states[status]++
-		m, v, _ := s.takes()
+		m, v, _ := s.reserved()
 		memory, vcpus = memory+m, vcpus+v
 	}
-	head := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
-	head("pyro_host_sandboxes", "gauge", "Sandboxes of this host, by state.")
-	for _, state := range slices.Sorted(maps.Keys(states)) {
-		fmt.Fprintf(w, "pyro_host_sandboxes{state=%q} %d\n", state, states[state])
-	}
-	head("pyro_host_promised_memory_bytes", "gauge", "Memory that the sandboxes were promised.")
-	fmt.Fprintf(w, "pyro_host_promised_memory_bytes %d\n", memory<<20)
-	head("pyro_host_promised_vcpus", "gauge", "Processors that the sandboxes were promised.")
-	fmt.Fprintf(w, "pyro_host_promised_vcpus %d\n", vcpus)
+	prometheus.Gauges(w, "pyro_host_sandboxes", "Sandboxes of this host, by state.", "state", states)
+	prometheus.Value(w, "pyro_host_promised_memory_bytes", "gauge", "Memory reserved for sandboxes.", memory<<20)
+	prometheus.Value(w, "pyro_host_promised_vcpus", "gauge", "Processors reserved for sandboxes.", vcpus)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	head("pyro_host_refused_total", "counter", "Requests without the token.")
-	fmt.Fprintf(w, "pyro_host_refused_total %d\n", c.refused)
-	head("pyro_host_calls_open", "gauge", "Calls that are going on.")
-	fmt.Fprintf(w, "pyro_host_calls_open %d\n", c.open)
-	head("pyro_host_call_seconds", "histogram", "How long calls took, by method and code.")
-	keys := slices.SortedFunc(maps.Keys(c.calls), func(x, y call) int { return cmp.Or(cmp.Compare(x.method, y.method), cmp.Compare(x.code, y.code)) })
-	for _, k := range keys {
-		h, labels := c.calls[k], fmt.Sprintf("method=%q,code=%q", k.method, k.code)
-		for i, bound := range buckets {
-			fmt.Fprintf(w, "pyro_host_call_seconds_bucket{%s,le=\"%g\"} %d\n", labels, bound, h.within[i])
-		}
-		fmt.Fprintf(w, "pyro_host_call_seconds_bucket{%s,le=\"+Inf\"} %d\npyro_host_call_seconds_sum{%s} %g\npyro_host_call_seconds_count{%s} %d\n",
-			labels, h.count, labels, h.sum, labels, h.count)
-	}
+	open, refused := c.open, c.refused
+	c.mu.Unlock()
+	prometheus.Value(w, "pyro_host_refused_total", "counter", "Requests without the token.", refused)
+	prometheus.Value(w, "pyro_host_calls_open", "gauge", "Calls in progress.", open)
+	c.calls.Write(w)
 }
 
-// observer counts calls and writes them to the log: what was called, for which sandbox, how it ended and how long it took. Of what they carry an
-// error's text may name a path or a program.
+// observer counts and logs calls. It logs the method, sandbox, code and duration. It does not log
+// the content of requests, but the text of an error can contain a path or a program name.
 type observer struct {
 	log    *slog.Logger
 	counts *counts
@@ -131,6 +94,9 @@ func (o observer) begin(ctx context.Context, procedure string) (end func(sandbox
 		attributes := []slog.Attr{slog.String("method", method), slog.String("code", code), slog.Float64("ms", float64(time.Since(began).Microseconds())/1000)}
 		if sandbox != "" {
 			attributes = append(attributes, slog.String("sandbox", sandbox[:min(len(sandbox), 64)]))
+		}
+		if id := tracing.ID(ctx); id != "" {
+			attributes = append(attributes, slog.String("trace_id", id))
 		}
 		if err != nil {
 			level = slog.LevelInfo

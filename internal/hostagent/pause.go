@@ -9,19 +9,21 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// pausePatience bounds a pause, which is not given up when whoever asked for it goes: the machine does not give it up either.
-const pausePatience = 10 * time.Minute
+// pauseTimeout is the maximum duration of a pause. The pause continues even if the client cancels
+// the call, because the machine can't cancel a pause either.
+const pauseTimeout = 10 * time.Minute
 
-// PauseSandbox writes a sandbox down, and ends its machine.
+// PauseSandbox saves a sandbox to disk and stops its machine.
 func (a *Agent) PauseSandbox(ctx context.Context, req *connect.Request[pb.PauseSandboxRequest]) (*connect.Response[pb.PauseSandboxResponse], error) {
 	const op = "pause sandbox"
 	s, err := a.find(req.Msg.SandboxId)
 	if err != nil {
 		return nil, fault.Wrap(err, op, "")
 	}
-	done, err := s.alter(ctx)
+	done, err := s.lockExisting(ctx)
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}
@@ -32,7 +34,8 @@ func (a *Agent) PauseSandbox(ctx context.Context, req *connect.Request[pb.PauseS
 	return connect.NewResponse(&pb.PauseSandboxResponse{}), nil
 }
 
-// pause pauses a sandbox for who has asked for that, whose change it is. They know of it then: it is none that was paused because of inactivity.
+// pause pauses a sandbox because a client has requested it. The caller must hold the change lock.
+// Such a pause is not reported as automatic, even if the sandbox was already paused automatically.
 func (a *Agent) pause(ctx context.Context, s *sandbox) error {
 	switch status, err := a.status(s); {
 	case err != nil:
@@ -42,30 +45,31 @@ func (a *Agent) pause(ctx context.Context, s *sandbox) error {
 	case status != statusRunning:
 		return notRunning(status)
 	}
-	turned := s.turn(statusRunning)
-	defer turned()
+	endTransition := s.beginTransition(statusRunning)
+	defer endTransition()
 	if err := a.set(s, forgetInactivity); err != nil {
 		return err
 	}
-	return a.putDown(context.WithoutCancel(ctx), s)
+	return a.pauseMachine(context.WithoutCancel(ctx), s)
 }
 
 func forgetInactivity(r *record) { r.Inactive = false }
 
-// putDown pauses the machine of a sandbox that is turning.
-func (a *Agent) putDown(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, pausePatience)
+// pauseMachine pauses the machine of a sandbox. The caller must have begun a transition.
+func (a *Agent) pauseMachine(ctx context.Context, s *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
 	began := time.Now()
+	s.measureSent(ctx)
 	if err := a.options.Machines.Pause(ctx, s.record().WorkspaceID); err != nil {
 		return err
 	}
-	s.rest(true)
+	s.setPaused(true)
 	a.options.Log.Info("sandbox paused", "sandbox", s.id(), "ms", time.Since(began).Milliseconds())
 	return nil
 }
 
-// ResumeSandbox has a sandbox go on that is paused.
+// ResumeSandbox resumes a paused sandbox.
 func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.ResumeSandboxRequest]) (*connect.Response[pb.ResumeSandboxResponse], error) {
 	const op = "resume sandbox"
 	m := req.Msg
@@ -73,13 +77,13 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 	if err != nil {
 		return nil, fault.Wrap(err, op, "")
 	}
-	if _, err = variables(m.DefaultEnv); err == nil && m.TimeoutSec < 0 {
-		err = fault.Newf(fault.Invalid, "timeout_sec is %d: it must not be below 0", m.TimeoutSec)
+	if err = program.CheckEnv(m.DefaultEnv, maxEnvironment); err == nil && m.TimeoutSec < 0 {
+		err = fault.Newf(fault.Invalid, "timeout_sec is %d: it must be at least 0", m.TimeoutSec)
 	}
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}
-	done, err := s.alter(ctx)
+	done, err := s.lockExisting(ctx)
 	if err != nil {
 		return nil, fault.Wrap(err, op, s.id())
 	}
@@ -99,49 +103,53 @@ func (a *Agent) ResumeSandbox(ctx context.Context, req *connect.Request[pb.Resum
 	return connect.NewResponse(&pb.ResumeSandboxResponse{SandboxId: s.id(), Status: statusRunning, Metadata: metadataOf(s.record())}), nil
 }
 
-// resume has a sandbox go on, whose change is the caller's, and be another from then on. With an error it is what it was.
+// resume applies a change to the record of a sandbox and resumes the sandbox. The caller must hold
+// the change lock. If resume fails, it restores the record, and the sandbox stays paused.
 func (a *Agent) resume(ctx context.Context, s *sandbox, change func(*record)) error {
 	status, err := a.status(s)
 	if err != nil {
 		return err
 	}
-	if status != statusRunning && status != statusPaused { // one that runs may be about to be paused again, where a host agent died that had it go on
+	// Machines.Resume is called for a running sandbox too. If a host agent died while it resumed
+	// the machine, the machine may be about to be paused again.
+	if status != statusRunning && status != statusPaused {
 		return notRunning(status)
 	}
-	turned := s.turn(status)
-	defer turned()
+	endTransition := s.beginTransition(status)
+	defer endTransition()
 	if status == statusPaused {
-		if err := a.admitAgain(s); err != nil {
+		if err := a.readmit(s); err != nil {
 			return err
 		}
 	}
 	began, before := time.Now(), s.record()
-	if err := a.set(s, change); err != nil { // first: what runs has all that was asked for, on a full disk too
-		s.rest(status == statusPaused)
+	if err := a.set(s, change); err != nil { // before the resume, so that on a full disk nothing changes
+		s.setPaused(status == statusPaused)
 		return err
 	}
 	if err := a.options.Machines.Resume(ctx, before.WorkspaceID); err != nil {
-		s.rest(false) // it may have ended: who asks next looks
+		s.setPaused(false) // the machine may have ended, so status must check it
 		if err := a.set(s, func(r *record) { *r = before }); err != nil {
-			a.options.Log.Error("note that a sandbox stays as it was", "sandbox", s.id(), "error", err)
+			a.options.Log.Error("restore the record of a sandbox", "sandbox", s.id(), "error", err)
 		}
 		switch fault.KindOf(err) {
 		case fault.Corrupt:
-			return &fault.Error{Err: err, Hint: "it can't go on: call DestroySandbox, then CreateSandbox"}
+			return &fault.Error{Err: err, Hint: "it can't be resumed: call DestroySandbox, then CreateSandbox"}
 		case fault.Precondition:
-			return &fault.Error{Err: err, Hint: "put back what was replaced and call ResumeSandbox again; where that can't be, call DestroySandbox, then CreateSandbox"}
+			return &fault.Error{Err: err, Hint: "put back the replaced programs and call ResumeSandbox again; if you can't, call DestroySandbox, then CreateSandbox"}
 		}
 		return err
 	}
 	a.options.Log.Info("sandbox resumed", "sandbox", s.id(), "ms", time.Since(began).Milliseconds())
-	s.active()
-	if err := a.note(s); err != nil { // what is noted later: it runs either way
-		a.options.Log.Error("note that a sandbox runs again", "sandbox", s.id(), "error", err)
+	s.markResumed()
+	a.awaitEnd(s)
+	if err := a.save(s); err != nil { // saved again later; the sandbox runs in any case
+		a.options.Log.Error("save the record of a resumed sandbox", "sandbox", s.id(), "error", err)
 	}
 	return nil
 }
 
-// notRunning says that a sandbox has another state than it has to have.
+// notRunning returns an error for a sandbox that is not in the state running.
 func notRunning(status string) error {
 	hint := "call DestroySandbox, then CreateSandbox"
 	switch status {

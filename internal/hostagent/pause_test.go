@@ -54,9 +54,9 @@ func TestPauseAndResume(t *testing.T) {
 	if all := list(t, a); len(all) != 1 || all[0].Status != statusPaused || all[0].TimeoutSec != 60 {
 		t.Fatalf("after a restart: %v", all)
 	}
-	create(t, a, &pb.CreateSandboxRequest{SandboxId: "other"}) // in the memory that the first does not take
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "other"}) // fits into the memory that the pause of the first sandbox freed
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"}); fault.KindOf(err) != fault.Exhausted || list(t, a)[0].Status != statusPaused {
-		t.Errorf("there is no room: %v, %v", err, list(t, a))
+		t.Errorf("no capacity: got %v, %v", err, list(t, a))
 	}
 	if err := a.destroy(t.Context(), "other"); err != nil {
 		t.Fatal(err)
@@ -80,43 +80,45 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// TestWhatCanNotBePausedGoesOn has a pause and a resume fail: it is what it was.
-func TestWhatCanNotBePausedGoesOn(t *testing.T) {
+// TestPauseFails checks that a failed pause or resume does not change the sandbox's state.
+func TestPauseFails(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{MemoryMB: 1024})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	no := fault.Newf(fault.Exhausted, "the disk is full")
-	f.turning = func(string) error { return no }
+	f.transition = func(string) error { return no }
 	if err := pause(t, a, "x"); !errors.Is(err, no) || list(t, a)[0].Status != statusRunning {
 		t.Errorf("%v, %v", err, list(t, a))
 	}
-	f.turning = nil
+	f.transition = nil
 	if err := errors.Join(ping(t, a, "x"), pause(t, a, "x")); err != nil {
 		t.Fatal(err)
 	}
-	for kind, again := range map[fault.Kind]bool{fault.Corrupt: false, fault.Precondition: true} { // what was replaced may be put back
-		f.turning = func(string) error { return fault.Newf(kind, "that is not what it was") }
+	// After Precondition a client can put back the replaced programs and try again.
+	for kind, again := range map[fault.Kind]bool{fault.Corrupt: false, fault.Precondition: true} {
+		f.transition = func(string) error { return fault.Newf(kind, "that is not what it was") }
 		err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "x"})
 		if fault.KindOf(err) != kind || list(t, a)[0].Status != statusPaused || strings.Contains(fault.HintOf(err), "call ResumeSandbox again") != again {
 			t.Errorf("%v, %s, %v", err, fault.HintOf(err), list(t, a))
 		}
 	}
-	f.turning = nil
-	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", MemoryMb: 1024}) // it takes no memory
+	f.transition = nil
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", MemoryMb: 1024}) // the paused sandbox x uses no memory
 	if err := a.destroy(t.Context(), "x"); err != nil || f.ids() != 1 {
 		t.Error(err)
 	}
 }
 
-// TestCallsWaitForAPause has a call come while a sandbox is being paused: it finds it paused, and none is broken off by what is done because of inactivity.
-func TestCallsWaitForAPause(t *testing.T) {
+// TestCallsWaitForPause checks that a call during a pause waits for its end. The call must then
+// fail because the sandbox is paused.
+func TestCallsWaitForPause(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	began, goOn := make(chan bool), make(chan bool)
-	f.turning = func(string) error {
+	began, proceed := make(chan bool), make(chan bool)
+	f.transition = func(string) error {
 		close(began)
-		<-goOn
+		<-proceed
 		return nil
 	}
 	paused := make(chan error)
@@ -132,7 +134,7 @@ func TestCallsWaitForAPause(t *testing.T) {
 	}
 	pinged := make(chan error)
 	go func() { pinged <- ping(t, a, "x") }()
-	close(goOn)
+	close(proceed)
 	if err := <-paused; err != nil {
 		t.Error(err)
 	}
@@ -141,26 +143,26 @@ func TestCallsWaitForAPause(t *testing.T) {
 	}
 }
 
-// hand is a clock that is set by hand.
-type hand struct {
+// manualClock is a clock that the test sets.
+type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (h *hand) clock() time.Time {
+func (h *manualClock) clock() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-func (h *hand) pass(d time.Duration) {
+func (h *manualClock) pass(d time.Duration) {
 	h.mu.Lock()
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
 }
 
-// reaped has all that are inactive be paused, and waits until those are that are named.
-func reaped(t *testing.T, a *Agent, ids ...string) {
+// reap pauses all inactive sandboxes. It waits until the sandboxes with the given IDs are paused.
+func reap(t *testing.T, a *Agent, ids ...string) {
 	t.Helper()
 	a.reap()
 	for _, id := range ids {
@@ -168,7 +170,7 @@ func reaped(t *testing.T, a *Agent, ids ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done, err := s.change(t.Context())
+		done, err := s.lockChanges(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +181,7 @@ func reaped(t *testing.T, a *Agent, ids ...string) {
 	}
 }
 
-func openAt(t *testing.T, folder string, f *fakes, h *hand) *Agent {
+func openAt(t *testing.T, folder string, f *fakes, h *manualClock) *Agent {
 	t.Helper()
 	a, err := Open(t.Context(), Options{Folder: folder, Machines: f, Log: quiet, clock: h.clock})
 	if err != nil {
@@ -189,7 +191,7 @@ func openAt(t *testing.T, folder string, f *fakes, h *hand) *Agent {
 	return a
 }
 
-func told(t *testing.T, a *Agent, until int64) (ids []string, cursor int64) {
+func reported(t *testing.T, a *Agent, until int64) (ids []string, cursor int64) {
 	t.Helper()
 	r, err := a.ListSandboxes(t.Context(), connect.NewRequest(&pb.ListSandboxesRequest{AutoPausedUntil: until}))
 	if err != nil {
@@ -199,7 +201,7 @@ func told(t *testing.T, a *Agent, until int64) (ids []string, cursor int64) {
 }
 
 func TestInactivityPauses(t *testing.T) {
-	f, folder, h := newFakes(), t.TempDir(), &hand{now: time.Unix(1_000_000, 0)}
+	f, folder, h := newFakes(), t.TempDir(), &manualClock{now: time.Unix(1_000_000, 0)}
 	a := openAt(t, folder, f, h)
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a", TimeoutSec: 10})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "b", TimeoutSec: 10})
@@ -209,124 +211,126 @@ func TestInactivityPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.pass(time.Second)
-	reaped(t, a, "a")
-	ids, first := told(t, a, 0)
+	reap(t, a, "a")
+	ids, first := reported(t, a, 0)
 	if len(ids) != 1 || ids[0] != "a" || first == 0 {
-		t.Fatalf("told %v, %d", ids, first)
+		t.Fatalf("reported %v, %d", ids, first)
 	}
-	if again, cursor := told(t, a, 0); len(again) != 1 || cursor != first { // that answer got lost
-		t.Errorf("told %v, %d", again, cursor)
+	if again, cursor := reported(t, a, 0); len(again) != 1 || cursor != first { // repeated, as if the response was lost
+		t.Errorf("reported %v, %d", again, cursor)
 	}
 	h.pass(9 * time.Second)
-	reaped(t, a, "a", "b")
-	if ids, cursor := told(t, a, first); len(ids) != 1 || ids[0] != "b" || cursor <= first {
-		t.Errorf("told %v, %d", ids, cursor)
+	reap(t, a, "a", "b")
+	if ids, cursor := reported(t, a, first); len(ids) != 1 || ids[0] != "b" || cursor <= first {
+		t.Errorf("reported %v, %d", ids, cursor)
 	}
-	if ids, _ := told(t, a, first); len(ids) != 1 {
+	if ids, _ := reported(t, a, first); len(ids) != 1 {
 		t.Errorf("an old acknowledgement took %v", ids)
 	}
 	a.Close()
 	a = openAt(t, folder, f, h)
-	ids, second := told(t, a, 0)
+	ids, second := reported(t, a, 0)
 	if len(ids) != 1 || ids[0] != "b" {
-		t.Errorf("after a restart: told %v, %d", ids, second)
+		t.Errorf("after a restart: reported %v, %d", ids, second)
 	}
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "b", TimeoutSec: 5}); err != nil {
 		t.Fatal(err)
 	}
-	if ids, _ := told(t, a, 0); len(ids) != 0 {
-		t.Errorf("told of one that runs: %v", ids)
+	if ids, _ := reported(t, a, 0); len(ids) != 0 {
+		t.Errorf("reported one that runs: %v", ids)
 	}
 	h.pass(5 * time.Second)
-	reaped(t, a, "b")
-	if ids, _ := told(t, a, second); len(ids) != 1 { // which was about the pause before
-		t.Errorf("told %v", ids)
+	reap(t, a, "b")
+	if ids, _ := reported(t, a, second); len(ids) != 1 { // the cursor second acknowledges only the earlier pause
+		t.Errorf("reported %v", ids)
 	}
 	if err := pause(t, a, "b"); err != nil {
 		t.Fatal(err)
 	}
-	if ids, cursor := told(t, a, 0); len(ids) != 0 || cursor != 0 {
-		t.Errorf("told %v, %d, though a call has paused it", ids, cursor)
+	if ids, cursor := reported(t, a, 0); len(ids) != 0 || cursor != 0 {
+		t.Errorf("reported %v, %d, though a call has paused it", ids, cursor)
 	}
 	if got := list(t, a)[2].Status; got != statusRunning {
 		t.Errorf("the one without a limit is %s", got)
 	}
 }
 
-// TestASlowPauseHoldsUpNone has one sandbox take long to be paused, and another one fail.
-func TestASlowPauseHoldsUpNone(t *testing.T) {
-	f, h := newFakes(), &hand{now: time.Unix(1_000_000, 0)}
+// TestSlowPause checks that a slow or failing pause does not delay the pause of another sandbox.
+func TestSlowPause(t *testing.T) {
+	f, h := newFakes(), &manualClock{now: time.Unix(1_000_000, 0)}
 	a := openAt(t, t.TempDir(), f, h)
 	for _, id := range []string{"fails", "slow", "z"} {
 		create(t, a, &pb.CreateSandboxRequest{SandboxId: id, TimeoutSec: 1})
 	}
-	goOn := make(chan bool)
-	f.turning = func(id string) error {
+	proceed := make(chan bool)
+	f.transition = func(id string) error {
 		switch id {
 		case "ws-slow":
-			<-goOn
+			<-proceed
 		case "ws-fails":
 			return fault.Newf(fault.Exhausted, "the disk is full")
 		}
 		return nil
 	}
 	h.pass(time.Second)
-	reaped(t, a, "z")
-	close(goOn)
-	reaped(t, a, "slow")
+	reap(t, a, "z")
+	close(proceed)
+	reap(t, a, "slow")
 	s, err := a.find("fails")
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.change(t.Context())
+	done, err := s.lockChanges(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	done()
 	status, _ := a.status(s)
-	if ids, _ := told(t, a, 0); status != statusRunning || len(ids) != 2 || s.due() {
-		t.Errorf("it is %s, due %v, and told are %v", status, s.due(), ids)
+	if ids, _ := reported(t, a, 0); status != statusRunning || len(ids) != 2 || s.pauseDue() {
+		t.Errorf("it is %s, due %v, and %v are reported", status, s.pauseDue(), ids)
 	}
-	if h.pass(reapAgain); !s.due() {
+	if h.pass(reapAgain); !s.pauseDue() {
 		t.Error("it is never tried again")
 	}
 }
 
-// TestNothingToldIsAcknowledgedBefore has the clock go back while no host agent runs, and the answer to the first list get lost.
-func TestNothingToldIsAcknowledgedBefore(t *testing.T) {
-	f, folder, h := newFakes(), t.TempDir(), &hand{now: time.Unix(1_000_000, 0)}
+// TestClockGoesBack sets the clock back and loses a response. It checks that no report is
+// acknowledged before it was sent.
+func TestClockGoesBack(t *testing.T) {
+	f, folder, h := newFakes(), t.TempDir(), &manualClock{now: time.Unix(1_000_000, 0)}
 	a := openAt(t, folder, f, h)
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "a", TimeoutSec: 10})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "b", TimeoutSec: 20})
 	h.pass(10 * time.Second)
-	reaped(t, a, "a")
-	_, first := told(t, a, 0)
+	reap(t, a, "a")
+	_, first := reported(t, a, 0)
 	a.Close()
 	h.pass(-time.Hour)
 	a = openAt(t, folder, f, h)
 	h.pass(time.Hour + 10*time.Second)
-	reaped(t, a, "a", "b")
+	reap(t, a, "a", "b")
 	h.pass(-time.Hour)
 	for range 2 {
-		if ids, cursor := told(t, a, first); len(ids) != 2 || cursor <= first {
-			t.Errorf("told %v, %d after %d", ids, cursor, first)
+		if ids, cursor := reported(t, a, first); len(ids) != 2 || cursor <= first {
+			t.Errorf("reported %v, %d after %d", ids, cursor, first)
 		}
 	}
-	if ids, cursor := told(t, a, math.MaxInt64); len(ids) != 0 || cursor != 0 {
-		t.Errorf("told %v, %d", ids, cursor)
+	if ids, cursor := reported(t, a, math.MaxInt64); len(ids) != 0 || cursor != 0 {
+		t.Errorf("reported %v, %d", ids, cursor)
 	}
 	if err := resume(t, a, &pb.ResumeSandboxRequest{SandboxId: "a", TimeoutSec: 10}); err != nil {
 		t.Fatal(err)
 	}
 	h.pass(10 * time.Second)
-	reaped(t, a, "a", "b")
-	if ids, cursor := told(t, a, first); len(ids) != 1 || cursor <= first {
-		t.Errorf("after an acknowledgement of everything: told %v, %d", ids, cursor)
+	reap(t, a, "a", "b")
+	if ids, cursor := reported(t, a, first); len(ids) != 1 || cursor <= first {
+		t.Errorf("after an acknowledgement of everything: reported %v, %d", ids, cursor)
 	}
 }
 
-// TestAResumeThatFailsTellsWhatIs has a machine end while it is resumed, and another one stay paused.
-func TestAResumeThatFailsTellsWhatIs(t *testing.T) {
+// TestStatusAfterFailedResume checks the state of two sandboxes after a failed resume. The machine
+// of the first ended during the resume. The second stayed paused.
+func TestStatusAfterFailedResume(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	for id, status := range map[string]string{"ends": statusStopped, "stays": statusPaused} {
@@ -334,7 +338,7 @@ func TestAResumeThatFailsTellsWhatIs(t *testing.T) {
 		if err := pause(t, a, id); err != nil {
 			t.Fatal(err)
 		}
-		f.turning = func(workspace string) error {
+		f.transition = func(workspace string) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.stopped[workspace], f.paused[workspace] = status == statusStopped, status == statusPaused
@@ -350,23 +354,25 @@ func TestAResumeThatFailsTellsWhatIs(t *testing.T) {
 		if got, err := a.status(s); got != status || err != nil {
 			t.Errorf("%s is %s, %v", id, got, err)
 		}
-		f.turning = nil
+		f.transition = nil
 	}
 }
 
-// TestWhatEndsAtOnceIsNotMade has a machine end before anybody is told of it.
-func TestWhatEndsAtOnceIsNotMade(t *testing.T) {
+// TestMachineEndsAtOnce checks that creating a sandbox fails if its machine ends during the
+// creation.
+func TestMachineEndsAtOnce(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
-	f.stopped["ws-x"] = true
+	f.stop("ws-x")
 	_, err := a.CreateSandbox(t.Context(), connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "x"}))
 	if fault.KindOf(err) != fault.Unavailable || len(list(t, a)) != 0 || f.ids() != 0 {
 		t.Errorf("%v; there are %v, and %d machines", err, list(t, a), f.ids())
 	}
 }
 
-// TestWhoDiesWhilePausingTellsIt has a host agent die between its note and the pause, which the machine comes to the end of by itself, and another one where it did not.
-func TestWhoDiesWhilePausingTellsIt(t *testing.T) {
+// TestDeathDuringPause simulates a host agent that dies during automatic pauses. The next host
+// agent must report only the pause that completed.
+func TestDeathDuringPause(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	for _, id := range []string{"paused", "runs"} {
@@ -378,8 +384,8 @@ func TestWhoDiesWhilePausingTellsIt(t *testing.T) {
 	}
 	a.Close()
 	a = open(t, folder, f, Limits{})
-	f.turn("ws-paused", true)
-	if ids, _ := told(t, a, 0); len(ids) != 1 || ids[0] != "paused" {
-		t.Errorf("told %v", ids)
+	f.setPaused("ws-paused", true)
+	if ids, _ := reported(t, a, 0); len(ids) != 1 || ids[0] != "paused" {
+		t.Errorf("reported %v", ids)
 	}
 }

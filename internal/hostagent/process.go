@@ -1,8 +1,8 @@
 package hostagent
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,17 +12,18 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// StartBackground starts a program that goes on by itself.
+// StartBackground starts a program in the background. The program continues after the call.
 func (a *Agent) StartBackground(ctx context.Context, req *connect.Request[pb.StartBackgroundRequest]) (*connect.Response[pb.StartBackgroundResponse], error) {
 	m, s, end, err := a.connected(ctx, "start in the background", req.Msg.SandboxId)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	var shell remote.Shell
+	var shell workspace.Shell
 	c, err := s.command(req.Msg)
 	if err == nil {
 		shell, err = openTagged(ctx, m, req.Msg.Tag, "proc-", c)
@@ -33,7 +34,7 @@ func (a *Agent) StartBackground(ctx context.Context, req *connect.Request[pb.Sta
 	return connect.NewResponse(&pb.StartBackgroundResponse{Pid: uint32(shell.PID), Tag: shell.Tag}), nil
 }
 
-// ListProcesses gives the programs in the background that run.
+// ListProcesses lists the running background programs.
 func (a *Agent) ListProcesses(ctx context.Context, req *connect.Request[pb.ListProcessesRequest]) (*connect.Response[pb.ListProcessesResponse], error) {
 	m, _, end, err := a.connected(ctx, "list processes", req.Msg.SandboxId)
 	if err != nil {
@@ -51,27 +52,28 @@ func (a *Agent) ListProcesses(ctx context.Context, req *connect.Request[pb.ListP
 	return connect.NewResponse(r), nil
 }
 
-// inBackground gives the programs in the background that run, the oldest first.
-func inBackground(ctx context.Context, m Machine) ([]remote.Shell, error) {
+// inBackground returns the running background programs, oldest first.
+func inBackground(ctx context.Context, m Machine) ([]workspace.Shell, error) {
 	all, err := m.Tagged(ctx, "")
-	return slices.DeleteFunc(all, func(s remote.Shell) bool {
+	return slices.DeleteFunc(all, func(s workspace.Shell) bool {
 		return !s.InBackground() || s.Tag == "" || s.PID == 0 || !s.EndedAt.IsZero() || len(s.Argv) == 0
 	}), err
 }
 
-// selector names a program in the background.
+// selector selects a background program by PID or tag.
 type selector interface {
 	GetPid() uint32
 	GetTag() string
 }
 
-// selected finds it: by its number one that runs, by its tag also one that has ended.
-func selected(ctx context.Context, m Machine, by selector) (remote.Shell, error) {
+// selectProgram returns the program that a request selects. A tag can also select a program that
+// has ended.
+func selectProgram(ctx context.Context, m Machine, by selector) (workspace.Shell, error) {
 	if tag := by.GetTag(); tag != "" {
-		return tagged(ctx, m, tag, true)
+		return findTagged(ctx, m, tag, true)
 	}
 	if by.GetPid() == 0 {
-		return remote.Shell{}, fault.Newf(fault.Invalid, "neither pid nor tag is there").WithHint("call ListProcesses")
+		return workspace.Shell{}, fault.Newf(fault.Invalid, "pid and tag are missing").WithHint("call ListProcesses")
 	}
 	all, err := inBackground(ctx, m)
 	for _, one := range all {
@@ -80,18 +82,15 @@ func selected(ctx context.Context, m Machine, by selector) (remote.Shell, error)
 		}
 	}
 	if err == nil {
-		err = fault.Newf(fault.NotFound, "no program in the background has the pid %d", by.GetPid()).WithHint("call ListProcesses")
+		err = fault.Newf(fault.NotFound, "no background program has the PID %d", by.GetPid()).WithHint("call ListProcesses")
 	}
-	return remote.Shell{}, err
+	return workspace.Shell{}, err
 }
 
-// signals are those that can be sent.
-var signals = map[string]syscall.Signal{
-	"SIGKILL": syscall.SIGKILL, "SIGTERM": syscall.SIGTERM, "SIGINT": syscall.SIGINT, "SIGHUP": syscall.SIGHUP, "SIGQUIT": syscall.SIGQUIT,
-	"SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2, "": syscall.SIGKILL,
-}
+// signals are the signals that KillProcess accepts. The default is SIGKILL.
+var signals = []string{"SIGHUP", "SIGINT", "SIGKILL", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"}
 
-// KillProcess kills a program in the background, or sends it another signal.
+// KillProcess sends a signal to a background program. SIGKILL also kills the program's descendants.
 func (a *Agent) KillProcess(ctx context.Context, req *connect.Request[pb.KillProcessRequest]) (*connect.Response[pb.KillProcessResponse], error) {
 	m, _, end, err := a.connected(ctx, "kill process", req.Msg.SandboxId)
 	if err != nil {
@@ -105,15 +104,15 @@ func (a *Agent) KillProcess(ctx context.Context, req *connect.Request[pb.KillPro
 }
 
 func kill(ctx context.Context, m Machine, q *pb.KillProcessRequest) error {
-	sig, ok := signals[q.Signal]
-	if !ok {
-		return fault.Newf(fault.Invalid, "signal is %q: it must be one of %s", fault.Printable(q.Signal[:min(len(q.Signal), 80)]), strings.TrimSpace(strings.Join(slices.Sorted(maps.Keys(signals)), " ")))
+	name := cmp.Or(q.Signal, "SIGKILL")
+	if !slices.Contains(signals, name) {
+		return fault.Newf(fault.Invalid, "signal is %q: it must be one of %s", fault.Printable(q.Signal[:min(len(q.Signal), 80)]), strings.Join(signals, " "))
 	}
-	one, err := selected(ctx, m, q)
+	one, err := selectProgram(ctx, m, q)
 	if err != nil {
 		return err
 	}
-	if sig == syscall.SIGKILL {
+	if sig := program.Signals[strings.TrimPrefix(name, "SIG")]; sig == syscall.SIGKILL {
 		_, err = m.KillShell(ctx, one.ID)
 	} else {
 		_, err = m.SignalShell(ctx, one.ID, sig)
@@ -121,7 +120,8 @@ func kill(ctx context.Context, m Machine, q *pb.KillProcessRequest) error {
 	return err
 }
 
-// ConnectProcess tells what a program in the background has printed, and prints.
+// ConnectProcess streams the output of a background program until the program ends. The stream
+// starts at the offsets in the request.
 func (a *Agent) ConnectProcess(ctx context.Context, req *connect.Request[pb.ConnectProcessRequest], to *connect.ServerStream[pb.ConnectProcessResponse]) error {
 	q := req.Msg
 	m, _, end, err := a.connected(ctx, "connect to process", q.SandboxId)
@@ -129,11 +129,11 @@ func (a *Agent) ConnectProcess(ctx context.Context, req *connect.Request[pb.Conn
 		return err
 	}
 	defer end()
-	ctx, stop := a.watching(ctx)
+	ctx, stop := a.streamContext(ctx)
 	defer stop(nil)
-	one, err := selected(ctx, m, q)
+	one, err := selectProgram(ctx, m, q)
 	if err == nil && min(q.StdoutOffset, q.StderrOffset) < 0 {
-		err = fault.Newf(fault.Invalid, "an offset is below 0")
+		err = fault.Newf(fault.Invalid, "stdout_offset and stderr_offset must be at least 0")
 	}
 	if err != nil {
 		return fault.Wrap(err, "connect to process", q.SandboxId)
@@ -143,19 +143,21 @@ func (a *Agent) ConnectProcess(ctx context.Context, req *connect.Request[pb.Conn
 		return err
 	}
 	var both sync.WaitGroup
-	var last remote.Shell
-	watch := func(shell *remote.Shell, read remote.ShellRead) {
+	var last workspace.Shell
+	watch := func(shell *workspace.Shell, read workspace.ShellRead) {
 		var err error
-		if *shell, err = follow(ctx, m, read, false, func(out remote.ShellOutput) error { return w.output(out, read.Errors) }); err != nil {
-			stop(err) // of the two the first counts
+		if *shell, err = follow(ctx, m, read, false, func(out workspace.ShellOutput) error { return w.output(out, read.Errors) }); err != nil {
+			stop(err) // the first error from either goroutine is kept
 		}
 	}
-	both.Go(func() { watch(&last, remote.ShellRead{ID: one.ID, Cursor: q.StdoutOffset}) })
-	both.Go(func() { watch(new(remote.Shell), remote.ShellRead{ID: one.ID, Cursor: q.StderrOffset, Errors: true}) })
+	both.Go(func() { watch(&last, workspace.ShellRead{ID: one.ID, Cursor: q.StdoutOffset}) })
+	both.Go(func() {
+		watch(new(workspace.Shell), workspace.ShellRead{ID: one.ID, Cursor: q.StderrOffset, Errors: true})
+	})
 	both.Wait()
 	var e pb.ExecStreamEnd
 	if err = context.Cause(ctx); err == nil {
-		e.ExitCode, e.Error, err = ended(last)
+		e.ExitCode, e.Error, err = exitResult(last)
 	}
 	if err != nil {
 		return fault.Wrap(err, "watch process", one.Tag)
@@ -163,7 +165,7 @@ func (a *Agent) ConnectProcess(ctx context.Context, req *connect.Request[pb.Conn
 	return w.send(&pb.ConnectProcessResponse{Event: &pb.ConnectProcessResponse_End{End: &e}})
 }
 
-// connection is who is connected to a program, and is sent both of its outputs.
+// connection sends both output streams of a program to one client.
 type connection struct {
 	mu sync.Mutex
 	to *connect.ServerStream[pb.ConnectProcessResponse]
@@ -175,7 +177,7 @@ func (w *connection) send(r *pb.ConnectProcessResponse) error {
 	return w.to.Send(r)
 }
 
-func (w *connection) output(out remote.ShellOutput, errors bool) error {
+func (w *connection) output(out workspace.ShellOutput, errors bool) error {
 	data := &pb.ExecStreamData{Output: &pb.ExecStreamData_Stdout{Stdout: out.Data}, Offset: out.From}
 	if errors {
 		data.Output = &pb.ExecStreamData_Stderr{Stderr: out.Data}

@@ -12,23 +12,23 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// ptyUser is a client that is attached to a terminal.
+// ptyUser is a client that has attached to a terminal.
 type ptyUser struct {
 	t      *testing.T
 	stream *connect.ServerStreamForClient[pb.PtyAttachResponse]
 	leave  context.CancelFunc
 	seen   bytes.Buffer
-	next   int64 // the offset that the next output should have
+	next   int64 // expected offset of the next output
 	exited *pb.PtyExited
 }
 
-// attach attaches, and reads that it has begun.
+// attach attaches to a terminal and reads the start event.
 func attach(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.PtyAttachRequest) (*ptyUser, *pb.PtyStarted) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -44,20 +44,20 @@ func attach(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.Pty
 	return u, stream.Msg().GetStarted()
 }
 
-// until reads until a text was seen; with none to the end.
+// until reads output up to the given text. If text is empty, until reads to the end.
 func (u *ptyUser) until(text string) string {
 	u.t.Helper()
 	for text == "" || !strings.Contains(u.seen.String(), text) {
 		if !u.stream.Receive() {
 			if text != "" || u.stream.Err() != nil {
-				u.t.Fatalf("%q does not come, but %q and %v", text, u.seen.String(), u.stream.Err())
+				u.t.Fatalf("output %q did not arrive: got %q and %v", text, u.seen.String(), u.stream.Err())
 			}
 			return u.seen.String()
 		}
 		switch e := u.stream.Msg().Event.(type) {
 		case *pb.PtyAttachResponse_Output:
 			if u.seen.Len() > 0 && e.Output.Offset != u.next {
-				u.t.Fatalf("output at %d, where %d is next", e.Output.Offset, u.next)
+				u.t.Fatalf("got output at offset %d, want %d", e.Output.Offset, u.next)
 			}
 			u.seen.Write(e.Output.Data)
 			u.next = e.Output.Offset + int64(len(e.Output.Data))
@@ -68,15 +68,15 @@ func (u *ptyUser) until(text string) string {
 	return u.seen.String()
 }
 
-func TestATerminalOutlivesItsClient(t *testing.T) {
+func TestTerminalOutlivesClient(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", DefaultUser: "daemon", DefaultEnv: map[string]string{"A": "1", "B": "2"}})
-	for name, c := range dial(t, serve(t, a, Serving{})) {
+	for name, c := range dial(t, serve(t, a, ServeOptions{})) {
 		u, started := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: name, Cmd: "bash", Args: []string{"-l"}, Envs: map[string]string{"B": "3"}, Cwd: "/srv", Rows: 50})
 		s := f.shell(name)
 		if k := s.command; !slices.Equal(k.Argv, []string{"bash", "-l"}) || !slices.Equal(k.Env, []string{"A=1", "B=3"}) || k.User != "daemon" || k.Cwd != "/srv" || k.Timeout != 0 ||
-			*k.TTY != (client.Terminal{Cols: 80, Rows: 50}) || started.Tag != name || int(started.Pid) != s.is.PID {
+			*k.TTY != (program.Terminal{Cols: 80, Rows: 50}) || started.Tag != name || int(started.Pid) != s.is.PID {
 			t.Errorf("%s: started %v as %+v", name, started, k)
 		}
 		s.out.Write([]byte("seen\xc3"))
@@ -84,20 +84,20 @@ func TestATerminalOutlivesItsClient(t *testing.T) {
 		if _, err := c.PtySendInput(t.Context(), connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "x", Tag: name, Data: []byte("typed")})); err != nil || s.typed != "typed" {
 			t.Errorf("%s: it was typed %q, %v", name, s.typed, err)
 		}
-		eventually(t, "it is told what was taken", func() bool { return s.now().TakenBytes == 5 })
+		eventually(t, "the acknowledgement is stored", func() bool { return s.now().AckedBytes == 5 })
 		u.leave()
 		s.out.Write([]byte("missed "))
 		again, started := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: name, Cols: 100})
 		if is := s.now(); is.Cols != 100 || is.Rows != 50 || started.Tag != name {
-			t.Errorf("%s: came back to %v, whose size is %d x %d", name, started, is.Cols, is.Rows)
+			t.Errorf("%s: reattached to %v, with size %d x %d", name, started, is.Cols, is.Rows)
 		}
 		s.out.Write([]byte("and now"))
 		if seen := again.until("now"); seen != "missed and now" {
-			t.Errorf("%s: whoever comes back sees %q", name, seen)
+			t.Errorf("%s: output after reattaching: got %q", name, seen)
 		}
 		other, _ := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: name, Offset: proto.Int64(1)})
 		if seen := other.until("now"); seen != "een\xc3missed and now" {
-			t.Errorf("%s: from an offset on there is %q", name, seen)
+			t.Errorf("%s: output from an offset: got %q", name, seen)
 		}
 		if _, err := c.PtyResize(t.Context(), connect.NewRequest(&pb.PtyResizeRequest{SandboxId: "x", Tag: name, Cols: 7, Rows: 8})); err != nil || s.now().Cols != 7 || s.now().Rows != 8 {
 			t.Errorf("%s: resized: %+v, %v", name, s.now(), err)
@@ -109,22 +109,22 @@ func TestATerminalOutlivesItsClient(t *testing.T) {
 		}
 		for _, one := range []*ptyUser{again, other} {
 			if one.until(""); one.exited == nil || one.exited.ExitCode != 137 {
-				t.Errorf("%s: it is told to have ended with %v", name, one.exited)
+				t.Errorf("%s: got exit %v, want code 137", name, one.exited)
 			}
 		}
 		late, _ := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: name, Cols: 100})
 		if seen := late.until(""); !strings.HasSuffix("missed and now", seen) || late.exited.GetExitCode() != 137 {
-			t.Errorf("%s: after its end there is %q, %v", name, seen, late.exited)
+			t.Errorf("%s: output after its end: got %q, %v", name, seen, late.exited)
 		}
 	}
 }
 
-// TestASlowReaderDelaysNobody has one client take nothing of a flood, which a program prints whose other client sees the end of it.
-func TestASlowReaderDelaysNobody(t *testing.T) {
+// TestSlowReader checks that a client that does not read does not delay another client.
+func TestSlowReader(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	address := serve(t, a, Serving{})
+	address := serve(t, a, ServeOptions{})
 	slow, _ := attach(t, dial(t, address)["grpc"], &pb.PtyAttachRequest{SandboxId: "x", Tag: "one", Cmd: "flood"})
 	s := f.shell("one")
 	piece := bytes.Repeat([]byte("x"), 1<<20)
@@ -132,12 +132,13 @@ func TestASlowReaderDelaysNobody(t *testing.T) {
 		s.out.Write(piece)
 	}
 	s.out.Write([]byte("the end"))
-	s.end(client.Exit{})
+	s.end(program.Exit{})
 	quick, _ := attach(t, dial(t, address)["grpc"], &pb.PtyAttachRequest{SandboxId: "x", Tag: "one", Offset: proto.Int64(s.out.Len() - 10)})
 	if seen := quick.until(""); seen != "xxxthe end" || quick.exited == nil {
-		t.Errorf("the quick one sees %q, %v", seen, quick.exited)
+		t.Errorf("output of the fast reader: got %q, %v", seen, quick.exited)
 	}
-	// What the slow one gets is what was under way to it, a gap, and what is kept.
+	// The slow client gets the output that was already sent, then a gap, then the output that is
+	// still stored.
 	got, gaps, next := 0, 0, int64(0)
 	for slow.stream.Receive() {
 		if o := slow.stream.Msg().GetOutput(); o != nil {
@@ -153,32 +154,32 @@ func TestASlowReaderDelaysNobody(t *testing.T) {
 	}
 }
 
-func TestTerminalsRefuse(t *testing.T) {
+func TestTerminalErrors(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	m := fake{f}
-	for tag, tty := range map[string]*client.Terminal{"pty": {Cols: 80, Rows: 24}, "process": nil, "ended": {Cols: 80, Rows: 24}} {
-		if _, err := m.Open(t.Context(), tag, client.Command{Argv: []string{"x"}, TTY: tty}); err != nil {
+	for tag, tty := range map[string]*program.Terminal{"pty": {Cols: 80, Rows: 24}, "process": nil, "ended": {Cols: 80, Rows: 24}} {
+		if _, err := m.Open(t.Context(), tag, program.Command{Argv: []string{"x"}, TTY: tty}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.shell("ended").end(client.Exit{})
-	c := dial(t, serve(t, a, Serving{}))["grpc"]
+	f.shell("ended").end(program.Exit{})
+	c := dial(t, serve(t, a, ServeOptions{}))["grpc"]
 	for name, e := range map[string]struct {
 		code connect.Code
 		err  error
 	}{
-		"no sandbox":         {connect.CodeNotFound, attached(t, c, &pb.PtyAttachRequest{SandboxId: "none", Tag: "pty"})},
-		"neither":            {connect.CodeInvalidArgument, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x"})},
-		"no such tag":        {connect.CodeNotFound, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "none"})},
-		"a tag that is used": {connect.CodeAlreadyExists, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "pty", Cmd: "x"})},
-		"no terminal":        {connect.CodeFailedPrecondition, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "process"})},
-		"a huge one":         {connect.CodeInvalidArgument, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "new", Cmd: "x", Cols: 1001})},
-		"a strange tag":      {connect.CodeInvalidArgument, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "\x1b[", Cmd: "x"})},
-		"a long tag":         {connect.CodeInvalidArgument, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: strings.Repeat("x", 257), Cmd: "x"})},
-		"a relative folder":  {connect.CodeInvalidArgument, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "new", Cmd: "x", Cwd: "y"})},
-		"what is to come":    {connect.CodeInvalidArgument, attached(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "pty", Offset: proto.Int64(1)})},
+		"no sandbox":         {connect.CodeNotFound, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "none", Tag: "pty"})},
+		"neither":            {connect.CodeInvalidArgument, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x"})},
+		"no such tag":        {connect.CodeNotFound, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "none"})},
+		"a tag that is used": {connect.CodeAlreadyExists, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "pty", Cmd: "x"})},
+		"no terminal":        {connect.CodeFailedPrecondition, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "process"})},
+		"a huge one":         {connect.CodeInvalidArgument, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "new", Cmd: "x", Cols: 1001})},
+		"a strange tag":      {connect.CodeInvalidArgument, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "\x1b[", Cmd: "x"})},
+		"a long tag":         {connect.CodeInvalidArgument, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: strings.Repeat("x", 257), Cmd: "x"})},
+		"a relative folder":  {connect.CodeInvalidArgument, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "new", Cmd: "x", Cwd: "y"})},
+		"what is to come":    {connect.CodeInvalidArgument, attachError(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "pty", Offset: proto.Int64(1)})},
 		"type to none":       {connect.CodeNotFound, only(c.PtySendInput(t.Context(), connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "x", Tag: "none"})))},
 		"type to no tag":     {connect.CodeInvalidArgument, only(c.PtySendInput(t.Context(), connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "x"})))},
 		"type to the dead":   {connect.CodeFailedPrecondition, only(c.PtySendInput(t.Context(), connect.NewRequest(&pb.PtySendInputRequest{SandboxId: "x", Tag: "ended"})))},
@@ -199,21 +200,21 @@ func TestTerminalsRefuse(t *testing.T) {
 		"start nothing":        {connect.CodeInvalidArgument, only(c.StartBackground(t.Context(), connect.NewRequest(&pb.StartBackgroundRequest{SandboxId: "x"})))},
 		"start a second":       {connect.CodeAlreadyExists, only(c.StartBackground(t.Context(), connect.NewRequest(&pb.StartBackgroundRequest{SandboxId: "x", Tag: "process", Cmd: "x"})))},
 		"list of none":         {connect.CodeNotFound, only(c.ListProcesses(t.Context(), connect.NewRequest(&pb.ListProcessesRequest{SandboxId: "none"})))},
-		"an offset before all": {connect.CodeInvalidArgument, connected(t, c, &pb.ConnectProcessRequest{SandboxId: "x", Selector: &pb.ConnectProcessRequest_Tag{Tag: "process"}, StderrOffset: -1})},
-		"connect to nothing":   {connect.CodeInvalidArgument, connected(t, c, &pb.ConnectProcessRequest{SandboxId: "x"})},
+		"an offset before all": {connect.CodeInvalidArgument, connectError(t, c, &pb.ConnectProcessRequest{SandboxId: "x", Selector: &pb.ConnectProcessRequest_Tag{Tag: "process"}, StderrOffset: -1})},
+		"connect to nothing":   {connect.CodeInvalidArgument, connectError(t, c, &pb.ConnectProcessRequest{SandboxId: "x"})},
 	} {
 		if detail := detailOf(e.err); connect.CodeOf(e.err) != e.code || detail.Kind == "" {
 			t.Errorf("%s: %v, %v", name, e.err, detail)
 		} else if e.code != connect.CodeInvalidArgument && detail.Hint == "" {
-			t.Errorf("%s: there is no hint in %v", name, detail)
+			t.Errorf("%s: no hint in %v", name, detail)
 		}
 	}
 }
 
 func only[T any](_ T, err error) error { return err }
 
-// attached gives the error of an attempt to attach.
-func attached(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.PtyAttachRequest) error {
+// attachError returns the error from an attempt to attach.
+func attachError(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.PtyAttachRequest) error {
 	stream, err := c.PtyAttach(t.Context(), connect.NewRequest(q))
 	if err != nil {
 		return err
@@ -225,8 +226,8 @@ func attached(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.P
 	return stream.Err()
 }
 
-// connected gives the error of an attempt to connect.
-func connected(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.ConnectProcessRequest) error {
+// connectError returns the error from an attempt to connect.
+func connectError(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.ConnectProcessRequest) error {
 	stream, err := c.ConnectProcess(t.Context(), connect.NewRequest(q))
 	if err != nil {
 		return err
@@ -238,11 +239,11 @@ func connected(t *testing.T, c hostagentv1connect.HostAgentServiceClient, q *pb.
 	return stream.Err()
 }
 
-func TestProcessesAreListedConnectedToAndKilled(t *testing.T) {
+func TestProcesses(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", DefaultUser: "daemon"})
-	for name, c := range dial(t, serve(t, a, Serving{})) {
+	for name, c := range dial(t, serve(t, a, ServeOptions{})) {
 		first, err := c.StartBackground(t.Context(), connect.NewRequest(&pb.StartBackgroundRequest{SandboxId: "x", Cmd: "serve", Args: []string{"-p", "80"}, Envs: map[string]string{"A": "1"}, User: "root", Tag: name}))
 		if err != nil {
 			t.Fatal(name, err)
@@ -282,7 +283,7 @@ func TestProcessesAreListedConnectedToAndKilled(t *testing.T) {
 				}
 			case *pb.ConnectProcessResponse_Data:
 				out, errs = out+string(e.Data.GetStdout()), errs+string(e.Data.GetStderr())
-				if string(e.Data.GetStdout()) == "before " { // it goes on, is signalled and killed
+				if string(e.Data.GetStdout()) == "before " { // the program still runs: send it a signal, then kill it
 					s.out.Write([]byte("after"))
 					if _, err := c.KillProcess(t.Context(), connect.NewRequest(&pb.KillProcessRequest{SandboxId: "x", Selector: &pb.KillProcessRequest_Pid{Pid: first.Msg.Pid}, Signal: "SIGTERM"})); err != nil {
 						t.Error(name, err)
@@ -301,25 +302,26 @@ func TestProcessesAreListedConnectedToAndKilled(t *testing.T) {
 			t.Errorf("%s: it printed %q and %q, got %v and ended with %v: %v", name, out, errs, s.signals, end, stream.Err())
 		}
 		if _, err := c.KillProcess(t.Context(), connect.NewRequest(&pb.KillProcessRequest{SandboxId: "x", Selector: &pb.KillProcessRequest_Tag{Tag: name}, Signal: "SIGTERM"})); connect.CodeOf(err) != connect.CodeFailedPrecondition {
-			t.Errorf("%s: what has ended was signalled: %v", name, err)
+			t.Errorf("%s: signal to an ended program: got %v", name, err)
 		}
-		f.shell(unnamed.Msg.Tag).end(client.Exit{})
+		f.shell(unnamed.Msg.Tag).end(program.Exit{})
 		if all := list(); len(all) != 0 {
 			t.Errorf("%s: left: %v", name, all)
 		}
 	}
 }
 
-// TestWatchersAreToldWhenTheHostAgentLeaves: it does not wait for them, and what they watch goes on.
-func TestWatchersAreToldWhenTheHostAgentLeaves(t *testing.T) {
+// TestWatchersAtShutdown checks that observing clients do not delay the shutdown, and that programs
+// keep running.
+func TestWatchersAtShutdown(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	c := dial(t, serve(t, a, Serving{}))["grpc"]
+	c := dial(t, serve(t, a, ServeOptions{}))["grpc"]
 	u, _ := attach(t, c, &pb.PtyAttachRequest{SandboxId: "x", Tag: "one", Cmd: "sh"})
-	a.leave()
+	a.drain()
 	if u.stream.Receive() || connect.CodeOf(u.stream.Err()) != connect.CodeUnavailable || fault.Kind(detailOf(u.stream.Err()).Kind) != fault.Unavailable || detailOf(u.stream.Err()).Hint == "" {
-		t.Errorf("it is told %v, %v", u.stream.Msg(), u.stream.Err())
+		t.Errorf("got message %v and error %v, want unavailable", u.stream.Msg(), u.stream.Err())
 	}
 	if !f.shell("one").now().EndedAt.IsZero() {
 		t.Error("the program has ended")

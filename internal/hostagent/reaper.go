@@ -9,79 +9,85 @@ import (
 )
 
 const (
-	reapEvery = time.Second // how late a pause because of inactivity may be
-	reapAgain = time.Minute // when one is tried again that failed
+	reapEvery = time.Second // interval, which is also the maximum delay of an automatic pause
+	reapAgain = time.Minute // delay until a failed pause is retried
 )
 
-// reap pauses sandboxes that were inactive for as long as they may be, each by itself: one that takes long holds up none.
+// reap pauses the sandboxes whose inactivity timeout has expired. Each pause runs in its own
+// goroutine, so that a slow pause does not delay the others.
 func (a *Agent) reap() {
 	for _, s := range a.all() {
-		if !s.due() {
+		if !s.pauseDue() {
 			continue
 		}
 		select {
-		case s.changes <- struct{}{}:
+		case s.changeLock <- struct{}{}:
 		default:
-			continue // it is being made another already
+			continue // another change is in progress
 		}
 		a.working.Go(func() {
-			defer func() { <-s.changes }()
+			defer func() { <-s.changeLock }()
 			if err := a.pauseInactive(a.ctx, s); err != nil && a.ctx.Err() == nil {
-				a.options.Log.Error("pause sandbox that is inactive", "sandbox", s.id(), "error", err)
-				s.spare(reapAgain)
+				a.options.Log.Error("pause an inactive sandbox", "sandbox", s.id(), "error", err)
+				s.delayPause(reapAgain)
 			}
 		})
 	}
 }
 
-// pauseInactive pauses a sandbox, whose change is the caller's, unless it is used by now. That it does so because of inactivity is on the disk before: whoever comes back when
-// the host agent has died meanwhile tells it, where the machine was paused indeed.
+// pauseInactive pauses a sandbox if it is still inactive. The caller must hold the change lock.
+// pauseInactive records the reason before it pauses the machine. So if this process dies and the
+// pause completes, the next host agent still reports the pause.
 func (a *Agent) pauseInactive(ctx context.Context, s *sandbox) error {
 	if status, err := a.status(s); err != nil || status != statusRunning {
 		return err
 	}
-	turned, ok := s.turnInactive()
+	endTransition, ok := s.beginAutoPause()
 	if !ok {
 		return nil
 	}
-	defer turned()
-	a.telling.Lock()
-	s.told = 0 // of an earlier pause
-	a.telling.Unlock()
+	defer endTransition()
+	a.reporting.Lock()
+	s.report = 0 // forget the sequence number of an earlier pause
+	a.reporting.Unlock()
 	if err := a.set(s, func(r *record) { r.Inactive = true }); err != nil {
 		return err
 	}
-	err := a.putDown(ctx, s)
-	if fault.KindOf(err) == fault.Precondition { // it has ended meanwhile
+	err := a.pauseMachine(ctx, s)
+	if fault.KindOf(err) == fault.Precondition { // the machine has ended meanwhile
 		return nil
 	}
 	return err
 }
 
-// tell numbers a sandbox that is paused because of inactivity, when that is told for the first time: what is told later has a higher number, whatever the clock does. The
-// lock of telling is held.
-func (a *Agent) tell(s *sandbox) int64 {
-	if s.told == 0 {
-		a.told = max(a.told+1, a.options.clock().UnixNano())
-		s.told = a.told
+// reportSequence returns the sequence number of the report that a sandbox was paused automatically.
+// The first report assigns the number. Numbers increase even if the clock goes back. The caller
+// must hold a.reporting.
+func (a *Agent) reportSequence(s *sandbox) int64 {
+	if s.report == 0 {
+		a.lastReport = max(a.lastReport+1, a.options.clock().UnixNano())
+		s.report = a.lastReport
 	}
-	return s.told
+	return s.report
 }
 
-// acknowledge has nobody told any more of those up to a number. The lock of telling is held.
+// acknowledge ends the reports of automatic pauses up to a sequence number. The caller must hold
+// a.reporting.
 func (a *Agent) acknowledge(until int64) error {
-	if until <= 0 { // as most lists say
+	if until <= 0 { // most calls acknowledge nothing
 		return nil
 	}
-	a.told = max(a.told, min(until, math.MaxInt64/2)) // another host agent gave that, whose clock may have been ahead
+	// An earlier host agent may have assigned the number when the clock was ahead of the current
+	// time.
+	a.lastReport = max(a.lastReport, min(until, math.MaxInt64/2))
 	for _, s := range a.all() {
-		if s.told == 0 || s.told > until {
+		if s.report == 0 || s.report > until {
 			continue
 		}
 		if err := a.set(s, forgetInactivity); err != nil && fault.KindOf(err) != fault.NotFound {
 			return err
 		}
-		s.told = 0
+		s.report = 0
 	}
 	return nil
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Where the records are: a folder for each sandbox, of its name. Those that are being removed have another name.
+// Each sandbox has a folder named after its ID. The folder gets another name before it is removed.
 const (
 	sandboxesFolder = "sandboxes"
 	recordFile      = "record.json"
 	metricsFile     = "metrics"
 )
 
-// record is what is known of a sandbox beside what its workspace knows.
+// record contains the state of a sandbox that is not stored in its workspace.
 type record struct {
 	SandboxID   string            `json:"sandbox_id"`
-	WorkspaceID string            `json:"workspace_id,omitempty"` // empty: it is being made
-	Making      string            `json:"making,omitempty"`       // by which what was made of it is found
+	WorkspaceID string            `json:"workspace_id,omitempty"` // empty during the creation.
+	CreationID  string            `json:"making,omitempty"`       // Spec.CreationID, to find the workspace of an interrupted creation.
 	TeamID      string            `json:"team_id,omitempty"`
 	TemplateID  string            `json:"template_id,omitempty"`
 	Template    string            `json:"template"`
-	From        string            `json:"from,omitempty"` // the id of the template that it was made from, where that was a sandbox once
+	From        string            `json:"from,omitempty"` // workspace ID of the template, if the template was made from a sandbox
 	Environment string            `json:"environment"`
 	Isolation   string            `json:"isolation,omitempty"`
 	VCPUs       int               `json:"vcpus"`
@@ -39,7 +39,9 @@ type record struct {
 	DefaultEnv  map[string]string `json:"default_env,omitempty"`
 	CreatedAt   time.Time         `json:"created_at"`
 	LastActive  time.Time         `json:"last_active_at"`
-	Inactive    bool              `json:"paused_for_inactivity,omitempty"` // it was last paused, or was to be, because of inactivity, which nobody has acknowledged
+	// Inactive says that the last pause was automatic and that no client has acknowledged it. It is
+	// set before the pause.
+	Inactive bool `json:"paused_for_inactivity,omitempty"`
 }
 
 func (a *Agent) folderOf(id string) string {
@@ -48,7 +50,7 @@ func (a *Agent) folderOf(id string) string {
 
 func (a *Agent) metricsFile(id string) string { return filepath.Join(a.folderOf(id), metricsFile) }
 
-// writeRecord writes a record so that a crash leaves the old one or the new one.
+// writeRecord writes a record. After a crash the file contains either the old or the new record.
 func (a *Agent) writeRecord(r record) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -62,27 +64,31 @@ func (a *Agent) writeRecord(r record) error {
 	return fault.Wrap(errors.Join(err, durable.Sync(filepath.Dir(folder))), "write the record of sandbox", r.SandboxID)
 }
 
-// removeRecord removes it with all that is beside it: once its name is gone nothing of it is there.
+// removeRecord removes the folder of a sandbox. It renames the folder first, so that a crash does
+// not leave a partial record.
 func (a *Agent) removeRecord(id string) error {
 	folder := a.folderOf(id)
-	gone := filepath.Join(filepath.Dir(folder), goingPrefix+id)
-	err := os.RemoveAll(gone)
+	deleting := filepath.Join(filepath.Dir(folder), deletingPrefix+id)
+	err := os.RemoveAll(deleting)
 	if err == nil {
-		err = os.Rename(folder, gone)
+		err = os.Rename(folder, deleting)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fault.Wrap(errors.Join(err, durable.Sync(filepath.Dir(folder)), os.RemoveAll(gone)), "remove the record of sandbox", id)
+	return fault.Wrap(errors.Join(err, durable.Sync(filepath.Dir(folder)), os.RemoveAll(deleting)), "remove the record of sandbox", id)
 }
 
-// goingPrefix begins the name of what is being removed. No id begins so.
-const goingPrefix = ".going-"
+// deletingPrefix is the name prefix of folders that are being removed. Sandbox IDs can't begin with
+// it.
+const deletingPrefix = ".going-"
 
-// damagedPrefix begins the name of the folder of one whose record nobody can read. No id begins so.
+// damagedPrefix is the name prefix of folders with a record that can't be read. Sandbox IDs can't
+// begin with it.
 const damagedPrefix = ".damaged-"
 
-// readRecords reads all records of a folder, and removes what was being removed. Those that can't be read are put aside, so that nothing is made in their place.
+// readRecords reads all records in a folder and completes interrupted removals. It renames folders
+// with damaged records, so that a new sandbox does not overwrite them.
 func readRecords(folder string) (all []record, damaged []error, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -91,7 +97,7 @@ func readRecords(folder string) (all []record, damaged []error, err error) {
 	for _, e := range entries {
 		path := filepath.Join(folder, e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), goingPrefix):
+		case strings.HasPrefix(e.Name(), deletingPrefix):
 			if err := os.RemoveAll(path); err != nil {
 				return nil, nil, fault.Wrap(err, "remove", path)
 			}
@@ -100,7 +106,7 @@ func readRecords(folder string) (all []record, damaged []error, err error) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(path, recordFile))
-		if errors.Is(err, fs.ErrNotExist) { // its maker ended before it had written it
+		if errors.Is(err, fs.ErrNotExist) { // the host agent died before it wrote the record
 			if err := os.RemoveAll(path); err != nil {
 				return nil, nil, fault.Wrap(err, "remove", path)
 			}
@@ -111,15 +117,15 @@ func readRecords(folder string) (all []record, damaged []error, err error) {
 			err = json.Unmarshal(text, &r)
 		}
 		if err == nil && r.SandboxID != e.Name() {
-			err = errors.New("it is another sandbox's")
+			err = errors.New("it belongs to another sandbox")
 		}
 		if err != nil {
 			aside := filepath.Join(folder, damagedPrefix+e.Name())
 			damaged = append(damaged, &fault.Error{
-				Op: "read the record of sandbox", Subject: e.Name(), Kind: fault.Corrupt, Err: err, Hint: "put " + aside + " right and back, or pyro workspace list, and delete its workspace",
+				Op: "read the record of sandbox", Subject: e.Name(), Kind: fault.Corrupt, Err: err, Hint: "repair " + aside + " and move it back, or delete its workspace: pyro workspace list",
 			})
 			if err := errors.Join(os.RemoveAll(aside), os.Rename(path, aside)); err != nil {
-				return nil, nil, fault.Wrap(err, "put aside", path)
+				return nil, nil, fault.Wrap(err, "set aside", path)
 			}
 			continue
 		}

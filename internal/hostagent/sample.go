@@ -6,39 +6,42 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// samplePatience bounds a question to a sandbox: one that does not answer is asked again later, and holds up no other.
-const samplePatience = 5 * time.Second
+// queryTimeout is the maximum duration of a query to a machine. After a timeout the machine is
+// queried again later.
+const queryTimeout = 5 * time.Second
 
-// A machine is asked what it takes if it has used askAbove of a processor since the last sample: with
-// less its memory and disks can't have changed much. If it has used anyWork it is asked within
-// askWithin. Under emulation an idle machine uses up to 4 ms between two samples.
+// A machine is queried if its processes have used queryAbove of processor time since the last
+// sample. If they have used less, its memory and disk use can't have changed much. A machine is
+// also queried queryWithin after the last query, if it and its supervisor have used minWork since
+// then. Under emulation an idle machine uses up to 4 ms between two samples.
 const (
-	askAbove  = 5 * time.Millisecond
-	anyWork   = time.Millisecond
-	askWithin = 30 * time.Second
+	queryAbove  = 5 * time.Millisecond
+	minWork     = time.Millisecond
+	queryWithin = 30 * time.Second
 )
 
 // sampleAll takes a sample of each sandbox.
 func (a *Agent) sampleAll() {
 	for _, s := range a.all() {
-		if w := s.watcher.Load(); w != nil {
+		if w := s.sampler.Load(); w != nil {
 			w.sample()
 		}
 	}
 }
 
-// watch samples what a sandbox takes until it is destroyed or the host agent ends.
-func (a *Agent) watch(s *sandbox) {
-	w := &watcher{agent: a, of: s}
+// startSampling samples a sandbox until stopSampling is called or the host agent stops.
+func (a *Agent) startSampling(s *sandbox) {
+	w := &sampler{agent: a, of: s}
 	w.ctx, w.cancel = context.WithCancel(a.ctx)
-	s.watcher.Store(w)
+	s.sampler.Store(w)
 }
 
-// unwatch ends that. It waits for a question that has no answer yet.
-func (s *sandbox) unwatch() {
-	if w := s.watcher.Swap(nil); w != nil {
+// stopSampling stops the sampling. It waits for a query in progress.
+func (s *sandbox) stopSampling() {
+	if w := s.sampler.Swap(nil); w != nil {
 		w.cancel()
 		w.busy.Lock()
 		defer w.busy.Unlock()
@@ -46,74 +49,89 @@ func (s *sandbox) unwatch() {
 	}
 }
 
-// watcher looks at one sandbox. It reads the clocks of the machine's processes, which wakes nobody up,
-// and asks the machine if these say that it did something, over one connection for as long as that holds.
-type watcher struct {
+// sampler samples one sandbox. It reads the processor times of the machine's processes, which does
+// not wake the machine. It queries the machine only if these times show activity. It stays
+// connected while the machine runs.
+type sampler struct {
 	agent  *Agent
 	of     *sandbox
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	busy    sync.Mutex // held while the rest is used
-	machine Machine    // nil: not connected
-	at      time.Time  // of the last sample; zero: there is none yet
-	last    remote.Usage
-	clock   time.Duration // of the machine's processes, at the last sample
-	asked   time.Time
-	since   time.Duration // what the machine and its supervisor have used by then
+	busy        sync.Mutex // protects the fields below
+	machine     Machine    // nil if not connected
+	at          time.Time  // time of the last sample; zero before the first
+	last        workspace.Usage
+	used        time.Duration // processor time of the machine's processes at the last sample
+	queried     time.Time
+	usedAtQuery time.Duration // processor time of the machine and its supervisor at the last query
 }
 
-func (w *watcher) drop() {
+func (w *sampler) drop() {
 	if w.machine != nil {
 		w.machine.Close()
 		w.machine = nil
 	}
 }
 
-// sample takes a sample if the sandbox runs. It does not wait for an answer of the sandbox: that becomes
-// a sample when it comes.
-func (w *watcher) sample() {
+// sample takes a sample if the sandbox runs. If a query is needed, sample does not wait for it: the
+// sample is added when the response arrives.
+func (w *sampler) sample() {
 	if !w.busy.TryLock() {
-		return // it was asked, and has not answered yet
+		return // a query is in progress
 	}
-	if w.ctx.Err() == nil && w.ask() {
+	if w.ctx.Err() == nil && w.needsQuery() {
 		w.agent.working.Go(func() {
 			defer w.busy.Unlock()
-			w.question()
+			ctx, cancel := context.WithTimeout(w.ctx, queryTimeout)
+			defer cancel()
+			w.query(ctx)
 		})
 		return
 	}
 	w.busy.Unlock()
 }
 
-// ask takes a sample from outside, and reports whether the machine has to be asked instead.
-func (w *watcher) ask() bool {
+// needsQuery reports whether the machine must be queried. If not, it adds a sample that it computes
+// from the processor times.
+func (w *sampler) needsQuery() bool {
 	r := w.of.record()
 	if !w.agent.options.Machines.Running(r.WorkspaceID) {
 		w.drop()
 		return false
 	}
+	w.agent.awaitEnd(w.of) // if another process has resumed the machine, this is the first place that finds it running
 	if w.machine == nil {
 		return true
 	}
-	machine, all, ok := clocks(w.last)
+	machine, all, ok := processorTimes(w.last)
 	now := w.agent.options.clock()
-	used := machine - w.clock
-	if !ok || used >= askAbove || all-w.since >= anyWork && now.Sub(w.asked) >= askWithin {
+	used := machine - w.used
+	if !ok || used >= queryAbove || all-w.usedAtQuery >= minWork && now.Sub(w.queried) >= queryWithin {
 		return true
 	}
 	u := w.last
 	u.CPU += used
 	w.add(r, now, u)
-	w.clock = machine
+	w.used = machine
 	return false
 }
 
-// question asks the machine. The first answer after it was connected to only begins the time of the next sample.
-func (w *watcher) question() {
+// refresh queries the machine if it runs and no query is in progress.
+func (w *sampler) refresh(ctx context.Context) {
+	if !w.busy.TryLock() {
+		return
+	}
+	defer w.busy.Unlock()
+	if w.ctx.Err() == nil && w.agent.options.Machines.Running(w.of.record().WorkspaceID) {
+		w.query(ctx)
+	}
+}
+
+// query queries the machine. The first response on a connection adds no sample: it only sets the
+// start of the next interval.
+func (w *sampler) query(ctx context.Context) {
 	r := w.of.record()
-	ctx, cancel := context.WithTimeout(w.ctx, samplePatience)
-	defer cancel()
 	if w.machine == nil {
 		m, err := w.agent.options.Machines.Connect(ctx, r.WorkspaceID)
 		if err != nil {
@@ -126,24 +144,25 @@ func (w *watcher) question() {
 		w.drop()
 		return
 	}
+	w.of.setSent(u)
 	w.add(r, w.agent.options.clock(), u)
-	w.asked = w.at
-	w.clock, w.since, _ = clocks(u) // after the answer: what that took is no reason to ask again
+	w.queried = w.at
+	w.used, w.usedAtQuery, _ = processorTimes(u) // after the response, so that the query itself does not count as activity
 }
 
 // add adds a sample to the metrics.
-func (w *watcher) add(r record, now time.Time, u remote.Usage) {
+func (w *sampler) add(r record, now time.Time, u workspace.Usage) {
 	if !w.at.IsZero() && w.of.metrics.add(now, pointOf(u, u.CPU-w.last.CPU, now.Sub(w.at), r.VCPUs)) {
 		if err := w.of.metrics.save(w.agent.metricsFile(r.SandboxID)); err != nil && w.ctx.Err() == nil {
-			w.agent.options.Log.Error("keep metrics", "sandbox", r.SandboxID, "error", err)
+			w.agent.options.Log.Error("save metrics", "sandbox", r.SandboxID, "error", err)
 		}
 	}
 	w.at, w.last = now, u
 }
 
-// clocks returns the processor time that the processes of a machine have used, and the same with its
-// supervisor's. ok is false if they are not known, or one of them has ended.
-func clocks(u remote.Usage) (machine, all time.Duration, ok bool) {
+// processorTimes returns the processor time of a machine's processes, without and with the
+// supervisor. ok is false if the processes are unknown or one of them has ended.
+func processorTimes(u workspace.Usage) (machine, all time.Duration, ok bool) {
 	for _, pid := range u.Processes {
 		used, there := remote.ProcessorTime(pid)
 		if !there {
@@ -155,8 +174,9 @@ func clocks(u remote.Usage) (machine, all time.Duration, ok bool) {
 	return machine, machine + supervisor, there && len(u.Processes) > 0
 }
 
-// pointOf is what a machine took in a time, of which its processors worked for a part.
-func pointOf(u remote.Usage, worked, of time.Duration, vcpus int) point {
+// pointOf returns the point for an interval. Its parameters include the length of the interval and
+// the processor time that the machine used in the interval.
+func pointOf(u workspace.Usage, worked, of time.Duration, vcpus int) point {
 	p := point{MemBytes: u.MemBytes, DiskBytes: u.DiskBytes}
 	if of > 0 && vcpus > 0 {
 		p.CPU = min(max(100*float64(worked)/float64(of)/float64(vcpus), 0), 100)

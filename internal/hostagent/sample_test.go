@@ -12,9 +12,10 @@ import (
 
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
-// stopped starts a process that works, and stops it: its clock stands still until it is continued.
+// stopped starts a busy process and stops it. Its processor time does not increase until SIGCONT.
 func stopped(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "kill -STOP $$; while :; do :; done")
@@ -29,34 +30,36 @@ func stopped(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// watched returns a watcher that nobody else drives, and a function that takes a sample and waits for it.
-func watched(t *testing.T, f *fakes, h *hand) (w *watcher, sample func()) {
+// watched returns a sampler that the test controls. It also returns a function that takes a sample
+// and waits until the sample is added.
+func watched(t *testing.T, f *fakes, h *manualClock) (w *sampler, sample func()) {
 	t.Helper()
 	a := openAt(t, t.TempDir(), f, h)
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	s := a.all()[0]
-	s.unwatch()
+	s.stopSampling()
 	s.metrics.flush()
 	ctx, cancel := context.WithCancel(t.Context())
-	w = &watcher{agent: a, of: s, ctx: ctx, cancel: cancel}
+	w = &sampler{agent: a, of: s, ctx: ctx, cancel: cancel}
 	t.Cleanup(func() { cancel(); w.busy.Lock(); w.drop(); w.busy.Unlock() })
 	return w, func() {
 		h.pass(sampleEvery)
 		w.sample()
-		w.busy.Lock() // waits for the sample
+		w.busy.Lock() // wait until the sample is added
 		defer w.busy.Unlock()
 	}
 }
 
-// TestAnIdleMachineIsNotAsked samples a machine whose processes stand still, then work, then are gone.
-func TestAnIdleMachineIsNotAsked(t *testing.T) {
-	f, h := newFakes(), &hand{now: time.Unix(1000, 0)}
+// TestIdleMachineIsNotQueried samples a machine whose processes are first stopped, then busy, then
+// killed.
+func TestIdleMachineIsNotQueried(t *testing.T) {
+	f, h := newFakes(), &manualClock{now: time.Unix(1000, 0)}
 	process, supervisor := stopped(t), stopped(t)
 	asked := 0
-	f.usage = func(context.Context) (remote.Usage, error) {
+	f.usage = func(context.Context) (workspace.Usage, error) {
 		asked++
 		used, _ := remote.ProcessorTime(process.Process.Pid)
-		return remote.Usage{CPU: used, MemBytes: int64(asked), DiskBytes: 7, Processes: []int{process.Process.Pid}, Supervisor: supervisor.Process.Pid}, nil
+		return workspace.Usage{CPU: used, MemBytes: int64(asked), DiskBytes: 7, Processes: []int{process.Process.Pid}, Supervisor: supervisor.Process.Pid}, nil
 	}
 	w, sample := watched(t, f, h)
 	for range 1000 {
@@ -64,7 +67,7 @@ func TestAnIdleMachineIsNotAsked(t *testing.T) {
 	}
 	points := w.of.metrics.get(tier10m)
 	if asked != 1 || len(points) != 999 {
-		t.Errorf("in 1000 samples it was asked %d times, and has %d points", asked, len(points))
+		t.Errorf("1000 samples: got %d requests and %d points", asked, len(points))
 	}
 	for i, p := range points {
 		if p.CPU != 0 || p.MemBytes != 1 || p.DiskBytes != 7 || i > 1 && p.Unix-points[i-2].Unix != 1 {
@@ -88,61 +91,63 @@ func TestAnIdleMachineIsNotAsked(t *testing.T) {
 	sample()
 	points = w.of.metrics.get(tier10m)
 	if last := points[len(points)-1]; asked != 2 || last.MemBytes != 2 || last.CPU < 10 {
-		t.Errorf("after it worked it was asked %d times: %+v", asked, last)
+		t.Errorf("after activity: got %d requests: %+v", asked, last)
 	}
 	sample()
 	points = w.of.metrics.get(tier10m)
 	if last := points[len(points)-1]; asked != 2 || last.CPU != 0 {
-		t.Errorf("when it had worked it was asked %d times: %+v", asked, last)
+		t.Errorf("after activity: got %d samples of usage: %+v", asked, last)
 	}
-	works(supervisor, 10*time.Millisecond) // a snapshot, say: the disks may be others
-	for range int(askWithin/sampleEvery) - 2 {
+	works(supervisor, 10*time.Millisecond) // as for a snapshot: the disks may have changed
+	for range int(queryWithin/sampleEvery) - 2 {
 		sample()
 	}
 	if asked != 2 {
-		t.Errorf("before %v it was asked %d times", askWithin, asked)
+		t.Errorf("before %v: got %d requests", queryWithin, asked)
 	}
 	for range 2 {
 		sample()
 	}
 	if asked != 3 {
-		t.Errorf("after %v it was asked %d times", askWithin, asked)
+		t.Errorf("after %v: got %d requests", queryWithin, asked)
 	}
 	process.Process.Kill()
 	process.Wait()
 	sample()
 	if asked != 4 {
-		t.Errorf("after a process had ended it was asked %d times", asked)
+		t.Errorf("after the end of a process: got %d samples of usage, want 4", asked)
 	}
 }
 
-// TestAMachineThatTellsNoProcessesIsAsked samples one whose supervisor is an earlier one.
-func TestAMachineThatTellsNoProcessesIsAsked(t *testing.T) {
-	f, h := newFakes(), &hand{now: time.Unix(1000, 0)}
+// TestUnknownProcessesAreQueried samples a machine whose supervisor is too old to report its
+// processes. Each sample must query the machine.
+func TestUnknownProcessesAreQueried(t *testing.T) {
+	f, h := newFakes(), &manualClock{now: time.Unix(1000, 0)}
 	asked := 0
-	f.usage = func(context.Context) (remote.Usage, error) {
+	f.usage = func(context.Context) (workspace.Usage, error) {
 		asked++
-		return remote.Usage{MemBytes: 5}, nil
+		return workspace.Usage{MemBytes: 5}, nil
 	}
 	w, sample := watched(t, f, h)
 	for range 10 {
 		sample()
 	}
 	if points := w.of.metrics.get(tier10m); asked != 10 || len(points) != 9 {
-		t.Errorf("in 10 samples it was asked %d times, and has %d points", asked, len(points))
+		t.Errorf("10 samples: got %d requests and %d points", asked, len(points))
 	}
 }
 
-// TestAMachineThatDoesNotAnswerHoldsUpNoOther samples two, of which one does not answer.
-func TestAMachineThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
+// TestHungMachineDelaysNoOther checks that a machine that does not respond does not delay the
+// samples of another machine.
+func TestHungMachineDelaysNoOther(t *testing.T) {
 	f := newFakes()
 	var calls atomic.Int64
-	f.usage = func(ctx context.Context) (remote.Usage, error) {
+	f.usage = func(ctx context.Context) (workspace.Usage, error) {
 		if calls.Add(1) == 1 {
 			<-ctx.Done()
-			return remote.Usage{}, context.Cause(ctx)
+			return workspace.Usage{}, context.Cause(ctx)
 		}
-		return remote.Usage{MemBytes: 5}, nil
+		return workspace.Usage{MemBytes: 5}, nil
 	}
 	a := open(t, t.TempDir(), f, Limits{})
 	for _, id := range []string{"x", "y"} {
@@ -150,10 +155,10 @@ func TestAMachineThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); len(a.all()[0].metrics.get(tier10m))+len(a.all()[1].metrics.get(tier10m)) < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("no samples come")
+			t.Fatal("got no samples")
 		}
 	}
-	for _, id := range []string{"x", "y"} { // and both can be destroyed
+	for _, id := range []string{"x", "y"} { // both sandboxes can be destroyed
 		if _, err := a.DestroySandbox(t.Context(), connect.NewRequest(&pb.DestroySandboxRequest{SandboxId: id})); err != nil {
 			t.Error(err)
 		}

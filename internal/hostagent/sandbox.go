@@ -11,70 +11,77 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// sandbox is one sandbox.
+// sandbox is the host agent's state of a sandbox.
 type sandbox struct {
-	name    string
-	created time.Time
-	clock   func() time.Time
-	metrics metrics
-	changes chan struct{}           // holds a token while it is made another: created, paused, resumed, destroyed
-	watcher atomic.Pointer[watcher] // nil: nobody samples what it takes
-	writing sync.Mutex              // held while its record is written, so that none overwrites a later one
+	name       string
+	created    time.Time
+	clock      func() time.Time
+	watchers   *watchers
+	metrics    metrics
+	changeLock chan struct{}           // contains a token during a creation, pause, resume or removal.
+	sampler    atomic.Pointer[sampler] // nil if the sandbox is not sampled.
+	writing    sync.Mutex              // locked while the record is written, so that an old record never replaces a new one.
 
-	mu      sync.Mutex
-	is      record
-	busy    int           // calls that are going on
-	noted   bool          // what is known of it is on the disk
-	gone    bool          // nothing is
-	resting bool          // it is paused, as far as is known: it takes neither memory nor processors
-	turning chan struct{} // closed when a pause or a resume has come to its end; nil: none is going on
-	shown   string        // its state until then
-	turned  time.Time     // when the last one had come to its end
-	spared  time.Time     // until then it is not paused for inactivity
-	seen    time.Time     // when a list last saw that it runs; zero where it was made another since
+	mu            sync.Mutex
+	rec           record
+	busy          int           // number of calls in progress.
+	saved         bool          // the file contains the current record.
+	gone          bool          // the sandbox was destroyed or became a template.
+	paused        bool          // last known state. If set, the sandbox uses neither memory nor processors.
+	transition    chan struct{} // closed at the end of a pause or resume. Nil if none is in progress.
+	statusDuring  string        // state that is reported during the transition.
+	transitionEnd time.Time     // end of the last transition.
+	noPauseUntil  time.Time     // no automatic pause before this time.
+	seenRunning   time.Time     // when cachedStatus last found the sandbox running. Zero since the last transition.
+	awaited       bool          // awaitEnd waits for the end of the machine.
+	reportsUse    bool          // a timer will report the last activity, and sent, to the watchers.
+	sent          sent          // by the machine, at its last answer.
 
-	told int64 // that it is paused because of inactivity has this number; 0: it was not told yet. Of the agent's telling
+	// report is the sequence number of the report that the sandbox was paused automatically, or 0
+	// if there was no report. It is protected by Agent.reporting.
+	report int64
 }
 
-func newSandbox(r record, clock func() time.Time) *sandbox {
-	return &sandbox{name: r.SandboxID, created: r.CreatedAt, clock: clock, changes: make(chan struct{}, 1), is: r, noted: true}
+func (a *Agent) newSandbox(r record) *sandbox {
+	return &sandbox{name: r.SandboxID, created: r.CreatedAt, clock: a.options.clock, watchers: &a.watchers, changeLock: make(chan struct{}, 1), rec: r, saved: true}
 }
 
 func (s *sandbox) id() string { return s.name }
 
-// record is what is known of it now.
+// record returns the current record.
 func (s *sandbox) record() record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy > 0 {
-		s.is.LastActive = s.clock()
+		s.rec.LastActive = s.clock()
 	}
-	return s.is
+	return s.rec
 }
 
-// has says what machine it has from now on.
-func (s *sandbox) has(made Made, since time.Time) {
+// setMachine sets the machine of a new sandbox, and the time of its last activity.
+func (s *sandbox) setMachine(made Created, since time.Time) {
 	s.mu.Lock()
-	s.is.WorkspaceID, s.is.Isolation, s.is.LastActive = made.ID, made.Isolation, since
+	s.rec.WorkspaceID, s.rec.Isolation, s.rec.LastActive = made.ID, made.Isolation, since
+	s.mu.Unlock()
+	s.watchers.changed(s.id())
+}
+
+// markResumed records activity and clears the mark of an automatic pause.
+func (s *sandbox) markResumed() {
+	s.mu.Lock()
+	s.rec.LastActive, s.rec.Inactive, s.saved = s.clock().UTC(), false, false
 	s.mu.Unlock()
 }
 
-// active says that it has gone on, for whatever it was paused.
-func (s *sandbox) active() {
-	s.mu.Lock()
-	s.is.LastActive, s.is.Inactive, s.noted = s.clock().UTC(), false, false
-	s.mu.Unlock()
-}
-
-// use says that it is being used until the function is called that it gives: for as long it is not inactive. While it is being paused or resumed it waits to see what
-// becomes of that.
+// use marks the sandbox as active until the caller calls end. If a pause or resume is in progress,
+// use first waits for it to finish.
 func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 	s.mu.Lock()
-	for s.turning != nil {
-		turning := s.turning
+	for s.transition != nil {
+		transition := s.transition
 		s.mu.Unlock()
 		select {
-		case <-turning:
+		case <-transition:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -85,84 +92,98 @@ func (s *sandbox) use(ctx context.Context) (end func(), err error) {
 		return nil, errNoSandbox(s.id())
 	}
 	s.busy++
-	s.is.LastActive, s.noted = s.clock(), false
+	s.touchLocked()
 	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()
 		s.busy--
-		s.is.LastActive, s.noted = s.clock(), false
+		s.touchLocked()
 		s.mu.Unlock()
 	}, nil
 }
 
-// due tells whether it was inactive for as long as it may be.
-func (s *sandbox) due() bool {
+// touch records activity.
+func (s *sandbox) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.dueLocked()
+	s.touchLocked()
 }
 
-func (s *sandbox) dueLocked() bool {
+func (s *sandbox) touchLocked() {
+	s.rec.LastActive, s.saved = s.clock(), false
+	s.reportUse()
+}
+
+// pauseDue reports whether the inactivity timeout has expired.
+func (s *sandbox) pauseDue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pauseDueLocked()
+}
+
+func (s *sandbox) pauseDueLocked() bool {
 	now := s.clock()
-	return s.is.TimeoutSec > 0 && s.busy == 0 && !s.resting && s.turning == nil && !s.gone && s.is.WorkspaceID != "" &&
-		now.Sub(s.is.LastActive) >= time.Duration(s.is.TimeoutSec)*time.Second && !now.Before(s.spared)
+	return s.rec.TimeoutSec > 0 && s.busy == 0 && !s.paused && s.transition == nil && !s.gone && s.rec.WorkspaceID != "" &&
+		now.Sub(s.rec.LastActive) >= time.Duration(s.rec.TimeoutSec)*time.Second && !now.Before(s.noPauseUntil)
 }
 
-// turn has it show a state while it is being paused or resumed, and those wait who are about to use it, until the function is called that it gives. Its change is the
-// caller's.
-func (s *sandbox) turn(shown string) (turned func()) {
+// beginTransition begins a pause or resume. Until the caller calls end, status returns the state
+// shown, and the method use waits. The caller must hold the change lock.
+func (s *sandbox) beginTransition(shown string) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.turnLocked(shown)
+	return s.beginTransitionLocked(shown)
 }
 
-// turnInactive does so for a pause, unless it is used by now.
-func (s *sandbox) turnInactive() (turned func(), ok bool) {
+// beginAutoPause begins a pause if the sandbox is still inactive.
+func (s *sandbox) beginAutoPause() (end func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.dueLocked() {
+	if !s.pauseDueLocked() {
 		return nil, false
 	}
-	return s.turnLocked(statusRunning), true
+	return s.beginTransitionLocked(statusRunning), true
 }
 
-func (s *sandbox) turnLocked(shown string) (turned func()) {
-	s.turning, s.shown = make(chan struct{}), shown
+func (s *sandbox) beginTransitionLocked(shown string) (end func()) {
+	s.transition, s.statusDuring = make(chan struct{}), shown
 	return func() {
 		s.mu.Lock()
-		close(s.turning)
-		s.turning, s.turned, s.seen = nil, time.Now(), time.Time{}
+		close(s.transition)
+		s.transition, s.transitionEnd, s.seenRunning = nil, time.Now(), time.Time{}
 		s.mu.Unlock()
+		s.watchers.changed(s.id())
 	}
 }
 
-// rest says whether it takes memory and processors.
-func (s *sandbox) rest(resting bool) {
+// setPaused sets whether the sandbox is paused and so uses neither memory nor processors.
+func (s *sandbox) setPaused(paused bool) {
 	s.mu.Lock()
-	s.resting = resting
+	s.paused = paused
 	s.mu.Unlock()
 }
 
-// spare keeps it from being paused for inactivity for a time.
-func (s *sandbox) spare(d time.Duration) {
+// delayPause prevents automatic pauses for the duration d.
+func (s *sandbox) delayPause(d time.Duration) {
 	s.mu.Lock()
-	s.spared = s.clock().Add(d)
+	s.noPauseUntil = s.clock().Add(d)
 	s.mu.Unlock()
 }
 
-// change waits to be the only one who makes it another.
-func (s *sandbox) change(ctx context.Context) (done func(), err error) {
+// lockChanges acquires the change lock.
+func (s *sandbox) lockChanges(ctx context.Context) (done func(), err error) {
 	select {
-	case s.changes <- struct{}{}:
-		return func() { <-s.changes }, nil
+	case s.changeLock <- struct{}{}:
+		return func() { <-s.changeLock }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// alter does so for one that has to be there.
-func (s *sandbox) alter(ctx context.Context) (done func(), err error) {
-	if done, err = s.change(ctx); err != nil {
+// lockExisting acquires the change lock of a sandbox. It fails with NotFound if the sandbox no
+// longer exists.
+func (s *sandbox) lockExisting(ctx context.Context) (done func(), err error) {
+	if done, err = s.lockChanges(ctx); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -174,16 +195,16 @@ func (s *sandbox) alter(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// note writes the record where it has changed. With an error that is tried again at the next time.
-func (a *Agent) note(s *sandbox) error {
+// save writes the record if the record has changed. If save fails, the next call tries again.
+func (a *Agent) save(s *sandbox) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()
 	if s.busy > 0 {
-		s.is.LastActive, s.noted = s.clock(), false
+		s.rec.LastActive, s.saved = s.clock(), false
 	}
-	r, due := s.is, !s.noted && !s.gone && s.is.WorkspaceID != ""
-	s.noted = true
+	r, due := s.rec, !s.saved && !s.gone && s.rec.WorkspaceID != ""
+	s.saved = true
 	s.mu.Unlock()
 	if !due {
 		return nil
@@ -191,18 +212,18 @@ func (a *Agent) note(s *sandbox) error {
 	err := a.writeRecord(r)
 	if err != nil {
 		s.mu.Lock()
-		s.noted = false
+		s.saved = false
 		s.mu.Unlock()
 	}
 	return err
 }
 
-// set changes the record, on the disk first.
+// set changes the record: first the file, then the copy in memory.
 func (a *Agent) set(s *sandbox, change func(*record)) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.mu.Lock()
-	r, gone := s.is, s.gone
+	r, gone := s.rec, s.gone
 	s.mu.Unlock()
 	if gone {
 		return errNoSandbox(s.id())
@@ -212,13 +233,13 @@ func (a *Agent) set(s *sandbox, change func(*record)) error {
 		return err
 	}
 	s.mu.Lock()
-	change(&s.is)
+	change(&s.rec)
 	s.mu.Unlock()
 	return nil
 }
 
-// drop removes the record: nobody writes it any more.
-func (a *Agent) drop(s *sandbox) error {
+// deleteRecord removes the record file and sets gone, so that no later save writes the file again.
+func (a *Agent) deleteRecord(s *sandbox) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := a.removeRecord(s.id()); err != nil {
@@ -230,7 +251,7 @@ func (a *Agent) drop(s *sandbox) error {
 	return nil
 }
 
-// find gives a sandbox by its id.
+// find returns the sandbox with an ID. It fails with NotFound if the sandbox does not exist.
 func (a *Agent) find(id string) (*sandbox, error) {
 	if id == "" {
 		return nil, fault.New(fault.Invalid, "find sandbox", "", "sandbox_id is missing")
@@ -245,10 +266,10 @@ func (a *Agent) find(id string) (*sandbox, error) {
 }
 
 func errNoSandbox(id string) error {
-	return fault.New(fault.NotFound, "find sandbox", fault.Printable(id[:min(len(id), 80)]), "there is none of this id on this host").WithHint("call ListSandboxes")
+	return fault.New(fault.NotFound, "find sandbox", fault.Printable(id[:min(len(id), 80)]), "no sandbox of this host has this ID").WithHint("call ListSandboxes")
 }
 
-// all gives all sandboxes, the oldest first.
+// all returns all sandboxes. The oldest comes first.
 func (a *Agent) all() []*sandbox {
 	a.mu.Lock()
 	all := make([]*sandbox, 0, len(a.sandboxes))
@@ -262,49 +283,53 @@ func (a *Agent) all() []*sandbox {
 
 // The states of a sandbox.
 const (
-	statusPending = "pending" // it is being made
+	statusPending = "pending" // the sandbox is being created
 	statusRunning = "running"
 	statusPaused  = "paused"
-	statusStopped = "stopped" // its machine has ended
+	statusStopped = "stopped" // the machine has ended
 )
 
-// status tells the state of a sandbox: what becomes of one that is being paused or resumed is told when it has come about. Unavailable where it can't be told: one that
-// may be paused is never said to have ended.
+// status returns the state of a sandbox. During a pause or resume it returns the previous state. If
+// the state can't be read, it fails with Unavailable: a sandbox that might be paused must not be
+// reported as stopped.
 func (a *Agent) status(s *sandbox) (string, error) {
 	s.mu.Lock()
-	id, turning, shown, resting := s.is.WorkspaceID, s.turning != nil, s.shown, s.resting
+	id, transition, shown, paused := s.rec.WorkspaceID, s.transition != nil, s.statusDuring, s.paused
 	s.mu.Unlock()
 	switch {
 	case id == "":
 		return statusPending, nil
-	case turning:
+	case transition:
 		return shown, nil
 	case a.options.Machines.Running(id):
-		if resting { // somebody else had it go on
-			s.rest(false)
+		if paused { // another process resumed the machine
+			s.setPaused(false)
+			s.watchers.changed(s.id())
 		}
 		return statusRunning, nil
-	case resting:
+	case paused:
 		return statusPaused, nil
 	}
 	paused, err := a.options.Machines.Paused(a.ctx, id)
 	if err != nil {
-		return "", &fault.Error{Op: "look at sandbox", Subject: s.id(), Kind: fault.Unavailable, Err: err, Hint: "try again"}
+		return "", &fault.Error{Op: "read the state of sandbox", Subject: s.id(), Kind: fault.Unavailable, Err: err, Hint: "try again"}
 	}
 	if paused {
-		s.rest(true)
+		s.setPaused(true)
 		return statusPaused, nil
 	}
 	return statusStopped, nil
 }
 
-// seenFor is how long a list takes what another has seen: many may ask at once for many sandboxes.
-const seenFor = 20 * time.Millisecond
+// statusTTL is how long cachedStatus caches a state. The cache helps when many clients list many
+// sandboxes.
+const statusTTL = 20 * time.Millisecond
 
-// listed is status for a list, which may be that much late in seeing that a machine has ended by itself.
-func (a *Agent) listed(s *sandbox) (string, error) {
+// cachedStatus returns the state of a sandbox. If the machine ends by itself, cachedStatus can
+// still return running for up to statusTTL.
+func (a *Agent) cachedStatus(s *sandbox) (string, error) {
 	s.mu.Lock()
-	fresh := s.turning == nil && time.Since(s.seen) < seenFor
+	fresh := s.transition == nil && time.Since(s.seenRunning) < statusTTL
 	s.mu.Unlock()
 	if fresh {
 		return statusRunning, nil
@@ -312,14 +337,14 @@ func (a *Agent) listed(s *sandbox) (string, error) {
 	began := time.Now()
 	status, err := a.status(s)
 	s.mu.Lock()
-	if s.turning == nil && status == statusRunning && began.After(s.turned) {
-		s.seen = began
+	if s.transition == nil && status == statusRunning && began.After(s.transitionEnd) {
+		s.seenRunning = began
 	}
 	s.mu.Unlock()
 	return status, err
 }
 
-// needRunning is no error where it runs.
+// needRunning fails with Precondition if a sandbox does not run.
 func (a *Agent) needRunning(s *sandbox) error {
 	status, err := a.status(s)
 	if err == nil && status != statusRunning {
@@ -328,7 +353,8 @@ func (a *Agent) needRunning(s *sandbox) error {
 	return err
 }
 
-// connected connects to the machine of a sandbox, which is used until end is called.
+// connected connects to the machine of a sandbox and marks the sandbox as active until the caller
+// calls end.
 func (a *Agent) connected(ctx context.Context, op, id string) (m Machine, s *sandbox, end func(), err error) {
 	if s, err = a.find(id); err != nil {
 		return nil, nil, nil, fault.Wrap(err, op, "")

@@ -21,37 +21,41 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/gen/grpc/health/v1/healthv1connect"
+	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/prometheus"
 	"github.com/pyro-mcp/pyro/internal/secret"
+	"github.com/pyro-mcp/pyro/internal/tracing"
 )
 
-// Bounds of what clients may send and have at once.
+// Limits for requests and connections.
 const (
-	maxMessage     = 18 << 20 // a file of maxContent, and what is around it
-	neverCompress  = 1 << 30  // answers are not compressed, whatever a client takes: files and output would wait for that
-	maxStreams     = 1000     // on one connection
-	streamBuffer   = 1 << 20  // that a stream may send before it is read
-	sharedBuffer   = 64 << 20 // that a connection may: many slow streams leave room for others
-	headerPatience = 10 * time.Second
-	idlePatience   = 5 * time.Minute
-	endPatience    = 5 * time.Second // that calls have to come to their end
+	maxMessage      = 18 << 20 // bytes: a file of maxContent bytes with its envelope.
+	neverCompress   = 1 << 30  // turns off compression, which would delay files and output.
+	maxStreams      = 1000     // per connection.
+	streamBuffer    = 1 << 20  // bytes that a stream can receive ahead.
+	sharedBuffer    = 64 << 20 // bytes that a connection can receive ahead: many slow streams leave room for others.
+	headerTimeout   = 10 * time.Second
+	idleTimeout     = 5 * time.Minute
+	shutdownTimeout = 5 * time.Second // for calls in progress during the shutdown
 )
 
-// Serving says how a host agent is reached. Either TLS or Token has to be set.
-type Serving struct {
+// ServeOptions configure Serve. Either TLS or Token is required.
+type ServeOptions struct {
 	Listener net.Listener
-	TLS      *tls.Config  // see TLSFiles; nil: Listener is on a loopback address, and clients show Token
-	Token    secret.Value // that clients show as a bearer
-	Metrics  net.Listener // where /metrics and /healthz are served plainly, too; nil: nowhere
+	TLS      *tls.Config  // see TLSFiles. If nil, Listener must be on a loopback address.
+	Token    secret.Value // bearer token of clients, used if TLS is nil.
+	Metrics  net.Listener // if not nil, serves /metrics and /healthz without TLS or token.
 }
 
-// Serve serves a until ctx ends or a client has it terminated. Sandboxes go on.
-func (a *Agent) Serve(ctx context.Context, s Serving) error {
+// Serve serves until ctx is done or a client calls Terminate. Sandboxes that exist then keep
+// running.
+func (a *Agent) Serve(ctx context.Context, s ServeOptions) error {
 	if s.TLS == nil && s.Token.Reveal() == "" {
-		return fault.New(fault.Invalid, "serve", "", "there is neither TLS nor a token")
+		return fault.New(fault.Invalid, "serve", "", "neither TLS nor a token is set")
 	}
 	counts := newCounts()
-	open := a.openHandler(counts)
+	open := a.publicHandler(counts)
 	main := a.handler(counts, open)
 	if s.TLS == nil {
 		main = authorized(s.Token, counts, main)
@@ -65,7 +69,7 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 		protocols.SetUnencryptedHTTP2(config == nil)
 		server := &http.Server{
 			Handler: handler, Protocols: &protocols, TLSConfig: config, ErrorLog: slog.NewLogLogger(a.options.Log.Handler(), slog.LevelWarn),
-			ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: 64 << 10,
+			ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
 			HTTP2: &http.HTTP2Config{
 				MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: sharedBuffer, MaxReadFrameSize: 256 << 10,
 			},
@@ -89,9 +93,9 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 	case <-ctx.Done():
 	case <-a.terminated:
 	}
-	a.refuse(true) // who asks for its health while calls come to their end is told
-	a.leave()
-	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+	a.setClosing(true) // during the shutdown, health checks report NOT_SERVING
+	a.drain()
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	for _, server := range servers {
 		if server.Shutdown(patient) != nil {
@@ -104,54 +108,59 @@ func (a *Agent) Serve(ctx context.Context, s Serving) error {
 	return nil
 }
 
-// handler serves everything.
+// handler returns the handler of all services.
 func (a *Agent) handler(counts *counts, open http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	options := []connect.HandlerOption{
-		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(neverCompress), connect.WithInterceptors(observer{a.options.Log, counts}, errorDetails{}), connect.WithRecover(a.recovered),
+		connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(neverCompress), connect.WithInterceptors(tracing.RPC{}, observer{a.options.Log, counts}, errorDetails{}), connect.WithRecover(a.recovered),
 	}
 	mux.Handle(hostagentv1connect.NewHostAgentServiceHandler(a, options...))
+	mux.Handle(hostv1connect.NewHostServiceHandler(hostService{agent: a}, options...))
 	mux.Handle(healthv1connect.NewHealthHandler(health{a}, options...))
-	reflector := grpcreflect.NewStaticReflector(hostagentv1connect.HostAgentServiceName, healthv1connect.HealthName)
+	reflector := grpcreflect.NewStaticReflector(hostagentv1connect.HostAgentServiceName, hostv1connect.HostServiceName, healthv1connect.HealthName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
 	mux.Handle("/", open)
 	return mux
 }
 
-// recovered is what a client is told of a fault of pyro's own, of which the log has all.
+// recovered logs a panic with its stack. It returns the error for the client.
 func (a *Agent) recovered(ctx context.Context, spec connect.Spec, _ http.Header, panicked any) error {
 	a.options.Log.ErrorContext(ctx, "a call panicked", "procedure", spec.Procedure, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
-	return connect.NewError(connect.CodeInternal, errors.New("a fault of the host agent's own: its log tells of it"))
+	return connect.NewError(connect.CodeInternal, errors.New("internal error of the host agent: see its log"))
 }
 
-// openHandler serves what programs that only look want to know.
-func (a *Agent) openHandler(counts *counts) http.Handler {
+// publicHandler serves /healthz and /metrics.
+func (a *Agent) publicHandler(counts *counts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if !a.serving() {
+		if serving, _ := a.isServing(); !serving {
 			http.Error(w, "ending", http.StatusServiceUnavailable)
 			return
 		}
 		io.WriteString(w, "ok\n")
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		var text bytes.Buffer // nobody who reads slowly holds what calls are counted by
+		w.Header().Set("Content-Type", prometheus.ContentType)
+		// The text is buffered, because writeMetrics holds a lock. A slow client must not prolong
+		// that.
+		var text bytes.Buffer
 		a.writeMetrics(&text, counts)
 		w.Write(text.Bytes())
 	})
 	return mux
 }
 
-// serving tells whether sandboxes can be made and used.
-func (a *Agent) serving() bool {
+// isServing reports whether sandboxes can be created. It also returns a channel that is closed when
+// that changes.
+func (a *Agent) isServing() (serving bool, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.refused
+	return !a.closing, a.closingChanged
 }
 
-// authorized refuses who does not show the token, in constant time. Whether the host agent is there may be known to all.
+// authorized rejects requests that do not have the token, except for /healthz. It compares tokens
+// in constant time.
 func authorized(token secret.Value, counts *counts, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token.Reveal()))
 	refuse := connect.NewErrorWriter()

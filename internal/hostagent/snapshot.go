@@ -12,42 +12,44 @@ import (
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 )
 
-// keepPatience bounds the making of a template, which is not given up when whoever asked for it goes.
-const keepPatience = 15 * time.Minute
+// templateTimeout is the maximum time to make a template. The work continues even if the client
+// cancels the call.
+const templateTimeout = 15 * time.Minute
 
-// CreateSnapshot has a sandbox become a template with all that runs in it.
+// CreateSnapshot turns a sandbox into a template that includes the processes.
 func (a *Agent) CreateSnapshot(ctx context.Context, req *connect.Request[pb.CreateSnapshotRequest]) (*connect.Response[pb.CreateSnapshotResponse], error) {
-	t, err := a.keep(ctx, req.Msg, false)
+	t, err := a.makeTemplate(ctx, req.Msg, false)
 	if err != nil {
 		return nil, fault.Wrap(err, "create snapshot", "")
 	}
 	return connect.NewResponse(&pb.CreateSnapshotResponse{Name: t.shownName(), SizeBytes: t.SizeBytes}), nil
 }
 
-// FlattenRootfs has a sandbox become a template of its files alone.
+// FlattenRootfs turns a sandbox into a template that contains only the files.
 func (a *Agent) FlattenRootfs(ctx context.Context, req *connect.Request[pb.FlattenRootfsRequest]) (*connect.Response[pb.FlattenRootfsResponse], error) {
-	t, err := a.keep(ctx, req.Msg, true)
+	t, err := a.makeTemplate(ctx, req.Msg, true)
 	if err != nil {
 		return nil, fault.Wrap(err, "flatten", "")
 	}
 	return connect.NewResponse(&pb.FlattenRootfsResponse{SizeBytes: t.SizeBytes}), nil
 }
 
-// keeping is what both are asked for.
-type keeping interface {
+// templateRequest is a request for a new template.
+type templateRequest interface {
 	GetSandboxId() string
 	GetName() string
 	GetTeamId() string
 	GetTemplateId() string
 }
 
-// keep has a sandbox become a template. Asked once more, because the answer got lost, it gives that template.
-func (a *Agent) keep(ctx context.Context, m keeping, flat bool) (*template, error) {
+// makeTemplate turns a sandbox into a template. If a client repeats the call because it did not get
+// the response, makeTemplate returns the existing template.
+func (a *Agent) makeTemplate(ctx context.Context, m templateRequest, flat bool) (*template, error) {
 	key, err := newKeyOf(m.GetTeamId(), m.GetTemplateId(), m.GetName())
 	if err != nil {
 		return nil, err
 	}
-	there, done, err := a.reserve(ctx, key)
+	there, done, err := a.lockTemplate(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -59,28 +61,29 @@ func (a *Agent) keep(ctx context.Context, m keeping, flat bool) (*template, erro
 		if again {
 			return there, nil
 		}
-		return nil, fault.Newf(fault.Exists, "there is a template of these ids, or of this name").WithHint("call DeleteSnapshot, or take another template_id")
+		return nil, fault.Newf(fault.Exists, "a template with these IDs or this name exists").WithHint("call DeleteSnapshot, or use another template_id")
 	}
 	s, err := a.find(m.GetSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	changed, err := s.alter(ctx)
+	changed, err := s.lockExisting(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer changed()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), templateTimeout)
 	defer cancel()
-	t, err := a.become(ctx, s, key, m.GetName(), flat)
+	t, err := a.convert(ctx, s, key, m.GetName(), flat)
 	return t, fault.Wrap(err, "make template of sandbox", s.id())
 }
 
-// reserve waits to be the only one who makes or deletes the template of a key, and gives the one that is there.
-func (a *Agent) reserve(ctx context.Context, key templateKey) (there *template, done func(), err error) {
+// lockTemplate waits until no other call makes or deletes the template with the given key. It
+// returns that template, or nil if there is none. The caller must call done.
+func (a *Agent) lockTemplate(ctx context.Context, key templateKey) (there *template, done func(), err error) {
 	for {
 		a.mu.Lock()
-		other := a.keeping[key]
+		other := a.templateLocks[key]
 		if other == nil {
 			break
 		}
@@ -92,26 +95,26 @@ func (a *Agent) reserve(ctx context.Context, key templateKey) (there *template, 
 		}
 	}
 	mine := make(chan struct{})
-	a.keeping[key] = mine
+	a.templateLocks[key] = mine
 	there = a.templates[key]
 	a.mu.Unlock()
 	return there, func() {
 		a.mu.Lock()
-		delete(a.keeping, key)
+		delete(a.templateLocks, key)
 		a.mu.Unlock()
 		close(mine)
 	}, nil
 }
 
-// become has a sandbox, whose change is the caller's, become a template.
-func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name string, flat bool) (*template, error) {
+// convert turns a sandbox into a template. The caller must hold the sandbox's change lock.
+func (a *Agent) convert(ctx context.Context, s *sandbox, key templateKey, name string, flat bool) (*template, error) {
 	before, err := a.status(s)
 	if err != nil {
 		return nil, err
 	}
 	status, inactive := before, s.record().Inactive
 	switch {
-	case status == statusPaused && flat: // what it changed of its files may be in its memory alone
+	case status == statusPaused && flat: // changed files may still be only in the machine's memory
 		if err := a.resume(ctx, s, func(*record) {}); err != nil {
 			return nil, err
 		}
@@ -120,44 +123,45 @@ func (a *Agent) become(ctx context.Context, s *sandbox, key templateKey, name st
 	default:
 		return nil, notRunning(status)
 	}
-	turned := s.turn(status)
-	defer turned()
-	s.unwatch()
+	endTransition := s.beginTransition(status)
+	defer endTransition()
+	s.stopSampling()
 	r, began := s.record(), time.Now()
 	t := &template{
 		id: r.WorkspaceID, TeamID: key.team, TemplateID: key.id, Name: name, SandboxID: r.SandboxID, Flat: flat, Environment: r.Environment, Isolation: r.Isolation,
 		VCPUs: r.VCPUs, MemoryMB: r.MemoryMB, DiskSizeMB: r.DiskSizeMB, DefaultUser: r.DefaultUser, DefaultEnv: r.DefaultEnv, CreatedAt: a.options.clock().UTC(),
 	}
-	err = a.options.Machines.Keep(ctx, t.id, flat, func(sizeBytes int64) string {
+	err = a.options.Machines.MakeTemplate(ctx, t.id, flat, func(sizeBytes int64) string {
 		t.SizeBytes = sizeBytes
-		text, _ := json.Marshal(t) // which can't fail
+		text, _ := json.Marshal(t) // a template can always be marshalled
 		return string(text)
 	})
 	if err != nil {
-		return nil, errors.Join(err, a.asBefore(ctx, s, before, inactive))
+		return nil, errors.Join(err, a.restore(ctx, s, before, inactive))
 	}
-	// From here on the sandbox is no more, whatever fails.
+	// The template is committed now: errors below do not undo it.
 	a.mu.Lock()
 	a.templates[key] = t
 	a.mu.Unlock()
-	a.settle(ctx, t)
-	if err := a.drop(s); err != nil {
+	a.endSource(ctx, t)
+	if err := a.deleteRecord(s); err != nil {
 		a.options.Log.Error("remove the record of a sandbox that became a template", "sandbox", s.id(), "error", err)
 	}
-	a.forget(s)
+	a.remove(s)
 	a.options.Log.Info("template made", "template", t.shownName(), "sandbox", s.id(), "flat", flat, "bytes", t.SizeBytes, "ms", time.Since(began).Milliseconds())
 	return t, nil
 }
 
-// asBefore has a sandbox be what it was that could not become a template. It has its own time: the caller's may be what was over.
-func (a *Agent) asBefore(ctx context.Context, s *sandbox, before string, inactive bool) error {
-	defer a.watch(s)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pausePatience)
+// restore puts a sandbox back into the state before a failed convert. It uses its own timeout,
+// because the caller's timeout may have expired.
+func (a *Agent) restore(ctx context.Context, s *sandbox, before string, inactive bool) error {
+	defer a.startSampling(s)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pauseTimeout)
 	defer cancel()
 	id := s.record().WorkspaceID
 	runs := a.options.Machines.Running(id)
 	if before == statusPaused && runs {
-		err := a.putDown(ctx, s)
+		err := a.pauseMachine(ctx, s)
 		return errors.Join(err, a.set(s, func(r *record) { r.Inactive = inactive }))
 	}
 	if before != statusRunning || runs {
@@ -166,19 +170,19 @@ func (a *Agent) asBefore(ctx context.Context, s *sandbox, before string, inactiv
 	paused, err := a.options.Machines.Paused(ctx, id)
 	if err == nil && paused {
 		err = a.options.Machines.Resume(ctx, id)
-		s.rest(false)
+		s.setPaused(false)
 	}
 	return err
 }
 
-// DeleteSnapshot removes a template that no sandbox of this host was made from.
+// DeleteSnapshot removes a template. It fails with Precondition if a sandbox of this host uses it.
 func (a *Agent) DeleteSnapshot(ctx context.Context, req *connect.Request[pb.DeleteSnapshotRequest]) (*connect.Response[pb.DeleteSnapshotResponse], error) {
 	const op = "delete snapshot"
 	key, err := newKeyOf(req.Msg.TeamId, req.Msg.TemplateId, req.Msg.Name)
 	if err != nil {
 		return nil, fault.Wrap(err, op, "")
 	}
-	t, done, err := a.reserve(ctx, key)
+	t, done, err := a.lockTemplate(ctx, key)
 	if err != nil {
 		return nil, fault.Wrap(err, op, "")
 	}
@@ -186,12 +190,12 @@ func (a *Agent) DeleteSnapshot(ctx context.Context, req *connect.Request[pb.Dele
 	if t == nil {
 		return nil, fault.Wrap(errNoTemplate(key), op, "")
 	}
-	if err := a.withdraw(t); err != nil {
+	if err := a.removeUnused(t); err != nil {
 		return nil, fault.Wrap(err, op, t.shownName())
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
-	if err := a.options.Machines.Forget(ctx, t.id); err != nil && fault.KindOf(err) != fault.NotFound {
+	if err := a.options.Machines.DeleteTemplate(ctx, t.id); err != nil && fault.KindOf(err) != fault.NotFound {
 		a.mu.Lock()
 		a.templates[key] = t
 		a.mu.Unlock()
@@ -201,13 +205,14 @@ func (a *Agent) DeleteSnapshot(ctx context.Context, req *connect.Request[pb.Dele
 	return connect.NewResponse(&pb.DeleteSnapshotResponse{}), nil
 }
 
-// withdraw has no sandbox be made from a template any more, where there is none.
-func (a *Agent) withdraw(t *template) error {
+// removeUnused removes a template from the list, so that no new sandbox can be created from it. It
+// fails if a sandbox uses the template.
+func (a *Agent) removeUnused(t *template) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id, s := range a.sandboxes {
 		if s.record().From == t.id {
-			return fault.Newf(fault.Precondition, "sandbox %s was made from it", id).WithHint("call DestroySandbox for those that were made from it")
+			return fault.Newf(fault.Precondition, "sandbox %s uses it", id).WithHint("call DestroySandbox for the sandboxes that use it")
 		}
 	}
 	delete(a.templates, t.key())

@@ -10,15 +10,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// template is what sandboxes are made from that was one itself. What it holds and what is said of it here become true in one moment, and are kept in one place: see
-// Machines.Keep.
+// template describes a template that was made from a sandbox. Its JSON form is stored with the
+// workspace; see Machines.MakeTemplate.
 type template struct {
-	id string // of what it is made of
+	id string // ID of the template's workspace
 
-	TeamID      string            `json:"team_id,omitempty"`     // digits
-	TemplateID  string            `json:"template_id,omitempty"` // digits; empty: it is known by its name
+	TeamID      string            `json:"team_id,omitempty"`     // hexadecimal digits without dashes
+	TemplateID  string            `json:"template_id,omitempty"` // likewise; if empty, Name identifies the template
 	Name        string            `json:"name,omitempty"`
-	SandboxID   string            `json:"sandbox_id"` // that it was
+	SandboxID   string            `json:"sandbox_id"` // ID of the sandbox that became the template
 	Flat        bool              `json:"flat,omitempty"`
 	Environment string            `json:"environment"`
 	Isolation   string            `json:"isolation"`
@@ -31,7 +31,7 @@ type template struct {
 	CreatedAt   time.Time         `json:"created_at"`
 }
 
-// templateKey is what templates are told apart by: the two ids, or a name where there are none.
+// templateKey identifies a template by its team and template ID, or by its name if it has no ID.
 type templateKey struct{ team, id, name string }
 
 func (t *template) key() templateKey {
@@ -41,7 +41,7 @@ func (t *template) key() templateKey {
 	return templateKey{name: t.Name}
 }
 
-// shownName is how people know it.
+// shownName returns the template's name to show to people.
 func (t *template) shownName() string {
 	if t.Name != "" {
 		return t.Name
@@ -49,10 +49,10 @@ func (t *template) shownName() string {
 	return t.TemplateID
 }
 
-// minimal is the name of the template that is always there.
+// minimal is the name of the template that always exists.
 const minimal = "minimal"
 
-// keyOf reads what a client names a template by. The zero key is minimal.
+// keyOf returns the key of the template that a request names. The zero key stands for minimal.
 func keyOf(teamID, templateID, name string) (templateKey, error) {
 	team, err1 := parseUUID("team_id", teamID)
 	id, err2 := parseUUID("template_id", templateID)
@@ -67,37 +67,40 @@ func keyOf(teamID, templateID, name string) (templateKey, error) {
 	return templateKey{name: name}, nil
 }
 
-// newKeyOf reads what a template is to be known by.
+// newKeyOf returns the key of a template to make or delete. It rejects minimal.
 func newKeyOf(teamID, templateID, name string) (templateKey, error) {
 	key, err := keyOf(teamID, templateID, name)
 	switch {
 	case err != nil:
 		return key, err
 	case key == templateKey{}:
-		return key, fault.Newf(fault.Invalid, "the template %s is there for ever", minimal).WithHint("set team_id and template_id")
+		return key, fault.Newf(fault.Invalid, "the template %s can't be replaced or deleted", minimal).WithHint("set team_id and template_id")
 	case key.id == "" || name != "":
 		err = checkName("name", name)
 	}
 	return key, err
 }
 
-// errNoTemplate says that there is none.
+// errNoTemplate returns the error for an unknown template.
 func errNoTemplate(key templateKey) error {
 	subject := key.id
 	if subject == "" {
 		subject = fault.Printable(key.name[:min(len(key.name), 80)])
 	}
-	return fault.New(fault.NotFound, "find template", subject, "there is none of these ids, or of this name, on this host").
-		WithHint("leave template_id out and name an environment in template, such as %s", DefaultEnvironment)
+	return fault.New(fault.NotFound, "find template", subject, "no template of this host has these IDs or this name").
+		WithHint("omit template_id and set template to an environment, such as %s", DefaultEnvironment)
 }
 
-// from says what a sandbox is made from: with what it has not said itself as the template has it.
-func (r *record) from(t *template) {
+// applyTemplate sets the fields of a record from the template. Values from the request have
+// priority, except that the template fixes some of them.
+func (r *record) applyTemplate(t *template) {
 	r.From, r.Template, r.Environment = t.id, t.shownName(), t.Environment
-	if !t.Flat { // the machine that it was has its processors and memory
+	if !t.Flat { // the machine is resumed with these sizes
 		r.VCPUs, r.MemoryMB = t.VCPUs, t.MemoryMB
 	}
-	r.DiskSizeMB = max(t.DiskSizeMB, minDiskSizeMB) // its file system has that size; earlier versions took less
+	// The template's disk size is the size of its file system. Earlier versions recorded sizes
+	// below the minimum.
+	r.DiskSizeMB = max(t.DiskSizeMB, minDiskSizeMB)
 	for value, byDefault := range map[*int]int{&r.VCPUs: t.VCPUs, &r.MemoryMB: t.MemoryMB} {
 		if *value == 0 {
 			*value = byDefault
@@ -114,34 +117,36 @@ func (r *record) from(t *template) {
 	r.DefaultEnv = env
 }
 
-// loadTemplates finds the templates, and ends what is left of the sandboxes that they were.
+// loadTemplates loads the templates. It also stops what still runs of the machines that became
+// templates.
 func (a *Agent) loadTemplates(ctx context.Context) error {
-	kept, err := a.options.Machines.Kept(ctx)
+	all, err := a.options.Machines.Templates(ctx)
 	if err != nil {
 		return err
 	}
-	for _, k := range kept {
+	for _, stored := range all {
 		t := &template{}
-		if err := json.Unmarshal([]byte(k.About), t); err != nil {
-			a.options.Log.Error("a template can't be read, and is left alone", "workspace", k.ID, "error", err)
+		if err := json.Unmarshal([]byte(stored.Record), t); err != nil {
+			a.options.Log.Error("skip a template that can't be read", "workspace", stored.ID, "error", err)
 			continue
 		}
-		t.id = k.ID
+		t.id = stored.ID
 		a.templates[t.key()] = t
-		a.settle(ctx, t)
+		a.endSource(ctx, t)
 	}
 	return nil
 }
 
-// settle ends what is left of the machine that a template was, which can be done later, too.
-func (a *Agent) settle(ctx context.Context, t *template) {
-	if err := a.options.Machines.Settle(ctx, t.id); err != nil {
-		a.options.Log.Error("end what a template was", "template", t.shownName(), "error", err)
+// endSource stops what still runs of the machine that became a template. If that fails, the next
+// Open tries again.
+func (a *Agent) endSource(ctx context.Context, t *template) {
+	if err := a.options.Machines.EndSource(ctx, t.id); err != nil {
+		a.options.Log.Error("end the machine that was made a template", "template", t.shownName(), "error", err)
 	}
 }
 
-// became tells whether a workspace is a template by now.
-func (a *Agent) became(workspaceID string) bool {
+// isTemplate reports whether a workspace is a template.
+func (a *Agent) isTemplate(workspaceID string) bool {
 	for _, t := range a.templates {
 		if t.id == workspaceID {
 			return true

@@ -34,7 +34,7 @@ func deleteSnapshot(t *testing.T, a *Agent, m *pb.DeleteSnapshotRequest) error {
 	return err
 }
 
-func TestASandboxBecomesATemplate(t *testing.T) {
+func TestTemplate(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", Vcpus: 2, MemoryMb: 256, DefaultUser: "me", DefaultEnv: map[string]string{"A": "template", "B": "template"}})
@@ -43,7 +43,7 @@ func TestASandboxBecomesATemplate(t *testing.T) {
 	if err != nil || r.Name != "mine" || r.SizeBytes != 1<<20 {
 		t.Fatalf("%v, %v", r, err)
 	}
-	if again, err := snapshot(t, a, request); err != nil || again.SizeBytes != r.SizeBytes { // the answer got lost
+	if again, err := snapshot(t, a, request); err != nil || again.SizeBytes != r.SizeBytes { // repeated, as if the response was lost
 		t.Errorf("asked again: %v, %v", again, err)
 	}
 	if all := list(t, a); len(all) != 0 {
@@ -55,7 +55,7 @@ func TestASandboxBecomesATemplate(t *testing.T) {
 	a.Close()
 	a = open(t, folder, f, Limits{})
 	made := create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", TeamId: team1, TemplateId: template1, Vcpus: 7, DefaultEnv: map[string]string{"B": "own"}})
-	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 2 || spec.MemoryMB != 256 || made.Status != statusRunning {
+	if spec := f.made["ws-y"]; spec.Template != "ws-x" || spec.VCPUs != 2 || spec.MemoryMB != 256 || made.Status != statusRunning {
 		t.Errorf("made %+v, %v", spec, made)
 	}
 	if y := a.all()[0].record(); y.DefaultUser != "me" || y.DefaultEnv["A"] != "template" || y.DefaultEnv["B"] != "own" || y.TemplateID != template1 || y.Template != "mine" {
@@ -63,7 +63,7 @@ func TestASandboxBecomesATemplate(t *testing.T) {
 	}
 	other := &pb.CreateSnapshotRequest{SandboxId: "y", TeamId: team1, TemplateId: template1}
 	if _, err := snapshot(t, a, other); fault.KindOf(err) != fault.Exists {
-		t.Errorf("there is one of these ids: %v", err)
+		t.Errorf("got a template with one of these IDs: %v", err)
 	}
 	gone := &pb.DeleteSnapshotRequest{TeamId: team1, TemplateId: template1}
 	if err := deleteSnapshot(t, a, gone); fault.KindOf(err) != fault.Precondition || fault.HintOf(err) == "" {
@@ -72,8 +72,8 @@ func TestASandboxBecomesATemplate(t *testing.T) {
 	if err := a.destroy(t.Context(), "y"); err != nil {
 		t.Fatal(err)
 	}
-	if err := deleteSnapshot(t, a, gone); err != nil || len(f.kept) != 0 {
-		t.Errorf("%v, left: %v", err, f.kept)
+	if err := deleteSnapshot(t, a, gone); err != nil || len(f.records) != 0 {
+		t.Errorf("%v, left: %v", err, f.records)
 	}
 	if err := deleteSnapshot(t, a, gone); fault.KindOf(err) != fault.NotFound {
 		t.Error(err)
@@ -84,17 +84,17 @@ func TestASandboxBecomesATemplate(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfFiles has a template of files alone be what any machine is made from.
-func TestTemplatesOfFiles(t *testing.T) {
+// TestFlatTemplates creates machines of several sizes from a template that contains only files.
+func TestFlatTemplates(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", MemoryMb: 256, DiskSizeMb: 70})
 	if err := pause(t, a, "x"); err != nil {
 		t.Fatal(err)
 	}
-	f.keeping = func(bool) error {
+	f.making = func(bool) error {
 		if f.paused["ws-x"] {
-			t.Error("its files may be in its memory")
+			t.Error("the workspace is still paused, so files may only be in its memory")
 		}
 		return nil
 	}
@@ -103,7 +103,7 @@ func TestTemplatesOfFiles(t *testing.T) {
 		t.Fatalf("%v, %v", r, err)
 	}
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", Template: "files", Vcpus: 3, DiskSizeMb: 7000})
-	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 3 || spec.MemoryMB != 256 || spec.DiskSizeMB != 70 {
+	if spec := f.made["ws-y"]; spec.Template != "ws-x" || spec.VCPUs != 3 || spec.MemoryMB != 256 || spec.DiskSizeMB != 70 {
 		t.Errorf("%+v", spec)
 	}
 	if y := a.all()[0].record(); y.DiskSizeMB != 70 || y.Template != "files" || y.Environment != DefaultEnvironment {
@@ -119,45 +119,47 @@ func TestTemplatesOfFiles(t *testing.T) {
 	}
 }
 
-// TestWhatHasEndedBecomesATemplateOfItsFiles has a sandbox that is stopped be flattened, without its machine being started, and stay what it is where that fails.
-func TestWhatHasEndedBecomesATemplateOfItsFiles(t *testing.T) {
+// TestFlattenStopped checks that a stopped sandbox is flattened without starting its machine. It
+// also checks that the sandbox does not change if that fails.
+func TestFlattenStopped(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", Vcpus: 3})
-	f.stopped["ws-x"] = true
-	f.turning = func(string) error {
-		t.Error("it is to go on")
+	f.stop("ws-x")
+	f.transition = func(string) error {
+		t.Error("the test lets the machine continue")
 		return nil
 	}
 	flat := &pb.FlattenRootfsRequest{SandboxId: "x", TeamId: team1, TemplateId: template1}
 	no := fault.Newf(fault.Exhausted, "the disk is full")
-	f.keeping = func(bool) error { return no }
+	f.making = func(bool) error { return no }
 	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat)); !errors.Is(err, no) || list(t, a)[0].Status != statusStopped {
 		t.Errorf("%v, %v", err, list(t, a))
 	}
-	f.keeping = nil
+	f.making = nil
 	r, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat))
 	if err != nil || r.Msg.SizeBytes != 1<<20 || len(list(t, a)) != 0 {
 		t.Fatalf("%v, %v, %v", r, err, list(t, a))
 	}
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", TeamId: team1, TemplateId: template1})
-	if spec := f.made["ws-y"]; spec.From != "ws-x" || spec.VCPUs != 3 {
+	if spec := f.made["ws-y"]; spec.Template != "ws-x" || spec.VCPUs != 3 {
 		t.Errorf("%+v", spec)
 	}
 }
 
-// TestWhatBecomesNoTemplateIsAsBefore has it fail in the middle, and for a sandbox that has ended.
-func TestWhatBecomesNoTemplateIsAsBefore(t *testing.T) {
+// TestTemplateFails checks that a sandbox is restored if its template can't be made. It also checks
+// that a stopped sandbox is rejected.
+func TestTemplateFails(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	no := fault.Newf(fault.Exhausted, "the disk is full")
-	f.keeping = func(bool) error { return no }
+	f.making = func(bool) error { return no }
 	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "x", TemplateId: template1}); !errors.Is(err, no) {
 		t.Error(err)
 	}
 	if err := ping(t, a, "x"); err != nil {
-		t.Errorf("it does not run any more: %v", err)
+		t.Errorf("it no longer runs: %v", err)
 	}
 	if err := pause(t, a, "x"); err != nil {
 		t.Fatal(err)
@@ -169,19 +171,20 @@ func TestWhatBecomesNoTemplateIsAsBefore(t *testing.T) {
 	if _, err := a.FlattenRootfs(t.Context(), connect.NewRequest(flat)); !errors.Is(err, no) || list(t, a)[0].Status != statusPaused {
 		t.Errorf("%v, %v", err, list(t, a))
 	}
-	f.keeping = nil
+	f.making = nil
 	if err := a.destroy(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "ended"})
-	f.stopped["ws-ended"] = true
+	f.stop("ws-ended")
 	if _, err := snapshot(t, a, &pb.CreateSnapshotRequest{SandboxId: "ended", TemplateId: template1}); fault.KindOf(err) != fault.Precondition {
 		t.Error(err)
 	}
 }
 
-// TestADeathAfterATemplateWasMade has the host agent die before it has removed what it knew of the sandbox.
-func TestADeathAfterATemplateWasMade(t *testing.T) {
+// TestDeathAfterTemplate simulates a host agent that dies after it made a template and before it
+// removed the record.
+func TestDeathAfterTemplate(t *testing.T) {
 	f, folder := newFakes(), t.TempDir()
 	a := open(t, folder, f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
@@ -198,13 +201,14 @@ func TestADeathAfterATemplateWasMade(t *testing.T) {
 		t.Errorf("left: %v", all)
 	}
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "y", TeamId: team1, TemplateId: template1})
-	if f.made["ws-y"].From != "ws-x" {
+	if f.made["ws-y"].Template != "ws-x" {
 		t.Errorf("%+v", f.made["ws-y"])
 	}
 }
 
-// TestManyWantOneTemplate has many sandboxes become the same one at once, and others be made and deleted beside.
-func TestManyWantOneTemplate(t *testing.T) {
+// TestConcurrentTemplates makes the same template from many sandboxes at the same time, while other
+// sandboxes are created and deleted.
+func TestConcurrentTemplates(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	const many = 8
@@ -228,8 +232,8 @@ func TestManyWantOneTemplate(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if won != 1 || len(f.kept) != 1 || len(list(t, a)) != many-1 {
-		t.Fatalf("%d became it, %d are kept, %d are left", won, len(f.kept), len(list(t, a)))
+	if won != 1 || len(f.records) != 1 || len(list(t, a)) != many-1 {
+		t.Fatalf("%d calls succeeded, %d templates and %d sandboxes exist", won, len(f.records), len(list(t, a)))
 	}
 	for _, id := range []string{"p", "q", "r"} {
 		all.Go(func() {
@@ -245,12 +249,13 @@ func TestManyWantOneTemplate(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if made := len(list(t, a)) - (many - 1); (made == 0) != (len(f.kept) == 0) {
-		t.Errorf("%d were made, and %d templates are kept", made, len(f.kept))
+	if made := len(list(t, a)) - (many - 1); (made == 0) != (len(f.records) == 0) {
+		t.Errorf("%d calls succeeded, %d templates exist", made, len(f.records))
 	}
 }
 
-// TestAnUnknownTemplateIsNotPulled makes sandboxes of names that nothing has, in an empty state folder.
+// TestAnUnknownTemplateIsNotPulled creates sandboxes with unknown template names. The state folder
+// is empty.
 func TestAnUnknownTemplateIsNotPulled(t *testing.T) {
 	dir := t.TempDir()
 	w, end := OpenWorkspaces(dirs.Dirs{Cache: filepath.Join(dir, "cache"), State: filepath.Join(dir, "state")}, machine.TCG, "off")
@@ -269,13 +274,13 @@ func TestAnUnknownTemplateIsNotPulled(t *testing.T) {
 	}
 }
 
-// TestTheOperatorsEnvironmentIsNotNamed tells which environment a client named.
-func TestTheOperatorsEnvironmentIsNotNamed(t *testing.T) {
+// TestNamedByClient checks which environments count as named by a client.
+func TestNamedByClient(t *testing.T) {
 	f := newFakes()
 	a := open(t, t.TempDir(), f, Limits{})
 	for template, want := range map[string]bool{"": false, minimal: false, DefaultEnvironment: false, "other": true} {
 		create(t, a, &pb.CreateSandboxRequest{SandboxId: "x" + strings.ReplaceAll(template, ":", ""), Template: template})
-		if spec := f.made["ws-x"+strings.ReplaceAll(template, ":", "")]; spec.Named != want {
+		if spec := f.made["ws-x"+strings.ReplaceAll(template, ":", "")]; spec.NamedByClient != want {
 			t.Errorf("%q: %+v", template, spec)
 		}
 	}

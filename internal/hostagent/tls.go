@@ -20,17 +20,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TLSFiles are where the certificates of mutual TLS are, in PEM.
+// TLSFiles names the PEM files for mutual TLS.
 type TLSFiles struct {
-	CA   string // that signs those of clients
-	Cert string // of the host agent
+	CA   string // the CA that signs client certificates
+	Cert string // the host agent's certificate
 	Key  string
 }
 
-// Config serves with them: a client has to have a certificate of the CA that is valid now. Files that have been replaced are read anew, for the connections that
-// begin then; where they can't be, those from before go on being used.
+// Config returns a TLS configuration that requires a valid client certificate from the CA. New
+// connections use the current content of the files. If the files can't be read, the last valid
+// content stays in use.
 func (f TLSFiles) Config() (*tls.Config, error) {
-	r := &reloaded{files: f}
+	r := &reloader{files: f}
 	if _, err := r.current(); err != nil {
 		return nil, fault.Wrap(err, "read certificates", "")
 	}
@@ -47,8 +48,8 @@ func (f TLSFiles) Config() (*tls.Config, error) {
 	}, nil
 }
 
-// reloaded is what the files hold.
-type reloaded struct {
+// reloader caches the content of the files until a file changes.
+type reloader struct {
 	files TLSFiles
 
 	mu     sync.Mutex
@@ -56,7 +57,7 @@ type reloaded struct {
 	config *tls.Config
 }
 
-func (r *reloaded) current() (*tls.Config, error) {
+func (r *reloader) current() (*tls.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var stamps [3]time.Time
@@ -86,7 +87,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fault.New(fault.Invalid, "read certificates", f.CA, "there is none in it").WithHint("pyro host certs --dir FOLDER")
+		return nil, fault.New(fault.Invalid, "read certificates", f.CA, "it has no certificate").WithHint("pyro host certs --dir FOLDER")
 	}
 	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
@@ -98,32 +99,33 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	}, nil
 }
 
-// CertsRequest says what certificates to make.
+// CertsRequest configures MakeCerts.
 type CertsRequest struct {
-	Dir   string        // which is made; nothing that is there is written over
-	Hosts []string      // names and addresses by which clients know the host agent
-	Valid time.Duration // of the host agent's and the client's; the CA's is ten times as long
+	Dir   string        // created if it does not exist. Existing files are not overwritten.
+	Hosts []string      // names and addresses of the host agent.
+	Valid time.Duration // validity of the server and client certificates. The CA is valid ten times as long.
 }
 
-// The files of a set of certificates.
+// The files that MakeCerts writes.
 const (
 	CAFile, CAKeyFile         = "ca.pem", "ca-key.pem"
 	ServerFile, ServerKeyFile = "server.pem", "server-key.pem"
 	ClientFile, ClientKeyFile = "client.pem", "client-key.pem"
 )
 
-// MakeCerts makes a set: a CA, a certificate of the host agent and one of a client.
+// MakeCerts creates a CA, a certificate for the host agent and a certificate for a client, each
+// with its key.
 func MakeCerts(r CertsRequest) error {
 	const op = "make certificates"
 	if len(r.Hosts) == 0 || r.Valid <= 0 {
-		return fault.New(fault.Invalid, op, "", "there must be a host, and a time for which they are valid")
+		return fault.New(fault.Invalid, op, "", "at least one host and a positive validity are required")
 	}
 	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
 		return fault.Wrap(err, op, r.Dir)
 	}
 	for _, name := range []string{CAFile, CAKeyFile, ServerFile, ServerKeyFile, ClientFile, ClientKeyFile} {
 		if _, err := os.Lstat(filepath.Join(r.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return fault.New(fault.Exists, op, filepath.Join(r.Dir, name), "it is there already, and is not written over").WithHint("name another folder with --dir")
+			return fault.New(fault.Exists, op, filepath.Join(r.Dir, name), "it exists and is not overwritten").WithHint("name another folder with --dir")
 		}
 	}
 	now := time.Now()
@@ -155,7 +157,8 @@ func MakeCerts(r CertsRequest) error {
 	return fault.Wrap(errors.Join(err1, err2), op, r.Dir)
 }
 
-// makeCert makes a key and its certificate, signed by a key; nil: by itself.
+// makeCert creates a key and a certificate for that key. If signer is nil, the certificate is
+// self-signed.
 func makeCert(dir, certFile, keyFile string, cert, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
-// certs makes a set of certificates and gives its folder.
+// certs creates a set of certificates and returns its folder.
 func certs(t *testing.T, valid time.Duration) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,8 @@ func filesIn(dir string) TLSFiles {
 	return TLSFiles{filepath.Join(dir, CAFile), filepath.Join(dir, ServerFile), filepath.Join(dir, ServerKeyFile)}
 }
 
-// clientOf is one that trusts the CA of a folder, and shows a certificate; "": none.
+// clientOf returns a client that trusts the CA in a folder. Unless cert is empty, the client sends
+// that certificate.
 func clientOf(t *testing.T, trusts, cert, key string) *http.Client {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(trusts, CAFile))
@@ -49,15 +50,17 @@ func clientOf(t *testing.T, trusts, cert, key string) *http.Client {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil } // whatever the server asks for
+		// Send the certificate regardless of the CAs that the server names.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-// TestOnlyKnownClientsAreServed shows a right certificate, and those that are another CA's, over, of the server, and missing.
-func TestOnlyKnownClientsAreServed(t *testing.T) {
+// TestClientCertificates tries several client certificates: a valid one, one from another CA, an
+// expired one, the server's certificate, and none.
+func TestClientCertificates(t *testing.T) {
 	ours, others, over := certs(t, time.Hour), certs(t, time.Hour), t.TempDir()
 	config, err := filesIn(ours).Config()
 	if err != nil {
@@ -71,7 +74,7 @@ func TestOnlyKnownClientsAreServed(t *testing.T) {
 	if _, err := makeCert(over, ClientFile, ClientKeyFile, old, ca, caKey); err != nil {
 		t.Fatal(err)
 	}
-	address := "https://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), Serving{TLS: config})
+	address := "https://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), ServeOptions{TLS: config})
 	in := func(dir, name string) string { return filepath.Join(dir, name) }
 	for name, c := range map[string]struct {
 		trusts, cert, key string
@@ -96,14 +99,14 @@ func TestOnlyKnownClientsAreServed(t *testing.T) {
 	}
 }
 
-// TestReplacedCertificatesAreUsed replaces the files while the host agent serves.
+// TestReplacedCertificatesAreUsed replaces the certificate files while the host agent serves.
 func TestReplacedCertificatesAreUsed(t *testing.T) {
 	first, second := certs(t, time.Hour), certs(t, time.Hour)
 	config, err := filesIn(first).Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := "https://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), Serving{TLS: config})
+	address := "https://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), ServeOptions{TLS: config})
 	check := func(dir string, served bool) {
 		t.Helper()
 		c := healthv1connect.NewHealthClient(clientOf(t, dir, filepath.Join(dir, ClientFile), filepath.Join(dir, ClientKeyFile)), address, connect.WithGRPC())
@@ -118,7 +121,7 @@ func TestReplacedCertificatesAreUsed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(first, ServerFile), []byte("half a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	check(kept, true) // what can't be read is not used
+	check(kept, true) // unreadable files are ignored
 	copyAll(t, first, second)
 	later := time.Now().Add(time.Minute)
 	for _, name := range []string{CAFile, ServerFile, ServerKeyFile} {
@@ -147,9 +150,9 @@ func copyAll(t *testing.T, to, from string) {
 	}
 }
 
-// TestTheTokenIsNeeded has everything but /healthz refused to who does not show it.
-func TestTheTokenIsNeeded(t *testing.T) {
-	address := "http://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), Serving{})
+// TestTokenIsRequired checks that all requests without the token fail, except for /healthz.
+func TestTokenIsRequired(t *testing.T) {
+	address := "http://" + serve(t, open(t, t.TempDir(), newFakes(), Limits{}), ServeOptions{})
 	for _, shows := range []string{"", "Bearer wrong", "Bearer " + token + "x", token} {
 		for path, want := range map[string]int{"/healthz": 200, "/metrics": 401, "/hostagent.v1.HostAgentService/Terminate": 401} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+path, nil)
@@ -176,7 +179,7 @@ func TestTheTokenIsNeeded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stream.Receive() {
-			t.Error("it gave something")
+			t.Error("got a result, want an error")
 		}
 		for _, err := range []error{unary, stream.Err()} {
 			if detail := detailOf(err); connect.CodeOf(err) != connect.CodeUnauthenticated || detail.Kind != string(fault.Permission) || !strings.Contains(detail.Hint, "Bearer") {
@@ -185,23 +188,23 @@ func TestTheTokenIsNeeded(t *testing.T) {
 		}
 		stream.Close()
 	}
-	if err := open(t, t.TempDir(), newFakes(), Limits{}).Serve(t.Context(), Serving{}); fault.KindOf(err) != fault.Invalid {
+	if err := open(t, t.TempDir(), newFakes(), Limits{}).Serve(t.Context(), ServeOptions{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("without TLS and token: %v", err)
 	}
 }
 
-func TestMetricsOfTheHost(t *testing.T) {
+func TestHostMetrics(t *testing.T) {
 	a := open(t, t.TempDir(), newFakes(), Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-	address := serve(t, a, Serving{})
+	address := serve(t, a, ServeOptions{})
 	if _, err := dial(t, address)["connect"].PingSandbox(t.Context(), connect.NewRequest(&pb.PingSandboxRequest{SandboxId: "none"})); err == nil {
-		t.Fatal("there is none")
+		t.Fatal("got no error for a missing sandbox")
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := shown{http.DefaultTransport}.RoundTrip(r)
+	answer, err := withToken{http.DefaultTransport}.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// onDisk is a Tree of a folder on the disk.
+// onDisk returns a Tree for a directory on disk.
 func onDisk(folder string) *Tree {
 	return &Tree{Read: func(at string) ([]byte, error) {
 		text, err := os.ReadFile(filepath.Join(folder, at, File))
@@ -25,7 +25,7 @@ func onDisk(folder string) *Tree {
 	}}
 }
 
-// byGit gives those of some paths that git ignores. Folders end with a slash.
+// byGit returns the paths that git ignores. The paths of directories end with a slash.
 func byGit(t *testing.T, folder string, paths []string) (ignored []string) {
 	t.Helper()
 	cmd := exec.Command("git", "-C", folder, "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "-z", "--stdin")
@@ -46,7 +46,7 @@ func byGit(t *testing.T, folder string, paths []string) (ignored []string) {
 	return ignored
 }
 
-// byUs gives those that we ignore.
+// byUs returns the paths that this package ignores.
 func byUs(t *testing.T, folder string, paths []string) (ignored []string) {
 	t.Helper()
 	tree := onDisk(folder)
@@ -63,7 +63,8 @@ func byUs(t *testing.T, folder string, paths []string) (ignored []string) {
 	return ignored
 }
 
-// checkout makes one with some files, and empty files or, with a slash at the end, folders at paths.
+// checkout creates a git repository with the given files. For each path it also creates an empty
+// file. If the path ends with a slash, it creates a directory.
 func checkout(t *testing.T, files map[string]string, paths ...string) string {
 	t.Helper()
 	testenv.NeedsTool(t, "git")
@@ -94,7 +95,7 @@ func checkout(t *testing.T, files map[string]string, paths ...string) string {
 	return folder
 }
 
-// TestAsGit compares rules with git's own judgement.
+// TestAsGit compares the effect of rules with the results of git.
 func TestAsGit(t *testing.T) {
 	paths := []string{
 		"a/", "a/b/", "a/b/c/", "a/b/c/d.log", "sub/a", "a.log", "b/a.log", "b/keep.log", "build/", "build/x", "sub/build/", "sub/build/x", "sub/build.go",
@@ -120,7 +121,8 @@ func TestAsGit(t *testing.T) {
 	}
 }
 
-// TestNested compares .gitignore files in several folders with git's judgement.
+// TestNested compares the effect of .gitignore files in several directories with the results of
+// git.
 func TestNested(t *testing.T) {
 	files := map[string]string{
 		File: "*.log\nout/\n/top\nsecret*\n", "sub/" + File: "!keep.log\n/only\nout2\n", "sub/deep/" + File: "*.log\n!secret.txt\n",
@@ -136,7 +138,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestAsGitAtRandom compares random rules with git's judgement.
+// TestAsGitAtRandom compares the effect of random rules with the results of git.
 func TestAsGitAtRandom(t *testing.T) {
 	r := rand.New(rand.NewSource(int64(testenv.Seed(t, 1))))
 	pick := func(from []string, most int) string {
@@ -169,7 +171,7 @@ func TestAsGitAtRandom(t *testing.T) {
 	}
 }
 
-// TestBounds shows that what exceeds a limit ignores nothing.
+// TestBounds checks that input above the limits does not ignore anything.
 func TestBounds(t *testing.T) {
 	if rules := Parse(bytes.Repeat([]byte("a\n"), MaxFile)); rules != nil {
 		t.Errorf("a file of %d bytes has %d rules", 2*MaxFile, len(rules))
@@ -188,7 +190,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// FuzzIgnored has hostile rules meet hostile paths: what matters is that it ends, soon.
+// FuzzIgnored checks that evaluating hostile rules and paths ends quickly.
 func FuzzIgnored(f *testing.F) {
 	f.Add([]byte("*.log\n!keep.log\n/a/**/b/\n[[:digit:]]"), "a/x/b/keep.log")
 	f.Add([]byte(strings.Repeat("**/a/", 100)+"b"), strings.Repeat("a/", 500)+"c")

@@ -2,18 +2,20 @@ package ignore
 
 import "strings"
 
-// classes are git's names for classes of characters, as ranges.
+// classes maps each POSIX character class to its ranges.
 var classes = map[string]string{
 	"alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": ` \t`, "digit": "0-9", "lower": "a-z", "upper": "A-Z", "space": " \t\n\v\f\r", "xdigit": "0-9a-fA-F",
 	"cntrl": "\x01-\x1f\x7f", "graph": "\x21-\x7e", "print": "\x20-\x7e", "punct": "\x21-\x2f:-@\x5b-`{-~",
 }
 
-// translate writes a pattern of git's as one of package doublestar. It is false for one that
-// matches nothing.
+// translate converts a git pattern to the syntax of package doublestar. If the pattern matches
+// nothing, ok is false.
 //
-// They differ in this: braces are alternatives in doublestar and characters in git; a class may begin
-// with "]" or have named classes in git; "a/**" is what is in a, not a itself; and stars may be more
-// than two.
+// The syntax of git differs in the following ways:
+//   - Braces are ordinary characters.
+//   - A class can begin with "]" and can contain named classes.
+//   - "a/**" matches the content of a but not a itself.
+//   - More than two stars can follow each other.
 func translate(git string) (pattern string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(git); {
@@ -50,7 +52,8 @@ func translate(git string) (pattern string, ok bool) {
 	return pattern, true
 }
 
-// stars are those from one offset to another: two where they stand for any folders, else one.
+// stars returns the doublestar pattern for the stars between two offsets. It returns "**" if the
+// stars match any number of directories, and "*" otherwise.
 func stars(git string, from, to int) string {
 	if to-from > 1 && (from == 0 || git[from-1] == '/') && (to == len(git) || git[to] == '/') {
 		return "**"
@@ -58,8 +61,8 @@ func stars(git string, from, to int) string {
 	return "*"
 }
 
-// class writes the class of characters that a text begins with, and gives its length. It is false
-// where the class has no end.
+// class writes the character class at the start of a pattern, and returns its length in the
+// pattern. If the class has no end, ok is false.
 func class(b *strings.Builder, git string) (length int, ok bool) {
 	b.WriteByte('[')
 	i := 1
@@ -94,7 +97,7 @@ func class(b *strings.Builder, git string) (length int, ok bool) {
 	return 0, false
 }
 
-// writeRanges writes ranges such as "a-z0-9", with what has a meaning in a class escaped.
+// writeRanges writes ranges such as "a-z0-9". It escapes special characters.
 func writeRanges(b *strings.Builder, ranges string) {
 	for i := range len(ranges) {
 		if ranges[i] == '-' {

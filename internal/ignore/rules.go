@@ -1,7 +1,8 @@
-// Package ignore decides which paths of a tree its .gitignore files ignore, as git does.
+// Package ignore decides which paths the .gitignore files of a tree ignore. It follows the rules of
+// git.
 //
-// The text of a .gitignore may come from a machine, so it is bounded: see the limits below. What
-// exceeds them ignores nothing, so that a hostile text hides less rather than more.
+// A .gitignore file can come from a machine, so the limits below apply. Input above a limit ignores
+// nothing. Hostile input therefore excludes fewer paths, not more.
 package ignore
 
 import (
@@ -11,29 +12,30 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// File is the name of the files with rules.
+// File is the name of files that contain rules.
 const File = ".gitignore"
 
-// Limits.
+// Limits for .gitignore files.
 const (
-	MaxFile  = 256 << 10 // bytes of a file; a longer one has no rules
-	MaxRules = 4096      // rules of a file; further ones do not count
-	maxLine  = 1024      // bytes of a rule; a longer one does not count
+	MaxFile  = 256 << 10 // In bytes. Larger files have no rules.
+	MaxRules = 4096      // Per file. Further rules have no effect.
+	maxLine  = 1024      // In bytes. Longer rules have no effect.
 )
 
-// Rules are those of one file, in its order.
+// Rules contains the rules of one file, in the order of the file.
 type Rules []rule
 
-// rule is one line.
+// rule is the rule in one line of a file.
 type rule struct {
-	pattern  string // in the form of package doublestar
-	literal  bool   // pattern has nothing but the characters that it stands for
-	anchored bool   // pattern is about the path from the folder of the file, not about a name
-	folders  bool   // it is about folders alone
-	negated  bool   // it takes back what an earlier rule ignored
+	pattern  string // In the syntax of package doublestar.
+	literal  bool   // The pattern has no special characters.
+	anchored bool   // Matches the path relative to the file's directory, not only the name.
+	folders  bool   // Matches only directories.
+	negated  bool   // Cancels an earlier match.
 }
 
-// Parse reads the text of a .gitignore. It knows no errors: git ignores lines that make no sense.
+// Parse parses the content of a .gitignore file. Like git, it skips malformed lines, so there are
+// no errors.
 func Parse(text []byte) Rules {
 	if len(text) > MaxFile {
 		return nil
@@ -69,7 +71,7 @@ func parseRule(line string) (r rule, ok bool) {
 	return r, ok
 }
 
-// trimSpaces removes the spaces at the end of a line, but for one after a backslash.
+// trimSpaces removes trailing spaces. It does not remove a space after a backslash.
 func trimSpaces(line string) string {
 	end := 0
 	for i := 0; i < len(line); i++ {
@@ -84,7 +86,8 @@ func trimSpaces(line string) string {
 	return line[:end]
 }
 
-// match tells what a rule says of a path, which is relative to the folder of its file.
+// match reports whether a rule matches a path. The path is relative to the directory of the rule's
+// file.
 func (r *rule) match(path, name string, folder bool) bool {
 	if r.folders && !folder {
 		return false

@@ -5,29 +5,31 @@ import (
 	"strings"
 )
 
-// Tree decides on the paths of one tree, by the .gitignore files in it.
+// Tree evaluates the .gitignore files of one tree.
 type Tree struct {
-	// Read gives the text of the .gitignore in a folder, "" for the root; nil where there is none.
+	// Read returns the content of the .gitignore file in a directory, or nil if there is none. The
+	// path of the root is "".
 	Read func(folder string) ([]byte, error)
-	// Outer are the rules of files outside of the tree, the weakest first.
+	// Outer contains rules from outside of the tree. Later rules have precedence.
 	Outer []Rules
-	// Tests bounds how often a rule is compared with a path; after that nothing is ignored. 0: it
-	// is not bounded.
+	// Tests limits the number of comparisons of rules with paths. After that number, nothing more
+	// is ignored. 0 means no limit.
 	Tests int64
 
 	tested int64
-	levels []level // of the folder that was last asked about: the root, then each folder on the way
+	levels []level // levels from the root to the directory of the last call
 }
 
-// level is what applies in one folder.
+// level contains the rules of one directory.
 type level struct {
 	folder  string // "" for the root
-	ignored bool   // with all that is in it
+	ignored bool   // The directory and everything below it are ignored.
 	rules   Rules
 }
 
-// Ignored tells whether a path is ignored: by itself, or with a folder above it. Paths that come in
-// depth-first order cost the least: each .gitignore is read once then. The error is that of Read.
+// Ignored reports whether a path, or a directory above it, is ignored. Calls in depth-first order
+// are the fastest, because Ignored then reads each .gitignore file only once. Errors come from
+// Read.
 func (t *Tree) Ignored(name string, folder bool) (bool, error) {
 	above := path.Dir(name)
 	if above == "." {
@@ -39,7 +41,7 @@ func (t *Tree) Ignored(name string, folder bool) (bool, error) {
 	return t.decide(name, folder), nil
 }
 
-// enter makes levels those of a folder.
+// enter sets levels to the levels of a directory and its parents.
 func (t *Tree) enter(folder string) error {
 	for len(t.levels) > 0 && !within(t.levels[len(t.levels)-1].folder, folder) {
 		t.levels = t.levels[:len(t.levels)-1]
@@ -63,7 +65,7 @@ func (t *Tree) enter(folder string) error {
 	}
 }
 
-// push adds a level. The rules in a folder that is ignored do not count.
+// push adds a level. If the directory is ignored, push does not read its rules.
 func (t *Tree) push(l level) error {
 	if !l.ignored {
 		text, err := t.Read(l.folder)
@@ -76,8 +78,8 @@ func (t *Tree) push(l level) error {
 	return nil
 }
 
-// decide tells whether a path in the last level is ignored. The last rule of the nearest file that
-// matches decides.
+// decide reports whether a path in the directory of the last level is ignored. The nearest file
+// with a matching rule decides. If several rules of that file match, the last one counts.
 func (t *Tree) decide(name string, folder bool) bool {
 	if t.levels[len(t.levels)-1].ignored {
 		return true
@@ -109,7 +111,7 @@ func (t *Tree) ask(rules Rules, name, base string, folder bool) (ignored, matche
 	return false, false
 }
 
-// within tells whether a folder is another one, or in it.
+// within reports whether a directory equals the first argument or is below it.
 func within(above, folder string) bool {
 	return above == "" || folder == above || strings.HasPrefix(folder, above+"/")
 }

@@ -1,10 +1,10 @@
-// Package isolation knows all drivers of this build, and picks the one for a machine.
+// Package isolation lists the drivers of this build and chooses a driver for a machine.
 package isolation
 
 import (
 	"context"
 	"errors"
-	"strings"
+	"slices"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/environment"
@@ -17,128 +17,123 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Auto asks for the first of kvm, gvisor and tcg that has proved itself on the host.
-const Auto machine.Isolation = "auto"
-
-// Drivers are all that this build has. They keep what they have found out about the host.
+// Drivers are the drivers of this build. The drivers remember what they found out about the host.
 type Drivers struct {
-	Guests []machine.Driver // whose machines are isolated, in the order in which they are chosen
-	Host   machine.Driver
+	// Known are the drivers that a caller can request by level. Their order only determines the
+	// order in the report of doctor.
+	Known []machine.Driver
+	// Auto are the levels that [machine.Auto] tries, in order of preference. A known driver whose
+	// level is not in Auto starts a machine only if a caller requests this level.
+	Auto []machine.Isolation
+	// Host is the driver of host_compat. Callers can't request it by level.
+	Host machine.Driver
 }
 
-// New makes them. It looks at nothing of the host yet.
-func New(d dirs.Dirs, store *environment.Store, pyro string) (*Drivers, error) {
-	program, err := guest.Find()
+// New creates the drivers. It does not examine the host. The parameter program is the path of the
+// command pyro, or empty: see [gvisor.FindHelper].
+func New(d dirs.Dirs, store *environment.Store, program string) (*Drivers, error) {
+	agent, err := guest.Find()
 	if err != nil {
 		return nil, err
 	}
 	emulator := func(isolation machine.Isolation) machine.Driver {
-		return qemu.New(qemu.Config{Isolation: isolation, Dirs: d, Store: store, Guest: program})
+		return qemu.New(qemu.Config{Isolation: isolation, Dirs: d, Store: store, Guest: agent})
 	}
 	return &Drivers{
-		Guests: []machine.Driver{emulator(machine.KVM), gvisor.New(gvisor.Config{Dirs: d, Guest: program, Program: pyro}), emulator(machine.TCG)},
-		Host:   host.New(host.Config{Dirs: d, Guest: program}),
+		Known: []machine.Driver{
+			emulator(machine.KVM),
+			gvisor.New(gvisor.Config{Dirs: d, Guest: agent, Program: program}),
+			emulator(machine.TCG),
+		},
+		Auto: []machine.Isolation{machine.KVM, machine.GVisor, machine.TCG},
+		Host: host.New(host.Config{Dirs: d, Guest: agent}),
 	}, nil
 }
 
-// Of gives the driver of one isolation, proved or not.
+// Of returns the driver of a level, including the level of host_compat. It does not check whether
+// the driver works. If there is no such driver, the error has the kind Unsupported.
 func (d *Drivers) Of(isolation machine.Isolation) (machine.Driver, error) {
-	for _, driver := range append(d.Guests[:len(d.Guests):len(d.Guests)], d.Host) {
-		if driver.Isolation() == isolation {
-			return driver, nil
+	if d.Host != nil && d.Host.Isolation() == isolation {
+		return d.Host, nil
+	}
+	all, err := d.Candidates(isolation)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// Candidates returns the drivers to try for a level, in order of preference. For [machine.Auto],
+// these are the drivers of all levels in Auto; for another level, it is the driver of this level.
+// If a level has no driver, the error has the kind Unsupported.
+func (d *Drivers) Candidates(wanted machine.Isolation) ([]machine.Driver, error) {
+	levels := []machine.Isolation{wanted}
+	if wanted == machine.Auto {
+		levels = d.Auto
+	}
+	var all []machine.Driver
+	for _, level := range levels {
+		i := slices.IndexFunc(d.Known, func(k machine.Driver) bool { return k.Isolation() == level })
+		if i < 0 {
+			return nil, fault.New(fault.Unsupported, "start a machine", string(level), "this build has no such isolation")
 		}
+		all = append(all, d.Known[i])
 	}
-	return nil, unknown(isolation)
+	return all, nil
 }
 
-func unknown(isolation machine.Isolation) error {
-	return fault.New(fault.Unsupported, "start a machine", string(isolation), "this build has no such isolation")
-}
-
-// Choose picks the driver for a machine: of the isolation that is wanted, which is never replaced by another, or the first for Auto. reason is set where auto
-// came down to an emulated processor or, where that is allowed, to the host.
+// Choose returns a driver that works on this host. If the caller wants a certain level, Choose
+// never uses another level. The result reason says why [machine.Auto] chose emulation or, if
+// allowHost is set, the host. In other cases, reason is nil.
 func (d *Drivers) Choose(ctx context.Context, wanted machine.Isolation, allowHost bool, report progress.Func) (chosen machine.Driver, reason, err error) {
-	if wanted != Auto {
-		chosen, err = only(ctx, d.Guests, wanted, report)
-		return chosen, nil, err
+	candidates, err := d.Candidates(wanted)
+	if err != nil {
+		return nil, nil, err
 	}
-	chosen, reason, err = choose(ctx, d.Guests, report)
+	if wanted != machine.Auto {
+		return candidates[0], nil, proveOnly(ctx, candidates[0], report)
+	}
+	chosen, reason, err = first(ctx, candidates, report)
 	if err != nil && allowHost && ctx.Err() == nil {
 		return d.Host, err, d.Host.Prove(ctx, report)
 	}
 	return chosen, reason, err
 }
 
-// choose gives the first driver that proves itself on this host. Where none does, the error tells the reason of each. A full disk is no such reason: it would
-// keep the next from proving itself too. emulated says why it had to be an emulated processor, the last resort, where it had.
-func choose(ctx context.Context, drivers []machine.Driver, report progress.Func) (d machine.Driver, emulated, err error) {
-	var reasons []reason
-	for _, d := range drivers {
+// first returns the first driver that works on this host. If this driver emulates the processor,
+// the result reason says why. If no driver works, the error contains all reasons. A full disk ends
+// the search, because the test of the next driver would fail as well.
+func first(ctx context.Context, candidates []machine.Driver, report progress.Func) (chosen machine.Driver, reason, err error) {
+	var failed failures
+	for _, d := range candidates {
 		err := d.Prove(ctx, report)
 		if err == nil {
-			if last := len(reasons) - 1; last >= 0 && d.Isolation() == machine.TCG {
-				emulated = reasons[last].err()
+			if d.Isolation() == machine.TCG {
+				reason = failed.last()
 			}
-			return d, emulated, nil
+			return d, reason, nil
 		}
 		if ctx.Err() != nil || fault.KindOf(err) == fault.Exhausted {
 			return nil, nil, err
 		}
-		reasons = note(reasons, string(d.Isolation()), err)
-	}
-	var text []string
-	for _, r := range reasons {
-		text = append(text, r.err().Error())
+		failed.add(d.Isolation(), err)
 	}
 	return nil, nil, &fault.Error{
 		Kind: fault.Unavailable, Hint: "pyro doctor",
-		Err: errors.New("no machine can be started on this host: " + strings.Join(text, "; ")),
+		Err: errors.New("no machine can be started on this host: " + failed.String()),
 	}
 }
 
-// reason is why some kinds of isolation can't be had.
-type reason struct {
-	isolations []string
-	text       string
-}
-
-func (r reason) err() error {
-	return errors.New(strings.Join(r.isolations, " and ") + ": " + r.text)
-}
-
-// note adds the reason of one kind, which may be that of the one before.
-func note(reasons []reason, isolation string, err error) []reason {
-	err = unproved(err, isolation)
-	if last := len(reasons) - 1; last >= 0 && reasons[last].text == err.Error() {
-		reasons[last].isolations = append(reasons[last].isolations, isolation)
-		return reasons
+// proveOnly tests the driver of the level that the caller requested.
+func proveOnly(ctx context.Context, d machine.Driver, report progress.Func) error {
+	err := d.Prove(ctx, report)
+	if err == nil {
+		return nil
 	}
-	return append(reasons, reason{[]string{isolation}, err.Error()})
-}
-
-// unproved gives why a level could not be proved, without its name, which is told already.
-func unproved(err error, isolation string) error {
-	var f *fault.Error
-	if errors.As(err, &f) && f.Subject == isolation {
-		return f.Err
+	hint := fault.HintOf(err)
+	if hint == "" {
+		hint = "pyro doctor"
 	}
-	return err
-}
-
-// only gives the one driver of a level, proved on this host.
-func only(ctx context.Context, drivers []machine.Driver, wanted machine.Isolation, report progress.Func) (machine.Driver, error) {
-	for _, d := range drivers {
-		if d.Isolation() != wanted {
-			continue
-		}
-		if err := d.Prove(ctx, report); err != nil {
-			hint := fault.HintOf(err)
-			if hint == "" {
-				hint = "pyro doctor"
-			}
-			return nil, &fault.Error{Op: "start a machine", Subject: string(wanted), Kind: fault.KindOf(err), Hint: hint, Err: unproved(err, string(wanted))}
-		}
-		return d, nil
-	}
-	return nil, unknown(wanted)
+	level := string(d.Isolation())
+	return &fault.Error{Op: "start a machine", Subject: level, Kind: fault.KindOf(err), Hint: hint, Err: CauseOf(err, d.Isolation())}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const top = "../.." // of the project
+const top = "../.." // top folder of the project
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -25,21 +25,22 @@ func read(t *testing.T, path string) string {
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// row is one of the table of rooms: the folders that it is about, and what it says that they may import.
+// row is a row in the table of packages. It contains folders, and the imports that are allowed in
+// these folders.
 type row struct {
 	folders []string
 	may     string
 }
 
-// rows gives the table of rooms in docs/design.md.
+// rows returns the table of packages in docs/design.md.
 func rows(t *testing.T) (all []row) {
 	t.Helper()
-	_, rooms, ok := strings.Cut(read(t, "docs/design.md"), "\n## Rooms\n")
+	_, section, ok := strings.Cut(read(t, "docs/design.md"), "\n## Packages\n")
 	if !ok {
-		t.Fatal("docs/design.md has no section on rooms")
+		t.Fatal("docs/design.md has no section Packages")
 	}
-	rooms, _, _ = strings.Cut(rooms, "\n## ")
-	for line := range strings.Lines(rooms) {
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
 		if cells := strings.Split(line, "|"); len(cells) == 5 {
 			all = append(all, row{names(cells[1]), cells[3]})
 		}
@@ -47,7 +48,7 @@ func rows(t *testing.T) (all []row) {
 	return all
 }
 
-// names gives what is quoted in a text.
+// names returns the words in backquotes in a text.
 func names(text string) (all []string) {
 	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -55,7 +56,8 @@ func names(text string) (all []string) {
 	return all
 }
 
-// TestDesignNamesEveryFolder holds the table of rooms in docs/design.md against the folders that hold Go code.
+// TestDesignNamesEveryFolder checks that the table of packages in docs/design.md lists all folders
+// that contain Go code, and no others.
 func TestDesignNamesEveryFolder(t *testing.T) {
 	out, err := exec.Command("go", "list", module+"/...").Output()
 	if err != nil {
@@ -71,40 +73,42 @@ func TestDesignNamesEveryFolder(t *testing.T) {
 	}
 	for _, folder := range folders {
 		if !slices.Contains(named, folder) {
-			t.Errorf("%s is not in the table of rooms", folder)
+			t.Errorf("%s is not in the table of packages", folder)
 		}
 	}
 	for _, name := range named {
 		if !slices.Contains(folders, name) {
-			t.Errorf("the table of rooms has %s, which holds no Go code", name)
+			t.Errorf("the table of packages has %s, which holds no Go code", name)
 		}
 	}
 }
 
-// named tells whether a name in the table is a folder's, in whole or its last part. It is that folder's alone, not those' below it.
+// named reports whether a name in the table refers to the folder. The name is the folder's path or
+// the last element of the path. It does not refer to subfolders.
 func named(folder, name string) bool { return folder == name || strings.HasSuffix(folder, "/"+name) }
 
-// allows tells whether a row lets a folder import another.
+// allows reports whether a row allows the first folder to import the second folder.
 func (r row) allows(from, to string) bool {
 	says := func(phrase string) bool { return strings.Contains(r.may, phrase) }
 	if strings.HasPrefix(to, from+"/") || slices.Contains(r.folders, to) || slices.ContainsFunc(names(r.may), func(name string) bool { return named(to, name) }) {
 		return true
 	}
-	floor, room := place(to)
+	layer, prefix := layerOf(to)
 	switch {
 	case says("all below"):
-		return true // TestImportsRunDownwards looks at that
+		return true // TestImportsRunDownwards checks these imports
 	case to == "":
 		return says("package pyro")
-	case strings.HasPrefix(floors[floor].reason, "the ground"):
-		return says("the ground")
-	case strings.HasPrefix(floors[floor].reason, "drivers"):
+	case strings.HasPrefix(layers[layer].reason, "base packages"):
+		return says("base packages")
+	case strings.HasPrefix(layers[layer].reason, "drivers"):
 		return says("drivers")
 	}
-	return slices.Contains([]string{"internal/disk", "internal/agent", "internal/environment", "internal/machine"}, room) && says("what machines are made of")
+	return slices.Contains([]string{"internal/disk", "internal/agent", "internal/environment", "internal/machine"}, prefix) && says("machine packages")
 }
 
-// TestDesignSaysWhatFoldersImport holds what the table of rooms says that a folder may import, and what the ground is, against what is so.
+// TestDesignSaysWhatFoldersImport checks that the table of packages and the list of base packages
+// in docs/design.md are consistent with the actual imports.
 func TestDesignSaysWhatFoldersImport(t *testing.T) {
 	all := imports(t)
 	for _, r := range rows(t) {
@@ -121,17 +125,17 @@ func TestDesignSaysWhatFoldersImport(t *testing.T) {
 			}
 		}
 	}
-	_, ground, _ := strings.Cut(read(t, "docs/design.md"), "\nThe ground is ")
-	ground, _, _ = strings.Cut(ground, ". ")
-	for _, room := range floors[0].rooms {
-		if !slices.ContainsFunc(names(ground), func(name string) bool { return named(room, name) }) {
-			t.Errorf("docs/design.md does not say that %s is of the ground", room)
+	_, base, _ := strings.Cut(read(t, "docs/design.md"), "\nThe base packages are ")
+	base, _, _ = strings.Cut(base, ". ")
+	for _, prefix := range layers[0].prefixes {
+		if !slices.ContainsFunc(names(base), func(name string) bool { return named(prefix, name) }) {
+			t.Errorf("docs/design.md does not say that %s is a base package", prefix)
 		}
 	}
 }
 
-// TestDocsNameTestsThatAre fails for a document that calls a test to witness that is not there.
-func TestDocsNameTestsThatAre(t *testing.T) {
+// TestDocsNameExistingTests checks that all tests that documents name exist.
+func TestDocsNameExistingTests(t *testing.T) {
 	there := map[string]bool{}
 	err := filepath.WalkDir(top, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -149,14 +153,14 @@ func TestDocsNameTestsThatAre(t *testing.T) {
 	for _, doc := range documents(t) {
 		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, doc), -1) {
 			if !there[m[1]] {
-				t.Errorf("%s names %s, which is no test", doc, m[1])
+				t.Errorf("%s names %s, which does not exist", doc, m[1])
 			}
 		}
 	}
 }
 
-// TestLinksLead follows the links from one document to another.
-func TestLinksLead(t *testing.T) {
+// TestLinks checks that the targets of links between documents exist.
+func TestLinks(t *testing.T) {
 	for _, doc := range documents(t) {
 		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, doc), -1) {
 			target, _, _ := strings.Cut(m[1], "#")

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// streams are types whose methods move bytes past a Read or Write of a type that embeds them:
-// io.Copy prefers ReadFrom and WriteTo, and io.WriteString prefers WriteString.
+// streams lists types with methods that can bypass the Read or Write method of a type that embeds
+// them. For example, io.Copy prefers ReadFrom and WriteTo, and io.WriteString prefers WriteString.
 var streams = []string{
 	"bytes.Buffer", "bytes.Reader", "bufio.ReadWriter", "bufio.Reader", "bufio.Writer",
 	"net.TCPConn", "net.UnixConn", "os.File", "strings.Builder", "strings.Reader",
 }
 
-// TestNoBoundIsBypassed fails for a type that embeds a stream and has a Read or Write of its own. A
-// bound or a redaction in there does not hold, so the stream must be a field with a name.
+// TestNoBoundIsBypassed rejects types that embed a stream and declare Read or Write. Such a type
+// could bypass limits and redaction in its own method, so the stream must be a named field.
 func TestNoBoundIsBypassed(t *testing.T) {
 	embeds, own := map[string]string{}, map[string]string{} // by folder and type
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
@@ -43,12 +43,12 @@ func TestNoBoundIsBypassed(t *testing.T) {
 	}
 	for name, stream := range embeds {
 		if method, ok := own[name]; ok {
-			t.Errorf("%s embeds %s, whose other methods bypass its %s", name, stream, method)
+			t.Errorf("%s embeds %s, and other embedded methods bypass its %s", name, stream, method)
 		}
 	}
 }
 
-// collect records the streams that a declaration's types embed, and the Read or Write that it declares.
+// collect records which declared types embed streams, and which declare Read or Write methods.
 func collect(d ast.Decl, folder string, embeds, own map[string]string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -74,7 +74,8 @@ func collect(d ast.Decl, folder string, embeds, own map[string]string) {
 	}
 }
 
-// typeName returns the name of a type, or of the type that a pointer points to; of others it is empty.
+// typeName returns the name of a type. For a pointer type, it returns the name of the target type.
+// For other types, it returns "".
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

@@ -1,4 +1,4 @@
-// Package lines reads lines, of bounded length, of who may send anything.
+// Package lines reads lines with a maximum length from untrusted input.
 package lines
 
 import (
@@ -14,13 +14,15 @@ type Reader struct {
 	most int
 }
 
-// NewReader reads lines that have most bytes at most, with their ends.
+// NewReader returns a Reader for lines. most is the maximum length of a line in bytes, including
+// the line ending.
 func NewReader(in io.Reader, most int) *Reader {
 	return &Reader{bufio.NewReader(in), most}
 }
 
-// Next reads a line without its end and the blanks around it. Of one that is too long nothing is kept, and fits is false. With an error, io.EOF at the end of the
-// input, comes what was read before it: it may be a line.
+// Next returns the next line without surrounding white space. If the line is too long, Next drops
+// it and returns fits as false. If an error such as io.EOF occurs, line contains the bytes before
+// the error, which can be an incomplete line.
 func (r *Reader) Next() (line []byte, fits bool, err error) {
 	fits = true
 	for {

@@ -1,256 +1,158 @@
-// Package machine is the contract between those who use a machine and the drivers that start one.
+// Package machine is the contract between the callers that use machines and the drivers that start
+// machines.
 //
-// A driver says how a machine's agent is started and reached, and nothing else: what happens inside a machine is the agent's business
-// (internal/agent), written once for every driver. Callers branch on a driver's [Features], never on which driver it is. Every driver passes the suite
-// in internal/machine/machinetest.
+// A driver starts a machine's agent and connects to it, and does nothing else. The agent
+// (internal/agent) does everything inside a machine, and is the same for all drivers. Callers
+// branch on a driver's [Features] and on the interfaces of a machine, never on the driver's name.
+// Every driver passes the test suite in internal/machine/machinetest. docs/add-a-driver.md says how
+// to write a driver.
+//
+// If callers need a property before a machine exists, it is a field of [Features]. If only some
+// drivers offer an action on a running machine, it is an interface, such as [Saver]. Nothing is in
+// both places.
 package machine
 
 import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Isolation is what stands between a machine and the host. It is reported with every result.
+// Isolation is the boundary between a machine and the host. Every result names it.
 type Isolation string
 
-// The levels, strongest first.
+// These are the isolation levels, the strongest first.
 const (
-	KVM    Isolation = "kvm"    // a virtual machine on the processor's own virtualisation
-	GVisor Isolation = "gvisor" // a kernel in user space that answers the machine's system calls
-	TCG    Isolation = "tcg"    // a virtual machine on an emulated processor
-	None   Isolation = "none"   // a process of the host: nothing isolates it
+	KVM    Isolation = "kvm"    // a virtual machine
+	GVisor Isolation = "gvisor" // a kernel in user space
+	TCG    Isolation = "tcg"    // a virtual machine with an emulated processor
+	None   Isolation = "none"   // a process on the host
 )
 
-// Features say what the machines of a driver can do. The conformance suite checks that they are true.
+// Auto requests the preferred driver among those that work on the host. It is not the level of any
+// machine.
+const Auto Isolation = "auto"
+
+// Features are the properties that all machines of a driver have. The conformance suite checks each
+// property, even if the driver lacks it.
 type Features struct {
-	Isolated       bool // what runs inside can't reach the host's files and processes
-	OwnKernel      bool // the machine runs a Linux kernel of its own, with all that belongs to one
-	BlockDisks     bool // storage is block images, else directory trees
-	MemorySnapshot bool // machines start from a saved running machine
-	SavedState     bool // running machines can be written down and gone on with: they are Savers and Pausers, and Spec.Saved is taken
-	Limits         bool // VCPUs and MemMiB bind, and processes are bounded
-	OOMKiller      bool // where memory is short a process inside is killed; else the whole machine ends, with ErrOutOfMemory
-	Namespaces     bool // killing every process and deleting every file inside leaves the agent working
-	SetUID         bool // a program with the setuid bit runs as its owner
-	Network        bool // a machine can have a link to a network, and has none otherwise
-	Containers     bool // containers can be made inside: user, PID and mount namespaces, another root
+	// Isolated means that processes inside have the environment (Spec.Root) as their root and see
+	// their own IDs and names. They can't access files and processes of the host. If Isolated is
+	// false, Spec.Root is empty.
+	Isolated bool
+	// OwnKernel means that the machine has its own kernel, which answers the system calls of its
+	// processes. The host's kernel does not.
+	OwnKernel bool
+	// Prepares means that the first start on an environment makes files that later starts use.
+	// Driver.Ready reports these files, and Driver.Invalidate removes them.
+	Prepares bool
+	// BlockDisks means that Spec.Storage uses Block (disk images). Otherwise it uses Tree
+	// (folders).
+	BlockDisks bool
+	// MemorySnapshot means that a new machine starts from the memory of a machine that was booted
+	// earlier.
+	MemorySnapshot bool
+	// Limits means that VCPUs, MemMiB and the number of processes are enforced.
+	Limits bool
+	// OOMKiller means that the kernel kills a process inside if memory is exhausted. Otherwise the
+	// machine ends with ErrOutOfMemory. This feature has no meaning without Limits.
+	OOMKiller bool
+	// Namespaces means that the agent survives if a user kills all processes inside and deletes all
+	// files.
+	Namespaces bool
+	// SetUID means that a program with the setuid bit runs as the program's owner.
+	SetUID bool
+	// Network means that a machine can have a link to a network. Without Spec.Network the machine
+	// has only loopback.
+	Network bool
+	// Containers means that processes inside can make user, PID and mount namespaces and change
+	// their root.
+	Containers bool
 }
 
-// ErrOutOfMemory is why a machine ended that took more memory than it was given, see [Features].OOMKiller. It is wrapped.
+// ErrOutOfMemory is the reason if a machine ended because it used more memory than Spec.MemMiB. See
+// [Features].OOMKiller. Errors wrap it.
 var ErrOutOfMemory = errors.New("the machine took more memory than it has, and the host's kernel ended it")
 
-// Root is the root file system that a machine starts on. The driver never changes it.
-type Root struct {
-	Digest string // of the content, "sha256:…"
-	Image  string // path of a raw ext4 image
-}
-
-// Spec says what machine to start.
-type Spec struct {
-	ID     string // unique on this host; letters, digits and dashes, at most 63
-	Dir    string // the machine's own folder, which exists and is empty: the driver writes nowhere else, its shared templates apart
-	Root   Root
-	VCPUs  int // at least 1
-	MemMiB int // at least 128
-
-	// Storage is what of the machine outlives it. nil: nothing does, and it has no volume.
-	Storage *Storage
-
-	// Network is the machine's link to others. nil: it has none but its own loopback. Only drivers with [Features].Network take one.
-	Network *Network
-
-	// Saved is a folder that Save of a machine wrote, with the same Root, VCPUs, MemMiB, presence of Network and shape of Storage: the machine goes on where that one stood,
-	// with its processes, terminals and memory. Empty: it starts anew. Its disks MUST be as they were then, or layers over that (of TreeStorage the Folder; its
-	// Root is in what was saved), and it is renewed as after any start. Until its owner says so nothing runs in it but the agent: see Waker.
-	// Many machines may be started from one folder, also at once; it is only read, and stays when they end. What is not what Save wrote is refused with kind
-	// Corrupt, what is of another shape, pyro or host with Precondition. Only drivers with [Features].SavedState take one.
-	Saved string
-
-	// Progress is told what is made on first use, a template for one. It may be nil.
-	Progress progress.Func
-}
-
-// Network is the link of a machine: one interface, eth0, alone with a gateway. Where the machine has a kernel of its own the interface is brought up, and given what
-// is said here, by Renew (internal/agent/client); else by the driver.
-type Network struct {
-	Link       *os.File         // the far end of [NewLink], which the driver passes on; the caller closes it once Start has returned
-	MAC        net.HardwareAddr // of the machine
-	GatewayMAC net.HardwareAddr
-	Address    netip.Prefix // of the machine, with the network that it is in; IPv4
-	Gateway    netip.Addr
-	Address6   netip.Prefix
-	Gateway6   netip.Addr
-	MTU        int // bytes of an IP packet
-}
-
-// Storage is what of a machine outlives it: what it changes of its root, and its volume, a file system that the agent mounts when it is asked to (see Mount in
-// proto/agent/v1). Drivers with [Features].BlockDisks take Block, all others Tree; the other is nil. The files are the caller's, who sees to it that no two
-// machines have them.
-type Storage struct {
-	Block *BlockStorage
-	Tree  *TreeStorage
-}
-
-// FreshRoot tells whether a machine will begin on the environment as it is, which it does without storage too.
-func (s *Storage) FreshRoot() bool {
-	switch {
-	case s == nil:
-		return true
-	case s.Tree != nil:
-		return s.Tree.Root == ""
-	case len(s.Block.Root) > 1:
-		return false
-	case len(s.Block.Root) == 1:
-		_, err := os.Stat(s.Block.Root[0])
-		return err != nil
-	}
-	return true
-}
-
-// BlockStorage is storage in images. Layers are qcow2 without a backing file in their header: what a layer lies on is said here alone. All but the last are
-// never written. What the machine flushes is flushed on the host.
-type BlockStorage struct {
-	Root   []string // layers over the image of the root, the lowest first; the machine writes to the last. Where that is the only one and missing, the driver makes it
-	Volume []string // the lowest is a raw ext4 image, layers over it, of which the machine writes to the last
-}
-
-// TreeStorage is storage in a folder.
-type TreeStorage struct {
-	Folder string // the volume
-	Root   string // what an earlier machine had changed of its root, as KeepRoot wrote it; empty: nothing
-	Bytes  int64  // that the files of the volume may take; 0: DefaultVolumeBytes
-}
-
-// DefaultVolumeBytes is the size of a volume that is given no other.
-const DefaultVolumeBytes = 16 << 30
-
-// Layerer is a running machine whose images can be given new layers. A driver with [Features].BlockDisks has it.
-type Layerer interface {
-	// AddLayers has the machine write to new, empty layers over those that it wrote to, which never change again. root or volume may be empty: then that
-	// disk stays as it is. Both change at once or, with an error, neither. What the layers below hold is consistent if the file systems were frozen.
-	AddLayers(ctx context.Context, root, volume string) error
-}
-
-// Merger is a running machine whose images can be made fewer. A driver with [Features].BlockDisks has it.
-type Merger interface {
-	// Merge has the layer that the machine writes to hold all that is in those between it and the lowest ones, of which so many are kept: then nobody needs
-	// those between any more. It takes as long as copying that, and the machine goes on meanwhile. When it is cancelled all layers are still needed.
-	Merge(ctx context.Context, disk Disk, keep int) error
-}
-
-// Disk is one of the two of a machine.
-type Disk string
-
-// The disks.
-const (
-	RootDisk   Disk = "root"
-	VolumeDisk Disk = "volume"
-)
-
-// Pauser is a running machine that can be stopped for a moment. Idempotent both. A paused machine's agent does not answer.
-type Pauser interface {
-	Pause(ctx context.Context) error
-	Resume(ctx context.Context) error
-}
-
-// Saver is a running machine that can be written down, to go on from there later, more than once. See Spec.Saved. A driver with [Features].SavedState has it.
-type Saver interface {
-	// Save writes the machine's memory and the state of its devices to dir, an empty folder. The machine stands still for that.
-	//
-	// With nil what was written is whole and flushed, the machine stands still, and its disks hold what it wrote, flushed too: its owner closes it, or gives it new
-	// layers if it has disks that are kept (Layerer), and has it go on (Pauser). With an error it goes on as if nothing had been, and what is in dir is of no use.
-	// Of a machine without Storage what it changed of its root is saved too.
-	Save(ctx context.Context, dir string) error
-}
-
-// Waker is a machine that may have gone on from Spec.Saved, in which nothing but the agent runs before it is woken: no process takes a step, and none changes a file. The
-// agent can be asked for all meanwhile but to start something. A driver with [Features].SavedState has it unless its machines have a kernel of their own: of those the agent
-// holds the processes, which were held when they were saved (Hold, Identity.Held and Thaw of internal/agent/client). It may be saved before it is woken, too, and who goes
-// on is held again.
-type Waker interface {
-	// Wake has the processes run. Idempotent; of a machine that started anew it does nothing.
-	Wake(ctx context.Context) error
-}
-
-// RootKeeper is a running machine that writes down what it changed of its root, for [TreeStorage].
-type RootKeeper interface {
-	// KeepRoot writes it to a file, which it replaces as a whole. Nothing should run in the machine meanwhile.
-	KeepRoot(ctx context.Context, path string) error
-}
-
-// Processes is a running machine that is several processes of the host's.
-type Processes interface {
-	// PIDs are those that the driver started, PID's among them: they write to its storage, and what they and those below them compute is the machine's.
-	PIDs() []int
-}
-
-// Phase is one step of a start, with the time it took.
-type Phase struct {
-	Name     string
-	Duration time.Duration
-}
-
-// Driver starts machines of one isolation level. It is safe for concurrent use, in many processes at once.
+// Driver starts machines of one isolation level. It is safe for concurrent use, even by many
+// processes at once.
 type Driver interface {
-	// Isolation is what its machines stand behind.
+	// Isolation is the isolation level of the driver's machines.
 	Isolation() Isolation
-	// Features are those of its machines.
+	// Features are the properties of the driver's machines on this host.
 	Features() Features
-	// Prove tells whether machines can be started on this host, by having started one: now, or before with the verdict kept.
-	// The error says why not, with a hint. Idempotent.
+	// Prove starts a machine to check that this host can run one. If an earlier success is
+	// recorded, Prove does not start a machine. The error gives the reason and has a hint.
+	// Idempotent.
 	Prove(ctx context.Context, report progress.Func) error
-	// Start starts a machine and returns when its link is there to be dialled; the agent may answer a little later.
-	// Cancelling ctx during Start leaves nothing behind; afterwards ctx has no say. The caller MUST Close the machine.
-	// A failed Start leaves nothing running, and nothing in Spec.Dir that the caller can't remove.
+	// Start starts a machine and returns when callers can dial the machine's link. The agent might
+	// answer a little later. If ctx is cancelled during Start, nothing is left behind. After Start
+	// returns, ctx has no effect. The caller MUST close the machine. A failed Start leaves no
+	// process. It leaves no files in Spec.Dir that the caller can't remove.
 	Start(ctx context.Context, spec Spec) (Machine, error)
-	// Ready tells whether the next Start of such a machine finds made what it starts from. Of the spec what shapes a machine counts: Root, VCPUs, MemMiB, Storage,
-	// and whether there is a Network. It MUST tell what is there now, whoever made it and whatever this driver has found before, and makes, boots and
-	// fetches nothing. Content that has been touched is read. The error says why no such machine can be started on this host, as far as that is known
-	// without trying.
+	// Ready reports whether the next Start with this spec finds everything that it needs. Ready
+	// uses Root, VCPUs, MemMiB and Storage of the spec, and whether there is a Network. It MUST
+	// look at the disk each time, and it makes, boots and fetches nothing. If a file's metadata has
+	// changed, Ready reads the file again. If Ready can find out without a try that this host can't
+	// start such a machine, the error says why.
 	Ready(ctx context.Context, spec Spec) (Readiness, error)
-	// Forget removes what Start has made for such machines once, so that the next makes it again; for others it may be the same. What was fetched stays, and
-	// so does what was proved of the host. Machines that run go on. Idempotent.
-	Forget(ctx context.Context, spec Spec) error
+	// Invalidate removes the files that Start has made for such machines, and possibly files for
+	// similar machines. The next Start makes them again. Fetched files and the result of Prove are
+	// kept. Running machines continue to run. Idempotent.
+	Invalidate(ctx context.Context, spec Spec) error
 }
 
-// The parts that machines of several drivers are made from.
+// These constants name parts on which the machines of several drivers depend, see [Readiness].
 const (
 	PartEnvironment = "the environment's image"
 	PartAgent       = "the guest agent of this pyro"
 )
 
-// Readiness tells what a start of a machine would find.
+// Readiness describes what a start of a machine would find.
 type Readiness struct {
-	Missing string // the first thing that a start would have to make, and why, as a sentence; empty: nothing, it is fast
-	Damaged bool   // that is there, but is not what was made any more
-	// Parts are all that the machine's template or image depends on: for each, by a name that people understand, what tells one from another.
+	// Missing is a sentence that says what a start would first have to make, and why. It is empty
+	// if nothing is missing. The start is then fast.
+	Missing string
+	// Damaged means that the file or image that Missing names exists, but its content has changed
+	// since it was made.
+	Damaged bool
+	// Parts lists everything on which the machine's files depend. The key is a readable name, the
+	// value is a digest or version.
 	Parts map[string]string
 }
 
-// Machine is one running machine. It is safe for concurrent use.
+// Machine is a running machine. It is safe for concurrent use. A machine can also have the
+// interfaces [Pauser], [Saver], [Thawer], [Layerer], [Merger], [RootSaver] and [Processes].
 type Machine interface {
-	// Link is the byte stream to the agent. It has no end of its own and no session: see internal/agent/link. One user at a time, and the machine
-	// closes it, not its user.
+	// Link is the byte stream to the agent, see internal/agent/link. It has no sessions, and it
+	// does not end when one side stops using it. It has one user at a time. The machine closes the
+	// link.
 	Link() net.Conn
-	// Window is memory that the machine shares with its owner, for the content of files (internal/agent/window), or nil. One user at a time, and the
-	// machine closes it. It keeps its size whatever the machine does.
-	Window() *os.File
-	// Phases are the steps of its start.
+	// SharedBuffer is memory that the machine and its owner share to transfer the content of files,
+	// see internal/agent/sharedbuffer. It is nil if the machine has no shared buffer. It has one
+	// user at a time, and its size is constant. The machine closes the buffer.
+	SharedBuffer() *os.File
+	// Phases are the steps of the machine's start.
 	Phases() []Phase
-	// Limits is nil where VCPUs and MemMiB bind; else it says why they don't.
+	// Limits is nil if VCPUs and MemMiB are enforced. Otherwise the error says why they are not.
 	Limits() error
-	// PID is the process on the host that runs the machine, 0 where there is none.
+	// PID is the process on the host that runs the machine, or 0 if there is none.
 	PID() int
-	// Done is closed when the machine has ended, for whatever reason.
+	// Done is closed when the machine has ended, for any reason.
 	Done() <-chan struct{}
-	// Err says why the machine ended; nil before Done is closed, and after Close.
+	// Err says why the machine ended. It is nil before Done is closed, and after Close has ended
+	// the machine.
 	Err() error
-	// Close ends the machine at once, whatever runs in it, and returns when none of its processes is left. Idempotent.
+	// Close ends the machine at once and returns when all of its processes are gone. Idempotent.
 	Close() error
+}
+
+// Phase is one step of a start and its duration.
+type Phase struct {
+	Name     string
+	Duration time.Duration
 }

@@ -8,14 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewStream makes a stream for a driver: near is pyro's end, far is inherited by the process that runs the machine. It has no name, so nobody else can
-// reach it. The caller closes both.
+// NewStream makes a socket pair for a driver. The socket near is pyro's end. The process that runs
+// the machine inherits the socket far. The sockets have no name, so no other process can connect.
+// The caller closes both.
 func NewStream() (near net.Conn, far *os.File, err error) { return pair(unix.SOCK_STREAM) }
 
-// linkBuffer is how many bytes of frames may be on their way in one direction of a link. The host bounds it too, as a rule at a tenth of that; root passes that.
+// linkBuffer is the maximum size of the frames that are in flight in one direction of a link, in
+// bytes. The host's own limit is usually a tenth of that, but it does not apply to root.
 const linkBuffer = 4 << 20
 
-// NewLink makes the link of a machine to a network, as [NewStream] makes a stream: each packet in it is an Ethernet frame.
+// NewLink makes a socket pair, like [NewStream], for a machine's link to a network. Each packet is
+// an Ethernet frame.
 func NewLink() (near net.Conn, far *os.File, err error) {
 	if near, far, err = pair(unix.SOCK_SEQPACKET); err != nil {
 		return nil, nil, err

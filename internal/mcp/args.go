@@ -6,19 +6,19 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Arg is one argument of a tool.
+// Arg is an argument of a tool.
 type Arg struct {
 	Name     string
 	Required bool
 	schema   *jsonschema.Schema
-	alias    string // a name that is taken for Name, and not announced
+	alias    string // also accepted as the name, but not announced
 }
 
-// Schema is what the argument may be.
+// Schema returns the JSON schema of the argument.
 func (a Arg) Schema() *jsonschema.Schema { return a.schema }
 
-// Text is an argument that is a text. options, where there are any, are all that it may be.
-func Text(name, description string, options ...string) Arg {
+// String declares a string argument. If there are options, the value must be one of them.
+func String(name, description string, options ...string) Arg {
 	s := &jsonschema.Schema{Type: "string", Description: description}
 	for _, o := range options {
 		s.Enum = append(s.Enum, o)
@@ -26,8 +26,8 @@ func Text(name, description string, options ...string) Arg {
 	return Arg{Name: name, schema: s}
 }
 
-// Number is a whole number from least to most; most 0: however large.
-func Number(name, description string, least, most int) Arg {
+// Integer declares an integer argument from least to most. If most is 0, there is no upper limit.
+func Integer(name, description string, least, most int) Arg {
 	s := &jsonschema.Schema{Type: "integer", Description: description, Minimum: new(float64(least))}
 	if most > 0 {
 		s.Maximum = new(float64(most))
@@ -35,54 +35,60 @@ func Number(name, description string, least, most int) Arg {
 	return Arg{Name: name, schema: s}
 }
 
-// Flag is true or false, which is the default.
-func Flag(name, description string) Arg {
+// Boolean declares a boolean argument. Its default is false.
+func Boolean(name, description string) Arg {
 	return Arg{Name: name, schema: &jsonschema.Schema{Type: "boolean", Description: description}}
 }
 
-// Texts is a list of texts.
-func Texts(name, description string) Arg {
+// Strings declares an argument that is an array of strings.
+func Strings(name, description string) Arg {
 	return Arg{Name: name, schema: &jsonschema.Schema{Type: "array", Description: description, Items: &jsonschema.Schema{Type: "string"}}}
 }
 
-// Pairs is an object whose values are texts.
-func Pairs(name, description string) Arg {
+// Integers declares an argument that is an array of integers from least to most.
+func Integers(name, description string, least, most int) Arg {
+	return Arg{Name: name, schema: &jsonschema.Schema{Type: "array", Description: description, Items: Integer("", "", least, most).schema}}
+}
+
+// StringMap declares an argument that is an object whose values are strings.
+func StringMap(name, description string) Arg {
 	return Arg{Name: name, schema: &jsonschema.Schema{Type: "object", Description: description, AdditionalProperties: &jsonschema.Schema{Type: "string"}}}
 }
 
-// Object is an object with arguments of its own.
+// Object declares an argument that is an object with the given fields.
 func Object(name, description string, args ...Arg) Arg {
 	s := objectOf(args)
 	s.Description = description
 	return Arg{Name: name, schema: s}
 }
 
-// Objects is a list of such.
+// Objects declares an argument that is an array of objects with the given fields.
 func Objects(name, description string, args ...Arg) Arg {
 	return Arg{Name: name, schema: &jsonschema.Schema{Type: "array", Description: description, Items: objectOf(args)}}
 }
 
-// Must has the argument be given.
-func (a Arg) Must() Arg {
+// Require makes the argument required.
+func (a Arg) Require() Arg {
 	a.Required = true
 	return a
 }
 
-// Or accepts the argument by another name too, which is not announced.
-func (a Arg) Or(alias string) Arg {
+// Alias makes the server accept the argument under a second name. This name is not announced to
+// clients.
+func (a Arg) Alias(alias string) Arg {
 	a.alias = alias
 	return a
 }
 
-// By gives the argument a default, which is that of the operation: it is told, and not filled in.
-func (a Arg) By(value any) Arg {
+// Default announces the default value that the operation uses. It does not set a missing argument.
+func (a Arg) Default(value any) Arg {
 	s := *a.schema
 	s.Default, _ = json.Marshal(value)
 	a.schema = &s
 	return a
 }
 
-// objectOf is the schema of an object with arguments and nothing else.
+// objectOf returns the schema of an object that can have the given fields but no others.
 func objectOf(args []Arg) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	for _, a := range args {

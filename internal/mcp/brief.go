@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Brief is a result in few words, for a model: a line for each field that is not empty, in the order of the struct, and below a list a line for each of its entries.
+// Brief formats a result for a model. Each non-empty field becomes one line, in the order of the
+// struct. A list of structs becomes one line per element.
 func Brief(result any) string {
 	var b strings.Builder
 	for _, f := range fieldsOf(reflect.ValueOf(result)) {
@@ -31,7 +32,7 @@ func Brief(result any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Inline is a value on one line, a struct with all its fields that are not empty.
+// Inline formats a value on one line, without its empty fields.
 func Inline(value any) string { return inline(reflect.ValueOf(value)) }
 
 type field struct {
@@ -39,7 +40,7 @@ type field struct {
 	value reflect.Value
 }
 
-// fieldsOf are the fields of a struct as JSON has them.
+// fieldsOf returns the fields of a struct by their JSON names.
 func fieldsOf(v reflect.Value) (all []field) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {
@@ -69,7 +70,7 @@ func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]()
 }
 
-// inline is a value on one line.
+// inline implements Inline.
 func inline(v reflect.Value) string {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		if v.IsNil() {

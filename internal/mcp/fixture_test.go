@@ -15,10 +15,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 )
 
-// world is a server with tools that do what tests need, and what they saw.
+// world is a server that has tools for tests.
 type world struct {
 	*Server
-	began, ended chan struct{} // of each call of wait
+	began, ended chan struct{} // receive one value per call of the tool wait
 }
 
 type words struct {
@@ -26,13 +26,14 @@ type words struct {
 	Number int    `json:"number"`
 }
 
-// newWorld makes one, with more tools, and checks in the end that no goroutine is left of it.
+// newWorld starts a server with additional tools. At the end of the test, it checks for leaked
+// goroutines.
 func newWorld(t testing.TB, more ...Tool) *world {
 	t.Helper()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // panics are told there
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // discard the logs of panics
 	before := goleak.IgnoreCurrent()
 	w := &world{began: make(chan struct{}, 1000), ended: make(chan struct{}, 1000)}
-	text := []Arg{Text("text", ""), Number("number", "", 0, 100).By(7)}
+	text := []Arg{String("text", ""), Integer("number", "", 0, 100).Default(7)}
 	w.Server = NewServer("pyro", "1", "how to", append(more, []Tool{
 		Bind("echo", "Give the text back.", Reads, text, func(_ context.Context, req words, _ func(string)) (words, error) { return req, nil }),
 		Bind("fail", "Fail.", Runs, text, func(context.Context, words, func(string)) (any, error) {
@@ -59,13 +60,13 @@ func newWorld(t testing.TB, more ...Tool) *world {
 	return w
 }
 
-// client connects the SDK's client over streams.
+// client connects the SDK's client to the server.
 func (w *world) client(t *testing.T, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	return mcptest.Client(t, w.ServeStdio, o)
 }
 
-// raw are the two ends of a server that is spoken to in lines.
+// raw is a client that sends and receives lines without the SDK.
 type raw struct {
 	io.Writer
 	answers *json.Decoder
@@ -82,7 +83,7 @@ func (w *world) raw(t *testing.T) *raw {
 	return r
 }
 
-// says sends lines and gives the next answer.
+// says sends lines to the server and returns the next answer.
 func (r *raw) says(t *testing.T, text string) (answer struct {
 	ID     any
 	Result map[string]any

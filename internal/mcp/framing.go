@@ -11,12 +11,14 @@ import (
 	"strings"
 )
 
-// Some clients frame messages as language servers do: each behind a header of its own, with its length. The first message tells, and is answered likewise.
+// Some clients frame messages like language servers: each message has a header with its length. The
+// server detects this when it reads the first message, and then frames its answers in the same way.
 
-// maxHeader bounds the header of a message, in bytes.
+// maxHeader is the maximum size of a message header, in bytes.
 const maxHeader = 4 << 10
 
-// isFramed tells whether a client begins with a header. It waits for the first byte of its first message, which no message that is JSON has in common with one.
+// isFramed reports whether the client sends headers. It waits for the first byte, because that byte
+// differs between a header and JSON.
 func isFramed(in *bufio.Reader) bool {
 	for {
 		b, err := in.Peek(1)
@@ -32,10 +34,11 @@ func isFramed(in *bufio.Reader) bool {
 	}
 }
 
-// frames reads framed messages.
+// frames reads messages with headers.
 type frames struct{ in *bufio.Reader }
 
-// next is as [lines.Reader.Next]: a message, on one line. After a header that tells no length there is no next.
+// next is like [lines.Reader.Next]: it returns a message as one line. After a malformed header it
+// returns an error, because the start of the next message is unknown.
 func (f *frames) next() (message []byte, fits bool, err error) {
 	length, err := f.header()
 	if errors.Is(err, errHeader) {
@@ -50,7 +53,7 @@ func (f *frames) next() (message []byte, fits bool, err error) {
 	}
 	message = make([]byte, length)
 	if _, err := io.ReadFull(f.in, message); err != nil {
-		return nil, true, io.EOF // what was cut off is no message
+		return nil, true, io.EOF // drops a truncated message
 	}
 	var line bytes.Buffer
 	if json.Compact(&line, message) != nil {
@@ -59,7 +62,7 @@ func (f *frames) next() (message []byte, fits bool, err error) {
 	return line.Bytes(), true, nil
 }
 
-// header reads one, and gives the length of the message behind it.
+// header reads a header and returns the length of its message.
 func (f *frames) header() (length int64, err error) {
 	length = -1
 	for left := maxHeader; left > 0; {
@@ -79,15 +82,15 @@ func (f *frames) header() (length int64, err error) {
 			}
 			length = int64(n)
 		case name == "" && left < maxHeader-len(line):
-			return 0, errHeader // other fields, and no length
+			return 0, errHeader // a header without Content-Length
 		}
 	}
 	return 0, errHeader
 }
 
-var errHeader = errors.New("a header without a length")
+var errHeader = errors.New("missing or invalid Content-Length")
 
-// withHeader is a line as a framed message.
+// withHeader returns a line as a message with a header.
 func withHeader(line []byte) []byte {
 	line = bytes.TrimSuffix(line, []byte("\n"))
 	return append(fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(line)), line...)

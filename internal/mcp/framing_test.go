@@ -14,7 +14,7 @@ import (
 
 func frame(text string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(text), text) }
 
-// framedAnswer reads one framed message.
+// framedAnswer reads one message with a header.
 func framedAnswer(t *testing.T, from *bufio.Reader) map[string]any {
 	t.Helper()
 	header, err := textproto.NewReader(from).ReadMIMEHeader()
@@ -36,7 +36,8 @@ func framedAnswer(t *testing.T, from *bufio.Reader) map[string]any {
 	return m
 }
 
-// TestFraming has a client that frames its messages be answered likewise, what is no message among them.
+// TestFraming checks that the server frames its answers if the client frames its messages. That
+// includes answers to invalid messages.
 func TestFraming(t *testing.T) {
 	w := newWorld(t)
 	in, say := io.Pipe()
@@ -94,6 +95,6 @@ func FuzzFrames(f *testing.F) {
 				return
 			}
 		}
-		t.Fatal("it does not end")
+		t.Fatal("it did not end")
 	})
 }

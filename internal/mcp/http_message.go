@@ -10,8 +10,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// inMessages answers posts that the SDK would refuse in plain text with JSON-RPC errors, as clients expect them. started tells whether a session was initialized.
-func inMessages(started func(session string) bool, next http.Handler) http.Handler {
+// jsonErrors answers malformed requests with JSON-RPC errors, which clients expect. The SDK would
+// answer in plain text. The function started reports whether a session has been initialized.
+func jsonErrors(started func(session string) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
@@ -19,7 +20,7 @@ func inMessages(started func(session string) bool, next http.Handler) http.Handl
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 		if err != nil {
-			answerWith(w, http.StatusRequestEntityTooLarge, refusal(nil, jsonrpc.CodeInvalidRequest, "a message may have %d bytes", MaxBody))
+			answerWith(w, http.StatusRequestEntityTooLarge, refusal(nil, jsonrpc.CodeInvalidRequest, "the message is too large: the limit is %d bytes", MaxBody))
 			return
 		}
 		messages, answer := parseBody(body)
@@ -33,7 +34,7 @@ func inMessages(started func(session string) bool, next http.Handler) http.Handl
 			call, _ = messages[0].(*jsonrpc.Request)
 		}
 		if call != nil && tooEarly(call, r, started) {
-			answerWith(w, http.StatusBadRequest, refusal(idOf(call), jsonrpc.CodeInvalidRequest, "%.80q needs a session: begin with initialize", call.Method))
+			answerWith(w, http.StatusBadRequest, refusal(idOf(call), jsonrpc.CodeInvalidRequest, "%.80q requires a session: call initialize first", call.Method))
 			return
 		}
 		held := &refusals{ResponseWriter: w}
@@ -42,7 +43,8 @@ func inMessages(started func(session string) bool, next http.Handler) http.Handl
 	})
 }
 
-// tooEarly tells whether a call of a protocol with sessions comes before its initialize. The SDK would make a session for it that nobody can use.
+// tooEarly reports whether a request is a call before initialize, in a protocol version with
+// sessions. The SDK would create a useless session for such a call.
 func tooEarly(call *jsonrpc.Request, r *http.Request, started func(session string) bool) bool {
 	switch call.Method {
 	case "initialize", "ping", "server/discover":
@@ -51,12 +53,12 @@ func tooEarly(call *jsonrpc.Request, r *http.Request, started func(session strin
 	var params struct {
 		Meta map[string]any `json:"_meta"`
 	}
-	json.Unmarshal(call.Params, &params) // the SDK tells what is wrong with them
+	json.Unmarshal(call.Params, &params) // ignores errors, because the SDK reports invalid params
 	_, sessionless := params.Meta["io.modelcontextprotocol/protocolVersion"]
 	return call.IsCall() && isServed(call.Method) && !sessionless && r.Header.Get("Mcp-Protocol-Version") < statelessSince && !started(r.Header.Get("Mcp-Session-Id"))
 }
 
-// refusals passes a response on, but for a refusal in plain text, which it holds.
+// refusals is a ResponseWriter that buffers plain-text errors from the SDK instead of sending them.
 type refusals struct {
 	http.ResponseWriter
 	refused bool
@@ -77,30 +79,30 @@ func (w *refusals) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Flush is what the SDK looks for to stream.
+// Flush implements http.Flusher, which the SDK needs for streaming.
 func (w *refusals) Flush() {
 	if f, ok := w.ResponseWriter.(http.Flusher); ok && !w.refused {
 		f.Flush()
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController use the wrapped writer.
 func (w *refusals) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// answer answers a call whose refusal was held. call may be nil.
+// answer sends a buffered error as a JSON-RPC error. call can be nil.
 func (w *refusals) answer(call *jsonrpc.Request) {
 	if !w.refused {
 		return
 	}
 	if call != nil && call.IsCall() && !isServed(call.Method) {
-		// A client takes any status but 200 for a failure of the transport.
-		answerWith(w.ResponseWriter, http.StatusOK, refusal(idOf(call), jsonrpc.CodeMethodNotFound, "there is no method %.80q", call.Method))
+		// With any other status, clients would report a failure of the transport.
+		answerWith(w.ResponseWriter, http.StatusOK, refusal(idOf(call), jsonrpc.CodeMethodNotFound, "unknown method %.80q", call.Method))
 		return
 	}
 	answerWith(w.ResponseWriter, http.StatusBadRequest, refusal(idOf(call), jsonrpc.CodeInvalidRequest, "%s", strings.TrimSpace(w.why.String())))
 }
 
-// idOf is the id of a call, nil if it has none.
+// idOf returns the id of a call, or nil if it has none.
 func idOf(call *jsonrpc.Request) json.RawMessage {
 	if call == nil || !call.IsCall() {
 		return nil

@@ -21,7 +21,7 @@ import (
 
 const token = "0123456789abcdef"
 
-// site is a server at an address.
+// site is a server that listens on an HTTP address.
 type site struct {
 	*world
 	*httptest.Server
@@ -38,7 +38,7 @@ func newSite(t *testing.T) site {
 	return s
 }
 
-// ask sends a request as clients do, but for what change does to it.
+// ask sends a request in the form that clients use. The callback can modify the request first.
 func (s site) ask(t *testing.T, method, body string, change func(*http.Request)) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL, strings.NewReader(body))
@@ -57,7 +57,7 @@ func (s site) ask(t *testing.T, method, body string, change func(*http.Request))
 	return a
 }
 
-// answer is the message of a stream that is one.
+// answer returns the only message in an event stream.
 func answer(t *testing.T, a *http.Response) (text string) {
 	t.Helper()
 	lines := bufio.NewScanner(a.Body)
@@ -122,7 +122,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAnswersOverHTTP has everything that is posted be answered as JSON-RPC, with the id that it came with.
+// TestAnswersOverHTTP checks that each POST gets a JSON-RPC answer that has the id of the request.
 func TestAnswersOverHTTP(t *testing.T) {
 	s := newSite(t)
 	session := s.session(t)
@@ -181,7 +181,8 @@ func TestAnswersOverHTTP(t *testing.T) {
 	}
 }
 
-// TestMethods holds the list of methods against those that the SDK serves: a method that is missing would be refused.
+// TestMethods checks that the list of methods is equal to the methods that the SDK serves. The
+// server would refuse a method that is missing in the list.
 func TestMethods(t *testing.T) {
 	s := newSite(t)
 	session := s.session(t)
@@ -197,7 +198,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// bearer shows the token.
+// bearer adds the bearer token to each request.
 type bearer struct{ http.RoundTripper }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -206,13 +207,14 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// TestProtocols serves the client of the SDK, which prefers the protocol without sessions, and one of the older protocol that is made to.
+// TestProtocols checks that the SDK's client works over the stateless protocol and over an older
+// protocol.
 func TestProtocols(t *testing.T) {
 	s := newSite(t)
 	for _, version := range []string{"2025-11-25", statelessSince} {
-		told := make(chan string, 10)
+		reported := make(chan string, 10)
 		c, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, &sdk.ClientOptions{
-			ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { told <- r.Params.Message },
+			ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { reported <- r.Params.Message },
 		}).Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{Transport: bearer{s.Client().Transport}}},
 			&sdk.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
@@ -243,12 +245,12 @@ func TestProtocols(t *testing.T) {
 		}
 		calls.Wait()
 		if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "rm"}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
-			t.Errorf("a tool that is none: %v", err)
+			t.Errorf("unknown tool: got %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-s.began
-			if got := <-told; got != "one" {
+			if got := <-reported; got != "one" {
 				t.Errorf("%s: progress %q", version, got)
 			}
 			cancel()
@@ -256,21 +258,21 @@ func TestProtocols(t *testing.T) {
 		p := &sdk.CallToolParams{Name: "wait"}
 		p.SetProgressToken(1)
 		if _, err := c.CallTool(ctx, p); err == nil {
-			t.Error("it was not cancelled")
+			t.Error("the call was not cancelled")
 		}
 		soon(t, s.ended)
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	for wait := time.Now().Add(10 * time.Second); s.clients() > 0; time.Sleep(time.Millisecond) {
+	for wait := time.Now().Add(10 * time.Second); s.Sessions() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(wait) {
-			t.Fatalf("%d sessions are left", s.clients())
+			t.Fatalf("%d leftover sessions", s.Sessions())
 		}
 	}
 }
 
-// session begins one of the older protocol.
+// session starts a session in the older protocol and returns its ID.
 func (s site) session(t *testing.T) string {
 	t.Helper()
 	a := s.ask(t, "POST", initialize, nil)
@@ -278,8 +280,8 @@ func (s site) session(t *testing.T) string {
 	return a.Header.Get("Mcp-Session-Id")
 }
 
-// TestClientIsCutOff has calls be cancelled when their connection is cut, in both protocols.
-func TestClientIsCutOff(t *testing.T) {
+// TestDisconnect checks in both protocols that calls are cancelled when their connection closes.
+func TestDisconnect(t *testing.T) {
 	s := newSite(t)
 	id := s.session(t)
 	for _, row := range []struct {
@@ -319,7 +321,7 @@ func TestClientIsCutOff(t *testing.T) {
 	}
 }
 
-// TestFlood has many requests be bounded, in their number and in what they leave.
+// TestFlood checks that the numbers of concurrent requests and of sessions are limited.
 func TestFlood(t *testing.T) {
 	s := newSite(t)
 	id := s.session(t)
@@ -330,7 +332,7 @@ func TestFlood(t *testing.T) {
 		clients.Go(func() {
 			r, _ := http.NewRequestWithContext(ctx, "GET", s.URL, nil)
 			r.Header = http.Header{"Authorization": {"Bearer " + token}, "Accept": {"text/event-stream"}, "Mcp-Session-Id": {id}}
-			if i%2 == 0 { // a stream that is held open
+			if i%2 == 0 { // half of the requests open a stream
 				r.Header.Set("Mcp-Session-Id", s.session(t))
 			}
 			a, err := s.Client().Do(r)
@@ -357,24 +359,24 @@ func TestFlood(t *testing.T) {
 	if statuses[200].Load() == 0 || statuses[200].Load() > maxRequests || statuses[409].Load() == 0 {
 		t.Errorf("%d streams, %d conflicts, %d without a place", statuses[200].Load(), statuses[409].Load(), statuses[503].Load())
 	}
-	for s.clients() < maxSessions {
+	for s.Sessions() < maxSessions {
 		s.session(t)
 	}
 	if a := s.ask(t, "POST", initialize, nil); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" {
-		t.Errorf("one session too many: %s", a.Status)
+		t.Errorf("session beyond the limit: got %s", a.Status)
 	}
 	if a := s.ask(t, "DELETE", "", header("Mcp-Session-Id", id)); a.StatusCode != 204 {
 		t.Errorf("%s", a.Status)
 	}
 	if s.session(t) == "" {
-		t.Error("there is no place although one has gone")
+		t.Error("a request was refused although a slot is free")
 	}
 }
 
-// FuzzHandler sends anything at all, with the token.
+// FuzzHandler sends arbitrary requests that have the valid token.
 func FuzzHandler(f *testing.F) {
 	w := NewServer("pyro", "1", "", []Tool{
-		Bind("echo", "Give the text back.", Reads, []Arg{Text("text", "").Must(), Number("number", "", 0, 100), Pairs("pairs", ""), Objects("list", "", Text("name", "").Must())},
+		Bind("echo", "Give the text back.", Reads, []Arg{String("text", "").Require(), Integer("number", "", 0, 100), StringMap("pairs", ""), Objects("list", "", String("name", "").Require())},
 			func(_ context.Context, req struct {
 				Text   string              `json:"text"`
 				Number int                 `json:"number"`
@@ -408,6 +410,6 @@ func FuzzHandler(f *testing.F) {
 		if text := a.Body.String(); a.Code >= 500 || strings.Contains(text, "goroutine ") || strings.HasPrefix(a.Header().Get("Content-Type"), "application/json") && !json.Valid([]byte(text)) {
 			t.Errorf("%d: %s", a.Code, text)
 		}
-		w.Close() // of this one's session
+		w.Close() // closes the session that this request started
 	})
 }

@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
-// Leniently is the tool taking what clients send that do not go by schemas: null as if it was left out, and numbers and flags as texts. What it announces is the same.
-func (t Tool) Leniently() Tool {
+// Lenient makes the tool accept arguments from clients that ignore schemas. Null counts as a
+// missing argument, and strings can replace numbers and booleans. The announced schema does not
+// change.
+func (t Tool) Lenient() Tool {
 	t.lenient = true
 	return t
 }
 
-// loosened are arguments as the schema has them, as far as it is clear what was meant. What is not stays, for the schema to refuse.
-func (t Tool) loosened(args json.RawMessage) json.RawMessage {
+// coerce converts arguments to the types in the schema if their meaning is clear. It does not
+// change other arguments. The schema check refuses those.
+func (t Tool) coerce(args json.RawMessage) json.RawMessage {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(args, &given) != nil {
 		return args
@@ -39,7 +42,7 @@ func (t Tool) loosened(args json.RawMessage) json.RawMessage {
 	return loose
 }
 
-// wholeNumber is a value as a number, where it is one in any form.
+// wholeNumber converts a JSON value to an integer if the value represents one.
 func wholeNumber(value json.RawMessage) json.RawMessage {
 	text := unquoted(value)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -51,7 +54,7 @@ func wholeNumber(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// flag is a value as true or false, where it is one of both in any form.
+// flag converts a JSON value to a boolean if the value represents one.
 func flag(value json.RawMessage) json.RawMessage {
 	switch strings.ToLower(unquoted(value)) {
 	case "true", "1", "yes":
@@ -62,7 +65,7 @@ func flag(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// texts is an object whose values are texts: numbers as they are written, null as the empty one.
+// texts converts the values of an object to strings. Null becomes an empty string.
 func texts(value json.RawMessage) json.RawMessage {
 	var given map[string]json.RawMessage
 	if json.Unmarshal(value, &given) != nil {
@@ -84,7 +87,8 @@ func texts(value json.RawMessage) json.RawMessage {
 	return loose
 }
 
-// unquoted is a value as a text, without the blanks around it.
+// unquoted returns a JSON value as text. If the value is a string, it removes the quotes and the
+// surrounding spaces.
 func unquoted(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

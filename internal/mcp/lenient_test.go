@@ -20,17 +20,18 @@ type loose struct {
 }
 
 func looseTool() Tool {
-	args := []Arg{Number("number", "", 0, 100), Flag("flag", ""), Text("text", "").Must(), Pairs("pairs", "")}
+	args := []Arg{Integer("number", "", 0, 100), Boolean("flag", ""), String("text", "").Require(), StringMap("pairs", "")}
 	return Bind("loose", "Take what comes.", Reads, args, func(_ context.Context, req loose, _ func(string)) (Plain, error) {
 		text, err := json.Marshal(req)
 		return Plain(text), err
 	})
 }
 
-// TestLenient has what is meant be taken, in whatever form, and what is not clear be refused.
+// TestLenient checks that an argument of another type is converted if its meaning is clear. All
+// other arguments of wrong types must be refused.
 func TestLenient(t *testing.T) {
 	tool := looseTool()
-	lenient := tool.Leniently()
+	lenient := tool.Lenient()
 	for _, row := range []struct{ args, want string }{
 		{`{"text": "x", "number": "7", "flag": "true"}`, `{"number":7,"flag":true,"text":"x","pairs":null}`},
 		{`{"text": "x", "number": null, "flag": null, "pairs": null}`, `{"number":null,"flag":null,"text":"x","pairs":null}`},
@@ -49,7 +50,7 @@ func TestLenient(t *testing.T) {
 			t.Errorf("%s: %v, %v", row.args, got, err)
 		}
 	}
-	// The others are as strict as before, and both are announced alike.
+	// Other tools must remain strict. The definitions of both tools must be equal.
 	for _, args := range []string{`{"text": "x", "number": "7"}`, `{"text": "x", "flag": "true"}`, `{"text": "x", "number": null}`} {
 		if got, err := tool.result(t.Context(), json.RawMessage(args), nil); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v, %v", args, got, err)
@@ -66,7 +67,7 @@ func FuzzLenient(f *testing.F) {
 	for _, s := range []string{`{"text":"x","number":"7"}`, `{"number":null}`, `{"flag":"1","pairs":{"a":-1e5}}`, `null`, `{"pairs":[]}`} {
 		f.Add(s)
 	}
-	tool := looseTool().Leniently()
+	tool := looseTool().Lenient()
 	f.Fuzz(func(t *testing.T, args string) {
 		got, err := tool.result(t.Context(), json.RawMessage(args), nil)
 		if err == nil && !json.Valid([]byte(got.(Plain))) {
@@ -78,7 +79,7 @@ func FuzzLenient(f *testing.F) {
 	})
 }
 
-// TestPlain has a text be given as it is, and in a structure of one field.
+// TestPlain checks the text and the structured form of a Plain result.
 func TestPlain(t *testing.T) {
 	w := newWorld(t, looseTool())
 	c := w.client(t, nil)
@@ -94,12 +95,13 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestAskPerson has the answer of a person count once, and for what they were asked alone, in the protocols that ask within a call and in those that do not.
+// TestAskPerson checks that an answer is valid only once and only for its question. It uses
+// protocols that allow questions during a call and protocols that do not.
 func TestAskPerson(t *testing.T) {
 	type question struct {
 		Text string `json:"text"`
 	}
-	ask := Bind("ask", "Ask.", Runs, []Arg{Text("text", "")}, func(ctx context.Context, req question, _ func(string)) (Plain, error) {
+	ask := Bind("ask", "Ask.", Runs, []Arg{String("text", "")}, func(ctx context.Context, req question, _ func(string)) (Plain, error) {
 		a, err := AskPerson(ctx, req.Text)
 		return Plain(fmt.Sprint(a)), err
 	})
@@ -131,7 +133,7 @@ func TestAskPerson(t *testing.T) {
 			t.Errorf("%s: %s, %q", row.action, got, heard)
 		}
 	}
-	// In an older protocol the server asks within the call.
+	// In older protocols the server asks its question during the call.
 	r := w.raw(t)
 	r.says(t, strings.Replace(initialize, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1))
 	if _, err := r.Write([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"text":"Now?"}}}` + "\n")); err != nil {
@@ -157,7 +159,7 @@ func TestAskPerson(t *testing.T) {
 	var q questions
 	one := q.note("one")
 	if q.was(one, "two") || q.was(one, "one") || q.was("", "") || q.was("x", "one") {
-		t.Error("an answer to another question counts, or one that was used")
+		t.Error("a used answer, or one for another question, was accepted")
 	}
 	for range maxQuestions + 10 {
 		one = q.note("n")

@@ -13,10 +13,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// parse decodes one message. A message that can't be served gives the answer to send instead. An empty line gives neither.
+// parse decodes one message. If the server can't serve the message, answer is the error response to
+// send. For an empty line, message and answer are nil.
 func parse(text []byte, fits bool) (message jsonrpc.Message, answer []byte) {
 	if !fits {
-		return nil, refusal(nil, jsonrpc.CodeInvalidRequest, "a message may have %d bytes", MaxBody)
+		return nil, refusal(nil, jsonrpc.CodeInvalidRequest, "the message is too large: the limit is %d bytes", MaxBody)
 	}
 	if len(text) == 0 {
 		return nil, nil
@@ -25,11 +26,11 @@ func parse(text []byte, fits bool) (message jsonrpc.Message, answer []byte) {
 	err := json.Unmarshal(text, &fields)
 	switch wrong := (*json.SyntaxError)(nil); {
 	case errors.As(err, &wrong):
-		return nil, refusal(nil, jsonrpc.CodeParseError, "the message is no JSON")
+		return nil, refusal(nil, jsonrpc.CodeParseError, "the message is not valid JSON")
 	case text[0] == '[':
-		return nil, refusal(nil, jsonrpc.CodeInvalidRequest, "messages come one by one here, not as a batch")
+		return nil, refusal(nil, jsonrpc.CodeInvalidRequest, "batches are not supported: send one message at a time")
 	case err != nil:
-		return nil, refusal(nil, jsonrpc.CodeInvalidRequest, "this is no JSON-RPC message")
+		return nil, refusal(nil, jsonrpc.CodeInvalidRequest, "not a JSON-RPC message")
 	}
 	id, given := fields["id"]
 	if given && !isID(id) {
@@ -37,21 +38,23 @@ func parse(text []byte, fits bool) (message jsonrpc.Message, answer []byte) {
 	}
 	isAnswer := fields["method"] == nil && (fields["result"] != nil || fields["error"] != nil)
 	if fields["method"] == nil && !isAnswer {
-		return nil, refusal(id, jsonrpc.CodeInvalidRequest, "this is no JSON-RPC message: it has no method")
+		return nil, refusal(id, jsonrpc.CodeInvalidRequest, "not a JSON-RPC message: it has no method")
 	}
 	if message, err = jsonrpc.DecodeMessage(text); err == nil {
 		return message, nil
 	}
-	if isAnswer { // whose id is one of the server's
+	if isAnswer { // the id refers to one of our requests
 		id = nil
 	}
-	return nil, refusal(id, jsonrpc.CodeInvalidRequest, "this is no JSON-RPC message: %.200v", err)
+	return nil, refusal(id, jsonrpc.CodeInvalidRequest, "not a JSON-RPC message: %.200v", err)
 }
 
-// maxInteger bounds integer ids: the SDK decodes them as float64, which is exact up to here.
+// maxInteger is the maximum absolute value of an integer id. The SDK decodes ids as float64. Larger
+// integers would not be exact.
 const maxInteger = 1 << 53
 
-// isID tells whether the SDK answers with this id exactly as it came. It truncates 1.5 to 1, and takes null for a notification.
+// isID reports whether the SDK would return the id unchanged. The SDK truncates 1.5 to 1, and
+// treats a request with the id null as a notification.
 func isID(id json.RawMessage) bool {
 	if id[0] == '"' {
 		var text string
@@ -61,7 +64,7 @@ func isID(id json.RawMessage) bool {
 	return err == nil && -maxInteger <= n && n <= maxInteger && strconv.FormatInt(n, 10) == string(id)
 }
 
-// refusal is a JSON-RPC error response. A nil id becomes null.
+// refusal returns a JSON-RPC error response. A nil id is encoded as null.
 func refusal(id json.RawMessage, code int64, format string, args ...any) []byte {
 	text, err := json.Marshal(struct {
 		Version string          `json:"jsonrpc"`
@@ -69,19 +72,20 @@ func refusal(id json.RawMessage, code int64, format string, args ...any) []byte 
 		Error   jsonrpc.Error   `json:"error"`
 	}{"2.0", id, jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}})
 	if err != nil {
-		panic(err) // it is made of texts and of an id that was JSON
+		panic(err) // can't happen: the struct contains only strings, a number, and an id that was valid JSON
 	}
 	return text
 }
 
-// parseBody decodes what an HTTP request posts: one message, or a batch of protocol 2025-03-26, of which each must be a message.
+// parseBody decodes the body of an HTTP request. The body contains one message, or a batch in
+// protocol version 2025-03-26.
 func parseBody(text []byte) (messages []jsonrpc.Message, answer []byte) {
 	text = bytes.TrimSpace(text)
 	var each []json.RawMessage
 	if !bytes.HasPrefix(text, []byte("[")) {
 		each = append(each, text)
 	} else if json.Unmarshal(text, &each) != nil {
-		return nil, refusal(nil, jsonrpc.CodeParseError, "the message is no JSON")
+		return nil, refusal(nil, jsonrpc.CodeParseError, "the message is not valid JSON")
 	}
 	for _, one := range each {
 		message, answer := parse(one, true)
@@ -93,7 +97,8 @@ func parseBody(text []byte) (messages []jsonrpc.Message, answer []byte) {
 	return messages, nil
 }
 
-// coded gives an error that the SDK returns without a JSON-RPC code a code, which would be 0.
+// coded adds a JSON-RPC code to errors from the SDK that have none. Otherwise the SDK would send
+// the code 0.
 func coded(err error, code int64) error {
 	var has *jsonrpc.Error
 	if err == nil || errors.As(err, &has) && has.Code != 0 {
@@ -102,12 +107,13 @@ func coded(err error, code int64) error {
 	return &jsonrpc.Error{Code: code, Message: err.Error()}
 }
 
-// methods are those that the SDK serves. It refuses others over HTTP before they reach a session, and without a JSON-RPC error.
+// methods lists the methods that the SDK serves. Over HTTP the SDK refuses other methods before
+// they reach a session, and does not send a JSON-RPC error.
 var methods = []string{
 	"initialize", "ping", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
 	"prompts/list", "prompts/get", "completion/complete", "logging/setLevel", "server/discover", "subscriptions/listen",
 	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
 }
 
-// isServed tells whether the SDK has a method.
+// isServed reports whether the SDK serves a method.
 func isServed(method string) bool { return slices.Contains(methods, method) }

@@ -10,37 +10,40 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Plain is a result that is a text and no more. Its structure is an object with the one field result.
+// Plain is a result that consists only of text. Its structured form is an object with the field
+// result.
 type Plain string
 
-// Texted is a result whose text is not the JSON of its structure.
-type Texted struct {
+// TextResult is a result whose text differs from the JSON of its structure.
+type TextResult struct {
 	Text      string
-	Structure any // that has fields of one of the types that the tool gives
+	Structure any // a value of one of the types given to Returns
 }
 
-// MarshalJSON writes the text, which is what Server.Call gives.
-func (t Texted) MarshalJSON() ([]byte, error) { return json.Marshal(t.Text) }
+// MarshalJSON returns the text as JSON, so that Server.Call returns the text.
+func (t TextResult) MarshalJSON() ([]byte, error) { return json.Marshal(t.Text) }
 
-// plain is the structure of a Plain.
+// plain is the structured form of a Plain.
 type plain struct {
 	Result string `json:"result"`
 }
 
-// Titled sets the name that people are shown.
-func (t Tool) Titled(title string) Tool {
+// WithTitle returns the tool with a title. Clients show the title to users.
+func (t Tool) WithTitle(title string) Tool {
 	t.Title = title
 	return t
 }
 
-// Shown sets how a model is shown a result: its short form. Without it the text of a result is the JSON of its structure.
-func (t Tool) Shown(text func(result any) string) Tool {
+// RenderedBy returns the tool with a function that formats results for a model. Without such a
+// function, the text of a result is the JSON of its structure.
+func (t Tool) RenderedBy(text func(result any) string) Tool {
 	t.text = text
 	return t
 }
 
-// Giving sets what a tool gives whose operation returns any: structs, or pointers to them. A Plain is one too.
-func (t Tool) Giving(results ...any) Tool {
+// Returns declares the result types of a tool whose operation has the result type any. The types
+// can be structs, pointers to structs, or Plain.
+func (t Tool) Returns(results ...any) Tool {
 	var types []reflect.Type
 	for _, r := range results {
 		types = append(types, reflect.TypeOf(r))
@@ -49,10 +52,12 @@ func (t Tool) Giving(results ...any) Tool {
 	return t
 }
 
-// OutputSchema is that of the tool's structured results, errors among them; nil if its operation returns any and Giving was not called.
+// OutputSchema returns the schema of the tool's structured results, including errors. It is nil if
+// the operation has the result type any and Returns was not called.
 func (t Tool) OutputSchema() *jsonschema.Schema { return t.output }
 
-// outputOf is the schema of a result that is of one of some types, or an error. Fields may be added later, and so others are allowed.
+// outputOf returns a schema for results of all given types, and for errors. The schema allows
+// undeclared fields, because later versions might add fields.
 func outputOf(tool string, types []reflect.Type) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	for _, of := range types {
@@ -67,7 +72,7 @@ func outputOf(tool string, types []reflect.Type) *jsonschema.Schema {
 		}
 		one, err := jsonschema.ForType(of, nil)
 		if err != nil {
-			panic(fmt.Sprintf("the output schema of %s: %v", tool, err)) // it is made of types
+			panic(fmt.Sprintf("the output schema of %s: %v", tool, err)) // can't happen: the schema is derived from Go types
 		}
 		open(one, of)
 		for _, name := range one.PropertyOrder {
@@ -82,7 +87,8 @@ func outputOf(tool string, types []reflect.Type) *jsonschema.Schema {
 	return s
 }
 
-// open allows fields that are not in the schema of a type, at any depth, and omits those of an embedded pointer that is nil.
+// open makes a schema allow undeclared fields at any depth. It makes the fields of embedded
+// pointers optional, because JSON omits these fields if the pointer is nil.
 func open(s *jsonschema.Schema, t reflect.Type) {
 	switch {
 	case s == nil:

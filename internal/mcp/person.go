@@ -10,28 +10,29 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Answer is what a person said.
+// Answer is the user's answer to a question.
 type Answer int
 
-// The answers.
+// The possible answers.
 const (
-	Nobody Answer = iota // there is none who could be asked
+	NotAsked Answer = iota // the client can't ask its user
 	Yes
-	No // or no answer
+	No // or the user gave no answer
 )
 
-// AskPerson asks whoever sits before the client of a call for their consent, where the client can (elicitation), and waits for the answer. In protocol 2026-07-28 a
-// server does not ask in the middle of a call: there it is an error, that the call must return as it is, and the call is made again once there is an answer. It is an
-// error too where ctx ends first.
+// AskPerson asks the client's user for consent through elicitation, and waits for the answer. In
+// protocol version 2026-07-28 and later, servers can't ask during a call. In this case AskPerson
+// returns an error, and the call must return the same error. The client then asks its user and
+// repeats the call. AskPerson also returns an error when ctx is done.
 func AskPerson(ctx context.Context, question string) (Answer, error) {
 	p, _ := ctx.Value(personKey{}).(*person)
 	if p == nil {
-		return Nobody, nil
+		return NotAsked, nil
 	}
 	client := p.request.Session.InitializeParams()
 	switch {
 	case client == nil || client.Capabilities == nil || client.Capabilities.Elicitation == nil:
-		return Nobody, nil
+		return NotAsked, nil
 	case client.ProtocolVersion < statelessSince:
 		return p.askNow(ctx, question)
 	}
@@ -42,7 +43,7 @@ func AskPerson(ctx context.Context, question string) (Answer, error) {
 	return answerOf(answered), nil
 }
 
-// person is whom a call can ask.
+// person contains the data that is needed to ask the user of a call.
 type person struct {
 	request   *sdk.CallToolRequest
 	questions *questions
@@ -57,13 +58,13 @@ func (p *person) askNow(ctx context.Context, question string) (Answer, error) {
 		return No, context.Cause(ctx)
 	case errors.Is(err, sdk.ErrConnectionClosed):
 		return No, err
-	case err != nil: // it said that it could, and can't
-		return Nobody, nil
+	case err != nil: // the client announced elicitation but does not support it
+		return NotAsked, nil
 	}
 	return answerOf(r), nil
 }
 
-// consentTo is a question that is answered by consent, and by nothing more.
+// consentTo returns an elicitation request without fields: the user can only accept or decline.
 func consentTo(question string) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Message: question, RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}}
 }
@@ -75,20 +76,21 @@ func answerOf(r *sdk.ElicitResult) Answer {
 	return No
 }
 
-// consentID is what the answer is called when a call is made again.
+// consentID is the key of the answer in the repeated call.
 const consentID = "consent"
 
-// unanswered ends a call that is to be made again with the answer to a question.
+// unanswered is an error that makes the client ask its user, then repeat the call with the answer.
 type unanswered struct{ question string }
 
-func (u *unanswered) Error() string { return "a person is to be asked first" }
+func (u *unanswered) Error() string { return "the user must be asked first" }
 
-// asking is the result of such a call.
+// asking returns the result that makes the client ask its user.
 func (u *unanswered) asking(q *questions) *sdk.CallToolResult {
 	return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{consentID: consentTo(u.question)}, RequestState: q.note(u.question)}
 }
 
-// questions are those that clients were told to ask. An answer counts once, and only to the question that was asked.
+// questions stores the questions that clients must ask their users. An answer is valid only once,
+// and only for its own question.
 type questions struct {
 	mu   sync.Mutex
 	open map[string]asked
@@ -100,11 +102,11 @@ type asked struct {
 }
 
 const (
-	maxQuestions     = 1000
-	questionPatience = 10 * time.Minute
+	maxQuestions    = 1000
+	questionTimeout = 10 * time.Minute
 )
 
-// note remembers a question, and gives what it is known by.
+// note stores a question and returns an id for it.
 func (q *questions) note(question string) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,7 +114,7 @@ func (q *questions) note(question string) string {
 	oldest := ""
 	for id, a := range q.open {
 		switch {
-		case now.Sub(a.at) > questionPatience:
+		case now.Sub(a.at) > questionTimeout:
 			delete(q.open, id)
 		case oldest == "" || a.at.Before(q.open[oldest].at):
 			oldest = id
@@ -129,11 +131,11 @@ func (q *questions) note(question string) string {
 	return id
 }
 
-// was tells whether a question is the one that is known by an id, and forgets it.
+// was reports whether id belongs to the question and is still valid. It removes id.
 func (q *questions) was(id, question string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	a, known := q.open[id]
 	delete(q.open, id)
-	return known && a.question == question && time.Since(a.at) <= questionPatience
+	return known && a.question == question && time.Since(a.at) <= questionTimeout
 }

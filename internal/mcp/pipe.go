@@ -7,8 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unthreaded is a stream of which reading takes no thread, where it is a pipe or a socket: what comes is there sooner. done leaves it as it was, for who has it too.
-func unthreaded(in io.Reader, out io.Writer) (_ io.Reader, done func()) {
+// nonblocking returns a reader that uses the runtime's poller, if in is a pipe or a socket. Such a
+// reader has less latency than a blocking read, which occupies a thread. The function done restores
+// the mode of the file, because other processes might share the file.
+func nonblocking(in io.Reader, out io.Writer) (_ io.Reader, done func()) {
 	file, ok := in.(*os.File)
 	if !ok {
 		return in, func() {}
@@ -32,7 +34,7 @@ func unthreaded(in io.Reader, out io.Writer) (_ io.Reader, done func()) {
 		}
 	}
 	kind := input.Mode & unix.S_IFMT
-	same := input.Dev == output.Dev && input.Ino == output.Ino // which would not wait when it is written to either
+	same := input.Dev == output.Dev && input.Ino == output.Ino // nonblocking mode would also affect writes
 	if kind != unix.S_IFIFO && kind != unix.S_IFSOCK || same || flags&unix.O_NONBLOCK != 0 || unix.SetNonblock(fd, true) != nil {
 		unix.Close(fd)
 		return in, func() {}

@@ -8,20 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnthreaded reads from a pipe without a thread, leaves it as it was, and leaves alone what is none, or is the output too.
-func TestUnthreaded(t *testing.T) {
+// TestNonblocking checks that reading a pipe does not occupy a thread, and that the pipe's mode is
+// restored afterwards. The mode of files, and of a pipe that is also the output, must not change.
+func TestNonblocking(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	defer w.Close()
-	_, out, err := os.Pipe() // both ends of one pipe are the same file
+	_, out, err := os.Pipe() // both ends of a pipe have the same inode
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	fd := r.Fd() // which makes it wait
+	fd := r.Fd() // Fd makes the pipe blocking
 	flags := func() int {
 		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
 		if err != nil {
@@ -30,12 +31,12 @@ func TestUnthreaded(t *testing.T) {
 		return flags
 	}
 	before := flags()
-	in, done := unthreaded(r, out)
+	in, done := nonblocking(r, out)
 	if in == io.Reader(r) || flags() != before|unix.O_NONBLOCK {
 		t.Errorf("a pipe: %v, %#x", in, flags())
 	}
 	done()
-	in, done = unthreaded(r, out)
+	in, done = nonblocking(r, out)
 	w.WriteString("text")
 	text := make([]byte, 4)
 	if _, err := io.ReadFull(in, text); err != nil || string(text) != "text" {
@@ -43,10 +44,10 @@ func TestUnthreaded(t *testing.T) {
 	}
 	done()
 	if after := flags(); after != before {
-		t.Errorf("it is left with %#x, and was %#x", after, before)
+		t.Errorf("got flags %#x, want %#x", after, before)
 	}
-	if in, done := unthreaded(r, r); in != io.Reader(r) {
-		t.Error("what is the output too")
+	if in, done := nonblocking(r, r); in != io.Reader(r) {
+		t.Error("the output pipe was changed")
 	} else {
 		done()
 	}
@@ -55,8 +56,8 @@ func TestUnthreaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if in, done := unthreaded(file, out); in != io.Reader(file) {
-		t.Error("a file")
+	if in, done := nonblocking(file, out); in != io.Reader(file) {
+		t.Error("a file was changed")
 	} else {
 		done()
 	}

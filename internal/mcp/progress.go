@@ -13,33 +13,36 @@ import (
 )
 
 const (
-	// quietInterval is the longest silence of a call that was given a progress token. Clients give up after 60 s without progress, some after 30 s.
+	// quietInterval is the maximum time between progress reports, if the call has a progress token.
+	// Clients give up after 60 s without progress, and some after 30 s.
 	quietInterval = 10 * time.Second
-	// outputInterval is the least time between two reports of output.
+	// outputInterval is the minimum time between two reports that contain output.
 	outputInterval = time.Second
-	// sameInterval is the least time between two equal reports.
+	// sameInterval is the minimum time between two identical reports.
 	sameInterval = time.Second / 2
-	// maxReported bounds the output in one report, in bytes: the last that came.
+	// maxReported is the maximum amount of output in a report, in bytes. If there is more, only the
+	// last bytes are reported.
 	maxReported = 1 << 10
 )
 
-// reporter tells the client of one call what it does, while it runs. Without a progress token it only logs.
+// reporter reports the progress of a call to its client. If the call has no progress token,
+// reporter only logs.
 type reporter struct {
-	progress func(message string, number int) // nil: the client gave no token
+	progress func(message string, number int) // nil if the call has no progress token
 	log      func(message string)
 	quiet    time.Duration
 	began    time.Time
 
 	mu     sync.Mutex
-	timer  *time.Timer // for the next report of output or of silence; nil without progress
-	number int         // of reports so far
-	last   string      // report
-	at     time.Time   // of the last report
-	output []byte      // that came since, its end
+	timer  *time.Timer // fires when the next report is due; nil if progress is nil
+	number int         // number of reports.
+	last   string      // the last report
+	at     time.Time   // time of the last report.
+	output []byte      // the end of the output since the last report
 	done   bool
 }
 
-// newReporter makes the reporter of a call. The caller must stop it before it answers.
+// newReporter returns the reporter of a call. The caller must stop it before it answers.
 func newReporter(ctx context.Context, r *sdk.CallToolRequest, quiet time.Duration) *reporter {
 	p := &reporter{quiet: quiet, began: time.Now(), log: func(message string) { logTo(ctx, r.Session, "info", message) }}
 	if token := r.Params.GetProgressToken(); token != nil {
@@ -53,7 +56,7 @@ func newReporter(ctx context.Context, r *sdk.CallToolRequest, quiet time.Duratio
 	return p
 }
 
-// report tells of a step.
+// report reports a step of the call.
 func (p *reporter) report(message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +70,7 @@ func (p *reporter) report(message string) {
 	p.last = message
 }
 
-// Write reports output of a command: at once, or a second after the last report.
+// Write reports the output of a command. It reports at once, or a second after the last report.
 func (p *reporter) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +88,7 @@ func (p *reporter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tick reports the output that waits, or that the call still runs.
+// tick reports pending output. If there is none, it reports that the call is still running.
 func (p *reporter) tick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +107,7 @@ func (p *reporter) flush() {
 	p.send(text)
 }
 
-// send needs the lock.
+// send sends a report. The caller must hold p.mu.
 func (p *reporter) send(message string) {
 	p.number, p.at = p.number+1, time.Now()
 	if p.progress != nil {
@@ -113,7 +116,7 @@ func (p *reporter) send(message string) {
 	}
 }
 
-// stop ends the reports: after the answer the protocol allows none.
+// stop stops the reports. The protocol does not allow reports after the answer.
 func (p *reporter) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +128,8 @@ func (p *reporter) stop() {
 
 type outputKey struct{}
 
-// Output takes what a command of a call prints, for the reports to its client; nil if the client wants none.
+// Output returns a writer for the output of a call's command, which is reported to the client. It
+// is nil if the client does not want reports.
 func Output(ctx context.Context) io.Writer {
 	if p, _ := ctx.Value(outputKey{}).(*reporter); p != nil && p.progress != nil {
 		return p
@@ -133,7 +137,7 @@ func Output(ctx context.Context) io.Writer {
 	return nil
 }
 
-// Warn logs a warning to the client of a call, if it set a level for that.
+// Warn sends a warning to the client of a call, if the client has set a log level.
 func Warn(ctx context.Context, message string) {
 	if c, ok := ctx.Value(connectionKey{}).(connection); ok {
 		logTo(ctx, c.client, "warning", message)
@@ -143,5 +147,5 @@ func Warn(ctx context.Context, message string) {
 //lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 func logTo(ctx context.Context, client *sdk.ServerSession, level sdk.LoggingLevel, message string) {
 	//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
-	client.Log(ctx, &sdk.LoggingMessageParams{Logger: "pyro", Level: level, Data: message}) // a client that has gone hears nothing
+	client.Log(ctx, &sdk.LoggingMessageParams{Logger: "pyro", Level: level, Data: message}) // an error means that the client has disconnected
 }

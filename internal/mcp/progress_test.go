@@ -12,7 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// heard collects what a client is told meanwhile.
+// heard stores the notifications that a client receives.
 type heard struct {
 	mu       sync.Mutex
 	progress []*sdk.ProgressNotificationParams
@@ -45,7 +45,7 @@ func (h *heard) messages() (all []string) {
 }
 
 func printing(wrote chan<- bool) Tool {
-	return Bind("print", "Print much.", Runs, []Arg{Text("text", "")}, func(ctx context.Context, req words, report func(string)) (words, error) {
+	return Bind("print", "Print much.", Runs, []Arg{String("text", "")}, func(ctx context.Context, req words, report func(string)) (words, error) {
 		report("begin")
 		Warn(ctx, "careful")
 		out := Output(ctx)
@@ -62,7 +62,8 @@ func printing(wrote chan<- bool) Tool {
 	})
 }
 
-// TestProgressOfOutput has output be told as it comes, but not each line of it, and nothing be told to a client that gave no token.
+// TestProgressOfOutput checks that output is reported in time, but not in one report per line.
+// Without a progress token, there must be no reports.
 func TestProgressOfOutput(t *testing.T) {
 	wrote := make(chan bool, 2)
 	h := &heard{}
@@ -86,7 +87,8 @@ func TestProgressOfOutput(t *testing.T) {
 	}
 }
 
-// TestProgressOfSilence has a call that is silent be told to go on, and nothing after its answer.
+// TestProgressOfSilence checks that a call without output is reported as running, and that there
+// are no reports after its answer.
 func TestProgressOfSilence(t *testing.T) {
 	w := newWorld(t)
 	w.quiet = 20 * time.Millisecond
@@ -117,7 +119,8 @@ func TestProgressOfSilence(t *testing.T) {
 	}
 }
 
-// TestLog has steps and warnings be logged to a client that set a level, and to no other: for a session, or for one call in protocol 2026-07-28.
+// TestLog checks that steps and warnings are logged only to clients that have set a log level. The
+// level applies to a session. Since protocol version 2026-07-28, it applies to one call.
 func TestLog(t *testing.T) {
 	wrote := make(chan bool, 10)
 	h := &heard{}

@@ -12,26 +12,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Resource is what clients may read to show it to a person, or to a model.
+// Resource is a document that a client can read, and can show to a user or a model.
 type Resource struct {
-	URI         string // or a template of URIs (RFC 6570), such as "thing://{id}/text"
+	URI         string // or a URI template (RFC 6570), such as "thing://{id}/text"
 	Name        string
 	Description string
 	MIME        string
-	Read        func(ctx context.Context, uri string) (text string, err error) // of at most MaxResult bytes
+	Read        func(ctx context.Context, uri string) (text string, err error) // returns at most MaxResult bytes
 }
 
-// Offer adds resources, before anybody is served.
-func (s *Server) Offer(all ...Resource) {
+// AddResources adds resources. The caller must call it before the server starts to serve.
+func (s *Server) AddResources(all ...Resource) {
 	for _, r := range all {
 		read := func(ctx context.Context, request *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 			ctx = context.WithValue(ctx, connectionKey{}, connection{s, request.Session})
 			text, err := r.Read(ctx, request.Params.URI)
 			if err == nil && len(text) > MaxResult {
-				err = fault.New(fault.Exhausted, "read resource", r.Name, "it has %d bytes, and may have %d", len(text), MaxResult)
+				err = fault.New(fault.Exhausted, "read resource", r.Name, "it has %d bytes; the limit is %d", len(text), MaxResult)
 			}
 			if err != nil {
-				return nil, unread(s.hinted(err))
+				return nil, readError(s.hinted(err))
 			}
 			return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: request.Params.URI, MIMEType: r.MIME, Text: text}}}, nil
 		}
@@ -43,10 +43,10 @@ func (s *Server) Offer(all ...Resource) {
 	}
 }
 
-// unread is an error as the protocol has it for resources.
-func unread(err error) error {
+// readError converts an error to the form that the protocol requires for resources.
+func readError(err error) error {
 	f := failure{err.Error(), fault.KindOf(err), fault.HintOf(err)}
-	code := int64(jsonrpc.CodeInvalidParams) // of what is not there too, since protocol 2026-07-28
+	code := int64(jsonrpc.CodeInvalidParams) // this code is also used for missing resources since protocol version 2026-07-28
 	if f.Kind == fault.Internal {
 		code = jsonrpc.CodeInternalError
 	}
@@ -61,7 +61,7 @@ func unread(err error) error {
 	return &jsonrpc.Error{Code: code, Message: text, Data: data}
 }
 
-// connection is what a call or a read came by.
+// connection is the connection that a call or a read belongs to.
 type connection struct {
 	server *Server
 	client *sdk.ServerSession
@@ -69,45 +69,46 @@ type connection struct {
 
 type connectionKey struct{}
 
-// maxWords is how many words are remembered of a connection.
-const maxWords = 64
+// maxKeys is the maximum number of keys stored per connection.
+const maxKeys = 64
 
-// Remember notes a word of the connection that a call came by, as long as its client is connected. In protocol 2026-07-28 over HTTP each call is a connection of its own.
-func Remember(ctx context.Context, word string) {
+// Remember stores a key for the connection of a call. The server forgets the key when the client
+// disconnects. With protocol version 2026-07-28 over HTTP, each call has its own connection.
+func Remember(ctx context.Context, key string) {
 	c, ok := ctx.Value(connectionKey{}).(connection)
-	if !ok || word == "" {
+	if !ok || key == "" {
 		return
 	}
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	words := s.words[c.client]
-	if words == nil {
+	keys := s.keys[c.client]
+	if keys == nil {
 		here := map[*sdk.ServerSession]map[string]bool{}
-		for client := range s.sdk.Sessions() { // those who have gone are forgotten
-			if words := s.words[client]; words != nil || client == c.client {
-				here[client] = words
+		for client := range s.sdk.Sessions() { // removes the keys of disconnected clients
+			if keys := s.keys[client]; keys != nil || client == c.client {
+				here[client] = keys
 			}
 		}
 		if _, connected := here[c.client]; !connected {
 			return
 		}
-		words = map[string]bool{}
-		here[c.client] = words
-		s.words = here
+		keys = map[string]bool{}
+		here[c.client] = keys
+		s.keys = here
 	}
-	if len(words) < maxWords {
-		words[word] = true
+	if len(keys) < maxKeys {
+		keys[key] = true
 	}
 }
 
-// Remembers tells whether a word was noted of the connection that a call came by.
-func Remembers(ctx context.Context, word string) bool {
+// Remembers reports whether Remember was called with this key on the connection of the call.
+func Remembers(ctx context.Context, key string) bool {
 	c, ok := ctx.Value(connectionKey{}).(connection)
 	if !ok {
 		return false
 	}
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	return c.server.words[c.client][word]
+	return c.server.keys[c.client][key]
 }

@@ -18,18 +18,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Server serves tools and resources. It keeps nothing of its clients but what Remember notes: what is to persist is in workspaces and sessions, which each call names.
+// Server serves tools and resources. Per client, it stores only the keys that Remember adds. All
+// persistent state is in workspaces and sessions. Each call names the ones that it uses.
 type Server struct {
 	tools     []Tool
 	sdk       *sdk.Server
 	questions questions
 	quiet     time.Duration // see quietInterval
 
-	mu    sync.Mutex
-	words map[*sdk.ServerSession]map[string]bool // see Remember
+	mu   sync.Mutex
+	keys map[*sdk.ServerSession]map[string]bool // see Remember
 }
 
-// NewServer makes one, by the name that clients are told. instructions tell an agent how the tools belong together.
+// NewServer returns a server. It announces name and version to clients. The instructions explain to
+// an agent how to use the tools together.
 func NewServer(name, version, instructions string, tools []Tool) *Server {
 	s := &Server{tools: tools, quiet: quietInterval, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
@@ -38,17 +40,18 @@ func NewServer(name, version, instructions string, tools []Tool) *Server {
 	})}
 	s.sdk.AddReceivingMiddleware(withCodes, withLevels)
 	for _, t := range tools {
-		s.sdk.AddTool(t.Announced(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		s.sdk.AddTool(t.Definition(), func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return t.handle(context.WithValue(ctx, connectionKey{}, connection{s, r.Session}), r, s)
 		})
 	}
 	return s
 }
 
-// Tools are those that it serves, in their order.
+// Tools returns the tools in the order of the list that NewServer got.
 func (s *Server) Tools() []Tool { return s.tools }
 
-// Call calls a tool as a client would, but in this process. The result is JSON, of at most MaxResult bytes. report, which may be nil, hears of what is made meanwhile.
+// Call calls a tool as a client would, but within this process. The result is JSON with at most
+// MaxResult bytes. The function report receives progress and can be nil.
 func (s *Server) Call(ctx context.Context, name string, args json.RawMessage, report func(string)) (json.RawMessage, error) {
 	if report == nil {
 		report = func(string) {}
@@ -62,7 +65,7 @@ func (s *Server) Call(ctx context.Context, name string, args json.RawMessage, re
 	return nil, fault.New(fault.NotFound, "call tool", name[:min(len(name), 80)], "there is no such tool")
 }
 
-// hinted is an error whose hint names the tools of this server where others get commands.
+// hinted returns the error with a hint that names tools of this server instead of commands.
 func (s *Server) hinted(err error) error {
 	hint := fault.HintFor(err, s.say)
 	if hint == fault.HintOf(err) {
@@ -71,7 +74,7 @@ func (s *Server) hinted(err error) error {
 	return &fault.Error{Err: err, Hint: hint}
 }
 
-// say tells an agent what to do.
+// say describes an action in words for an agent.
 func (s *Server) say(a fault.Action) string {
 	text := "call " + a.Tool
 	if a.With != "" {
@@ -83,30 +86,31 @@ func (s *Server) say(a fault.Action) string {
 	return text
 }
 
-// ServeStdio serves one client on a pair of streams, and returns when it has gone or ctx ends. What a call was doing then is cancelled; workspaces stay.
+// ServeStdio serves one client on a pair of streams until the client disconnects or ctx is done. It
+// then cancels the calls in progress. Workspaces are not affected.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	from, done := unthreaded(in, out)
+	from, done := nonblocking(in, out)
 	defer done()
 	defer in.Close()
 	client := newStdio(from, out)
-	// The SDK would wait for the calls. They end when their client seems to have gone.
-	stop := context.AfterFunc(ctx, client.leave)
+	// The SDK would wait for running calls. The method disconnect ends them.
+	stop := context.AfterFunc(ctx, client.disconnect)
 	defer stop()
 	err := s.sdk.Run(context.WithoutCancel(ctx), client)
 	if ctx.Err() != nil || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.EPIPE) {
-		return nil // the client went before it had its answer
+		return nil // the client disconnected before it received its answer
 	}
 	return err
 }
 
-// Close ends the sessions of clients.
+// Close closes all sessions.
 func (s *Server) Close() {
 	for session := range s.sdk.Sessions() {
 		session.Close()
 	}
 }
 
-// withCodes gives errors of the SDK a JSON-RPC code, such as that of a second initialize.
+// withCodes adds JSON-RPC codes to errors from the SDK, such as the error for a second initialize.
 func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, r)
@@ -114,17 +118,17 @@ func withCodes(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// levels are those of log messages, as the protocol names them.
+// levels are the log levels that the protocol defines.
 //
 //lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 var levels = []sdk.LoggingLevel{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
-// withLevels refuses a log level that does not exist. The SDK would take it for debug.
+// withLevels refuses unknown log levels. The SDK would treat unknown levels as debug.
 func withLevels(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 		if p, ok := r.GetParams().(*sdk.SetLoggingLevelParams); ok && !slices.Contains(levels, p.Level) {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("there is no log level %.40q", p.Level)}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown log level %.40q", p.Level)}
 		}
 		return next(ctx, method, r)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/lines"
 )
 
-// lockedWriter is written to by more than one, a message at a time, in the framing that the client has.
+// lockedWriter serializes the writes of messages. It adds headers if the client frames messages.
 type lockedWriter struct {
 	io.WriteCloser
 	mu     sync.Mutex
@@ -32,19 +32,20 @@ func (w *lockedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// frame has all that is written from now on be framed.
+// frame turns on framing.
 func (w *lockedWriter) frame() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.framed = true
 }
 
-// stdio is the connection of a client on a pair of streams, as the SDK has connections. The SDK's own hangs up on what is no message, and reads what is one three times.
+// stdio is an SDK connection on a pair of streams. The SDK's own implementation closes the
+// connection when it gets an invalid message, and parses each message three times.
 type stdio struct {
 	in       io.Reader
 	answers  *lockedWriter
-	messages chan jsonrpc.Message // closed when the client has gone
-	gone     chan struct{}        // closed when the client is taken to have gone
+	messages chan jsonrpc.Message // closed at the end of the input
+	gone     chan struct{}        // closed by disconnect
 	hangUp   sync.Once
 }
 
@@ -52,13 +53,13 @@ func newStdio(in io.Reader, out io.WriteCloser) *stdio {
 	return &stdio{in: in, answers: &lockedWriter{WriteCloser: out}, messages: make(chan jsonrpc.Message), gone: make(chan struct{})}
 }
 
-// Connect begins to read.
+// Connect starts reading messages.
 func (s *stdio) Connect(context.Context) (sdk.Connection, error) {
 	go s.receive()
 	return s, nil
 }
 
-// receive reads a client's messages until it goes, and answers what is none.
+// receive reads messages until the client disconnects. It answers invalid messages itself.
 func (s *stdio) receive() {
 	defer close(s.messages)
 	buffered := bufio.NewReaderSize(s.in, 64<<10)
@@ -85,7 +86,7 @@ func (s *stdio) receive() {
 	}
 }
 
-// Read gives the next message, io.EOF where the client has gone.
+// Read returns the next message, or io.EOF if the client has disconnected.
 func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case message, ok := <-s.messages:
@@ -106,7 +107,7 @@ func (s *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
 		return context.Cause(ctx)
 	}
 	if r, ok := message.(*jsonrpc.Response); ok {
-		r.Error = coded(r.Error, jsonrpc.CodeInvalidRequest) // of a call before initialize
+		r.Error = coded(r.Error, jsonrpc.CodeInvalidRequest) // answers to calls before initialize have no code
 	}
 	text, err := jsonrpc.EncodeMessage(message)
 	if err != nil {
@@ -116,14 +117,14 @@ func (s *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
 	return err
 }
 
-// leave takes the client to have gone. Idempotent.
-func (s *stdio) leave() { s.hangUp.Do(func() { close(s.gone) }) }
+// disconnect marks the client as disconnected. It is idempotent.
+func (s *stdio) disconnect() { s.hangUp.Do(func() { close(s.gone) }) }
 
-// Close ends the connection. Idempotent.
+// Close closes the connection. It is idempotent.
 func (s *stdio) Close() error {
-	s.leave()
+	s.disconnect()
 	return s.answers.Close()
 }
 
-// SessionID is that of no session.
+// SessionID returns an empty id, because stdio has no sessions.
 func (*stdio) SessionID() string { return "" }

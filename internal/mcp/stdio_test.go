@@ -45,40 +45,41 @@ func TestResults(t *testing.T) {
 	}
 	r, err = call("echo", map[string]any{"number": strings.Repeat("x", 4_000_000)})
 	if f := failureOf(t, r, err); f.Kind != fault.Invalid || len(f.Error) > 1000 {
-		t.Errorf("4 MB of what is wrong: %.200q, %d bytes", f.Error, len(f.Error))
+		t.Errorf("4 MB of invalid arguments: got error %.200q of %d bytes", f.Error, len(f.Error))
 	}
 	r, err = call("echo", map[string]any{strings.Repeat("x", 1<<20): 1})
 	if f := failureOf(t, r, err); f.Kind != fault.Invalid || len(f.Error) > 1000 {
 		t.Errorf("a long name: %.200q, %d bytes", f.Error, len(f.Error))
 	}
 	if _, err := call("rm", nil); err == nil || !strings.Contains(err.Error(), "unknown tool") {
-		t.Errorf("a tool that is none: %v", err)
+		t.Errorf("unknown tool: got %v", err)
 	}
 }
 
 func TestProgress(t *testing.T) {
 	w := newWorld(t)
-	told := make(chan string, 10)
+	reported := make(chan string, 10)
 	c := w.client(t, &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
-		told <- fmt.Sprint(r.Params.ProgressToken, " ", r.Params.Progress, " ", r.Params.Message)
+		reported <- fmt.Sprint(r.Params.ProgressToken, " ", r.Params.Progress, " ", r.Params.Message)
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-w.began
-		cancel() // sends a notification
+		cancel() // makes the client send a notification
 	}()
 	p := &sdk.CallToolParams{Name: "wait"}
 	p.SetProgressToken("p1")
 	if _, err := c.CallTool(ctx, p); err == nil {
-		t.Error("it was not cancelled")
+		t.Error("the call was not cancelled")
 	}
 	<-w.ended
-	if got := []string{<-told, <-told}; !slices.Equal(got, []string{"p1 1 one", "p1 2 two"}) || len(told) > 0 {
+	if got := []string{<-reported, <-reported}; !slices.Equal(got, []string{"p1 1 one", "p1 2 two"}) || len(reported) > 0 {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestBrokenLines has each be answered with one error, and the next be served.
+// TestBrokenLines checks that each malformed line gets exactly one error, and that the next call
+// succeeds.
 func TestBrokenLines(t *testing.T) {
 	w := newWorld(t)
 	r := w.raw(t)
@@ -113,7 +114,8 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
-// TestIDs has each answer have the id of its call exactly, or be a refusal with null.
+// TestIDs checks that each answer has the exact id of its call. If the call was refused, the id
+// must be null.
 func TestIDs(t *testing.T) {
 	r := newWorld(t).raw(t)
 	defer r.close()
@@ -145,8 +147,9 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestGoneMidCall has what a client asked for be cancelled when it goes, and when the server is to end.
-func TestGoneMidCall(t *testing.T) {
+// TestDisconnectDuringCall checks that calls are cancelled when the client disconnects or when the
+// server shuts down.
+func TestDisconnectDuringCall(t *testing.T) {
 	w := newWorld(t)
 	const wait = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`
 	r := w.raw(t)
@@ -174,7 +177,7 @@ func TestGoneMidCall(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := io.WriteString(say, wait+"\n"); err == nil {
-		t.Error("it listens on")
+		t.Error("the server is still reading")
 	}
 }
 
@@ -183,11 +186,12 @@ func soon(t *testing.T, c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-time.After(10 * time.Second):
-		t.Fatal("the call goes on")
+		t.Fatal("the call is still running")
 	}
 }
 
-// TestTools holds the annotations of each kind, which are what a client asks its user by.
+// TestTools checks the annotations for each kind of tool. Clients use them to decide when they ask
+// their user.
 func TestTools(t *testing.T) {
 	c := newWorld(t).client(t, nil)
 	listed, err := c.ListTools(t.Context(), nil)

@@ -1,6 +1,7 @@
-// Package mcp serves operations to agents over the Model Context Protocol: as tools, whose arguments are checked and whose results are structured.
+// Package mcp offers operations to agents over the Model Context Protocol. It checks arguments
+// against schemas and returns structured results.
 //
-// It has no logic of what a tool does. The protocol is the official Go SDK's.
+// The package is independent of individual operations. The official Go SDK implements the protocol.
 package mcp
 
 import (
@@ -19,45 +20,47 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Kind is what a tool does to the world, for clients that ask before some.
+// Kind describes the effects of a tool. Clients use it to decide when they ask their user.
 type Kind int
 
-// The kinds. A tool destroys if files, processes or records that were there may be lost or replaced by it. Its world is open if it runs commands or fetches images.
+// The kinds of tools. A destructive tool can remove or replace existing files, processes or
+// records. An open-world tool runs commands or fetches images.
 const (
 	Reads    Kind = iota // changes nothing
-	Adds                 // keeps what was there; again: adds again, or fails
-	Fetches              // as Adds, in an open world
-	Sets                 // keeps what was there; again: changes nothing more
-	Replaces             // destroys; again: changes nothing more
-	Changes              // destroys; again: changes more, or fails
-	Runs                 // destroys what it likes, in an open world
+	Adds                 // not destructive: a repeated call adds another one or fails
+	Fetches              // like Adds, in an open world
+	Sets                 // not destructive. Idempotent.
+	Replaces             // destructive. Idempotent.
+	Changes              // destructive: a repeated call changes more or fails
+	Runs                 // destructive, open world
 )
 
-// Tool is one operation.
+// Tool offers an operation to clients as an MCP tool.
 type Tool struct {
 	Name        string
-	Title       string // for people
-	Description string // a line that an agent understands
+	Title       string // shown to users
+	Description string // one line for agents
 	Kind        Kind
 	Args        []Arg
-	Request     reflect.Type // a struct, of whose JSON the arguments are
-	Result      reflect.Type // whose JSON is what a call gives
+	Request     reflect.Type // a struct whose JSON form is the arguments
+	Result      reflect.Type // a type whose JSON form is the result
 
 	input   *jsonschema.Schema
 	output  *jsonschema.Schema
-	text    func(result any) string // nil: JSON
+	text    func(result any) string // formats the result; if nil, the text is JSON
 	check   *jsonschema.Resolved
 	lenient bool
 	call    func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
 }
 
-// Bind makes a tool of an operation whose request has the arguments as its JSON. report tells what is made meanwhile.
+// Bind makes a tool from an operation. The arguments are the JSON form of the operation's request.
+// The operation reports its progress by calling report.
 func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operation func(ctx context.Context, req Req, report func(string)) (Res, error)) Tool {
 	t := Tool{Name: name, Description: description, Kind: kind, Args: args, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res](), input: objectOf(args)}
 	t.output = outputOf(name, []reflect.Type{t.Result})
 	var err error
 	if t.check, err = t.input.Resolve(nil); err != nil {
-		panic(fmt.Sprintf("the schema of %s: %v", name, err)) // it is made of constants
+		panic(fmt.Sprintf("the schema of %s: %v", name, err)) // can't happen: the schema is constant
 	}
 	t.call = func(ctx context.Context, text json.RawMessage, report func(string)) (any, error) {
 		var req Req
@@ -69,7 +72,7 @@ func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operati
 	return t
 }
 
-// Without is the tool with fewer arguments.
+// Without returns the tool without the named arguments.
 func (t Tool) Without(names ...string) Tool {
 	var args []Arg
 	for _, a := range t.Args {
@@ -82,12 +85,12 @@ func (t Tool) Without(names ...string) Tool {
 		}
 	}
 	t.Args, t.input = args, objectOf(args)
-	t.check, _ = t.input.Resolve(nil) // a part of what could be resolved
+	t.check, _ = t.input.Resolve(nil) // can't fail: the schema is a part of a schema that was resolved before
 	return t
 }
 
-// Announced is the tool as clients see it.
-func (t Tool) Announced() *sdk.Tool {
+// Definition returns the tool in the form that is announced to clients.
+func (t Tool) Definition() *sdk.Tool {
 	a := &sdk.ToolAnnotations{
 		Title: t.Title, ReadOnlyHint: t.Kind == Reads, IdempotentHint: t.Kind == Reads || t.Kind == Sets || t.Kind == Replaces,
 		DestructiveHint: new(t.Kind == Replaces || t.Kind == Changes || t.Kind == Runs), OpenWorldHint: new(t.Kind == Runs || t.Kind == Fetches),
@@ -99,20 +102,21 @@ func (t Tool) Announced() *sdk.Tool {
 	return tool
 }
 
-// Schema is that of the tool's arguments, as JSON.
+// Schema returns the JSON schema of the arguments.
 func (t Tool) Schema() (json.RawMessage, error) { return json.Marshal(t.input) }
 
-// MaxResult bounds the JSON of a result, in bytes. Operations cut what can be long before that, and tell how to get the rest.
+// MaxResult is the maximum size of a result as JSON, in bytes. Operations truncate longer results
+// themselves, and report how to get the rest.
 const MaxResult = 1 << 20
 
-// handle serves a call by a server.
+// handle serves a client's call.
 func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, s *Server) (*sdk.CallToolResult, error) {
-	ctx, release := untilGone(ctx, r)
+	ctx, release := untilDisconnect(ctx, r)
 	defer release()
-	meanwhile := newReporter(ctx, r, s.quiet)
-	defer meanwhile.stop()
-	ctx = context.WithValue(context.WithValue(ctx, personKey{}, &person{r, &s.questions}), outputKey{}, meanwhile)
-	result, err := t.result(ctx, r.Params.Arguments, meanwhile.report)
+	reporter := newReporter(ctx, r, s.quiet)
+	defer reporter.stop()
+	ctx = context.WithValue(context.WithValue(ctx, personKey{}, &person{r, &s.questions}), outputKey{}, reporter)
+	result, err := t.result(ctx, r.Params.Arguments, reporter.report)
 	if u := (*unanswered)(nil); errors.As(err, &u) {
 		return u.asking(&s.questions), nil
 	}
@@ -123,7 +127,7 @@ func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, s *Server) (*s
 	switch r := result.(type) {
 	case Plain:
 		structure, text = plain{string(r)}, func(any) string { return string(r) }
-	case Texted:
+	case TextResult:
 		structure, text = r.Structure, func(any) string { return r.Text }
 	}
 	whole, err := t.encoded(structure)
@@ -136,7 +140,7 @@ func (t Tool) handle(ctx context.Context, r *sdk.CallToolRequest, s *Server) (*s
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text(result)}}, StructuredContent: whole}, nil
 }
 
-// answer is the result of a call as JSON.
+// answer returns the result of a call as JSON.
 func (t Tool) answer(ctx context.Context, args json.RawMessage, report func(string)) (json.RawMessage, error) {
 	result, err := t.result(ctx, args, report)
 	if err != nil {
@@ -145,7 +149,7 @@ func (t Tool) answer(ctx context.Context, args json.RawMessage, report func(stri
 	return t.encoded(result)
 }
 
-// result is that of a call. What panics in it is an error: it must not end the server, and with it all other calls.
+// result runs a call. It converts a panic to an error, so that the server and other calls continue.
 func (t Tool) result(ctx context.Context, args json.RawMessage, report func(string)) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -156,9 +160,9 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
-	args = t.named(args)
+	args = t.renameAliases(args)
 	if t.lenient {
-		args = t.loosened(args)
+		args = t.coerce(args)
 	}
 	if err := t.accept(args); err != nil {
 		return nil, err
@@ -166,8 +170,9 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 	return t.call(ctx, args, report)
 }
 
-// named gives arguments that came by another name their own. An argument that came by both stays, for the schema to refuse.
-func (t Tool) named(args json.RawMessage) json.RawMessage {
+// renameAliases renames arguments that were passed under an alias. If an argument is present under
+// both names, it changes neither. The schema check then refuses the alias.
+func (t Tool) renameAliases(args json.RawMessage) json.RawMessage {
 	renamed := false
 	var given map[string]json.RawMessage
 	for _, a := range t.Args {
@@ -192,30 +197,30 @@ func (t Tool) named(args json.RawMessage) json.RawMessage {
 	return text
 }
 
-// encoded is a result as JSON.
+// encoded returns a result as JSON.
 func (t Tool) encoded(result any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // code is full of <, > and &
+	e.SetEscapeHTML(false) // source code contains many of the characters that this would escape
 	if err := e.Encode(result); err != nil {
 		return nil, err
 	}
 	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(text) > MaxResult {
-		return nil, fault.New(fault.Exhausted, t.Name, "", "the result has %d bytes, and may have %d", len(text), MaxResult).WithHint("ask for less")
+		return nil, fault.New(fault.Exhausted, t.Name, "", "the result has %d bytes; the limit is %d", len(text), MaxResult).WithHint("ask for less")
 	}
 	return text, nil
 }
 
-// accept checks arguments against the tool's schema.
+// accept checks arguments against the schema.
 func (t Tool) accept(args json.RawMessage) error {
 	var given map[string]any
 	if err := json.Unmarshal(args, &given); err != nil {
-		return fault.New(fault.Invalid, t.Name, "", "the arguments are no JSON object: %w", err)
+		return fault.New(fault.Invalid, t.Name, "", "the arguments are not a JSON object: %w", err)
 	}
 	for name := range given {
 		if t.input.Properties[name] == nil {
-			return fault.New(fault.Invalid, t.Name, "", "it has no argument %.80q", name)
+			return fault.New(fault.Invalid, t.Name, "", "unknown argument %.80q", name)
 		}
 	}
 	for _, a := range t.Args {
@@ -227,13 +232,14 @@ func (t Tool) accept(args json.RawMessage) error {
 		}
 	}
 	if err := t.check.Validate(given); err != nil {
-		return fault.New(fault.Invalid, t.Name, "", "the arguments are not right: %s", shortened(err))
+		return fault.New(fault.Invalid, t.Name, "", "invalid arguments: %s", shortCause(err))
 	}
 	return nil
 }
 
-// shortened is the cause of an error, in few words: an argument may be megabytes.
-func shortened(err error) string {
+// shortCause returns the text of the innermost error. It truncates the text, because an error can
+// contain an argument of several megabytes.
+func shortCause(err error) string {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next
 	}
@@ -251,7 +257,7 @@ type failure struct {
 	Hint  string     `json:"hint,omitempty"`
 }
 
-// failed is an error as a result, which the agent can read.
+// failed returns an error as a tool result, so that the agent can read it.
 func failed(err error) *sdk.CallToolResult {
 	f := failure{err.Error(), fault.KindOf(err), fault.HintOf(err)}
 	text := fmt.Sprintf("%s (%s)", f.Error, f.Kind)

@@ -11,29 +11,31 @@ import (
 	"github.com/pyro-mcp/pyro/internal/network/dhcp"
 )
 
-// fate is what becomes of a frame that a machine sends.
-type fate int
+// verdict is the decision about a frame from the machine.
+type verdict int
 
 const (
-	dropped fate = iota // nothing: noise of the link, or what is no packet at all
-	taken               // the stack gets it
-	refused             // nothing, and it is recorded
-	echoed              // it asks somebody in the world for an echo
-	leased              // it asks for an address
+	dropped     verdict = iota // discarded: link noise, or malformed
+	accepted                   // delivered to the stack
+	refused                    // discarded and recorded
+	echoRequest                // an echo request to an address beyond the gateway
+	dhcpRequest                // a DHCP request
 )
 
-// packet is what of a frame matters for its fate. The slices are parts of the frame.
+// packet contains the parts of a frame that inspect needs. Its slices alias the frame.
 type packet struct {
-	fate     fate
-	reason   string // why it is refused
+	verdict  verdict
+	reason   string // why the packet was refused
 	protocol string
 	to       netip.AddrPort
-	body     []byte // what comes after the IP header
+	body     []byte // the payload of the IP packet
 	ttl      uint8
 }
 
-// inspect decides on a frame before the stack sees it. What gets through are TCP and UDP packets of the machine's own address, without options by which a packet
-// chooses its way, whose connections are decided on when they are made; what a link needs; and echoes.
+// inspect decides what happens to a frame before it reaches the stack. It accepts TCP and UDP
+// packets from the machine's own address that have no IP options, such as source routing. The
+// policy decides about their connections later. inspect also accepts echo requests and the packets
+// that the link itself needs.
 func (p Plan) inspect(frame []byte) packet {
 	body := frame[header.EthernetMinimumSize:]
 	switch header.Ethernet(frame).Type() {
@@ -47,13 +49,13 @@ func (p Plan) inspect(frame []byte) packet {
 	return packet{}
 }
 
-// inspectARP lets the machine ask for its gateway, and for nobody else: it is alone.
+// inspectARP accepts requests for the gateway's address. The link has no other host.
 func (p Plan) inspectARP(b []byte) packet {
 	arp := header.ARP(b)
 	if len(b) < header.ARPSize || !arp.IsValid() || addr(arp.ProtocolAddressTarget()) != p.Gateway {
 		return packet{}
 	}
-	return packet{fate: taken}
+	return packet{verdict: accepted}
 }
 
 func (p Plan) inspect4(b []byte) packet {
@@ -70,51 +72,52 @@ func (p Plan) inspect4(b []byte) packet {
 	case int(ip.HeaderLength()) > header.IPv4MinimumSize:
 		return k.refuse("it has IP options")
 	case k.protocol == "udp" && !fragment && k.to.Port() == dhcp.ServerPort && (from == p.Address.Addr() || from == netip.IPv4Unspecified()):
-		k.fate = leased
+		k.verdict = dhcpRequest
 	case from != p.Address.Addr():
-		return k.refuse("it is from an address that is not the machine's")
+		return k.refuse("its source address is not the machine's")
 	case nowhere(k.to.Addr()):
-		return k.refuse("it is for an address that is never on a link")
+		return k.refuse("its destination is never on a link")
 	case k.to.Addr().IsMulticast(), k.to.Addr() == broadcast, k.to.Addr() == p.last():
 		return k.noise("multicast")
 	case k.protocol == "tcp", k.protocol == "udp":
-		k.fate = taken
+		k.verdict = accepted
 	case k.protocol == "icmp":
 		return p.inspectICMP(k, fragment, k.to.Addr() == p.Gateway)
 	default:
-		return k.refuse("it is neither TCP, UDP nor an echo")
+		return k.refuse("it is neither TCP, UDP nor an echo request")
 	}
 	return k
 }
 
-// nowhere tells the addresses that mean something within a computer only. The stack would drop what is for them, and nobody knew.
+// nowhere reports whether an address is valid only inside a host. The stack would drop packets to
+// such addresses without a record.
 func nowhere(a netip.Addr) bool { return a.IsLoopback() || a.IsUnspecified() || a.Is4In6() }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// last is the address at which all of the link's network are meant.
+// last returns the directed broadcast address of the link. The link's network is a /24.
 func (p Plan) last() netip.Addr {
 	a := p.Address.Masked().Addr().As4()
 	a[3] = 255
 	return netip.AddrFrom4(a)
 }
 
-// inspectICMP lets echoes through, and what tells of errors.
+// inspectICMP accepts ICMP echo requests and ICMP error messages.
 func (p Plan) inspectICMP(k packet, fragment, gateway bool) packet {
 	if fragment || len(k.body) < header.ICMPv4MinimumSize {
-		return k.refuse("it is a piece of an ICMP packet")
+		return k.refuse("it is a fragment of an ICMP packet")
 	}
 	switch header.ICMPv4(k.body).Type() {
 	case header.ICMPv4Echo:
-		if checksum.Checksum(k.body, 0) != 0xffff { // the host would ask with a right one
+		if checksum.Checksum(k.body, 0) != 0xffff { // invalid checksum: the host would send the request with a correct one
 			return packet{}
 		}
-		k.fate = echoed
+		k.verdict = echoRequest
 		if gateway {
-			k.fate = taken
+			k.verdict = accepted
 		}
 	case header.ICMPv4DstUnreachable, header.ICMPv4TimeExceeded, header.ICMPv4ParamProblem:
-		k.fate = taken
+		k.verdict = accepted
 	}
 	return k
 }
@@ -129,22 +132,22 @@ func (p Plan) inspect6(b []byte) packet {
 	k.to = netip.AddrPortFrom(to, portOf(k, true))
 	switch {
 	case nowhere(to):
-		return k.refuse("it is for an address that is never on a link")
+		return k.refuse("its destination is never on a link")
 	case k.protocol == "icmpv6":
 		return p.inspectICMP6(k, from)
 	case from != p.Address6.Addr() && from.IsLinkLocalUnicast(), from.IsUnspecified(), to.IsMulticast():
 		return k.noise("multicast")
 	case k.protocol == "tcp", k.protocol == "udp":
 		if from != p.Address6.Addr() {
-			return k.refuse("it is from an address that is not the machine's")
+			return k.refuse("its source address is not the machine's")
 		}
-		k.fate = taken
+		k.verdict = accepted
 		return k
 	}
-	return k.refuse("it is neither TCP, UDP nor an echo")
+	return k.refuse("it is neither TCP, UDP nor an echo request")
 }
 
-// inspectICMP6 lets echoes through, what tells of errors, and the search for the gateway.
+// inspectICMP6 accepts ICMPv6 echo requests, error messages and neighbor discovery for the gateway.
 func (p Plan) inspectICMP6(k packet, from netip.Addr) packet {
 	if len(k.body) < header.ICMPv6MinimumSize {
 		return packet{}
@@ -159,35 +162,36 @@ func (p Plan) inspectICMP6(k packet, from netip.Addr) packet {
 		switch {
 		case !mine:
 		case k.to.Addr() == p.Gateway6:
-			k.fate = taken
+			k.verdict = accepted
 		case k.to.Addr().IsMulticast():
 		default:
-			k.fate = echoed
+			k.verdict = echoRequest
 		}
 	case header.ICMPv6DstUnreachable, header.ICMPv6PacketTooBig, header.ICMPv6TimeExceeded, header.ICMPv6ParamProblem:
 		if mine {
-			k.fate = taken
+			k.verdict = accepted
 		}
 	case header.ICMPv6NeighborSolicit:
 		if body := icmp.MessageBody(); len(body) >= header.NDPNSMinimumSize && addr(body[4:20]) == p.Gateway6 {
-			k.fate = taken
+			k.verdict = accepted
 		}
 	case header.ICMPv6NeighborAdvert:
-		k.fate = taken
+		k.verdict = accepted
 	}
 	return k
 }
 
 func (k packet) refuse(reason string) packet {
-	k.fate, k.reason = refused, reason
+	k.verdict, k.reason = refused, reason
 	return k
 }
 
-// noise is refused, but what systems say to their link unasked is not recorded.
+// noise refuses a packet. If the packet belongs to a well-known discovery protocol, noise drops it
+// without a record, because systems send such packets on their own.
 func (k packet) noise(kind string) packet {
 	switch k.to.Port() {
 	case 0, 67, 123, 137, 138, 546, 547, 1900, 3702, 5353, 5355:
-		k.fate = dropped
+		k.verdict = dropped
 		return k
 	}
 	return k.refuse(kind + " address")
@@ -207,7 +211,8 @@ func protocolName(n tcpip.TransportProtocolNumber) string {
 	return "ip"
 }
 
-// portOf is the port that a TCP or UDP packet is for, and 0 for others.
+// portOf returns the destination port of a TCP or UDP packet. It returns 0 for other packets and
+// for later fragments.
 func portOf(k packet, first bool) uint16 {
 	if (k.protocol != "tcp" && k.protocol != "udp") || !first || len(k.body) < 4 {
 		return 0
@@ -215,7 +220,7 @@ func portOf(k packet, first bool) uint16 {
 	return binary.BigEndian.Uint16(k.body[2:])
 }
 
-// addr is an address of 4 or 16 bytes.
+// addr converts 4 or 16 bytes to an address.
 func addr(b []byte) netip.Addr {
 	a, _ := netip.AddrFromSlice(b)
 	return a

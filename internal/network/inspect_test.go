@@ -11,7 +11,8 @@ import (
 
 var testPlan = NewPlan("m-test")
 
-// frame4 makes an Ethernet frame with an IPv4 packet, which change may change before its checksum is set.
+// frame4 returns an Ethernet frame that contains an IPv4 packet. The callback can modify the header
+// before the checksum is set.
 func frame4(protocol uint8, from, to netip.Addr, body []byte, options []byte, change func(header.IPv4)) []byte {
 	size := header.IPv4MinimumSize + len(options)
 	b := make([]byte, header.EthernetMinimumSize+size, header.EthernetMinimumSize+size+len(body))
@@ -46,7 +47,7 @@ func frame6(next uint8, from, to netip.Addr, body []byte) []byte {
 	return b
 }
 
-// to makes the beginning of a TCP or UDP header.
+// to returns the beginning of a TCP or UDP header with the given destination port.
 func to(port uint16) []byte {
 	b := make([]byte, 20)
 	binary.BigEndian.PutUint16(b[2:], port)
@@ -81,21 +82,21 @@ func TestInspect(t *testing.T) {
 	}
 	more := func(ip header.IPv4) { ip.SetFlagsFragmentOffset(header.IPv4FlagMoreFragments, 0) }
 	rest := func(ip header.IPv4) { ip.SetFlagsFragmentOffset(0, 64) }
-	const nowhere = "it is for an address that is never on a link"
+	const nowhere = "its destination is never on a link"
 	broken := func(frame []byte, at int) []byte {
 		frame[header.EthernetMinimumSize+at] ^= 1
 		return frame
 	}
 	tagged := append(append([]byte{}, make([]byte, 12)...), 0x81, 0, 0, 1, 8, 0)
 	for name, row := range map[string]struct {
-		frame  []byte
-		fate   fate
-		reason string
+		frame   []byte
+		verdict verdict
+		reason  string
 	}{
-		"TCP":                                {frame4(6, mine, world, to(80), nil, nil), taken, ""},
-		"UDP":                                {frame4(17, mine, world, to(80), nil, nil), taken, ""},
-		"a first fragment":                   {frame4(17, mine, world, to(80), nil, more), taken, ""},
-		"another fragment":                   {frame4(17, mine, world, to(80), nil, rest), taken, ""},
+		"TCP":                                {frame4(6, mine, world, to(80), nil, nil), accepted, ""},
+		"UDP":                                {frame4(17, mine, world, to(80), nil, nil), accepted, ""},
+		"a first fragment":                   {frame4(17, mine, world, to(80), nil, more), accepted, ""},
+		"another fragment":                   {frame4(17, mine, world, to(80), nil, rest), accepted, ""},
 		"a wrong checksum":                   {broken(frame4(6, mine, world, to(80), nil, nil), 10), dropped, ""},
 		"an echo with a wrong checksum":      {broken(frame4(1, mine, world, echo, nil, nil), 22), dropped, ""},
 		"an IPv6 echo with a wrong one":      {broken(frame6(58, mine6, world6, echo6), 42), dropped, ""},
@@ -108,52 +109,53 @@ func TestInspect(t *testing.T) {
 		"a loose source route":               {frame4(6, mine, world, to(80), []byte{131, 7, 4, 10, 0, 0, 1, 0}, nil), refused, "it has IP options"},
 		"a strict source route":              {frame4(17, mine, world, to(80), []byte{137, 7, 4, 10, 0, 0, 1, 0}, nil), refused, "it has IP options"},
 		"options that do nothing":            {frame4(1, mine, world, echo, []byte{1, 1, 1, 0}, nil), refused, "it has IP options"},
-		"another's address":                  {frame4(6, other, world, to(80), nil, nil), refused, "it is from an address that is not the machine's"},
-		"the gateway's address":              {frame4(17, p.Gateway, world, to(80), nil, nil), refused, "it is from an address that is not the machine's"},
-		"no address":                         {frame4(17, zero, world, to(80), nil, nil), refused, "it is from an address that is not the machine's"},
+		"another's address":                  {frame4(6, other, world, to(80), nil, nil), refused, "its source address is not the machine's"},
+		"the gateway's address":              {frame4(17, p.Gateway, world, to(80), nil, nil), refused, "its source address is not the machine's"},
+		"no address":                         {frame4(17, zero, world, to(80), nil, nil), refused, "its source address is not the machine's"},
 		"a group":                            {frame4(17, mine, group, to(9), nil, nil), refused, "multicast address"},
 		"a group that is asked for services": {frame4(17, mine, group, to(5353), nil, nil), dropped, ""},
 		"everybody":                          {frame4(17, mine, broadcast, to(9), nil, nil), refused, "multicast address"},
 		"everybody on the link":              {frame4(17, mine, p.last(), to(9), nil, nil), refused, "multicast address"},
-		"a request for an address":           {frame4(17, zero, broadcast, to(67), nil, nil), leased, ""},
-		"one in pieces":                      {frame4(17, zero, broadcast, to(67), nil, more), refused, "it is from an address that is not the machine's"},
-		"an echo":                            {frame4(1, mine, world, echo, nil, nil), echoed, ""},
-		"an echo of the gateway's":           {frame4(1, mine, p.Gateway, echo, nil, nil), taken, ""},
-		"an echo in pieces":                  {frame4(1, mine, world, echo, nil, more), refused, "it is a piece of an ICMP packet"},
-		"an unreachable":                     {frame4(1, mine, world, kind(3, false), nil, nil), taken, ""},
+		"a request for an address":           {frame4(17, zero, broadcast, to(67), nil, nil), dhcpRequest, ""},
+		"one in pieces":                      {frame4(17, zero, broadcast, to(67), nil, more), refused, "its source address is not the machine's"},
+		"an echo":                            {frame4(1, mine, world, echo, nil, nil), echoRequest, ""},
+		"an echo of the gateway's":           {frame4(1, mine, p.Gateway, echo, nil, nil), accepted, ""},
+		"an echo in pieces":                  {frame4(1, mine, world, echo, nil, more), refused, "it is a fragment of an ICMP packet"},
+		"an unreachable":                     {frame4(1, mine, world, kind(3, false), nil, nil), accepted, ""},
 		"a redirect":                         {frame4(1, mine, world, kind(5, false), nil, nil), dropped, ""},
 		"a timestamp":                        {frame4(1, mine, p.Gateway, kind(13, false), nil, nil), dropped, ""},
-		"GRE":                                {frame4(47, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo"},
-		"SCTP":                               {frame4(132, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo"},
-		"IP in IP":                           {frame4(4, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo"},
-		"6in4":                               {frame4(41, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo"},
-		"who is the gateway":                 {arp(p.Gateway), taken, ""},
+		"GRE":                                {frame4(47, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo request"},
+		"SCTP":                               {frame4(132, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo request"},
+		"IP in IP":                           {frame4(4, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo request"},
+		"6in4":                               {frame4(41, mine, world, to(80), nil, nil), refused, "it is neither TCP, UDP nor an echo request"},
+		"who is the gateway":                 {arp(p.Gateway), accepted, ""},
 		"who is the machine":                 {arp(mine), dropped, ""},
 		"who is another":                     {arp(other), dropped, ""},
 		"a tag":                              {append(tagged, frame4(6, mine, world, to(80), nil, nil)[14:]...), dropped, ""},
-		"TCP over IPv6":                      {frame6(6, mine6, world6, to(80)), taken, ""},
-		"UDP over IPv6":                      {frame6(17, mine6, world6, to(80)), taken, ""},
-		"another's IPv6 address":             {frame6(17, world6, world6, to(80)), refused, "it is from an address that is not the machine's"},
-		"a routing header":                   {frame6(43, mine6, world6, to(80)), refused, "it is neither TCP, UDP nor an echo"},
-		"hop by hop":                         {frame6(0, mine6, world6, to(80)), refused, "it is neither TCP, UDP nor an echo"},
-		"an IPv6 fragment":                   {frame6(44, mine6, world6, to(80)), refused, "it is neither TCP, UDP nor an echo"},
+		"TCP over IPv6":                      {frame6(6, mine6, world6, to(80)), accepted, ""},
+		"UDP over IPv6":                      {frame6(17, mine6, world6, to(80)), accepted, ""},
+		"another's IPv6 address":             {frame6(17, world6, world6, to(80)), refused, "its source address is not the machine's"},
+		"a routing header":                   {frame6(43, mine6, world6, to(80)), refused, "it is neither TCP, UDP nor an echo request"},
+		"hop by hop":                         {frame6(0, mine6, world6, to(80)), refused, "it is neither TCP, UDP nor an echo request"},
+		"an IPv6 fragment":                   {frame6(44, mine6, world6, to(80)), refused, "it is neither TCP, UDP nor an echo request"},
 		"an IPv6 group":                      {frame6(17, mine6, group6, to(5353)), dropped, ""},
-		"an IPv6 echo":                       {frame6(58, mine6, world6, echo6), echoed, ""},
-		"an IPv6 echo of the gateway's":      {frame6(58, mine6, p.Gateway6, echo6), taken, ""},
+		"an IPv6 echo":                       {frame6(58, mine6, world6, echo6), echoRequest, ""},
+		"an IPv6 echo of the gateway's":      {frame6(58, mine6, p.Gateway6, echo6), accepted, ""},
 		"another's IPv6 echo":                {frame6(58, local, world6, echo6), dropped, ""},
-		"who is the IPv6 gateway":            {frame6(58, mine6, group6, kind(byte(header.ICMPv6NeighborSolicit), true)), taken, ""},
+		"who is the IPv6 gateway":            {frame6(58, mine6, group6, kind(byte(header.ICMPv6NeighborSolicit), true)), accepted, ""},
 		"who is some IPv6 address":           {frame6(58, mine6, group6, kind(byte(header.ICMPv6NeighborSolicit), false)), dropped, ""},
 		"a router of the machine's":          {frame6(58, mine6, group6, kind(byte(header.ICMPv6RouterAdvert), false)), dropped, ""},
 		"nothing":                            {make([]byte, 14), dropped, ""},
 	} {
 		k := p.inspect(row.frame)
-		if k.fate != row.fate || k.reason != row.reason {
-			t.Errorf("%s: %d, %q; want %d, %q", name, k.fate, k.reason, row.fate, row.reason)
+		if k.verdict != row.verdict || k.reason != row.reason {
+			t.Errorf("%s: %d, %q; want %d, %q", name, k.verdict, k.reason, row.verdict, row.reason)
 		}
 	}
 }
 
-// FuzzInspect has that what gets to the stack is of the machine's own address, and never chooses its way.
+// FuzzInspect checks that all accepted packets come from the machine's address and contain no
+// routing options.
 func FuzzInspect(f *testing.F) {
 	p := testPlan
 	f.Add(frame4(6, p.Address.Addr(), broadcast, to(1), nil, nil))
@@ -165,7 +167,7 @@ func FuzzInspect(f *testing.F) {
 			return
 		}
 		k := p.inspect(frame)
-		if k.fate == dropped || k.fate == refused {
+		if k.verdict == dropped || k.verdict == refused {
 			return
 		}
 		body := frame[header.EthernetMinimumSize:]
@@ -173,8 +175,8 @@ func FuzzInspect(f *testing.F) {
 		case header.IPv4ProtocolNumber:
 			ip := header.IPv4(body)
 			from := addr(ip.SourceAddressSlice())
-			if ip.HeaderLength() != header.IPv4MinimumSize || from != p.Address.Addr() && k.fate != leased {
-				t.Errorf("%d from %s with a header of %d", k.fate, from, ip.HeaderLength())
+			if ip.HeaderLength() != header.IPv4MinimumSize || from != p.Address.Addr() && k.verdict != dhcpRequest {
+				t.Errorf("%d from %s with a header of %d", k.verdict, from, ip.HeaderLength())
 			}
 		case header.IPv6ProtocolNumber:
 			ip := header.IPv6(body)
@@ -187,14 +189,15 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// TestClosedWhileTheMachineSends closes networks of machines that go on sending: none waits for ever.
-func TestClosedWhileTheMachineSends(t *testing.T) {
+// TestCloseWhileMachineSends closes networks while their machines send packets. Close must not
+// block.
+func TestCloseWhileMachineSends(t *testing.T) {
 	for range 100 {
 		t.Run("", func(t *testing.T) {
 			g := newGuest(t, nil, nil, nil)
 			for i := range 20 {
 				body := to(dnsPort)
-				binary.BigEndian.PutUint16(body, uint16(2000+i)) // from another port, and so another flow
+				binary.BigEndian.PutUint16(body, uint16(2000+i)) // a new port starts a new flow
 				if _, err := g.link.conn.Write(frame4(17, g.plan.Address.Addr(), netip.MustParseAddr("93.184.216.34"), body, nil, nil)); err != nil {
 					t.Fatal(err)
 				}
@@ -204,13 +207,14 @@ func TestClosedWhileTheMachineSends(t *testing.T) {
 			select {
 			case <-closed:
 			case <-time.After(time.Minute):
-				panic("the network does not close") // with what all goroutines do
+				panic("the network does not close") // the panic prints all goroutines
 			}
 		})
 	}
 }
 
-// FuzzStack gives a running stack any frames: it does not panic, and serves on.
+// FuzzStack sends random frames to a running stack. The stack must not panic and must continue to
+// work.
 func FuzzStack(f *testing.F) {
 	g := newGuest(f, nil, nil, nil)
 	f.Add(frame4(6, g.plan.Address.Addr(), netip.MustParseAddr("93.184.216.34"), to(1), nil, nil))

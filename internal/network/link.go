@@ -10,31 +10,32 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 )
 
-// maxFrame is the largest frame on a link, in bytes.
+// maxFrame is the maximum size of a frame on a link, in bytes.
 const maxFrame = header.EthernetMinimumSize + MTU
 
-// link is the near end of a machine's link, as what the stack sends frames by and gets them from. A frame is a packet of the socket's.
+// link is the gateway's end of a machine's link. It implements stack.LinkEndpoint on a packet
+// socket, with one frame per packet.
 type link struct {
 	conn   net.Conn
 	mac    tcpip.LinkAddress
-	accept func(frame []byte) bool // whether the stack is to have a frame of the machine's
+	accept func(frame []byte) bool // reports whether the stack should get a frame from the machine
 
 	mu         sync.Mutex
 	dispatcher stack.NetworkDispatcher
 	reading    sync.WaitGroup
 
 	writing sync.Mutex
-	frame   [maxFrame]byte // that is written
+	frame   [maxFrame]byte // buffer for the frame being written
 }
 
 var _ stack.LinkEndpoint = (*link)(nil)
 
-// read gives the stack what the machine sends, until the link is closed.
+// read delivers frames from the machine to the stack until the link is closed.
 func (l *link) read() {
 	frame := make([]byte, maxFrame)
 	for {
 		n, err := l.conn.Read(frame)
-		if err != nil || n == 0 { // no frame is empty: the other end is gone
+		if err != nil || n == 0 { // frames are never empty, so the other end has closed
 			return
 		}
 		if n < header.EthernetMinimumSize || !l.accept(frame[:n]) {
@@ -52,7 +53,8 @@ func (l *link) read() {
 	}
 }
 
-// WritePackets sends frames. A machine that takes none makes it wait, and harms nobody but itself.
+// WritePackets sends frames. It blocks while the machine does not read. That delays only this
+// machine.
 func (l *link) WritePackets(all stack.PacketBufferList) (int, tcpip.Error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -71,14 +73,14 @@ func (l *link) WritePackets(all stack.PacketBufferList) (int, tcpip.Error) {
 	return all.Len(), nil
 }
 
-// write sends one frame that was made beside the stack.
+// write sends a frame that was built outside the stack.
 func (l *link) write(frame []byte) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.conn.Write(frame)
 }
 
-// Attach has the frames go to a dispatcher, or to none.
+// Attach sets the receiver of the frames. If d is nil, it removes the receiver.
 func (l *link) Attach(d stack.NetworkDispatcher) {
 	l.mu.Lock()
 	first := l.dispatcher == nil && d != nil
@@ -89,20 +91,21 @@ func (l *link) Attach(d stack.NetworkDispatcher) {
 	}
 }
 
-// IsAttached tells whether frames go anywhere.
+// IsAttached reports whether the frames have a receiver.
 func (l *link) IsAttached() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dispatcher != nil
 }
 
-// Wait waits for the end of read.
+// Wait blocks until read has returned.
 func (l *link) Wait() { l.reading.Wait() }
 
-// Close ends the link.
+// Close closes the link.
 func (l *link) Close() { l.conn.Close() }
 
-// MTU is that of frames: the Ethernet endpoint over this one takes its header from it.
+// MTU returns the maximum frame size. The Ethernet endpoint above the link subtracts the size of
+// its header.
 func (l *link) MTU() uint32                                  { return maxFrame }
 func (l *link) SetMTU(uint32)                                {}
 func (l *link) MaxHeaderLength() uint16                      { return 0 }

@@ -5,47 +5,52 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/network/egress"
 )
 
 const (
-	// rememberFor is how long an address counts as one of a name that the machine was told: programs keep what they were told for longer than they should.
+	// rememberFor is how long it is remembered that a name resolved to an address. It is longer
+	// than any TTL, because programs use addresses for longer than they should.
 	rememberFor = time.Hour
-	// maxRemembered bounds how many addresses are kept in mind, and maxNamesOf the names of each.
+	// maxRemembered is the maximum number of remembered addresses. maxNamesOf is the maximum number
+	// of names per address.
 	maxRemembered = 4096
 	maxNamesOf    = 8
 )
 
-// names decides what names the machine may look up (dns.Filter), and keeps in mind under which it was told an address.
+// names is the dns.Filter that decides which names the machine is allowed to look up. For each
+// address, it remembers the names that resolved to the address.
 type names struct {
-	policy *egress.Policy
+	policy *atomic.Pointer[egress.Policy]
 	own    func(netip.Addr) bool
 	record func(Record)
 
-	mu   sync.Mutex
-	told map[netip.Addr][]told
+	mu       sync.Mutex
+	resolved map[netip.Addr][]resolution
 }
 
-type told struct {
+type resolution struct {
 	name string
 	at   time.Time
 }
 
-// Name refuses a name, in lower case and without a dot at the end, that may not be looked up.
+// Name refuses names that the policy does not allow. The name must be in lower case without a
+// trailing dot.
 func (n *names) Name(name string) error {
-	if r := n.policy.Name(name); r != nil {
+	if r := n.policy.Load().Name(name); r != nil {
 		n.record(Record{Time: time.Now(), Protocol: "dns", Name: name, Refused: r.Reason})
 		return r
 	}
 	return nil
 }
 
-// Addresses gives those of the addresses found that the machine may be told: a name leads nowhere where its address would not.
+// Addresses returns the addresses that the machine is allowed to connect to. It removes all others.
 func (n *names) Addresses(name string, found []netip.Addr) (allowed []netip.Addr) {
 	for _, a := range found {
-		if r := n.policy.Told(name, a, n.own); r != nil {
+		if r := n.policy.Load().Resolve(name, a, n.own); r != nil {
 			n.record(Record{Time: time.Now(), Protocol: "dns", Name: name, Address: a.Unmap(), Refused: r.Reason})
 			continue
 		}
@@ -59,32 +64,32 @@ func (n *names) remember(a netip.Addr, name string) {
 	now := time.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.told[a]) == 0 && len(n.told) >= maxRemembered {
+	if len(n.resolved[a]) == 0 && len(n.resolved) >= maxRemembered {
 		n.forgetOldest()
 	}
-	rest := slices.DeleteFunc(n.told[a], func(t told) bool { return t.name == name })
+	rest := slices.DeleteFunc(n.resolved[a], func(r resolution) bool { return r.name == name })
 	if len(rest) >= maxNamesOf {
 		rest = rest[1:]
 	}
-	n.told[a] = append(rest, told{name, now})
+	n.resolved[a] = append(rest, resolution{name, now})
 }
 
 func (n *names) forgetOldest() {
 	var oldest netip.Addr
 	var at time.Time
-	for a, all := range n.told {
+	for a, all := range n.resolved {
 		if last := all[len(all)-1].at; !oldest.IsValid() || last.Before(at) {
 			oldest, at = a, last
 		}
 	}
-	delete(n.told, oldest)
+	delete(n.resolved, oldest)
 }
 
-// of gives the names that the machine was told an address for, the last one first.
+// of returns the names that resolved to an address, the latest name first.
 func (n *names) of(a netip.Addr) (all []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, t := range slices.Backward(n.told[a.Unmap()]) {
+	for _, t := range slices.Backward(n.resolved[a.Unmap()]) {
 		if time.Since(t.at) < rememberFor {
 			all = append(all, t.name)
 		}
@@ -92,17 +97,28 @@ func (n *names) of(a netip.Addr) (all []string) {
 	return all
 }
 
-// ownFor is how long the addresses of the host are taken to be the same.
+// CheckRules returns an Invalid error if an egress rule is malformed or can never match on this
+// host (see [egress.Policy.Check]).
+func CheckRules(allow, deny []string) error {
+	p, err := egress.New(allow, deny)
+	if err != nil {
+		return err
+	}
+	return p.Check(new(hostAddresses).has)
+}
+
+// ownFor is how long hostAddresses caches the list of the host's addresses.
 const ownFor = time.Second
 
-// hostAddresses knows the addresses at which the host is met.
+// hostAddresses determines which addresses belong to the host.
 type hostAddresses struct {
 	mu  sync.Mutex
 	at  time.Time
 	all map[netip.Addr]bool
 }
 
-// has tells whether an address is one of the host's: an interface has it, or packets to it are delivered on the host. If that can't be found out, each is.
+// has reports whether an address belongs to the host: an interface has the address, or the host
+// delivers packets for it locally. If this can't be determined, has returns true.
 func (h *hostAddresses) has(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if h.onInterface(a) {
@@ -132,14 +148,16 @@ func (h *hostAddresses) onInterface(a netip.Addr) bool {
 	return h.all[a]
 }
 
-// ownOf gives the addresses at which a host is met that has one on a network: that one, and those that mean all who are there, or all its routers.
+// ownOf returns the addresses that reach a host whose interface has the address n. These are the
+// host's own address, the network's broadcast address, and the first address of the network. In
+// IPv4 the first address is an old form of broadcast. In IPv6 it is the routers' anycast address.
 func ownOf(n *net.IPNet) []netip.Addr {
 	ones, bits := n.Mask.Size()
 	own := addr(n.IP).Unmap()
 	if own.Is4() {
 		ones, bits = ones-(bits-32), 32
 	}
-	if bits-ones < 2 { // it has no such addresses
+	if bits-ones < 2 { // a /31 or /32 has no broadcast addresses
 		return []netip.Addr{own}
 	}
 	first := netip.PrefixFrom(own, ones).Masked().Addr()

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// TestWhereTheHostIsMet: what is sent to all on a network of the host's, or to its routers, gets to the host too.
-func TestWhereTheHostIsMet(t *testing.T) {
+// TestHostAddresses checks that the broadcast and anycast addresses of the host's networks count as
+// addresses of the host.
+func TestHostAddresses(t *testing.T) {
 	for of, want := range map[string]string{
 		"45.45.46.5/24": "[45.45.46.5 45.45.46.0 45.45.46.255]", "45.45.46.5/30": "[45.45.46.5 45.45.46.4 45.45.46.7]", "45.45.46.5/31": "[45.45.46.5]", "45.45.46.5/32": "[45.45.46.5]",
 		"45.45.200.5/17": "[45.45.200.5 45.45.128.0 45.45.255.255]", "2a0a::45/128": "[2a0a::45]", "2a0a::45/127": "[2a0a::45]",
@@ -19,15 +20,15 @@ func TestWhereTheHostIsMet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.IP = ip // of 16 bytes for IPv4 too, with a mask of 4, as net.InterfaceAddrs has it
+		n.IP = ip // 16 bytes for an IPv4 address with a mask of 4 bytes, as net.InterfaceAddrs returns it
 		if got := fmt.Sprint(ownOf(n)); got != want {
 			t.Errorf("%s: %s, not %s", of, got, want)
 		}
 	}
 }
 
-// TestEachQuestionFromAnotherPort: what programs do that look many names up is no flood.
-func TestEachQuestionFromAnotherPort(t *testing.T) {
+// TestQueriesFromManyPorts checks that a program can look up many names without reaching a limit.
+func TestQueriesFromManyPorts(t *testing.T) {
 	g := newGuest(t, zone{"example.com": example}, nil, nil)
 	for i := range 4 * maxAsking {
 		if m := g.ask(g.plan.Gateway.String()+":53", "example.com.", dnsmessage.TypeA); len(m.Answers) != 1 {

@@ -14,29 +14,31 @@ import (
 )
 
 const (
-	// maxPings bounds how many echoes are awaited at a time, and echoPatience for how long each is.
-	maxPings     = 32
-	echoPatience = 10 * time.Second
+	// maxPings is the maximum number of echo requests in flight. Each request waits for a reply for
+	// at most pingTimeout.
+	maxPings    = 32
+	pingTimeout = 10 * time.Second
 )
 
-// echo asks for an echo in the machine's place, by what an ordinary user of the host may do; it is asked for from this host, and answered to the machine.
+// echo sends the machine's echo request from the host and forwards the reply to the machine. It
+// uses a ping socket, which needs no privileges.
 func (s *Stack) echo(k packet, frame []byte) {
 	rec, ok := s.decide(k.protocol, k.to)
 	if !ok {
 		s.link.write(s.prohibited(k, frame))
 		return
 	}
-	if !s.pings.take() {
-		return // as lost as on any busy way
+	if !s.pings.tryAcquire() {
+		return // the packet is lost, as on any busy network
 	}
 	if !s.begin() {
-		s.pings.give()
+		s.pings.release()
 		return
 	}
 	question := append([]byte(nil), k.body...)
 	go func() {
 		defer s.running.Done()
-		defer s.pings.give()
+		defer s.pings.release()
 		answer, err := s.exchange(k.to.Addr(), question)
 		if err != nil {
 			s.fail(rec, err)
@@ -48,9 +50,10 @@ func (s *Stack) echo(k packet, frame []byte) {
 	}()
 }
 
-// exchange sends an echo request and gives the reply to it, as the machine expects it.
+// exchange sends an echo request and returns the reply. The reply has the same identifier as the
+// machine's request.
 func (s *Stack) exchange(to netip.Addr, question []byte) ([]byte, error) {
-	network, listen := "udp4", "0.0.0.0" // which stands for an ICMP socket of an ordinary user's
+	network, listen := "udp4", "0.0.0.0" // for these names the icmp package opens an unprivileged ping socket
 	if to.Is6() {
 		network, listen = "udp6", "::"
 	}
@@ -59,26 +62,28 @@ func (s *Stack) exchange(to netip.Addr, question []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	defer s.hold(func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	conn.SetDeadline(time.Now().Add(echoPatience))
+	defer s.onClose(func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	conn.SetDeadline(time.Now().Add(pingTimeout))
 	if _, err := conn.WriteTo(question, &net.UDPAddr{IP: to.AsSlice()}); err != nil {
 		return nil, err
 	}
+	s.sent.Add(int64(len(question)))
 	answer := make([]byte, len(question)+64)
 	for {
 		n, _, err := conn.ReadFrom(answer)
 		if err != nil {
 			return nil, err
 		}
-		if n < header.ICMPv4MinimumSize || answer[6] != question[6] || answer[7] != question[7] { // another sequence number
+		if n < header.ICMPv4MinimumSize || answer[6] != question[6] || answer[7] != question[7] { // a reply with another sequence number
 			continue
 		}
-		copy(answer[4:6], question[4:6]) // the host's kernel has put its own number there
+		s.got.Add(int64(n))
+		copy(answer[4:6], question[4:6]) // the kernel replaced the identifier with its own
 		return answer[:n], nil
 	}
 }
 
-// prohibited is an answer that says that a packet may not pass.
+// prohibited returns a frame with the ICMP error "communication administratively prohibited".
 func (s *Stack) prohibited(k packet, frame []byte) []byte {
 	original := frame[header.EthernetMinimumSize:]
 	original = original[:min(len(original), len(original)-len(k.body)+header.ICMPv4MinimumSize)]
@@ -91,7 +96,8 @@ func (s *Stack) prohibited(k packet, frame []byte) []byte {
 	return s.icmpFrame(s.cfg.Plan.Gateway, append(message, original...), false)
 }
 
-// icmpFrame makes a frame to the machine of an ICMP message, whose checksum is set.
+// icmpFrame returns a frame that sends an ICMP message to the machine. It sets the checksum of the
+// message.
 func (s *Stack) icmpFrame(from netip.Addr, message []byte, six bool) []byte {
 	if six {
 		frame := s.frame(header.IPv6ProtocolNumber, header.IPv6MinimumSize, message)
@@ -112,7 +118,7 @@ func (s *Stack) icmpFrame(from netip.Addr, message []byte, six bool) []byte {
 	return frame
 }
 
-// frame4 makes a frame to the machine with an IPv4 packet.
+// frame4 returns a frame that sends an IPv4 packet to the machine.
 func (s *Stack) frame4(protocol uint8, from, to netip.Addr, payload []byte) []byte {
 	frame := s.frame(header.IPv4ProtocolNumber, header.IPv4MinimumSize, payload)
 	ip := header.IPv4(frame[header.EthernetMinimumSize:])
@@ -123,30 +129,31 @@ func (s *Stack) frame4(protocol uint8, from, to netip.Addr, payload []byte) []by
 	return frame
 }
 
-// frame makes a frame to the machine, with room for an IP header.
-func (s *Stack) frame(kind tcpip.NetworkProtocolNumber, room int, payload []byte) []byte {
-	frame := make([]byte, header.EthernetMinimumSize+room, header.EthernetMinimumSize+room+len(payload))
+// frame returns a frame to the machine. The frame has headerSize zero bytes for an IP header, then
+// the payload.
+func (s *Stack) frame(kind tcpip.NetworkProtocolNumber, headerSize int, payload []byte) []byte {
+	frame := make([]byte, header.EthernetMinimumSize+headerSize, header.EthernetMinimumSize+headerSize+len(payload))
 	copy(frame, s.cfg.Plan.MAC)
 	copy(frame[6:], s.cfg.Plan.GatewayMAC)
 	binary.BigEndian.PutUint16(frame[12:], uint16(kind))
 	return append(frame, payload...)
 }
 
-// lease answers a machine that asks for its address.
-func (s *Stack) lease(k packet) {
+// answerDHCP replies to a DHCP request.
+func (s *Stack) answerDHCP(k packet) {
 	if len(k.body) < header.UDPMinimumSize {
 		return
 	}
-	reply, everybody, ok := s.dhcp.Answer(k.body[header.UDPMinimumSize:])
+	reply, toAll, ok := s.dhcp.Answer(k.body[header.UDPMinimumSize:])
 	if !ok {
 		return
 	}
 	to := s.cfg.Plan.Address.Addr()
-	if everybody {
+	if toAll {
 		to = broadcast
 	}
 	message := make([]byte, header.UDPMinimumSize, header.UDPMinimumSize+len(reply))
 	u := header.UDP(message)
-	u.Encode(&header.UDPFields{SrcPort: dhcp.ServerPort, DstPort: dhcp.ClientPort, Length: uint16(len(message) + len(reply))}) // without a checksum, which IPv4 allows
+	u.Encode(&header.UDPFields{SrcPort: dhcp.ServerPort, DstPort: dhcp.ClientPort, Length: uint16(len(message) + len(reply))}) // no checksum: it is optional in IPv4
 	s.link.write(s.frame4(uint8(header.UDPProtocolNumber), s.cfg.Plan.Gateway, to, append(message, reply...)))
 }

@@ -6,21 +6,24 @@ import (
 	"net/netip"
 )
 
-// MTU is the largest IP packet on a machine's link, in bytes. The link is a socket of the host's: the larger a packet, the less it costs.
+// MTU is the maximum size of an IP packet on a machine's link, in bytes. The link is a socket on
+// the host, so larger packets need fewer system calls.
 const MTU = 65520
 
-// Plan is who is who on the link of one machine, which is alone there with its gateway.
+// Plan contains the addresses on a machine's link. The link connects only the machine and its
+// gateway.
 type Plan struct {
-	MAC        net.HardwareAddr // the machine's
+	MAC        net.HardwareAddr // of the machine
 	GatewayMAC net.HardwareAddr
-	Address    netip.Prefix // the machine's, with the network that it is in
-	Gateway    netip.Addr   // the way to everywhere, and the name server
+	Address    netip.Prefix // of the machine, with the network's prefix length
+	Gateway    netip.Addr   // the default route, and the name server
 	Address6   netip.Prefix
 	Gateway6   netip.Addr
 }
 
-// The addresses are the same in every machine: each is alone on its link, and one that is restored has them already. Of the private ones these are used least by
-// what may be inside a machine: containers, clusters, tunnels.
+// All machines have the same addresses. This is possible because each machine is alone on its link.
+// It lets a restored machine use its old configuration. These private ranges are unlikely to
+// collide with the networks of containers, clusters and VPNs inside a machine.
 var (
 	address4 = netip.MustParsePrefix("10.188.112.2/24")
 	gateway4 = netip.MustParseAddr("10.188.112.1")
@@ -30,7 +33,7 @@ var (
 
 var gatewayMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 1}
 
-// NewPlan makes the plan for a machine by its id: always the same for one, and with another MAC for each.
+// NewPlan derives the plan from a machine's id. The MAC differs between machines.
 func NewPlan(id string) Plan {
 	h := sha256.Sum256([]byte("network of " + id))
 	mac := append(net.HardwareAddr{h[0]&^1 | 2}, h[1:6]...) // locally administered

@@ -20,13 +20,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxClients bounds how many connections there are to one published port. Who comes then waits to be accepted.
+// maxClients is the maximum number of connections to a published port. Additional clients wait in
+// the listener's backlog.
 const maxClients = 256
 
-// guestPatience is how long the machine may take to answer.
-const guestPatience = 10 * time.Second
+// guestTimeout is the maximum time for connecting to the machine.
+const guestTimeout = 10 * time.Second
 
-// Port is a port of the machine that is one of the host's loopback address.
+// Port forwards a port of the host's loopback address to a port of the machine.
 type Port struct {
 	Host, Guest int
 
@@ -39,7 +40,8 @@ type Port struct {
 	closed   atomic.Bool
 }
 
-// Publish has a port of 127.0.0.1 lead to one of the machine's. host 0 takes one that is free. Exists where it is taken.
+// Publish forwards a port of 127.0.0.1 to a port of the machine. If host is 0, it picks a free
+// port. It returns an Exists error if the port is taken.
 func (s *Stack) Publish(host, guest int) (*Port, error) {
 	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(host)))
 	if err != nil {
@@ -50,7 +52,7 @@ func (s *Stack) Publish(host, guest int) (*Port, error) {
 		listener.Close()
 		return nil, fault.New(fault.Unavailable, "publish port", strconv.Itoa(guest), "the machine has ended")
 	}
-	p.release = s.hold(p.end)
+	p.release = s.onClose(p.end)
 	go func() {
 		defer s.running.Done()
 		p.accept()
@@ -63,9 +65,9 @@ func unpublished(host, guest int, err error) error {
 	subject := fmt.Sprintf("%d:%d", host, guest)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fault.New(fault.Exists, "publish port", subject, "port %d of 127.0.0.1 is taken", host).WithHint("--publish %d takes one that is free", guest)
+		return fault.New(fault.Exists, "publish port", subject, "port %d of 127.0.0.1 is in use", host).WithHint("--publish %d picks a free port", guest)
 	case errors.Is(err, syscall.EACCES):
-		return fault.New(fault.Permission, "publish port", subject, "port %d of the host needs a privilege", host).WithHint("--publish %d takes one that is free", guest)
+		return fault.New(fault.Permission, "publish port", subject, "port %d of the host requires privileges", host).WithHint("--publish %d picks a free port", guest)
 	}
 	return fault.Wrap(err, "publish port", subject)
 }
@@ -76,21 +78,21 @@ func (p *Port) accept() {
 		p.clients <- struct{}{}
 		conn, err := p.listener.Accept()
 		if err != nil {
-			p.clients.give()
+			p.clients.release()
 			if p.closed.Load() {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // no more files for now
+			time.Sleep(10 * time.Millisecond) // probably out of file descriptors
 			continue
 		}
 		p.serving.Go(func() {
-			defer p.clients.give()
+			defer p.clients.release()
 			p.serve(hostStream{conn.(*net.TCPConn)})
 		})
 	}
 }
 
-// serve connects a client with the machine.
+// serve connects a client to the port of the machine.
 func (p *Port) serve(client hostStream) {
 	remove, ok := p.open.add(client)
 	defer remove()
@@ -111,10 +113,10 @@ func (p *Port) serve(client hostStream) {
 		client.Abort()
 		return
 	}
-	splice(client, guest)
+	splice(client, guest, new(atomic.Int64), new(atomic.Int64))
 }
 
-// Close closes the port and all connections to it. Idempotent.
+// Close closes the port and all its connections. It is idempotent.
 func (p *Port) Close() {
 	p.end()
 	p.release()
@@ -129,9 +131,9 @@ func (p *Port) end() {
 	}
 }
 
-// dialGuest connects to a port of the machine's, from the gateway.
+// dialGuest connects from the gateway to a port of the machine.
 func (s *Stack) dialGuest(port int) (guestStream, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, guestPatience)
+	ctx, cancel := context.WithTimeout(s.ctx, guestTimeout)
 	defer cancel()
 	var queue waiter.Queue
 	ep, failed := s.stack.NewEndpoint(tcp.ProtocolNumber, ipv4.ProtocolNumber, &queue)

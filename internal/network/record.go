@@ -6,36 +6,39 @@ import (
 	"time"
 )
 
-// Record is what the machine did, or was refused. Logs keep it as JSON.
+// Record describes a connection of the machine, or a refused packet, connection or name. Logs store
+// records as JSON.
 type Record struct {
-	Time     time.Time     `json:"time"`               // of its begin
-	Took     time.Duration `json:"took,omitempty"`     // 0 for what was refused
-	Protocol string        `json:"protocol"`           // tcp, udp, icmp, icmpv6, dns, or ip for anything else
-	Name     string        `json:"name,omitempty"`     // that the address was told for, or that was asked for; empty: none is known
-	Address  netip.Addr    `json:"address,omitzero"`   // not valid for a name that was refused
-	Port     uint16        `json:"port,omitempty"`     // 0 where there are none
-	Sent     int64         `json:"sent,omitempty"`     // bytes of content, by the machine
-	Received int64         `json:"received,omitempty"` //
-	Refused  string        `json:"refused,omitempty"`  // why; empty: it was allowed
-	Error    string        `json:"error,omitempty"`    // why the world could not be reached, though it was allowed
-	Times    int           `json:"times,omitempty"`    // that the same was refused, the last of them now; 1 or more
+	Time     time.Time     `json:"time"`               // start of the connection.
+	Took     time.Duration `json:"took,omitempty"`     // 0 if the connection was refused.
+	Protocol string        `json:"protocol"`           // tcp, udp, icmp, icmpv6, dns, or ip for all other protocols.
+	Name     string        `json:"name,omitempty"`     // the name that was resolved to the address, or the name in a query; can be empty.
+	Address  netip.Addr    `json:"address,omitzero"`   // not valid if a name was refused.
+	Port     uint16        `json:"port,omitempty"`     // 0 if the protocol has no ports.
+	Sent     int64         `json:"sent,omitempty"`     // payload bytes from the machine.
+	Received int64         `json:"received,omitempty"` // payload bytes to the machine.
+	Refused  string        `json:"refused,omitempty"`  // reason for the refusal, or empty if the connection was allowed.
+	Error    string        `json:"error,omitempty"`    // why an allowed connection failed.
+	Times    int           `json:"times,omitempty"`    // number of identical refusals since the last record, 1 or more
 }
 
 const (
-	// recordEvery is how often the same refusal is recorded.
+	// recordEvery is the minimum interval between records of the same refusal.
 	recordEvery = 2 * time.Second
-	// maxRefusals is how many different ones are kept in mind, and recorded in that time.
+	// maxRefusals is the maximum number of different refusals that are recorded per interval.
 	maxRefusals = 512
 )
 
-// recorder passes records on. What is refused again and again is told once in a while, with how often that was: a machine that floods fills no log.
+// recorder forwards records. It merges repeated refusals and counts them, so that a machine that
+// floods its network can't fill the log.
 type recorder struct {
-	to func(Record)
+	to       func(Record)
+	watchers registry[*Refusals]
 
 	mu       sync.Mutex
-	began    time.Time      // of this round
-	refusals map[Record]int // by the record without its time: how many more came in this round
-	more     int            // that were of too many kinds
+	began    time.Time      // start of the interval
+	refusals map[Record]int // number of repetitions in this interval; the key is the record without its time
+	more     int            // refusals beyond maxRefusals
 }
 
 func (r *recorder) record(rec Record) {
@@ -43,6 +46,9 @@ func (r *recorder) record(rec Record) {
 	if rec.Refused == "" {
 		r.to(rec)
 		return
+	}
+	for _, w := range r.watchers.list() {
+		w.add(rec)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +69,7 @@ func (r *recorder) record(rec Record) {
 	}
 }
 
-// flush tells what came again, and begins a new round.
+// flush records the repeated refusals and begins a new interval.
 func (r *recorder) flush(now time.Time) {
 	for key, times := range r.refusals {
 		if times > 0 {
@@ -77,7 +83,7 @@ func (r *recorder) flush(now time.Time) {
 	r.began, r.refusals, r.more = now, map[Record]int{}, 0
 }
 
-// close tells what has not been told.
+// close records the remaining refusals.
 func (r *recorder) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

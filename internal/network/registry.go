@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// registry keeps what there is at the moment, such as connections, until it is closed. The zero value is empty. It is safe for concurrent use.
+// registry is a set of values, such as open connections, that can be closed. The zero value is
+// empty. It is safe for concurrent use.
 type registry[T any] struct {
 	mu     sync.Mutex
 	all    map[int]T
@@ -14,7 +15,8 @@ type registry[T any] struct {
 	closed bool
 }
 
-// add keeps something until remove is called. A closed registry takes nothing: ok is false.
+// add adds a value to the set. The value stays in the set until remove is called. If the registry
+// is closed, ok is false.
 func (r *registry[T]) add(v T) (remove func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -34,14 +36,14 @@ func (r *registry[T]) add(v T) (remove func(), ok bool) {
 	}, true
 }
 
-// list gives what there is now, in no order.
+// list returns the current values, in no particular order.
 func (r *registry[T]) list() []T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.all))
 }
 
-// close gives what there was, and takes nothing more.
+// close empties the registry and returns its values. Later calls of add fail.
 func (r *registry[T]) close() []T {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deliversHere asks the kernel whether packets to an address would be delivered on this host: that is true for the addresses of its interfaces, and for ranges with
-// a local route, which no interface has. An address without a route is not delivered anywhere.
+// deliversHere asks the kernel whether the host would deliver packets for an address locally. The
+// host does so for the addresses of its interfaces and for ranges with a local route. If there is
+// no route to an address, the result is false.
 func deliversHere(a netip.Addr) (bool, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -33,7 +34,7 @@ func deliversHere(a netip.Addr) (bool, error) {
 	return isLocalRoute(answer[:n])
 }
 
-// routeRequest is RTM_GETROUTE for one address, see rtnetlink(7).
+// routeRequest returns an RTM_GETROUTE message for an address (see rtnetlink(7)).
 func routeRequest(a netip.Addr) []byte {
 	family, to := byte(unix.AF_INET), a.AsSlice()
 	if a.Is6() {
@@ -43,7 +44,7 @@ func routeRequest(a netip.Addr) []byte {
 	b := binary.NativeEndian.AppendUint32(make([]byte, 0, size), uint32(size))
 	b = binary.NativeEndian.AppendUint16(b, unix.RTM_GETROUTE)
 	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...) // the number of the request, and of who asks
+	b = append(b, make([]byte, 8)...) // sequence number and port ID
 	b = append(b, family, byte(8*len(to)))
 	b = append(b, make([]byte, unix.SizeofRtMsg-2)...)
 	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(to)))
@@ -51,10 +52,10 @@ func routeRequest(a netip.Addr) []byte {
 	return append(b, to...)
 }
 
-// noRoute are the errors by which the kernel says that packets to an address are dropped or rejected.
+// noRoute lists the kernel's errors for addresses whose packets the kernel drops or rejects.
 var noRoute = []syscall.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL}
 
-// isLocalRoute reads the answer.
+// isLocalRoute parses the kernel's answer to routeRequest.
 func isLocalRoute(answer []byte) (bool, error) {
 	messages, err := syscall.ParseNetlinkMessage(answer)
 	if err != nil {
@@ -69,9 +70,9 @@ func isLocalRoute(answer []byte) (bool, error) {
 			}
 			return false, os.NewSyscallError("RTM_GETROUTE", errno)
 		case m.Header.Type == unix.RTM_NEWROUTE && len(m.Data) >= unix.SizeofRtMsg:
-			const typeOffset = 7 // in struct rtmsg
+			const typeOffset = 7 // offset of rtm_type in struct rtmsg
 			return slices.Contains([]byte{unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST}, m.Data[typeOffset]), nil
 		}
 	}
-	return false, errors.New("the kernel gives no route")
+	return false, errors.New("the kernel returned no route")
 }

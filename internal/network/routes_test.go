@@ -15,14 +15,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// inNamespace runs a test on a thread in a network namespace of its own, which shell commands have made ready.
+// inNamespace runs shell commands that configure a new network namespace. Then it runs a test in
+// the namespace.
 func inNamespace(t *testing.T, commands string, test func(t *testing.T)) {
 	t.Helper()
 	testenv.NeedsRoot(t, "make a network namespace")
 	done := make(chan error, 1)
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine, and its namespace with it
+		runtime.LockOSThread() // never unlocked, so that the thread and its namespace end with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- err
 			return
@@ -39,7 +40,8 @@ func inNamespace(t *testing.T, commands string, test func(t *testing.T)) {
 	}
 }
 
-// TestLocalRoutes: an address that the host delivers to itself by a route alone is one of the host's.
+// TestLocalRoutes checks that an address with a local route counts as an address of the host, even
+// if no interface has the address.
 func TestLocalRoutes(t *testing.T) {
 	inNamespace(t, `
 		ip link set lo up
@@ -70,7 +72,7 @@ func TestLocalRoutes(t *testing.T) {
 				}
 			}
 		}
-		// A route that was added after the decision is found out by the connection.
+		// If a route is added after the policy's decision, dialHost must refuse the connection.
 		l, err := net.Listen("tcp4", "0.0.0.0:0")
 		if err != nil {
 			t.Error(err)
@@ -88,7 +90,7 @@ func TestLocalRoutes(t *testing.T) {
 	})
 }
 
-// FuzzRouteAnswer has that no answer crashes.
+// FuzzRouteAnswer checks that isLocalRoute does not panic for any answer.
 func FuzzRouteAnswer(f *testing.F) {
 	f.Add(routeRequest(netip.MustParseAddr("45.45.50.9")))
 	f.Fuzz(func(t *testing.T, answer []byte) { isLocalRoute(answer) })

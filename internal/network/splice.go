@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -12,14 +13,14 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// stream is one end of a TCP connection, of which each direction is closed by itself.
+// stream is one end of a TCP connection. Each direction can be closed independently of the other.
 type stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
-	Abort() // resets it
+	Abort() // sends a reset
 }
 
-// guestStream is the machine's connection, as the stack has it.
+// guestStream is the end of a TCP connection that leads to the machine.
 type guestStream struct {
 	*gonet.TCPConn
 	endpoint tcpip.Endpoint
@@ -32,7 +33,7 @@ func newGuestStream(queue *waiter.Queue, ep tcpip.Endpoint) guestStream {
 
 func (s guestStream) Abort() { s.endpoint.Abort() }
 
-// hostStream is the connection of the host.
+// hostStream is the end of a TCP connection that leads to the host or a remote address.
 type hostStream struct{ *net.TCPConn }
 
 func (s hostStream) Abort() {
@@ -40,25 +41,26 @@ func (s hostStream) Abort() {
 	s.Close()
 }
 
-// buffers are for copying, one for each direction of a connection.
+// buffers is a pool of copy buffers. Each direction of a connection uses one buffer.
 var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// splice passes on what comes at either end, and that it ends: an end that is closed for writing closes the other for writing, and one that is reset resets it. It
-// returns once both directions have ended, with both closed, and how much passed from a to b and back.
-func splice(a, b stream) (forth, back int64) {
+// splice copies data between a and b in both directions until both directions have ended, then
+// closes a and b. It also forwards half-closes and resets. It returns the number of bytes copied
+// from a to b and from b to a. It adds them to totalForth and totalBack at once.
+func splice(a, b stream, totalForth, totalBack *atomic.Int64) (forth, back int64) {
 	done := make(chan struct{})
 	go func() {
-		back = pass(a, b)
+		back = copyStream(a, b, totalBack)
 		close(done)
 	}()
-	forth = pass(b, a)
+	forth = copyStream(b, a, totalForth)
 	<-done
 	a.Close()
 	b.Close()
 	return forth, back
 }
 
-func pass(to, from stream) int64 {
+func copyStream(to, from stream, total *atomic.Int64) int64 {
 	buffer := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buffer)
 	var passed int64
@@ -67,6 +69,7 @@ func pass(to, from stream) int64 {
 		if n > 0 {
 			m, failed := to.Write(buffer[:n])
 			passed += int64(m)
+			total.Add(int64(m))
 			if failed != nil {
 				err = failed
 			}
@@ -84,5 +87,5 @@ func pass(to, from stream) int64 {
 	}
 }
 
-// keepAlive finds out within minutes that the far end of a connection is gone.
+// keepAlive makes the kernel detect a dead peer within minutes.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4}

@@ -1,9 +1,12 @@
-// Package network is the network of one machine: a TCP/IP stack of pyro's own at the other end of the machine's link.
+// Package network implements the network of a machine. It runs gVisor's user-mode TCP/IP stack at
+// the host's end of the machine's link.
 //
-// The machine sees one gateway, which is the way to everywhere and the name server. Nothing that it sends goes out as it is: each connection, each pair of UDP
-// addresses and each echo ends here, is decided on by its address (package egress), and is made anew by the host, as any program of the host's would. What the
-// machine is told of names comes from the host's resolver, without the addresses that it could not reach. No root and no interface of the host's is needed, and
-// with the process all of it is gone. The stack is gVisor's.
+// The machine sees one gateway, which routes all its traffic and is its name server. The stack
+// terminates each TCP connection, UDP flow and echo request. If the policy (package egress) allows
+// the address, the stack opens its own connection from the host, like any other program. The host's
+// resolver resolves names. Answers do not contain addresses that the machine can't reach. The stack
+// needs no root privileges and no network interface on the host. When the process ends, nothing
+// remains on the host.
 package network
 
 import (
@@ -13,6 +16,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
@@ -31,15 +35,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/network/egress"
 )
 
-// Config says what network a machine has.
+// Config describes the network of a machine.
 type Config struct {
-	Link     net.Conn // whose packets are the machine's Ethernet frames; the stack closes it
+	Link     net.Conn // a packet socket that carries the machine's Ethernet frames; the stack closes it
 	Plan     Plan
 	Hostname string
-	Policy   *egress.Policy
-	Records  func(Record) // is told what the machine does, from many goroutines at once; may be nil
+	Policy   *egress.Policy // see SetPolicy
+	Records  func(Record)   // called concurrently; can be nil
 
-	// The world. nil: the host's.
+	// Tests replace these fields. If a field is nil, the stack uses the host's resolver or network.
 	Resolver dns.Resolver
 	Dial     func(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error)
 }
@@ -56,22 +60,26 @@ type Stack struct {
 	names   *names
 	own     *hostAddresses
 	records recorder
+	started time.Time
+	sent    atomic.Int64 // see Sent
+	got     atomic.Int64 // see Received
+	policy  atomic.Pointer[egress.Policy]
 
 	connections, flows, askers, asking, pings limit
 
 	mu      sync.Mutex
 	closed  bool
 	running sync.WaitGroup
-	held    registry[func()] // ends what is open
-	open    registry[Record]
+	held    registry[func()] // called by Close
+	open    registry[openConnection]
 }
 
 const nic = 1
 
-// leaseTime is how long a machine may take an address that it asks for to be its own.
+// leaseTime is the duration of the machine's DHCP lease.
 const leaseTime = 24 * time.Hour
 
-// Start begins to serve a link. The caller must Close.
+// Start starts the network on a link. The caller must call Close.
 func Start(cfg Config) (*Stack, error) {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
@@ -83,13 +91,14 @@ func Start(cfg Config) (*Stack, error) {
 		cfg.Records = func(Record) {}
 	}
 	s := &Stack{
-		cfg: cfg, own: &hostAddresses{},
+		cfg: cfg, own: &hostAddresses{}, started: time.Now(),
 		connections: newLimit(maxConnections), flows: newLimit(maxFlows), askers: newLimit(maxAskers), asking: newLimit(maxAsking),
 		pings:   newLimit(maxPings),
 		records: recorder{to: cfg.Records, refusals: map[Record]int{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.names = &names{policy: cfg.Policy, own: s.own.has, record: s.records.record, told: map[netip.Addr][]told{}}
+	s.policy.Store(cfg.Policy)
+	s.names = &names{policy: &s.policy, own: s.own.has, record: s.records.record, resolved: map[netip.Addr][]resolution{}}
 	s.dns = &dns.Server{Resolver: cfg.Resolver, Filter: s.names, IPv6: true}
 	s.dhcp = dhcp.Server{
 		Client: cfg.Plan.Address, MAC: cfg.Plan.MAC, Gateway: cfg.Plan.Gateway, DNS: cfg.Plan.Gateway, MTU: MTU, Hostname: cfg.Hostname, Lease: leaseTime,
@@ -102,7 +111,8 @@ func Start(cfg Config) (*Stack, error) {
 	return s, nil
 }
 
-// assemble makes the stack: it answers as everybody that the machine may want to talk to.
+// assemble builds the gVisor stack. The stack accepts packets to all addresses, so that it can
+// terminate every connection.
 func (s *Stack) assemble() error {
 	s.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{arp.NewProtocol, ipv4.NewProtocol, ipv6.NewProtocol},
@@ -140,8 +150,8 @@ func (s *Stack) assemble() error {
 	return nil
 }
 
-// tune fits TCP to a link that loses nothing, takes large packets and is short: more on its way would only be memory, of which a machine has 1,024 connections take at
-// most some 640 MiB.
+// tune configures TCP for a link that loses no packets, with large packets and low latency. Larger
+// buffers would only use more memory: 1,024 connections need up to 640 MiB.
 func (s *Stack) tune() tcpip.Error {
 	sack, moderate, wait := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true), tcpip.TCPTimeWaitTimeoutOption(time.Second)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: 128 << 10, Max: 256 << 10}
@@ -154,23 +164,25 @@ func (s *Stack) tune() tcpip.Error {
 	return nil
 }
 
-// accept tells whether the stack is to have a frame, and sees to it otherwise.
+// accept reports whether the stack should get a frame. It handles all other frames itself.
 func (s *Stack) accept(frame []byte) bool {
 	k := s.cfg.Plan.inspect(frame)
-	switch k.fate {
-	case taken:
+	switch k.verdict {
+	case accepted:
 		return true
 	case refused:
 		s.records.record(Record{Time: time.Now(), Protocol: k.protocol, Address: k.to.Addr(), Port: k.to.Port(), Refused: k.reason})
-	case leased:
-		s.lease(k)
-	case echoed:
+	case dhcpRequest:
+		s.answerDHCP(k)
+	case echoRequest:
 		s.echo(k, frame)
 	}
 	return false
 }
 
-// decide decides on an address. The record is of what is begun.
+// decide asks the policy whether the machine is allowed to connect to an address. The returned
+// record describes the new connection. If the policy refuses the address, decide has already logged
+// the record.
 func (s *Stack) decide(protocol string, to netip.AddrPort) (Record, bool) {
 	names := s.names.of(to.Addr())
 	rec := Record{Time: time.Now(), Protocol: protocol, Address: to.Addr(), Port: to.Port()}
@@ -181,11 +193,11 @@ func (s *Stack) decide(protocol string, to netip.AddrPort) (Record, bool) {
 		s.refuse(rec, "the gateway serves names only")
 		return rec, false
 	}
-	if to.Port() == dnsOverTLSPort {
+	if to.Port() == egress.DNSOverTLSPort {
 		s.refuse(rec, "another name server")
 		return rec, false
 	}
-	if r := s.cfg.Policy.Connect(to, names, s.own.has); r != nil {
+	if r := s.policy.Load().Connect(to, names, s.own.has); r != nil {
 		s.refuse(rec, r.Reason)
 		return rec, false
 	}
@@ -197,7 +209,7 @@ func (s *Stack) refuse(rec Record, reason string) {
 	s.records.record(rec)
 }
 
-// fail records that the world could not be reached.
+// fail logs a record of a connection that could not be opened.
 func (s *Stack) fail(rec Record, err error) {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -207,7 +219,8 @@ func (s *Stack) fail(rec Record, err error) {
 	s.records.record(rec)
 }
 
-// dialHost connects to an address. One that has become the host's own since it was decided on is found out once there is a connection, before anything passes by it.
+// dialHost connects to an address. It fails if the host got this address after the policy had
+// allowed it. The check happens after the connection is open but before any data is sent.
 func dialHost(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, to.String())
@@ -224,7 +237,8 @@ func dialHost(ctx context.Context, network string, to netip.AddrPort) (net.Conn,
 	return conn, nil
 }
 
-// begin counts a goroutine, unless the stack is closed. It is to call running.Done.
+// begin registers a new goroutine. The goroutine must call running.Done. If the stack is closed,
+// begin returns false.
 func (s *Stack) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +248,9 @@ func (s *Stack) begin() bool {
 	return !s.closed
 }
 
-// hold has Close end something, until what it returns is called.
-func (s *Stack) hold(end func()) (release func()) {
+// onClose registers a callback that Close calls. Calling release removes the callback again. If the
+// stack is already closed, onClose calls the callback immediately.
+func (s *Stack) onClose(end func()) (release func()) {
 	release, ok := s.held.add(end)
 	if !ok {
 		end()
@@ -243,10 +258,17 @@ func (s *Stack) hold(end func()) (release func()) {
 	return release
 }
 
-// Open gives the connections that there are now, without what they carried.
-func (s *Stack) Open() []Record { return s.open.list() }
+// Sent returns how many bytes the machine has sent to other computers by TCP, UDP and pings since
+// the stack was started. It counts payload. It counts neither DNS queries, which the host's
+// resolver sends, nor data of published ports.
+func (s *Stack) Sent() (bytes int64, since time.Time) { return s.sent.Load(), s.started }
 
-// Close ends all connections and published ports and returns when nothing of the stack is left. Idempotent.
+// Received returns how many bytes the machine has received since the stack was started. It counts
+// the same traffic as Sent.
+func (s *Stack) Received() int64 { return s.got.Load() }
+
+// Close closes all connections and published ports, then waits until all goroutines have ended. It
+// is idempotent.
 func (s *Stack) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -259,9 +281,9 @@ func (s *Stack) Close() error {
 	for _, end := range s.held.close() {
 		end()
 	}
-	s.link.Close() // a machine that takes nothing more keeps nobody
+	s.link.Close() // unblocks writes if the machine does not read
 	s.abort()
-	s.link.Wait() // now, for the stack waits for it with its lock held, which the last frame may need
+	s.link.Wait() // must precede stack.Close, because that holds a lock while it waits for the reader, and the last frame might need the lock
 	if s.stack != nil {
 		s.stack.Close()
 		s.stack.Wait()
@@ -270,7 +292,8 @@ func (s *Stack) Close() error {
 	return nil
 }
 
-// abort waits for all that runs, and ends what the machine is not going to answer any more, such as connections that are being made.
+// abort waits for all goroutines. Meanwhile it aborts endpoints, including connections whose
+// handshake the machine has not completed.
 func (s *Stack) abort() {
 	ended := make(chan struct{})
 	go func() {
@@ -293,13 +316,13 @@ func (s *Stack) abort() {
 
 func address(a netip.Addr) tcpip.Address { return tcpip.AddrFromSlice(a.AsSlice()) }
 
-// limit bounds how many of something there are.
+// limit is a counting semaphore.
 type limit chan struct{}
 
 func newLimit(n int) limit { return make(limit, n) }
 
-// take tells whether there may be one more.
-func (l limit) take() bool {
+// tryAcquire acquires a slot if one is free, without blocking.
+func (l limit) tryAcquire() bool {
 	select {
 	case l <- struct{}{}:
 		return true
@@ -308,4 +331,4 @@ func (l limit) take() bool {
 	}
 }
 
-func (l limit) give() { <-l }
+func (l limit) release() { <-l }

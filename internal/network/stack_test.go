@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// packets makes the two ends of a link.
+// packets returns the two ends of a machine's link.
 func packets(t testing.TB) (a, b net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
@@ -54,11 +54,11 @@ func packets(t testing.TB) (a, b net.Conn) {
 	return conn(fds[0]), conn(fds[1])
 }
 
-// world is what a stack under test takes for the world: servers of this process at addresses of the Internet.
+// world simulates the Internet. It maps addresses to servers in this process.
 type world struct {
 	t  testing.TB
 	mu sync.Mutex
-	at map[string]string // "tcp 93.184.216.34:80": the address of a server
+	at map[string]string // keys such as "tcp 93.184.216.34:80"; the value is the address of a server
 }
 
 func (w *world) Dial(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
@@ -72,7 +72,7 @@ func (w *world) Dial(ctx context.Context, network string, to netip.AddrPort) (ne
 	return d.DialContext(ctx, network, at)
 }
 
-// serveTCP has an address be answered by a function.
+// serveTCP starts a TCP server for an address. It runs the callback for each connection.
 func (w *world) serveTCP(to string, serve func(*net.TCPConn)) {
 	w.t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -101,7 +101,7 @@ func (w *world) serveTCP(to string, serve func(*net.TCPConn)) {
 	w.at["tcp "+to] = l.Addr().String()
 }
 
-// serveUDP has an address echo what it is sent.
+// serveUDP starts a UDP echo server for an address.
 func (w *world) serveUDP(to string) {
 	w.t.Helper()
 	c, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -129,7 +129,7 @@ func (w *world) serveUDP(to string) {
 	w.at["udp "+to] = c.LocalAddr().String()
 }
 
-// zone is a resolver of some names.
+// zone is a resolver that has a fixed set of names.
 type zone map[string]string
 
 func (z zone) LookupNetIP(_ context.Context, network, host string) (all []netip.Addr, err error) {
@@ -158,7 +158,7 @@ func (z zone) LookupSRV(_ context.Context, _, _, host string) (string, []*net.SR
 	return "", nil, missing(host)
 }
 
-// guest is a machine on a link, with a TCP/IP stack of its own.
+// guest is a machine with a TCP/IP stack, on one end of a link.
 type guest struct {
 	t     testing.TB
 	plan  Plan
@@ -166,14 +166,14 @@ type guest struct {
 	stack *stack.Stack
 	*world
 	network *Stack
-	near    net.Conn // the network's end of the link
+	near    net.Conn // end of the link that the network uses
 
 	mu      sync.Mutex
 	records []Record
-	frames  func([]byte) // sees what comes to the machine
+	frames  func([]byte) // receives a copy of each frame to the machine
 }
 
-// newGuest makes a machine with its network.
+// newGuest starts a machine that has a network.
 func newGuest(t testing.TB, z zone, allow, deny []string) *guest {
 	t.Helper()
 	near, far := packets(t)
@@ -220,7 +220,7 @@ func newGuest(t testing.TB, z zone, allow, deny []string) *guest {
 	return g
 }
 
-// serve gives the machine a network, in the place of one that it had and that says nothing to it any more.
+// serve gives the machine a new network. The previous network must be closed.
 func (g *guest) serve(z zone, allow, deny []string) {
 	g.t.Helper()
 	policy, err := egress.New(allow, deny)
@@ -244,7 +244,7 @@ func (g *guest) serve(z zone, allow, deny []string) {
 	}
 }
 
-// lent is a link that another network may have when this one is closed.
+// lent is a connection that stays open after Close, so that another network can use it.
 type lent struct{ net.Conn }
 
 func (l lent) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
@@ -276,7 +276,7 @@ func (g *guest) connected(to string) *gonet.TCPConn {
 	return c
 }
 
-// said waits for a record that has all the parts.
+// said waits for a record that contains all the given texts.
 func (g *guest) said(parts ...string) Record {
 	g.t.Helper()
 	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
@@ -300,7 +300,7 @@ func (g *guest) said(parts ...string) Record {
 	return Record{}
 }
 
-// ask asks the name server at an address, by UDP.
+// ask sends a UDP query to the name server with the given address.
 func (g *guest) ask(server, name string, kind dnsmessage.Type) dnsmessage.Message {
 	g.t.Helper()
 	q := dnsmessage.Message{Header: dnsmessage.Header{ID: 7, RecursionDesired: true}, Questions: []dnsmessage.Question{
@@ -336,9 +336,9 @@ func TestTCP(t *testing.T) {
 	g := newGuest(t, zone{"example.com": example}, nil, nil)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
 	g.serveTCP(example+":80", func(c *net.TCPConn) {
-		got, err := io.ReadAll(c) // up to the machine's half close
+		got, err := io.ReadAll(c) // reads until the machine has closed its direction
 		if err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%d bytes came, %v", len(got), err)
+			t.Errorf("received %d bytes, %v", len(got), err)
 		}
 		c.Write(content)
 	})
@@ -352,7 +352,10 @@ func TestTCP(t *testing.T) {
 	}()
 	got, err := io.ReadAll(c)
 	if err != nil || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes came back, %v", len(got), err)
+		t.Errorf("received %d bytes, %v", len(got), err)
+	}
+	if sent, since := g.network.Sent(); sent != int64(len(content)) || since.IsZero() || g.network.Received() != int64(len(content)) {
+		t.Errorf("%d and %d bytes were counted while the connection is open", sent, g.network.Received())
 	}
 	c.Close()
 	if r := g.said("tcp example.com " + example + " 80 refused= error="); r.Sent != int64(len(content)) || r.Received != int64(len(content)) || r.Took <= 0 {
@@ -363,11 +366,11 @@ func TestTCP(t *testing.T) {
 	}
 }
 
-// TestHowConnectionsEnd has resets and refusals arrive as what they are.
-func TestHowConnectionsEnd(t *testing.T) {
+// TestConnectionEnd checks that the other end of a connection sees resets and refusals.
+func TestConnectionEnd(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
 	if _, err := g.dial(example + ":81"); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("where nobody listens: %v", err)
+		t.Errorf("closed port: %v", err)
 	}
 	g.said("81", "error=connection refused")
 
@@ -378,7 +381,7 @@ func TestHowConnectionsEnd(t *testing.T) {
 	c := g.connected(example + ":1")
 	c.Write([]byte("x"))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("the world has reset it: %v", err)
+		t.Errorf("reset by the server: %v", err)
 	}
 
 	ended := make(chan error, 1)
@@ -394,9 +397,9 @@ func TestHowConnectionsEnd(t *testing.T) {
 	if len(open) != 1 || open[0].Port != 2 {
 		t.Errorf("open: %+v", open)
 	}
-	g.stack.Close() // resets all that the machine has
+	g.stack.Close() // resets all connections of the machine
 	if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the machine has reset it: %v", err)
+		t.Errorf("reset by the machine: %v", err)
 	}
 }
 
@@ -409,7 +412,8 @@ func TestRefused(t *testing.T) {
 		"[fd00::1]:80": "private", "[64:ff9b::7f00:1]:80": "loopback", "[2001:db8::1]:1": "documentation",
 		g.plan.Gateway.String() + ":80": "gateway", "[" + g.plan.Gateway6.String() + "]:80": "gateway", "93.184.216.34:853": "another name server",
 	} {
-		// What the world would say must not be what refuses.
+		// The destination would refuse the connection too. The test must see that the policy
+		// refuses it first.
 		g.mu.Lock()
 		g.at["tcp "+to] = "127.0.0.1:1"
 		g.mu.Unlock()
@@ -462,23 +466,26 @@ func TestUDP(t *testing.T) {
 	}
 	defer refused.Close()
 	refused.Write([]byte("x"))
-	for began := time.Now(); ; { // an error wakes no reader of this stack's: one has to ask again
+	for began := time.Now(); ; { // polls, because in this stack an error does not wake a blocked reader
 		refused.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 		if _, err = refused.Read(make([]byte, 1)); err != nil && strings.Contains(err.Error(), "refused") {
 			break
 		}
 		if time.Since(began) > 5*time.Second {
-			t.Fatalf("the machine is not told: %v", err)
+			t.Fatalf("no error reaches the machine: %v", err)
 		}
 	}
 	g.said("udp  10.1.1.1 123 refused=private address")
+	if sent, _ := g.network.Sent(); sent != 70401 || g.network.Received() != 70401 {
+		t.Errorf("%d and %d bytes were counted while the flow is open", sent, g.network.Received())
+	}
 	g.network.Close()
 	if r := g.said("udp  " + example + " 123 refused= error="); r.Sent != r.Received || r.Sent != 70401 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestAllowList has that with allow rules nothing else is reached, and no other name is asked for.
+// TestAllowList checks that allow rules make the network refuse all other addresses and names.
 func TestAllowList(t *testing.T) {
 	g := newGuest(t, zone{"good.test": example, "other.test": "93.184.216.35"}, []string{"good.test:443"}, nil)
 	served := func(c *net.TCPConn) { c.Write([]byte("hello")) }
@@ -486,7 +493,7 @@ func TestAllowList(t *testing.T) {
 		g.serveTCP(to, served)
 	}
 	if _, err := g.dial(example + ":443"); err == nil {
-		t.Error("it is reached before its name was asked for")
+		t.Error("reachable without a lookup")
 	}
 	if m := g.ask(g.plan.Gateway.String()+":53", "other.test.", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeRefused {
 		t.Errorf("%+v", m)
@@ -546,7 +553,7 @@ func TestPublish(t *testing.T) {
 	}
 	all.Wait()
 	if _, err := g.network.Publish(p.Host, 8080); fault.KindOf(err) != fault.Exists {
-		t.Errorf("a port that is taken: %v", err)
+		t.Errorf("port in use: %v", err)
 	}
 	nobody, err := g.network.Publish(0, 9)
 	if err != nil {
@@ -558,7 +565,7 @@ func TestPublish(t *testing.T) {
 		c.Close()
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("nobody listens in the machine: %v", err)
+		t.Errorf("closed port in the machine: %v", err)
 	}
 	held, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", p.Host))
 	if err != nil {
@@ -569,16 +576,20 @@ func TestPublish(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	p.Close()
 	if _, err := held.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("a connection of a port that was closed: %v", err)
+		t.Errorf("connection after Close: %v", err)
 	}
 	if c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", p.Host)); err == nil {
 		c.Close()
-		t.Error("a port that was closed is open")
+		t.Error("the port is open after Close")
+	}
+	if sent, _ := g.network.Sent(); sent != 0 || g.network.Received() != 0 {
+		t.Errorf("%d bytes of a published port were counted", sent)
 	}
 }
 
-// TestAServiceThatNeverReads has a client of a published port wait, in bounded memory, and be cut when the port is closed.
-func TestAServiceThatNeverReads(t *testing.T) {
+// TestServiceThatNeverReads checks that a service that does not read blocks the client of a
+// published port until the port is closed. The memory in use must stay limited.
+func TestServiceThatNeverReads(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
 	l, err := gonet.ListenTCP(g.stack, tcpip.FullAddress{NIC: 1, Port: 8080}, ipv4.ProtocolNumber)
 	if err != nil {
@@ -610,18 +621,19 @@ func TestAServiceThatNeverReads(t *testing.T) {
 		}
 	}
 	if wrote > 64<<20 {
-		t.Errorf("%d MiB were taken for a service that reads none", wrote>>20)
+		t.Errorf("%d MiB accepted for a service that reads nothing", wrote>>20)
 	}
 	p.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err := c.Read(b); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("its port was closed: %v", err)
+		t.Errorf("after Close: %v", err)
 	}
 	(<-accepted).Close()
 }
 
-// TestCloseWaitsForNobody has a machine that asks for connections, and neither goes on with them nor takes anything: the end of its network does not wait for it.
-func TestCloseWaitsForNobody(t *testing.T) {
+// TestCloseDoesNotWaitForMachine checks that Close does not wait for the machine. The machine opens
+// connections without completing their handshake, and does not read.
+func TestCloseDoesNotWaitForMachine(t *testing.T) {
 	near, far := packets(t)
 	defer far.Close()
 	policy, err := egress.New(nil, nil)
@@ -652,8 +664,9 @@ func TestCloseWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestAGuestThatNeverReads has a server of the world wait, in bounded memory, and all of it end with the stack.
-func TestAGuestThatNeverReads(t *testing.T) {
+// TestGuestThatNeverReads checks that a machine that does not read blocks the server, and that
+// closing the stack ends the connection. The memory in use must stay limited.
+func TestGuestThatNeverReads(t *testing.T) {
 	g := newGuest(t, nil, nil, nil)
 	var wrote int
 	done := make(chan struct{})
@@ -672,6 +685,6 @@ func TestAGuestThatNeverReads(t *testing.T) {
 	g.connected(example + ":80")
 	<-done
 	if wrote > 64<<20 {
-		t.Errorf("%d MiB were taken for a machine that reads none", wrote>>20)
+		t.Errorf("%d MiB accepted for a machine that reads nothing", wrote>>20)
 	}
 }

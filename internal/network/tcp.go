@@ -15,19 +15,22 @@ import (
 )
 
 const (
-	// maxConnecting bounds how many connections of a machine are being made at a time, and maxConnections how many there are.
+	// maxConnecting is the maximum number of connections of a machine that are being opened.
+	// maxConnections is the maximum number of its open connections.
 	maxConnecting  = 256
 	maxConnections = 1024
-	// connectPatience is how long the world may take to answer.
-	connectPatience = 30 * time.Second
+	// connectTimeout is the maximum time for connecting to a remote address.
+	connectTimeout = 30 * time.Second
 )
 
-// target is where a packet of the machine's is to go.
+// target returns the destination of a packet from the machine. The stack is the local end of the
+// connection.
 func target(id stack.TransportEndpointID) netip.AddrPort {
 	return netip.AddrPortFrom(addr(id.LocalAddress.AsSlice()), id.LocalPort)
 }
 
-// acceptTCP decides on a connection that the machine asks for, makes one to the world, and only then answers the machine, which so learns what the world says.
+// acceptTCP handles a new connection from the machine. It completes the handshake only after the
+// host has connected to the destination, so that the machine sees whether the connection succeeded.
 func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 	if !s.begin() {
 		r.Complete(true)
@@ -44,7 +47,7 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		}
 		return newGuestStream(&queue, ep), true
 	}
-	if to.Port() == dnsPort { // whichever server the machine believes in
+	if to.Port() == dnsPort { // for any destination, so that our resolver gets all DNS queries
 		if guest, ok := answer(); ok {
 			s.serveNames(guest)
 		}
@@ -55,12 +58,12 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 		r.Complete(true)
 		return
 	}
-	if !s.connections.take() {
+	if !s.connections.tryAcquire() {
 		s.refuse(rec, "too many connections")
 		r.Complete(true)
 		return
 	}
-	defer s.connections.give()
+	defer s.connections.release()
 	host, err := s.dialTCP(to)
 	if err != nil {
 		r.Complete(true)
@@ -70,23 +73,25 @@ func (s *Stack) acceptTCP(r *tcp.ForwarderRequest) {
 	guest, ok := answer()
 	if !ok {
 		host.Abort()
-		s.fail(rec, errors.New("the machine did not go on"))
+		s.fail(rec, errors.New("the machine did not complete the handshake"))
 		return
 	}
-	defer s.hold(func() {
+	abort := func() {
 		guest.Abort()
 		host.Abort()
-	})()
-	done, _ := s.open.add(rec)
-	rec.Sent, rec.Received = splice(guest, host)
-	done()
+	}
+	defer s.onClose(abort)()
+	done := s.track(rec, abort)
+	sent, received := splice(guest, host, &s.sent, &s.got)
+	rec = done()
+	rec.Sent, rec.Received = sent, received
 	rec.Took = time.Since(rec.Time)
 	s.records.record(rec)
 }
 
-// dialTCP connects to an address that was decided on.
+// dialTCP connects to an address that the policy has allowed.
 func (s *Stack) dialTCP(to netip.AddrPort) (hostStream, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, connectPatience)
+	ctx, cancel := context.WithTimeout(s.ctx, connectTimeout)
 	defer cancel()
 	conn, err := s.cfg.Dial(ctx, "tcp", to)
 	if err != nil {
@@ -95,26 +100,27 @@ func (s *Stack) dialTCP(to netip.AddrPort) (hostStream, error) {
 	host, ok := conn.(*net.TCPConn)
 	if !ok {
 		conn.Close()
-		return hostStream{}, errors.New("it is no TCP connection")
+		return hostStream{}, errors.New("not a TCP connection")
 	}
 	host.SetKeepAliveConfig(keepAlive)
 	return hostStream{host}, nil
 }
 
-// namesPatience is how long a connection to the name server may be silent.
-const namesPatience = 10 * time.Second
+// namesTimeout is the maximum time between queries on a TCP connection to the name server.
+const namesTimeout = 10 * time.Second
 
-// serveNames answers questions by TCP, one after the other: each has its length in front, in two bytes.
+// serveNames answers DNS queries over TCP, one query at a time. Each query has a length prefix of
+// two bytes.
 func (s *Stack) serveNames(guest guestStream) {
 	defer guest.Close()
-	if !s.askers.take() {
+	if !s.askers.tryAcquire() {
 		guest.Abort()
 		return
 	}
-	defer s.askers.give()
-	defer s.hold(guest.Abort)()
+	defer s.askers.release()
+	defer s.onClose(guest.Abort)()
 	for {
-		guest.SetDeadline(time.Now().Add(namesPatience))
+		guest.SetDeadline(time.Now().Add(namesTimeout))
 		var length [2]byte
 		if _, err := io.ReadFull(guest, length[:]); err != nil {
 			return
@@ -123,15 +129,15 @@ func (s *Stack) serveNames(guest guestStream) {
 		if _, err := io.ReadFull(guest, query); err != nil {
 			return
 		}
-		if !s.asking.take() {
+		if !s.asking.tryAcquire() {
 			return
 		}
 		answer := s.dns.Answer(s.ctx, query, true)
-		s.asking.give()
+		s.asking.release()
 		if answer == nil || len(answer) > maxAnswer {
 			return
 		}
-		guest.SetDeadline(time.Now().Add(namesPatience))
+		guest.SetDeadline(time.Now().Add(namesTimeout))
 		if _, err := guest.Write(binary.BigEndian.AppendUint16(nil, uint16(len(answer)))); err != nil {
 			return
 		}
@@ -142,7 +148,6 @@ func (s *Stack) serveNames(guest guestStream) {
 }
 
 const (
-	dnsPort        = 53
-	dnsOverTLSPort = 853
-	maxAnswer      = 1<<16 - 1
+	dnsPort   = 53
+	maxAnswer = 1<<16 - 1
 )

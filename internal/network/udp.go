@@ -13,24 +13,28 @@ import (
 )
 
 const (
-	// maxFlows bounds how many pairs of UDP addresses of a machine talk at a time, and maxAskers how many ports and connections it asks the name server from: most
-	// programs take another port for each question, which is kept for askPatience.
+	// maxFlows is the maximum number of UDP flows of a machine. maxAskers is the maximum number of
+	// UDP ports and TCP connections that send DNS queries. Most programs use a new port for each
+	// query. The port stays open for askTimeout.
 	maxFlows  = 256
 	maxAskers = 1024
-	// maxAsking bounds the questions that are being answered, maxAskingAtOnce those of one port, and maxQuery the bytes of one.
+	// maxAsking is the maximum number of concurrent queries. maxAskingAtOnce is the maximum number
+	// of concurrent queries per port. maxQuery is the maximum size of a query, in bytes.
 	maxAsking       = 64
 	maxAskingAtOnce = 8
 	maxQuery        = 1232
-	// flowPatience is how long a pair may be silent before it is forgotten, and unansweredPatience how long it is waited for a first answer: a machine that asks
-	// many who never answer keeps itself from others for no longer.
-	flowPatience       = 2 * time.Minute
-	unansweredPatience = 10 * time.Second
-	// askPatience is how long the machine may take for another question from the same port.
-	askPatience = time.Second
+	// flowTimeout is the maximum idle time of a flow. If a flow has received no answer, it ends
+	// after unansweredTimeout, so that a scan of many addresses does not block other flows for
+	// long.
+	flowTimeout       = 2 * time.Minute
+	unansweredTimeout = 10 * time.Second
+	// askTimeout is how long the server waits for another query from the same port.
+	askTimeout  = time.Second
 	maxDatagram = 1<<16 - 1
 )
 
-// acceptUDP decides on the first packet of a flow. Where it says no, the machine is told that nobody is there.
+// acceptUDP handles the first packet of a flow. If it returns false, the stack sends ICMP port
+// unreachable.
 func (s *Stack) acceptUDP(r *udp.ForwarderRequest) bool {
 	to := target(r.ID())
 	limit := s.flows
@@ -44,58 +48,59 @@ func (s *Stack) acceptUDP(r *udp.ForwarderRequest) bool {
 			return false
 		}
 	}
-	if !limit.take() {
+	if !limit.tryAcquire() {
 		s.refuse(rec, "too many connections")
 		return false
 	}
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
 	if err != nil {
-		limit.give()
+		limit.release()
 		return false
 	}
 	guest := gonet.NewUDPConn(&queue, ep)
 	if !s.begin() {
-		limit.give()
+		limit.release()
 		guest.Close()
 		return true
 	}
 	go func() {
 		defer s.running.Done()
-		defer limit.give()
-		defer s.hold(func() { end(guest) })()
+		defer limit.release()
+		defer s.onClose(func() { end(guest) })()
 		defer guest.Close()
 		if to.Port() == dnsPort {
 			s.answerNames(guest)
 		} else {
-			s.converse(guest, rec)
+			s.forwardUDP(guest, rec)
 		}
 	}()
 	return true
 }
 
-// answerNames answers questions from one port of the machine's: several at a time, for a program asks for both kinds of addresses at once.
+// answerNames answers DNS queries from one port of the machine. Programs send the queries for A and
+// AAAA at the same time, so answerNames handles several queries concurrently.
 func (s *Stack) answerNames(guest *gonet.UDPConn) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	atOnce := newLimit(maxAskingAtOnce)
 	for {
 		query := make([]byte, maxQuery)
-		guest.SetReadDeadline(time.Now().Add(askPatience))
+		guest.SetReadDeadline(time.Now().Add(askTimeout))
 		n, err := guest.Read(query)
 		if err != nil {
 			return
 		}
-		if !atOnce.take() {
-			continue // it will ask again
+		if !atOnce.tryAcquire() {
+			continue // the client will retry
 		}
-		if !s.asking.take() {
-			atOnce.give()
+		if !s.asking.tryAcquire() {
+			atOnce.release()
 			continue
 		}
 		answering.Go(func() {
-			defer atOnce.give()
-			defer s.asking.give()
+			defer atOnce.release()
+			defer s.asking.release()
 			if answer := s.dns.Answer(s.ctx, query[:n], false); answer != nil {
 				guest.Write(answer)
 			}
@@ -103,60 +108,65 @@ func (s *Stack) answerNames(guest *gonet.UDPConn) {
 	}
 }
 
-// converse passes datagrams on, both ways, until nobody has said anything for a while.
-func (s *Stack) converse(guest *gonet.UDPConn, rec Record) {
+// forwardUDP copies datagrams in both directions until the flow has been idle for too long.
+func (s *Stack) forwardUDP(guest *gonet.UDPConn, rec Record) {
 	host, err := s.cfg.Dial(s.ctx, "udp", netip.AddrPortFrom(rec.Address, rec.Port))
 	if err != nil {
 		s.fail(rec, err)
 		return
 	}
-	defer s.hold(func() { end(host) })()
+	defer s.onClose(func() { end(host) })()
 	defer host.Close()
-	done, _ := s.open.add(rec)
-	idle := time.AfterFunc(unansweredPatience, func() {
+	done := s.track(rec, func() {
+		end(guest)
+		end(host)
+	})
+	idle := time.AfterFunc(unansweredTimeout, func() {
 		end(guest)
 		end(host)
 	})
 	defer idle.Stop()
 	var received atomic.Int64
 	var answered atomic.Bool
-	patience := func() time.Duration {
+	timeout := func() time.Duration {
 		if answered.Load() {
-			return flowPatience
+			return flowTimeout
 		}
-		return unansweredPatience
+		return unansweredTimeout
 	}
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		received.Store(relay(guest, host, func() {
+		received.Store(copyDatagrams(guest, host, func() {
 			answered.Store(true)
-			idle.Reset(patience())
-		}))
+			idle.Reset(timeout())
+		}, &s.got))
 		end(guest)
 	}()
-	rec.Sent = relay(host, guest, func() { idle.Reset(patience()) })
+	sent := copyDatagrams(host, guest, func() { idle.Reset(timeout()) }, &s.sent)
 	end(host)
 	<-back
-	done()
-	rec.Received, rec.Took = received.Load(), time.Since(rec.Time)
+	rec = done()
+	rec.Sent, rec.Received, rec.Took = sent, received.Load(), time.Since(rec.Time)
 	s.records.record(rec)
 }
 
-// end has whoever reads stop.
+// end unblocks all reads from c.
 func end(c net.Conn) { c.SetDeadline(time.Unix(1, 0)) }
 
-// relay passes datagrams on in one direction, and tells of each.
-func relay(to, from net.Conn, heard func()) (passed int64) {
+// copyDatagrams copies datagrams in one direction and calls the callback for each datagram. It
+// returns the number of bytes, and adds each datagram to total at once.
+func copyDatagrams(to, from net.Conn, received func(), total *atomic.Int64) (passed int64) {
 	datagram := make([]byte, maxDatagram)
 	for {
 		n, err := from.Read(datagram)
 		if err != nil {
 			return passed
 		}
-		heard()
+		received()
 		if _, err := to.Write(datagram[:n]); err == nil {
 			passed += int64(n)
+			total.Add(int64(n))
 		}
 	}
 }

@@ -15,18 +15,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// base85 is git's alphabet, that of RFC 1924.
+// base85 is the alphabet of RFC 1924, which git uses for binary content.
 const base85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// literal is binary content in a patch: the content itself, or a delta that makes it of the old content.
+// literal is a block of binary content in a patch. It is either the content itself, or a delta
+// against the old content.
 type literal struct {
-	line  int // of its header, from 1
+	line  int // line number of the header, counting from 1
 	delta bool
-	size  int    // of the content or delta
-	body  []byte // its lines in the patch
+	size  int    // size of the unpacked content or delta, in bytes
+	body  []byte // the encoded lines in the patch
 }
 
-// binaryContent reads what follows "GIT binary patch": the way forward, and perhaps the way back. That is not used, but it tells whether the patch is whole.
+// binaryContent reads the blocks after "GIT binary patch": the forward change and an optional
+// reverse change. It unpacks the reverse change only to check that the patch is complete.
 func (p *parser) binaryContent(s *section) error {
 	p.skip()
 	l, err := p.literal()
@@ -34,11 +36,11 @@ func (p *parser) binaryContent(s *section) error {
 		return err
 	}
 	if l == nil {
-		return invalid(p.line, "binary content begins with literal SIZE or delta SIZE")
+		return invalid(p.line, `binary content must begin with "literal SIZE" or "delta SIZE"`)
 	}
 	s.binary = l
 	if !fullHash(s.oldHash) || len(s.oldHash) != len(s.newHash) {
-		return invalid(l.line, "binary content needs an index line with whole hashes before it, as git diff --binary writes")
+		return invalid(l.line, "binary content needs an index line with full hashes before it, as written by git diff --binary")
 	}
 	back, err := p.literal()
 	if err != nil || back == nil {
@@ -51,7 +53,8 @@ func (p *parser) binaryContent(s *section) error {
 	return err
 }
 
-// literal reads binary content up to the empty line after it; nil where none begins.
+// literal reads a block of binary content, and the empty line after the block. If the next line
+// does not begin a block, it returns nil.
 func (p *parser) literal() (*literal, error) {
 	line := p.peek()
 	word, digits, _ := strings.Cut(string(line[:min(len(line), 40)]), " ")
@@ -61,10 +64,10 @@ func (p *parser) literal() (*literal, error) {
 	size, err := strconv.Atoi(strings.TrimSuffix(digits, "\r"))
 	l := &literal{line: p.line, delta: word == "delta", size: size}
 	if err != nil || size < 0 {
-		return nil, invalid(p.line, "%.20q is no size", digits)
+		return nil, invalid(p.line, "%.20q is not a size", digits)
 	}
 	if size > MaxFile {
-		return nil, invalid(p.line, "binary content of more than %d MiB", MaxFile>>20)
+		return nil, invalid(p.line, "binary content is larger than %d MiB", MaxFile>>20)
 	}
 	p.skip()
 	start := p.at
@@ -76,14 +79,15 @@ func (p *parser) literal() (*literal, error) {
 	return l, nil
 }
 
-// unpack gives the content or delta. It is bounded by the size that the patch tells.
+// unpack decodes the content or delta. It decompresses at most one byte more than the size in the
+// header.
 func (l *literal) unpack() ([]byte, error) {
 	var packed bytes.Buffer
 	line := l.line
 	for text := range bytes.Lines(l.body) {
 		line++
 		if !unpackLine(&packed, bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))) {
-			return nil, invalid(line, "this is no line of binary content")
+			return nil, invalid(line, "this is not a line of binary content")
 		}
 	}
 	z, err := zlib.NewReader(&packed)
@@ -92,7 +96,7 @@ func (l *literal) unpack() ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(z, int64(l.size)+1))
 	if err == nil && len(data) != l.size {
-		err = errors.New("it is not of the size that it is said to be")
+		err = errors.New("its size is not the size in its header")
 	}
 	if err != nil {
 		return nil, invalid(l.line, "the binary content is damaged: %v", err)
@@ -100,7 +104,8 @@ func (l *literal) unpack() ([]byte, error) {
 	return data, nil
 }
 
-// unpackLine reads a line. Its first letter tells how many bytes it holds: A to Z are 1 to 26, a to z 27 to 52. Five letters make four bytes.
+// unpackLine decodes one line. The first character encodes the number of bytes: A to Z mean 1 to
+// 26, and a to z mean 27 to 52. Each group of five characters encodes four bytes.
 func unpackLine(out *bytes.Buffer, line []byte) bool {
 	if len(line) == 0 {
 		return false
@@ -134,7 +139,7 @@ func unpackLine(out *bytes.Buffer, line []byte) bool {
 	return true
 }
 
-// patchBinary gives what binary content makes of a file's old content.
+// patchBinary applies the binary content of the section to a file's old content.
 func (s *section) patchBinary(old []byte) ([]byte, error) {
 	data, err := s.binary.unpack()
 	if err != nil {
@@ -146,14 +151,15 @@ func (s *section) patchBinary(old []byte) ([]byte, error) {
 		}
 	}
 	if zeroHash(s.newHash) && len(data) > 0 || !zeroHash(s.newHash) && hash(data, len(s.newHash)) != s.newHash {
-		return nil, invalid(s.binary.line, "the binary content does not make what the index line says")
+		return nil, invalid(s.binary.line, "the result of the binary content does not have the hash in the index line")
 	}
 	return data, nil
 }
 
-// applyDelta makes content of other content. A delta has the sizes of both, and then pieces: some bytes of the old, or new ones.
+// applyDelta builds new content from old content. A delta begins with the sizes of both.
+// Instructions follow, which either copy a range of the old content or insert new bytes.
 func applyDelta(old, delta []byte) ([]byte, error) {
-	errDamaged := errors.New("it makes no sense")
+	errDamaged := errors.New("the delta is malformed")
 	r := bytes.NewReader(delta)
 	oldSize, err1 := binary.ReadUvarint(r)
 	newSize, err2 := binary.ReadUvarint(r)
@@ -163,7 +169,7 @@ func applyDelta(old, delta []byte) ([]byte, error) {
 	out := make([]byte, 0, newSize)
 	for r.Len() > 0 {
 		code, _ := r.ReadByte()
-		if code&0x80 == 0 { // so many new bytes
+		if code&0x80 == 0 { // Insert the next code bytes.
 			at := len(delta) - r.Len()
 			if code == 0 || int(code) > r.Len() || len(out)+int(code) > int(newSize) {
 				return nil, errDamaged
@@ -172,7 +178,7 @@ func applyDelta(old, delta []byte) ([]byte, error) {
 			r.Seek(int64(code), io.SeekCurrent)
 			continue
 		}
-		var fields [7]byte // four of the offset, three of the length, low first; each bit tells whether one is there
+		var fields [7]byte // 4 bytes of offset, then 3 bytes of length, little-endian. Bit i of code is set if byte i is present.
 		for i := range fields {
 			if code&(1<<i) != 0 {
 				b, err := r.ReadByte()
@@ -198,12 +204,13 @@ func applyDelta(old, delta []byte) ([]byte, error) {
 	return out, nil
 }
 
-// fullHash tells whether a hash is whole: SHA-1, or SHA-256 in repositories that use it.
+// fullHash reports whether h has the length of a full SHA-1 or SHA-256 hash.
 func fullHash(h string) bool { return len(h) == 2*sha1.Size || len(h) == 2*sha256.Size }
 
 func zeroHash(h string) bool { return strings.Trim(h, "0") == "" }
 
-// hash is git's name of content, with so many letters.
+// hash returns git's blob hash of data, which has the given number of hex digits. For 64 digits it
+// is SHA-256, and otherwise SHA-1.
 func hash(data []byte, letters int) string {
 	h := sha1.New()
 	if letters == 2*sha256.Size {

@@ -10,25 +10,25 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// check is the work of one Check: what the patch has made of the tree so far, in memory.
+// check is the state of a call of Check. It contains the changes of the patch so far.
 type check struct {
 	tree    Tree
-	seen    map[string]*Entry // what Stat has told, nil for nothing
-	leaving map[string]bool   // paths that the patch takes away, by deleting or renaming
-	now     map[string]*node  // what it has made
-	held    int               // bytes of the content in now
-	steps   int               // see maxSteps
+	seen    map[string]*Entry // Results of Stat. An element is nil if there is no entry.
+	leaving map[string]bool   // Paths that the patch deletes or renames.
+	now     map[string]*node  // Files and links that the patch has written so far.
+	held    int               // Total size of the content in now, in bytes.
+	steps   int               // Number of comparisons left, see maxSteps.
 }
 
-// node is a file or link as the patch makes it.
+// node is a file or symbolic link that the patch writes.
 type node struct {
-	mode   fs.FileMode // with the type
-	data   []byte      // the content of a file, the target of a link
-	unread bool        // the content is the old one, which was not read
+	mode   fs.FileMode // including the type
+	data   []byte      // content of a file, or target of a symbolic link
+	unread bool        // data was not read, because the patch does not change the content
 	source *Source
 }
 
-// section checks one section and notes what it makes.
+// section checks one section and records the result.
 func (c *check) section(ctx context.Context, s *section) (File, error) {
 	f := File{Path: s.path, OldPath: s.from, Status: s.status, LinesAdded: s.added, LinesRemoved: s.removed}
 	old, err := c.old(ctx, s)
@@ -41,7 +41,7 @@ func (c *check) section(ctx context.Context, s *section) (File, error) {
 	}
 	f.HunksMoved = moved
 	if s.again && (s.status == Deleted || s.status == Renamed) {
-		c.drop(s.taken())
+		c.drop(s.oldPath())
 	}
 	if s.status == Deleted {
 		if len(made.data) > 0 {
@@ -62,7 +62,7 @@ func (c *check) section(ctx context.Context, s *section) (File, error) {
 	return f, nil
 }
 
-// drop forgets what the patch has made at a path.
+// drop removes the recorded result for a path.
 func (c *check) drop(p string) {
 	if n := c.now[p]; n != nil {
 		c.held -= len(n.data)
@@ -70,17 +70,17 @@ func (c *check) drop(p string) {
 	}
 }
 
-// taken is the path that a section takes its file from.
-func (s *section) taken() string {
+// oldPath returns the path of the section's old file.
+func (s *section) oldPath() string {
 	if s.from != "" {
 		return s.from
 	}
 	return s.path
 }
 
-// old returns the file or link that a section changes, nil if it creates one.
+// old returns the file or link that a section changes, or nil if the section creates one.
 func (c *check) old(ctx context.Context, s *section) (*node, error) {
-	from := s.taken()
+	from := s.oldPath()
 	if s.status == Added {
 		return nil, nil
 	}
@@ -106,12 +106,13 @@ func (c *check) old(ctx context.Context, s *section) (*node, error) {
 	}
 	n := &node{mode: e.Mode, unread: true, source: c.source(s, *e)}
 	if s.status == Modified && len(s.hunks) == 0 && s.binary == nil {
-		return n, nil // a mode alone
+		return n, nil // Only the mode changes.
 	}
 	return n, c.content(ctx, from, n)
 }
 
-// fits checks that a file or link is of the type that the patch is for, if that tells one.
+// fits checks that the type of the file in the tree is the type that the patch expects. It does
+// nothing if the patch does not state a type.
 func (s *section) fits(p string, m fs.FileMode) error {
 	link := m&fs.ModeSymlink != 0
 	switch {
@@ -125,7 +126,7 @@ func (s *section) fits(p string, m fs.FileMode) error {
 	return conflict(p, "it is a file, and the patch is for a symbolic link")
 }
 
-// missing is the conflict of a path at which there is nothing.
+// missing returns the conflict for a path that does not exist.
 func (c *check) missing(p string) error {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if e := c.seen[dir]; e != nil && e.Mode&fs.ModeSymlink != 0 {
@@ -146,12 +147,12 @@ func (c *check) source(s *section, e Entry) *Source {
 	return &Source{Path: s.from, Seen: e}
 }
 
-// content reads the content of a node, unless it has been.
+// content reads the content of a node, unless it is already in memory.
 func (c *check) content(ctx context.Context, from string, n *node) error {
 	if !n.unread {
 		return nil
 	}
-	tooLarge := fault.New(fault.Exhausted, op, from, "it is larger than %d MiB, the most that a patch may change", MaxFile>>20)
+	tooLarge := fault.New(fault.Exhausted, op, from, "it is larger than %d MiB, the limit for files that a patch changes", MaxFile>>20)
 	if c.seen[from].Size > MaxFile {
 		return tooLarge
 	}
@@ -166,7 +167,7 @@ func (c *check) content(ctx context.Context, from string, n *node) error {
 	return nil
 }
 
-// make gives what a section makes of the old node, which may be nil.
+// make applies a section to the old node. For a new file, old is nil.
 func (c *check) make(s *section, old *node) (made *node, moved int, err error) {
 	made = &node{mode: 0o644}
 	if old == nil {
@@ -176,20 +177,20 @@ func (c *check) make(s *section, old *node) (made *node, moved int, err error) {
 	}
 	if s.new != 0 {
 		if made.mode.Type() != s.new.typeOf() {
-			return nil, 0, conflict(s.path, "it is not of the type that the patch changes the mode of")
+			return nil, 0, conflict(s.path, "the patch sets the mode of another file type")
 		}
 		made.mode = withExecutable(made.mode, s.new.executable())
 	}
 	switch deletes := s.status == Deleted && fullHash(s.oldHash) && zeroHash(s.newHash); {
 	case s.binary != nil || s.nameless && deletes:
 		if old != nil && hash(old.data, len(s.oldHash)) != s.oldHash {
-			return nil, 0, conflict(s.path, "its content is not that which the patch was made for")
+			return nil, 0, conflict(s.path, "its content is not the content that the patch was made for")
 		}
 		if made.data = nil; s.binary != nil {
 			made.data, err = s.patchBinary(oldData(old))
 		}
 	case s.nameless:
-		return nil, 0, invalid(s.line, "the patch says that %.200q differs, and not how: git diff --binary would", s.path)
+		return nil, 0, invalid(s.line, "the patch says that %.200q differs, but has no content for it: use git diff --binary", s.path)
 	case len(s.hunks) > 0:
 		made.data, moved, err = patchText(s.path, oldData(old), s.hunks, made.mode&fs.ModeSymlink != 0, &c.steps)
 	}
@@ -197,7 +198,7 @@ func (c *check) make(s *section, old *node) (made *node, moved int, err error) {
 		return nil, 0, err
 	}
 	if made.mode&fs.ModeSymlink != 0 && s.status != Deleted && (len(made.data) == 0 || len(made.data) >= maxPath || bytes.IndexByte(made.data, 0) >= 0) {
-		return nil, 0, invalid(s.line, "%.200q becomes a symbolic link to what is no path", s.path)
+		return nil, 0, invalid(s.line, "%.200q becomes a symbolic link with an invalid target", s.path)
 	}
 	return made, moved, nil
 }
@@ -209,7 +210,8 @@ func oldData(old *node) []byte {
 	return old.data
 }
 
-// withExecutable is a mode that can be executed by all who can read, or by nobody. Links have no such thing.
+// withExecutable sets or clears the executable bits of a mode. It sets an executable bit only if
+// the corresponding read bit is set. It does not change the modes of symbolic links.
 func withExecutable(m fs.FileMode, executable bool) fs.FileMode {
 	switch {
 	case m&fs.ModeSymlink != 0 || executable == (m&0o100 != 0):
@@ -220,7 +222,8 @@ func withExecutable(m fs.FileMode, executable bool) fs.FileMode {
 	return m &^ 0o111
 }
 
-// stat tells what is at a path, nil for nothing. It asks from the top, so that what is below a file or link is not there, whatever the tree says.
+// stat returns the entry at a path, or nil if there is none. It checks the parent directories
+// before the path. Nothing therefore exists below a file or a symbolic link.
 func (c *check) stat(ctx context.Context, p string) (*Entry, error) {
 	if e, ok := c.seen[p]; ok {
 		return e, nil
@@ -243,13 +246,13 @@ func (c *check) stat(ctx context.Context, p string) (*Entry, error) {
 	return &e, nil
 }
 
-// arrives checks that something can be created at a path.
+// arrives checks that the patch can create a file at a path.
 func (c *check) arrives(ctx context.Context, p string) error {
 	e, err := c.stat(ctx, p)
 	if err != nil {
 		return err
 	}
-	if e != nil && !e.Mode.IsDir() && !c.leaving[p] { // a directory may be empty by then
+	if e != nil && !e.Mode.IsDir() && !c.leaving[p] { // a directory might become empty
 		return conflict(p, "it exists already")
 	}
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
@@ -262,7 +265,7 @@ func (c *check) arrives(ctx context.Context, p string) error {
 		case e.Mode&fs.ModeSymlink != 0:
 			return beyond(p, dir)
 		default:
-			return conflict(p, "%.200q above it is no directory", dir)
+			return conflict(p, "%.200q above it is not a directory", dir)
 		}
 	}
 	return nil

@@ -9,26 +9,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Bounds of what a conflict shows.
+// Limits for the lines in a conflict.
 const (
 	shownLines = 7
 	shownRunes = 200
 )
 
-// Conflict says why a patch does not fit a tree. Its texts are bounded and, but for the path, printable.
+// Conflict describes why a patch does not fit a tree. The length of its texts is limited. All texts
+// except Path are printable.
 type Conflict struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
-	Hunk   int    `json:"hunk,omitempty"`   // its number in its file, from 1; 0 where the whole file is meant
-	Header string `json:"header,omitempty"` // of the hunk
-	Line   int    `json:"line,omitempty"`   // that of the first line found, from 1
-	// Some lines that the patch expects, beginning just before the first that is not as expected, and as many that are in the file instead. They are of the
-	// place where most of the hunk is found, without their line breaks.
+	Hunk   int    `json:"hunk,omitempty"`   // Number of the hunk in its file, from 1. 0 means the whole file.
+	Header string `json:"header,omitempty"` // Header of the hunk.
+	Line   int    `json:"line,omitempty"`   // Number of the first line in Found, from 1.
+	// Expected contains the lines that the patch expects. Found contains the lines in the file.
+	// Both begin just before the first mismatch, at the position where most of the hunk matches.
+	// They have no line breaks.
 	Expected []string `json:"expected,omitempty"`
 	Found    []string `json:"found,omitempty"`
 }
 
-// Error tells all but the path, which the fault around it tells, and the lines.
+// Error returns a text without the path and the lines. The enclosing fault contains the path.
 func (c *Conflict) Error() string {
 	if c.Hunk == 0 {
 		return c.Reason
@@ -36,7 +38,7 @@ func (c *Conflict) Error() string {
 	return fmt.Sprintf("hunk %d (%s) %s", c.Hunk, c.Header, c.Reason)
 }
 
-// conflict is the fault of a patch that does not fit what is at a path.
+// conflict returns the fault for a patch that does not fit the file at path.
 func conflict(path, format string, args ...any) error {
 	return (&Conflict{Path: path, Reason: fmt.Sprintf(format, args...)}).fault()
 }
@@ -45,7 +47,7 @@ func (c *Conflict) fault() error {
 	return &fault.Error{Op: op, Subject: c.Path, Kind: fault.Precondition, Err: c}
 }
 
-// shown makes lines of a file or patch fit for a conflict.
+// shown prepares lines for display in a conflict.
 func shown(l lines) []string {
 	out := []string{}
 	for i := range min(l.count(), shownLines) {
@@ -54,7 +56,7 @@ func shown(l lines) []string {
 	return out
 }
 
-// printable is a text that can be shown. What can't be seen is a replacement character.
+// printable replaces unprintable characters, and limits the text to shownRunes characters.
 func printable(text []byte) string {
 	cut := text[:min(len(text), 4*shownRunes)]
 	runes := bytes.Runes(cut)

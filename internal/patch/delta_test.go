@@ -33,7 +33,7 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// FuzzDelta: whatever a delta says, no more is made of it than a file may have.
+// FuzzDelta checks that no delta creates more content than the limit for a file.
 func FuzzDelta(f *testing.F) {
 	f.Add([]byte("0123456789"), []byte("\x0a\x06\x91\x02\x03\x03abc"))
 	f.Add(bytes.Repeat([]byte("x"), 0x10000), []byte("\x80\x80\x04\x80\x80\x08\x80\x80"))

@@ -13,7 +13,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/patch"
 )
 
-// FuzzCheck: whatever a patch says, it is refused with a reason, or its plan can be done and stays in the tree.
+// FuzzCheck checks that every patch is either rejected with a reason, or results in a plan. The
+// plan must be executable and must not affect paths outside of the tree.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		"--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n",
@@ -51,7 +52,7 @@ func FuzzCheck(f *testing.F) {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 		default:
-			t.Errorf("an error of no kind that it may be: %v", err)
+			t.Errorf("got an error of an unexpected kind: %v", err)
 		}
 		if !bytes.Equal(kept, text) {
 			t.Error("the patch was written to")
@@ -59,7 +60,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: what differs between two contents makes the one of the other.
+// FuzzRoundTrip computes the diff of two texts and applies it to the first text. The result must be
+// the second text.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Add([]byte("a\r\n\r\n"), []byte("\\ No newline at end of file"))
@@ -81,7 +83,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// TestMemoryIsBounded has patches of the shortest lines that there can be. What is held grows with their size, and not by much more than that.
+// TestMemoryIsBounded checks patches with the shortest possible lines. The memory use must not
+// exceed a small multiple of the patch's size.
 func TestMemoryIsBounded(t *testing.T) {
 	const size = 2 << 20
 	lines := strings.Repeat("\n", size/8)

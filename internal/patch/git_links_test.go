@@ -8,7 +8,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/diff/difftest"
 )
 
-// linked is a tree with links to a file, to a folder, to nothing and to themselves, and names that are hard to tell from what follows them.
+// linked returns a tree with symbolic links to a file, to a directory, to nothing and to
+// themselves. Its file names are hard to parse in headers.
 func linked() difftest.Tree {
 	tree := files("d/f", "x\n", "file", "one\ntwo\nthree\n", "empty", "", "with\ttab", "x\n", "sp ace", "x\n", "notes 2024-01-01", "x\n")
 	tree.Put("exec", difftest.Node{Mode: 0o755, Data: []byte("x\n")})
@@ -52,11 +53,12 @@ func changedFile(p, a, b string) string {
 	return fmt.Sprintf("diff --git a/%s b/%s\nindex 1111111..2222222 100644\n--- a/%s\n+++ b/%s\n@@ -1 +1 @@\n-%s\n+%s\n", p, p, p, p, a, b)
 }
 
-// tolerated are the cases that only a plan makes something of. See docs/patches.md.
+// tolerated contains the patches that Check accepts and git rejects. See docs/patches.md.
 var tolerated = map[string]bool{"notes": true, "ren link, beyond old": true, "typechange reversed": true}
 
-// TestLinksAndNamesAsGit has patches of links, of paths below links, of changes of type, of names with tabs and spaces, and of times. Git and a plan make
-// the same of each, or both refuse it.
+// TestLinksAndNamesAsGit compares Check with git. The patches contain links, paths below links,
+// type changes, timestamps, and names with tabs and spaces. Check and git must give the same
+// result, or both must reject the patch.
 func TestLinksAndNamesAsGit(t *testing.T) {
 	cases := map[string]string{
 		"retarget":                  retargeted("l", "file", "other"),

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// seeds is how many random trees a test goes through.
+// seeds returns the number of random trees that a test uses.
 func seeds() int {
 	if testing.Short() {
 		return 20
@@ -24,7 +24,7 @@ func seeds() int {
 	return 60
 }
 
-// TestADifferenceIsAPatch: what package diff tells is what package patch does.
+// TestADifferenceIsAPatch checks that package patch can apply the output of package diff.
 func TestADifferenceIsAPatch(t *testing.T) {
 	for seed := range testenv.Seeds(t, 4*seeds()) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -49,7 +49,7 @@ func TestADifferenceIsAPatch(t *testing.T) {
 	}
 }
 
-// repository has the trees before and after as git's own.
+// repository is a git repository that stores test trees.
 type repository struct {
 	t   *testing.T
 	dir string
@@ -63,7 +63,7 @@ func (r repository) git(args ...string) string {
 	return out
 }
 
-// tree stores a tree, and gives its name.
+// tree stores a tree in git, and returns the tree's hash.
 func (r repository) tree(files difftest.Tree) string {
 	entries, _ := os.ReadDir(r.dir)
 	for _, e := range entries {
@@ -82,7 +82,8 @@ var gitOptions = [][]string{
 	{}, {"-M"}, {"-M10%", "-C", "--find-copies-harder"}, {"--no-prefix"}, {"-U1"}, {"-U20"}, {"--src-prefix=i/", "--dst-prefix=w/"}, {"-B10%/10%", "-M10%"}, {"--patience"},
 }
 
-// TestAPatchOfGit has git make patches of random trees, in many ways: the plan makes what git had.
+// TestAPatchOfGit applies patches that git created from random trees with many combinations of
+// options.
 func TestAPatchOfGit(t *testing.T) {
 	for seed := range testenv.Seeds(t, seeds()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestAPatchOfGit(t *testing.T) {
 				t.Skip("nothing differs")
 			}
 			made, _, err := check(t, text, before)
-			if err != nil && slices.Contains(options, "-B10%/10%") { // with which git makes patches that it refuses itself
+			if err != nil && slices.Contains(options, "-B10%/10%") { // With this option, git creates patches that it rejects itself.
 				repo.tree(before)
 				if _, refused := difftest.Git(repo.dir, text, "apply", "--whitespace=nowarn", "-"); refused != nil {
 					t.Skip(refused)
@@ -115,7 +116,8 @@ func TestAPatchOfGit(t *testing.T) {
 	}
 }
 
-// TestADeletedBinaryFile: git needs no content to delete one, if it is told the hash.
+// TestADeletedBinaryFile checks that a full hash is sufficient for deleting a binary file, as in
+// git.
 func TestADeletedBinaryFile(t *testing.T) {
 	repo := repository{t, t.TempDir()}
 	repo.git("init", "--quiet", "--template=")
@@ -129,7 +131,8 @@ func TestADeletedBinaryFile(t *testing.T) {
 	}
 }
 
-// TestAPatchForAnotherTree applies patches to trees that they were not made for. Where both git and a plan make something of it, it is the same.
+// TestAPatchForAnotherTree applies patches to trees for which they were not created. If both git
+// and Check accept a patch, their results must be equal.
 func TestAPatchForAnotherTree(t *testing.T) {
 	var both, neither, gits, ours int
 	t.Cleanup(func() {
@@ -172,11 +175,14 @@ func TestAPatchForAnotherTree(t *testing.T) {
 	}
 }
 
-// stricter are the reasons for which a plan refuses hunks that git puts somewhere. See docs/patches.md.
+// stricter contains the documented reasons why Check rejects hunks that git applies. See
+// docs/patches.md.
 var stricter = []string{"does not clearly belong", "is applied already", "has no context, and", "has neither context nor removed lines", "before the hunk before it"}
 
-// TestHunksGoWhereGitPutsThem makes patches with more or less context of files whose lines repeat, and applies them to the file before, to others like it,
-// and to the file after. What both make of it is the same. Where one alone makes something of it, it is for a reason that is documented.
+// TestHunksGoWhereGitPutsThem compares Check with git. The files have repeated lines, and the
+// patches have different amounts of context. Each patch is applied to the old file, to a similar
+// file, and to the new file. If both accept the patch, the results must be equal. If only one
+// accepts the patch, the reason must be documented.
 func TestHunksGoWhereGitPutsThem(t *testing.T) {
 	counts := map[string]int{}
 	t.Cleanup(func() {
@@ -194,7 +200,7 @@ func TestHunksGoWhereGitPutsThem(t *testing.T) {
 		repo.write("after", after)
 		text, err := difftest.Git(repo.dir, "", "diff", "--no-index", fmt.Sprintf("-U%d", r.IntN(4)), "before", "after")
 		if err == nil {
-			continue // nothing differs
+			continue // The texts are equal.
 		}
 		_, hunks, _ := strings.Cut(text, "+++ b/after\n")
 		text = "--- a/f\n+++ b/f\n" + hunks
@@ -238,7 +244,7 @@ func (r repository) write(name, content string) {
 	}
 }
 
-// fewLines is a text of count lines, of which there are so many kinds.
+// fewLines returns count lines. There are at most kinds different lines.
 func fewLines(r *rand.Rand, count, kinds int) string {
 	var b strings.Builder
 	for range count {

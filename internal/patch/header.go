@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// maxHeader is the length of the longest line of a header, in bytes: two names, quoted.
+// maxHeader limits the length of a header line in bytes. It is large enough for two quoted names.
 const maxHeader = 4*2*maxPath + 64
 
-// devNull stands for the name of what there is not.
+// devNull stands in place of the name of a file that does not exist.
 const devNull = "/dev/null"
 
-// mode is a mode as git writes it, 0 for none.
+// mode is a file mode in git's notation. 0 means that the patch does not state a mode.
 type mode uint32
 
 func (m mode) link() bool       { return m&0o170000 == 0o120000 }
 func (m mode) executable() bool { return m&0o100 != 0 }
 
-// typeOf is the type of the files that have the mode.
+// typeOf returns the file type bits for the mode.
 func (m mode) typeOf() fs.FileMode {
 	if m.link() {
 		return fs.ModeSymlink
@@ -28,23 +28,23 @@ func (m mode) typeOf() fs.FileMode {
 	return 0
 }
 
-// header is what stands before the hunks of a section.
+// header is the part of a section before the hunks.
 type header struct {
 	line             int
 	git              bool
-	common           string // the name in "diff --git", where it is one
-	old, new         string // the names after "---" and "+++"
+	common           string // The name in "diff --git", if both sides have the same name.
+	old, new         string // The names after "---" and "+++".
 	created, deleted bool
-	from, to         string // of a rename or copy
+	from, to         string // The names of a rename or copy.
 	renamed, copied  bool
-	converted        bool // its lines end in CR LF, as no program writes them
+	converted        bool // The header's lines end in CR LF, so a conversion has changed all line ends.
 }
 
-// headerLine gives the rest of the next line after a prefix, without a CR at its end.
+// headerLine consumes the next line. It returns the line without the prefix and without a final CR.
 func (p *parser) headerLine(h *header, prefix string) (string, error) {
 	line := p.peek()
 	if len(line) > maxHeader {
-		return "", invalid(p.line, "longer than any header")
+		return "", invalid(p.line, "the header line is too long")
 	}
 	rest, converted := strings.CutSuffix(string(line[len(prefix):]), "\r")
 	h.converted = h.converted || converted
@@ -52,7 +52,8 @@ func (p *parser) headerLine(h *header, prefix string) (string, error) {
 	return rest, nil
 }
 
-// names reads the lines "---" and "+++". A time may follow the name: GNU diff -N writes the beginning of 1970 for a file that does not exist.
+// names reads the "---" and "+++" lines. A timestamp can follow each name. For a file that does not
+// exist, GNU diff -N writes the Unix epoch.
 func (p *parser) names(h *header) error {
 	for _, side := range []struct {
 		prefix string
@@ -69,7 +70,7 @@ func (p *parser) names(h *header) error {
 		}
 		name, stamp, ok := cut(rest)
 		if !ok || name == "" {
-			return invalid(p.line-1, "%.200q is no name", rest)
+			return invalid(p.line-1, "%.200q is not a name", rest)
 		}
 		*side.name = name
 		if name == devNull || !h.git && isEpoch(stamp) {
@@ -79,10 +80,12 @@ func (p *parser) names(h *header) error {
 	return nil
 }
 
-// stampForm is the form of a time after a name. Between them is a tab, or spaces if the tab was lost.
+// stampForm matches a timestamp after a name. The separator is a tab. If the tab was lost, it is
+// one or more spaces.
 var stampForm = regexp.MustCompile(`(?:\t(?:\d\d)?\d\d-\d\d-\d\d| +(?:\d\d)?\d\d-\d\d-\d\d \d\d:\d\d:\d\d)(?: \d\d:\d\d:\d\d)?(?:\.\d+)?(?: [-+]\d\d:?\d\d)?$`)
 
-// cutTime reads a name without quotes as GNU diff writes it, which may hold a tab, and the time after it.
+// cutTime splits an unquoted name from its timestamp, in the format of GNU diff. The name can
+// contain a tab.
 func cutTime(text string) (name, stamp string, ok bool) {
 	at := stampForm.FindStringIndex(text)
 	if at == nil || strings.HasPrefix(text, `"`) {
@@ -93,7 +96,7 @@ func cutTime(text string) (name, stamp string, ok bool) {
 
 func isEpoch(stamp string) bool {
 	for _, zone := range []string{"-0700", "-07:00"} {
-		t, err := time.Parse("2006-01-02 15:04:05 "+zone, strings.TrimSpace(stamp)) // which accepts fractions of a second
+		t, err := time.Parse("2006-01-02 15:04:05 "+zone, strings.TrimSpace(stamp)) // time.Parse accepts fractions of a second
 		if err == nil && t.UnixNano() == 0 {
 			return true
 		}
@@ -101,7 +104,7 @@ func isEpoch(stamp string) bool {
 	return false
 }
 
-// gitHeader reads "diff --git" and git's extended header.
+// gitHeader reads the "diff --git" line and the extended header lines of git.
 func (p *parser) gitHeader(h *header, s *section) error {
 	rest, err := p.headerLine(h, "diff --git ")
 	if err != nil {
@@ -154,16 +157,17 @@ func (p *parser) mode(h *header, prefix string) (mode, error) {
 	return readMode(text, h.common, p.line-1)
 }
 
-// readMode reads a mode. Git's have no other types than these, and of the permission bits only the owner's x means something.
+// readMode parses a mode. Git has only the file types in this function, and uses only the owner's
+// executable bit.
 func readMode(text, name string, line int) (mode, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 8, 32)
 	switch m := mode(n); {
 	case err != nil:
-		return 0, invalid(line, "%.20q is no mode", text)
+		return 0, invalid(line, "%.20q is not a mode", text)
 	case m&0o170000 == 0o100000, m.link():
 		return m, nil
 	case m&0o170000 == 0o160000:
-		return 0, invalid(line, "%.200q is a submodule, a commit of another repository, which no patch can change here: leave it out", name)
+		return 0, invalid(line, "%.200q is a submodule, which a patch can't change: remove it from the patch", name)
 	}
 	return 0, invalid(line, "%.20q is the mode of neither a file nor a symbolic link", text)
 }
@@ -175,15 +179,17 @@ func (p *parser) name(h *header, prefix string) (string, error) {
 	}
 	name, ok := wholeName(rest)
 	if !ok {
-		return "", invalid(p.line-1, "%.200q is no name", rest)
+		return "", invalid(p.line-1, "%.200q is not a name", rest)
 	}
 	return name, nil
 }
 
-// indexForm is the form of git's index line: the hashes of the content before and after, perhaps shortened, and the mode where it stays.
+// indexForm matches git's index line. It contains the hashes before and after the change, which can
+// be abbreviated. It contains the mode if the mode is unchanged.
 var indexForm = regexp.MustCompile(`^([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: ([0-7]{5,7}))?$`)
 
-// index reads the line "index", which matters for binary content and symbolic links. One that a person made up is passed over.
+// index reads the "index" line, which is necessary for binary content and symbolic links. It
+// ignores a malformed line, because people and models invent such lines.
 func (p *parser) index(h *header, s *section) (err error) {
 	line := p.line
 	rest, err := p.headerLine(h, "index ")
@@ -201,7 +207,7 @@ func (p *parser) index(h *header, s *section) (err error) {
 	return err
 }
 
-// resolve decides what a section is about.
+// resolve determines the status and the paths of the section from its header.
 func (h *header) resolve(s *section) error {
 	switch {
 	case h.created && h.deleted, h.renamed && h.copied, (h.created || h.deleted) && (h.renamed || h.copied):
@@ -212,7 +218,7 @@ func (h *header) resolve(s *section) error {
 			s.status = Copied
 		}
 		if h.from == "" || h.to == "" {
-			return invalid(h.line, "a rename or copy needs both of its names")
+			return invalid(h.line, "a rename or copy needs both names")
 		}
 	case h.created:
 		s.status, s.path = Added, h.one(h.new, "b/")
@@ -222,21 +228,21 @@ func (h *header) resolve(s *section) error {
 		s.status, s.path = Modified, h.both()
 	}
 	if s.path == "" {
-		return invalid(h.line, "there is no name of a file in the header")
+		return invalid(h.line, "the header has no file name")
 	}
 	if s.from == "" && h.common != "" && s.path != h.common || s.from != "" && h.old != "" && !(names(h.old, s.from) && names(h.new, s.path)) {
-		return invalid(h.line, "the names in the header are not of one file: they end with %.200q", h.new)
+		return invalid(h.line, "the names in the header belong to different files: the last one is %.200q", h.new)
 	}
 	for _, path := range []string{s.path, s.from} {
 		if path != "" && !validPath(path) {
-			return invalid(h.line, "%.200q is no path in the tree", path)
+			return invalid(h.line, "%.200q is not a valid path", path)
 		}
 	}
 	if s.status == Renamed && s.path == s.from {
 		return invalid(h.line, "%.200q is renamed to itself", s.path)
 	}
 	if s.oldMode != 0 && s.new != 0 && s.oldMode.link() != s.new.link() {
-		return invalid(h.line, "a file becomes a symbolic link, or the other way round, by being deleted and created")
+		return invalid(h.line, "a patch can't change a file into a symbolic link or back: delete and create it instead")
 	}
 	return nil
 }

@@ -7,30 +7,33 @@ import (
 	"strconv"
 )
 
-// hunk is a piece of a section. Its lines are in the patch still, and read from there.
+// hunk is one hunk of a section. It does not copy its lines, but reads them from the patch.
 type hunk struct {
-	line           int    // of its header in the patch, from 1
-	header         string // without CR, bounded
-	start          int    // where it is in the old file according to its header, from 1; 0 before all lines
-	newStart       int    // the same in the new file
+	line           int    // Line number of its header, from 1.
+	header         string // Without CR, cut to 200 bytes.
+	start          int    // First old line in the header, from 1. 0 means before all lines.
+	newStart       int    // First new line in the header.
 	body           []byte
-	old, new       int // lines that it is made of and that it makes
+	old, new       int // Numbers of old and new lines.
 	added, removed int
-	before, after  int // lines of context before the first change and after the last
+	before, after  int // Number of context lines before the first change and after the last change.
 }
 
-// hunkForm is the form of a hunk's header. After it may stand a line of the file for orientation.
+// hunkForm matches a hunk header. Text can follow it, usually a line of the file for orientation.
 var hunkForm = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
 
-// hunk reads a hunk. The counts of its header tell where it ends, if they can be true: if so many lines are there, and what follows is no line of a hunk.
-// Else its lines are counted again: all up to the next header or the end of the patch. Then empty lines at its end are taken as the distance to what
-// follows, and not as context, and a line that is neither of a hunk nor a header is an error: part of the hunk could come after it.
+// hunk reads a hunk. If the counts in the header can be correct, they determine the end of the
+// hunk. They can be correct if that many lines exist, and the next line can't belong to a hunk.
+//
+// Otherwise the hunk extends to the next header or to the end of the patch. Empty lines at the end
+// of the hunk are then separators, not context. A line that is neither a hunk line nor a header is
+// then an error, because more lines of the hunk could follow it.
 func (p *parser) hunk(converted bool) (hunk, error) {
 	line := p.peek()
 	k := hunk{line: p.line, header: string(bytes.TrimSuffix(line[:min(len(line), 200)], []byte("\r")))}
 	numbers := hunkForm.FindSubmatch(line)
 	if numbers == nil {
-		return k, invalid(p.line, "%q is not the header of a hunk, which is @@ -LINE,COUNT +LINE,COUNT @@", k.header)
+		return k, invalid(p.line, "%q is not a hunk header, which has the form @@ -LINE,COUNT +LINE,COUNT @@", k.header)
 	}
 	k.start, k.newStart = number(numbers[1], 0), number(numbers[3], 0)
 	p.skip()
@@ -74,16 +77,17 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 	return k, nil
 }
 
-// number reads the digits of a header, or gives what stands for none.
+// number parses digits in a header. If digits is nil, it returns none.
 func number(digits []byte, none int) int {
 	if digits == nil {
 		return none
 	}
-	n, _ := strconv.Atoi(string(digits)) // nine digits at most
+	n, _ := strconv.Atoi(string(digits)) // There are at most nine digits.
 	return n
 }
 
-// sign is the first letter of a line of a hunk, and 0 for a line of something else. An empty line is a line of context that lost its space.
+// sign returns the first character of a hunk line. For other lines it returns 0. An empty line is a
+// context line that has lost its space.
 func sign(line []byte) byte {
 	switch {
 	case len(line) == 0 || len(line) == 1 && line[0] == '\r':
@@ -94,7 +98,8 @@ func sign(line []byte) byte {
 	return 0
 }
 
-// counted goes past as many old and new lines as a header says, and tells whether that can be true.
+// counted skips as many old and new lines as the header states. It reports whether these numbers
+// can be correct.
 func (p *parser) counted(old, now int) bool {
 	for first := true; old > 0 || now > 0; first = false {
 		if p.ended() {
@@ -130,20 +135,20 @@ func (p *parser) counted(old, now int) bool {
 	return after.endsHunk() || sign(after.peek()) == 0
 }
 
-// recounted goes past all lines up to what can only be the end of a hunk.
+// recounted skips all lines before the next line that certainly ends the hunk.
 func (p *parser) recounted() error {
 	for first := true; !p.endsHunk(); first = false {
 		line := p.peek()
 		if s := sign(line); s == 0 || s == '\\' && first {
-			return invalid(p.line, "%.200q is no line of a hunk, which begins with a space, + or -, and the counts in the hunk's header are not right either", line)
+			return invalid(p.line, "%.200q does not begin with a space, + or -, and the counts in the hunk's header are wrong", line)
 		}
 		p.skip()
 	}
 	return nil
 }
 
-// endsHunk tells whether the patch ends here, or the next line begins something else although it may look like a line of a hunk: a header, or the signature
-// of a mail.
+// endsHunk reports whether the hunk certainly ends here. This is the case at the end of the patch,
+// and if the next line begins a header or a mail signature. Such lines can look like hunk lines.
 func (r *reader) endsHunk() bool {
 	if r.ended() {
 		return true
@@ -154,7 +159,7 @@ func (r *reader) endsHunk() bool {
 			ahead := *r
 			ahead.skip()
 			line := ahead.peek()
-			return len(line) > 0 && line[0] >= '0' && line[0] <= '9' // the version of git
+			return len(line) > 0 && line[0] >= '0' && line[0] <= '9' // git's version number
 		}
 		return r.hasPair()
 	case '@', 'd', 'I', '`':
@@ -173,14 +178,15 @@ func trimEmptyLines(body []byte) []byte {
 	}
 }
 
-// each gives the lines of a hunk with their signs, which are ' ', '-' and '+'. They end in their line break unless the patch says that there is none.
+// each yields the lines of a hunk with their signs: ' ', '-' or '+'. A line includes its line
+// break, unless the patch states that the line has none.
 func (k *hunk) each() iter.Seq2[byte, span] {
 	return func(yield func(byte, span) bool) {
 		for at := 0; at < len(k.body); {
 			line := span{int32(at), int32(at + bytes.IndexByte(k.body[at:], '\n') + 1)}
 			at = int(line.to)
 			s := sign(k.body[line.from : line.to-1])
-			if s == '\\' { // a second one, which says nothing more
+			if s == '\\' { // This is a repeated "\ No newline" marker.
 				continue
 			}
 			if first := k.body[line.from]; first != '\n' && first != '\r' {
@@ -196,10 +202,12 @@ func (k *hunk) each() iter.Seq2[byte, span] {
 	}
 }
 
-// from returns the context and the removed lines of a hunk, at most so many of them.
+// from returns the context lines and removed lines of a hunk. The parameter most limits
+// the number of lines.
 func (k *hunk) from(most int) lines { return k.without('+', min(k.old, most)) }
 
-// to returns the context and the added lines of a hunk, at most so many of them.
+// to returns the context lines and added lines of a hunk. The parameter most limits
+// the number of lines.
 func (k *hunk) to(most int) lines { return k.without('-', min(k.new, most)) }
 
 func (k *hunk) without(not byte, count int) lines {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// growth tells by how many bytes the heap grows at most while f runs.
+// growth returns the maximum growth of the heap while the function f runs, in bytes.
 func growth(f func()) uint64 {
-	defer debug.SetGCPercent(debug.SetGCPercent(20)) // little more than what is in use
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // Collect garbage often, to measure only the memory in use.
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

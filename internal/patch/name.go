@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// maxPath is the length of the longest path, in bytes, and maxName that of a name in it. They are Linux's.
+// maxPath and maxName are Linux's limits for the length of a path and of a name in it, in bytes.
 const (
 	maxPath = 4096
 	maxName = 255
 )
 
-// validPath tells whether a path leads from the root to something below it. Names need not be UTF-8.
+// validPath reports whether a path is relative, clean and below the root. Names can contain any
+// bytes, not only UTF-8.
 func validPath(path string) bool {
 	if path == "" || len(path) >= maxPath || strings.IndexByte(path, 0) >= 0 {
 		return false
@@ -24,11 +25,15 @@ func validPath(path string) bool {
 	return true
 }
 
-// names tells whether a name in a patch, perhaps with prefixes, is that of a path.
+// names reports whether a name in a patch refers to the path. The name can have a prefix.
 func names(name, path string) bool { return name == path || strings.HasSuffix(name, "/"+path) }
 
-// both is the name of a file that stays where it is. The line "diff --git" tells what of the two names is a prefix. Without it that is a/ and b/, or
-// whatever differs before the first slash. If more differs, the new name counts, but of "x" and "x~" the shorter.
+// both returns the name of a file that is not renamed. If the patch has a "diff --git" line, that
+// line shows the length of the prefixes.
+//
+// Otherwise a/ and b/ are prefixes. First components that differ are also prefixes if the rest of
+// the names is equal. If more differs, the result is the new name. However, if one of the two names
+// is the beginning of the other, such as "x" and "x~", the result is the shorter name.
 func (h *header) both() string {
 	switch {
 	case h.old == "" && h.new == "", h.common != "" && names(h.old, h.common) && names(h.new, h.common):
@@ -48,20 +53,21 @@ func (h *header) both() string {
 	return now
 }
 
-// one is the name of a file of which the patch names one side. The line "diff --git" tells what of it is a prefix, which a lone name does not.
+// one returns the name of a file that only one side of the patch names. If the patch has a "diff
+// --git" line, that line shows the length of the prefix.
 func (h *header) one(name, prefix string) string {
 	switch {
 	case name == "" || name == devNull:
 		return h.common
 	case h.old != devNull && h.new != devNull && h.old != "" && h.new != "":
-		return h.both() // both have a name, and a time tells which there is not
+		return h.both() // Both sides have a name, and an epoch timestamp marks the absent side.
 	case h.common != "" && names(name, h.common):
 		return h.common
 	}
 	return strings.TrimPrefix(name, prefix)
 }
 
-// cutName reads a name at the begin of a text, and gives what follows it: a name between quotes, or one that ends with a tab.
+// cutName splits a name from the text after it. The name is quoted, or it ends at a tab.
 func cutName(text string) (name, rest string, ok bool) {
 	if strings.HasPrefix(text, `"`) {
 		return unquote(text)
@@ -70,7 +76,7 @@ func cutName(text string) (name, rest string, ok bool) {
 	return name, rest, true
 }
 
-// wholeName reads a name that is all of a text.
+// wholeName parses a text that consists only of a name.
 func wholeName(text string) (string, bool) {
 	if !strings.HasPrefix(text, `"`) {
 		return text, text != ""
@@ -79,8 +85,9 @@ func wholeName(text string) (string, bool) {
 	return name, ok && rest == "" && name != ""
 }
 
-// commonName is the name in a line "diff --git", from which the prefixes are taken; "" where it has two, or it is not clear where the second begins.
-// Between names without quotes it is the middle, since the prefixes are as long as each other.
+// commonName returns the name in a "diff --git" line without its prefixes. If the two names differ
+// or can't be separated, it returns "". It splits two unquoted names in the middle, because their
+// prefixes have the same length.
 func commonName(text string) string {
 	var first, second string
 	ok := true
@@ -110,7 +117,7 @@ func commonName(text string) string {
 	return a
 }
 
-// unquote reads a name between quotes with C's escapes, and gives what follows it.
+// unquote parses a name in double quotes with C escapes. It also returns the text after the name.
 func unquote(text string) (name, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(text); i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// operations gives the steps from the tree as it is to what the patch has made of it.
+// operations returns the steps that turn the tree into the result of the patch.
 func (c *check) operations(ctx context.Context) ([]Operation, error) {
 	removed := map[string]Verb{}
 	for p := range c.leaving {
@@ -24,7 +24,7 @@ func (c *check) operations(ctx context.Context) ([]Operation, error) {
 	}
 	var ops []Operation
 	paths := slices.Sorted(maps.Keys(removed))
-	slices.Reverse(paths) // what is in a directory before it
+	slices.Reverse(paths) // Delete the content of a directory before the directory.
 	for _, p := range paths {
 		ops = append(ops, Operation{Do: removed[p], Path: p, Seen: c.seen[p]})
 	}
@@ -32,9 +32,9 @@ func (c *check) operations(ctx context.Context) ([]Operation, error) {
 		seen := c.seen[p]
 		if seen != nil && seen.Mode.IsDir() {
 			if removed[p] != RemoveDirectory {
-				return nil, conflict(p, "it is a directory, which does not become empty")
+				return nil, conflict(p, "it is a directory that does not become empty")
 			}
-			seen = nil // by then
+			seen = nil // An earlier operation removes the directory.
 		}
 		if o, changes := c.operation(p, c.now[p], seen); changes {
 			ops = append(ops, o)
@@ -43,7 +43,8 @@ func (c *check) operations(ctx context.Context) ([]Operation, error) {
 	return ops, nil
 }
 
-// operation is the step that makes a node at a path, if that is not what is there.
+// operation returns the step that writes a node. If the tree already contains that node, it returns
+// false.
 func (c *check) operation(p string, n *node, seen *Entry) (Operation, bool) {
 	o := Operation{Do: WriteFile, Path: p, Seen: seen, Source: n.source, Mode: n.mode &^ fs.ModeType, Content: n.data}
 	same := seen != nil && seen.Mode.Type() == n.mode.Type() && !c.leaving[p]
@@ -58,9 +59,9 @@ func (c *check) operation(p string, n *node, seen *Entry) (Operation, bool) {
 	return o, true
 }
 
-// emptied adds the directories to removed that have nothing in them any more, from below.
+// emptied adds the directories that become empty to the map removed, beginning with the deepest.
 func (c *check) emptied(ctx context.Context, removed map[string]Verb) error {
-	used := map[string]bool{".": true} // something is made in it
+	used := map[string]bool{".": true} // directories that contain a path in c.now
 	for p := range c.now {
 		for dir := path.Dir(p); !used[dir]; dir = path.Dir(dir) {
 			used[dir] = true
@@ -68,7 +69,7 @@ func (c *check) emptied(ctx context.Context, removed map[string]Verb) error {
 	}
 	for p := range c.now {
 		if used[p] {
-			return conflict(p, "it can't be a file and have files in it")
+			return conflict(p, "it can't be both a file and a directory")
 		}
 	}
 	levels := map[int]map[string]bool{}
@@ -86,7 +87,7 @@ func (c *check) emptied(ctx context.Context, removed map[string]Verb) error {
 	}
 	for p := range c.now {
 		if e := c.seen[p]; e != nil && e.Mode.IsDir() {
-			add(p) // an empty one is in the way, but not for long
+			add(p) // If the directory becomes empty, the new file replaces it.
 		}
 	}
 	for depth := deepest; depth >= 0; depth-- {

@@ -6,38 +6,38 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// section is what a patch says of one file.
+// section is the part of a patch about one file.
 type section struct {
-	line         int    // of its header, from 1
-	path         string // which file it is about; the new name of one that is renamed or copied
-	from         string // the old name of that
+	line         int    // Line number of the header, from 1.
+	path         string // Path of the file, after a rename or copy.
+	from         string // Old path of a renamed or copied file.
 	status       Status
-	oldMode, new mode   // as the patch tells them, 0 where it does not
-	oldHash      string // of the whole content, where the patch tells it
+	oldMode, new mode   // 0 if the patch does not state it.
+	oldHash      string // Full or abbreviated, if the patch contains it.
 	newHash      string
 	hunks        []hunk
 	binary       *literal
-	nameless     bool // it says that binary files differ, and not how
-	again        bool // it takes its file as sections before have made it, and not from the tree
-	added        int  // lines
+	nameless     bool // The section has "Binary files differ" in place of the content.
+	again        bool // The old file is the result of earlier sections, not a file in the tree.
+	added        int  // Number of lines.
 	removed      int
 }
 
-// parser reads the sections of a patch.
+// parser splits a patch into sections.
 type parser struct {
 	reader
 	sections []*section
 	hunks    int
-	unpacked int // bytes of the binary content that leads back
+	unpacked int // size of the reverse binary content so far, in bytes
 }
 
 func parse(text []byte) ([]*section, error) {
 	if len(text) > MaxPatch {
 		return nil, fault.New(fault.Exhausted, op, "", "the patch is larger than %d MiB", MaxPatch>>20)
 	}
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte order mark
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // Remove a byte order mark.
 	if !bytes.HasSuffix(text, []byte("\n")) {
-		text = append(text[:len(text):len(text)], '\n') // the last line break is easily lost on the way
+		text = append(text[:len(text):len(text)], '\n') // The last line break often gets lost in transit.
 	}
 	p := &parser{reader: reader{text: text, line: 1}}
 	for !p.ended() {
@@ -50,8 +50,8 @@ func parse(text []byte) ([]*section, error) {
 		case p.has("--- ") && p.hasNames():
 			s, err = p.plainSection()
 		case p.has("@@"):
-			return nil, invalid(start, "a hunk without the header of a file before it, which is --- and +++ with a name")
-		default: // what people and programs write between the files
+			return nil, invalid(start, "a hunk without a file header before it: add --- and +++ lines with the file's name")
+		default: // This is other text, such as a commit message.
 			p.skip()
 			continue
 		}
@@ -65,12 +65,13 @@ func parse(text []byte) ([]*section, error) {
 		p.sections = append(p.sections, s)
 	}
 	if len(p.sections) == 0 {
-		return nil, fault.New(fault.Invalid, op, "", "this is no unified patch: there are no --- and +++ lines with the name of a file")
+		return nil, fault.New(fault.Invalid, op, "", "this is not a unified patch: it has no --- and +++ lines with a file name")
 	}
 	return p.sections, nil
 }
 
-// hasNames tells whether the next two lines name a file.
+// hasNames reports whether the next two lines contain the name of a file. The caller has checked
+// the first of them.
 func (p *parser) hasNames() bool {
 	ahead := p.reader
 	ahead.skip()
@@ -84,7 +85,7 @@ func (p *parser) plainSection() (*section, error) {
 		return nil, err
 	}
 	if !p.has("@@") {
-		return nil, invalid(p.line, "there is no hunk after the names of a file: its header is @@ -LINE,COUNT +LINE,COUNT @@")
+		return nil, invalid(p.line, "no hunk follows the file names: a hunk begins with @@ -LINE,COUNT +LINE,COUNT @@")
 	}
 	s := &section{}
 	if err := h.resolve(s); err != nil {
@@ -105,7 +106,7 @@ func (p *parser) gitSection() (*section, error) {
 			return nil, err
 		}
 		if !p.has("@@") {
-			return nil, invalid(p.line, "there is no hunk after the names of a file: its header is @@ -LINE,COUNT +LINE,COUNT @@")
+			return nil, invalid(p.line, "no hunk follows the file names: a hunk begins with @@ -LINE,COUNT +LINE,COUNT @@")
 		}
 	}
 	if err := h.resolve(s); err != nil {
@@ -115,12 +116,12 @@ func (p *parser) gitSection() (*section, error) {
 		return nil, err
 	}
 	if s.status == Modified && len(s.hunks) == 0 && s.binary == nil && !s.nameless && s.new == 0 {
-		return nil, invalid(h.line, "nothing follows the header of %.200q", s.path)
+		return nil, invalid(h.line, "the header of %.200q has no changes after it", s.path)
 	}
 	return s, nil
 }
 
-// content reads the hunks of a section, or its binary content.
+// content reads the hunks or the binary content of a section.
 func (p *parser) content(s *section, h *header) error {
 	switch {
 	case p.has("GIT binary patch"):
@@ -139,10 +140,10 @@ func (p *parser) content(s *section, h *header) error {
 			return err
 		}
 		if s.status == Added && k.old > 0 {
-			return invalid(k.line, "a hunk of the new file %.200q has lines that were there before", s.path)
+			return invalid(k.line, "a hunk of the new file %.200q has context or removed lines", s.path)
 		}
 		if s.status == Deleted && k.new > 0 {
-			return invalid(k.line, "a hunk of the deleted file %.200q has lines that stay", s.path)
+			return invalid(k.line, "a hunk of the deleted file %.200q has context or added lines", s.path)
 		}
 		s.hunks = append(s.hunks, k)
 		s.added += k.added

@@ -1,26 +1,38 @@
-// Package patch checks unified patches against a tree of files, and plans what they change. It writes nothing: whoever commits a [Plan] does, all or
-// nothing.
+// Package patch checks unified patches against a tree of files and plans the changes. It writes
+// nothing. The caller must commit the [Plan] as a whole.
 //
-// It reads what git, GNU diff and an agent write: git's extended headers (new, deleted, renamed and copied files, modes, symbolic links, binary literals
-// and deltas) and plain "---" and "+++" lines, with prefixes such as a/ and b/ or none. It is as strict as `git apply` about what a patch says, and more
-// tolerant about where it says it, because who writes a patch by hand miscounts:
+// It reads patches from git, GNU diff and AI agents. It supports git's extended headers: new,
+// deleted, renamed and copied files, modes, symbolic links, and binary literals and deltas. It also
+// reads plain "---" and "+++" lines, with or without prefixes such as a/ and b/.
 //
-//   - Every context and removed line must be in the file; there is no fuzz. As with git, a hunk at line 1 without context before its changes matches only
-//     at the start of the file, and one without context after its changes only at the end. So what it adds is not added twice. Others are tried at their
-//     line, moved as the hunk before was, and apply elsewhere if that is one place in the file. They never apply where git would not put them too, but for
-//     those that say line 1 or 0, which is what an agent writes that does not count lines.
-//   - The counts in a hunk's header may be wrong where its lines leave no doubt of where it ends. They are counted again.
-//   - The ends of lines are not compared: LF, CR LF, or none at the end of a file. Where they are other than the patch says, context keeps the file's and
-//     what is added gets those of the lines around it. So a patch in LF fits a file in CR LF, and the other way round. Where they are the same, a patch
-//     can change them. A patch whose headers end in CR LF was converted on its way, and is read as though it ended its lines in LF.
-//   - A file that a patch only adds lines to is created where there is none, even if the header does not call it new.
+// It is as strict as `git apply` about content. It is more tolerant about line numbers and counts,
+// because these are often wrong in handwritten patches:
 //
-// What can't be tolerated is an error of two kinds. A patch that makes no sense is fault.Invalid and names a line of the patch. A patch that does not fit
-// the tree is a [Conflict], fault.Precondition.
+//   - Every context line and removed line must be in the file. There is no fuzz. As in git, a hunk
+//     at line 1 without leading context matches only at the start of the file. A hunk without
+//     trailing context matches only at the end. These rules prevent applying additions twice.
+//   - Other hunks are tried at the line in their header, shifted by the distance of the previous
+//     hunk. If they do not match there, every line is tried. They apply elsewhere only if exactly
+//     one line matches. Git would choose the same line, except for hunks that state line 1 or 0.
+//     Agents that do not count lines write such hunks.
+//   - The counts in a hunk header can be wrong if the lines of the hunk show clearly where it ends.
+//     The hunk is then counted again.
+//   - Line ends (LF, CR LF, or none at the end of a file) are not compared. If the line ends of
+//     file and patch differ, context keeps the file's line ends, and added lines get the line ends
+//     around them. If they are equal, a patch can change them. If the headers end in CR LF, the
+//     whole patch was converted, and its lines are read as if they ended in LF.
+//   - If a patch only adds lines to a file that does not exist, the file is created. The header
+//     does not need to mark the file as new.
 //
-// As with git, renames and copies take from the tree as it was before the patch, a path that is deleted or renamed may be created anew in the same patch,
-// and several changes of one file follow each other. What is not in the tree is taken from what the patch has made so far. A directory that loses its last
-// file by a patch is removed with it. No symbolic link is followed. docs/patches.md compares all this with git.
+// All other problems are errors of two kinds. If the patch is malformed, the error is fault.Invalid
+// and contains a line number of the patch. If the patch does not fit the tree, the error is a
+// [Conflict] and fault.Precondition.
+//
+// As in git, renames and copies read the tree before the patch. The same patch can create a path
+// again after it deletes or renames the path. Several changes to one file apply in order. If a file
+// is not in the tree, it can come from an earlier section. If a patch deletes the last file of a
+// directory, the directory is deleted too. Symbolic links are never followed. docs/patches.md
+// compares these rules with git.
 package patch
 
 import (
@@ -30,36 +42,38 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Limits of a patch, and of the files that it changes.
+// Limits for a patch and for the files that it changes.
 const (
-	MaxPatch   = 64 << 20  // bytes
-	MaxFiles   = 10_000    // files in a patch
-	MaxHunks   = 200_000   // hunks in a patch
-	MaxFile    = 16 << 20  // bytes of a file that is changed
-	MaxLines   = 4_000_000 // lines of it
-	MaxContent = 256 << 20 // bytes of all new content together
+	MaxPatch   = 64 << 20  // In bytes.
+	MaxFiles   = 10_000    // In a patch.
+	MaxHunks   = 200_000   // In a patch.
+	MaxFile    = 16 << 20  // In bytes, of a changed file.
+	MaxLines   = 4_000_000 // In a changed file.
+	MaxContent = 256 << 20 // In bytes, of all new content together.
 )
 
-// Entry is what a tree tells of a file, directory, link or special file.
+// Entry describes a file, directory, symbolic link or special file in a tree.
 type Entry struct {
 	Mode fs.FileMode // type, permission bits, setuid, setgid and sticky
-	Size int64       // of a file, in bytes
-	Link string      // the target of a symbolic link
-	// Identity is the tree's own, such as a file's inode and times. A plan keeps it, so that whoever commits can demand that nothing has changed.
+	Size int64       // size of a file, in bytes
+	Link string      // target of a symbolic link
+	// Identity is an opaque version of the entry, such as its inode and times. A plan contains it,
+	// so that the commit can check that nothing has changed.
 	Identity string
 }
 
-// Tree is what a patch is checked against. Paths are relative to its root, valid, and never follow a symbolic link.
+// Tree is the tree against which Check checks a patch. Paths are valid and relative to the root of
+// the tree. No method follows symbolic links.
 type Tree interface {
-	// Stat tells what is at a path, and of a symbolic link the link. fs.ErrNotExist says that nothing is.
+	// Stat describes the entry at a path. If there is none, it returns fs.ErrNotExist.
 	Stat(ctx context.Context, path string) (Entry, error)
-	// Read gives the content of a regular file of at most MaxFile bytes.
+	// Read returns the content of a regular file of at most MaxFile bytes.
 	Read(ctx context.Context, path string) ([]byte, error)
-	// List gives the names in a directory. It is asked for those that a patch takes files from, to find the ones that it empties.
+	// List returns the names in a directory. Check calls it to find directories that become empty.
 	List(ctx context.Context, path string) ([]string, error)
 }
 
-// Plan is what a patch changes. The operations are done in their order.
+// Plan is the result of checking a patch. The operations must be executed in order.
 type Plan struct {
 	Operations []Operation
 	Files      []File // in the order of the patch
@@ -70,48 +84,50 @@ type Plan struct {
 type Operation struct {
 	Do      Verb
 	Path    string
-	Content []byte      // the whole of it, for WriteFile
-	Link    string      // the target, for WriteLink
-	Mode    fs.FileMode // permission bits, setuid, setgid and sticky, for WriteFile and ChangeMode
-	// Seen is what was at the path before the plan, nil for nothing: the operation replaces it. Of a directory only that it is one means something, for it
-	// changes with what is removed from it.
+	Content []byte      // For WriteFile: the complete content.
+	Link    string      // For WriteLink: the link target.
+	Mode    fs.FileMode // For WriteFile and ChangeMode: permission bits, setuid, setgid and sticky.
+	// Seen is the entry at the path before the plan is executed, or nil if there is none. The
+	// operation replaces that entry. For a directory, only its type is relevant, because deleting
+	// its files changes its other properties.
 	Seen *Entry
-	// Source is what a renamed or copied file was made of, nil for others.
+	// Source is the old file of a renamed or copied file. It is nil for other files.
 	Source *Source
 }
 
-// Source is a file that another was made of.
+// Source is the old file of a renamed or copied file.
 type Source struct {
 	Path string
 	Seen Entry
 }
 
-// Verb says what an operation does.
+// Verb is the kind of an operation.
 type Verb string
 
-// The verbs, in the order in which they come in a plan. What is removed comes before what it is in; what is written in the order of the paths.
+// Values of Verb, in the order of a plan. A plan removes files before their directory. Writes are
+// sorted by path.
 const (
-	Remove          Verb = "remove"           // a file or link
-	RemoveDirectory Verb = "remove_directory" // which is empty by then
-	WriteFile       Verb = "write_file"       // with the directories above it, where they are missing
-	WriteLink       Verb = "write_link"       // likewise
-	ChangeMode      Verb = "change_mode"      // of a file, whose content stays
+	Remove          Verb = "remove"           // Remove a file or symbolic link.
+	RemoveDirectory Verb = "remove_directory" // Remove an empty directory.
+	WriteFile       Verb = "write_file"       // Write a file, and create missing parent directories.
+	WriteLink       Verb = "write_link"       // Write a symbolic link, and create missing parent directories.
+	ChangeMode      Verb = "change_mode"      // Change the mode of a file without changing its content.
 )
 
-// File says what a patch does to one file.
+// File describes the changes to one file.
 type File struct {
 	Path         string `json:"path"`
-	OldPath      string `json:"old_path,omitempty"` // where it is renamed or copied from
+	OldPath      string `json:"old_path,omitempty"` // old path of a renamed or copied file
 	Status       Status `json:"status"`
 	LinesAdded   int    `json:"lines_added"`
 	LinesRemoved int    `json:"lines_removed"`
-	HunksMoved   int    `json:"hunks_moved"` // that applied at another line than their header says
+	HunksMoved   int    `json:"hunks_moved"` // number of hunks that applied at a line other than the line in their header
 }
 
-// Status says what becomes of a file.
+// Status is the kind of change to a file.
 type Status string
 
-// The statuses. A file that becomes a link, or the other way round, is deleted and then added.
+// Values of Status. A file that becomes a symbolic link is deleted and then added, and vice versa.
 const (
 	Added    Status = "added"
 	Modified Status = "modified"
@@ -120,7 +136,7 @@ const (
 	Copied   Status = "copied"
 )
 
-// Summary counts what a patch does.
+// Summary counts the changes in a patch.
 type Summary struct {
 	FilesAdded    int `json:"files_added"`
 	FilesModified int `json:"files_modified"`
@@ -134,8 +150,10 @@ type Summary struct {
 
 const op = "apply patch"
 
-// Check checks a patch against a tree, and plans what it changes. Nothing is planned unless all of the patch fits. The error is a fault: Invalid for a
-// patch that makes no sense, Precondition with a [Conflict] for one that does not fit, Exhausted for one beyond the limits, or the tree's own.
+// Check checks a patch against a tree and plans the changes. It returns a plan only if the whole
+// patch fits the tree. If the patch is malformed, the error has kind Invalid. If the patch does not
+// fit, the error is a [Conflict] and has kind Precondition. If the patch exceeds the limits, the
+// error has kind Exhausted. Check also returns errors from the tree.
 func Check(ctx context.Context, text []byte, tree Tree) (*Plan, error) {
 	sections, err := parse(text)
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 // reader reads a patch line by line.
 type reader struct {
 	text []byte // ends in a line break
-	at   int    // where the next line begins
-	line int    // its number, from 1
+	at   int    // offset of the next line
+	line int    // number of the next line, from 1
 }
 
-// ended tells whether there is no further line.
+// ended reports whether the reader has read all lines.
 func (r *reader) ended() bool { return r.at == len(r.text) }
 
-// peek gives the next line without its line break; nothing at the end.
+// peek returns the next line without its line break. At the end of the patch it returns nothing.
 func (r *reader) peek() []byte {
 	line, _, _ := bytes.Cut(r.text[r.at:], []byte("\n"))
 	return line
 }
 
-// skip goes past the next line.
+// skip consumes the next line.
 func (r *reader) skip() {
 	if !r.ended() {
 		r.at += bytes.IndexByte(r.text[r.at:], '\n') + 1
@@ -31,10 +31,11 @@ func (r *reader) skip() {
 	}
 }
 
-// has tells whether the next line begins so.
+// has reports whether the next line has the prefix.
 func (r *reader) has(prefix string) bool { return bytes.HasPrefix(r.text[r.at:], []byte(prefix)) }
 
-// hasPair tells whether the next three lines are the header of a file and that of a hunk. Two alone may also be lines of a hunk, removed and added.
+// hasPair reports whether the next three lines are a file header and a hunk header. It needs the
+// third line, because the first two lines alone could be a removed and an added line of a hunk.
 func (r *reader) hasPair() bool {
 	if !r.has("--- ") {
 		return false
@@ -47,7 +48,7 @@ func (r *reader) hasPair() bool {
 	return ahead.has("@@")
 }
 
-// invalid is the fault of a patch that makes no sense at a line.
+// invalid returns the fault for a malformed line of a patch.
 func invalid(line int, format string, args ...any) error {
 	return fault.New(fault.Invalid, op, "", "line %d of the patch: %s", line, fmt.Sprintf(format, args...))
 }

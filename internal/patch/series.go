@@ -2,11 +2,14 @@ package patch
 
 import "context"
 
-// route finds out for each section whether it takes its file from the tree or from the sections before it, and which paths leave the tree. It refuses
-// patches that say two things of one path.
+// route determines where each section gets its old file: from the tree or from an earlier section.
+// It also records which paths the patch deletes or renames. It rejects patches with contradictory
+// sections.
 //
-// A patch of git describes one step: renames and copies take the tree's files, in whatever order. Patches joined together describe several: a file that
-// one creates is then changed, renamed or deleted by another. Such a file is not in the tree, or no longer, so the two can be told apart.
+// A git patch describes one step, so its renames and copies always read the original tree.
+// Concatenated patches describe several steps. A later step can change, rename or delete a file
+// that an earlier step creates. Such a file is not in the tree, or an earlier section has removed
+// it from the tree. This distinguishes the two cases.
 func (c *check) route(ctx context.Context, sections []*section) error {
 	r := &routes{check: c, made: map[string]bool{}, changed: map[string]bool{}}
 	for _, s := range sections {
@@ -17,21 +20,21 @@ func (c *check) route(ctx context.Context, sections []*section) error {
 	return nil
 }
 
-// routes knows what the sections so far have done.
+// routes records the effects of the sections so far.
 type routes struct {
 	*check
-	made    map[string]bool // paths that they have created
-	changed map[string]bool // paths of the tree that they have changed
+	made    map[string]bool // paths that earlier sections created
+	changed map[string]bool // paths of the tree that earlier sections changed
 }
 
 func (r *routes) route(ctx context.Context, s *section) error {
-	from := s.taken()
+	from := s.oldPath()
 	e, err := r.stat(ctx, from)
 	if err != nil {
 		return err
 	}
 	if s.status == Modified && e == nil && !r.made[s.path] && len(s.hunks) == 1 && s.hunks[0].old == 0 {
-		s.status = Added // although the patch does not call it new
+		s.status = Added // The patch does not mark the file as new.
 	}
 	switch s.status {
 	case Modified:
@@ -50,7 +53,7 @@ func (r *routes) route(ctx context.Context, s *section) error {
 	case r.made[s.path]:
 		return invalid(s.line, "%.200q is created twice", s.path)
 	case r.changed[s.path]:
-		return invalid(s.line, "%.200q is changed, and then created", s.path)
+		return invalid(s.line, "%.200q is created after it was changed", s.path)
 	}
 	r.made[s.path] = true
 	return nil
@@ -59,17 +62,18 @@ func (r *routes) route(ctx context.Context, s *section) error {
 func (r *routes) changes(s *section) error {
 	s.again = r.made[s.path] || r.changed[s.path]
 	if !s.again && r.leaving[s.path] {
-		return invalid(s.line, "%.200q is deleted or renamed, and then changed", s.path)
+		return invalid(s.line, "%.200q is changed after it was deleted or renamed", s.path)
 	}
 	r.changed[s.path] = !r.made[s.path]
 	return nil
 }
 
-// takes notes that a section takes a file away: that of the tree, unless it has none, or none any more.
+// takes records that a section removes a file. The file is the one in the tree, if no earlier
+// section has removed that file. Otherwise it is the file that an earlier section created.
 func (r *routes) takes(s *section, from string, missing bool) error {
 	switch {
 	case s.status == Renamed && (r.changed[from] || r.made[from] && r.leaving[from]):
-		return invalid(s.line, "%.200q is changed or replaced, and then renamed: what is renamed could be the old file or the new one", from)
+		return invalid(s.line, "%.200q is renamed after it was changed or replaced: the rename could mean the old file or the new one", from)
 	case r.made[from] && (missing || r.leaving[from]):
 		s.again = true
 		delete(r.made, from)

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Sections of one file each, to be put in a row.
+// Sections for one file each. The tests concatenate them.
 const (
 	create   = "diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n"
 	change   = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n"
@@ -27,7 +27,7 @@ const (
 	mode     = "diff --git a/f b/f\nold mode 100644\nnew mode 100755\n"
 )
 
-// TestSeries applies patches of several steps joined into one.
+// TestSeries applies concatenated patches that describe several steps.
 func TestSeries(t *testing.T) {
 	none, x := files(), files("f", "x\n")
 	for _, c := range []struct {

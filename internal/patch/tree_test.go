@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/patch"
 )
 
-// tree is a tree in memory as a patch sees it. It fails a test that asks for what it has no business with.
+// tree is a patch.Tree in memory. It fails the test if Check makes a call that is not allowed.
 type tree struct {
 	t     testing.TB
 	nodes difftest.Tree
@@ -56,7 +56,7 @@ func (t tree) List(_ context.Context, dir string) (names []string, err error) {
 	return names, nil
 }
 
-// commit does what a plan says, and complains of what is not as the plan says.
+// commit executes a plan. It fails the test if the tree is not in the state that the plan states.
 func commit(t testing.TB, plan *patch.Plan, before difftest.Tree) difftest.Tree {
 	t.Helper()
 	was := tree{t, before}
@@ -68,7 +68,7 @@ func commit(t testing.TB, plan *patch.Plan, before difftest.Tree) difftest.Tree 
 		}
 		if o.Source != nil {
 			if e, _ := was.entry(o.Source.Path); e != o.Source.Seen {
-				t.Errorf("%q was not made of what is at %q", o.Path, o.Source.Path)
+				t.Errorf("%q has another source than the file at %q", o.Path, o.Source.Path)
 			}
 		}
 		switch o.Do {
@@ -96,13 +96,13 @@ func commit(t testing.TB, plan *patch.Plan, before difftest.Tree) difftest.Tree 
 	}
 	for p := range now {
 		if dir := path.Dir(p); dir != "." && !now[dir].Mode.IsDir() {
-			t.Errorf("%q is in %q, which is no directory", p, dir)
+			t.Errorf("%q is in %q, which is not a directory", p, dir)
 		}
 	}
 	return now
 }
 
-// check checks a patch, and gives the tree that it makes.
+// check checks a patch, executes its plan and returns the resulting tree.
 func check(t testing.TB, text string, before difftest.Tree) (difftest.Tree, *patch.Plan, error) {
 	t.Helper()
 	plan, err := patch.Check(context.Background(), []byte(text), tree{t, before})

@@ -17,7 +17,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// note is what is kept of a preparation.
+// note is the record of a preparation.
 type note struct {
 	Environment string            `json:"environment"`
 	Isolation   machine.Isolation `json:"isolation"`
@@ -26,13 +26,13 @@ type note struct {
 	Parts       map[string]string `json:"parts"`
 }
 
-// path is where the note of what was found is kept.
+// path returns the path of the note for a machine.
 func path(d dirs.Dirs, s State) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%t", s.Environment, s.Isolation, s.Network))
 	return filepath.Join(d.Prepared(), hex.EncodeToString(sum[:16])+".json")
 }
 
-// recall gives the note of a preparation, an empty one where there is none that can be read.
+// recall reads the note for a machine. The note is empty if its file is missing or unreadable.
 func recall(d dirs.Dirs, s State) note {
 	var n note
 	b, err := os.ReadFile(path(d, s))
@@ -42,7 +42,7 @@ func recall(d dirs.Dirs, s State) note {
 	return n
 }
 
-// Remember notes what was found: that it is warm, and from what it was made.
+// Remember records in a note that a machine is warm, with all parts that the machine depends on.
 func Remember(d dirs.Dirs, s State) error {
 	b, err := json.MarshalIndent(note{s.Environment, s.Isolation, s.Network, time.Now().UTC(), s.parts}, "", "  ")
 	if err != nil {
@@ -52,17 +52,18 @@ func Remember(d dirs.Dirs, s State) error {
 	if err = os.MkdirAll(filepath.Dir(file), 0o700); err == nil {
 		err = durable.Replace(file, b)
 	}
-	return fault.Wrap(err, "note what was prepared", s.Environment)
+	return fault.Wrap(err, "record the preparation of", s.Environment)
 }
 
-// Prune removes the notes of what was prepared from images that are not kept any more.
+// Prune removes unreadable notes, and the notes for images for which the function keep returns
+// false.
 func Prune(d dirs.Dirs, keep func(digest string) bool) error {
 	entries, err := os.ReadDir(d.Prepared())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fault.Wrap(err, "list what was prepared", d.Prepared())
+		return fault.Wrap(err, "list the records of preparations", d.Prepared())
 	}
 	for _, e := range entries {
 		var n note
@@ -71,10 +72,10 @@ func Prune(d dirs.Dirs, keep func(digest string) bool) error {
 			continue
 		}
 		if filepath.Ext(file) != ".json" {
-			continue // it is being written
+			continue // a temporary file: a note that is not complete yet
 		}
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fault.Wrap(err, "remove note of what was prepared", file)
+			return fault.Wrap(err, "remove the record of a preparation", file)
 		}
 	}
 	return nil

@@ -1,7 +1,9 @@
-// Package preparation tells how fast the next start of a machine will be: warm, cold or stale.
+// Package preparation reports how fast the next start of a machine will be: warm, cold or stale.
 //
-// Warm is what the environments and the drivers find there, asked each time. That something was prepared once, and from what, is noted ([Remember]); the note
-// says no more than why it has to be made again.
+// A machine is warm if all files that it starts from exist and are up to date. [Look] asks the
+// environment store and the drivers each time. [Remember] writes a note that a machine was
+// prepared, with the parts that it depends on. The note is used only to explain why files must be
+// created again.
 package preparation
 
 import (
@@ -20,33 +22,33 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Status says what the next start will find.
+// Status is the state of the files that the next start needs.
 type Status string
 
 // The statuses.
 const (
-	Warm  Status = "warm"  // all that it starts from
-	Cold  Status = "cold"  // not all: it makes what is missing
-	Stale Status = "stale" // something that was made from what has changed since, or that is damaged: it makes that again
+	Warm  Status = "warm"  // all files exist.
+	Cold  Status = "cold"  // some files are missing and must be created.
+	Stale Status = "stale" // some files are damaged or depend on parts that have changed, and must be created again
 )
 
-// Config says where to look.
+// Config says which folders and drivers to check.
 type Config struct {
 	Dirs     dirs.Dirs
 	Store    *environment.Store
-	Drivers  []machine.Driver // in the order in which they are chosen
+	Drivers  *isolation.Drivers
 	Progress progress.Func
 }
 
-// Machine says of what machines.
+// Machine describes the machines whose start is examined or prepared.
 type Machine struct {
 	Environment   string
-	Isolation     machine.Isolation // or isolation.Auto
+	Isolation     machine.Isolation // a level, or machine.Auto
 	Network       bool
 	VCPUs, MemMiB int
 }
 
-// spec is what of a machine counts for what it starts from.
+// spec returns a machine.Spec with the fields that decide which files the machine starts from.
 func (m Machine) spec(root machine.Root) machine.Spec {
 	s := machine.Spec{Root: root, VCPUs: m.VCPUs, MemMiB: m.MemMiB}
 	if m.Network {
@@ -55,10 +57,10 @@ func (m Machine) spec(root machine.Root) machine.Spec {
 	return s
 }
 
-// State is what was found.
+// State is the result of [Look].
 type State struct {
-	Environment string // by its full name
-	Digest      string // of what is installed, or empty
+	Environment string // the full name of the environment
+	Digest      string // digest of the installed image; empty if there is none
 	Isolation   machine.Isolation
 	Network     bool
 	Status      Status
@@ -67,17 +69,18 @@ type State struct {
 	parts map[string]string
 }
 
-// Look tells what the next start of such a machine will find. It makes, boots and fetches nothing. The error says why none can be started on this host, or that
-// there can be no such environment.
+// Look checks which files the next start of such a machine will find. It does not create files,
+// boot a machine or download anything. The error says why this host can't start such a machine, or
+// that the environment can't exist.
 func Look(ctx context.Context, cfg Config, m Machine) (State, error) {
 	s := State{Environment: m.Environment, Network: m.Network, Status: Cold}
 	var root machine.Root
-	lease, err := cfg.Store.Find(ctx, m.Environment, cfg.Progress)
+	image, err := cfg.Store.Find(ctx, m.Environment, cfg.Progress)
 	switch {
 	case err == nil:
-		defer lease.Close()
-		s.Environment, s.Digest = lease.Name, lease.Digest
-		root = machine.Root{Digest: lease.Digest, Image: lease.Image}
+		defer image.Close()
+		s.Environment, s.Digest = image.Name, image.Digest
+		root = machine.Root{Digest: image.Digest, Image: image.Image}
 	case fault.KindOf(err) == fault.Corrupt:
 		s.Status, s.Reason = Stale, err.Error()
 	case errors.Is(err, environment.ErrNotInstalled):
@@ -105,14 +108,16 @@ func Look(ctx context.Context, cfg Config, m Machine) (State, error) {
 	return s, nil
 }
 
-// ready asks the driver that would be chosen: the first of those wanted that has no reason why it can't.
-func ready(ctx context.Context, drivers []machine.Driver, m Machine, root machine.Root) (machine.Driver, machine.Readiness, error) {
+// ready returns the driver that a start would choose, with its readiness. This is the first
+// candidate whose method Ready returns no error.
+func ready(ctx context.Context, drivers *isolation.Drivers, m Machine, root machine.Root) (machine.Driver, machine.Readiness, error) {
+	candidates, err := drivers.Candidates(m.Isolation)
+	if err != nil {
+		return nil, machine.Readiness{}, err
+	}
 	var reasons []string
 	hint := "pyro doctor"
-	for _, d := range drivers {
-		if m.Isolation != isolation.Auto && m.Isolation != d.Isolation() {
-			continue
-		}
+	for _, d := range candidates {
 		r, err := d.Ready(ctx, m.spec(root))
 		if err == nil {
 			return d, r, nil
@@ -121,7 +126,7 @@ func ready(ctx context.Context, drivers []machine.Driver, m Machine, root machin
 			return nil, r, err
 		}
 		reasons = append(reasons, fmt.Sprintf("%s: %v", d.Isolation(), err))
-		if m.Isolation != isolation.Auto && fault.HintOf(err) != "" {
+		if m.Isolation != machine.Auto && fault.HintOf(err) != "" {
 			hint = fault.HintOf(err)
 		}
 	}
@@ -130,25 +135,27 @@ func ready(ctx context.Context, drivers []machine.Driver, m Machine, root machin
 	}
 }
 
-// Forget has the drivers remove what such machines start from, so that the next start makes it again. Environment and kernel stay.
+// Forget removes the files that such machines start from, so that the next start creates the files
+// again. It does not remove the environment and the kernel.
 func Forget(ctx context.Context, cfg Config, m Machine) error {
-	lease, err := cfg.Store.Find(ctx, m.Environment, cfg.Progress)
+	image, err := cfg.Store.Find(ctx, m.Environment, cfg.Progress)
 	if kind := fault.KindOf(err); kind == fault.NotFound || kind == fault.Corrupt {
-		return nil // what was made of it is not what will be made
+		return nil // there is no usable image, so no file matches it
 	}
 	if err != nil {
 		return err
 	}
-	defer lease.Close()
-	root := machine.Root{Digest: lease.Digest, Image: lease.Image}
+	defer image.Close()
+	root := machine.Root{Digest: image.Digest, Image: image.Image}
 	driver, _, err := ready(ctx, cfg.Drivers, m, root)
 	if err != nil {
 		return err
 	}
-	return driver.Forget(ctx, m.spec(root))
+	return driver.Invalidate(ctx, m.spec(root))
 }
 
-// changed names the parts that are not what they were, as a sentence has them; empty where none is.
+// changed lists the parts that have changed, as a part of a sentence. It returns "" if no part has
+// changed.
 func (n note) changed(now map[string]string) string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(n.Parts)) {

@@ -28,7 +28,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// fakeDriver has what a start needs for each digest that was made.
+// fakeDriver is ready for a digest after a start has created an image for this digest.
 type fakeDriver struct {
 	machine.Driver
 	isolation machine.Isolation
@@ -49,12 +49,12 @@ func (d *fakeDriver) Ready(_ context.Context, spec machine.Spec) (machine.Readin
 	return r, d.broken
 }
 
-func (d *fakeDriver) Forget(_ context.Context, spec machine.Spec) error {
+func (d *fakeDriver) Invalidate(_ context.Context, spec machine.Spec) error {
 	delete(d.made, d.key(spec))
 	return nil
 }
 
-// key is what the driver's image depends on.
+// key returns the parts that the driver's image depends on, as one string.
 func (d *fakeDriver) key(spec machine.Spec) string {
 	key := spec.Root.Digest + d.parts["the agent"]
 	if spec.Network != nil {
@@ -63,7 +63,8 @@ func (d *fakeDriver) key(spec machine.Spec) string {
 	return key
 }
 
-// serve serves an image of random content from a registry in this process. Calling it again changes what the name stands for.
+// serve serves an image with random content from a registry in this process. The function change
+// replaces the image with another image of the same name.
 func serve(t *testing.T) (reference string, change func()) {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
@@ -100,7 +101,7 @@ func serve(t *testing.T) (reference string, change func()) {
 	return reference, change
 }
 
-// host is one that can start machines with one driver, and another that can't.
+// host is a host with one driver that works and one driver that does not.
 type host struct {
 	t      *testing.T
 	cfg    Config
@@ -111,7 +112,8 @@ func newHost(t *testing.T) *host {
 	d := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
 	broken := &fakeDriver{isolation: machine.KVM, broken: errors.New("no /dev/kvm"), parts: map[string]string{}}
 	works := &fakeDriver{isolation: machine.GVisor, parts: map[string]string{"the agent": "1", "the host's kernel": "1"}, made: map[string]bool{}}
-	return &host{t, Config{Dirs: d, Store: environment.Open(d), Drivers: []machine.Driver{broken, works}}, works}
+	drivers := &isolation.Drivers{Known: []machine.Driver{broken, works}, Auto: []machine.Isolation{machine.KVM, machine.GVisor}}
+	return &host{t, Config{Dirs: d, Store: environment.Open(d), Drivers: drivers}, works}
 }
 
 func (h *host) look(m Machine, want Status, why string) State {
@@ -126,18 +128,18 @@ func (h *host) look(m Machine, want Status, why string) State {
 	return s
 }
 
-// make does what a start would.
+// make creates the same files as a start.
 func (h *host) make(m Machine) {
 	h.t.Helper()
-	lease, err := h.cfg.Store.Use(h.t.Context(), m.Environment, nil)
+	ref, err := h.cfg.Store.Use(h.t.Context(), m.Environment, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	defer lease.Close()
-	h.driver.made[h.driver.key(m.spec(machine.Root{Digest: lease.Digest}))], h.driver.damaged = true, false
+	defer ref.Close()
+	h.driver.made[h.driver.key(m.spec(machine.Root{Digest: ref.Digest}))], h.driver.damaged = true, false
 }
 
-// prepare does what a start would, and notes it.
+// prepare creates the files that the start of a machine creates, and writes the note.
 func (h *host) prepare(m Machine) {
 	h.t.Helper()
 	h.make(m)
@@ -149,14 +151,14 @@ func (h *host) prepare(m Machine) {
 func TestWarmColdStale(t *testing.T) {
 	h := newHost(t)
 	reference, change := serve(t)
-	m := Machine{Environment: reference, Isolation: isolation.Auto, VCPUs: 1, MemMiB: 1024}
+	m := Machine{Environment: reference, Isolation: machine.Auto, VCPUs: 1, MemMiB: 1024}
 	networked := m
 	networked.Network = true
 	h.look(m, Cold, "not installed")
 	h.prepare(m)
 	h.look(networked, Cold, "there is no image")
 
-	// Another agent.
+	// The agent changes.
 	h.driver.parts["the agent"] = "2"
 	h.look(m, Stale, "there is no image, for the agent has changed since it was prepared on 20")
 	h.look(networked, Cold, "there is no image")
@@ -164,7 +166,7 @@ func TestWarmColdStale(t *testing.T) {
 	h.look(m, Stale, "for the agent and the host's kernel have changed")
 	h.prepare(m)
 
-	// What was made was removed, and nothing has changed: it is as if it had never been.
+	// After Forget, without other changes, the machine is cold.
 	if err := Forget(t.Context(), h.cfg, m); err != nil {
 		t.Fatal(err)
 	}
@@ -175,12 +177,12 @@ func TestWarmColdStale(t *testing.T) {
 	h.look(m, Stale, "there is no image")
 	h.prepare(m)
 
-	// What a start made again is warm, whatever was noted.
+	// If a start has created the files again, the machine is warm, regardless of the note.
 	h.driver.parts["the agent"] = "3"
 	h.make(m)
 	h.look(m, Warm, "")
 
-	// Another image under the same name.
+	// The name refers to another image.
 	change()
 	if _, err := h.cfg.Store.Pull(t.Context(), reference, true, nil); err != nil {
 		t.Fatal(err)
@@ -201,15 +203,15 @@ func TestWarmColdStale(t *testing.T) {
 
 func TestNothingToLookAt(t *testing.T) {
 	h := newHost(t)
-	if _, err := Look(t.Context(), h.cfg, Machine{Environment: "debain:12", Isolation: isolation.Auto}); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("a name that there can't be: %v", err)
+	if _, err := Look(t.Context(), h.cfg, Machine{Environment: "debain:12", Isolation: machine.Auto}); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("invalid name: got %v", err)
 	}
 	_, err := Look(t.Context(), h.cfg, Machine{Environment: "debian:12", Isolation: machine.KVM})
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "kvm: no /dev/kvm") || fault.HintOf(err) == "" {
-		t.Errorf("an isolation that can't be had: %v", err)
+		t.Errorf("unavailable isolation: got %v", err)
 	}
 	if left, _ := os.ReadDir(h.cfg.Dirs.Cache); len(left) > 0 {
-		t.Errorf("looking has made %v", left)
+		t.Errorf("a look-up created %v", left)
 	}
 }
 

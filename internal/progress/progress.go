@@ -1,15 +1,16 @@
-// Package progress is how long work tells what it is doing.
+// Package progress reports the progress of long operations.
 package progress
 
-// Event is one report of long work.
+// Event is a progress report.
 type Event struct {
-	Phase   string // what is being done, in a few words: "pulling layers"
-	Subject string // to what: "debian:12"
-	Done    int64  // so far, in bytes or steps
-	Total   int64  // of how many, 0 where unknown
+	Phase   string // the current step in a few words, such as "pulling layers".
+	Subject string // the object of the step, such as "debian:12".
+	Done    int64  // the finished amount, in bytes or steps.
+	Total   int64  // the total amount in the same unit; 0 if unknown.
 }
 
-// Func receives events. It is called from the goroutine that works, so it must return soon. It may be nil: call it through Report.
+// Func receives events. The working goroutine calls it, so it must return quickly. A Func can be
+// nil, so call it with Report.
 type Func func(Event)
 
 // Report calls f unless it is nil.
@@ -19,5 +20,5 @@ func (f Func) Report(e Event) {
 	}
 }
 
-// Phase reports that a phase began.
+// Phase reports the start of a phase.
 func (f Func) Phase(phase, subject string) { f.Report(Event{Phase: phase, Subject: subject}) }

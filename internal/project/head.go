@@ -10,8 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Head tells what a folder has checked out, as BRANCH@COMMIT, or COMMIT where no branch is. It is "" where the folder is no checkout, or says it in a way that
-// is not known.
+// Head returns the checked out revision of a directory as BRANCH@COMMIT, or COMMIT if HEAD is
+// detached. It returns "" if the directory is not the root of a checkout, or if the format is
+// unknown.
 func Head(folder string) string {
 	dir := gitDir(folder)
 	head := strings.TrimSpace(read(filepath.Join(dir, "HEAD"), 1<<10))
@@ -26,7 +27,7 @@ func Head(folder string) string {
 	if at := resolve(dir, ref); at != "" {
 		return branch + "@" + at
 	}
-	return "" // nothing was committed yet
+	return "" // no commits yet
 }
 
 var (
@@ -34,12 +35,13 @@ var (
 	commitID   = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// isBranch tells whether a text may be the name of a branch. Its length is looked at apart: as a part of the expression it would take 8 MB, and each start of pyro a third of its time.
+// isBranch reports whether name can be a branch name. It checks the length in Go code: a length
+// limit in the regular expression would take 8 MB and slow down every start of pyro.
 func isBranch(name string) bool {
 	return utf8.RuneCountInString(name) <= 200 && branchName.MatchString(name)
 }
 
-// commit is a text where it is the name of a commit, else "".
+// commit returns text if it is a commit ID, and "" otherwise.
 func commit(text string) string {
 	if commitID.MatchString(text) {
 		return text
@@ -47,7 +49,8 @@ func commit(text string) string {
 	return ""
 }
 
-// gitDir is where a checkout keeps its HEAD: .git, or the folder that a worktree's .git names.
+// gitDir returns the directory that contains HEAD: .git or, for a worktree, the directory that the
+// file .git names.
 func gitDir(folder string) string {
 	dir := filepath.Join(folder, ".git")
 	if named, ok := strings.CutPrefix(strings.TrimSpace(read(dir, 8<<10)), "gitdir: "); ok {
@@ -56,7 +59,8 @@ func gitDir(folder string) string {
 	return dir
 }
 
-// resolve gives the commit that a ref names, loose or packed. A worktree has its refs where its commondir says.
+// resolve returns the commit of a loose or packed ref. The refs of a worktree are in its common
+// directory.
 func resolve(dir, ref string) string {
 	if common := strings.TrimSpace(read(filepath.Join(dir, "commondir"), 8<<10)); common != "" {
 		dir = within(dir, common)
@@ -72,7 +76,7 @@ func resolve(dir, ref string) string {
 	return ""
 }
 
-// within is a path that is relative to a folder, or absolute.
+// within joins folder and path, unless path is absolute.
 func within(folder, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -80,9 +84,10 @@ func within(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
-// read gives the beginning of a file, and "" of what is no file.
+// read returns the start of a regular file, at most the given number of bytes. It returns "" if
+// there is an error.
 func read(path string, most int64) string {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for its writer
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // do not block on a FIFO
 	if err != nil {
 		return ""
 	}

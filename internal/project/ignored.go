@@ -18,31 +18,31 @@ import (
 	"github.com/pyro-mcp/pyro/internal/ignore"
 )
 
-// Ignored decides which files of a folder git ignores. Files that are tracked are not ignored, as in
-// git. Checkouts in the folder have their own rules. Its zero value ignores nothing.
+// Ignored decides which files of a directory git ignores. As in git, tracked files are never
+// ignored. Nested checkouts have their own rules. The zero value ignores nothing.
 type Ignored struct {
 	folder    string
-	checkouts map[string]judge // by the path of their top in the folder, "" for the folder itself
+	checkouts map[string]matcher // by the path of the checkout's root; "" is the checkout that contains the directory itself
 }
 
-// judge decides on the paths of one checkout, which are relative to its top, or to the folder that
-// is in it.
-type judge interface {
+// matcher decides which paths of one checkout are ignored. Paths are relative to the root of the
+// checkout, or to the directory of Ignored if this directory is inside the checkout.
+type matcher interface {
 	ignored(name string, folder bool) bool
 }
 
-// IgnoredIn gives what git ignores in a folder. In a folder that is in no checkout, or that git
-// ignores as a whole, nothing is ignored by the rules from above.
+// IgnoredIn returns the rules for a directory. Rules of parent directories do not apply if the
+// directory is outside of any checkout, or if git ignores the directory itself.
 func IgnoredIn(ctx context.Context, folder string) *Ignored {
-	i := &Ignored{folder: folder, checkouts: map[string]judge{}}
-	if top, err := Find(real(folder)); err == nil && top != "" {
-		i.checkouts[""] = judgeOf(ctx, top, real(folder))
+	i := &Ignored{folder: folder, checkouts: map[string]matcher{}}
+	if top, err := Find(resolveLinks(folder)); err == nil && top != "" {
+		i.checkouts[""] = matcherFor(ctx, top, resolveLinks(folder))
 	}
 	return i
 }
 
-// Has tells whether a path in the folder is ignored. Folders are to be asked about before what is in
-// them.
+// Has reports whether a path in the directory is ignored. Call Has for a directory before you call
+// it for the contents of the directory.
 func (i *Ignored) Has(ctx context.Context, name string, folder bool) bool {
 	if i.checkouts == nil || name == ".git" || strings.HasSuffix(name, "/.git") {
 		return false
@@ -52,13 +52,13 @@ func (i *Ignored) Has(ctx context.Context, name string, folder bool) bool {
 		return true
 	}
 	if at := filepath.Join(i.folder, name); folder && isCheckout(at) {
-		i.checkouts[name] = judgeOf(ctx, at, at)
+		i.checkouts[name] = matcherFor(ctx, at, at)
 	}
 	return false
 }
 
-// checkoutOf gives the nearest checkout that a path is in.
-func (i *Ignored) checkoutOf(name string) (top string, of judge) {
+// checkoutOf returns the innermost checkout that contains a path.
+func (i *Ignored) checkoutOf(name string) (top string, of matcher) {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		if of, ok := i.checkouts[at]; ok {
 			return at, of
@@ -67,29 +67,30 @@ func (i *Ignored) checkoutOf(name string) (top string, of judge) {
 	return "", i.checkouts[""]
 }
 
-// judgeOf asks git about a folder of a checkout. If it is not installed, or does not want to, the
-// rules are read here.
-func judgeOf(ctx context.Context, top, folder string) judge {
+// matcherFor asks git about a directory of a checkout. If git fails or is not installed, matcherFor
+// reads the rules itself.
+func matcherFor(ctx context.Context, top, folder string) matcher {
 	if all, err := askGit(ctx, top, folder); err == nil {
 		return all
 	}
 	return readRules(top, folder)
 }
 
-// byGit are the ignored paths that git named; those of folders end with a slash.
+// byGit is a set of ignored paths from git. The paths of directories end with a slash.
 type byGit map[string]bool
 
 func (b byGit) ignored(name string, folder bool) bool {
 	return b[name] || folder && b[name+"/"]
 }
 
-// What asking git may take.
+// Limits for running git.
 const (
 	gitTimeout = 30 * time.Second
 	gitOutput  = 64 << 20 // bytes
 )
 
-// askGit gives what git ignores in a folder; nothing, if it ignores the folder itself.
+// askGit returns the paths that git ignores in a directory. It returns an empty set if git ignores
+// the directory itself.
 func askGit(ctx context.Context, top, folder string) (byGit, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
@@ -97,22 +98,23 @@ func askGit(ctx context.Context, top, folder string) (byGit, error) {
 	if err != nil || !all["./"] {
 		return all, err
 	}
-	// The folder is ignored, or it has nothing that is not.
+	// git ignores either the directory itself or only all of its contents.
 	if _, err := runGit(ctx, top, folder, "check-ignore", "-q", folder); err == nil {
 		return byGit{}, nil
 	}
 	return runGit(ctx, top, folder, "ls-files", "-z", "--others", "--ignored", "--exclude-standard")
 }
 
-// runGit gives the paths that git names. It runs nothing that the configuration of the checkout
-// names, and fetches nothing. It looks for no checkout above the given one.
+// runGit runs git and returns the paths in its output. It prevents git from using the network and
+// from running programs that the checkout's configuration names. Git also does not search above the
+// checkout.
 func runGit(ctx context.Context, top, folder string, args ...string) (byGit, error) {
 	git := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false"}, args...)...)
 	git.Dir = folder
 	git.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 	git.Env = append(git.Env, "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0", "GIT_CEILING_DIRECTORIES="+filepath.Dir(top))
 	git.WaitDelay = time.Second
-	out := &bounded{limit: gitOutput}
+	out := &limitedBuffer{limit: gitOutput}
 	git.Stdout = out
 	if err := git.Run(); err != nil {
 		return nil, err
@@ -126,30 +128,30 @@ func runGit(ctx context.Context, top, folder string, args ...string) (byGit, err
 	return all, nil
 }
 
-// bounded is a buffer that takes no more than a limit.
-type bounded struct {
+// limitedBuffer is a buffer with a maximum size.
+type limitedBuffer struct {
 	text  []byte
 	limit int
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if len(b.text)+len(p) > b.limit {
-		return 0, errors.New("git names too many files")
+		return 0, errors.New("git lists too many files")
 	}
 	b.text = append(b.text, p...)
 	return len(p), nil
 }
 
-// byRules are the rules of a checkout, read without git.
+// byRules evaluates the rules of a checkout without git.
 type byRules struct {
 	tree    *ignore.Tree
-	below   string // of the folder, from the top of the checkout
+	below   string // path of the directory, relative to the root of the checkout
 	tracked map[string]bool
 }
 
-// readRules reads the rules of a checkout for a folder in it: the .gitignore files, info/exclude, and
-// the user's own in their default place. A folder that is ignored as a whole has none.
-func readRules(top, folder string) judge {
+// readRules reads the rules that apply to a directory: the .gitignore files, info/exclude, and the
+// user's global file at its default path. If the directory itself is ignored, no rules apply.
+func readRules(top, folder string) matcher {
 	below, err := filepath.Rel(top, folder)
 	if err != nil {
 		return byGit{}
@@ -185,7 +187,7 @@ func (b *byRules) has(name string, folder bool) bool {
 	return ignored && err == nil
 }
 
-// userRules is where git keeps the rules of a user, unless it is told another place.
+// userRules returns the default path of git's global rules for a user.
 func userRules() string {
 	if config := os.Getenv("XDG_CONFIG_HOME"); config != "" {
 		return filepath.Join(config, "git", "ignore")
@@ -193,7 +195,7 @@ func userRules() string {
 	return filepath.Join(os.Getenv("HOME"), ".config", "git", "ignore")
 }
 
-// regular reads a file that is no link, as far as rules go.
+// regular reads a file of rules, unless the file is a symbolic link.
 func regular(file string) []byte {
 	if info, err := os.Lstat(file); err != nil || info.Mode()&fs.ModeSymlink != 0 {
 		return nil
@@ -201,16 +203,17 @@ func regular(file string) []byte {
 	return []byte(read(file, ignore.MaxFile+1))
 }
 
-// isCheckout tells whether a folder is the top of a checkout.
+// isCheckout reports whether a directory is the root of a checkout.
 func isCheckout(folder string) bool {
 	info, err := os.Lstat(filepath.Join(folder, ".git"))
 	return err == nil && (info.IsDir() || info.Mode().IsRegular())
 }
 
-// maxIndex bounds the index of a checkout, in bytes.
+// maxIndex is how much of an index is read, in bytes.
 const maxIndex = 256 << 20
 
-// tracked gives the paths in an index, and the folders above them. What can't be read has none.
+// tracked returns the paths in an index and their parent directories. It returns nil if the index
+// is unreadable.
 func tracked(index string) map[string]bool {
 	f, err := os.OpenFile(index, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -222,7 +225,7 @@ func tracked(index string) map[string]bool {
 		return nil
 	}
 	all := map[string]bool{}
-	for _, name := range indexed(text) {
+	for _, name := range indexPaths(text) {
 		for at := name; at != "." && !all[at]; at = path.Dir(at) {
 			all[at] = true
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// write makes files, and folders for names that end with a slash.
+// write creates files, and creates directories for names that end with a slash.
 func write(t *testing.T, folder string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -27,8 +27,8 @@ func write(t *testing.T, folder string, files map[string]string) {
 	}
 }
 
-// kept gives what is not ignored in a folder, but for what is in .git.
-func kept(t *testing.T, folder string) (all []string) {
+// notIgnored returns the paths of a directory that are not ignored, without .git.
+func notIgnored(t *testing.T, folder string) (all []string) {
 	t.Helper()
 	ignored := IgnoredIn(t.Context(), folder)
 	err := filepath.WalkDir(folder, func(at string, d fs.DirEntry, err error) error {
@@ -42,7 +42,7 @@ func kept(t *testing.T, folder string) (all []string) {
 				t.Errorf("%s is ignored", name)
 			}
 		case ignored.Has(t.Context(), name, d.IsDir()):
-		case d.Name() == "dist": // which has nothing that is not ignored
+		case d.Name() == "dist": // all contents of dist are ignored
 			return nil
 		default:
 			all = append(all, name)
@@ -59,7 +59,7 @@ func kept(t *testing.T, folder string) (all []string) {
 	return all
 }
 
-// TestIgnored shows what of a checkout is left out: with git, and without.
+// TestIgnored checks the ignored files of a checkout with and without git.
 func TestIgnored(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -86,24 +86,24 @@ func TestIgnored(t *testing.T) {
 	check := func(t *testing.T) {
 		for _, version := range versions {
 			if version == "3" {
-				git(t, folder, "add", "-f", "-N", "tracked/new") // an entry with more flags
+				git(t, folder, "add", "-f", "-N", "tracked/new") // creates an entry with extended flags
 				want = append(want, "tracked/new")
 				slices.Sort(want)
 			} else {
 				git(t, folder, "update-index", "--index-version", version)
 			}
-			if got := kept(t, folder); !slices.Equal(got, want) {
+			if got := notIgnored(t, folder); !slices.Equal(got, want) {
 				t.Errorf("index version %s:\n%q, want\n%q", version, got, want)
 			}
 		}
 		for name, want := range map[string][]string{
 			"sub": {".gitignore", "keep.log"}, "secrets": {"key"}, "tracked/deep": {"b"}, "inner": {".gitignore", "a.go", "x.log"}, "dist": nil,
 		} {
-			if got := kept(t, filepath.Join(folder, name)); !slices.Equal(got, want) {
+			if got := notIgnored(t, filepath.Join(folder, name)); !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", name, got, want)
 			}
 		}
-		if got := kept(t, filepath.Dir(folder)); len(got) != len(want)+1 {
+		if got := notIgnored(t, filepath.Dir(folder)); len(got) != len(want)+1 {
 			t.Errorf("the folder above: %q", got)
 		}
 	}
@@ -128,7 +128,7 @@ func TestIgnored(t *testing.T) {
 		for _, version := range versions {
 			git(t, folder, "update-index", "--index-version", version)
 			t.Setenv("PATH", t.TempDir())
-			if got := kept(t, folder); !slices.Equal(got, want) {
+			if got := notIgnored(t, folder); !slices.Equal(got, want) {
 				t.Errorf("index version %s:\n%q, want\n%q", version, got, want)
 			}
 			t.Setenv("PATH", path)
@@ -137,14 +137,14 @@ func TestIgnored(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
 		check(t)
 	})
-	if got := kept(t, home); len(got) != 3 {
+	if got := notIgnored(t, home); len(got) != 3 {
 		t.Errorf("a folder in no checkout: %q", got)
 	}
 }
 
 func TestIndex(t *testing.T) {
 	for _, bad := range []string{"", "DIRC", "DIRC\x00\x00\x00\x02\xff\xff\xff\xff", "DIRC\x00\x00\x00\x05\x00\x00\x00\x01"} {
-		if all := indexed([]byte(bad)); all != nil {
+		if all := indexPaths([]byte(bad)); all != nil {
 			t.Errorf("%q: %q", bad, all)
 		}
 	}
@@ -155,7 +155,7 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01" + entry + "a/b.c\x00\x00\x00\x00\x00"))
 	f.Add([]byte("DIRC\x00\x00\x00\x04\x00\x00\x00\x02" + entry + "\x00a/b\x00" + entry + "\x01c\x00"))
 	f.Fuzz(func(t *testing.T, index []byte) {
-		for _, name := range indexed(index) {
+		for _, name := range indexPaths(index) {
 			if !filepath.IsLocal(name) && !strings.HasPrefix(name, "..") || len(name) > 4096 {
 				t.Errorf("%q", name)
 			}

@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// Parts of an entry of an index, in bytes: https://git-scm.com/docs/index-format.
+// Sizes of the parts of an index entry, in bytes. See https://git-scm.com/docs/index-format.
 const (
 	entryStat  = 40 // times, inode, mode, owner and size
-	entryHash  = 20 // SHA-1; 32 in a repository of SHA-256, which is not read
+	entryHash  = 20 // SHA-1; repositories with SHA-256 are not supported
 	entryFlags = 2
 )
 
-// indexed gives the paths in git's index, of the versions 2 to 4, as far as it makes sense.
-func indexed(index []byte) (all []string) {
+// indexPaths returns the paths in a git index of version 2 to 4. It stops at the first malformed
+// entry.
+func indexPaths(index []byte) (all []string) {
 	if len(index) < 12 || string(index[:4]) != "DIRC" {
 		return nil
 	}
@@ -40,7 +41,7 @@ func indexed(index []byte) (all []string) {
 			return all
 		}
 		if length += head; version < 4 {
-			length += 8 - length%8 // zeros, at least one
+			length += 8 - length%8 // at least one NUL of padding
 		} else {
 			length++
 		}
@@ -50,12 +51,12 @@ func indexed(index []byte) (all []string) {
 	return all
 }
 
-// entryName gives the path of an entry, and its length in the index. In version 4 a path begins as
-// the last one did.
+// entryName returns the path of an entry and its length in the index. In version 4, an entry omits
+// the prefix that its path shares with the path of the previous entry (last).
 func entryName(text []byte, last string, version uint32) (name string, length int, ok bool) {
 	kept := ""
 	if version == 4 {
-		drop, n, ok := dropped(text)
+		drop, n, ok := readOffset(text)
 		if !ok || drop > uint64(len(last)) {
 			return "", 0, false
 		}
@@ -69,8 +70,9 @@ func entryName(text []byte, last string, version uint32) (name string, length in
 	return name, length + end, name != "" && path.Clean(name) == name && !strings.HasPrefix(name, "/")
 }
 
-// dropped reads how many bytes of the last path do not count: a number as in packs with offsets.
-func dropped(text []byte) (n uint64, length int, ok bool) {
+// readOffset reads the number of bytes to remove from the end of the previous path. The encoding is
+// the same as for offsets in pack files.
+func readOffset(text []byte) (n uint64, length int, ok bool) {
 	for i, b := range text[:min(len(text), 8)] {
 		if n = n<<7 | uint64(b&0x7f); b&0x80 == 0 {
 			return n, i + 1, true

@@ -1,4 +1,5 @@
-// Package project finds the git checkout that a folder is in, and reads what it has checked out. It starts no git, and takes what it reads as data of others.
+// Package project finds the git checkout of a directory and reads its HEAD. It treats all files as
+// untrusted data.
 package project
 
 import (
@@ -8,7 +9,8 @@ import (
 	"strings"
 )
 
-// Find gives the root of the checkout that folder is in, which is the nearest folder above with a .git, and "" where there is none.
+// Find returns the root of the checkout that contains folder. The root is the nearest directory
+// with a .git, starting at folder itself. If there is no checkout, Find returns "".
 func Find(folder string) (string, error) {
 	at, err := filepath.Abs(folder)
 	if err != nil {
@@ -26,31 +28,33 @@ func Find(folder string) (string, error) {
 	}
 }
 
-// TooWide tells that folder is the user's home, or has it below it: nobody means all of that by starting a program in it. A home that is "" is not known.
+// TooWide reports whether folder is / or contains the user's home. Such a folder is too large to
+// share by default. If the parameter home is empty, the user's home is unknown.
 func TooWide(folder, home string) bool {
-	folder, home = real(folder), real(home)
+	folder, home = resolveLinks(folder), resolveLinks(home)
 	return folder == "/" || home != "" && (home == folder || strings.HasPrefix(home, folder+"/"))
 }
 
-// real is a path without links, as far as it is there.
-func real(path string) string {
+// resolveLinks resolves symbolic links. If there is an error, it returns path unchanged.
+func resolveLinks(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved
 	}
 	return path
 }
 
-// maxName bounds the name of a project as agents are told it, in characters.
+// maxName is the maximum length of a project's name, in characters.
 const maxName = 40
 
-// Name is what agents are told of a folder: how it is called, quoted and short. It is data, and must not read like a part of what is around it.
+// Name returns the base name of a directory for agents, quoted and shortened. It replaces unusual
+// characters, so that an agent can't mistake the name for the text around it.
 func Name(folder string) string {
-	name := []rune(strange.ReplaceAllString(filepath.Base(folder), "_"))
+	name := []rune(unusual.ReplaceAllString(filepath.Base(folder), "_"))
 	if len(name) > maxName {
 		name = append(name[:maxName], '…')
 	}
 	return `"` + string(name) + `"`
 }
 
-// strange is what names are seldom made of, such as what would end a quotation.
-var strange = regexp.MustCompile(`[^\pL\pN ._+@()-]`)
+// unusual matches characters that are unusual in names, such as quotes.
+var unusual = regexp.MustCompile(`[^\pL\pN ._+@()-]`)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// git runs it in a folder, without the user's configuration.
+// git runs git in a directory without the user's configuration.
 func git(t *testing.T, folder string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
@@ -23,7 +23,7 @@ func git(t *testing.T, folder string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestCheckouts compares what is read with what git says, in every state that a checkout is commonly in.
+// TestCheckouts compares Head with git in the common states of a checkout.
 func TestCheckouts(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -95,7 +95,7 @@ func TestTooWide(t *testing.T) {
 	}
 }
 
-// TestName has a name that is made to be read as more than a name be one still.
+// TestName checks that a malicious name can't end its own quotes.
 func TestName(t *testing.T) {
 	for folder, want := range map[string]string{
 		"/src/calc":                      `"calc"`,
@@ -111,7 +111,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// FuzzHead has that whatever stands in .git is data, and what comes out of it is short and harmless.
+// FuzzHead checks that the result is short and harmless, regardless of the files in .git.
 func FuzzHead(f *testing.F) {
 	for _, s := range []string{"ref: refs/heads/main\n", "ref: refs/heads/../../x", strings.Repeat("a", 40), "gitdir: /", "ref: refs/tags/x", ""} {
 		f.Add(s, "main", strings.Repeat("b", 40)+" refs/heads/main\n")
@@ -125,7 +125,7 @@ func FuzzHead(f *testing.F) {
 		os.WriteFile(filepath.Join(folder, ".git", "packed-refs"), []byte(packed), 0o644)
 		got := Head(folder)
 		branch, at := "", got
-		if i := strings.LastIndex(got, "@"); i >= 0 { // a branch may have one too
+		if i := strings.LastIndex(got, "@"); i >= 0 { // a branch name may contain @
 			branch, at = got[:i], got[i+1:]
 		}
 		if got != "" && (commit(at) == "" || branch != "" && !isBranch(branch)) {
@@ -139,7 +139,8 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// TestHeadWaitsForNothing has what is no file in the place of one be passed over.
+// TestHeadWaitsForNothing checks that Head ignores FIFOs and directories in place of files, and
+// does not block.
 func TestHeadWaitsForNothing(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, ".git"), 0o755); err != nil {

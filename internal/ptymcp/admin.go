@@ -10,10 +10,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// nothing is the request of tools without arguments.
+// nothing is the request type of tools without arguments.
 type nothing struct{}
 
-// closeAll is pty_close_all: of all owners.
+// closeAll is pty_close_all. It closes the sessions of all owners.
 func (s *Server) closeAll(ctx context.Context, _ nothing, _ func(string)) (mcp.Plain, error) {
 	all, err := s.sessions.List()
 	for _, info := range all {
@@ -24,18 +24,18 @@ func (s *Server) closeAll(ctx context.Context, _ nothing, _ func(string)) (mcp.P
 	return done, err
 }
 
-// cwdRequest is that of set_default_cwd.
+// cwdRequest is the request of set_default_cwd.
 type cwdRequest struct {
 	Cwd string `json:"cwd"`
 }
 
-// cwdResult is where new sessions run that say nothing else. null: not decided.
+// cwdResult contains the default working folder of new sessions; null: not set.
 type cwdResult struct {
 	OK  bool    `json:"ok,omitempty"`
 	Cwd *string `json:"cwd"`
 }
 
-// setCwd is set_default_cwd, for this process, as long as it lives.
+// setCwd is set_default_cwd. The default applies only to this process.
 func (s *Server) setCwd(_ context.Context, req cwdRequest, _ func(string)) (*cwdResult, error) {
 	path := ""
 	if req.Cwd != "" {
@@ -56,7 +56,7 @@ func (s *Server) getCwd(context.Context, nothing, func(string)) (*cwdResult, err
 	return &cwdResult{Cwd: orNull(cwd)}, nil
 }
 
-// limitsRequest is that of set_limits: what is nil stays.
+// limitsRequest is the request of set_limits. A field that is nil does not change its limit.
 type limitsRequest struct {
 	OutputBytes *int64 `json:"max_output_bytes"`
 	SpawnSec    *int64 `json:"spawn_timeout_sec"`
@@ -66,7 +66,7 @@ type limitsRequest struct {
 	InputRate   *int64 `json:"input_rate_bps"`
 }
 
-// setLimits is set_limits, for sessions that this process spawns from now on.
+// setLimits is set_limits. The limits apply to sessions that this process starts later.
 func (s *Server) setLimits(_ context.Context, req limitsRequest, _ func(string)) (*Limits, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Server) getLimits(context.Context, nothing, func(string)) (*Limits, err
 	return &l, nil
 }
 
-// metrics is the result of pty_metrics, over all sessions that are kept.
+// metrics is the result of pty_metrics. Its numbers are sums over all sessions.
 type metrics struct {
 	UptimeSec    int64 `json:"uptime_sec"`
 	Sessions     int   `json:"session_count"`
@@ -138,9 +138,9 @@ func (s *Server) health(context.Context, nothing, func(string)) (*health, error)
 	return &health{err == nil, age(s.began), len(all), s.config.MaxSessions}, err
 }
 
-// limitArgs are those of set_limits.
+// limitArgs are the arguments of set_limits.
 var limitArgs = []mcp.Arg{
-	mcp.Number("max_output_bytes", "kept of what a session prints", 1, session.MaxOutput), mcp.Number("spawn_timeout_sec", "0: none", 0, maxSeconds),
-	mcp.Number("idle_timeout_sec", "0: none", 0, maxSeconds), mcp.Number("read_timeout_ms", "", 0, maxSeconds),
-	mcp.Number("rate_limit_bps", "0: none", 0, math.MaxInt32), mcp.Number("input_rate_bps", "0: none", 0, math.MaxInt32),
+	mcp.Integer("max_output_bytes", "stored output of a session", 1, session.MaxOutput), mcp.Integer("spawn_timeout_sec", "0: none", 0, maxSeconds),
+	mcp.Integer("idle_timeout_sec", "0: none", 0, maxSeconds), mcp.Integer("read_timeout_ms", "", 0, maxSeconds),
+	mcp.Integer("rate_limit_bps", "0: none", 0, math.MaxInt32), mcp.Integer("input_rate_bps", "0: none", 0, math.MaxInt32),
 }

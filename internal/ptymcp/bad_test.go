@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestBadInput has each be one clear error.
+// TestBadInput checks that each bad input returns one clear error.
 func TestBadInput(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_CONTROL_TOOLS": "1", "ENABLE_ADMIN_TOOLS": "1", "MAX_SESSIONS": "2"})
 	id := w.spawn(t, "sleep 1000", args{"scope": "control", "name": "taken"})
@@ -25,19 +25,19 @@ func TestBadInput(t *testing.T) {
 		{"pty_status", args{"session_id": "../../etc"}, fault.NotFound, "unknown session_id"},
 		{"pty_status", args{"session_id": "1-1-00000000"}, fault.NotFound, "unknown session_id"},
 		{"pty_status", args{"session_id": nil}, fault.Invalid, "session_id is required"},
-		{"pty_status", args{"session_id": id, "more": 1}, fault.Invalid, `no argument "more"`},
+		{"pty_status", args{"session_id": id, "more": 1}, fault.Invalid, `unknown argument "more"`},
 		{"pty_spawn", args{"command": nil}, fault.Invalid, "command is required"},
 		{"pty_spawn", args{"command": " "}, fault.Invalid, "command is required"},
 		{"pty_spawn", args{"command": "a\x00b"}, fault.Invalid, "must be text"},
 		{"pty_spawn", args{"command": strings.Repeat("x", 70_000)}, fault.Invalid, "65536 bytes"},
-		{"pty_spawn", args{"command": "x", "cols": 0}, fault.Invalid, "not right"},
-		{"pty_spawn", args{"command": "x", "rows": "-3"}, fault.Invalid, "not right"},
-		{"pty_spawn", args{"command": "x", "max_output_bytes": -1}, fault.Invalid, "not right"},
-		{"pty_spawn", args{"command": "x", "max_output_bytes": 1 << 40}, fault.Invalid, "not right"},
-		{"pty_spawn", args{"command": "x", "spawn_timeout_sec": -1}, fault.Invalid, "not right"},
-		{"pty_spawn", args{"command": "x", "input_rate_bps": "fast"}, fault.Invalid, "not right"},
+		{"pty_spawn", args{"command": "x", "cols": 0}, fault.Invalid, "invalid arguments"},
+		{"pty_spawn", args{"command": "x", "rows": "-3"}, fault.Invalid, "invalid arguments"},
+		{"pty_spawn", args{"command": "x", "max_output_bytes": -1}, fault.Invalid, "invalid arguments"},
+		{"pty_spawn", args{"command": "x", "max_output_bytes": 1 << 40}, fault.Invalid, "invalid arguments"},
+		{"pty_spawn", args{"command": "x", "spawn_timeout_sec": -1}, fault.Invalid, "invalid arguments"},
+		{"pty_spawn", args{"command": "x", "input_rate_bps": "fast"}, fault.Invalid, "invalid arguments"},
 		{"pty_spawn", args{"command": "x", "env": args{"A=B": "x"}}, fault.Invalid, "no environment variable"},
-		{"pty_spawn", args{"command": "x", "env": "A=B"}, fault.Invalid, "not right"},
+		{"pty_spawn", args{"command": "x", "env": "A=B"}, fault.Invalid, "invalid arguments"},
 		{"pty_spawn", args{"command": "x", "cwd": "/no/such/folder"}, fault.NotFound, "use cwd"},
 		{"pty_spawn", args{"command": "x", "cwd": "/etc/passwd"}, fault.Invalid, "no folder"},
 		{"pty_spawn", args{"command": "x", "backend": "screen"}, fault.Unsupported, "unsupported backend: screen"},
@@ -52,16 +52,16 @@ func TestBadInput(t *testing.T) {
 		{"pty_read_until_any", args{"session_id": id, "patterns": []string{"a", ""}}, fault.Invalid, "pattern is required"},
 		{"pty_read_until_any", args{"session_id": id, "patterns": make([]string, 65)}, fault.Invalid, "at most 64"},
 		{"pty_prompt", args{"session_id": id, "data": "x", "patterns": []string{"["}, "regex": true}, fault.Invalid, "missing closing ]"},
-		{"pty_read", args{"session_id": id, "max_chars": 0}, fault.Invalid, "not right"},
-		{"pty_read", args{"session_id": id, "max_chars": -5}, fault.Invalid, "not right"},
-		{"pty_read", args{"session_id": id, "timeout_ms": "-1"}, fault.Invalid, "not right"},
-		{"pty_read", args{"session_id": id, "format": "xml"}, fault.Invalid, "not right"},
-		{"pty_read_at", args{"session_id": id, "offset": -1}, fault.Invalid, "not right"},
-		{"pty_read_at", args{"session_id": id, "stream": "stdin"}, fault.Invalid, "not right"},
+		{"pty_read", args{"session_id": id, "max_chars": 0}, fault.Invalid, "invalid arguments"},
+		{"pty_read", args{"session_id": id, "max_chars": -5}, fault.Invalid, "invalid arguments"},
+		{"pty_read", args{"session_id": id, "timeout_ms": "-1"}, fault.Invalid, "invalid arguments"},
+		{"pty_read", args{"session_id": id, "format": "xml"}, fault.Invalid, "invalid arguments"},
+		{"pty_read_at", args{"session_id": id, "offset": -1}, fault.Invalid, "invalid arguments"},
+		{"pty_read_at", args{"session_id": id, "stream": "stdin"}, fault.Invalid, "invalid arguments"},
 		{"pty_write", args{"session_id": id}, fault.Invalid, "data is required"},
 		{"pty_write", args{"session_id": id, "keys": []string{"any"}}, fault.Invalid, `unknown key "any"`},
 		{"pty_write", args{"session_id": id, "data": strings.Repeat("x", 1<<20+1)}, fault.Exhausted, "wait for the program to read"},
-		{"pty_resize", args{"session_id": id, "cols": 100_000, "rows": 1}, fault.Invalid, "not right"},
+		{"pty_resize", args{"session_id": id, "cols": 100_000, "rows": 1}, fault.Invalid, "invalid arguments"},
 		{"pty_signal", args{"session_id": id, "sig": "USR9"}, fault.Invalid, "unsupported signal"},
 		{"pty_signal", args{"session_id": id, "sig": "SEGV"}, fault.Invalid, "unsupported signal"},
 		{"pty_attach", args{"session_id": id, "client_id": ""}, fault.Invalid, "client_id must be"},
@@ -71,7 +71,7 @@ func TestBadInput(t *testing.T) {
 		{"pty_resume", args{"name": ""}, fault.Invalid, "name is required"},
 		{"pty_resume", args{"name": "none"}, fault.NotFound, "none of this name"},
 		{"set_default_cwd", args{"cwd": "/no/such/folder"}, fault.NotFound, "use cwd"},
-		{"set_limits", args{"max_output_bytes": 0}, fault.Invalid, "not right"},
+		{"set_limits", args{"max_output_bytes": 0}, fault.Invalid, "invalid arguments"},
 	} {
 		w.refused(t, row.tool, row.args, row.kind, row.says)
 	}
@@ -79,7 +79,7 @@ func TestBadInput(t *testing.T) {
 	w.refused(t, "pty_spawn", args{"command": "x"}, fault.Exhausted, "too many sessions (max 2)")
 }
 
-// TestErrorsHaveNoStack has what a client sees of an error be its text, kind and hint.
+// TestErrorsHaveNoStack checks that clients get only the text, kind and hint of an error.
 func TestErrorsHaveNoStack(t *testing.T) {
 	c := newWorld(t, nil).client(t, nil)
 	if name := c.InitializeResult().ServerInfo.Name; name != "pty-mcp" {
@@ -108,7 +108,8 @@ func TestSpawnMeta(t *testing.T) {
 	}
 }
 
-// TestCwd has a command run where it is said, else in the default, else where its program is, else where the server is.
+// TestCwd checks how the working folder is chosen. The order is: the call's folder, the default,
+// the program's folder, the server's folder.
 func TestCwd(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_ADMIN_TOOLS": "1"})
 	home := os.Getenv("HOME")
@@ -182,7 +183,8 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// TestList has sessions be found by owner and tag, the one that was used last at the end.
+// TestList checks that pty_list finds sessions by owner and tag. The most recently used session is
+// last.
 func TestList(t *testing.T) {
 	w := newWorld(t, nil)
 	one := w.spawn(t, "sleep 1000", args{"tag": "a"})

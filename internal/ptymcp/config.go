@@ -17,17 +17,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// Config is what the environment variables PTY_MCP_* say. Times are durations here, and whole seconds or milliseconds there.
+// Config contains the settings from the environment variables PTY_MCP_*. Its times are durations,
+// but the variables are in seconds or milliseconds. Each comment starts with the variable's name
+// and default.
 type Config struct {
-	MaxSessions int           // MAX_SESSIONS, 20: that run at once
-	Grace       time.Duration // IDLE_GRACE_SEC, an hour: how long what has ended can be read
+	MaxSessions int           // MAX_SESSIONS, 20: maximum number of running sessions
+	Grace       time.Duration // IDLE_GRACE_SEC, one hour: how long ended sessions are kept
 	GCInterval  time.Duration // GC_INTERVAL_SEC, 5
-	MaxChars    int           // MAX_CHARS, 8000: that a read gives, unless it asks for others
-	UntilMax    time.Duration // READ_UNTIL_MAX_MS, 60000: that a call waits at most
+	MaxChars    int           // MAX_CHARS, 8000: default size of reads
+	UntilMax    time.Duration // READ_UNTIL_MAX_MS, 60000: maximum wait of a call
 	Quiescence  time.Duration // QUIESCENCE_MS, 300
-	LogFolder   string        // SESSION_LOG_DIR, none
+	LogFolder   string        // SESSION_LOG_DIR, no log
 	Backend     string        // BACKEND, subprocess
-	Limits      Limits        // the defaults of new sessions
+	Limits      Limits        // defaults for new sessions
 
 	ConfirmTTL    time.Duration // DANGEROUS_CONFIRM_TTL_SEC, 300
 	Rules         *danger.Rules // DANGEROUS_PATTERNS
@@ -35,31 +37,34 @@ type Config struct {
 	AdminTools    bool          // ENABLE_ADMIN_TOOLS, 0
 	ControlTools  bool          // ENABLE_CONTROL_TOOLS, 0
 	LegacyConfirm bool          // DANGEROUS_LEGACY_MODE, 0
-	CheckWrites   bool          // CHECK_WRITES, 1: what is typed is checked as what is spawned
-	Secrets       []string      // SECRETS, any, and none into workspaces: the files and variables that pty_send_secret may type, with ; between them
-	SpawnMeta     bool          // SPAWN_META, 0: pty_spawn tells all of the session, not its id alone
-	LogLevel      slog.Level    // LOG, info
-	LogJSON       bool          // LOG_FORMAT, plain
+	CheckWrites   bool          // CHECK_WRITES, 1: check typed lines in the same way as spawned commands
+	// SECRETS: files and variables for pty_send_secret, separated by semicolons. Default: all of
+	// them, but none for workspaces.
+	Secrets   []string
+	SpawnMeta bool       // SPAWN_META, 0: pty_spawn returns all fields of the session instead of only its ID
+	LogLevel  slog.Level // LOG, info
+	LogJSON   bool       // LOG_FORMAT, plain
 }
 
-// Limits are what new sessions have where their spawn says nothing else. Their JSON is the result of get_limits.
+// Limits are the defaults for new sessions. Their JSON form is the result of get_limits.
 type Limits struct {
-	OutputBytes int64 `json:"max_output_bytes"`  // RING_MAX_BYTES, 1 MiB: that are kept
-	SpawnSec    int64 `json:"spawn_timeout_sec"` // SPAWN_TIMEOUT_SEC, 0: however long
-	IdleSec     int64 `json:"idle_timeout_sec"`  // IDLE_TIMEOUT_SEC, 900; 0: however long
+	OutputBytes int64 `json:"max_output_bytes"`  // RING_MAX_BYTES, 1 MiB: size of the stored output
+	SpawnSec    int64 `json:"spawn_timeout_sec"` // SPAWN_TIMEOUT_SEC, 0: no limit
+	IdleSec     int64 `json:"idle_timeout_sec"`  // IDLE_TIMEOUT_SEC, 900; 0: no limit
 	ReadMS      int64 `json:"read_timeout_ms"`   // READ_TIMEOUT_MS, 300
-	OutputRate  int64 `json:"rate_limit_bps"`    // OUTPUT_RATE_BPS, 0: as fast as it goes
-	InputRate   int64 `json:"input_rate_bps"`    // INPUT_RATE_BPS, 0: as fast as it goes
+	OutputRate  int64 `json:"rate_limit_bps"`    // OUTPUT_RATE_BPS, 0: no limit
+	InputRate   int64 `json:"input_rate_bps"`    // INPUT_RATE_BPS, 0: no limit
 }
 
 const (
 	prefix       = "PTY_MCP_"
 	maxSeconds   = 10 * 366 * 24 * 3600
-	maxChars     = 170_000 // whose JSON, six bytes each at most, is below what a result may have
+	maxChars     = 170_000 // each takes at most six bytes in JSON, so results stay below their limit
 	defaultGrace = time.Hour
 )
 
-// FromEnv reads the configuration. lookup is [os.LookupEnv] or the like; a variable that is empty counts as not set. What is wrong is one error, Invalid.
+// FromEnv reads the configuration. lookup is a function such as [os.LookupEnv]. An empty variable
+// counts as not set. If variables are wrong, a single error of kind Invalid lists all of them.
 func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	e := &environment{lookup: lookup}
 	c := Config{
@@ -90,7 +95,7 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		SpawnMeta:     e.flag("SPAWN_META", false),
 		LogJSON:       e.option("LOG_FORMAT", "plain", "json") == "json",
 	}
-	e.number("READ_CHUNK_BYTES", 4096, 1, 1<<20) // known, and of no use: terminals give what they have
+	e.number("READ_CHUNK_BYTES", 4096, 1, 1<<20) // accepted for compatibility, but ignored
 	c.LogLevel = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}[e.option("LOG", "info", "debug", "warn", "error")]
 	if len(e.wrong) > 0 {
 		return Config{}, fault.New(fault.Invalid, "read the environment", "", "%s", strings.Join(e.wrong, "; ")).WithHint("correct it, or unset it for the default")
@@ -98,7 +103,7 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
-// Logger writes on w as LOG and LOG_FORMAT say.
+// Logger returns a logger with the settings LOG and LOG_FORMAT.
 func (c Config) Logger(w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogJSON {
@@ -107,7 +112,7 @@ func (c Config) Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// environment reads variables, and notes which are wrong.
+// environment reads variables and collects errors.
 type environment struct {
 	lookup func(string) (string, bool)
 	wrong  []string
@@ -157,7 +162,7 @@ func (e *environment) flag(name string, byDefault bool) bool {
 	return byDefault
 }
 
-// option is one of some texts, the first where it is not set.
+// option returns a variable whose value must be one of options. The first option is the default.
 func (e *environment) option(name string, options ...string) string {
 	value, set := e.text(name)
 	if !set {
@@ -193,7 +198,7 @@ func (e *environment) rules(name string) *danger.Rules {
 	return r
 }
 
-// secrets are names of variables, and files without links.
+// secrets returns the names of variables, and the paths of files with symbolic links resolved.
 func (e *environment) secrets(name string) (all []string) {
 	value, _ := e.text(name)
 	for one := range strings.SplitSeq(value, ";") {
@@ -215,7 +220,7 @@ func (e *environment) secrets(name string) (all []string) {
 	return all
 }
 
-// expanded is a path whose "~" at its beginning is the home folder.
+// expanded replaces a "~" at the beginning of a path with the home folder.
 func expanded(path string) string {
 	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
 		if home, err := os.UserHomeDir(); err == nil {

@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/tools.golden, and the tools in docs/pty.md")
 
-// TestDefaults holds the documented ones, and IDLE_GRACE_SEC, which is not 0 here.
+// TestDefaults checks the documented defaults. Unlike in pty-mcp, the default of IDLE_GRACE_SEC is
+// not 0.
 func TestDefaults(t *testing.T) {
 	c := env{"MAX_SESSIONS": "  "}.config(t)
 	c.Rules = nil
@@ -44,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestWrongEnvironment has all that is wrong be one error.
+// TestWrongEnvironment checks that one error names all wrong variables.
 func TestWrongEnvironment(t *testing.T) {
 	wrong := env{
 		"MAX_SESSIONS": "0", "IDLE_TIMEOUT_SEC": "-1", "GC_INTERVAL_SEC": "0", "RING_MAX_BYTES": "1e6", "READ_TIMEOUT_MS": "0.5", "MAX_CHARS": "99999999", "REQUIRE_OWNER": "maybe",
@@ -64,7 +65,8 @@ func TestWrongEnvironment(t *testing.T) {
 	}
 }
 
-// TestToolsContract holds the names, arguments and defaults that clients rely on, and that what is not enabled is not there.
+// TestToolsContract checks the names, arguments and defaults of the tools. It also checks that
+// disabled tools are absent.
 func TestToolsContract(t *testing.T) {
 	var b strings.Builder
 	known := map[string]bool{}

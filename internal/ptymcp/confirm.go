@@ -12,14 +12,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// confirmation is how a dangerous command was confirmed.
+// confirmation contains the arguments that confirm a dangerous command.
 type confirmation struct {
 	Token         string `json:"dangerous_confirm_token"`
-	Confirmed     bool   `json:"dangerous_confirmed"`     // in the legacy mode
-	Justification string `json:"dangerous_justification"` // in the legacy mode
+	Confirmed     bool   `json:"dangerous_confirmed"`     // only in legacy mode
+	Justification string `json:"dangerous_justification"` // only in legacy mode
 }
 
-// redeem uses a confirmation for a command.
+// redeem uses up the confirmation of a command. It returns an error if there is no valid
+// confirmation.
 func (s *Server) redeem(c confirmation, r confirm.Request) error {
 	switch {
 	case strings.TrimSpace(c.Token) != "":
@@ -35,10 +36,11 @@ func (s *Server) redeem(c confirmation, r confirm.Request) error {
 var errUnconfirmed = fault.Newf(fault.Permission, "dangerous command detected; confirmation token required").
 	WithHint("call confirm_dangerous_command with this command, cwd, env, owner and scope, and a justification; give its confirm_token as dangerous_confirm_token")
 
-// consent asks a person for what has no confirmation, where the client can. unconfirmed is the error where it can't, or where a confirmation was wrong.
+// consent asks a person whether to allow a command that has no valid confirmation. If the client
+// can't ask, consent returns the error unconfirmed.
 func (s *Server) consent(ctx context.Context, owner, what, command string, v danger.Verdict, unconfirmed error) error {
 	if unconfirmed != error(errUnconfirmed) {
-		return told(unconfirmed, v)
+		return withFindings(unconfirmed, v)
 	}
 	answer, err := askPerson(ctx, owner, what, command, "", v)
 	switch {
@@ -49,20 +51,20 @@ func (s *Server) consent(ctx context.Context, owner, what, command string, v dan
 	case answer == mcp.No:
 		return errDeclined
 	}
-	return told(unconfirmed, v)
+	return withFindings(unconfirmed, v)
 }
 
-var errDeclined = fault.Newf(fault.Permission, "the person who was asked did not agree")
+var errDeclined = fault.Newf(fault.Permission, "the person did not agree")
 
-// told is an error that says what was found.
-func told(err error, v danger.Verdict) error {
+// withFindings adds the findings of a verdict to an error.
+func withFindings(err error, v danger.Verdict) error {
 	return &fault.Error{Kind: fault.KindOf(err), Err: fmt.Errorf("%w (%s)", err, strings.Join(v.Matches, "; ")), Hint: fault.HintOf(err)}
 }
 
-// maxShown bounds what a person is shown of a command, in bytes.
+// maxShown is the maximum number of bytes of a command that a person is shown.
 const maxShown = 4 << 10
 
-// askPerson asks whether something dangerous may be done.
+// askPerson asks a person to allow a dangerous command.
 func askPerson(ctx context.Context, owner, what, command, why string, v danger.Verdict) (mcp.Answer, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The agent %q wants to %s:\n\n%s\n\nThis may do harm:\n", owner, what, shown(command))
@@ -76,7 +78,7 @@ func askPerson(ctx context.Context, owner, what, command, why string, v danger.V
 	return mcp.AskPerson(ctx, b.String())
 }
 
-// shown is a text that an agent made, as a person can be shown it.
+// shown makes text from an agent safe to show to a person.
 func shown(text string) string {
 	text = fault.Printable(text)
 	if len(text) > maxShown {
@@ -85,7 +87,7 @@ func shown(text string) string {
 	return text
 }
 
-// confirmRequest is that of confirm_dangerous_command.
+// confirmRequest is the request of confirm_dangerous_command.
 type confirmRequest struct {
 	Command       string            `json:"command"`
 	Justification string            `json:"justification"`
@@ -96,7 +98,7 @@ type confirmRequest struct {
 	Env           map[string]string `json:"env"`
 }
 
-// confirmResult is its result.
+// confirmResult is the result of confirm_dangerous_command.
 type confirmResult struct {
 	OK        bool     `json:"ok"`
 	Dangerous bool     `json:"dangerous"`
@@ -106,7 +108,7 @@ type confirmResult struct {
 	Error     string   `json:"error,omitempty"`
 }
 
-// confirm is confirm_dangerous_command: of a command that is to be spawned, or of what is to be typed into a session.
+// confirm is confirm_dangerous_command. It confirms a command to spawn or text to type.
 func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)) (*confirmResult, error) {
 	if strings.TrimSpace(req.Command) == "" && req.SessionID == "" {
 		return nil, fault.Newf(fault.Invalid, "command is required")
@@ -147,10 +149,10 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	return result, err
 }
 
-// wouldRun tells what would need confirmation if a command was spawned. Callers that do not say
-// where get a token also for what is dangerous only in some folders.
+// wouldRun returns the findings in a command to spawn. If the request has no folder, they include
+// commands that are dangerous only in some folders.
 func (s *Server) wouldRun(req confirmRequest) danger.Verdict {
-	at := danger.Place{Cwd: req.Cwd, Env: req.Env}
+	at := danger.Start{Cwd: req.Cwd, Env: req.Env}
 	v := s.config.Rules.Check(req.Command, at)
 	if !v.Dangerous && at.Cwd == "" && strings.TrimSpace(req.Justification) != "" {
 		at.Cwd = "/"
@@ -159,7 +161,8 @@ func (s *Server) wouldRun(req confirmRequest) danger.Verdict {
 	return v
 }
 
-// wouldEnter tells what would need confirmation if something was typed into a session now, with Enter at its end.
+// wouldEnter returns the findings in text that would be typed into a session now. The text is
+// checked with Enter at its end.
 func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string) (danger.Verdict, error) {
 	state, err := openTyped(ctx, info)
 	if err != nil {
@@ -169,6 +172,6 @@ func (s *Server) wouldEnter(ctx context.Context, info session.Info, data string)
 	if !strings.HasSuffix(data, "\n") && !strings.HasSuffix(data, "\r") {
 		data += "\r"
 	}
-	_, v := s.config.Rules.Type(state.now, state.place, []byte(data))
+	_, v := s.config.Rules.Type(state.now, state.start, []byte(data))
 	return v, nil
 }

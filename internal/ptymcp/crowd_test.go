@@ -13,8 +13,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// TestTooManySessions has many clients of several servers ask for sessions at once: as many run as may, and the others are refused, of whom nothing is left. So it is when
-// the most sessions are kept that have ended. PYRO_TEST_SPAWNS is how many are asked for.
+// TestTooManySessions starts sessions at the same time from many clients of several servers.
+// Exactly the maximum number of sessions may run, and rejected calls must leave nothing. The folder
+// also contains the maximum number of ended sessions. PYRO_TEST_SPAWNS is the number of calls.
 func TestTooManySessions(t *testing.T) {
 	asked, err := strconv.Atoi(os.Getenv("PYRO_TEST_SPAWNS"))
 	if err != nil {
@@ -24,7 +25,7 @@ func TestTooManySessions(t *testing.T) {
 	w := newWorld(t, env{"MAX_SESSIONS": strconv.Itoa(most)})
 	for i := range maxEnded {
 		s := session.Spec{ID: session.NewID(time.Now(), i), Scope: session.ReadWrite, Command: "true", Cwd: "/", Cols: 1, Rows: 1, Backend: session.Subprocess, OutputBytes: 1, CreatedAt: time.Now()}
-		f, err := session.Make(w.root, s)
+		f, err := session.Create(w.root, s)
 		if err == nil {
 			err = f.SetState(session.State{EndedAt: time.Now(), Reason: session.Exited})
 		}
@@ -50,19 +51,19 @@ func TestTooManySessions(t *testing.T) {
 	if n := spawned.Load(); n != most {
 		t.Errorf("%d sessions of at most %d", n, most)
 	}
-	folders, keepers := w.kept(t)
-	if len(folders) != maxEnded+most || keepers != most {
-		t.Errorf("%d folders and %d keepers", len(folders), keepers)
+	folders, processes := w.leftovers(t)
+	if len(folders) != maxEnded+most || processes != most {
+		t.Errorf("%d folders and %d session processes", len(folders), processes)
 	}
 	began := time.Now()
 	for range asked {
 		w.refused(t, "pty_spawn", args{"command": "exec sleep 1000"}, fault.Exhausted, "too many sessions (max 20)")
 	}
 	t.Logf("%d are refused in %s", asked, time.Since(began))
-	if after, keepers := w.kept(t); strings.Join(after, " ") != strings.Join(folders, " ") || keepers != most {
-		t.Errorf("%d folders and %d keepers afterwards", len(after), keepers)
+	if after, processes := w.leftovers(t); strings.Join(after, " ") != strings.Join(folders, " ") || processes != most {
+		t.Errorf("%d folders and %d session processes afterwards", len(after), processes)
 	}
-	// One that ends makes room for one.
+	// When one session has ended, another can start.
 	var id string
 	for _, name := range folders {
 		if info, err := w.sessions.Get(name); err == nil && info.Running() {
@@ -74,8 +75,8 @@ func TestTooManySessions(t *testing.T) {
 	servers[2].refused(t, "pty_spawn", args{"command": "true"}, fault.Exhausted, "too many sessions (max 20)")
 }
 
-// kept gives the folders of the sessions that a world has, and how many processes there are of keepers.
-func (w *world) kept(t testing.TB) (folders []string, keepers int) {
+// leftovers returns the folders of sessions and the number of session processes.
+func (w *world) leftovers(t testing.TB) (folders []string, processes int) {
 	t.Helper()
 	entries, err := os.ReadDir(w.root)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// harmless is dangerous by the pattern of these tests, and does no harm.
+// harmless is a harmless command that these tests configure as dangerous.
 const harmless = "echo boom"
 
 var patterned = env{"DANGEROUS_PATTERNS": `\bboom\b`}
@@ -57,7 +57,7 @@ func TestLegacyConfirmation(t *testing.T) {
 	w.text(t, "pty_spawn", args{"command": harmless, "dangerous_justification": "j"})
 }
 
-// TestTyped has what is typed be looked at as it is entered, line by line.
+// TestTyped checks that typed input is checked line by line, at the end of each line.
 func TestTyped(t *testing.T) {
 	w := newWorld(t, patterned)
 	id := w.spawn(t, "cat")
@@ -73,7 +73,7 @@ func TestTyped(t *testing.T) {
 	w.refused(t, "pty_prompt", args{"session_id": id, "data": "om\n", "patterns": []string{"x"}}, fault.Permission, "confirmation token required")
 	w.text(t, "pty_write", args{"session_id": id, "keys": []string{"ctrl-u"}})
 	if text := w.text(t, "pty_read", args{"session_id": id}); strings.Contains(text, "boom") {
-		t.Errorf("what was refused is typed: %q", text)
+		t.Errorf("refused input was typed: %q", text)
 	}
 	r := w.object(t, "confirm_dangerous_command", args{"command": harmless, "justification": "j", "session_id": id, "owner": "me"})
 	token, ok := r["confirm_token"]
@@ -85,7 +85,7 @@ func TestTyped(t *testing.T) {
 	w.until(t, id, harmless)
 	w.refused(t, "pty_write", args{"session_id": id, "data": harmless + "\n", "dangerous_confirm_token": token}, fault.Permission, "already used")
 
-	for _, scope := range []string{"control", "admin"} { // that callers give themselves
+	for _, scope := range []string{"control", "admin"} { // callers choose the scope themselves, so it must not matter
 		other := w.spawn(t, "cat", args{"scope": scope})
 		w.refused(t, "pty_write", args{"session_id": other, "data": harmless + "\n"}, fault.Permission, "confirmation token required")
 		w.text(t, "pty_write", args{"session_id": other, "data": strings.Repeat("a long paste\n", 10000)})
@@ -94,7 +94,7 @@ func TestTyped(t *testing.T) {
 	unchecked.text(t, "pty_write", args{"session_id": id, "data": harmless + "\n"})
 }
 
-// TestAPersonIsAsked has a client that can ask one do so, and their answer count.
+// TestAPersonIsAsked checks that the client asks the person, and that the person's answer decides.
 func TestAPersonIsAsked(t *testing.T) {
 	w := newWorld(t, patterned)
 	answer := "accept"
@@ -134,9 +134,9 @@ func TestAPersonIsAsked(t *testing.T) {
 	}
 }
 
-// TestPlace: the folder and the variables of a spawn count, and can be confirmed as the contract
-// says, without them, or with them.
-func TestPlace(t *testing.T) {
+// TestSpawnFolder checks that the folder and the variables of a command matter. A confirmation can
+// omit the folder, as in the contract.
+func TestSpawnFolder(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, spawn := range []args{
 		{"command": "rm -rf nosuch-folder/x", "cwd": "/"},
@@ -154,8 +154,8 @@ func TestPlace(t *testing.T) {
 	w.text(t, "pty_spawn", args{"command": "rm -rf nosuch-folder/x", "cwd": t.TempDir()})
 }
 
-// TestTypedPlace: the folder counts that a shell is in, also right after it was typed.
-func TestTypedPlace(t *testing.T) {
+// TestShellFolder checks that the shell's current folder matters, even right after a cd.
+func TestShellFolder(t *testing.T) {
 	w := newWorld(t, nil)
 	folder := t.TempDir()
 	id := w.spawn(t, "PS1='$ ' exec bash --norc --noediting", args{"cwd": folder})
@@ -166,7 +166,7 @@ func TestTypedPlace(t *testing.T) {
 	}
 	w.until(t, id, "$ ")
 	types("rm -rf nosuch-folder\n")
-	w.until(t, id, "$ ") // while rm runs, the text would be for rm
+	w.until(t, id, "$ ") // if rm still ran, it would read the text
 	asks("cd /\nrm -rf nosuch-folder\n")
 	types("cd /\n")
 	asks("rm -rf nosuch-folder\n")

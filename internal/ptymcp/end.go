@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// close is pty_close: the session ends, and is gone.
+// close is pty_close. It ends the session and removes it.
 func (s *Server) close(ctx context.Context, req target, _ func(string)) (mcp.Plain, error) {
 	info, err := s.use(req, closing)
 	if err == nil {
@@ -18,23 +18,23 @@ func (s *Server) close(ctx context.Context, req target, _ func(string)) (mcp.Pla
 	return done, err
 }
 
-// signalRequest is that of pty_signal.
+// signalRequest is the request of pty_signal.
 type signalRequest struct {
 	target
 	Signal string `json:"sig"`
 }
 
-// signalResult is its result.
+// signalResult is the result of pty_signal.
 type signalResult struct {
 	OK       bool   `json:"ok"`
 	Note     string `json:"note,omitempty"`
 	ExitCode *int   `json:"exit_code,omitempty"`
 }
 
-// signalNames are those that pty_signal knows.
+// signalNames are the signals that pty_signal accepts.
 const signalNames = "INT, TERM, KILL, HUP, QUIT, TSTP, CONT, USR1 or USR2"
 
-// signal is pty_signal, of a signal with or without "SIG".
+// signal is pty_signal. Signal names can begin with "SIG".
 func (s *Server) signal(ctx context.Context, req signalRequest, _ func(string)) (*signalResult, error) {
 	info, err := s.use(req.target, signal)
 	if err != nil {

@@ -2,18 +2,19 @@ package ptymcp
 
 import "testing"
 
-// example is a call of a tool as docs/pty.md shows it, with its result. TestReference makes it, each on a server of its own with the tools of all three groups.
+// example is a call in docs/pty.md. TestReference makes each call on a new server that has all
+// tools.
 type example struct {
 	tool    string
-	says    string                          // before it
-	command string                          // that a session runs, whose id is $session: "" none
-	spawned args                            // how else that is spawned
-	before  func(t *testing.T, s *showcase) // what is done first, and not shown
-	args    string                          // JSON, as shown
-	only    []string                        // what is shown of the fields of the result, all where it is empty
+	says    string                          // text above the example.
+	command string                          // command of the session $session; empty: no session.
+	spawned args                            // more arguments for starting that session.
+	before  func(t *testing.T, s *showcase) // runs before the call, and is not shown.
+	args    string                          // arguments as JSON, as shown.
+	only    []string                        // fields of the result to show; empty: all.
 }
 
-// What sessions of examples run.
+// Commands of sessions in examples.
 const (
 	shell   = `PS1='$ ' exec bash --norc --noediting`
 	aTest   = `sh test.sh`
@@ -23,17 +24,17 @@ const (
 	server  = `trap 'echo stopped; exit 0' INT; echo listening on 8080; while :; do sleep 0.1; done`
 )
 
-// of is the status of a session, as far as several tools show it. pty_status shows all.
+// ofStatus lists the fields of a status that examples show. pty_status returns more.
 var ofStatus = []string{"session_id", "name", "running", "exit_code", "backend", "buffer_bytes", "attached_client_id", "last_lease_event", "recovered", "recovered_at"}
 
-// examples have one of each tool at least.
+// examples contains at least one call of each tool.
 var examples = []example{
 	{
-		tool: "pty_spawn", says: "A shell, to type into. `--noediting`, or `TERM` of `dumb`, has bash print no more than text.",
+		tool: "pty_spawn", says: "An interactive shell. With `--noediting`, or `TERM` set to `dumb`, bash prints only text.",
 		args: `{"command": "PS1='$ ' exec bash --norc --noediting", "cwd": "$project", "name": "shell", "owner": "agent"}`,
 	},
 	{
-		tool: "pty_spawn", says: "In tmux, to go on when its keeper is killed.",
+		tool: "pty_spawn", says: "In tmux, to survive the death of the session process.",
 		args: `{"command": "sh test.sh", "cwd": "$project", "name": "tests", "owner": "agent", "backend": "tmux"}`,
 	},
 	{
@@ -49,10 +50,10 @@ var examples = []example{
 		args: `{"name": "shell", "owner": "agent"}`,
 	},
 	{
-		tool: "pty_recover", says: "The keeper of a session in tmux was killed, while nobody had read what it printed.", command: `echo 17 passed; read -r`, spawned: args{"backend": "tmux"},
+		tool: "pty_recover", says: "The session process of a tmux session was killed, with unread output.", command: `echo 17 passed; read -r`, spawned: args{"backend": "tmux"},
 		before: func(t *testing.T, s *showcase) {
 			s.filled(t, "17 passed\r\n")
-			s.killKeeper(t)
+			s.killSessionProcess(t)
 		},
 		only: ofStatus, args: `{"name": "shell", "owner": "agent"}`,
 	},
@@ -77,7 +78,7 @@ var examples = []example{
 		args: `{"session_id": "$session", "owner": "agent"}`,
 	},
 	{
-		tool: "pty_status", says: "After its end, with its output not yet read.", command: aTest, before: over,
+		tool: "pty_status", says: "After the end, with unread output.", command: aTest, before: over,
 		args: `{"session_id": "$session", "owner": "agent"}`,
 	},
 	{
@@ -105,11 +106,11 @@ var examples = []example{
 		args: `{"session_id": "$session", "owner": "agent"}`,
 	},
 	{
-		tool: "pty_read_at", says: "From the `chunk_id` of a result, or the `next_offset` of the last.", command: aTest, before: over,
+		tool: "pty_read_at", says: "Start at the `chunk_id` of a result, or at its `next_offset`.", command: aTest, before: over,
 		args: `{"session_id": "$session", "owner": "agent", "offset": 13}`,
 	},
 	{
-		tool: "pty_read_until", says: "The listing that was asked for by `ls`, up to the next prompt.", command: shell, before: typed("$ ", "ls\n"),
+		tool: "pty_read_until", says: "The output of `ls`, up to the next prompt.", command: shell, before: typed("$ ", "ls\n"),
 		args: `{"session_id": "$session", "owner": "agent", "pattern": "$ "}`,
 	},
 	{
@@ -117,11 +118,11 @@ var examples = []example{
 		args: `{"session_id": "$session", "owner": "agent", "patterns": ["[0-9]+ failed", "all passed"], "regex": true, "timeout_ms": 60000}`,
 	},
 	{
-		tool: "pty_read_quiescent", says: "Where it is not known what will be printed.", command: server,
+		tool: "pty_read_quiescent", says: "For unknown output.", command: server,
 		args: `{"session_id": "$session", "owner": "agent", "quiescence_ms": 200}`,
 	},
 	{
-		tool: "pty_screen", says: "It waits for a password, which would not be shown.", command: logsIn, before: until("agent: "),
+		tool: "pty_screen", says: "The session waits for a password.", command: logsIn, before: until("agent: "),
 		args: `{"session_id": "$session", "owner": "agent"}`,
 	},
 	{
@@ -140,7 +141,7 @@ var examples = []example{
 		args: `{"session_id": "$session", "owner": "agent", "keys": ["ctrl-c"]}`,
 	},
 	{
-		tool: "pty_send_secret", says: "The file has the password as its line, and nobody but the session is given it.", command: logsIn, before: until("agent: "),
+		tool: "pty_send_secret", says: "The file has the password in one line.", command: logsIn, before: until("agent: "),
 		args: `{"session_id": "$session", "owner": "agent", "file": "$project/.password"}`,
 	},
 	{
@@ -154,22 +155,22 @@ var examples = []example{
 	{tool: "pty_close_all", command: shell, args: `{}`},
 	{tool: "set_default_cwd", args: `{"cwd": "$project"}`},
 	{tool: "get_default_cwd", before: func(t *testing.T, s *showcase) { s.called(t, "set_default_cwd", args{"cwd": s.project}) }, args: `{}`},
-	{tool: "set_limits", says: "What is not said stays.", args: `{"idle_timeout_sec": 3600, "read_timeout_ms": 1000}`},
+	{tool: "set_limits", says: "Missing fields keep their values.", args: `{"idle_timeout_sec": 3600, "read_timeout_ms": 1000}`},
 	{tool: "get_limits", args: `{}`},
 	{tool: "pty_metrics", command: aTest, before: over, args: `{}`},
 	{tool: "pty_health", args: `{}`},
 }
 
-// What is done before a call.
+// These functions prepare the call of an example.
 
-// until waits for a text, and takes what there is up to its end.
+// until waits for a text. It consumes the output up to the end of the text.
 func until(text string) func(*testing.T, *showcase) {
 	return func(t *testing.T, s *showcase) {
 		s.called(t, "pty_read_until", args{"session_id": s.session, "owner": "agent", "pattern": text, "timeout_ms": 60000})
 	}
 }
 
-// typed types something when a text has come.
+// typed waits for a text, then types data.
 func typed(text, data string) func(*testing.T, *showcase) {
 	return func(t *testing.T, s *showcase) {
 		until(text)(t, s)
@@ -177,7 +178,7 @@ func typed(text, data string) func(*testing.T, *showcase) {
 	}
 }
 
-// over waits for the end of the session.
+// over waits until the session has ended.
 func over(t *testing.T, s *showcase) {
 	s.called(t, "pty_wait", args{"session_id": s.session, "owner": "agent", "timeout_ms": 60000})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// named are what keys send, as xterm does in its usual mode.
+// named contains the sequences of named keys, as xterm sends them in normal mode.
 var named = map[string]string{
 	"enter": "\r", "return": "\r", "tab": "\t", "backtab": "\x1b[Z", "space": " ", "escape": "\x1b", "esc": "\x1b", "backspace": "\x7f",
 	"up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
@@ -16,13 +16,14 @@ var named = map[string]string{
 	"f9": "\x1b[20~", "f10": "\x1b[21~", "f11": "\x1b[23~", "f12": "\x1b[24~",
 }
 
-// modifiers are their numbers in sequences with a modifier, less one.
+// modifiers contains one bit per modifier. Control sequences contain the sum of the bits plus one.
 var modifiers = map[string]int{"shift": 1, "alt": 2, "meta": 2, "ctrl": 4, "control": 4}
 
-// maxKeys bounds the keys of one call.
+// maxKeys is the maximum number of keys per call.
 const maxKeys = 1000
 
-// sequences is what some keys send: names of the table, or single characters, each with modifiers before it or not ("ctrl-c", "alt-b", "shift-tab", "ctrl-shift-up").
+// sequences returns the input for a list of keys. A key is a named key or a single character. It
+// can have modifiers, as in "ctrl-c", "alt-b", "shift-tab" or "ctrl-shift-up".
 func sequences(keys []string) (string, error) {
 	if len(keys) > maxKeys {
 		return "", fault.Newf(fault.Invalid, "%d keys: at most %d", len(keys), maxKeys)
@@ -39,7 +40,7 @@ func sequences(keys []string) (string, error) {
 	return b.String(), nil
 }
 
-// sequence is what one key sends.
+// sequence returns the input for one key.
 func sequence(key string) (string, bool) {
 	modifier, name := 0, key
 	for {
@@ -61,7 +62,7 @@ func sequence(key string) (string, bool) {
 	return character(r[0], modifier)
 }
 
-// character is a character with modifiers.
+// character returns the input for a character with modifiers.
 func character(r rune, modifier int) (string, bool) {
 	text := string(r)
 	if modifier&1 != 0 {
@@ -71,7 +72,7 @@ func character(r rune, modifier int) (string, bool) {
 		switch c := strings.ToUpper(text)[0]; {
 		case r >= 0x80:
 			return "", false
-		case c >= '@' && c <= '_': // the letters among them
+		case c >= '@' && c <= '_': // includes letters
 			text = string(rune(c - '@'))
 		case c == ' ':
 			text = "\x00"
@@ -87,7 +88,7 @@ func character(r rune, modifier int) (string, bool) {
 	return text, true
 }
 
-// modified is the sequence of a named key with modifiers.
+// modified returns the input for a named key with modifiers.
 func modified(s, name string, modifier int) (string, bool) {
 	switch {
 	case modifier == 0:
@@ -103,5 +104,5 @@ func modified(s, name string, modifier int) (string, bool) {
 	case s[len(s)-1] == '~':
 		return fmt.Sprintf("%s;%d~", s[:len(s)-1], modifier+1), true
 	}
-	return fmt.Sprintf("\x1b[1;%d%c", modifier+1, s[len(s)-1]), true // cursor keys, home and end, f1 to f4
+	return fmt.Sprintf("\x1b[1;%d%c", modifier+1, s[len(s)-1]), true // cursor keys, home, end, f1 to f4
 }

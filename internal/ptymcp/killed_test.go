@@ -12,7 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// process starts a server as a process of its own, and connects to it.
+// process starts a server as a separate process and connects to it.
 func (w *world) process(t testing.TB) (*sdk.ClientSession, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -35,8 +35,8 @@ func called(t testing.TB, c *sdk.ClientSession, tool string, a args) string {
 	return r.Content[0].(*sdk.TextContent).Text
 }
 
-// TestKilledServer kills servers while they read and a session prints: what those who read were given, and what is read next, is all of it once, but for one answer of
-// each that was killed before it was heard, at most.
+// TestKilledServer kills servers while clients read. The responses must contain all output exactly
+// once, except that each killed server may lose one response.
 func TestKilledServer(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `for i in $(seq 300); do echo "line $i"; sleep 0.002; done; echo over; sleep 1000`)
@@ -63,7 +63,7 @@ func TestKilledServer(t *testing.T) {
 	}
 }
 
-// BenchmarkEcho is from a key to its echo, through a server that is a process of its own.
+// BenchmarkEcho measures the time from typing a key to reading its echo, through a server process.
 func BenchmarkEcho(b *testing.B) {
 	w := newWorld(b, nil)
 	c, _ := w.process(b)

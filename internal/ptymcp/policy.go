@@ -5,24 +5,25 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// target is which session a call is about, and who calls.
+// target names the session that a call uses, and the caller.
 type target struct {
 	SessionID string `json:"session_id"`
 	Owner     string `json:"owner"`
 	ClientID  string `json:"client_id"`
 }
 
-// as is who calls.
+// as returns the owner that the caller claims to be.
 func (t target) as() string { return t.Owner }
 
-// access is what a tool needs.
+// access describes the access that a tool needs.
 type access struct {
 	tool   string
-	scope  session.Scope // that the session must have at least
-	leased bool          // it is for the client that the session is attached to, if it is
+	scope  session.Scope // the session's scope must include this scope
+	leased bool          // if a client has claimed the session, only that client can use the tool
 }
 
-// The tools that take something from a session, or do something to it: only the client that it is attached to may.
+// These tools consume the output of a session or change the session. If a client has claimed the
+// session, only that client can call them.
 var (
 	readOutput   = access{"pty_read", session.ReadOnly, true}
 	readStdout   = access{"pty_read_stdout", session.ReadOnly, true}
@@ -38,10 +39,10 @@ var (
 	signal       = access{"pty_signal", session.Control, true}
 )
 
-// observes is what a tool needs that leaves everything as it is.
+// observes returns the access that a tool needs if it changes nothing.
 func observes(tool string) access { return access{tool, session.ReadOnly, false} }
 
-// use gives a session to a tool that may use it.
+// use returns the session that a call names, if the call has the access that the tool needs.
 func (s *Server) use(t target, a access) (session.Info, error) {
 	info, err := s.sessions.Get(t.SessionID)
 	if err != nil {
@@ -58,28 +59,29 @@ func (s *Server) use(t target, a access) (session.Info, error) {
 		return info, fault.New(fault.Permission, "use session", info.ID, "%sscope '%s' does not allow tool '%s'", readOnly, info.Scope, a.tool)
 	}
 	if a.leased {
-		return info, s.sessions.CheckLease(info.ID, t.ClientID)
+		return info, s.sessions.CheckClaim(info.ID, t.ClientID)
 	}
 	return info, nil
 }
 
-// checkOwner refuses who is not the owner of a session, where it has one.
+// checkOwner returns an error if owner is not the owner of the session.
 func (s *Server) checkOwner(info session.Info, owner string) error {
 	switch {
 	case !s.config.RequireOwner || owner == info.Owner && owner != "":
 		return nil
 	case owner == "":
-		return fault.New(fault.Permission, "use session", info.ID, "owner is required for this session").WithHint("give the owner that pty_spawn was given")
+		return fault.New(fault.Permission, "use session", info.ID, "owner is required for this session").WithHint("give the same owner as to pty_spawn")
 	case info.Owner != "":
-		return fault.New(fault.Permission, "use session", info.ID, "session owner mismatch").WithHint("give the owner that pty_spawn was given")
+		return fault.New(fault.Permission, "use session", info.ID, "session owner mismatch").WithHint("give the same owner as to pty_spawn")
 	}
 	return nil
 }
 
-// requireOwner refuses a call without an owner, of a tool that is about no session yet.
+// requireOwner returns an error if an owner is required and the call has none. It serves for calls
+// that name no session.
 func (s *Server) requireOwner(owner, what string) error {
 	if s.config.RequireOwner && owner == "" {
-		return fault.Newf(fault.Permission, "owner is required for %s", what).WithHint("give any name that is yours, the same in all calls")
+		return fault.Newf(fault.Permission, "owner is required for %s", what).WithHint("choose a name, and give it in all calls")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestOwner has all that is about a session be for its owner, unless the policy says otherwise.
+// TestOwner checks that only the owner can use a session, unless the configuration allows others.
 func TestOwner(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_CONTROL_TOOLS": "1"})
 	id := w.spawn(t, "sleep 1000", args{"name": "n"})
@@ -51,7 +51,7 @@ func TestOwner(t *testing.T) {
 	w.object(t, "pty_status", args{"session_id": anybody, "owner": "whoever"})
 }
 
-// TestScopes holds what each scope lets be done.
+// TestScopes checks which tools each scope allows.
 func TestScopes(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_CONTROL_TOOLS": "1"})
 	for scope, allowed := range map[string][3]bool{"read-only": {}, "read-write": {true, true}, "control": {true, true, true}, "admin": {true, true, true}} {
@@ -81,19 +81,21 @@ func TestScopes(t *testing.T) {
 	w.refused(t, "pty_spawn", args{"command": "x", "scope": "root"}, fault.Invalid, "")
 }
 
-// TestLeases has the tools that take or change something be for the client that a session is attached to, and the others for all.
+// TestLeases checks the tools that consume output or change a session. Only the client that has
+// claimed the session can call them.
 func TestLeases(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_CONTROL_TOOLS": "1"})
-	id := w.spawn(t, "trap '' HUP; sleep 1000", args{"scope": "control", "separate_streams": true, "name": "n"})
+	id := w.spawn(t, "trap '' HUP; echo ready; sleep 1000", args{"scope": "control", "separate_streams": true, "name": "n"})
+	w.until(t, id, "ready") // before the shell sets its trap, HUP would end it
 	destructive := map[string]args{
 		"pty_read": {"timeout_ms": 0}, "pty_read_stdout": {"timeout_ms": 0}, "pty_read_stderr": {"timeout_ms": 0}, "pty_read_until": {"pattern": "x", "timeout_ms": 0},
 		"pty_read_until_any": {"patterns": []string{"x"}, "timeout_ms": 0}, "pty_read_quiescent": {"timeout_ms": 0},
 		"pty_prompt": {"data": "x", "patterns": []string{"x"}, "timeout_ms": 0}, "pty_write": {"data": "x"}, "pty_resize": {"cols": 80, "rows": 24}, "pty_signal": {"sig": "HUP"},
 		"pty_close": {},
 	}
-	lease := w.object(t, "pty_attach", args{"session_id": id, "client_id": "a"})
-	if lease["ok"] != true || lease["attached_client_id"] != "a" || lease["last_lease_event"] != nil {
-		t.Errorf("%v", lease)
+	claim := w.object(t, "pty_attach", args{"session_id": id, "client_id": "a"})
+	if claim["ok"] != true || claim["attached_client_id"] != "a" || claim["last_lease_event"] != nil {
+		t.Errorf("%v", claim)
 	}
 	w.object(t, "pty_attach", args{"session_id": id, "client_id": "a"}) // again
 	w.refused(t, "pty_attach", args{"session_id": id, "client_id": "b"}, fault.Precondition, `attached to the client "a"`)
@@ -103,7 +105,7 @@ func TestLeases(t *testing.T) {
 		a["client_id"] = "b"
 		w.refused(t, tool, a, fault.Precondition, `attached to the client "a"`)
 	}
-	// Owner and scope come first.
+	// The owner and the scope are checked before the claim.
 	w.refused(t, "pty_write", args{"session_id": id, "data": "x", "owner": "other", "client_id": "b"}, fault.Permission, "session owner mismatch")
 	for tool, a := range map[string]args{"pty_read_at": {"session_id": id}, "pty_status": {"session_id": id}, "pty_wait": {"session_id": id, "timeout_ms": 0}, "pty_resume": {"name": "n"}, "pty_screen": {"session_id": id}} {
 		w.object(t, tool, a)
@@ -129,13 +131,13 @@ func TestLeases(t *testing.T) {
 	if st := w.object(t, "pty_status", args{"session_id": id}); st["running"] != true || st["attached_client_id"] != nil || st["last_lease_event"] != "takeover" {
 		t.Errorf("%v", st)
 	}
-	w.text(t, "pty_write", args{"session_id": id, "data": "x"}) // nobody has it
+	w.text(t, "pty_write", args{"session_id": id, "data": "x"}) // no client has a claim
 	w.refused(t, "pty_recover", args{"name": "n"}, fault.Unsupported, "only sessions of backend=tmux")
 	w.text(t, "pty_close", args{"session_id": id})
 	w.refused(t, "pty_recover", args{"name": "n"}, fault.NotFound, "")
 }
 
-// TestRestart has a server that comes later know all that one before it did.
+// TestRestart checks that a new server continues with the state of the previous one.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `stty -echo; printf 'read unread'; read -r x; printf "got $x"; sleep 1000`, args{"name": "n"})
@@ -154,7 +156,7 @@ func TestRestart(t *testing.T) {
 	if text := w.text(t, "pty_read", args{"session_id": id, "client_id": "c"}); text != "unread" {
 		t.Errorf("%q", text)
 	}
-	// The line was begun before.
+	// The typed line began before the restart.
 	w.refused(t, "pty_write", args{"session_id": id, "client_id": "c", "data": "f /\n"}, fault.Permission, "dangerous command detected; confirmation token required")
 	w.text(t, "pty_write", args{"session_id": id, "client_id": "c", "data": " x\n"})
 	w.object(t, "pty_read_until", args{"session_id": id, "client_id": "c", "pattern": "got rm -r x"})

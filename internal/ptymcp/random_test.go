@@ -20,8 +20,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestKilledAtRandom kills servers, keepers and the tmux server at any moment while clients read by both kinds of cursor: one's own, with which nothing is lost, and that
-// of the session, with which of each server that was killed one answer may be. PYRO_TEST_KILLS is how often.
+// TestKilledAtRandom kills servers, session processes and the tmux server while clients read. Reads
+// at a client's own offset must lose no output. Reads with the session's cursor can lose one
+// response per killed server. PYRO_TEST_KILLS is the number of rounds.
 func TestKilledAtRandom(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("PYRO_TEST_KILLS"))
 	if err != nil {
@@ -38,24 +39,24 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// pieceChars is how much is read at once.
+// pieceChars is the maximum size of a read, in characters.
 const pieceChars = 200
 
-// killing is a round of that test.
+// killing is one round of the test.
 type killing struct {
 	*world
 	random *rand.Rand
 	client *sdk.ClientSession
-	killed int // servers
+	killed int // number of killed servers
 	read   []*readBoth
 }
 
-// readBoth is what was read of a session.
+// readBoth contains the output of a session, read in two ways: with pty_read_at and with pty_read.
 type readBoth struct {
 	id, name string
 	backend  session.Backend
-	own      strings.Builder // by pty_read_at
-	at       int64           // what pty_read gives next
+	own      strings.Builder // output from pty_read_at
+	at       int64           // offset of the next pty_read
 	gaps     int
 }
 
@@ -71,7 +72,7 @@ func (k *killing) round(t *testing.T, kind int) {
 	}
 	k.readAll(t, k.moment())
 	switch kind {
-	case 0: // whatever it does just then
+	case 0: // at a random time
 		stop := time.AfterFunc(k.moment(), func() { cmd.Process.Kill() })
 		for k.readAll(t, time.Minute) {
 		}
@@ -110,7 +111,7 @@ func (k *killing) round(t *testing.T, kind int) {
 
 func (k *killing) moment() time.Duration { return time.Duration(k.random.IntN(40)) * time.Millisecond }
 
-// goesOn tells whether a session runs or not, as it should, and recovers it where that needs to be.
+// goesOn checks whether a session still runs, as it should. It recovers the session if necessary.
 func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
@@ -132,7 +133,7 @@ func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
 			t.Fatalf("%s: %s", r.backend, text)
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // its keeper goes after it
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // the session process ends later than the session
 		_, err := os.Stat(filepath.Join(k.root, r.id, session.SocketName))
 		if (err == nil) == should {
 			return
@@ -143,7 +144,8 @@ func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
 	}
 }
 
-// readAll reads of all sessions in turn for some time, and tells whether the server still lives.
+// readAll reads all sessions in turn for the duration d. It reports whether the server is still
+// alive.
 func (k *killing) readAll(t *testing.T, d time.Duration) bool {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -184,7 +186,7 @@ func (k *killing) readOnce(t *testing.T, r *readBoth) bool {
 	}
 	switch gap := piece.ID - r.at; {
 	case gap < 0 || gap > pieceChars:
-		t.Fatalf("%s: pty_read gives what is at %d, after what is before %d", r.backend, piece.ID, r.at)
+		t.Fatalf("%s: pty_read returned offset %d after offset %d", r.backend, piece.ID, r.at)
 	case gap > 0:
 		if r.gaps++; r.gaps > k.killed {
 			t.Fatalf("%s: %d answers are lost of %d servers that were killed", r.backend, r.gaps, k.killed)
@@ -197,7 +199,7 @@ func (k *killing) readOnce(t *testing.T, r *readBoth) bool {
 	return true
 }
 
-// numbersAt is what is at an offset of the numbers from 1 on, a line each.
+// numbersAt returns n bytes at an offset of the lines 1, 2, 3 and so on.
 func numbersAt(at int64, n int) string {
 	for int64(len(allNumbers)) < at+int64(n) {
 		lastNumber++
@@ -211,7 +213,7 @@ var (
 	lastNumber int
 )
 
-// end closes the sessions, reads what they printed to its end before that, and sees that nothing is left.
+// end reads the remaining output, closes the sessions, and checks that nothing is left.
 func (k *killing) end(t *testing.T) {
 	t.Helper()
 	for _, r := range k.read {
@@ -234,7 +236,7 @@ func (k *killing) end(t *testing.T) {
 			}
 		}
 		if r.own.String() != numbersAt(0, int(whole)) {
-			t.Errorf("%s: what was read by an offset is not what was printed", r.backend)
+			t.Errorf("%s: output read by offset differs from the printed output", r.backend)
 		}
 		called(t, k.client, "pty_close", args{"session_id": r.id})
 	}
@@ -245,7 +247,7 @@ func (k *killing) end(t *testing.T) {
 	}
 	filepath.WalkDir(k.root, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type()&(fs.ModeSocket|fs.ModeNamedPipe) != 0 {
-			t.Errorf("%s is left", path)
+			t.Errorf("leftover: %s", path)
 		}
 		return nil
 	})

@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestRawInput has arguments that no client of good will sends be one clear error each, or what is meant, and the session be as it was.
+// TestRawInput sends arguments that no correct client sends. Each call must either return one clear
+// error or succeed. No call may damage the session.
 func TestRawInput(t *testing.T) {
 	w := newWorld(t, env{"ENABLE_CONTROL_TOOLS": "1", "ENABLE_ADMIN_TOOLS": "1"})
 	id := w.spawn(t, "stty -echo; echo ready; cat", args{"scope": "control"})
@@ -96,7 +97,7 @@ func TestRawInput(t *testing.T) {
 			t.Errorf("%s: %d bytes of error (%s): %.300s", name, len(err.Error()), fault.KindOf(err), err)
 		}
 	}
-	// What can be meant is done.
+	// These are unusual forms that the server accepts.
 	for _, row := range [][3]string{
 		{"pty_read_at", `{ID,"offset":9223372036854775807}`, `"text":""`},
 		{"pty_read_at", `{ID,"offset":"1e3"}`, `"text":""`},
@@ -109,7 +110,7 @@ func TestRawInput(t *testing.T) {
 		}
 	}
 	w.until(t, id, "bytes \ufffd\ufffd\r\n")
-	if list, _ := w.kept(t); len(list) != 1 {
+	if list, _ := w.leftovers(t); len(list) != 1 {
 		t.Errorf("%q", list)
 	}
 	st := w.object(t, "pty_status", args{"session_id": id})
@@ -118,8 +119,9 @@ func TestRawInput(t *testing.T) {
 	}
 }
 
-// TestLogErrorIsTold has pty_status tell why there is no log, of a session that goes on.
-func TestLogErrorIsTold(t *testing.T) {
+// TestLogErrorIsReported checks that pty_status reports why the log of a running session can't be
+// written.
+func TestLogErrorIsReported(t *testing.T) {
 	w := newWorld(t, env{"SESSION_LOG_DIR": "/proc/no such folder"})
 	id := w.spawn(t, "read -r x; echo got $x; exit 3")
 	w.text(t, "pty_write", args{"session_id": id, "data": "x\n"})

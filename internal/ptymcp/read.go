@@ -8,11 +8,11 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/mcp"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/session"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// readRequest is what all tools that read are asked. What is nil is as it is by default.
+// readRequest is the request of all reads. A field that is nil has a default.
 type readRequest struct {
 	target
 	MaxChars     *int   `json:"max_chars"`
@@ -21,18 +21,18 @@ type readRequest struct {
 	Format       string `json:"format"`
 }
 
-// chunk is what was read, where it is asked for as JSON.
+// chunk is the result of a read in JSON format.
 type chunk struct {
-	ID        int64   `json:"chunk_id"` // the offset of the text in its stream, as pty_read_at takes it
+	ID        int64   `json:"chunk_id"` // offset of the text in its stream, for pty_read_at
 	Stream    string  `json:"stream"`   // pty, stdout or stderr
 	Text      string  `json:"text"`
 	Timestamp float64 `json:"timestamp"` // seconds since 1970
 }
 
-// streamNames are what the streams are called here.
+// streamNames are the names that the tools use for streams.
 var streamNames = map[session.Stream]string{session.Output: "pty", session.Stdout: "stdout", session.Stderr: "stderr"}
 
-// chars is how many characters a read gives at most.
+// chars returns the maximum number of characters to read.
 func (s *Server) chars(asked *int) int {
 	if asked == nil {
 		return s.config.MaxChars
@@ -40,7 +40,8 @@ func (s *Server) chars(asked *int) int {
 	return *asked
 }
 
-// patience is how long a call waits: what it asks for, else byDefault, and never longer than READ_UNTIL_MAX_MS.
+// patience returns how long a call waits. It returns the requested time, or byDefault if there is
+// none. The time is limited to READ_UNTIL_MAX_MS.
 func (s *Server) patience(asked *int64, byDefault time.Duration) time.Duration {
 	if asked != nil {
 		byDefault = time.Duration(*asked) * time.Millisecond
@@ -48,7 +49,7 @@ func (s *Server) patience(asked *int64, byDefault time.Duration) time.Duration {
 	return min(byDefault, s.config.UntilMax)
 }
 
-// read is pty_read, and the others of one stream.
+// read returns the tool pty_read, pty_read_stdout or pty_read_stderr.
 func (s *Server) read(a access, stream session.Stream) func(context.Context, readRequest, func(string)) (any, error) {
 	return func(ctx context.Context, req readRequest, _ func(string)) (any, error) {
 		info, err := s.use(req.target, a)
@@ -65,7 +66,7 @@ func (s *Server) read(a access, stream session.Stream) func(context.Context, rea
 	}
 }
 
-// readQuiescent is pty_read_quiescent: it waits for something, and then for silence.
+// readQuiescent is pty_read_quiescent. It waits for output, then for a pause in the output.
 func (s *Server) readQuiescent(ctx context.Context, req readRequest, _ func(string)) (any, error) {
 	info, err := s.use(req.target, readQuiet)
 	if err != nil {
@@ -95,7 +96,7 @@ func (s *Server) readQuiescent(ctx context.Context, req readRequest, _ func(stri
 	return r.formatted(p, req.Format), err
 }
 
-// defaultPatience is how long tools wait that wait for something in particular.
+// defaultPatience is the default time that a call waits for a specific event.
 const defaultPatience = 10 * time.Second
 
 // reader reads a stream of a session.
@@ -103,13 +104,13 @@ type reader struct {
 	server *Server
 	info   session.Info
 	stream session.Stream
-	log    *transcript.Shared
+	log    *program.SharedLog
 }
 
-// reader opens a stream. The caller must close it.
+// reader opens a stream of a session. The caller must close the reader.
 func (s *Server) reader(info session.Info, stream session.Stream) (*reader, error) {
 	if stream != session.Output && !info.Separate {
-		return nil, fault.New(fault.Precondition, "read session", info.ID, "%s is not apart: it was spawned without separate_streams", streamNames[stream]).WithHint("pty_read")
+		return nil, fault.New(fault.Precondition, "read session", info.ID, "it has no %s: it was spawned without separate_streams", streamNames[stream]).WithHint("pty_read")
 	}
 	l, err := info.Folder.Log(stream)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Server) reader(info session.Info, stream session.Stream) (*reader, erro
 
 func (r *reader) close() { r.log.Close() }
 
-// used notes that somebody uses the session.
+// used records a use of the session.
 func (r *reader) used() {
 	if r.stream == session.Output {
 		r.log.Mark().Store(time.Now().UnixNano())
@@ -131,7 +132,7 @@ func (r *reader) used() {
 	}
 }
 
-// touch notes that somebody uses a session.
+// touch records a use of a session.
 func touch(info session.Info) {
 	if l, err := info.Folder.Log(session.Output); err == nil {
 		l.Mark().Store(time.Now().UnixNano())
@@ -139,12 +140,13 @@ func touch(info session.Info) {
 	}
 }
 
-// take gives what nobody took yet, and waits until there is something, or the session has ended, or the time is over. Who gives up meanwhile has taken nothing.
-func (r *reader) take(ctx context.Context, chars int, patience time.Duration) (transcript.Piece, error) {
+// take consumes unread output. It waits until there is some output, the session has ended, or the
+// timeout has expired. A cancelled call consumes nothing.
+func (r *reader) take(ctx context.Context, chars int, patience time.Duration) (program.Piece, error) {
 	deadline := time.Now().Add(patience)
 	for {
 		if ctx.Err() != nil {
-			return transcript.Piece{}, context.Cause(ctx)
+			return program.Piece{}, context.Cause(ctx)
 		}
 		seen := r.log.Len()
 		p, err := r.log.Take(chars)
@@ -158,7 +160,7 @@ func (r *reader) take(ctx context.Context, chars int, patience time.Duration) (t
 	}
 }
 
-// wait waits as a request says. Where the session has ended meanwhile, or its keeper was killed, that is known afterwards.
+// wait waits as the request says. If the session ended meanwhile, wait also updates its state.
 func (r *reader) wait(ctx context.Context, req session.Request) error {
 	req.Op, req.Stream = session.OpWait, r.stream
 	a, err := r.info.Ask(ctx, req)
@@ -169,8 +171,8 @@ func (r *reader) wait(ctx context.Context, req session.Request) error {
 	return err
 }
 
-// formatted is what was read as it was asked for.
-func (r *reader) formatted(p transcript.Piece, format string) any {
+// formatted returns a piece of output in the requested format.
+func (r *reader) formatted(p program.Piece, format string) any {
 	text := marked(p.Data, p.Dropped > 0, r.log.Limit())
 	if format == "json" {
 		return chunk{p.From, streamNames[r.stream], text, epoch(time.Now())}
@@ -178,7 +180,7 @@ func (r *reader) formatted(p transcript.Piece, format string) any {
 	return mcp.Plain(text)
 }
 
-// marked is a text, behind a line that says so where something is missing before it.
+// marked returns output as text. If earlier output is missing, the first line says so.
 func marked(b []byte, truncated bool, limit int64) string {
 	text := strings.ToValidUTF8(string(b), "\ufffd")
 	if truncated {
@@ -189,7 +191,7 @@ func marked(b []byte, truncated bool, limit int64) string {
 
 func epoch(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// readAtRequest is that of pty_read_at.
+// readAtRequest is the request of pty_read_at.
 type readAtRequest struct {
 	target
 	Offset   int64  `json:"offset"`
@@ -197,22 +199,22 @@ type readAtRequest struct {
 	Stream   string `json:"stream"`
 }
 
-// readAtResult is its result.
+// readAtResult is the result of pty_read_at.
 type readAtResult struct {
-	Truncated bool   `json:"truncated"` // what was at the offset is not kept any more: go on with NextOffset
+	Truncated bool   `json:"truncated"` // the output at the offset is no longer stored; continue at NextOffset
 	Text      string `json:"text"`
 	Next      int64  `json:"next_offset"`
 	chunkOf
 }
 
-// chunkOf are what results of reading have in common.
+// chunkOf contains the fields that results with output have in common.
 type chunkOf struct {
 	ID        int64   `json:"chunk_id"`
 	Stream    string  `json:"stream"`
 	Timestamp float64 `json:"timestamp"`
 }
 
-// readAt is pty_read_at: it takes nothing.
+// readAt is pty_read_at. It does not consume the output.
 func (s *Server) readAt(_ context.Context, req readAtRequest, _ func(string)) (*readAtResult, error) {
 	info, err := s.use(req.target, observes("pty_read_at"))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestReadsSplitNoCharacter has what many small reads give be all of what was printed.
+// TestReadsSplitNoCharacter checks that many small reads return all output and split no character.
 func TestReadsSplitNoCharacter(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `printf '日本語é%.0s' $(seq 200); printf '\xe6'; sleep 0.2; printf '\x97\xa5.'; sleep 1000`)
@@ -32,7 +32,7 @@ func TestReadsSplitNoCharacter(t *testing.T) {
 	}
 }
 
-// TestTruncation has readers be told what they missed.
+// TestTruncation checks that readers can see how much output they missed.
 func TestTruncation(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `seq 1000; echo end; sleep 1000`, args{"max_output_bytes": "100"})
@@ -64,7 +64,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// TestFinalOutput has what an ended session printed last be there, for the time that it is kept.
+// TestFinalOutput reads the last output of an ended session before the session is removed.
 func TestFinalOutput(t *testing.T) {
 	w := newWorld(t, env{"GC_INTERVAL_SEC": "1"})
 	id := w.spawn(t, "echo last words; exit 3")
@@ -74,7 +74,7 @@ func TestFinalOutput(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": "more"})
-	if r["matched"] != false { // at once
+	if r["matched"] != false { // it returns without waiting
 		t.Errorf("%v", r)
 	}
 	if s := w.object(t, "pty_screen", args{"session_id": id}); s["text"] != "last words" || s["hint"] != "ended" {
@@ -86,12 +86,12 @@ func TestFinalOutput(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it is kept for ever")
+			t.Fatal("it is never deleted")
 		}
 	}
 }
 
-// TestForget has the sessions that ended last be kept, and all that run.
+// TestForget checks that running sessions and the most recently ended sessions are kept.
 func TestForget(t *testing.T) {
 	w := newWorld(t, nil)
 	running := w.spawn(t, "sleep 1000")
@@ -112,7 +112,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestCancelledReads has reads that are given up have taken nothing.
+// TestCancelledReads checks that cancelled reads do not consume output.
 func TestCancelledReads(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, "read -r; echo some; sleep 1000")
@@ -135,7 +135,7 @@ func TestCancelledReads(t *testing.T) {
 	}
 }
 
-// TestManyReaders has each byte be given to one of them.
+// TestManyReaders checks that each byte is returned to exactly one reader.
 func TestManyReaders(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, "seq 3000; sleep 1000")
@@ -170,7 +170,7 @@ func TestManyReaders(t *testing.T) {
 	}
 }
 
-// TestMuchIsBuffered looks for a pattern in a megabyte that nobody read yet.
+// TestMuchIsBuffered searches a pattern in a megabyte of unread output.
 func TestMuchIsBuffered(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `yes 'compiling some/path.go:123 with $HOME and 3 > 2' | head -c 1000000; printf 'user@host:~$ '; sleep 1000`)

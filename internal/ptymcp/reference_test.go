@@ -24,19 +24,23 @@ import (
 
 const reference = "../../docs/pty.md"
 
-// generated is the line of the reference behind which it is made from the tools.
+// generated is the line in the reference after which the generated part begins.
 const generated = "<!-- Generated from the tools: go test ./internal/ptymcp -run TestReference -update -->\n"
 
 const referenceHead = `
-Each has an example or some: arguments, and the result as a client gets it. A test makes these calls, on sessions of the owner ~agent~ with the name ~shell~; what is otherwise each time
-is shown as it might be: ids, tokens, times, process numbers and the folder. A result is a text, whose lines end in ~\r\n~ where it is what a terminal was given, or an object, which comes as
-structured content too. Of some a part is shown, which ends in ~…~. Times are seconds since 1970, offsets and sizes are bytes.
+Each tool has an example of its arguments and its result. A test makes these calls with the owner
+~agent~ and the name ~shell~. The ids, tokens, times, process ids and the folder are examples.
 
-~owner~ is needed unless ~PTY_MCP_REQUIRE_OWNER=0~. What is wrong with arguments, and what goes wrong in a call, is a result with ~isError~: a text, and ~error~, ~kind~ and ~hint~ as
-structured content. Numbers may be texts (~"80"~), and what may be left out may be null.
+- A result is a text or an object. Objects come as structured content too. Terminal output has lines
+  that end in ~\r\n~. ~…~ marks omitted text.
+- Times are seconds since 1970. Offsets and sizes are in bytes.
+- ~owner~ is required unless ~PTY_MCP_REQUIRE_OWNER=0~.
+- Errors are results with ~isError~: a text, and ~error~, ~kind~ and ~hint~ as structured content.
+- Numbers can be texts (~"80"~). Optional arguments can be null.
 `
 
-// TestReference makes the calls of the examples, and holds what docs/pty.md says of tools and results against what there is. Each tool has an example.
+// TestReference makes the calls in the examples. It compares docs/pty.md with the tools and the
+// results. Each tool must have an example.
 func TestReference(t *testing.T) {
 	testenv.NeedsTool(t, "tmux")
 	always := newWorld(t, nil).mcp.Tools()
@@ -49,7 +53,7 @@ func TestReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(strings.ReplaceAll(referenceHead, "~", "`"))
 	for _, tool := range all {
-		fmt.Fprintf(&b, "\n### %s\n\n%s %s.", tool.Name, tool.Description, mcpdoc.Annotations(tool))
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n%s.", tool.Name, tool.Description, mcpdoc.Annotations(tool))
 		switch {
 		case !has(control, tool):
 			b.WriteString(" Only with `PTY_MCP_ENABLE_ADMIN_TOOLS=1`.")
@@ -65,7 +69,7 @@ func TestReference(t *testing.T) {
 		delete(shown, tool.Name)
 	}
 	for name := range shown {
-		t.Errorf("there is an example of %s, which is no tool", name)
+		t.Errorf("the example of %s belongs to no tool", name)
 	}
 	have, err := os.ReadFile(reference)
 	if err != nil {
@@ -80,7 +84,7 @@ func TestReference(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if diff := cmp.Diff(tools, b.String()); diff != "" {
-		t.Errorf("%s is not what the tools do; go test ./internal/ptymcp -run TestReference -update rewrites it:\n%s", reference, diff)
+		t.Errorf("%s differs from the tools; go test ./internal/ptymcp -run TestReference -update rewrites it:\n%s", reference, diff)
 	}
 }
 
@@ -88,19 +92,19 @@ func has(tools []mcp.Tool, tool mcp.Tool) bool {
 	return slices.ContainsFunc(tools, func(o mcp.Tool) bool { return o.Name == tool.Name })
 }
 
-// everything is a configuration with all tools.
+// everything is a configuration that enables all tools.
 var everything = env{"ENABLE_CONTROL_TOOLS": "1", "ENABLE_ADMIN_TOOLS": "1"}
 
-// showcase is a server for one example.
+// showcase is a server that makes the call of one example.
 type showcase struct {
 	*world
 	client  *sdk.ClientSession
-	project string // a folder to work in
-	session string // the id of its session
-	token   string // that confirms something dangerous
+	project string // working folder
+	session string // session ID
+	token   string // confirmation token
 }
 
-// What is shown in the place of what is otherwise each time.
+// These samples replace values that differ in each run.
 const (
 	sampleSession = "1767225600000-4100-5eed0001"
 	sampleToken   = "dc_00112233445566778899aabbccddeeff"
@@ -112,7 +116,7 @@ var samples = map[string]string{
 	"recovered_at": "1767225602.5", "expires_at": "1767225900.25", "uptime_sec": "60",
 }
 
-// newShowcase makes one, with the files of a project, and a session of a command.
+// newShowcase starts a showcase, with the files of a project and a session.
 func newShowcase(t *testing.T, e example) *showcase {
 	t.Helper()
 	folder, err := filepath.EvalSymlinks(t.TempDir())
@@ -139,7 +143,7 @@ func newShowcase(t *testing.T, e example) *showcase {
 	return s
 }
 
-// called calls a tool, which must do it.
+// called calls a tool. The call must succeed.
 func (s *showcase) called(t *testing.T, tool string, a args) *sdk.CallToolResult {
 	t.Helper()
 	r, err := s.client.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: a})
@@ -152,8 +156,8 @@ func (s *showcase) called(t *testing.T, tool string, a args) *sdk.CallToolResult
 	return r
 }
 
-// killKeeper kills the keeper of its session, and waits until that is seen.
-func (s *showcase) killKeeper(t *testing.T) {
+// killSessionProcess kills the session process and waits until it has exited.
+func (s *showcase) killSessionProcess(t *testing.T) {
 	t.Helper()
 	info, err := s.sessions.Get(s.session)
 	if err != nil {
@@ -164,14 +168,15 @@ func (s *showcase) killKeeper(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Kill(pid, unix.SIGKILL)
-	for deadline := time.Now().Add(time.Minute); info.Folder.Kept(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("its keeper goes on")
+			t.Fatal("its session process still runs")
 		}
 	}
 }
 
-// filled waits until a text was printed, and takes nothing.
+// filled waits until the session has printed as much output as text. It does not consume the
+// output.
 func (s *showcase) filled(t *testing.T, text string) {
 	t.Helper()
 	info, err := s.sessions.Get(s.session)
@@ -183,7 +188,7 @@ func (s *showcase) filled(t *testing.T, text string) {
 	}
 }
 
-// markdown makes an example, and shows it.
+// markdown runs an example and returns its documentation.
 func (e example) markdown(t *testing.T) (text string) {
 	t.Run(e.tool, func(t *testing.T) {
 		s := newShowcase(t, e)
@@ -204,7 +209,7 @@ func (e example) markdown(t *testing.T) (text string) {
 		}
 		text = e.says
 		if e.command != "" {
-			text = strings.TrimSpace(fmt.Sprintf("%s In a session of `%s`:", text, e.command))
+			text = strings.TrimSpace(fmt.Sprintf("%s\n\nThe session runs:\n\n```sh\n%s\n```\n\nThe call and its result:", text, e.command))
 		}
 		if text != "" {
 			text += "\n\n"
@@ -219,7 +224,7 @@ func (e example) markdown(t *testing.T) (text string) {
 	return text
 }
 
-// stable is a text with samples in the place of what is otherwise each time.
+// stable replaces values that differ in each run with samples.
 func (s *showcase) stable(text string) string {
 	for varying, sample := range map[string]string{s.session: sampleSession, s.token: sampleToken, s.project: sampleProject} {
 		if varying != "" {
@@ -229,7 +234,8 @@ func (s *showcase) stable(text string) string {
 	return text
 }
 
-// laid is a result that is an object or a list of such, in lines, with samples of what is otherwise each time. It is "" for one that is a text.
+// laid formats a result that is an object or a list of objects. It replaces varying values with
+// samples. If the result is a text, it returns "".
 func laid(t *testing.T, result string, only []string) string {
 	t.Helper()
 	var all []json.RawMessage

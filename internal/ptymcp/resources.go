@@ -10,7 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// Resources have no argument for an owner. A connection reads what is of the owners that its tools were called with; any reads what is of the owner that the URI names.
+// Resources have no argument for the owner. A connection can read the sessions of the owners that
+// it has used in tool calls. Alternatively a URI can name the owner.
 
 const (
 	sessionsURI = "pty://sessions"
@@ -27,7 +28,8 @@ func (s *Server) resources() []mcp.Resource {
 	return []mcp.Resource{list, screen, of(list, "sessions of an owner"), of(screen, "screen of an owner's session")}
 }
 
-// reads tells what of the sessions a connection may read, by a URI, and where that leads to.
+// reads returns the path of a URI, and a function that reports whether the connection can read a
+// session.
 func (s *Server) reads(ctx context.Context, uri string) (path string, may func(session.Info) bool, err error) {
 	u, err := url.Parse(uri)
 	if err != nil {

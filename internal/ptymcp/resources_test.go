@@ -7,7 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestResources reads sessions and screens: those of the owners that the connection is known by, or of the one that is named.
+// TestResources reads sessions and screens. The owner is known from a tool call, or is in the URI.
 func TestResources(t *testing.T) {
 	w := newWorld(t, env{})
 	id := w.spawn(t, `printf '\033[?1049h\033[2;3Hhere'; cat`)

@@ -9,25 +9,26 @@ import (
 	"unicode/utf8"
 )
 
-// Package regexp takes some 40 ns for each byte of what does not match, which is what a terminal has most of. So whether there is a match, and where the first one
-// ends, is found by an automaton that is made as far as the text needs it, at some 2 ns a byte; and regexp looks at that place alone.
+// Package regexp takes 40 ns per byte of text that has no match, and most output has none. This
+// automaton takes 2 ns per byte. It creates its states when they are needed. It finds where the
+// first match ends, so that regexp only has to search there.
 
-// Bounds of an automaton.
+// Limits of an automaton.
 const (
 	maxStates   = 1 << 10
 	maxEdges    = 1 << 16
-	maxRestarts = 8        // how often it is made anew before it is given up for a text
-	maxWindow   = 64 << 10 // bytes before the end of the first match in which its beginning is looked for
+	maxRestarts = 8        // number of rebuilds before the automaton gives up
+	maxWindow   = 64 << 10 // how far before the end of a match its beginning is searched, in bytes
 )
 
-// expression is a regular expression that searches through much text fast.
+// expression is a regular expression with a fast search for its first match.
 type expression struct {
 	re       *regexp.Regexp
-	prefix   []byte // that all matches begin with
-	anchored bool   // it looks at where the text begins
+	prefix   []byte // all matches begin with these bytes
+	anchored bool   // the expression matches only at the beginning of the text
 	prog     *syntax.Prog
 	states   map[string]*state
-	edges    int // of states to others by characters that are not ASCII
+	edges    int // number of edges for non-ASCII characters
 }
 
 func newExpression(pattern string) (*expression, error) {
@@ -51,7 +52,8 @@ func newExpression(pattern string) (*expression, error) {
 	return e, nil
 }
 
-// find gives the first match: of those that are complete in the text, the one that is complete first, or one that began up to 64 KiB before its end.
+// find returns the match that ends first, or another match that begins at most 64 KiB before that
+// end.
 func (e *expression) find(text []byte) []int {
 	if !bytes.Contains(text, e.prefix) {
 		return nil
@@ -63,7 +65,7 @@ func (e *expression) find(text []byte) []int {
 	case end < 0:
 		return nil
 	}
-	// From the beginning of a line, so that it looks as it would in the whole text.
+	// Start at the beginning of a line, so that assertions in the expression see the same context.
 	from := end - maxWindow
 	line := bytes.IndexByte(text[from:end], '\n')
 	if line < 0 {
@@ -73,24 +75,25 @@ func (e *expression) find(text []byte) []int {
 	if at := e.re.FindIndex(text[from:]); at != nil {
 		return []int{from + at[0], from + at[1]}
 	}
-	return e.re.FindIndex(text) // it began before that
+	return e.re.FindIndex(text) // the match begins earlier
 }
 
-// state is what may match at a place: the instructions that are to be looked at there, and what was before it.
+// state is a state of the automaton: the active instructions and the previous character.
 type state struct {
 	pcs    []uint32
-	prev   rune      // one like it: -1 for the beginning of the text
-	ascii  [128]edge // by the character that comes
+	prev   rune      // previous character, or one of the same class; -1: the beginning of the text
+	ascii  [128]edge // edges by the next character
 	others map[rune]edge
 }
 
-// edge leads to the next state. match tells whether a match ends before the character that it is for.
+// edge leads to the next state. match is set if a match ends before the edge's character.
 type edge struct {
 	to    *state
 	match bool
 }
 
-// firstEnd tells where the match that ends first ends, -1 where there is none. ok is false where that can't be told.
+// firstEnd returns the end of the match that ends first, or -1 if there is no match. ok is false if
+// the automaton gave up.
 func (e *expression) firstEnd(text []byte) (end int, ok bool) {
 	s, restarts := e.state(nil, -1), 0
 	for i := 0; i < len(text); {
@@ -132,12 +135,12 @@ func (e *expression) firstEnd(text []byte) (end int, ok bool) {
 	return -1, true
 }
 
-// step is the edge of a character, -1 for the end.
+// step returns the edge for the character r. If r is -1, the edge is for the end of the text.
 func (e *expression) step(s *state, r rune) (next edge) {
 	given := syntax.EmptyOpContext(s.prev, r)
 	var after []uint32
 	seen := map[uint32]bool{}
-	stack := append([]uint32{uint32(e.prog.Start)}, s.pcs...) // a match may begin anywhere
+	stack := append([]uint32{uint32(e.prog.Start)}, s.pcs...) // a match can begin here
 	for len(stack) > 0 {
 		pc := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -166,7 +169,7 @@ func (e *expression) step(s *state, r rune) (next edge) {
 	return next
 }
 
-// state is the one of some instructions and of what is before them.
+// state returns the state with the given instructions and previous character.
 func (e *expression) state(pcs []uint32, prev rune) *state {
 	switch {
 	case prev < 0 || prev == '\n':

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// agree holds the automaton against package regexp.
+// agree checks that the automaton agrees with package regexp.
 func agree(t *testing.T, pattern string, text []byte) {
 	t.Helper()
 	e, err := newExpression(pattern)
@@ -57,7 +57,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// TestScanOfMuch has what is far into a text be found, with what is before it.
+// TestScanOfMuch searches matches near the end of a long text, and checks where they begin.
 func TestScanOfMuch(t *testing.T) {
 	line := "2026 INFO some/module.go:123 compiling number 42 with 日本 and 3 > 2 options\r\n"
 	much := bytes.Repeat([]byte(line), (1<<20)/len(line))
@@ -73,7 +73,7 @@ func TestScanOfMuch(t *testing.T) {
 			t.Errorf("%s: %v", pattern, got)
 		}
 	}
-	// What needs a state for each of many texts is found all the same, and what began long before its end.
+	// These patterns need very many states or have long matches.
 	random := rand.New(rand.NewPCG(1, 1))
 	text := make([]byte, 1<<17)
 	for i := range text {

@@ -9,9 +9,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/terminal"
 )
 
-// screenResult is the result of pty_screen: what a person would see.
+// screenResult is the result of pty_screen.
 type screenResult struct {
-	Text      string       `json:"text"` // the rows, without blanks at their ends
+	Text      string       `json:"text"` // lines without trailing spaces
 	Row       int          `json:"cursor_row"`
 	Col       int          `json:"cursor_col"`
 	Alternate bool         `json:"alternate_screen"`
@@ -20,7 +20,7 @@ type screenResult struct {
 	Hint      session.Hint `json:"hint"`
 }
 
-// screen is pty_screen. It takes nothing.
+// screen is pty_screen. It does not consume the output.
 func (s *Server) screen(ctx context.Context, req target, _ func(string)) (*screenResult, error) {
 	info, err := s.use(req, observes("pty_screen"))
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Server) screen(ctx context.Context, req target, _ func(string)) (*scree
 	return &screenResult{strings.Join(look.Screen, "\n"), look.Row, look.Col, look.Alternate, info.Size.Cols, info.Size.Rows, look.Hint}, nil
 }
 
-// lookAt is what is seen of a session, or was when it ended.
+// lookAt returns the current screen of a session, or the last screen if the session has ended.
 func lookAt(ctx context.Context, info session.Info) (*session.Look, error) {
 	a, err := info.Ask(ctx, session.Request{Op: session.OpLook})
 	if err != nil && a.Ended {
@@ -43,7 +43,7 @@ func lookAt(ctx context.Context, info session.Info) (*session.Look, error) {
 	return a.Look, err
 }
 
-// lastLook is what was seen of a session when it ended.
+// lastLook returns the screen of an ended session.
 func lastLook(info session.Info) (*session.Look, error) {
 	log, err := info.Folder.Log(session.Output)
 	if err != nil {

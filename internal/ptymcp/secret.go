@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// secretRequest is that of pty_send_secret. The value is in none of its arguments.
+// secretRequest is the request of pty_send_secret. No argument contains the secret itself.
 type secretRequest struct {
 	target
 	File      string `json:"file"`
@@ -31,7 +31,8 @@ type secretRequest struct {
 	TimeoutMS *int64 `json:"timeout_ms"`
 }
 
-// sendSecret is pty_send_secret: it types what the model need not know, and has it be hidden in what the session prints.
+// sendSecret is pty_send_secret. It types a secret that the model does not see. The secret is
+// redacted in the output.
 func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(string)) (mcp.Plain, error) {
 	info, err := s.use(req.target, sendSecret)
 	if err != nil {
@@ -70,8 +71,9 @@ func (s *Server) sendSecret(ctx context.Context, req secretRequest, _ func(strin
 	return done, s.typeSecret(ctx, info, ask)
 }
 
-// typeSecret refuses a secret that is a dangerous command. Where a terminal does not show it, it
-// is a password as a rule, and only what does harm by the rules is refused.
+// typeSecret types a secret, unless the secret is a dangerous command. A secret that is typed
+// without echo is probably a password. So it is rejected only if it breaks a rule, not if it is
+// only unclear.
 func (s *Server) typeSecret(ctx context.Context, info session.Info, ask session.Request) error {
 	state, err := openTyped(ctx, info)
 	if err != nil {
@@ -82,25 +84,25 @@ func (s *Server) typeSecret(ctx context.Context, info session.Info, ask session.
 		if !ask.NoEnter {
 			text += "\r"
 		}
-		return s.config.Rules.Type(state.now, state.place, []byte(text))
+		return s.config.Rules.Type(state.now, state.start, []byte(text))
 	}
 	_, v := typed(ask.Secret)
-	alone := s.config.Rules.Check(ask.Secret, state.place)
-	if v.Harms || alone.Harms || ask.Shown && v.Dangerous {
-		return fault.New(fault.Permission, "type into session", info.ID, "it would be a dangerous command: nothing was typed").
+	alone := s.config.Rules.Check(ask.Secret, state.start)
+	if v.Harmful || alone.Harmful || ask.Shown && v.Dangerous {
+		return fault.New(fault.Permission, "type into session", info.ID, "the secret is a dangerous command; nothing was typed").
 			WithHint("pty_send_secret is for passwords and the like")
 	}
-	if !ask.Shown { // it may wait, and others may type meanwhile
+	if !ask.Shown { // others can type while this waits for a prompt
 		state.close()
 		_, err := info.Ask(ctx, ask)
 		return err
 	}
-	// What is kept of what was typed is not the secret, but something as long.
+	// Record a text of the same length instead of the secret.
 	next, _ := typed(strings.Repeat("x", len(ask.Secret)))
 	return state.enter(ctx, info, next, ask)
 }
 
-// secretOf reads a value from where it is. from says where that is.
+// secretOf reads a secret from its source. It also returns the name of the source, for the log.
 func (s *Server) secretOf(req secretRequest, b session.Backend) (v secret.Value, from string, err error) {
 	subject := req.Variable
 	if req.File != "" {
@@ -115,8 +117,8 @@ func (s *Server) secretOf(req secretRequest, b session.Backend) (v secret.Value,
 	case slices.Contains(s.config.Secrets, subject):
 	case len(s.config.Secrets) > 0:
 		return v, "", fault.Newf(fault.Permission, "%.200q is not in PTY_MCP_SECRETS", subject)
-	case b == session.Workspace: // what runs there can't see this computer, and should not by this
-		return v, "", fault.Newf(fault.Permission, "what goes into a workspace must be named by the user").WithHint("PTY_MCP_SECRETS=%s for the server, or person", subject)
+	case b == session.Workspace: // programs in a workspace can't read this computer's files, and this tool must not change that
+		return v, "", fault.Newf(fault.Permission, "the user must name the secrets for workspaces").WithHint("PTY_MCP_SECRETS=%s for the server, or person", subject)
 	}
 	if req.File != "" {
 		v, err = readSecret(subject)
@@ -129,7 +131,7 @@ func (s *Server) secretOf(req secretRequest, b session.Backend) (v secret.Value,
 	return secret.New(text), "variable " + subject, nil
 }
 
-// readSecret reads a secret from a file, without the end of its line.
+// readSecret reads a secret from a file, without the line break at the end.
 func readSecret(path string) (v secret.Value, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -143,11 +145,11 @@ func readSecret(path string) (v secret.Value, err error) {
 	return secret.New(strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")), err
 }
 
-// askSecret asks a person to type a secret, in a terminal of theirs: the protocol forbids to ask for one in a client. One that they have typed already, since that was last
-// asked, will do.
+// askSecret asks a person to type a secret in a terminal, because MCP forbids asking for secrets in
+// a client. It returns at once if the person has typed one since the last call.
 func askSecret(ctx context.Context, info session.Info, why string) error {
 	how := "pyro pty send-secret " + info.ID
-	if typed, err := info.Folder.TakeTyped(); typed || err != nil {
+	if typed, err := info.Folder.ConsumeTyped(); typed || err != nil {
 		return fault.Wrap(err, "ask for secret", info.ID)
 	}
 	question := fmt.Sprintf("The agent %q asks for a secret, to be typed into a terminal of this computer that runs:\n\n%s\n", info.Owner, shown(info.Command))
@@ -159,14 +161,14 @@ func askSecret(ctx context.Context, info session.Info, why string) error {
 	if err != nil {
 		return err
 	}
-	typed, err := info.Folder.TakeTyped()
+	typed, err := info.Folder.ConsumeTyped()
 	switch {
 	case typed || err != nil:
 		return fault.Wrap(err, "ask for secret", info.ID)
-	case answer == mcp.Nobody:
+	case answer == mcp.NotAsked:
 		return fault.New(fault.Unsupported, "ask for secret", info.ID, "this client can't ask a person").WithHint("have the person run %s, and call this again", how)
 	case answer == mcp.No:
 		return errDeclined
 	}
-	return fault.New(fault.Precondition, "ask for secret", info.ID, "the person agreed, and typed nothing").WithHint("have them run %s, and call this again", how)
+	return fault.New(fault.Precondition, "ask for secret", info.ID, "the person agreed, but typed nothing").WithHint("have them run %s, and call this again", how)
 }

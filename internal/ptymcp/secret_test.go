@@ -20,7 +20,7 @@ import (
 
 const password = "c0rrect-horse?battery"
 
-// passwordFile is a file that holds the password.
+// passwordFile returns the path of a file that contains the password.
 func passwordFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "password")
@@ -30,11 +30,13 @@ func passwordFile(t *testing.T) string {
 	return path
 }
 
-// asks is a program that asks for a password after a moment, and then prints what it got, in pieces and coded too, and whether it was right.
+// asks is a script that asks for a password after a short time. It prints the password in pieces
+// and encoded, and prints whether the password was right.
 const asks = `sleep 0.2; stty size >/dev/null; read -rsp 'Password: ' p; echo; echo "got $p"; printf '%s' "${p:0:9}"; printf '%s\n' "${p:9}"; printf '%s' "$p" | base64
 [ "$(printf '%s' "$p" | sha256sum)" = '0815bc20c700c34825297362dfc800de5c939e8087f95576809584929a660d4e  -' ] && echo right; cat`
 
-// TestSecretIsHidden has a secret reach the program that asks for it, and nobody who looks at what that prints, however they look.
+// TestSecretIsHidden sends a secret to a program, and checks that no way to see output shows the
+// secret.
 func TestSecretIsHidden(t *testing.T) {
 	for _, backend := range []string{"subprocess", "tmux"} {
 		t.Run(backend, func(t *testing.T) {
@@ -48,7 +50,7 @@ func TestSecretIsHidden(t *testing.T) {
 			if strings.Count(text, secret.Hidden) != 3 {
 				t.Errorf("it printed %q", text)
 			}
-			w.text(t, "pty_write", args{"session_id": id, "data": password + "\n"}) // which is shown, twice
+			w.text(t, "pty_write", args{"session_id": id, "data": password + "\n"}) // the terminal and cat both echo the password
 			text += w.until(t, id, "REDACTED]\r\n"+secret.Hidden+"\r\n")
 			text += fmt.Sprint(w.object(t, "pty_read_at", args{"session_id": id}), w.object(t, "pty_screen", args{"session_id": id}), w.object(t, "pty_status", args{"session_id": id}))
 			w.text(t, "pty_close", args{"session_id": id})
@@ -67,13 +69,14 @@ func TestSecretIsHidden(t *testing.T) {
 				t.Errorf("%d files; the password is in:\n%s", seen, text)
 			}
 			if !strings.Contains(text, `"event":"secret"`) {
-				t.Error("there is no event of it")
+				t.Error("its event is missing")
 			}
 		})
 	}
 }
 
-// TestSecretIsNotForAll refuses what would show a secret, or type what it is not for.
+// TestSecretIsNotForAll checks that calls fail if they would reveal a secret or type the wrong
+// file.
 func TestSecretIsNotForAll(t *testing.T) {
 	t.Setenv("PYRO_TEST_PASSWORD", password)
 	t.Setenv("PYRO_TEST_SHORT", "abc")
@@ -134,7 +137,7 @@ func TestSecretIsNotForAll(t *testing.T) {
 	no(args{"file": file}, fault.NotFound, "unknown session_id")
 }
 
-// TestPersonTypesSecret has a person be asked, who types the secret where the agent does not see it.
+// TestPersonTypesSecret asks a person, who types the secret where the agent does not see it.
 func TestPersonTypesSecret(t *testing.T) {
 	w := newWorld(t, env{})
 	id := w.spawn(t, asks)
@@ -185,7 +188,8 @@ func TestPersonTypesSecret(t *testing.T) {
 	}
 }
 
-// TestSecretIsHiddenAfterwards kills what keeps a session in tmux, and what writes its log: what was typed before is hidden after that.
+// TestSecretIsHiddenAfterwards kills the session process and the log writer of a tmux session. It
+// checks that earlier secrets are still redacted.
 func TestSecretIsHiddenAfterwards(t *testing.T) {
 	w := newWorld(t, env{})
 	id := w.spawn(t, "cat", args{"backend": "tmux", "name": "it"})
@@ -195,7 +199,7 @@ func TestSecretIsHiddenAfterwards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range keepersOf(t, info.Folder) {
+	for _, pid := range processesOf(t, info.Folder) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -207,8 +211,9 @@ func TestSecretIsHiddenAfterwards(t *testing.T) {
 	}
 }
 
-// keepersOf are the processes that were started with the folder of a session, or the path of its log.
-func keepersOf(t *testing.T, f session.Folder) (pids []int) {
+// processesOf returns the processes that have a session's folder, or the log in that folder, as an
+// argument.
+func processesOf(t *testing.T, f session.Folder) (pids []int) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); len(pids) < 2 && time.Now().Before(deadline); {
 		pids = nil

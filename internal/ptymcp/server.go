@@ -1,8 +1,15 @@
-// Package ptymcp gives agents terminals of this host as tools: those of pty-mcp, by its names, arguments, defaults, results and environment variables.
+// Package ptymcp serves terminals of this host as MCP tools. It has the same names, arguments,
+// defaults, results and environment variables as pty-mcp.
 //
-// It keeps nothing of a session: what a session is, printed, and who has it, is in its folder (package session), so that a server may end, be killed, and be two.
-// Each tool is decided on in one order: the session is there, its owner is who asks, its scope allows the tool, the lease is who asks's, and then what the tool
-// itself demands.
+// A server stores no state of sessions itself: all of it is in the folders of the sessions (see
+// package session). So a server can crash, and several servers can run at the same time. Each tool
+// makes these checks in this order:
+//   - The session exists.
+//   - The caller is its owner.
+//   - Its scope allows the tool.
+//   - No other client has claimed it.
+//
+// Then the tool checks its arguments.
 package ptymcp
 
 import (
@@ -26,7 +33,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// Server is an MCP server of terminals.
+// Server is an MCP server for terminals.
 type Server struct {
 	config   Config
 	sessions *session.Manager
@@ -37,15 +44,16 @@ type Server struct {
 	stopped  chan struct{}
 
 	mu     sync.Mutex
-	limits Limits // what set_limits changes
-	cwd    string // what set_default_cwd sets
+	limits Limits // changed by set_limits
+	cwd    string // changed by set_default_cwd
 }
 
 const instructions = "Terminals of the user's computer. pty_spawn starts a command on one and gives its session_id; give the same owner to all calls. Type with pty_write (\"\\n\" is Enter, keys " +
 	"are for others), read with pty_read_until or pty_read_quiescent, see what a full-screen program shows with pty_screen, and end with pty_close. A dangerous command needs " +
 	"confirm_dangerous_command first."
 
-// New makes a server of the sessions below root, a folder. program gives what can be their keeper. Close ends the server, and no session.
+// New returns a server for the sessions in the folder root. program returns the path of a program
+// that can run as a session process. Close stops the server, but no session.
 func New(c Config, root string, program func() (string, error), version string) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{
@@ -53,12 +61,13 @@ func New(c Config, root string, program func() (string, error), version string) 
 		began: time.Now(), stop: stop, stopped: make(chan struct{}), limits: c.Limits,
 	}
 	s.mcp = mcp.NewServer("pty-mcp", version, instructions, s.tools())
-	s.mcp.Offer(s.resources()...)
+	s.mcp.AddResources(s.resources()...)
 	go s.collect(ctx)
 	return s
 }
 
-// Open makes the server that the environment variables ask for, of the sessions of the present user. It logs to the standard error.
+// Open returns a server for the sessions of the current user. Its settings come from the
+// environment variables. It logs to standard error.
 func Open(version string) (*Server, error) {
 	c, err := FromEnv(os.LookupEnv)
 	if err != nil {
@@ -72,36 +81,37 @@ func Open(version string) (*Server, error) {
 	return New(c, d.Sessions(), os.Executable, version), nil
 }
 
-// Tune has this process, which must be for a server of one client alone, do one thing at a time, and collect its garbage seldom: each answer is waited for, and to hand
-// work from thread to thread takes longer than the work. What the environment says of that (GOMAXPROCS, GOGC, GOMEMLIMIT) holds.
+// Tune tunes this process for a server with a single client. The process then uses one thread,
+// because passing work between threads takes longer than the work. It also collects garbage less
+// often. The variables GOMAXPROCS, GOGC and GOMEMLIMIT override this.
 func Tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(400)
-		debug.SetMemoryLimit(32 << 20) // from which on it is collected as often as it takes
+		debug.SetMemoryLimit(32 << 20) // above this limit, garbage is collected as usual
 	}
 }
 
-// Run serves one client on a pair of streams, until it goes or ctx ends.
+// Run serves one client on a pair of streams until the client disconnects or ctx is done.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.mcp.ServeStdio(ctx, in, out)
 }
 
-// Handler serves any number of clients over HTTP who show the token.
+// Handler serves clients over HTTP. Clients must send the token.
 func (s *Server) Handler(token secret.Value) http.Handler { return s.mcp.Handler(token) }
 
-// Close ends the sessions of clients. Those on terminals go on.
+// Close disconnects all clients. Sessions continue.
 func (s *Server) Close() error {
 	s.mcp.Close()
 	s.stop()
 	<-s.stopped
-	s.sessions.Rest()
+	s.sessions.CloseConnections()
 	return nil
 }
 
-// collect removes what ended long ago, as long as the server lives.
+// collect removes old sessions periodically while the server runs.
 func (s *Server) collect(ctx context.Context) {
 	defer close(s.stopped)
 	tick := time.NewTicker(s.config.GCInterval)
@@ -118,10 +128,11 @@ func (s *Server) collect(ctx context.Context) {
 	}
 }
 
-// maxEnded is how many sessions that have ended are kept: each has the space of its output on the disk.
+// maxEnded is the maximum number of ended sessions that are kept. The output of each occupies disk
+// space.
 const maxEnded = 200
 
-// forget removes sessions that have ended, but for the last ones.
+// forget removes ended sessions, except for the most recently ended ones.
 func (s *Server) forget(most int) error {
 	all, err := s.sessions.List()
 	ended := slices.DeleteFunc(all, func(info session.Info) bool { return info.Running() })
@@ -132,7 +143,7 @@ func (s *Server) forget(most int) error {
 	return err
 }
 
-// present are the limits that hold now, and the default working folder, "" where there is none.
+// present returns the current limits and the default working folder; empty: not set.
 func (s *Server) present() (Limits, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	if text := w.text(t, "pty_read", args{"session_id": id}); text != "\r\n" {
-		t.Errorf("what is left is %q", text)
+		t.Errorf("got remaining output %q", text)
 	}
 	st := w.object(t, "pty_status", args{"session_id": id})
 	if st["running"] != false || st["exit_code"] != 7.0 || st["name"] != "shell" || st["tag"] != "a" || st["bytes_written"] != 3.0 || st["buffer_bytes"] != 0.0 || st["attached_client_id"] != nil {
@@ -85,7 +85,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestTmux goes through the life of sessions in panes that share a tmux session, and through what is not for them.
+// TestTmux uses sessions in tmux panes that share a tmux session. It also calls tools that do not
+// support tmux.
 func TestTmux(t *testing.T) {
 	w := newWorld(t, nil)
 	shared := args{"backend": "tmux", "tmux_workspace": "w"}

@@ -17,7 +17,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// spawnRequest is that of pty_spawn. What is nil is as the limits say.
+// spawnRequest is the request of pty_spawn. For a field that is nil, the limits contain the
+// default.
 type spawnRequest struct {
 	Command       string            `json:"command"`
 	Cwd           string            `json:"cwd"`
@@ -42,13 +43,13 @@ type spawnRequest struct {
 
 func (r spawnRequest) as() string { return r.Owner }
 
-// The size of a terminal of which nothing else is said.
+// The default size of a terminal.
 const (
 	defaultCols = 120
 	defaultRows = 30
 )
 
-// backends are those that sessions can run on here.
+// backends are the supported backends.
 var backends = map[session.Backend]bool{session.Subprocess: true, session.Tmux: true, session.Workspace: true}
 
 // spawn is pty_spawn.
@@ -76,12 +77,13 @@ func (s *Server) spawn(ctx context.Context, req spawnRequest, _ func(string)) (a
 	return mcp.Plain(info.ID), nil
 }
 
-// confirmed refuses a dangerous command that nobody has confirmed. In a machine it is dangerous to that alone.
+// confirmed returns an error if the command is dangerous and not confirmed. Commands in workspaces
+// need no confirmation.
 func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmation) error {
 	if spec.Backend == session.Workspace {
 		return nil
 	}
-	v := s.config.Rules.Check(spec.Command, danger.Place{Cwd: spec.Cwd, Env: spec.Env})
+	v := s.config.Rules.Check(spec.Command, danger.Start{Cwd: spec.Cwd, Env: spec.Env})
 	if !v.Dangerous {
 		return nil
 	}
@@ -92,11 +94,11 @@ func (s *Server) confirmed(ctx context.Context, spec session.Spec, c confirmatio
 	return err
 }
 
-// spec is what is asked for, with what the limits say where it is not.
+// spec returns the spec of the session that a request describes. It fills in the defaults.
 func (s *Server) spec(req spawnRequest) (session.Spec, error) {
 	limits, defaultCwd := s.present()
 	backend := cmp.Or(req.Backend, session.Backend(s.config.Backend))
-	cwd := cmp.Or(req.Cwd, "/workspace") // of a machine
+	cwd := cmp.Or(req.Cwd, "/workspace") // a path in the machine
 	if backend != session.Workspace {
 		var err error
 		if cwd, err = workingFolder(req.Cwd, defaultCwd, req.Command); err != nil {
@@ -133,7 +135,12 @@ func or[T any](given *T, byDefault T) T {
 	return *given
 }
 
-// workingFolder is where a command runs: where it is said, else in the default, else where the program is that it names by an absolute path, else where the server is.
+// workingFolder returns the working folder of a command. It returns the first of these that is
+// given:
+//   - the requested folder
+//   - the default folder
+//   - the program's folder, if the command starts with an absolute path
+//   - the server's folder
 func workingFolder(asked, byDefault, command string) (string, error) {
 	if asked = cmp.Or(asked, byDefault); asked != "" {
 		return realFolder(asked)
@@ -150,16 +157,16 @@ func workingFolder(asked, byDefault, command string) (string, error) {
 		}
 	}
 	here, err := os.Getwd()
-	if err != nil { // it is deleted
+	if err != nil { // the server's folder was deleted
 		here = "/"
 	}
 	return here, nil
 }
 
-// maxPath bounds the path of a working folder, in bytes.
+// maxPath is the maximum length of a working folder's path, in bytes.
 const maxPath = 4096
 
-// realFolder is a folder by its absolute name, without links.
+// realFolder returns the absolute path of a folder, with symbolic links resolved.
 func realFolder(name string) (string, error) {
 	if len(name) > maxPath || strings.ContainsRune(name, 0) {
 		return "", fault.New(fault.Invalid, "use cwd", "", "it must be a path of at most %d bytes", maxPath)
@@ -171,7 +178,7 @@ func realFolder(name string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return "", fault.Wrap(err, "use cwd", fault.Printable(name[:min(len(name), 200)]))
-	case err != nil: // as links in a circle, or a name that is too long
+	case err != nil: // such as a cycle of links, or a name that is too long
 		return "", fault.New(fault.Invalid, "use cwd", fault.Printable(name[:min(len(name), 200)]), "it is no folder")
 	}
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
@@ -180,7 +187,7 @@ func realFolder(name string) (string, error) {
 	return path, nil
 }
 
-// firstWord is that of a command, without the quotes around it.
+// firstWord returns the first word of a command, without its quotes.
 func firstWord(command string) string {
 	command = strings.TrimSpace(command)
 	if command == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// summary is what pty_list tells of a session. Times are seconds since 1970.
+// summary describes a session in pty_list. Times are seconds since 1970.
 type summary struct {
 	SessionID   string          `json:"session_id"`
 	Name        *string         `json:"name"`
@@ -29,15 +29,15 @@ type summary struct {
 	WorkspaceID *string         `json:"workspace_id"`
 	CreatedAt   float64         `json:"created_at"`
 	LastActive  float64         `json:"last_active"`
-	Buffered    int64           `json:"buffer_bytes"`  // that nobody took yet
-	Read        int64           `json:"bytes_read"`    // that the program printed
-	Written     int64           `json:"bytes_written"` // that were typed
+	Buffered    int64           `json:"buffer_bytes"`  // unread bytes of output
+	Read        int64           `json:"bytes_read"`    // total bytes of output
+	Written     int64           `json:"bytes_written"` // total bytes of input
 	Recovered   bool            `json:"recovered"`
 	RecoveredAt *float64        `json:"recovered_at"`
 	leaseFields
 }
 
-// status is what pty_status tells beside that.
+// status contains the additional fields of pty_status.
 type status struct {
 	summary
 	Separate     bool                `json:"separate_streams"`
@@ -53,14 +53,14 @@ type status struct {
 	OutputBytes  int64               `json:"max_output_bytes"`
 	RuntimeSec   float64             `json:"max_runtime_sec"`
 	OutputRate   int64               `json:"rate_limit_bps"`
-	Dropped      int64               `json:"rate_dropped"` // always 0: a program that prints too fast has to wait
+	Dropped      int64               `json:"rate_dropped"` // always 0: output that comes too fast is delayed, not dropped
 	InputRate    int64               `json:"input_rate_bps"`
-	InputRefused int64               `json:"input_dropped"` // bytes that came too fast: they were refused, and their senders told
-	Truncated    bool                `json:"truncated"`     // not all that it printed is kept
-	LogError     *string             `json:"log_error"`     // why there is no more in its log folder
+	InputRefused int64               `json:"input_dropped"` // Bytes of input that were rejected because they came too fast.
+	Truncated    bool                `json:"truncated"`     // The beginning of the output is no longer stored.
+	LogError     *string             `json:"log_error"`     // Why the log in the log folder is incomplete.
 }
 
-// counts are those of one log.
+// counts contains byte counts of one log.
 type counts struct{ buffered, start, total int64 }
 
 func countsOf(info session.Info, stream session.Stream) (c counts, err error) {
@@ -77,7 +77,7 @@ func countsOf(info session.Info, stream session.Stream) (c counts, err error) {
 	return c, nil
 }
 
-// orNull is a text, or null where it is empty.
+// orNull returns a pointer to a text, or nil if the text is empty.
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -85,7 +85,7 @@ func orNull(text string) *string {
 	return &text
 }
 
-// epochOrNull is a time, or null where there is none.
+// epochOrNull returns a time in seconds since 1970, or nil for the zero time.
 func epochOrNull(t time.Time) *float64 {
 	if t.IsZero() {
 		return nil
@@ -93,9 +93,9 @@ func epochOrNull(t time.Time) *float64 {
 	return new(epoch(t))
 }
 
-// describe tells all of a session.
+// describe returns all fields of a session.
 func (s *Server) describe(ctx context.Context, info session.Info) (*status, error) {
-	leases, err := s.sessions.Leases()
+	leases, err := s.sessions.Claims()
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (s *Server) describe(ctx context.Context, info session.Info) (*status, erro
 	return describe(ctx, info, shared(info, all, leases))
 }
 
-// describe tells all of a session, whose lease is known.
-func describe(ctx context.Context, info session.Info, lease leaseFields) (*status, error) {
+// describe returns all fields of a session whose claim is known.
+func describe(ctx context.Context, info session.Info, claim leaseFields) (*status, error) {
 	typed := session.Count{Written: info.Written, Refused: info.Refused}
 	if info.Running() {
 		switch a, err := info.Ask(ctx, session.Request{Op: session.OpCount}); {
@@ -131,7 +131,7 @@ func describe(ctx context.Context, info session.Info, lease leaseFields) (*statu
 			SessionID: info.ID, Name: orNull(info.Name), PID: info.PID, PGID: info.PGID, Running: info.Running(), ExitCode: info.ExitCode, Command: info.Command, Cwd: info.Cwd,
 			Cols: info.Size.Cols, Rows: info.Size.Rows, Tag: orNull(info.Tag), Owner: orNull(info.Owner), Scope: info.Scope, Backend: info.Backend,
 			TmuxSpace: orNull(info.TmuxWorkspace), WorkspaceID: orNull(info.WorkspaceID), Recovered: info.Recovered, RecoveredAt: epochOrNull(info.RecoveredAt), CreatedAt: epoch(info.CreatedAt), LastActive: epoch(info.LastActive()),
-			Buffered: all[0].buffered, Read: all[0].total, Written: typed.Written, leaseFields: lease,
+			Buffered: all[0].buffered, Read: all[0].total, Written: typed.Written, leaseFields: claim,
 		},
 		Separate: info.Separate, OutBuffered: all[1].buffered, ErrBuffered: all[2].buffered, Start: all[0].start, Total: all[0].total,
 		OutStart: all[1].start, OutTotal: all[1].total, ErrStart: all[2].start, ErrTotal: all[2].total,
@@ -154,7 +154,7 @@ func (s *Server) status(ctx context.Context, req target, _ func(string)) (*statu
 	return s.describe(ctx, info)
 }
 
-// nameRequest is a session by its name.
+// nameRequest is a request that names a session by name and owner.
 type nameRequest struct {
 	Name  string `json:"name"`
 	Owner string `json:"owner"`
@@ -162,7 +162,7 @@ type nameRequest struct {
 
 func (r nameRequest) as() string { return r.Owner }
 
-// resume is pty_resume: it finds a session, whoever spawned it and by whichever server.
+// resume is pty_resume. It also finds sessions that other servers started.
 func (s *Server) resume(ctx context.Context, req nameRequest, _ func(string)) (*status, error) {
 	info, err := s.byName(req, "pty_resume")
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Server) byName(req nameRequest, tool string) (session.Info, error) {
 	return s.sessions.Find(req.Name, req.Owner)
 }
 
-// listRequest is that of pty_list.
+// listRequest is the request of pty_list.
 type listRequest struct {
 	Tag   string `json:"tag"`
 	Owner string `json:"owner"`
@@ -206,12 +206,13 @@ type listRequest struct {
 
 func (r listRequest) as() string { return r.Owner }
 
-// listed is the structure of its result. The text is the list alone, as pty-mcp has it.
+// listed is the structured result of pty_list. Its text form is only the list itself, as in
+// pty-mcp.
 type listed struct {
 	Result []summary `json:"result"`
 }
 
-// list is pty_list: the session that was used last is the last.
+// list is pty_list. The most recently used session comes last.
 func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any, error) {
 	if err := s.requireOwner(req.Owner, "pty_list"); err != nil {
 		return nil, err
@@ -223,16 +224,17 @@ func (s *Server) list(ctx context.Context, req listRequest, _ func(string)) (any
 		return nil, err
 	}
 	text, err := asJSON(found)
-	return mcp.Texted{Text: text, Structure: listed{found}}, err
+	return mcp.TextResult{Text: text, Structure: listed{found}}, err
 }
 
-// summaries are those of some sessions: the one that was used last is the last.
+// summaries describes the sessions that a filter function selects. The most recently used session
+// comes last.
 func (s *Server) summaries(ctx context.Context, of func(session.Info) bool) ([]summary, error) {
 	all, err := s.sessions.List()
 	if err != nil {
 		return nil, err
 	}
-	leases, err := s.sessions.Leases()
+	leases, err := s.sessions.Claims()
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +245,7 @@ func (s *Server) summaries(ctx context.Context, of func(session.Info) bool) ([]s
 			continue
 		}
 		st, err := describe(ctx, info, shared(info, all, leases))
-		if fault.KindOf(err) == fault.NotFound { // it was closed meanwhile
+		if fault.KindOf(err) == fault.NotFound { // the session was closed meanwhile
 			continue
 		}
 		if err != nil {
@@ -254,13 +256,13 @@ func (s *Server) summaries(ctx context.Context, of func(session.Info) bool) ([]s
 	return summaries, nil
 }
 
-// waitRequest is that of pty_wait.
+// waitRequest is the request of pty_wait.
 type waitRequest struct {
 	target
 	TimeoutMS *int64 `json:"timeout_ms"`
 }
 
-// waitResult is its result.
+// waitResult is the result of pty_wait.
 type waitResult struct {
 	Running  bool                `json:"running"`
 	ExitCode *int                `json:"exit_code"`
@@ -288,5 +290,5 @@ func (s *Server) wait(ctx context.Context, req waitRequest, _ func(string)) (*wa
 	return result, nil
 }
 
-// age is how long a server runs, in whole seconds.
+// age returns the time since a point in time, in whole seconds.
 func age(since time.Time) int64 { return int64(time.Since(since).Seconds()) }

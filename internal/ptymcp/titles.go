@@ -1,6 +1,6 @@
 package ptymcp
 
-// titles are what people are shown of tools.
+// titles are the titles of tools, which clients show to people.
 var titles = map[string]string{
 	"pty_spawn": "Start a terminal session", "pty_resume": "Find a session", "pty_recover": "Recover a session", "pty_attach": "Claim a session",
 	"pty_detach": "Release a session", "pty_handoff": "Hand a session over", "pty_takeover": "Take a session over", "pty_close": "Close a session",

@@ -11,24 +11,25 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// The arguments that many tools have.
+// Arguments that many tools have.
 var (
-	argSession    = mcp.Text("session_id", "").Must()
-	argClient     = mcp.Text("client_id", "needed while the session is attached")
-	argFormat     = mcp.Text("format", "", "text", "json").By("text")
-	argPatterns   = mcp.Texts("patterns", "").Must()
-	argRegex      = mcp.Flag("regex", "patterns are RE2, not texts").By(false)
-	argData       = mcp.Text("data", `"\n" is Enter`)
-	argKeys       = mcp.Texts("keys", "typed after data: enter, tab, escape, up, pageup, f1, …, ctrl-c, alt-b")
-	argToken      = mcp.Text("dangerous_confirm_token", "from confirm_dangerous_command")
-	argConfirmed  = mcp.Flag("dangerous_confirmed", "in the legacy mode only").By(false)
-	argWhy        = mcp.Text("dangerous_justification", "in the legacy mode only")
-	argMilli      = mcp.Number("timeout_ms", "", 0, maxSeconds)
-	argReason     = mcp.Text("reason", "")
-	argOtherOwner = mcp.Text("owner", "")
+	argSession    = mcp.String("session_id", "").Require()
+	argClient     = mcp.String("client_id", "required while the session is attached")
+	argFormat     = mcp.String("format", "", "text", "json").Default("text")
+	argPatterns   = mcp.Strings("patterns", "").Require()
+	argRegex      = mcp.Boolean("regex", "patterns are RE2 expressions, not texts").Default(false)
+	argData       = mcp.String("data", `"\n" is Enter`)
+	argKeys       = mcp.Strings("keys", "typed after data: enter, tab, escape, up, pageup, f1, …, ctrl-c, alt-b")
+	argToken      = mcp.String("dangerous_confirm_token", "from confirm_dangerous_command")
+	argConfirmed  = mcp.Boolean("dangerous_confirmed", "in the legacy mode only").Default(false)
+	argWhy        = mcp.String("dangerous_justification", "in the legacy mode only")
+	argMilli      = mcp.Integer("timeout_ms", "", 0, maxSeconds)
+	argReason     = mcp.String("reason", "")
+	argOtherOwner = mcp.String("owner", "")
 )
 
-// bind makes a tool that takes its arguments in any form. The owner that it was called with, and that was right, may read resources by the same connection.
+// bind makes a tool that accepts lenient forms of its arguments. After a successful call, the
+// connection can read the resources of the owner that the call named.
 func bind[Req, Res any](name, description string, kind mcp.Kind, args []mcp.Arg, operation func(context.Context, Req, func(string)) (Res, error)) mcp.Tool {
 	return mcp.Bind(name, description, kind, args, func(ctx context.Context, req Req, report func(string)) (Res, error) {
 		result, err := operation(ctx, req, report)
@@ -36,120 +37,120 @@ func bind[Req, Res any](name, description string, kind mcp.Kind, args []mcp.Arg,
 			mcp.Remember(ctx, asked.as())
 		}
 		return result, err
-	}).Leniently()
+	}).Lenient()
 }
 
-// tools are those that the configuration has.
+// tools returns the tools that the configuration enables.
 func (s *Server) tools() []mcp.Tool {
 	all := append(s.sessionTools(), s.readTools()...)
 	all = append(all, s.writeTools()...)
 	if s.config.ControlTools {
-		all = append(all, bind("pty_signal", "Send a signal to what is in the foreground.", mcp.Changes,
-			s.session(argClient, mcp.Text("sig", signalNames).Must()), s.signal))
+		all = append(all, bind("pty_signal", "Send a signal to the foreground program.", mcp.Changes,
+			s.session(argClient, mcp.String("sig", signalNames).Require()), s.signal))
 	}
 	if s.config.AdminTools {
 		all = append(all, s.adminTools()...)
 	}
 	for i, t := range all {
-		all[i] = t.Titled(titles[t.Name])
+		all[i] = t.WithTitle(titles[t.Name])
 	}
 	return all
 }
 
-// owner is that argument.
+// owner returns the argument owner.
 func (s *Server) owner() mcp.Arg {
 	if s.config.RequireOwner {
-		return mcp.Text("owner", "the same in all calls").Must()
+		return mcp.String("owner", "the same in all calls").Require()
 	}
 	return argOtherOwner
 }
 
-// session are the arguments of a tool that is about a session.
+// session returns the arguments of a tool that uses one session.
 func (s *Server) session(more ...mcp.Arg) []mcp.Arg {
 	return append([]mcp.Arg{argSession, s.owner()}, more...)
 }
 
-// reading are those of one that takes output.
+// reading returns the arguments of a tool that consumes output.
 func (s *Server) reading(timeout mcp.Arg, more ...mcp.Arg) []mcp.Arg {
-	return s.session(append([]mcp.Arg{argClient, mcp.Number("max_chars", "", 1, maxChars).By(s.config.MaxChars), timeout}, more...)...)
+	return s.session(append([]mcp.Arg{argClient, mcp.Integer("max_chars", "", 1, maxChars).Default(s.config.MaxChars), timeout}, more...)...)
 }
 
 func (s *Server) sessionTools() []mcp.Tool {
 	limits := s.config.Limits
-	name := mcp.Text("name", "to find it by again")
-	lease := s.session(mcp.Text("client_id", "").Must())
+	name := mcp.String("name", "name for pty_resume")
+	claim := s.session(mcp.String("client_id", "").Require())
 	spawn := []mcp.Arg{
-		mcp.Text("command", "for bash -lc").Must(), mcp.Text("cwd", ""), mcp.Number("cols", "", 1, session.MaxSide).By(defaultCols),
-		mcp.Number("rows", "", 1, session.MaxSide).By(defaultRows), mcp.Flag("separate_streams", "stdout and stderr apart, on no terminal").By(false), mcp.Text("tag", ""),
-		s.owner(), name, mcp.Text("scope", "", "read-only", "read-write", "control", "admin").By(session.ReadWrite),
-		mcp.Number("max_output_bytes", "kept of what it prints", 1, session.MaxOutput).By(limits.OutputBytes),
-		mcp.Number("spawn_timeout_sec", "0: none", 0, maxSeconds).By(limits.SpawnSec), mcp.Number("rate_limit_bps", "of output; 0: none", 0, math.MaxInt32).By(limits.OutputRate),
-		mcp.Number("input_rate_bps", "0: none", 0, math.MaxInt32).By(limits.InputRate), mcp.Number("read_timeout_ms", "of reads that say none", 0, maxSeconds).By(limits.ReadMS),
-		mcp.Pairs("env", ""), mcp.Text("backend", "").By(s.config.Backend), mcp.Text("tmux_workspace", ""),
-		mcp.Text("workspace_id", "for backend workspace: in a machine, the safe way"), argToken, argConfirmed, argWhy,
+		mcp.String("command", "command for bash -lc").Require(), mcp.String("cwd", ""), mcp.Integer("cols", "", 1, session.MaxSide).Default(defaultCols),
+		mcp.Integer("rows", "", 1, session.MaxSide).Default(defaultRows), mcp.Boolean("separate_streams", "separate stdout and stderr, without a terminal").Default(false), mcp.String("tag", ""),
+		s.owner(), name, mcp.String("scope", "", "read-only", "read-write", "control", "admin").Default(session.ReadWrite),
+		mcp.Integer("max_output_bytes", "stored output", 1, session.MaxOutput).Default(limits.OutputBytes),
+		mcp.Integer("spawn_timeout_sec", "0: none", 0, maxSeconds).Default(limits.SpawnSec), mcp.Integer("rate_limit_bps", "of output; 0: none", 0, math.MaxInt32).Default(limits.OutputRate),
+		mcp.Integer("input_rate_bps", "0: none", 0, math.MaxInt32).Default(limits.InputRate), mcp.Integer("read_timeout_ms", "default for reads", 0, maxSeconds).Default(limits.ReadMS),
+		mcp.StringMap("env", ""), mcp.String("backend", "").Default(s.config.Backend), mcp.String("tmux_workspace", ""),
+		mcp.String("workspace_id", "for backend workspace: run in its machine, isolated"), argToken, argConfirmed, argWhy,
 	}
 	return []mcp.Tool{
-		bind("pty_spawn", "Run a command on a terminal of its own; gives its session_id.", mcp.Runs, spawn, s.spawn).Giving(mcp.Plain(""), status{}),
-		bind("pty_resume", "Find a session by its name, and tell its status.", mcp.Reads, []mcp.Arg{mcp.Text("name", "").Must(), s.owner()}, s.resume),
-		bind("pty_recover", "Find a named session again after a crash, attached to nobody.", mcp.Sets,
-			[]mcp.Arg{mcp.Text("name", "").Must(), mcp.Text("owner", "").Must()}, s.recover),
-		bind("pty_attach", "Claim a session for a client.", mcp.Sets, lease, s.leasing("pty_attach", s.attach)),
-		bind("pty_detach", "Release the claim of a client.", mcp.Sets, lease, s.leasing("pty_detach", s.detach)),
-		bind("pty_handoff", "Give the claim of a client to another.", mcp.Sets, append(lease[:3:3], mcp.Text("target_client_id", "").Must(), argReason), s.leasing("pty_handoff", s.handoff)),
-		bind("pty_takeover", "Take the claim of another client.", mcp.Replaces, append(lease[:3:3], mcp.Text("from_client_id", "").Must(), argReason), s.leasing("pty_takeover", s.takeover)),
-		bind("pty_close", "End a session, and forget it.", mcp.Replaces, s.session(argClient), s.close),
-		bind("pty_status", "Tell all of a session.", mcp.Reads, s.session(), s.status),
-		bind("pty_wait", "Wait for the end of a session.", mcp.Reads, s.session(argMilli.By(defaultPatience.Milliseconds())), s.wait),
-		bind("pty_list", "List your sessions.", mcp.Reads, []mcp.Arg{mcp.Text("tag", ""), s.owner()}, s.list).Giving(listed{}),
+		bind("pty_spawn", "Run a command on a new terminal and return its session_id.", mcp.Runs, spawn, s.spawn).Returns(mcp.Plain(""), status{}),
+		bind("pty_resume", "Find a session by its name and show its status.", mcp.Reads, []mcp.Arg{mcp.String("name", "").Require(), s.owner()}, s.resume),
+		bind("pty_recover", "Restore a named session after a crash, attached to no client.", mcp.Sets,
+			[]mcp.Arg{mcp.String("name", "").Require(), mcp.String("owner", "").Require()}, s.recover),
+		bind("pty_attach", "Claim a session for a client.", mcp.Sets, claim, s.leasing("pty_attach", s.attach)),
+		bind("pty_detach", "Release the claim of a client.", mcp.Sets, claim, s.leasing("pty_detach", s.detach)),
+		bind("pty_handoff", "Pass the claim of a client to another client.", mcp.Sets, append(claim[:3:3], mcp.String("target_client_id", "").Require(), argReason), s.leasing("pty_handoff", s.handoff)),
+		bind("pty_takeover", "Take the claim of another client.", mcp.Replaces, append(claim[:3:3], mcp.String("from_client_id", "").Require(), argReason), s.leasing("pty_takeover", s.takeover)),
+		bind("pty_close", "End a session and delete it.", mcp.Replaces, s.session(argClient), s.close),
+		bind("pty_status", "Show the state and settings of a session.", mcp.Reads, s.session(), s.status),
+		bind("pty_wait", "Wait for the end of a session.", mcp.Reads, s.session(argMilli.Default(defaultPatience.Milliseconds())), s.wait),
+		bind("pty_list", "List your sessions.", mcp.Reads, []mcp.Arg{mcp.String("tag", ""), s.owner()}, s.list).Returns(listed{}),
 	}
 }
 
 func (s *Server) readTools() []mcp.Tool {
 	reading := []any{mcp.Plain(""), chunk{}} // by format
-	short, long := argMilli.By(s.config.Limits.ReadMS), argMilli.By(defaultPatience.Milliseconds())
-	quiet := mcp.Number("quiescence_ms", "of silence", 0, maxSeconds).By(s.config.Quiescence.Milliseconds())
+	short, long := argMilli.Default(s.config.Limits.ReadMS), argMilli.Default(defaultPatience.Milliseconds())
+	quiet := mcp.Integer("quiescence_ms", "of silence", 0, maxSeconds).Default(s.config.Quiescence.Milliseconds())
 	return []mcp.Tool{
-		bind("pty_read", "Take new output.", mcp.Adds, s.reading(short, argFormat), s.read(readOutput, session.Output)).Giving(reading...),
-		bind("pty_read_stdout", "Take new standard output, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStdout, session.Stdout)).Giving(reading...),
-		bind("pty_read_stderr", "Take new standard error, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStderr, session.Stderr)).Giving(reading...),
-		bind("pty_read_at", "Read output from an offset, and take nothing.", mcp.Reads,
-			s.session(mcp.Number("offset", "", 0, 0).By(0), mcp.Number("max_chars", "", 1, maxChars).By(s.config.MaxChars), mcp.Text("stream", "", "pty", "stdout", "stderr").By("pty")), s.readAt),
-		bind("pty_read_until", "Take output up to the end of the first match.", mcp.Adds, s.reading(long, mcp.Text("pattern", "").Must(), argRegex), s.until),
-		bind("pty_read_until_any", "Take output up to the end of the first match of any pattern.", mcp.Adds, s.reading(long, argPatterns, argRegex), s.untilAny),
-		bind("pty_read_quiescent", "Wait for output and then for silence, and take it.", mcp.Adds, s.reading(long, quiet, argFormat), s.readQuiescent).Giving(reading...),
-		bind("pty_screen", "Show what a person would see, and guess what the session waits for.", mcp.Reads, s.session(), s.screen),
+		bind("pty_read", "Read and consume new output.", mcp.Adds, s.reading(short, argFormat), s.read(readOutput, session.Output)).Returns(reading...),
+		bind("pty_read_stdout", "Read and consume new standard output, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStdout, session.Stdout)).Returns(reading...),
+		bind("pty_read_stderr", "Read and consume new standard error, with separate_streams.", mcp.Adds, s.reading(short, argFormat), s.read(readStderr, session.Stderr)).Returns(reading...),
+		bind("pty_read_at", "Read output from an offset without consuming it.", mcp.Reads,
+			s.session(mcp.Integer("offset", "", 0, 0).Default(0), mcp.Integer("max_chars", "", 1, maxChars).Default(s.config.MaxChars), mcp.String("stream", "", "pty", "stdout", "stderr").Default("pty")), s.readAt),
+		bind("pty_read_until", "Read and consume output up to the end of the first match.", mcp.Adds, s.reading(long, mcp.String("pattern", "").Require(), argRegex), s.until),
+		bind("pty_read_until_any", "Read and consume output up to the end of the first match of any pattern.", mcp.Adds, s.reading(long, argPatterns, argRegex), s.untilAny),
+		bind("pty_read_quiescent", "Wait for output and then for silence; read and consume it.", mcp.Adds, s.reading(long, quiet, argFormat), s.readQuiescent).Returns(reading...),
+		bind("pty_screen", "Show the text on the screen, and guess the state of the session.", mcp.Reads, s.session(), s.screen),
 	}
 }
 
 func (s *Server) writeTools() []mcp.Tool {
 	return []mcp.Tool{
-		bind("pty_prompt", "Type, and take output up to the first match in what comes after it.", mcp.Runs,
-			s.reading(argMilli.By(defaultPatience.Milliseconds()), argData.Must(), argKeys, argPatterns, argRegex, argToken, argConfirmed, argWhy), s.prompt),
+		bind("pty_prompt", "Type, then read and consume output up to the first match.", mcp.Runs,
+			s.reading(argMilli.Default(defaultPatience.Milliseconds()), argData.Require(), argKeys, argPatterns, argRegex, argToken, argConfirmed, argWhy), s.prompt),
 		bind("confirm_dangerous_command", "Get a token for a dangerous command, for pty_spawn, or for pty_write with session_id.", mcp.Adds, []mcp.Arg{
-			mcp.Text("command", "").Must(), mcp.Text("justification", "why; needed if it is dangerous"), argOtherOwner, mcp.Text("scope", ""), mcp.Text("session_id", "that it is to be typed into"),
-			mcp.Text("cwd", "as in pty_spawn"), mcp.Pairs("env", "as in pty_spawn"),
+			mcp.String("command", "").Require(), mcp.String("justification", "reason; required for a dangerous command"), argOtherOwner, mcp.String("scope", ""), mcp.String("session_id", "session for the typed command"),
+			mcp.String("cwd", "as in pty_spawn"), mcp.StringMap("env", "as in pty_spawn"),
 		}, s.confirm),
 		bind("pty_write", "Type into a session.", mcp.Runs, s.session(argClient, argData, argKeys, argToken, argConfirmed, argWhy), s.write),
-		bind("pty_send_secret", "Type a secret that you need not see, when the session asks for a password; it is hidden in what is printed. Name a file or a variable, or have the person type it.", mcp.Runs,
-			s.session(argClient, mcp.Text("file", "that holds it, as one line"), mcp.Text("variable", "of the server's environment"), mcp.Flag("person", "they are asked").By(false), mcp.Text("why", "what they are told"),
-				mcp.Flag("enter", "after it").By(true), mcp.Flag("shown", "also where the terminal shows what is typed").By(false), argMilli.By(defaultPatience.Milliseconds())), s.sendSecret),
-		bind("pty_resize", "Give a terminal another size.", mcp.Sets, s.session(argClient, mcp.Number("cols", "", 1, session.MaxSide).Must(), mcp.Number("rows", "", 1, session.MaxSide).Must()), s.resize),
+		bind("pty_send_secret", "Type a secret from a file, variable or person when the session asks for one. You do not see it.", mcp.Runs,
+			s.session(argClient, mcp.String("file", "file with the secret in one line"), mcp.String("variable", "of the server's environment"), mcp.Boolean("person", "ask the user").Default(false), mcp.String("why", "reason for the user"),
+				mcp.Boolean("enter", "press Enter after it").Default(true), mcp.Boolean("shown", "type it even if the terminal shows input").Default(false), argMilli.Default(defaultPatience.Milliseconds())), s.sendSecret),
+		bind("pty_resize", "Change the size of a terminal.", mcp.Sets, s.session(argClient, mcp.Integer("cols", "", 1, session.MaxSide).Require(), mcp.Integer("rows", "", 1, session.MaxSide).Require()), s.resize),
 	}
 }
 
 func (s *Server) adminTools() []mcp.Tool {
 	return []mcp.Tool{
 		bind("pty_close_all", "End all sessions, of all owners.", mcp.Replaces, nil, s.closeAll),
-		bind("set_default_cwd", "Set where new sessions run that name no folder.", mcp.Sets, []mcp.Arg{mcp.Text("cwd", "")}, s.setCwd),
-		bind("get_default_cwd", "Tell where that is.", mcp.Reads, nil, s.getCwd),
+		bind("set_default_cwd", "Set the default folder of new sessions.", mcp.Sets, []mcp.Arg{mcp.String("cwd", "")}, s.setCwd),
+		bind("get_default_cwd", "Show the default folder of new sessions.", mcp.Reads, nil, s.getCwd),
 		bind("set_limits", "Set the limits of new sessions.", mcp.Sets, limitArgs, s.setLimits),
-		bind("get_limits", "Tell the limits of new sessions.", mcp.Reads, nil, s.getLimits),
-		bind("pty_metrics", "Tell the sums over all sessions.", mcp.Reads, nil, s.metrics),
-		bind("pty_health", "Tell whether the server is well.", mcp.Reads, nil, s.health),
+		bind("get_limits", "Show the limits of new sessions.", mcp.Reads, nil, s.getLimits),
+		bind("pty_metrics", "Show totals over all sessions.", mcp.Reads, nil, s.metrics),
+		bind("pty_health", "Show the health of the server.", mcp.Reads, nil, s.health),
 	}
 }
 
-// asJSON is a result that is JSON, and no object.
+// asJSON encodes a result that is JSON but not an object.
 func asJSON(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -158,7 +159,7 @@ func asJSON(v any) (string, error) {
 		return "", err
 	}
 	if b.Len() > mcp.MaxResult {
-		return "", fault.Newf(fault.Exhausted, "the result has %d bytes, and may have %d", b.Len(), mcp.MaxResult).WithHint("ask for less, by a tag")
+		return "", fault.Newf(fault.Exhausted, "the result has %d bytes, more than %d", b.Len(), mcp.MaxResult).WithHint("filter by tag")
 	}
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }

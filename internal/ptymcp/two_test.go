@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// result calls a tool of a server that is a process of its own, and tells whether it gave an error.
+// result calls a tool on a server process. It reports whether the call failed.
 func result(t testing.TB, c *sdk.ClientSession, tool string, a args) (text string, failed bool) {
 	t.Helper()
 	a["owner"] = "me"
@@ -27,7 +27,8 @@ func result(t testing.TB, c *sdk.ClientSession, tool string, a args) (text strin
 	return r.Content[0].(*sdk.TextContent).Text, r.IsError
 }
 
-// TestTwoServers has two of them on one folder see the same sessions, and each byte be taken once, by either.
+// TestTwoServers checks that two servers see the same sessions. It also checks that each byte of
+// output is returned by exactly one of them.
 func TestTwoServers(t *testing.T) {
 	w := newWorld(t, nil)
 	one, _ := w.process(t)
@@ -86,7 +87,7 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// TestClosedMeanwhile has calls that wait be answered when another server closes what they wait for.
+// TestClosedMeanwhile checks that waiting calls return when another server closes the session.
 func TestClosedMeanwhile(t *testing.T) {
 	w := newWorld(t, nil)
 	one, _ := w.process(t)
@@ -121,7 +122,8 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOneOfTwo has a name, and a confirmation, be good for one of two servers that are asked at once.
+// TestOneOfTwo uses a name, then a confirmation, on two servers at the same time. Each time only
+// one may succeed.
 func TestOneOfTwo(t *testing.T) {
 	w := newWorld(t, nil)
 	one, _ := w.process(t)
@@ -161,14 +163,15 @@ func TestOneOfTwo(t *testing.T) {
 	}
 }
 
-// TestBothCollect has servers remove the same sessions at once, and a third one list and spawn meanwhile, without an error.
+// TestBothCollect removes the same sessions with two servers, while a third server lists and starts
+// sessions.
 func TestBothCollect(t *testing.T) {
 	w := newWorld(t, env{"GC_INTERVAL_SEC": "1000"})
 	other := w.restarted(t, env{"GC_INTERVAL_SEC": "1000"})
 	for round := range 10 {
 		for i := range 20 {
 			s := session.Spec{ID: session.NewID(time.Now(), i), Owner: "me", Scope: session.ReadWrite, Command: "true", Cwd: "/", Cols: 1, Rows: 1, Backend: session.Subprocess, OutputBytes: 1, CreatedAt: time.Now()}
-			f, err := session.Make(w.root, s)
+			f, err := session.Create(w.root, s)
 			if err == nil {
 				err = f.SetState(session.State{EndedAt: time.Now(), Reason: session.Exited})
 			}
@@ -196,7 +199,7 @@ func TestBothCollect(t *testing.T) {
 		})
 		wg.Wait()
 		if all, err := w.sessions.List(); err != nil || len(all) > 5 {
-			t.Errorf("%d are left: %v", len(all), err)
+			t.Errorf("%d remain: %v", len(all), err)
 		}
 	}
 	w.refused(t, "pty_status", args{"session_id": "1-1-00000000"}, fault.NotFound, "unknown session_id")

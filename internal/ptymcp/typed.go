@@ -17,56 +17,59 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// typedState is what was typed to a session, as far as it matters for what comes next. It is a file in the session's folder, changed by one server at a time.
+// typedState tracks earlier input of a session that affects the meaning of later input. It is
+// stored in a file in the session's folder. Only one server at a time changes it.
 //
-// The file has two places, which are written in turn, each with a number and a sum: a server that is killed leaves what was there, or what it wrote. To replace a file by
-// renaming has file systems flush it, which takes longer than all else that is done for a key. What is forgotten, as a line that was entered and may be a password, is in
-// neither place then.
+// The file has two slots, each with a number and a checksum. They are written alternately, so if a
+// server is killed, one of them is intact. The file is not replaced by renaming, because on many
+// file systems that flushes the file. Flushing takes longer than all other work for a key. Neither
+// slot contains forgotten input, such as a line that may be a password.
 type typedState struct {
 	typed  entries
-	last   entries      // what is kept
-	now    danger.Typed // of what reads now
-	group  int          // that now is for, 0: typed.Shell's
-	place  danger.Place // where it reads
-	number uint64       // of the place that it was read from, 0: nothing is kept yet
-	used   [2]int       // bytes of the places
+	last   entries      // entries as stored in the file
+	now    danger.Typed // state for the program that reads input now
+	group  int          // process group of that program; 0: the shell, as in entries.Shell
+	start  danger.Start // folder and environment of that program
+	number uint64       // number of the slot that was read; 0: nothing is stored
+	used   [2]int       // number of used bytes in each slot
 	file   *os.File
 	lock   *flock.Lock
 }
 
 const (
-	placeSize = 4 << 20 // of which little is used: a state is some 100 KiB at most, as JSON six times that
-	placeHead = 16      // number, length and sum
+	slotSize = 4 << 20 // mostly unused: a state has at most 100 KiB, which is at most 600 KiB as JSON
+	slotHead = 16      // number, length and checksum
 )
 
-// entries are what was typed to the program that a session began with, and to the shell that it is, and apart from that what was typed to the program that is in its
-// foreground: the keys of an editor are no part of a shell's line.
+// entries contains the input to the session's own program, which can be a shell. It separately
+// contains the input to the program in the foreground, because keys typed into an editor are not
+// part of a shell's command line.
 type entries struct {
-	Shell danger.Typed `json:"shell"`
-	Front danger.Typed `json:"front"`
-	Group int          `json:"group,omitempty"` // of the processes that Front is for
+	Shell      danger.Typed `json:"shell"`
+	Foreground danger.Typed `json:"front"`
+	Group      int          `json:"group,omitempty"` // process group of Foreground
 }
 
-// look finds out what reads now.
+// look finds the program that reads input now.
 func (t *typedState) look(info session.Info) {
-	front := info.Front()
-	t.place = danger.Place{Cwd: cmp.Or(front.Cwd, info.Cwd)}
-	reads := danger.Typing(front.Command)
+	foreground := info.Foreground()
+	t.start = danger.Start{Cwd: cmp.Or(foreground.Cwd, info.Cwd)}
+	reads := danger.Typing(foreground.Command)
 	switch {
-	case front.Group == 0: // nobody knows
+	case foreground.Group == 0: // the group is unknown
 		t.now = t.typed.Shell
 	case reads.IsShell():
 		t.now = t.typed.Shell.AtPrompt()
-	case front.Group == info.PGID:
+	case foreground.Group == info.PGID:
 		t.now = t.typed.Shell
-	case front.Group == t.typed.Group:
-		t.now, t.group = t.typed.Front, front.Group
+	case foreground.Group == t.typed.Group:
+		t.now, t.group = t.typed.Foreground, foreground.Group
 	default:
-		t.now, t.group = reads, front.Group
+		t.now, t.group = reads, foreground.Group
 	}
 }
 
-// with is all, with another state of what reads now.
+// with returns the entries with a new state for the program that reads input now.
 func (t *typedState) with(now danger.Typed) entries {
 	if t.group == 0 {
 		return entries{Shell: now}
@@ -74,7 +77,7 @@ func (t *typedState) with(now danger.Typed) entries {
 	return entries{t.typed.Shell, now, t.group}
 }
 
-// openTyped reads the state of a session, and keeps others from it. The caller must close it.
+// openTyped locks and reads the state of a session. The caller must close it.
 func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error) {
 	path := filepath.Join(string(info.Folder), "typed")
 	t := &typedState{typed: entries{Shell: danger.Typing(info.Command)}}
@@ -102,14 +105,14 @@ func openTyped(ctx context.Context, info session.Info) (_ *typedState, err error
 	return t, nil
 }
 
-// load reads what is kept.
+// load reads the stored state.
 func (t *typedState) load() error {
-	for place := range int64(2) {
-		number, text, err := t.read(place)
+	for slot := range int64(2) {
+		number, text, err := t.read(slot)
 		if err != nil {
 			return err
 		}
-		t.used[place] = len(text)
+		t.used[slot] = len(text)
 		if number <= t.number {
 			continue
 		}
@@ -120,23 +123,23 @@ func (t *typedState) load() error {
 	}
 	t.last = t.typed
 	if t.number == 0 {
-		return fault.Newf(fault.Corrupt, "what was typed to it is not known any more").WithHint("pty_close")
+		return fault.Newf(fault.Corrupt, "the record of its input is damaged").WithHint("pty_close")
 	}
 	return nil
 }
 
-// read reads a place. number is 0 where nothing is, or what was not written to its end.
-func (t *typedState) read(place int64) (number uint64, text []byte, err error) {
-	head := make([]byte, placeHead)
-	if _, err := t.file.ReadAt(head, place*placeSize); err != nil {
+// read reads a slot. If the slot is empty or incomplete, number is 0.
+func (t *typedState) read(slot int64) (number uint64, text []byte, err error) {
+	head := make([]byte, slotHead)
+	if _, err := t.file.ReadAt(head, slot*slotSize); err != nil {
 		return 0, nil, unlessEOF(err)
 	}
 	length := binary.LittleEndian.Uint32(head[8:])
-	if length > placeSize-placeHead {
+	if length > slotSize-slotHead {
 		return 0, nil, nil
 	}
 	text = make([]byte, length)
-	if _, err := t.file.ReadAt(text, place*placeSize+placeHead); err != nil {
+	if _, err := t.file.ReadAt(text, slot*slotSize+slotHead); err != nil {
 		return 0, nil, unlessEOF(err)
 	}
 	if crc32.Update(crc32.ChecksumIEEE(head[:12]), crc32.IEEETable, text) != binary.LittleEndian.Uint32(head[12:]) {
@@ -152,7 +155,8 @@ func unlessEOF(err error) error {
 	return err
 }
 
-// enter types what leads to next. What is kept is kept before it is typed: a server that is killed in between has seen too much rather than too little.
+// enter types input that leads to the state next. It stores that state before it types. So after a
+// crash the stored state may contain too much input, but never too little.
 func (t *typedState) enter(ctx context.Context, info session.Info, next danger.Typed, what session.Request) error {
 	if all := t.with(next); all != t.typed {
 		if err := t.keep(all); err != nil {
@@ -160,43 +164,43 @@ func (t *typedState) enter(ctx context.Context, info session.Info, next danger.T
 		}
 	}
 	_, err := info.Ask(ctx, what)
-	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // refused: nothing was typed
+	if k := fault.KindOf(err); k == fault.Exhausted || k == fault.Invalid { // the input was rejected: nothing was typed
 		err = errors.Join(err, t.keep(t.typed))
 	}
 	return err
 }
 
-// keep replaces what is kept.
+// keep replaces the stored state with next.
 func (t *typedState) keep(next entries) error {
 	text, err := json.Marshal(next)
 	if err != nil {
 		return err
 	}
-	if len(text) > placeSize-placeHead {
-		return fault.Newf(fault.Exhausted, "what was typed has %d bytes", len(text))
+	if len(text) > slotSize-slotHead {
+		return fault.Newf(fault.Exhausted, "the record of its input would have %d bytes", len(text))
 	}
-	forgotten := t.number > 0 && !(next.Shell.Keeps(t.last.Shell) && next.Front.Keeps(t.last.Front))
+	forgotten := t.number > 0 && !(next.Shell.Keeps(t.last.Shell) && next.Foreground.Keeps(t.last.Foreground))
 	t.last = next
 	if err := t.write(text); err != nil || !forgotten {
 		return err
 	}
-	return t.write(text) // over what is in the other place
+	return t.write(text) // overwrite the other slot too
 }
 
-// write writes to the place that is next, over all that is there.
+// write writes the next slot. It overwrites the entire old content of that slot.
 func (t *typedState) write(text []byte) error {
 	t.number++
-	place := t.number % 2
+	slot := t.number % 2
 	b := binary.LittleEndian.AppendUint64(nil, t.number)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
 	b = binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.ChecksumIEEE(b), crc32.IEEETable, text))
 	b = append(b, text...)
-	_, err := t.file.WriteAt(append(b, make([]byte, max(t.used[place]-len(text), 0))...), int64(place)*placeSize)
-	t.used[place] = len(text)
+	_, err := t.file.WriteAt(append(b, make([]byte, max(t.used[slot]-len(text), 0))...), int64(slot)*slotSize)
+	t.used[slot] = len(text)
 	return err
 }
 
-// close may be called again.
+// close releases the lock and closes the file. It can be called twice.
 func (t *typedState) close() {
 	if t.file != nil {
 		t.file.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// TestTypedState has what was kept last be there, and what was kept before it where the last was cut off.
+// TestTypedState checks that the last state is read, or the previous state if the last one is
+// incomplete.
 func TestTypedState(t *testing.T) {
 	info := session.Info{Spec: session.Spec{Command: "bash"}, Folder: session.Folder(t.TempDir())}
 	rules := env{}.config(t).Rules
@@ -33,21 +34,22 @@ func TestTypedState(t *testing.T) {
 			t.Fatalf("before %q: %+v, not %+v", text, s.typed, want)
 		}
 		before := want
-		next, _ := rules.Type(s.now, s.place, []byte(text))
+		next, _ := rules.Type(s.now, s.start, []byte(text))
 		want = s.with(next)
 		if err := s.keep(want); err != nil {
 			t.Fatal(err)
 		}
-		place := int64(s.number % 2)
+		slot := int64(s.number % 2)
 		s.close()
-		// Cut off at any byte it is the one before, or as if nothing was ever there.
+		// If the last slot is cut off at any byte, the result is the previous state or an empty
+		// state.
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for cut := range int64(placeHead + 4) {
+		for cut := range int64(slotHead + 4) {
 			torn := append([]byte(nil), whole...)
-			for i := place*placeSize + cut; i < min(int64(len(torn)), (place+1)*placeSize); i++ {
+			for i := slot*slotSize + cut; i < min(int64(len(torn)), (slot+1)*slotSize); i++ {
 				torn[i] = 0
 			}
 			if err := os.WriteFile(path, torn, 0o600); err != nil {
@@ -69,7 +71,8 @@ func TestTypedState(t *testing.T) {
 	}
 }
 
-// TestTypedIsForgotten has a line be nowhere in the file once it is entered, or taken back: it may be a password.
+// TestTypedIsForgotten checks that the file does not contain entered or deleted lines, because they
+// may be passwords.
 func TestTypedIsForgotten(t *testing.T) {
 	rules := env{}.config(t).Rules
 	for _, typed := range [][]string{
@@ -82,7 +85,7 @@ func TestTypedIsForgotten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next, _ := rules.Type(s.now, s.place, []byte(text))
+			next, _ := rules.Type(s.now, s.start, []byte(text))
 			if err := s.keep(s.with(next)); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +98,8 @@ func TestTypedIsForgotten(t *testing.T) {
 	}
 }
 
-// TestPasswordIsNotKept types passwords into a program below a shell, of which the shell would remember the line, or wait for more.
+// TestPasswordIsNotKept types passwords into a program that a shell runs. It checks that these
+// lines do not become part of the shell's state.
 func TestPasswordIsNotKept(t *testing.T) {
 	w := newWorld(t, nil)
 	id := w.spawn(t, `PS1='$ ' exec bash --norc --noediting`)
@@ -123,7 +127,7 @@ func TestPasswordIsNotKept(t *testing.T) {
 			t.Errorf("%q: %v, %q", password, err, bytes.ReplaceAll(b, []byte{0}, nil))
 		}
 	}
-	// What the shell itself reads is known as before.
+	// The shell's own state must not have changed.
 	w.until(t, id, "$ ")
 	w.text(t, "pty_write", args{"session_id": id, "data": "x=rm\n"})
 	w.until(t, id, "$ ")
@@ -133,7 +137,8 @@ func TestPasswordIsNotKept(t *testing.T) {
 	w.refused(t, "pty_write", args{"session_id": id, "data": "m -rf /\n"}, fault.Permission, "dangerous command detected")
 }
 
-// TestTypedToPrograms types into programs that a shell started: their keys are no lines of a shell's, and what they did is not held against the shell's own lines.
+// TestTypedToPrograms types into programs that a shell runs. It checks that their input does not
+// count as lines of the shell.
 func TestTypedToPrograms(t *testing.T) {
 	for _, backend := range []string{"subprocess", "tmux"} {
 		t.Run(backend, func(t *testing.T) {
@@ -150,7 +155,7 @@ func TestTypedToPrograms(t *testing.T) {
 				w.refused(t, "pty_write", args{"session_id": id, "data": data}, fault.Permission, "dangerous command detected")
 			}
 			prompt()
-			// A pager that a key ends.
+			// A pager ends when it reads a single key.
 			types("seq 1000 >list; less list\n")
 			w.until(t, id, "list")
 			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == true })
@@ -158,10 +163,10 @@ func TestTypedToPrograms(t *testing.T) {
 			harms("!rm -rf /\n")
 			types("q")
 			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == false && s["hint"] == "at_prompt" })
-			harms("rm -rf /\n") // what was typed before it went to the pager
+			harms("rm -rf /\n") // the earlier input went to the pager, so the shell's line is empty
 			types("\x15echo again\n")
 			w.until(t, id, "again\r\n")
-			// An editor, with keys that a shell would make another line of.
+			// An editor gets keys that would edit a line in a shell.
 			types("vim -u NONE -N new.txt\n")
 			w.shows(t, id, func(s map[string]any) bool { return s["alternate_screen"] == true })
 			types("ifor (x", "escape", "up", "left")
@@ -172,7 +177,7 @@ func TestTypedToPrograms(t *testing.T) {
 			}
 			types("echo between\n")
 			w.until(t, id, "between\r\n")
-			// An interpreter, which Ctrl-D ends, and of which the shell knows nothing afterwards.
+			// An interpreter ends on Ctrl-D, which the shell does not get.
 			types("python3 -q\n")
 			w.until(t, id, ">>> ")
 			types("for n in [6]:\n    print(n * '7', f'{n!r}')\n\n")
@@ -180,8 +185,7 @@ func TestTypedToPrograms(t *testing.T) {
 			w.until(t, id, ">>> ")
 			types("", "left", "right")
 			harms("import os; os.system('rm -rf /')\n")
-			types("", "ctrl-c")
-			w.until(t, id, ">>> ") // with or without a word on it: that is Python's
+			interruptPython(t, w, id) // Python reads a line, whether or not it already contains text
 			types("import sys; sys.exit()\n")
 			w.until(t, id, "$ ")
 			types("echo $((6 * 7)) it is\n")
@@ -191,7 +195,24 @@ func TestTypedToPrograms(t *testing.T) {
 	}
 }
 
-// shows waits until the screen is as it should be.
+// interruptPython types Ctrl-C at a Python prompt and waits for the next prompt. It may have to try
+// again: while the kernel drops input because of Ctrl-C, select can still report that input. Python
+// then waits for a key and ignores the Ctrl-C.
+func interruptPython(t *testing.T, w *world, id string) {
+	t.Helper()
+	for range 5 {
+		w.text(t, "pty_write", args{"session_id": id, "keys": []string{"ctrl-c"}})
+		r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": ">>> ", "timeout_ms": 3000})
+		if r["matched"] == true {
+			return
+		}
+		w.text(t, "pty_write", args{"session_id": id, "data": "x"})
+		w.until(t, id, "x")
+	}
+	t.Fatal("Python does not react to Ctrl-C")
+}
+
+// shows waits until the screen meets a condition.
 func (w *world) shows(t *testing.T, id string, is func(map[string]any) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -200,7 +221,7 @@ func (w *world) shows(t *testing.T, id string, is func(map[string]any) bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it shows %v", s)
+			t.Fatalf("state: %v", s)
 		}
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// Bounds of patterns.
+// Limits for patterns.
 const (
 	maxPatterns = 64
 	maxPattern  = 4 << 10 // bytes
 )
 
-// untilRequest is that of pty_read_until, pty_read_until_any and pty_prompt.
+// untilRequest is the request of pty_read_until, pty_read_until_any and pty_prompt.
 type untilRequest struct {
 	readRequest
 	Pattern  string   `json:"pattern"`
@@ -35,10 +35,10 @@ type matched struct {
 	chunkOf
 }
 
-// matchedAny is that of the others.
+// matchedAny is the result of pty_read_until_any and pty_prompt.
 type matchedAny struct {
 	matched
-	Pattern *string `json:"pattern"` // the one that matched, null where none did
+	Pattern *string `json:"pattern"` // the pattern that matched; null: no pattern matched
 }
 
 // until is pty_read_until.
@@ -66,13 +66,13 @@ func (s *Server) untilAny(ctx context.Context, req untilRequest, _ func(string))
 	return s.expect(ctx, info, req, req.Patterns, 0)
 }
 
-// prompt is pty_prompt: it types, and waits for a pattern in what comes after that.
+// prompt is pty_prompt. It types input, then waits for a pattern in later output.
 func (s *Server) prompt(ctx context.Context, req untilRequest, _ func(string)) (*matchedAny, error) {
 	info, err := s.use(req.target, prompt)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := compile(req.Patterns, req.Regex); err != nil { // before anything is typed
+	if _, err := compile(req.Patterns, req.Regex); err != nil { // check the patterns before typing
 		return nil, err
 	}
 	r, err := s.reader(info, session.Output)
@@ -87,8 +87,8 @@ func (s *Server) prompt(ctx context.Context, req untilRequest, _ func(string)) (
 	return s.expect(ctx, info, req, req.Patterns, before)
 }
 
-// expect waits until one of some patterns is in what nobody took yet, at an offset or behind it. It takes what is up to the end of the match, and leaves the rest to be
-// read next. Where there is no match in time, it takes what it gives.
+// expect waits until a pattern matches unread output after an offset. It consumes the output up to
+// the end of the match. If no pattern matches in time, it consumes only the output that it returns.
 func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest, patterns []string, after int64) (*matchedAny, error) {
 	find, err := compile(patterns, req.Regex)
 	if err != nil {
@@ -116,11 +116,11 @@ func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest
 			}
 			end += int(from)
 			if !r.log.Advance(cursor, p.From+int64(end)) {
-				continue // somebody else has read meanwhile
+				continue // another client has read output meanwhile
 			}
 			limit := r.log.Limit()
 			text, cut := last(p.Data[:end], chars)
-			if cut > 0 { // pty_read_at has it
+			if cut > 0 { // pty_read_at can still read the rest
 				limit = int64(len(text))
 			}
 			return &matchedAny{matched{true, marked(text, p.Dropped+cut > 0, limit), r.chunk(p.From + cut)}, &patterns[which]}, nil
@@ -130,7 +130,7 @@ func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest
 			p, err := r.take(ctx, chars, 0)
 			return &matchedAny{matched: matched{false, marked(p.Data, p.Dropped > 0, r.log.Limit()), r.chunk(p.From)}}, err
 		}
-		// Where much comes, at most half of the time is spent on looking through it.
+		// If there is much output, spend at most half of the time on searching.
 		if err := rest(ctx, min(time.Since(began), left)); err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func (r *reader) chunk(at int64) chunkOf {
 	return chunkOf{at, streamNames[r.stream], epoch(time.Now())}
 }
 
-// last are the last characters of a text, and how many bytes are left out before them.
+// last returns the last characters of a text, and the number of bytes before those characters.
 func last(b []byte, chars int) (text []byte, cut int64) {
 	at := len(b)
 	for ; chars > 0 && at > 0; chars-- {
@@ -166,10 +166,12 @@ func last(b []byte, chars int) (text []byte, cut int64) {
 	return b[at:], int64(at)
 }
 
-// finder finds the first match in a text: which pattern it is of, -1 where there is none, and where it ends.
+// finder finds the first match in a text. It returns the index of the pattern that matches, or -1
+// if no pattern matches. It also returns the end of the match.
 type finder func(text []byte) (which, end int)
 
-// compile makes one of patterns: texts, or regular expressions (RE2).
+// compile returns a finder for patterns. They are literal texts, or regular expressions in RE2
+// syntax.
 func compile(patterns []string, regex bool) (finder, error) {
 	switch {
 	case len(patterns) == 0:

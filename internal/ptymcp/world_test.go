@@ -18,13 +18,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 	"github.com/pyro-mcp/pyro/internal/session"
-	"github.com/pyro-mcp/pyro/internal/session/keeper"
+	"github.com/pyro-mcp/pyro/internal/session/process"
 )
 
-// serveEnv has this program be a server of the sessions in a folder, on its standard streams.
+// serveEnv is an environment variable with the folder of sessions. If it is set, the test program
+// is a server for that folder, on its standard streams.
 const serveEnv = "PYRO_PTYMCP_TEST_SERVE"
 
-// TestMain has this program be the keepers too, and servers.
+// TestMain lets the test program run as a session process or a server too.
 func TestMain(m *testing.M) {
 	if root := os.Getenv(serveEnv); root != "" && len(os.Args) == 1 {
 		c, err := FromEnv(os.LookupEnv)
@@ -37,13 +38,13 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if len(os.Args) == 3 && os.Args[1] == session.Command {
-		if keeper.Main(os.Args[2], os.Stdout) != nil {
+		if process.Main(os.Args[2], os.Stdout, nil) != nil {
 			os.Exit(1)
 		}
 		return
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	home, err := os.MkdirTemp("", "pyro-ptymcp-test-") // login shells read what is in the user's own
+	home, err := os.MkdirTemp("", "pyro-ptymcp-test-") // login shells read files in the user's home folder
 	if err != nil {
 		panic(err)
 	}
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// env is a configuration by variables, without their prefix.
+// env contains environment variables, by names without the prefix.
 type env map[string]string
 
 func (e env) config(t testing.TB) Config {
@@ -68,13 +69,14 @@ func (e env) config(t testing.TB) Config {
 	return c
 }
 
-// world is a server whose sessions are its test's.
+// world is a server, with the sessions of one test.
 type world struct {
 	*Server
 	root string
 }
 
-// newWorld makes one, and checks in the end that no session and no goroutine is left of it.
+// newWorld starts a server. When the test ends, newWorld's cleanup checks that no session and no
+// goroutine is left.
 func newWorld(t testing.TB, e env) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -90,8 +92,8 @@ func newWorld(t testing.TB, e env) *world {
 	return w
 }
 
-// noneLeft checks that no goroutine is left. Those that wait for a session's process end with it,
-// which takes a while on a busy host.
+// noneLeft checks that no goroutine is left. Goroutines that wait for a session process end with
+// that process, which takes a while on a busy host.
 func noneLeft(t testing.TB, before goleak.Option) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -106,7 +108,7 @@ func noneLeft(t testing.TB, before goleak.Option) {
 	}
 }
 
-// restarted is another server on the same sessions.
+// restarted starts another server for the same sessions.
 func (w *world) restarted(t testing.TB, e env) *world {
 	t.Helper()
 	s := New(e.config(t), w.root, os.Executable, "1")
@@ -114,7 +116,7 @@ func (w *world) restarted(t testing.TB, e env) *world {
 	return &world{s, w.root}
 }
 
-// args are arguments of a call.
+// args are the arguments of a tool call.
 type args map[string]any
 
 func (w *world) try(t testing.TB, tool string, a args) (json.RawMessage, error) {
@@ -155,7 +157,7 @@ func (w *world) object(t testing.TB, tool string, a args) (object map[string]any
 	return object
 }
 
-// refused calls a tool that gives an error, which says something.
+// refused calls a tool. The call must fail with the given kind, and its error must contain says.
 func (w *world) refused(t testing.TB, tool string, a args, kind fault.Kind, says string) {
 	t.Helper()
 	raw, err := w.try(t, tool, a)
@@ -164,7 +166,7 @@ func (w *world) refused(t testing.TB, tool string, a args, kind fault.Kind, says
 	}
 }
 
-// spawn starts a command.
+// spawn starts a session that runs a command, and returns the session ID.
 func (w *world) spawn(t testing.TB, command string, more ...args) string {
 	t.Helper()
 	a := args{"command": command}
@@ -176,7 +178,7 @@ func (w *world) spawn(t testing.TB, command string, more ...args) string {
 	return w.text(t, "pty_spawn", a)
 }
 
-// until waits for a text.
+// until waits until a session prints a text.
 func (w *world) until(t testing.TB, id, pattern string) string {
 	t.Helper()
 	r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": pattern})
@@ -186,7 +188,7 @@ func (w *world) until(t testing.TB, id, pattern string) string {
 	return r["text"].(string)
 }
 
-// processes are those of keepers and of tmux that belong to a world.
+// processes returns the session processes and tmux processes of this world.
 func (w *world) processes() (all []int) {
 	for _, pid := range session.Descendants(1) {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(line, []byte(w.root)) {
@@ -196,7 +198,7 @@ func (w *world) processes() (all []int) {
 	return all
 }
 
-// connections is how many processes wait for an answer of a session's keeper.
+// connections returns the number of connections to a session process.
 func (w *world) connections(t testing.TB, id string) (n int) {
 	t.Helper()
 	pid, err := flock.Holder(w.root + "/" + id + "/keeper.lock")
@@ -219,10 +221,10 @@ func (w *world) connections(t testing.TB, id string) (n int) {
 			n++
 		}
 	}
-	return n - 1 // that it listens on
+	return n - 1 // not counting the listening socket
 }
 
-// client connects the SDK's client over streams.
+// client returns an SDK client that is connected to the server over streams.
 func (w *world) client(t testing.TB, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	return mcptest.Client(t, w.Run, o)

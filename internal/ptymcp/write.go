@@ -12,23 +12,23 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
-// typing is what is to be typed, and how it was confirmed where it needs to be.
+// typing is input and its confirmation.
 type typing struct {
 	Data string   `json:"data"`
-	Keys []string `json:"keys"` // after Data
+	Keys []string `json:"keys"` // typed after Data
 	confirmation
 }
 
-// writeRequest is that of pty_write.
+// writeRequest is the request of pty_write.
 type writeRequest struct {
 	target
 	typing
 }
 
-// done is the result of tools that have nothing to tell.
+// done is the result of tools that have no other result.
 const done = mcp.Plain("ok")
 
-// write is pty_write: all of it is typed, or nothing.
+// write is pty_write. It types either all of the input or nothing.
 func (s *Server) write(ctx context.Context, req writeRequest, _ func(string)) (mcp.Plain, error) {
 	info, err := s.use(req.target, write)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Server) write(ctx context.Context, req writeRequest, _ func(string)) (m
 	return done, s.typeIn(ctx, info, req.ClientID, req.typing)
 }
 
-// typeIn types, after a look at what would be entered by it.
+// typeIn checks input, then types it.
 func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t typing) error {
 	input := session.Request{Op: session.OpInput, Client: client}
 	keys, err := sequences(t.Keys)
@@ -59,13 +59,13 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t
 		_, err := info.Ask(ctx, input)
 		return err
 	}
-	var consent []string // what a person has agreed to
+	var consent []string // findings that a person has allowed
 	for {
 		v, err := s.typeChecked(ctx, info, input, t.confirmation, consent)
 		if err == nil || !v.Dangerous {
 			return err
 		}
-		// Nobody else need wait for a person.
+		// Ask the person without holding the lock on the state.
 		if err := s.consent(ctx, info.Owner, "type into a terminal of this computer", string(data), v, err); err != nil {
 			return err
 		}
@@ -73,12 +73,13 @@ func (s *Server) typeIn(ctx context.Context, info session.Info, client string, t
 	}
 }
 
-// checks tells whether what is typed into a session is looked at first.
+// checks reports whether input to a session is checked.
 func (s *Server) checks(info session.Info) bool {
 	return s.config.CheckWrites && info.Backend != session.Workspace
 }
 
-// typeChecked types what needs no confirmation or has one. Where it needs one, the error says so, and the verdict why.
+// typeChecked types input if it is confirmed or needs no confirmation. Otherwise it returns an
+// error and the findings.
 func (s *Server) typeChecked(ctx context.Context, info session.Info, input session.Request, c confirmation, consent []string) (danger.Verdict, error) {
 	none := danger.Verdict{}
 	state, err := openTyped(ctx, info)
@@ -86,7 +87,7 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 		return none, fault.Wrap(err, "type into session", info.ID)
 	}
 	defer state.close()
-	next, v := s.config.Rules.Type(state.now, state.place, input.Data)
+	next, v := s.config.Rules.Type(state.now, state.start, input.Data)
 	if v.Dangerous && !slices.Equal(v.Matches, consent) {
 		if err := s.redeem(c, confirm.Request{Command: typedCommand(info.ID, string(input.Data)), Owner: info.Owner, Scope: string(info.Scope)}); err != nil {
 			return v, err
@@ -101,17 +102,18 @@ func (s *Server) typeChecked(ctx context.Context, info session.Info, input sessi
 	return none, state.enter(ctx, info, next, input)
 }
 
-// oneLine tells whether a text is the end of one line, and no more.
+// oneLine reports whether a text has exactly one line break, and ends with it.
 func oneLine(text []byte) bool { return bytes.IndexAny(text, "\r\n") == len(text)-1 }
 
 func ended(info session.Info) error {
 	return fault.New(fault.Precondition, "use session", info.ID, "it has ended")
 }
 
-// typedCommand is what a confirmation of something typed is bound to: it is no command that could be spawned, and of no other session.
+// typedCommand returns the text that a confirmation of typed input is for. It is not a valid
+// command, and it differs between sessions.
 func typedCommand(id, data string) string { return "pty_write " + id + "\n" + data }
 
-// resizeRequest is that of pty_resize.
+// resizeRequest is the request of pty_resize.
 type resizeRequest struct {
 	target
 	Cols int `json:"cols"`

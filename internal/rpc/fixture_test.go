@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// patience bounds what has to happen.
+// patience is the maximum time that tests wait for an event.
 const patience = 20 * time.Second
 
 type inner struct {
@@ -33,16 +33,16 @@ type words struct {
 	Hidden io.Reader         `json:"-"`
 }
 
-// world is a server with methods that do what tests need, and what they saw.
+// world is a server that has methods for tests.
 type world struct {
 	*Server
-	began, ended chan error // of each call that waits or prints: nil, and what ended it
+	began, ended chan error // for each call of wait or print: nil when it starts, then its error
 }
 
-// newWorld makes one, and checks in the end that no goroutine is left of it.
+// newWorld starts a server. At the end of the test, it checks for leaked goroutines.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // panics are told there
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // discard the logs of panics
 	before := goleak.IgnoreCurrent()
 	w := &world{began: make(chan error, 1000), ended: make(chan error, 1000)}
 	w.Server = NewServer([]Method{
@@ -64,7 +64,7 @@ func newWorld(t testing.TB) *world {
 			}
 			c.Report(progress.Event{Phase: "two", Subject: "x"})
 			return words{Text: "told"}, nil
-		}).Telling(Progress),
+		}).Notifying(Progress),
 		Bind("print", "", func(_ context.Context, req words, c *Call) (any, error) {
 			if c.Stdout == nil {
 				return "it is not asked for", nil
@@ -76,17 +76,17 @@ func newWorld(t testing.TB) *world {
 					return nil, err
 				}
 			}
-			io.WriteString(c.Stderr, "\xe2\x82") // the beginning of €
+			io.WriteString(c.Stderr, "\xe2\x82") // the first bytes of €
 			w.ended <- nil
 			return "printed", nil
-		}).Telling(Output),
+		}).Notifying(Output),
 	})
-	w.patience = time.Second
+	w.drain = time.Second
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	return w
 }
 
-// heard is anything that a client is told.
+// heard is a message from the server, of any kind.
 type heard struct {
 	ID     any
 	Method string
@@ -99,16 +99,16 @@ type heard struct {
 	Error  *failure
 }
 
-// peer is a client, in lines.
+// peer is a client that sends and receives lines.
 type peer struct {
-	t      *testing.T
-	say    io.WriteCloser
-	hear   *io.PipeReader
-	told   *json.Decoder
-	served chan error
+	t        *testing.T
+	say      io.WriteCloser
+	hear     *io.PipeReader
+	reported *json.Decoder
+	served   chan error
 }
 
-// connect serves a client until ctx ends or it leaves, at the latest when the test ends.
+// connect serves a client until ctx is done, the connection closes or the test ends.
 func (w *world) connect(ctx context.Context, t *testing.T) *peer {
 	t.Helper()
 	in, say := io.Pipe()
@@ -124,13 +124,13 @@ func (w *world) connect(ctx context.Context, t *testing.T) *peer {
 				t.Error(err)
 			}
 		case <-time.After(patience):
-			t.Error("it serves on")
+			t.Error("Serve has not returned")
 		}
 	})
 	return p
 }
 
-// says sends lines.
+// says sends lines to the server.
 func (p *peer) says(lines string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.say, lines+"\n"); err != nil {
@@ -138,10 +138,10 @@ func (p *peer) says(lines string) {
 	}
 }
 
-// hears gives the next that it is told.
+// hears returns the next message from the server.
 func (p *peer) hears() (h heard) {
 	p.t.Helper()
-	if err := p.told.Decode(&h); err != nil {
+	if err := p.reported.Decode(&h); err != nil {
 		p.t.Fatal(err)
 	}
 	return h
@@ -158,12 +158,13 @@ func soon(t *testing.T, c <-chan error) error {
 	case err := <-c:
 		return err
 	case <-time.After(patience):
-		t.Fatal("nothing happens")
+		t.Fatal("timeout")
 		return nil
 	}
 }
 
-// FuzzServe sends anything at all. Each answer is one line of JSON, and what was begun ends.
+// FuzzServe sends arbitrary input to a server. Each answer must be one line of JSON, and all calls
+// must end.
 func FuzzServe(f *testing.F) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	s := NewServer([]Method{
@@ -185,11 +186,11 @@ func FuzzServe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		var told bytes.Buffer
-		if err := s.Serve(ctx, io.NopCloser(bytes.NewReader(sent)), closer{&told}); err != nil || ctx.Err() != nil {
+		var output bytes.Buffer
+		if err := s.Serve(ctx, io.NopCloser(bytes.NewReader(sent)), closer{&output}); err != nil || ctx.Err() != nil {
 			t.Error(err, ctx.Err())
 		}
-		for line := range strings.Lines(told.String()) {
+		for line := range strings.Lines(output.String()) {
 			var h struct {
 				JSONRPC string
 				ID      json.RawMessage
@@ -211,7 +212,7 @@ type closer struct{ io.Writer }
 
 func (closer) Close() error { return nil }
 
-// decode gives the bytes of output.
+// decode returns the bytes in an output notification.
 func decode(t *testing.T, h heard) []byte {
 	t.Helper()
 	if h.Params.Encoding == "utf-8" {

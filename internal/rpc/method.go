@@ -1,6 +1,7 @@
-// Package rpc serves operations to programs as JSON-RPC 2.0, a message a line: calls run at once, can be cancelled, and tell meanwhile what they do and print.
+// Package rpc offers operations to programs over JSON-RPC 2.0 with one message per line. Calls run
+// concurrently, can be cancelled, and can send notifications that contain progress and output.
 //
-// It has no logic of what a method does.
+// The package is independent of individual methods.
 package rpc
 
 import (
@@ -17,27 +18,29 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Notes are what a call may tell before its result, where its client asks for it.
-type Notes int
+// Notifications is a set of notification kinds. A call sends notifications only if its client asks
+// for them.
+type Notifications int
 
-// The notes.
+// The kinds of notifications.
 const (
-	Progress Notes = 1 << iota // what is made
-	Output                     // what a command prints
+	Progress Notifications = 1 << iota // progress events
+	Output                             // the output of a command
 )
 
-// Method is one operation.
+// Method offers an operation to clients as a JSON-RPC method.
 type Method struct {
-	Name    string
-	As      string       // what gives the same result: a command of pyro's with --json, or a function of its Go package
-	Notes   Notes        // that it may tell
-	Request reflect.Type // a struct, of whose JSON the params are
-	Result  reflect.Type // whose JSON is what a call gives
+	Name          string
+	As            string        // the equivalent: a pyro command with --json, or a function of the Go package
+	Notifications Notifications // notifications that calls can send.
+	Request       reflect.Type  // a struct whose JSON form is the params
+	Result        reflect.Type  // a type whose JSON form is the result
 
 	call func(ctx context.Context, params json.RawMessage, c *Call) (any, error)
 }
 
-// Bind makes a method of an operation whose request has the params as its JSON, and none of its fields is in them that the request does not have.
+// Bind makes a method from an operation. The params are the JSON form of the operation's request.
+// Unknown fields are an error.
 func Bind[Req, Res any](name, as string, operation func(ctx context.Context, req Req, c *Call) (Res, error)) Method {
 	m := Method{Name: name, As: as, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res]()}
 	m.call = func(ctx context.Context, params json.RawMessage, c *Call) (any, error) {
@@ -50,19 +53,19 @@ func Bind[Req, Res any](name, as string, operation func(ctx context.Context, req
 	return m
 }
 
-// Telling is the method with what it may tell.
-func (m Method) Telling(notes Notes) Method {
-	m.Notes = notes
+// Notifying returns the method with the given set of notifications.
+func (m Method) Notifying(n Notifications) Method {
+	m.Notifications = n
 	return m
 }
 
-// Field is one of a method's params.
+// Field is a parameter of a method.
 type Field struct {
 	Name string
 	Type reflect.Type
 }
 
-// Fields are a method's params, in the order of its request.
+// Fields returns the parameters of a method, in the order of the fields in its request.
 func (m Method) Fields() (all []Field) {
 	for f := range m.Request.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "-" && f.IsExported() {
@@ -72,7 +75,7 @@ func (m Method) Fields() (all []Field) {
 	return all
 }
 
-// serve does what is asked for. What panics in it is an error: it must not end the server, and with it all other calls.
+// serve runs a call. It converts a panic to an error, so that the server and other calls continue.
 func (m Method) serve(ctx context.Context, params json.RawMessage, c *Call) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -83,13 +86,13 @@ func (m Method) serve(ctx context.Context, params json.RawMessage, c *Call) (res
 	return m.call(ctx, params, c)
 }
 
-// options are what a client says of a call itself, among its params.
+// options contains the parameters that every method has.
 type options struct {
-	Stream bool  `json:"stream"` // it is told what comes before the result
-	Window int64 `json:"window"` // bytes of output that may be on their way to it at most; 0: any number
+	Stream bool  `json:"stream"` // send notifications
+	Window int64 `json:"window"` // maximum amount of unacknowledged output, in bytes; 0 means no limit
 }
 
-// split takes the options out of params, which must be an object whose names are those of the method.
+// split separates the options from the method's own parameters. It refuses unknown parameters.
 func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, err error) {
 	if len(params) == 0 || string(params) == "null" {
 		return json.RawMessage("{}"), o, nil
@@ -104,7 +107,7 @@ func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, 
 	}
 	for name := range given {
 		if !known[name] {
-			return nil, o, fault.New(fault.Invalid, m.Name, "", "it has no parameter %.80q", name)
+			return nil, o, fault.New(fault.Invalid, m.Name, "", "unknown parameter %.80q", name)
 		}
 	}
 	own := map[string]json.RawMessage{}
@@ -117,7 +120,7 @@ func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, 
 	if len(own) == 0 {
 		return params, o, nil
 	}
-	text, _ := json.Marshal(own) // it was JSON
+	text, _ := json.Marshal(own) // can't fail: own was decoded from JSON
 	if json.Unmarshal(text, &o) != nil || o.Window < 0 {
 		return nil, o, fault.New(fault.Invalid, m.Name, "", "stream must be true or false, and window a number of bytes")
 	}
@@ -125,23 +128,24 @@ func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, 
 	return rest, o, err
 }
 
-// fill puts params into a request. An error tells the name of what is wrong, never what it holds.
+// fill decodes params into a request. Its errors contain the names of parameters, but never their
+// values, because values can be secret.
 func fill(req any, params json.RawMessage) error {
 	d := json.NewDecoder(bytes.NewReader(params))
 	d.DisallowUnknownFields()
 	err := d.Decode(req)
 	var wrong *json.UnmarshalTypeError
 	if name, ok := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); ok {
-		return fault.Newf(fault.Invalid, "there is no parameter %.80s", name)
+		return fault.Newf(fault.Invalid, "unknown parameter %.80s", name)
 	} else if errors.As(err, &wrong) {
 		return fault.Newf(fault.Invalid, "%.80s must be %s", wrong.Field, nameOf(wrong.Type))
 	} else if err != nil {
-		return fault.Newf(fault.Invalid, "the params are not right")
+		return fault.Newf(fault.Invalid, "invalid params")
 	}
 	return nil
 }
 
-// nameOf is what a type is called in an error.
+// nameOf returns the name of a type for use in error messages.
 func nameOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
-// maxChunk bounds the output that one notification carries, in bytes.
+// maxChunk is the maximum amount of output in one notification, in bytes.
 const maxChunk = 32 << 10
 
-// stream passes on what a command prints on one of its two. A character of UTF-8 is never split: its beginning is held until the rest comes.
+// stream sends the output that a command writes to stdout or stderr. It never splits a UTF-8
+// character. If a character is incomplete, stream buffers it.
 type stream struct {
 	call *Call
 	name string
@@ -20,7 +23,8 @@ type stream struct {
 	held []byte
 }
 
-// Write waits until the client has read, or has consumed enough of what it got before.
+// Write sends output. It blocks until the client has read the output. If the unacknowledged output
+// exceeds the window, it also waits for acknowledgements.
 func (s *stream) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +32,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	s.held = nil
 	for len(text) > 0 {
 		chunk := text[:min(len(text), maxChunk)]
-		chunk = chunk[:len(chunk)-unfinished(chunk)]
+		chunk = chunk[:len(chunk)-runes.Partial(chunk)]
 		if len(chunk) == 0 {
 			break
 		}
@@ -41,7 +45,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush sends what is held: the rest of the character did not come.
+// flush sends a buffered incomplete character.
 func (s *stream) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,28 +71,15 @@ func (s *stream) send(chunk []byte) error {
 	}{s.call.id, s.name, data, encoding})
 }
 
-// unfinished counts the bytes at the end that are the beginning of a character, and not all of it.
-func unfinished(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
-// window bounds the output that is on its way to a client, which tells what it has consumed. One without a size bounds nothing.
+// window limits the output that the client has not acknowledged. If size is 0, there is no limit.
 type window struct {
 	size int64
 	mu   sync.Mutex
-	sent int64         // and not consumed
-	more chan struct{} // something was consumed
+	sent int64         // number of bytes that were sent but not acknowledged
+	more chan struct{} // signals an acknowledgement
 }
 
-// take waits until so many bytes more may be sent.
+// take blocks until the window has room for the given number of bytes.
 func (w *window) take(ctx context.Context, bytes int64) error {
 	for !w.fits(bytes) {
 		select {
@@ -110,7 +101,7 @@ func (w *window) fits(bytes int64) bool {
 	return true
 }
 
-// consumed makes room.
+// consumed records an acknowledgement.
 func (w *window) consumed(bytes int64) {
 	w.mu.Lock()
 	w.sent = max(0, w.sent-max(0, bytes))

@@ -12,50 +12,53 @@ import (
 )
 
 const (
-	// MaxCalls bounds the calls of a client that are under way at once.
+	// MaxCalls is the maximum number of concurrent calls per client.
 	MaxCalls = 128
-	// leavePatience is how long a client that has ended its input may take to read what it is still told.
-	leavePatience = 5 * time.Second
+	// drainTimeout is how long the server waits for a client that has closed its input to read the
+	// remaining answers.
+	drainTimeout = 5 * time.Second
 )
 
-// Server serves methods. It keeps nothing of its clients.
+// Server serves methods. It stores no state for its clients.
 type Server struct {
-	methods  map[string]Method
-	patience time.Duration // with a client that has ended its input, to read what it is still told
+	methods map[string]Method
+	drain   time.Duration // drainTimeout; shorter in tests
 }
 
-// NewServer makes one.
+// NewServer returns a server for the given methods.
 func NewServer(methods []Method) *Server {
-	s := &Server{map[string]Method{}, leavePatience}
+	s := &Server{map[string]Method{}, drainTimeout}
 	for _, m := range methods {
 		s.methods[m.Name] = m
 	}
 	return s
 }
 
-// client is one that is served.
+// client is a connected client.
 type client struct {
 	*Server
-	ctx context.Context // in which its calls are
-	to  *outlet
+	ctx context.Context // parent of all calls
+	to  *sender
 
 	mu      sync.Mutex
-	calls   map[string]*Call // under way, by id
+	calls   map[string]*Call // running calls by id
 	leaving bool
 	running sync.WaitGroup
 }
 
 var (
-	errLeft     = fault.Newf(fault.Canceled, "the client has gone")
+	errLeft     = fault.Newf(fault.Canceled, "the client has disconnected")
 	errCanceled = fault.Newf(fault.Canceled, "the client cancelled the call")
 )
 
-// Serve serves one client on a pair of streams, both of which it closes, until the client ends its input or reads no more, or ctx ends. Calls that are under way then
-// are cancelled, and have ended when Serve returns. A Read of in that does not return when in is closed is abandoned.
+// Serve serves one client on a pair of streams, and closes both. When the client closes its input
+// or stops reading, or when ctx is done, Serve cancels the running calls. It waits for these calls
+// and returns. If closing the input does not unblock a read, Serve does not wait for the reading
+// goroutine.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &client{Server: s, ctx: ctx, to: newOutlet(), calls: map[string]*Call{}}
+	c := &client{Server: s, ctx: ctx, to: newSender(), calls: map[string]*Call{}}
 	go func() {
 		if c.to.write(out) != nil {
 			cancel(errLeft)
@@ -67,8 +70,8 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	}()
 	<-ctx.Done()
 	in.Close()
-	impatient := time.AfterFunc(s.patience, c.to.leave)
-	defer impatient.Stop()
+	giveUp := time.AfterFunc(s.drain, c.to.leave)
+	defer giveUp.Stop()
 	c.await()
 	close(c.to.last)
 	select {
@@ -79,7 +82,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	return nil
 }
 
-// await waits for the end of all calls. None begins any more.
+// await refuses new calls and waits for the running calls.
 func (c *client) await() {
 	c.mu.Lock()
 	c.leaving = true
@@ -87,7 +90,7 @@ func (c *client) await() {
 	c.running.Wait()
 }
 
-// listen serves what a client sends, to its end.
+// listen serves messages until the input ends.
 func (c *client) listen(in io.Reader) {
 	sent := lines.NewReader(in, MaxMessage)
 	for {
@@ -101,7 +104,7 @@ func (c *client) listen(in io.Reader) {
 	}
 }
 
-// hear serves one message.
+// hear serves one message from the client.
 func (c *client) hear(line []byte, fits bool) {
 	r, wrong := read(line, fits)
 	switch {
@@ -116,11 +119,11 @@ func (c *client) hear(line []byte, fits bool) {
 	}
 }
 
-// begin begins a call.
+// begin starts a call.
 func (c *client) begin(r request) *failure {
 	m, ok := c.methods[r.Method]
 	if !ok {
-		return refused(codeMethod, fault.Unsupported, "there is no method %.80q", r.Method)
+		return refused(codeMethod, fault.Unsupported, "unknown method %.80q", r.Method)
 	}
 	params, o, err := m.split(r.Params)
 	if err != nil {
@@ -133,9 +136,9 @@ func (c *client) begin(r request) *failure {
 	case c.leaving:
 		return failed(errLeft)
 	case c.calls[id] != nil:
-		return refused(codeRequest, fault.Invalid, "a call with the id %s is under way", id)
+		return refused(codeRequest, fault.Invalid, "a call with the id %s is running", id)
 	case len(c.calls) == MaxCalls:
-		return failed(fault.New(fault.Exhausted, m.Name, "", "%d calls are under way, and can be", MaxCalls).WithHint("wait for the end of one"))
+		return failed(fault.New(fault.Exhausted, m.Name, "", "too many concurrent calls: the limit is %d", MaxCalls).WithHint("wait until one ends"))
 	}
 	call := newCall(c.ctx, r.ID, c.to, o)
 	c.calls[id] = call
@@ -143,7 +146,7 @@ func (c *client) begin(r request) *failure {
 	return nil
 }
 
-// serve serves a call to its end. Until its answer is about to be seen it has its place and its id.
+// serve runs a call. The call occupies its slot and its id until its answer is about to be written.
 func (c *client) serve(m Method, params json.RawMessage, call *Call) {
 	defer call.cancel(nil)
 	result, err := m.serve(call.ctx, params, call)
@@ -159,17 +162,17 @@ func (c *client) serve(m Method, params json.RawMessage, call *Call) {
 	})
 }
 
-// answer answers a request, whatever becomes of the call's context.
+// answer sends an answer, even if the context of the call is done.
 func (c *client) answer(a answer, begun func()) {
 	a.Version = "2.0"
 	text, err := encode(a)
 	if err != nil {
-		text, _ = encode(answer{Version: a.Version, ID: a.ID, Error: failed(err)}) // of texts alone
+		text, _ = encode(answer{Version: a.Version, ID: a.ID, Error: failed(err)}) // can't fail: this answer contains only strings
 	}
-	c.to.send(context.Background(), message{text, begun}) // where nobody reads there is nobody to tell
+	c.to.send(context.Background(), message{text, begun}) // an error means that the client has stopped reading
 }
 
-// notice serves a notification. One that is not known is none of ours to answer.
+// notice handles a notification. It ignores notifications with unknown methods.
 func (c *client) notice(r request) {
 	var params struct {
 		ID    json.RawMessage `json:"id"`
@@ -182,7 +185,7 @@ func (c *client) notice(r request) {
 	call := c.calls[string(params.ID)]
 	c.mu.Unlock()
 	switch {
-	case call == nil: // it has ended
+	case call == nil: // the call has ended
 	case r.Method == "cancel":
 		call.cancel(errCanceled)
 	case r.Method == "consumed":

@@ -38,7 +38,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestBrokenLines has each be answered with one error, and the next be served.
+// TestBrokenLines checks that each malformed line gets exactly one error, and that the next call
+// succeeds.
 func TestBrokenLines(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	for line, code := range map[string]int{
@@ -77,7 +78,7 @@ func TestBrokenLines(t *testing.T) {
 		if h := p.hears(); h.Error == nil || h.Error.Code != code || h.Error.Data.Kind == "" || len(h.Error.Message) > 500 {
 			t.Errorf("%.100q: %+v, %+v", line, h, h.Error)
 		}
-		p.says("\n \n" + `{"jsonrpc":"2.0","method":"fly"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}`) // to which there is no answer
+		p.says("\n \n" + `{"jsonrpc":"2.0","method":"fly"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}`) // these lines get no answer
 		p.call(3, "echo", "{}")
 		if h := p.hears(); h.ID != 3.0 || h.Error != nil {
 			t.Fatalf("after %.100q: %+v", line, h)
@@ -85,7 +86,8 @@ func TestBrokenLines(t *testing.T) {
 	}
 }
 
-// TestIDs has each answer have the id of its call, byte for byte, or be a refusal with null.
+// TestIDs checks that each answer has exactly the same id as its call, byte for byte. If the
+// message was refused, the id must be null.
 func TestIDs(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	for id, exact := range map[string]bool{
@@ -98,7 +100,7 @@ func TestIDs(t *testing.T) {
 				ID    json.RawMessage
 				Error *failure
 			}
-			if err := p.told.Decode(&said); err != nil {
+			if err := p.reported.Decode(&said); err != nil {
 				t.Fatal(err)
 			}
 			switch {
@@ -111,8 +113,9 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestErrorsTellNoValues has what is wrong with params be named, and not be told: it may be a secret.
-func TestErrorsTellNoValues(t *testing.T) {
+// TestErrorsHideValues checks that errors about params contain names but no values, because values
+// can be secret.
+func TestErrorsHideValues(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	for params, says := range map[string]string{
 		`{"text":7777777}`:                 "echo: text must be a string",
@@ -121,8 +124,8 @@ func TestErrorsTellNoValues(t *testing.T) {
 		`{"list":[{"name":7777777}]}`:      "echo: list.name must be a string",
 		`{"pairs":{"A":7777777}}`:          "must be a string",
 		`{"pairs":"hunter2"}`:              "echo: pairs must be an object",
-		`{"list":[{"nome":"hunter2"}]}`:    `echo: there is no parameter "nome"`,
-		`{"texts":"hunter2"}`:              `echo: it has no parameter "texts"`,
+		`{"list":[{"nome":"hunter2"}]}`:    `echo: unknown parameter "nome"`,
+		`{"texts":"hunter2"}`:              `echo: unknown parameter "texts"`,
 		`{"text":"hunter2","stream":"no"}`: "echo: stream must be true or false",
 	} {
 		p.call(1, "echo", params)
@@ -133,8 +136,9 @@ func TestErrorsTellNoValues(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce has as many calls run at once as may, and one more be refused.
-func TestManyAtOnce(t *testing.T) {
+// TestMaxCalls checks that a call is refused if the maximum number of concurrent calls is already
+// running.
+func TestMaxCalls(t *testing.T) {
 	w := newWorld(t)
 	p := w.connect(t.Context(), t)
 	for i := range MaxCalls {
@@ -166,8 +170,9 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestLeaving has calls end when the client ends its input, reads no more, or the server is to end.
-func TestLeaving(t *testing.T) {
+// TestDisconnect checks that calls end when the client closes its input or stops reading. They must
+// also end when the server shuts down.
+func TestDisconnect(t *testing.T) {
 	for name, leave := range map[string]func(p *peer, cancel func()){
 		"no more input": func(p *peer, _ func()) { p.say.Close() },
 		"no reader":     func(p *peer, _ func()) { p.hear.Close(); p.call(2, "echo", "{}") },
@@ -184,7 +189,7 @@ func TestLeaving(t *testing.T) {
 			if err := soon(t, w.ended); fault.KindOf(err) != fault.Canceled {
 				t.Error(err)
 			}
-			if name == "no more input" { // who still reads is told
+			if name == "no more input" { // a client that still reads gets the remaining answers
 				if h := p.hears(); h.ID != 1.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
 					t.Errorf("%+v", h)
 				}
@@ -194,15 +199,16 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestNobodyReads has the server end although its client neither reads nor goes.
-func TestNobodyReads(t *testing.T) {
+// TestClientThatNeverReads checks that Serve returns even if the client neither reads nor
+// disconnects.
+func TestClientThatNeverReads(t *testing.T) {
 	w := newWorld(t)
 	p := w.connect(t.Context(), t)
 	p.call(1, "print", `{"text":"x","number":1000000,"stream":true}`)
 	soon(t, w.began)
 	p.say.Close()
 	if err := soon(t, w.ended); err == nil {
-		t.Error("it was all taken")
+		t.Error("all output was accepted")
 	}
 	p.served <- soon(t, p.served)
 }
@@ -210,7 +216,7 @@ func TestNobodyReads(t *testing.T) {
 func TestProgress(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	p.call(1, "tell", `{"stream":true}`)
-	told := map[string]int{}
+	reported := map[string]int{}
 	for {
 		h := p.hears()
 		if h.Result != nil || h.Error != nil {
@@ -219,19 +225,19 @@ func TestProgress(t *testing.T) {
 		if h.Method != "progress" || h.Params.ID != 1.0 || h.Params.Phase == "one" && h.Params.Total != 999 {
 			t.Fatalf("%+v", h)
 		}
-		told[h.Params.Phase] = told[h.Params.Phase]*1000 + int(h.Params.Done) + 1
+		reported[h.Params.Phase] = reported[h.Params.Phase]*1000 + int(h.Params.Done) + 1
 	}
-	// The first of them, and the last, of those that came within a moment.
-	if !slices.Equal(slices.Sorted(maps.Keys(told)), []string{"one", "two"}) || told["one"] < 2000 || told["two"] != 1 {
-		t.Errorf("%v", told)
+	// Events in quick succession are merged, except for the first and the last event.
+	if !slices.Equal(slices.Sorted(maps.Keys(reported)), []string{"one", "two"}) || reported["one"] < 2000 || reported["two"] != 1 {
+		t.Errorf("%v", reported)
 	}
 	p.call(2, "tell", `{}`)
 	if h := p.hears(); h.ID != 2.0 || h.Result == nil {
-		t.Errorf("nobody asked for %+v", h)
+		t.Errorf("got unexpected message %+v", h)
 	}
 }
 
-// TestOutput has what is printed arrive as it was, in whole characters.
+// TestOutput checks that output arrives unchanged, and that no character is split.
 func TestOutput(t *testing.T) {
 	p := newWorld(t).connect(t.Context(), t)
 	p.call(1, "print", `{"text":"ü€😀","number":20000,"stream":true}`)
@@ -256,7 +262,7 @@ func TestOutput(t *testing.T) {
 		out.WriteString(h.Params.Data)
 	}
 	if out.String() != strings.Repeat("ü€😀", 20000) {
-		t.Errorf("%d bytes came, and not those that were sent", out.Len())
+		t.Errorf("received %d bytes, which differ from the sent ones", out.Len())
 	}
 	p.call(2, "print", `{"text":"x","number":1}`)
 	if h := p.hears(); h.Result != "it is not asked for" {
@@ -264,7 +270,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestCharactersAreNotSplit cuts texts everywhere.
+// TestCharactersAreNotSplit writes texts in parts that are split at every position.
 func TestCharactersAreNotSplit(t *testing.T) {
 	w := newWorld(t)
 	type cuts struct {
@@ -303,7 +309,8 @@ func TestCharactersAreNotSplit(t *testing.T) {
 	}
 }
 
-// TestWindow has a command wait for a client that does not consume, while others go on, and then go on itself.
+// TestWindow checks that a command blocks while the client acknowledges nothing, and that other
+// calls continue. After an acknowledgement, the command must continue.
 func TestWindow(t *testing.T) {
 	w := newWorld(t)
 	p := w.connect(t.Context(), t)
@@ -315,7 +322,7 @@ func TestWindow(t *testing.T) {
 	}
 	p.call(2, "echo", "{}")
 	if h := p.hears(); h.ID != 2.0 {
-		t.Fatalf("there is more than fits: %+v", h)
+		t.Fatalf("output beyond the window: %+v", h)
 	}
 	came := 2
 	for came < 100 {
@@ -325,10 +332,10 @@ func TestWindow(t *testing.T) {
 		}
 		came++
 	}
-	p.call(3, "print", `{"text":"0123456789","number":100,"stream":true,"window":1}`) // less than one write
+	p.call(3, "print", `{"text":"0123456789","number":100,"stream":true,"window":1}`) // the window is smaller than one write
 	p.says(`{"jsonrpc":"2.0","method":"consumed","params":{"id":1,"bytes":99}}`)
 	for range 3 {
-		p.hears() // the end of the first, its result, and the one that fits
+		p.hears() // the rest of the first call's output, its result, and the part of the third call's output that fits
 	}
 	p.says(`{"jsonrpc":"2.0","method":"cancel","params":{"id":3}}`)
 	if h := p.hears(); h.ID != 3.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {

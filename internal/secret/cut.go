@@ -6,23 +6,25 @@ import (
 	"slices"
 )
 
-// Cut is where a stream was cut, to go on in another Writer: see [Writer.Cut]. It holds parts of values.
+// Cut is the state of a Writer at one point of a stream. Another Writer can continue from this
+// state (see [Writer.Cut]). A Cut contains parts of secret values.
 type Cut struct {
-	Passed []byte   `json:"passed,omitempty"` // on, of what may become a value
+	Passed []byte   `json:"passed,omitempty"` // beginning of a possible value, already written
 	Held   []byte   `json:"held,omitempty"`
-	Hide   []Span   `json:"hide,omitempty"`   // of Held
-	Inside []bool   `json:"inside,omitempty"` // of Held: which bytes are of control sequences
+	Hide   []Span   `json:"hide,omitempty"`   // parts of Held to redact
+	Inside []bool   `json:"inside,omitempty"` // for each byte of Held: whether the byte belongs to a control sequence
 	Seq    sequence `json:"seq,omitzero"`
 }
 
-// Span is a part of what is held that is hidden.
+// Span is a part of the buffered bytes that must be redacted.
 type Span struct {
-	From int  `json:"from"`
-	To   int  `json:"to"`
-	Told bool `json:"told,omitempty"` // it goes on from what was passed on as hidden
+	From    int  `json:"from"`
+	To      int  `json:"to"`
+	Written bool `json:"told,omitempty"` // Hidden was already written for the beginning of this span
 }
 
-// Cut gives where the stream is, and passes nothing on by itself any more. It goes on with the next Write, which may be of nothing: that alone writes nothing.
+// Cut returns the state of the stream and stops the timer that writes buffered bytes. The next call
+// of Write starts the timer again. If that call has no bytes, it writes nothing.
 func (w *Writer) Cut() Cut {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +33,8 @@ func (w *Writer) Cut() Cut {
 		w.timer = nil
 	}
 	c := Cut{Held: bytes.Clone(w.held), Hide: slices.Clone(w.hide), Inside: slices.Clone(w.inside), Seq: w.seq}
-	// What matters of what was passed on is the beginning of the pattern that has come the farthest: those of all others end it.
+	// Among the bytes already written, only the longest match in progress matters, because all
+	// shorter matches are suffixes of the longest match.
 	for _, i := range w.active {
 		p := &w.r.patterns[i]
 		held := 0
@@ -47,10 +50,11 @@ func (w *Writer) Cut() Cut {
 	return c
 }
 
-// Continue goes on with a stream that was cut, with the same values.
+// Continue returns a Writer that continues a stream from a cut. The Redactor must have the same
+// values as the Redactor of the first Writer.
 func (r *Redactor) Continue(to io.Writer, cut Cut) *Writer {
 	w := r.Writer(to)
-	if len(w.states) == 0 { // there is nothing to hide any more
+	if len(w.states) == 0 { // there are no values to redact any more
 		w.Write(cut.Held)
 		return w
 	}

@@ -6,25 +6,28 @@ import (
 	"strings"
 )
 
-// MinHidden is how many bytes a value must have to be hidden in what programs print: shorter ones are in everything.
+// MinHidden is the minimum length of the values that are redacted, in bytes. Shorter values would
+// match too often.
 const MinHidden = 4
 
-// Redactor hides values in texts and streams, also when they come in pieces, in base64 (whatever stands before and after them in it, and however it is cut into
-// lines), with a terminal's line ends, and with control sequences within them. A value that was changed in any other way is not found. It is safe for concurrent use.
+// Redactor redacts values in texts and streams. It also finds values that are split over several
+// writes. It finds values that contain line ends or terminal control sequences. It finds base64
+// encodings at any offset and with any line length. It does not find other encodings. A Redactor is
+// safe for concurrent use.
 type Redactor struct {
 	patterns []pattern
-	first    [256][]int // the patterns that begin with a byte
+	first    [256][]int // indexes of patterns, by their first byte
 }
 
-// pattern is one form of a value.
+// pattern is one encoding of a value that is searched for.
 type pattern struct {
 	text   []byte
-	next   []int // how much of text is still matched where the byte after so much of it is another (Knuth, Morris and Pratt)
-	base64 bool  // line ends within it do not count
-	plain  bool  // control sequences within it do not count
+	next   []int // failure function of the Knuth-Morris-Pratt algorithm
+	base64 bool  // the search ignores line ends
+	plain  bool  // the search ignores control sequences
 }
 
-// NewRedactor hides these values. Spaces and line ends around a value are not part of it.
+// NewRedactor returns a Redactor for the values. It ignores white space around the values.
 func NewRedactor(values ...Value) *Redactor {
 	r := &Redactor{}
 	seen := map[string]bool{}
@@ -54,7 +57,8 @@ func NewRedactor(values ...Value) *Redactor {
 	return r
 }
 
-// within is what is always the same in base64 of a text with so many bytes before it, modulo 3: the characters that none of its neighbours has a bit in.
+// within returns the part of the base64 encoding of text that does not depend on neighboring bytes.
+// The parameter before is the number of bytes (modulo 3) that precede text.
 func within(e *base64.Encoding, text string, before int) string {
 	coded := e.EncodeToString([]byte(strings.Repeat("\x00", before) + text))
 	return coded[(8*before+5)/6 : 8*(before+len(text))/6]
@@ -74,7 +78,7 @@ func borders(text string) []int {
 	return next
 }
 
-// Text hides values in a text that is whole.
+// Text redacts values in a complete text.
 func (r *Redactor) Text(s string) string {
 	if r == nil || len(r.patterns) == 0 {
 		return s

@@ -13,18 +13,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Key seals values for the disk, with AES-256 in GCM. What it seals is bound to an owner and a name: nothing else can be opened in their place.
+// Key encrypts values for storage with AES-256-GCM. The encryption authenticates the owner and the
+// name, so one sealed value can't be used in place of another.
 type Key struct {
 	cipher cipher.AEAD
 }
 
-// keyFile is where the key is in its folder.
+// keyFile is the name of the key file.
 const keyFile = "secrets.key"
 
 const keySize = 32
 
-// OpenKey gives the key of a folder, which is made with the first use. It is 32 random bytes in a file that nobody but the user can read. A file that others can
-// read is refused, with a hint: what it sealed may be known.
+// OpenKey returns the key that is stored in a folder. The first call creates the key: 32 random
+// bytes in a file with mode 0600. OpenKey refuses a file that other users can read, because all
+// values that were sealed with its key might be disclosed.
 func OpenKey(folder string) (*Key, error) {
 	path := filepath.Join(folder, keyFile)
 	raw, err := readKey(path)
@@ -34,14 +36,14 @@ func OpenKey(folder string) (*Key, error) {
 		}
 	}
 	if err != nil {
-		return nil, fault.Wrap(err, "open the key of secrets", path)
+		return nil, fault.Wrap(err, "open the secrets key", path)
 	}
 	block, err := aes.NewCipher(raw)
 	if err != nil {
-		return nil, fault.Wrap(err, "open the key of secrets", path)
+		return nil, fault.Wrap(err, "open the secrets key", path)
 	}
 	c, err := cipher.NewGCMWithRandomNonce(block)
-	return &Key{c}, fault.Wrap(err, "open the key of secrets", path)
+	return &Key{c}, fault.Wrap(err, "open the secrets key", path)
 }
 
 func readKey(path string) ([]byte, error) {
@@ -55,7 +57,7 @@ func readKey(path string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() != keySize:
-		return nil, fault.Newf(fault.Corrupt, "it is not a key: what it sealed is lost").WithHint("mv %s %s.old", path, path)
+		return nil, fault.Newf(fault.Corrupt, "it is not a key: the data that it encrypted is lost").WithHint("mv %s %s.old", path, path)
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, fault.Newf(fault.Permission, "others can read it").WithHint("chmod 600 %s", path)
 	}
@@ -64,12 +66,13 @@ func readKey(path string) ([]byte, error) {
 	return raw, err
 }
 
-// makeKey makes a key whole or not at all. Where another process is first, theirs is the key.
+// makeKey creates the key file atomically. If another process has created the file first, makeKey
+// leaves that file unchanged.
 func makeKey(folder, path string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, ".key-*") // 0600
+	f, err := os.CreateTemp(folder, ".key-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -86,12 +89,13 @@ func makeKey(folder, path string) error {
 	return durable.Sync(folder)
 }
 
-// Seal gives what may be written of an owner's secret.
+// Seal encrypts the value of an owner's secret.
 func (k *Key) Seal(owner string, s Secret) []byte {
 	return k.cipher.Seal(nil, nil, []byte(s.Value.Reveal()), bound(owner, s))
 }
 
-// Open gives the value of what Seal gave for the same owner, name and source. Corrupt where it is not that.
+// Open decrypts the result of Seal. The owner, the name and the source must be the same as in the
+// call of Seal. If they differ, Open returns a Corrupt error.
 func (k *Key) Open(owner string, s Secret, sealed []byte) (Secret, error) {
 	text, err := k.cipher.Open(nil, nil, sealed, bound(owner, s))
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package secret holds values that nobody may see who need not: as a type that hides itself, sealed for the disk, and hidden in what programs print.
+// Package secret protects secret values. It has a type that never prints its value, encryption for
+// storage, and redaction of program output.
 package secret
 
 import (
@@ -10,25 +11,25 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Hidden is printed in the place of a value.
+// Hidden is the text that replaces values in output.
 const Hidden = "[REDACTED]"
 
-// The bounds of what can be a secret.
+// Limits on secrets.
 const (
-	MaxName  = 64       // characters
-	MaxBytes = 64 << 10 // of a value
-	MaxCount = 64       // of one owner
+	MaxName  = 64       // maximum length of a name, in characters
+	MaxBytes = 64 << 10 // maximum size of a value, in bytes
+	MaxCount = 64       // maximum number of secrets per owner
 )
 
-// Value is a secret text. However it is printed, logged or written as JSON, it hides itself.
+// Value is a secret text. If a Value is printed, logged or encoded, the result is Hidden.
 type Value struct {
-	text *string // by a pointer, so that printing what holds it shows no text either
+	text *string // a pointer, so that the text is not shown if an enclosing struct is printed
 }
 
-// New makes a text a secret.
+// New returns a Value that contains the text.
 func New(text string) Value { return Value{&text} }
 
-// Reveal gives the text.
+// Reveal returns the secret text.
 func (v Value) Reveal() string {
 	if v.text == nil {
 		return ""
@@ -40,31 +41,31 @@ func (Value) String() string               { return Hidden }
 func (Value) GoString() string             { return Hidden }
 func (Value) MarshalText() ([]byte, error) { return []byte(Hidden), nil }
 
-// UnmarshalText makes a text that comes from outside a secret.
+// UnmarshalText sets the value to the text.
 func (v *Value) UnmarshalText(b []byte) error {
 	*v = New(string(b))
 	return nil
 }
 
-// IsZero tells whether there is no value at all.
+// IsZero reports whether the value is not set.
 func (v Value) IsZero() bool { return v.text == nil }
 
-// Format hides the value whatever the verb.
+// Format prints Hidden for all verbs.
 func (Value) Format(f fmt.State, _ rune) { f.Write([]byte(Hidden)) }
 
-// LogValue hides the value from logs.
+// LogValue returns Hidden.
 func (Value) LogValue() slog.Value { return slog.StringValue(Hidden) }
 
-// Source says where a value came from.
+// Source is the origin of a secret value.
 type Source string
 
-// The sources.
+// The possible sources of values.
 const (
-	Literal Source = "literal" // it was given as it is
-	File    Source = "file"    // a file on the host was read
+	Literal Source = "literal" // passed directly
+	File    Source = "file"    // read from a file on the host
 )
 
-// Secret is a value with a name.
+// Secret is a secret value with a name and a source.
 type Secret struct {
 	Name   string
 	Source Source
@@ -73,16 +74,17 @@ type Secret struct {
 
 var nameForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z_][A-Za-z0-9_]{0,%d}$`, MaxName-1))
 
-// CheckName refuses what can't be the name of a secret, or of an environment variable.
+// CheckName checks that a name is valid for a secret and for an environment variable.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
-		return fault.Newf(fault.Invalid, "%q is no name of an environment variable: letters, digits and underscores, at most %d, with no digit first",
+		return fault.Newf(fault.Invalid, "%q is not a valid name of an environment variable: use at most %[2]d letters, digits and underscores, and no digit first",
 			name[:min(len(name), 2*MaxName)], MaxName)
 	}
 	return nil
 }
 
-// Check refuses a secret that can't be kept and given to a program. The error does not tell the value.
+// Check checks that a secret can be stored and passed to a program. The error never contains the
+// value.
 func (s Secret) Check() error {
 	if err := CheckName(s.Name); err != nil {
 		return fault.Wrap(err, "use secret", "")

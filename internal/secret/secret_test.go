@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestAValueHidesItself(t *testing.T) {
+func TestValueIsNeverPrinted(t *testing.T) {
 	const text = "correct horse"
 	s := Secret{"A", Literal, New(text)}
 	hidden := struct{ inner, unused Secret }{inner: s}
@@ -40,7 +40,7 @@ func TestAValueHidesItself(t *testing.T) {
 		t.Errorf("it is in %s", all)
 	}
 	if s.Value.Reveal() != text || (Value{}).Reveal() != "" {
-		t.Error("it is not what it was")
+		t.Error("Reveal returns another text")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestSealing(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsTheUsersAlone(t *testing.T) {
+func TestKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := OpenKey(dir); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestTheKeyIsTheUsersAlone(t *testing.T) {
 	}
 	os.Chmod(path, 0o640)
 	if _, err := OpenKey(dir); fault.KindOf(err) != fault.Permission {
-		t.Errorf("one that others can read: %v", err)
+		t.Errorf("file that other users can read: got %v", err)
 	}
 	os.Chmod(path, 0o600)
 	os.Truncate(path, 5)
@@ -123,7 +123,7 @@ func TestTheKeyIsTheUsersAlone(t *testing.T) {
 	}
 }
 
-func TestManyMakeTheKeyAtOnce(t *testing.T) {
+func TestConcurrentOpenKey(t *testing.T) {
 	dir := t.TempDir()
 	sealed, s := make(chan []byte), Secret{"A", Literal, New("text")}
 	for range 20 {
@@ -180,7 +180,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestBase64 finds a value wherever it is in what was encoded, in both alphabets and cut into lines.
+// TestBase64 checks that encoded values are found at every offset, in both alphabets, and when they
+// are split into lines.
 func TestBase64(t *testing.T) {
 	const value = "s3cr3t/?>>value\xc3\xbf\xc3\xbf"
 	r := NewRedactor(New(value))
@@ -210,7 +211,7 @@ func cut(s string, width int, end string) string {
 	return b.String() + s
 }
 
-// streamed is a text as a stream shows it that ends with it.
+// streamed writes a text to a new stream, closes the stream, and returns the redacted text.
 func streamed(r *Redactor, text string) string {
 	var b strings.Builder
 	w := r.Writer(&b)
@@ -219,8 +220,9 @@ func streamed(r *Redactor, text string) string {
 	return b.String()
 }
 
-// TestCutAnywhere has streams that are full of values and of beginnings of them hidden as their whole text is, however they are cut.
-func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // nothing is quiet for long
+// TestCutAnywhere checks that the redaction of a stream does not depend on how the stream is split
+// into writes.
+func TestCutAnywhere(t *testing.T) { synctest.Test(t, testCutAnywhere) } // in synctest, so that holdTimeout never passes
 
 func testCutAnywhere(t *testing.T) {
 	random := testenv.Rand(t, 3)
@@ -266,8 +268,9 @@ func testCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestAPromptIsNotHeld passes on what may begin a value, but not so much of it that it tells anything, when nothing follows for a while.
-func TestAPromptIsNotHeld(t *testing.T) {
+// TestPromptIsNotHeld checks that after a pause, one byte of a possible value is written, but no
+// second byte.
+func TestPromptIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got bytes.Buffer
 		w := NewRedactor(New("$ecret of much length")).Writer(&got)
@@ -282,10 +285,10 @@ func TestAPromptIsNotHeld(t *testing.T) {
 		}
 		io.WriteString(w, "prompt $")
 		expect("prompt ")
-		time.Sleep(heldPatience)
+		time.Sleep(holdTimeout)
 		expect("prompt $")
 		io.WriteString(w, "ecret of much")
-		time.Sleep(heldPatience * 10)
+		time.Sleep(holdTimeout * 10)
 		expect("prompt $")
 		io.WriteString(w, " length!")
 		expect("prompt $[REDACTED]!")
@@ -295,7 +298,8 @@ func TestAPromptIsNotHeld(t *testing.T) {
 	})
 }
 
-// TestSlowlyPrinted has values printed byte by byte with pauses: one byte is shown, also if the program ends within the value.
+// TestSlowlyPrinted prints values byte by byte with pauses. At most one byte of a value must be
+// shown, even if the program ends within the value.
 func TestSlowlyPrinted(t *testing.T) {
 	const value = "s3cr3t-of-some-length-0123456789"
 	coded := base64.StdEncoding.EncodeToString([]byte(value))
@@ -307,7 +311,7 @@ func TestSlowlyPrinted(t *testing.T) {
 		"half": {value[:len(value)/2], 1}, "base64, half": {coded[:len(coded)/2], 3},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			for _, pause := range []time.Duration{0, heldPatience - 1, heldPatience + 1, time.Hour} {
+			for _, pause := range []time.Duration{0, holdTimeout - 1, holdTimeout + 1, time.Hour} {
 				var got bytes.Buffer
 				w := NewRedactor(New(value)).Writer(&got)
 				io.WriteString(w, "> ")
@@ -326,7 +330,8 @@ func TestSlowlyPrinted(t *testing.T) {
 	}
 }
 
-// TestControlSequencesWithin finds values that a terminal shows whole, though control sequences are between their characters.
+// TestControlSequencesWithin checks that values are found even if there are control sequences
+// between their characters.
 func TestControlSequencesWithin(t *testing.T) {
 	const value = "hunter2hunter3"
 	r := NewRedactor(New(value))
@@ -345,7 +350,8 @@ func TestControlSequencesWithin(t *testing.T) {
 			}
 		}
 	}
-	// A sequence that is none to its end, or takes the value for its own, hides nothing of what is read as it is.
+	// Unterminated control sequences, and sequences that contain the value, must not prevent a
+	// match.
 	for _, before := range []string{"\x1b[", "\x1b]0;", "\x1b", "\x1bP", strings.Repeat("\x1b", 2000)} {
 		if got := r.Text(before + value); strings.Contains(got, value) {
 			t.Errorf("behind %q: %q", before, got)
@@ -353,13 +359,14 @@ func TestControlSequencesWithin(t *testing.T) {
 	}
 }
 
-func TestAFloodIsNotHeld(t *testing.T) {
+func TestFlood(t *testing.T) {
 	flood(t, MaxBytes, "\r", "\n", "\r\n", "0", "\x1b[31m", "\x1b]", "\x00")
-	// A value may begin in each piece: the time grows with the square of the length.
+	// A value can begin in each piece, so the time is quadratic in the length.
 	flood(t, testenv.Rounds(MaxBytes/4, MaxBytes), "0123456789abcdef")
 }
 
-// flood writes many of each piece behind the beginning of a value of size bytes.
+// flood writes the beginning of a value that has the given size, followed by many copies of each
+// piece.
 func flood(t *testing.T, size int, pieces ...string) {
 	value := strings.Repeat("0123456789abcdef", size/16)
 	var n counter
@@ -367,10 +374,10 @@ func flood(t *testing.T, size int, pieces ...string) {
 	for _, piece := range pieces {
 		io.WriteString(w, value[:100])
 		io.WriteString(w, base64.StdEncoding.EncodeToString([]byte(value[:100])))
-		for range 4 { // with shorter pieces, each would search all held bytes
+		for range 4 { // with shorter pieces, each write would search all buffered bytes
 			io.WriteString(w, strings.Repeat(piece, size*7/8/len(piece)))
 		}
-		w.mu.Lock() // its timer may be passing on old bytes
+		w.mu.Lock() // the timer could be writing buffered bytes
 		held := len(w.held)
 		w.mu.Unlock()
 		if held > 3*size {
@@ -387,7 +394,7 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestAWriterThatFails(t *testing.T) {
+func TestWriteError(t *testing.T) {
 	broken := errors.New("broken")
 	w := NewRedactor(New("hunter2")).Writer(writerFunc(func([]byte) (int, error) { return 0, broken }))
 	if _, err := io.WriteString(w, "text"); !errors.Is(err, broken) {
@@ -432,8 +439,9 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// TestMoreToHide has more values be hidden from any place of a stream on: what was hidden before is, wherever it was cut.
-func TestMoreToHide(t *testing.T) {
+// TestUse checks that the previous values are still redacted if values are added at any position of
+// the stream.
+func TestUse(t *testing.T) {
 	one, both := NewRedactor(New("aabaaab")), NewRedactor(New("aabaaab"), New("baab!ccc"))
 	const text = "aab aabaaab aabaaabaaab xaabaab\r\n YWFiYWFhYg== aabaaab"
 	for cut := range len(text) + 1 {

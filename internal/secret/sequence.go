@@ -1,34 +1,35 @@
 package secret
 
-// sequence finds the control sequences of a terminal (ECMA-48) in a stream: what a person does not see.
+// sequence recognizes terminal control sequences (ECMA-48) in a stream.
 type sequence struct {
 	State  sequenceState `json:"state,omitempty"`
-	Length int           `json:"length,omitempty"` // bytes of controls that came last
+	Length int           `json:"length,omitempty"` // number of consecutive control bytes so far
 }
 
 type sequenceState uint8
 
 const (
 	inText    sequenceState = iota
-	inEscape                // after ESC
+	inEscape                // after the byte ESC
 	inControl               // after ESC [
-	inString                // of an operating system command, for instance: up to BEL or ESC \
+	inString                // within OSC, DCS and similar strings, which end with BEL or ESC \
 )
 
-// maxSequence is how many bytes of control sequences there may be one after the other within a value.
+// maxSequence is the maximum number of consecutive control bytes within a value.
 const maxSequence = 1024
 
-// endless tells that more bytes came than maxSequence.
+// endless reports whether the stream had more than maxSequence consecutive control bytes.
 func (s *sequence) endless() bool { return s.Length > maxSequence }
 
-// has takes a byte and tells whether it is of a control sequence, or a control character that moves nothing. Line ends are not.
+// has processes a byte. It reports whether the byte belongs to a control sequence, or is a control
+// character that does not move the cursor. It returns false for line ends.
 func (s *sequence) has(c byte) bool {
 	if c == '\n' || s.State == inText && !control(c) {
 		s.Length = 0
 		return false
 	}
 	if s.Length++; s.endless() {
-		s.State = inText // there are no such sequences: what follows is text again
+		s.State = inText // no control sequence is this long, so the rest is treated as text
 		return true
 	}
 	switch {
@@ -38,7 +39,7 @@ func (s *sequence) has(c byte) bool {
 		if c == 0x07 {
 			s.State = inText
 		}
-	case c < ' ': // is obeyed within a sequence
+	case c < ' ': // terminals execute control characters within a sequence
 	case s.State == inEscape && c == '[':
 		s.State = inControl
 	case s.State == inEscape && (c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_'):
@@ -49,5 +50,5 @@ func (s *sequence) has(c byte) bool {
 	return true
 }
 
-// control tells whether a character is one that a terminal shows nothing for and does not move by.
+// control reports whether a terminal shows nothing for a character and does not move the cursor.
 func control(c byte) bool { return c < ' ' && c != '\t' && c != '\n' && c != '\b' || c == 0x7f }

@@ -8,31 +8,35 @@ import (
 )
 
 const (
-	// heldPatience is how long a stream may be quiet before the first byte of what may become a value is passed on: it may end a line or a prompt.
-	heldPatience = 20 * time.Millisecond
-	// maxShown is how many bytes of a value can be shown that way. More of it is held until the value is whole, or is known to be none.
+	// holdTimeout is the maximum time that the first byte of a possible value is buffered. The byte
+	// might also be the end of a line or a prompt.
+	holdTimeout = 20 * time.Millisecond
+	// maxShown is the maximum number of bytes of a value that can be written after holdTimeout. If
+	// more bytes match, they are buffered until the match is complete or fails.
 	maxShown = 1
 )
 
-// Writer hides values in what is written to it. What may be the beginning of a value is held until that is decided, but for maxShown bytes.
+// Writer redacts values in a stream. It buffers bytes that could be the beginning of a value. After
+// holdTimeout it writes up to maxShown of these bytes.
 type Writer struct {
 	r  *Redactor
 	to io.Writer
 
 	mu     sync.Mutex
-	states []int  // how much of each pattern has come
-	active []int  // the patterns of which something has
-	breaks int    // characters of line ends that came last
-	held   []byte // what has come and was not passed on
-	hide   []Span // of held
-	inside []bool // of held: which bytes are of control sequences
+	states []int  // number of matched bytes, for each pattern.
+	active []int  // indexes of patterns that have matched bytes.
+	breaks int    // number of consecutive line end characters.
+	held   []byte // bytes that were not written yet.
+	hide   []Span // parts of held to redact.
+	inside []bool // for each byte of held: whether the byte belongs to a control sequence.
 	seq    sequence
 	timer  *time.Timer
 	err    error
 	closed bool
 }
 
-// Writer begins a stream. It has to be closed, which does not close to.
+// Writer returns a Writer for a new stream. The caller must close the Writer. Closing it does not
+// close the underlying writer.
 func (r *Redactor) Writer(to io.Writer) *Writer {
 	w := &Writer{r: r, to: to}
 	if r != nil {
@@ -41,7 +45,8 @@ func (r *Redactor) Writer(to io.Writer) *Writer {
 	return w
 }
 
-// Write takes a piece of the stream. The error is that of the writer below, which may be of a piece before.
+// Write writes a part of the stream. The error is from the underlying writer, possibly from writing
+// earlier bytes.
 func (w *Writer) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,15 +60,16 @@ func (w *Writer) Write(b []byte) (int, error) {
 	w.pass(w.open())
 	if len(w.held) > 0 && w.err == nil {
 		if w.timer == nil {
-			w.timer = time.AfterFunc(heldPatience, w.quiet)
+			w.timer = time.AfterFunc(holdTimeout, w.quiet)
 		} else {
-			w.timer.Reset(heldPatience)
+			w.timer.Reset(holdTimeout)
 		}
 	}
 	return len(b), w.err
 }
 
-// Use hides the values of another Redactor from now on, which should be the same values and more: what is held is looked through again.
+// Use replaces the Redactor. The new Redactor should have all values of the old one, and can have
+// more. The buffered bytes are matched again.
 func (w *Writer) Use(r *Redactor) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,24 +82,26 @@ func (w *Writer) Use(r *Redactor) {
 	}
 }
 
-// take holds bytes and looks for values in them.
+// take appends bytes to the buffered bytes and matches them.
 func (w *Writer) take(b []byte) {
 	for _, c := range b {
 		w.hold(c, w.seq.has(c))
 	}
 }
 
-// hold holds a byte, which may be of a control sequence.
+// hold appends a byte to the buffered bytes and matches it. inside reports whether the byte belongs
+// to a control sequence.
 func (w *Writer) hold(c byte, inside bool) {
 	w.held = append(w.held, c)
 	w.inside = append(w.inside, inside)
 	w.match(c, inside)
 }
 
-// maxBreaks is how many characters of line ends there may be one after the other within a value, those of its own among them.
+// maxBreaks is the maximum number of consecutive line end characters within a value. Line ends that
+// belong to the value count too.
 const maxBreaks = 4
 
-// match goes on with each pattern by a byte, which is held already.
+// match advances the matches of all patterns by one byte.
 func (w *Writer) match(c byte, inside bool) {
 	if c == '\r' || c == '\n' {
 		if w.breaks++; w.breaks > maxBreaks {
@@ -142,7 +150,8 @@ func (w *Writer) match(c byte, inside bool) {
 	}
 }
 
-// dropPlain forgets what has come of a pattern in which control sequences do not count.
+// dropPlain resets the match of a pattern that ignores control sequences. It reports whether the
+// pattern is of this kind.
 func (w *Writer) dropPlain(i int) bool {
 	if !w.r.patterns[i].plain {
 		return false
@@ -151,28 +160,29 @@ func (w *Writer) dropPlain(i int) bool {
 	return true
 }
 
-// counts tells whether a byte, which may be of a control sequence, matters within a pattern.
+// counts reports whether a byte is significant for the pattern.
 func (p *pattern) counts(c byte, inside bool) bool {
 	return c != '\r' && (c != '\n' || !p.base64) && (!inside || !p.plain)
 }
 
-// found notes that a pattern ends with what is held.
+// found redacts a complete match of a pattern that ends at the last buffered byte.
 func (w *Writer) found(p *pattern) { w.hideLast(p, len(p.text)) }
 
-// hideLast hides the last n bytes of a pattern, with which what is held ends.
+// hideLast redacts the last n bytes of a match that ends at the last buffered byte.
 func (w *Writer) hideLast(p *pattern, n int) {
 	s := Span{From: w.back(p, n), To: len(w.held)}
-	for n := len(w.hide) - 1; n >= 0 && w.hide[n].To > s.From; n-- { // both are hidden as one
+	for n := len(w.hide) - 1; n >= 0 && w.hide[n].To > s.From; n-- { // merge overlapping spans
 		if w.hide[n].From <= s.From {
-			s.From, s.Told = w.hide[n].From, w.hide[n].Told
+			s.From, s.Written = w.hide[n].From, w.hide[n].Written
 		}
-		s.To = max(s.To, w.hide[n].To) // it was found before: see Use
+		s.To = max(s.To, w.hide[n].To) // a span that was found before Use can be longer
 		w.hide = w.hide[:n]
 	}
 	w.hide = append(w.hide, s)
 }
 
-// back is where the last n bytes of a pattern begin in what is held: at its beginning where some were passed on.
+// back returns the position in held at which the last n bytes of a match begin. If some of these
+// bytes were already written, it returns 0.
 func (w *Writer) back(p *pattern, n int) int {
 	at := len(w.held)
 	for n > 0 && at > 0 {
@@ -184,13 +194,13 @@ func (w *Writer) back(p *pattern, n int) int {
 	return at
 }
 
-// open is where the first byte is of what may become a value.
+// open returns the position of the first buffered byte that could belong to a value.
 func (w *Writer) open() int {
 	at := len(w.held)
 	for _, i := range w.active {
 		p := &w.r.patterns[i]
 		n := w.states[i]
-		if n == len(p.text) { // it is one already, but what it ends with may begin the next
+		if n == len(p.text) { // a complete match can also be the beginning of another match
 			n = p.next[n]
 		}
 		if n > 0 {
@@ -200,7 +210,7 @@ func (w *Writer) open() int {
 	return at
 }
 
-// pass passes on what is held up to a place, but for what is hidden.
+// pass writes the buffered bytes before a position. It redacts the spans in hide.
 func (w *Writer) pass(to int) {
 	if to == 0 {
 		return
@@ -222,19 +232,19 @@ func (w *Writer) pass(to int) {
 	}
 }
 
-// hidden is what is held up to a place with the values in it hidden.
+// hidden returns the buffered bytes before a position, with the values replaced by Hidden.
 func (w *Writer) hidden(to int) []byte {
 	var out []byte
 	at := 0
 	for len(w.hide) > 0 && w.hide[0].From < to {
 		s := &w.hide[0]
 		out = append(out, w.held[at:s.From]...)
-		if !s.Told {
+		if !s.Written {
 			out = append(out, Hidden...)
 		}
 		at = min(s.To, to)
 		if s.To > to {
-			s.From, s.Told = to, true
+			s.From, s.Written = to, true
 			break
 		}
 		w.hide = w.hide[1:]
@@ -242,11 +252,12 @@ func (w *Writer) hidden(to int) []byte {
 	return append(out, w.held[at:to]...)
 }
 
-// quiet passes on the beginning of what may become a value, if it is no more than maxShown bytes.
+// quiet writes the buffered beginning of a possible value, if the beginning has at most maxShown
+// bytes.
 func (w *Writer) quiet() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed || w.timer == nil || len(w.held) == 0 { // it has been cut while this waited
+	if w.closed || w.timer == nil || len(w.held) == 0 { // Cut was called in the meantime
 		return
 	}
 	for _, i := range w.active {
@@ -257,10 +268,11 @@ func (w *Writer) quiet() {
 	w.pass(len(w.held))
 }
 
-// Close passes on what is held. A program can end, or be ended, while it prints a value: the beginning of one is hidden if it has MinHidden bytes.
+// Close writes the buffered bytes. If the stream ends within a possible value, and at least
+// MinHidden bytes of the value are present, Close redacts these bytes.
 func (w *Writer) Close() error { return w.end(w.hideBeginning) }
 
-// finish is Close for a text that is whole: it ends with no value.
+// finish is like Close, but for a complete text. A complete text does not end within a value.
 func (w *Writer) finish() { w.end(func() {}) }
 
 func (w *Writer) end(last func()) error {
@@ -277,7 +289,7 @@ func (w *Writer) end(last func()) error {
 	return w.err
 }
 
-// hideBeginning hides the longest beginning of a value that the stream ends with.
+// hideBeginning redacts the longest beginning of a value at the end of the stream.
 func (w *Writer) hideBeginning() {
 	var most *pattern
 	length := MinHidden - 1

@@ -8,28 +8,29 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/transcript"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Person is somebody at a terminal of their own.
+// Person is a terminal that a person uses, and its settings for Attach.
 type Person struct {
-	Stdin  io.Reader // what they type; a reader that blocks is not waited for at the end
-	Stdout io.Writer // what they see
-	Size   Size      // of their terminal, which the session gets
+	Stdin  io.Reader // input; Attach does not wait for a blocked read when it returns
+	Stdout io.Writer // output
+	Size   Size      // size of the person's terminal; Attach sets it on the session
 	Resize <-chan Size
-	Leave  byte // the key that leaves the session, and is not typed into it
+	Leave  byte // key that leaves the session; it is not typed into the session
 }
 
 const (
-	attachReplay = 64 << 10 // bytes that were printed before, to begin with
-	attachChunk  = 1 << 20  // characters at once
+	attachReplay = 64 << 10 // maximum size of the old output that Attach prints first, in bytes
+	attachChunk  = 1 << 20  // size of each read
 	attachWait   = 20 * time.Second
 )
 
 var errLeft = errors.New("left")
 
-// Attach lends a person's terminal to a session until it ends, they leave, or ctx ends, and tells whether they left. What it printed last is printed again first. The
-// cursor of those who read by turns stays where it is.
+// Attach connects a person's terminal to a session until the session ends, the person leaves, or
+// ctx ends. Attach reports whether the person left. It first prints the latest output again. It
+// does not move the cursor of pty_read.
 func (i Info) Attach(ctx context.Context, p Person) (left bool, err error) {
 	log, err := i.Folder.Log(Output)
 	if err != nil {
@@ -58,7 +59,7 @@ func (i Info) Attach(ctx context.Context, p Person) (left bool, err error) {
 func (i Info) resize(ctx context.Context, s Size) error {
 	_, err := i.Ask(ctx, Request{Op: OpResize, Cols: s.Cols, Rows: s.Rows})
 	if fault.KindOf(err) == fault.Precondition {
-		return nil // it has ended: that is told otherwise
+		return nil // follow reports the end of the session
 	}
 	return err
 }
@@ -74,7 +75,7 @@ func (i Info) followSize(ctx context.Context, sizes <-chan Size) {
 	}
 }
 
-// pass types what the person types, up to the key that leaves.
+// pass types the person's input into the session until the person presses the key p.Leave.
 func (i Info) pass(ctx context.Context, cancel context.CancelCauseFunc, p Person) {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -99,8 +100,8 @@ func (i Info) pass(ctx context.Context, cancel context.CancelCauseFunc, p Person
 	}
 }
 
-// follow prints what the session prints, to its end.
-func (i Info) follow(ctx context.Context, log *transcript.Shared, to io.Writer) error {
+// follow prints the output of the session until the session ends.
+func (i Info) follow(ctx context.Context, log *program.SharedLog, to io.Writer) error {
 	cursor := max(0, log.Len()-attachReplay)
 	for first := true; ; first = false {
 		p, err := log.Read(cursor, attachChunk)
@@ -109,7 +110,7 @@ func (i Info) follow(ctx context.Context, log *transcript.Shared, to io.Writer) 
 		}
 		data := p.Data
 		if at := bytes.IndexByte(data, '\n'); first && p.From > 0 && at >= 0 {
-			data = data[at+1:] // a line that was cut
+			data = data[at+1:] // the first line is cut off at its start: skip it
 		}
 		if _, err := to.Write(data); err != nil {
 			return err
@@ -121,7 +122,7 @@ func (i Info) follow(ctx context.Context, log *transcript.Shared, to io.Writer) 
 			if err := i.Wait(ctx, Request{Cursor: cursor, Timeout: attachWait}); err != nil {
 				return err
 			}
-			if !i.Folder.Kept() && log.Len() == cursor { // nobody will say that it has ended
+			if !i.Folder.HasProcess() && log.Len() == cursor { // the session process was killed, so it can't mark the end of the log
 				return nil
 			}
 		}

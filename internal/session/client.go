@@ -11,9 +11,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/socket"
 )
 
-// Ask asks the keeper of a session something. Precondition where there is none any more.
+// Ask sends a request to the session process and returns the answer. Precondition: the session has
+// ended.
 func (i Info) Ask(ctx context.Context, req Request) (Answer, error) {
-	c := i.conns.take(i.ID)
+	c := i.conns.get(i.ID)
 	before := c != nil
 	for {
 		if c == nil {
@@ -28,12 +29,12 @@ func (i Info) Ask(ctx context.Context, req Request) (Answer, error) {
 		a, sent, err := c.ask(ctx, req)
 		switch {
 		case err == nil:
-			i.conns.keep(i.ID, c)
+			i.conns.put(i.ID, c)
 			if a.Error != nil {
 				err = a.Error.Err()
 			}
 			return a, err
-		case before && !sent && ctx.Err() == nil: // whoever kept the session then does not any more
+		case before && !sent && ctx.Err() == nil: // the session process at the other end of an idle connection may have ended
 			c.Close()
 			c, before = nil, false
 			continue
@@ -49,7 +50,7 @@ func (i Info) Ask(ctx context.Context, req Request) (Answer, error) {
 	}
 }
 
-// dial connects to the keeper.
+// dial connects to the session process.
 func (i Info) dial() (*Conn, error) {
 	raw, err := socket.Dial(string(i.Folder), SocketName)
 	if err != nil {
@@ -62,7 +63,7 @@ func (i Info) dial() (*Conn, error) {
 	return NewConn(raw), nil
 }
 
-// ask asks on a connection. Where it was not sent, nobody has heard it.
+// ask sends a request on a connection. If sent is false, the session process did not receive it.
 func (c *Conn) ask(ctx context.Context, req Request) (a Answer, sent bool, err error) {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	if err = c.Send(req); err == nil {
@@ -75,15 +76,15 @@ func (c *Conn) ask(ctx context.Context, req Request) (a Answer, sent bool, err e
 	return a, sent, err
 }
 
-// gone is the answer for a keeper that is no more.
+// gone returns the answer for a session that has no session process.
 func (i Info) gone() (Answer, error) {
 	if state, _, err := i.Folder.State(); err == nil && state.Running() && i.Backend == Tmux {
-		return Answer{}, fault.New(fault.Precondition, "use session", i.ID, "its keeper was killed, its tmux pane goes on").WithHint("pty_recover")
+		return Answer{}, fault.New(fault.Precondition, "use session", i.ID, "its session process was killed; its tmux pane still runs").WithHint("pty_recover")
 	}
 	return Answer{Ended: true}, fault.New(fault.Precondition, "use session", i.ID, "it has ended")
 }
 
-// Wait waits as a request says. That the session has ended meanwhile is no error.
+// Wait waits as the request says. It returns nil if the session has ended.
 func (i Info) Wait(ctx context.Context, req Request) error {
 	req.Op = OpWait
 	a, err := i.Ask(ctx, req)
@@ -93,8 +94,8 @@ func (i Info) Wait(ctx context.Context, req Request) error {
 	return err
 }
 
-// End ends a session, on behalf of a client or of none: its programs are asked to end, and
-// killed if they have not after three seconds. Idempotent.
+// End ends a session. The name of the client can be empty. The session process asks the programs to
+// end, and kills them after three seconds. End is idempotent.
 func (i Info) End(ctx context.Context, client string) error {
 	if a, err := i.Ask(ctx, Request{Op: OpEnd, Client: client}); err != nil && !a.Ended {
 		return err

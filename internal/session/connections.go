@@ -2,18 +2,19 @@ package session
 
 import "sync"
 
-// connections are those to keepers that nobody uses now: to connect takes longer than to ask. The nil ones keep none.
+// connections keeps idle connections to session processes, because connecting takes longer than a
+// request. A nil *connections is always empty.
 type connections struct {
 	mu     sync.Mutex
-	idle   map[string][]*Conn // by the ids of sessions
+	idle   map[string][]*Conn // by session ID
 	closed bool
 }
 
-// maxIdle is how many are kept to one keeper.
+// maxIdle is the maximum number of idle connections per session process.
 const maxIdle = 2
 
-// take gives one that nobody uses, nil where there is none.
-func (c *connections) take(id string) *Conn {
+// get removes and returns an idle connection. It returns nil if there is none.
+func (c *connections) get(id string) *Conn {
 	if c == nil {
 		return nil
 	}
@@ -27,8 +28,8 @@ func (c *connections) take(id string) *Conn {
 	return all[len(all)-1]
 }
 
-// keep keeps one for the next who asks, or closes it.
-func (c *connections) keep(id string, one *Conn) {
+// put adds an idle connection. It closes the connection instead if there are already enough.
+func (c *connections) put(id string, one *Conn) {
 	if c == nil || !c.add(id, one) {
 		one.Close()
 	}
@@ -47,8 +48,8 @@ func (c *connections) add(id string, one *Conn) bool {
 	return true
 }
 
-// forget closes those to one keeper.
-func (c *connections) forget(id string) {
+// remove closes the connections to one session process.
+func (c *connections) remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(id)
@@ -61,8 +62,8 @@ func (c *connections) drop(id string) {
 	delete(c.idle, id)
 }
 
-// only closes those to keepers of other sessions than these.
-func (c *connections) only(these map[string]int64) {
+// retain closes the connections of all sessions except the given ones.
+func (c *connections) retain(these map[string]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.idle {
@@ -72,7 +73,7 @@ func (c *connections) only(these map[string]int64) {
 	}
 }
 
-// close closes all, and keeps none from then on.
+// close closes all connections. Later calls of put close their connections too.
 func (c *connections) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

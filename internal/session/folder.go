@@ -11,32 +11,41 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/session/pane"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// Folder is that of a session.
+// Folder is the path of a session's folder.
 type Folder string
 
-// SocketName is that of the keeper's socket in it.
+// SocketName is the name of the session process's socket.
 const SocketName = "socket"
 
-// stateName is that of the file of what became of a session.
+// These are files of the session process. Earlier builds use these names, and their sessions can
+// still be running.
+const (
+	lockName = "keeper.lock"
+	logName  = "keeper.log"
+)
+
+// stateName is the name of the file that contains the State.
 const stateName = "state.json"
 
 // Stream is one of the logs of a session.
 type Stream string
 
-// The streams. Output is all that the program printed, as a person would have seen it come.
+// The streams. Output contains everything that the program printed, in the order of a terminal.
 const (
 	Output Stream = "output"
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
 )
 
-// Pane is where a session of the tmux backend runs. Those of one owner and workspace share a session of tmux.
+// Pane returns the tmux pane of a session. Sessions with the same owner and the same tmux workspace
+// share a tmux session.
 func (f Folder) Pane(s Spec) pane.Pane {
 	shared := "session-" + s.ID
 	if s.TmuxWorkspace != "" {
@@ -47,8 +56,9 @@ func (f Folder) Pane(s Spec) pane.Pane {
 
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
 
-// Make makes the folder of a new session, with what was asked for and its empty logs. What fails leaves nothing.
-func Make(root string, s Spec) (_ Folder, err error) {
+// Create creates the folder of a new session, with its spec and empty logs. If Create fails, it
+// removes the folder.
+func Create(root string, s Spec) (_ Folder, err error) {
 	f := Folder(filepath.Join(root, s.ID))
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return "", err
@@ -69,25 +79,25 @@ func Make(root string, s Spec) (_ Folder, err error) {
 		streams = append(streams, Stdout, Stderr)
 	}
 	for _, stream := range streams {
-		l, err := transcript.CreateShared(f.path(string(stream)), s.OutputBytes)
+		l, err := program.CreateSharedLog(f.path(string(stream)), s.OutputBytes)
 		if err != nil {
 			return "", err
 		}
 		l.Mark().Store(s.CreatedAt.UnixNano())
 		l.Close()
 	}
-	if err := f.write("spec.json", s); err != nil { // at last: from now on there is a session, whose logs can be read
+	if err := f.write("spec.json", s); err != nil { // last: it makes the session visible, so the logs must be readable
 		return "", err
 	}
 	return f, nil
 }
 
-// Log opens one of the logs. The caller must Close it.
-func (f Folder) Log(s Stream) (*transcript.Shared, error) {
-	return transcript.OpenShared(f.path(string(s)))
+// Log opens a log. The caller must close it.
+func (f Folder) Log(s Stream) (*program.SharedLog, error) {
+	return program.OpenSharedLog(f.path(string(s)))
 }
 
-// Spec is what was asked for. NotFound where there is no such session.
+// Spec reads the spec. NotFound: there is no such session.
 func (f Folder) Spec() (s Spec, err error) {
 	err = f.read("spec.json", &s)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +106,7 @@ func (f Folder) Spec() (s Spec, err error) {
 	return s, err
 }
 
-// State is what became of it, as far as its keeper said. ok is false where that has said nothing yet.
+// State reads the state. ok is false if the session process has not written it yet.
 func (f Folder) State() (s State, ok bool, err error) {
 	err = f.read(stateName, &s)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,27 +116,32 @@ func (f Folder) State() (s State, ok bool, err error) {
 	return s, err == nil, err
 }
 
-// SetState writes what became of it. Where it was written once it can be on a full disk too.
+// SetState writes the state. If a state already exists, SetState can replace it even on a full
+// disk.
 func (f Folder) SetState(s State) error {
-	s.LogError = "" // it is kept by itself
+	s.LogError = "" // the log error is stored in a separate file
 	return f.write(stateName, s)
 }
 
-// Keep takes the lock that a keeper has as long as it lives. flock.ErrHeld where there is one.
-func (f Folder) Keep() (*flock.Lock, error) { return flock.Try(f.path("keeper.lock"), flock.Exclusive) }
+// LockProcess takes the lock that a session process holds until it exits. flock.ErrHeld: the
+// session has a session process.
+func (f Folder) LockProcess() (*flock.Lock, error) {
+	return flock.Try(f.path(lockName), flock.Exclusive)
+}
 
-// Kept tells whether there is a keeper.
-func (f Folder) Kept() bool {
-	held, _ := flock.Held(f.path("keeper.lock"))
+// HasProcess reports whether the session has a session process.
+func (f Folder) HasProcess() bool {
+	held, _ := flock.Held(f.path(lockName))
 	return held
 }
 
-// gonePrefix begins the name of what is being removed.
-const gonePrefix = ".gone-"
+// removedPrefix is the name prefix of folders that are being removed.
+const removedPrefix = ".gone-"
 
-// Remove removes the session, which is gone at once for all others: who looks at it meanwhile makes nothing in it anew. Idempotent.
+// Remove removes the session. It renames the folder first, so that other processes do not find the
+// folder and create files in it. Remove is idempotent.
 func (f Folder) Remove() error {
-	gone := filepath.Join(filepath.Dir(string(f)), gonePrefix+filepath.Base(string(f)))
+	gone := filepath.Join(filepath.Dir(string(f)), removedPrefix+filepath.Base(string(f)))
 	if err := os.Rename(string(f), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return os.RemoveAll(string(f))
 	}
@@ -144,28 +159,21 @@ func (f Folder) read(name string, v any) error {
 	return nil
 }
 
-// write replaces a file as a whole: who reads it, or is killed, sees the old one or the new.
+// write replaces a file. Readers see either the old or the new content, even if the writer is
+// killed.
 func (f Folder) write(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(string(f), name+".*")
-	if err != nil {
+	if err := (durable.Replacement{Temp: name + ".*", Unflushed: true}).Write(f.path(name), b); err != nil {
 		return f.writeReserved(name, b, err)
 	}
-	_, err = part.Write(b)
-	if err = errors.Join(err, part.Close()); err == nil {
-		err = os.Rename(part.Name(), f.path(name))
-	}
-	if err != nil {
-		os.Remove(part.Name())
-		err = f.writeReserved(name, b, err)
-	}
-	return err
+	return nil
 }
 
-// What is in the reserve has its space on the disk already: how a session ended is noted on a full disk too.
+// The reserve is a file with allocated blocks. With it, the end of a session can be recorded on a
+// full disk.
 const (
 	reserveName = "reserve"
 	reserveSize = 4 << 10
@@ -186,7 +194,8 @@ func (f Folder) reserve() error {
 	return err
 }
 
-// writeReserved is write where the disk is full, of a file that is there: it takes the space of the reserve, and leaves that of the old file to the next one.
+// writeReserved replaces an existing file on a full disk. It writes to the blocks of the reserve.
+// Then it allocates a new reserve, for which the old file has freed the space.
 func (f Folder) writeReserved(name string, b []byte, full error) error {
 	if !errors.Is(full, unix.ENOSPC) && !errors.Is(full, unix.EDQUOT) || len(b) > reserveSize {
 		return full
@@ -205,6 +214,6 @@ func (f Folder) writeReserved(name string, b []byte, full error) error {
 	if err := os.Rename(f.path(reserveName), f.path(name)); err != nil {
 		return err
 	}
-	f.reserve() // if nobody else was faster
+	f.reserve() // can fail, because another process can use the freed blocks first
 	return nil
 }

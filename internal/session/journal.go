@@ -7,20 +7,21 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
-// Event is a line of events.jsonl. What was typed is not in it, but how much.
+// Event is a line of events.jsonl. For input it contains the length, not the text.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"` // spawn, write, attach, detach, handoff, takeover, recover, secret, resize, signal, close or exit
 	Session string    `json:"session_id"`
 	Owner   string    `json:"owner,omitempty"`
 	Client  string    `json:"client_id,omitempty"`
-	From    string    `json:"from_client_id,omitempty"`   // of a takeover
-	Target  string    `json:"target_client_id,omitempty"` // of a handoff
+	From    string    `json:"from_client_id,omitempty"`   // only for takeover
+	Target  string    `json:"target_client_id,omitempty"` // only for handoff
 	Reason  string    `json:"reason,omitempty"`
 	Command string    `json:"command,omitempty"`
 	Bytes   int       `json:"bytes,omitempty"`
@@ -30,15 +31,16 @@ type Event struct {
 	Code    *int      `json:"exit_code,omitempty"`
 }
 
-// The files of a session's log, in a folder of its id in Spec.LogFolder.
+// These are the files in the log folder of a session, which is Spec.LogFolder/ID.
 const (
-	TranscriptName = "transcript.log" // all that was printed, as it was
+	TranscriptName = "transcript.log" // the output, unchanged
 	EventsName     = "events.jsonl"
-	CastName       = "session.cast" // what was printed when, as asciinema v2
+	CastName       = "session.cast" // the output with timestamps, in asciinema v2 format
 )
 
-// Note writes an event of a session into its log, if it has one. A log that can't be written stops nothing: State.LogError tells of it, once.
-func (f Folder) Note(s Spec, e Event) {
+// AppendEvent adds an event to the log of a session, if the session has one. If it can't write the
+// log, the session continues, and State.LogError contains the reason.
+func (f Folder) AppendEvent(s Spec, e Event) {
 	if s.LogFolder == "" {
 		return
 	}
@@ -47,13 +49,13 @@ func (f Folder) Note(s Spec, e Event) {
 	if err == nil {
 		err = f.append(s, EventsName, append(b, '\n'))
 	}
-	f.logFailed(err)
+	f.reportLogError(err)
 }
 
-// Note is Folder.Note of a session.
-func (m *Manager) Note(i Info, e Event) { i.Folder.Note(i.Spec, e) }
+// AppendEvent is [Folder.AppendEvent] for a session.
+func (m *Manager) AppendEvent(i Info, e Event) { i.Folder.AppendEvent(i.Spec, e) }
 
-// append writes to a file of the log at once, so that lines of several processes do not mix.
+// append adds to a log file with a single write, so that lines from several processes do not mix.
 func (f Folder) append(s Spec, name string, b []byte) error {
 	file, err := openLog(s, name)
 	if err != nil {
@@ -69,7 +71,7 @@ func openLog(s Spec, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // in something else who writes may have to wait
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() { // a write to a FIFO could block
 		file.Close()
 		return nil, errors.Join(err, fmt.Errorf("%s is no regular file", path))
 	}
@@ -78,8 +80,8 @@ func openLog(s Spec, name string) (*os.File, error) {
 
 const logErrorName = "log.error"
 
-// logFailed tells once that the log can't be written.
-func (f Folder) logFailed(err error) {
+// reportLogError records the first error from writing the log.
+func (f Folder) reportLogError(err error) {
 	if err == nil {
 		return
 	}
@@ -87,10 +89,10 @@ func (f Folder) logFailed(err error) {
 	if made != nil {
 		return
 	}
-	file.WriteString(err.Error()) // of which nothing may fit on the disk: that the file is there says enough
+	file.WriteString(err.Error()) // ignore errors: if the disk is full, logError needs only the empty file
 	file.Close()
-	if log, err2 := os.OpenFile(f.path("keeper.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err2 == nil {
-		fmt.Fprintf(log, "the log of the session can't be written, the session goes on without: %v\n", err)
+	if log, err2 := os.OpenFile(f.path(logName), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err2 == nil {
+		fmt.Fprintf(log, "can't write the log of the session, which continues without it: %v\n", err)
 		log.Close()
 	}
 }
@@ -98,29 +100,31 @@ func (f Folder) logFailed(err error) {
 func (f Folder) logError() string {
 	b, err := os.ReadFile(f.path(logErrorName))
 	if err == nil && len(b) == 0 {
-		return "it can't be written, and there is no space to keep why"
+		return "the disk is full"
 	}
 	return string(b)
 }
 
-// Recorder writes what a session prints into its log: as it is, and as a recording. The nil one writes nothing. It is for one goroutine at a time; several processes
-// may have one each, if only one has something to write.
+// Recorder writes the output of a session to its log: unchanged, and as an asciinema recording. A
+// nil *Recorder does nothing. A Recorder is not safe for concurrent use. Several processes can have
+// a Recorder for a session if only one of them writes.
 type Recorder struct {
 	folder     Folder
 	began      time.Time
-	transcript *os.File // nil: it can't be written
+	transcript *os.File // nil: an error occurred, and nothing more is written
 	cast       *os.File
-	part       []byte // of a character that is not whole yet
+	part       []byte // an incomplete UTF-8 character
 }
 
-// Record opens the log of a session, nil where none is asked for or it can't be written.
+// Record opens the log of a session. It returns nil if the session has no log or its folder can't
+// be created.
 func (f Folder) Record(s Spec) *Recorder {
 	if s.LogFolder == "" {
 		return nil
 	}
 	r := &Recorder{folder: f, began: s.CreatedAt}
 	if err := os.MkdirAll(filepath.Join(s.LogFolder, s.ID), 0o700); err != nil {
-		f.logFailed(err)
+		f.reportLogError(err)
 		return nil
 	}
 	var err1, err2 error
@@ -132,37 +136,29 @@ func (f Folder) Record(s Spec) *Recorder {
 			})
 		}
 	}
-	f.logFailed(errors.Join(err1, err2))
+	f.reportLogError(errors.Join(err1, err2))
 	return r
 }
 
-// Write records what was printed.
+// Write records output.
 func (r *Recorder) Write(b []byte) {
 	if r == nil {
 		return
 	}
 	if r.transcript != nil {
 		_, err := r.transcript.Write(b)
-		if err = errors.Join(err, there(r.transcript)); err != nil {
-			r.folder.logFailed(errors.Join(err, r.transcript.Close()))
+		if err = errors.Join(err, checkLinked(r.transcript)); err != nil {
+			r.folder.reportLogError(errors.Join(err, r.transcript.Close()))
 			r.transcript = nil
 		}
 	}
 	text := append(r.part, b...)
-	whole := len(text)
-	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
-		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				whole -= n
-			}
-			break
-		}
-	}
+	whole := len(text) - runes.Partial(text)
 	r.event("o", string(text[:whole]))
 	r.part = append([]byte(nil), text[whole:]...)
 }
 
-// Resize records another size.
+// Resize records a new terminal size.
 func (r *Recorder) Resize(cols, rows int) { r.event("r", fmt.Sprintf("%dx%d", cols, rows)) }
 
 func (r *Recorder) event(kind, data string) {
@@ -179,14 +175,14 @@ func (r *Recorder) line(v any) {
 	if err == nil {
 		_, err = r.cast.Write(append(b, '\n'))
 	}
-	if err = errors.Join(err, there(r.cast)); err != nil {
-		r.folder.logFailed(errors.Join(err, r.cast.Close()))
+	if err = errors.Join(err, checkLinked(r.cast)); err != nil {
+		r.folder.reportLogError(errors.Join(err, r.cast.Close()))
 		r.cast = nil
 	}
 }
 
-// there tells whether a file still has its name: what is written to one that was removed is lost.
-func there(file *os.File) error {
+// checkLinked returns an error if the file was removed. Its content would then be lost.
+func checkLinked(file *os.File) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		return err
@@ -197,7 +193,7 @@ func there(file *os.File) error {
 	return nil
 }
 
-// Close ends the recording.
+// Close ends the recording. It writes the incomplete character, if there is one.
 func (r *Recorder) Close() {
 	if r == nil {
 		return

@@ -18,38 +18,47 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-// Command is what pyro is called with, and the folder of a session, where it is to be its keeper. It tells on its standard output how that began: a line of JSON.
+// Command is the argument that makes a program a session process. The next argument is the folder
+// of the session. The process reports its start on standard output, as a line of JSON that contains
+// a Started.
 const Command = "keep-session"
 
-// Begun is what a keeper tells.
-type Begun struct {
+// EndInWorkspace is the last element of a path below a session's folder. If Command gets such a
+// path instead of the folder, the process ends the program that a killed session process left in a
+// workspace.
+const EndInWorkspace = "workspace"
+
+// Started is the report of a session process about its start.
+type Started struct {
 	Failed *fault.Report `json:"failed,omitempty"`
 }
 
-// Manager keeps all sessions of a folder. Many in many processes may use it at once. The zero value but for its fields is ready.
+// Manager manages all sessions in a folder. Several managers in several processes can use the same
+// folder. Only the exported fields must be set.
 type Manager struct {
-	Root    string                 // a folder for each
-	Program func() (string, error) // that can be a keeper
-	Grace   time.Duration          // how long what has ended is kept, with what it printed
+	Root    string                 // contains a folder for each session
+	Program func() (string, error) // returns a program that accepts Command
+	Grace   time.Duration          // how long ended sessions are kept with their output
 
-	conns  connections
-	memory memory
+	conns connections
+	cache cache
 }
 
-// Rest gives back what the manager holds on to, when it is used no more. Sessions go on.
-func (m *Manager) Rest() { m.conns.close() }
+// CloseConnections closes the connections to session processes. Sessions continue.
+func (m *Manager) CloseConnections() { m.conns.close() }
 
-// Info is a session as it is now.
+// Info describes a session at one point in time.
 type Info struct {
 	Spec
 	State
-	Folder Folder
-	Adrift bool // its keeper was killed, and its tmux pane goes on: see Recover
+	Folder   Folder
+	Orphaned bool // the session process was killed, but the tmux pane still runs: see Recover
 
 	conns *connections
 }
 
-// Spawn starts a session, whose spec must have been checked. At most `most` run at once; one of the same owner and name must not run.
+// Spawn checks the spec and starts a session. Exhausted: `most` sessions already run. Exists: a
+// session with the same owner and name runs.
 func (m *Manager) Spawn(ctx context.Context, s Spec, most int) (Info, error) {
 	info, err := m.spawn(ctx, s, most)
 	return info, fault.Wrap(err, "spawn session", s.Name)
@@ -73,17 +82,17 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 	}
 	for _, other := range running {
 		if s.Name != "" && other.Name == s.Name && other.Owner == s.Owner {
-			return Info{}, fault.Newf(fault.Exists, "a session of this name runs: %s", other.ID).WithHint("pty_resume gives it, pty_close ends it")
+			return Info{}, fault.Newf(fault.Exists, "a session of this name runs: %s", other.ID).WithHint("pty_resume returns it, pty_close ends it")
 		}
 	}
 	if len(running) >= most {
 		return Info{}, fault.Newf(fault.Exhausted, "too many sessions (max %d)", most).WithHint("pty_close one, or set PTY_MCP_MAX_SESSIONS")
 	}
-	f, err := Make(m.Root, s)
+	f, err := Create(m.Root, s)
 	if err != nil {
 		return Info{}, err
 	}
-	if err := m.keep(ctx, f); err != nil {
+	if err := m.startProcess(ctx, f); err != nil {
 		m.finish(f, Lost)
 		f.Remove()
 		return Info{}, err
@@ -91,7 +100,7 @@ func (m *Manager) spawn(ctx context.Context, s Spec, most int) (Info, error) {
 	return m.Get(s.ID)
 }
 
-// running gives the sessions that run.
+// running returns the running sessions.
 func (m *Manager) running() (all []Info, err error) {
 	_, err = m.each(func(info Info) {
 		if info.Running() {
@@ -101,40 +110,37 @@ func (m *Manager) running() (all []Info, err error) {
 	return all, err
 }
 
-// keep starts a keeper, and returns when its program runs.
-func (m *Manager) keep(ctx context.Context, f Folder) error {
-	program, err := m.Program()
+// startProcess starts a session process. It returns when the program of the session runs.
+func (m *Manager) startProcess(ctx context.Context, f Folder) error {
+	cmd, err := m.command(string(f))
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(f.path("keeper.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(f.path(logName), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, Command, string(f))
-	cmd.Dir, cmd.Stderr = "/", log
-	cmd.Env = append(os.Environ(), "GOGC=40", "GOMEMLIMIT=16MiB")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
 	defer out.Close()
 	if err := cmd.Start(); err != nil {
-		return fault.Newf(fault.Unavailable, "its keeper can't be started: %w", err)
+		return fault.Newf(fault.Unavailable, "can't start its session process: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if !stop() {
 		cmd.Wait()
-		m.tidy(f)
+		m.cleanUp(f)
 		return context.Cause(ctx)
 	}
-	go cmd.Wait() // so that it is no zombie where the caller lives on
-	var begun Begun
+	go cmd.Wait() // avoid a zombie
+	var begun Started
 	if err != nil || json.Unmarshal(line, &begun) != nil {
-		return fault.Newf(fault.Unavailable, "its keeper ended before the program ran").WithHint("see the file keeper.log in %s", f)
+		return fault.Newf(fault.Unavailable, "its session process ended before the program ran").WithHint("see the file %s in %s", logName, f)
 	}
 	if begun.Failed != nil {
 		return begun.Failed.Err()
@@ -142,41 +148,55 @@ func (m *Manager) keep(ctx context.Context, f Folder) error {
 	return nil
 }
 
-// idForm is that of ids, which are names of folders.
+// command returns a command that runs Program as a session process with the given argument.
+func (m *Manager) command(argument string) (*exec.Cmd, error) {
+	program, err := m.Program()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, Command, argument)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "GOGC=40", "GOMEMLIMIT=16MiB")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd, nil
+}
+
+// idForm matches session IDs. An ID is also the name of the session's folder.
 var idForm = regexp.MustCompile(`^[0-9]{1,15}-[0-9]{1,10}-[0-9a-f]{8}$`)
 
-// Get gives a session. NotFound where there is none.
+// Get returns a session. NotFound: no session has this ID.
 func (m *Manager) Get(id string) (Info, error) {
 	if !idForm.MatchString(id) {
 		return Info{}, fault.New(fault.NotFound, "find session", fault.Printable(id[:min(len(id), 80)]), "unknown session_id").WithHint("pty_list")
 	}
 	f := Folder(filepath.Join(m.Root, id))
-	if s, state, ok := m.memory.recall(f); ok && !state.Running() {
+	if s, state, ok := m.cache.get(f); ok && !state.Running() {
 		return Info{s, state, f, false, &m.conns}, nil
 	}
-	kept := f.Kept() // before the state, which a keeper writes before it goes
-	s, state, began, err := m.memory.read(f)
+	kept := f.HasProcess() // check it before the state is read: a session process writes the state before it exits
+	s, state, began, err := m.cache.read(f)
 	if err != nil {
-		m.conns.forget(id)
+		m.conns.remove(id)
 		return Info{}, err
 	}
 	info := Info{s, state, f, false, &m.conns}
-	if state.Running() && !kept && (began || time.Since(s.CreatedAt) >= beginning) {
-		err = m.tidied(&info)
+	if state.Running() && !kept && (began || time.Since(s.CreatedAt) >= startTime) {
+		err = m.refreshState(&info)
 	}
 	if !info.Running() {
-		m.conns.forget(id)
+		m.conns.remove(id)
 	}
 	return info, err
 }
 
-// List gives all sessions, the one that was used last first.
+// List returns all sessions. The most recently used session is first.
 func (m *Manager) List() ([]Info, error) {
 	all, _, err := m.list()
 	return all, err
 }
 
-// list is List, and gives the folders beside it of which what is kept is not what was written, as after the host was switched off, or not yet all. They keep nobody from the others.
+// list is List, but also returns folders that can't be read. Their sessions are being created, or
+// their files were damaged when the host crashed.
 func (m *Manager) list() (all []Info, unread []Folder, err error) {
 	used := map[string]int64{}
 	unread, err = m.each(func(info Info) {
@@ -186,13 +206,13 @@ func (m *Manager) list() (all []Info, unread []Folder, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m.conns.only(used)
-	m.memory.only(used)
+	m.conns.retain(used)
+	m.cache.retain(used)
 	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, used[b.ID]-used[a.ID]))) })
 	return all, unread, nil
 }
 
-// each has f look at all sessions, and gives the folders that can't be read.
+// each calls f for each session. It returns the folders that can't be read.
 func (m *Manager) each(f func(Info)) (unread []Folder, err error) {
 	entries, err := os.ReadDir(m.Root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -209,7 +229,7 @@ func (m *Manager) each(f func(Info)) (unread []Folder, err error) {
 		switch kind := fault.KindOf(err); {
 		case err == nil:
 			f(info)
-		case kind == fault.NotFound || kind == fault.Corrupt: // it was closed meanwhile, is being made, or whoever made it was killed
+		case kind == fault.NotFound || kind == fault.Corrupt: // closed meanwhile, being created, or incomplete
 			unread = append(unread, Folder(filepath.Join(m.Root, e.Name())))
 		default:
 			return nil, err
@@ -218,7 +238,8 @@ func (m *Manager) each(f func(Info)) (unread []Folder, err error) {
 	return unread, nil
 }
 
-// Find gives the session of a name and an owner, of several the one that runs, else that which was used last. NotFound where there is none.
+// Find returns the session with a name and owner. If there are several, it prefers a running
+// session, then the most recently used one. NotFound: there is no such session.
 func (m *Manager) Find(name, owner string) (Info, error) {
 	all, err := m.List()
 	if err != nil {
@@ -236,7 +257,7 @@ func (m *Manager) Find(name, owner string) (Info, error) {
 	return all[found], nil
 }
 
-// LastActive is when something was last done with a session.
+// LastActive returns the time of the last output or the last use.
 func (i Info) LastActive() time.Time {
 	l, err := i.Folder.Log(Output)
 	if err != nil {
@@ -246,18 +267,18 @@ func (i Info) LastActive() time.Time {
 	return time.Unix(0, l.Mark().Load())
 }
 
-// Close ends a session and removes all that is kept of it.
+// Close ends a session and removes its folder.
 func (m *Manager) Close(ctx context.Context, id string) error { return m.CloseFor(ctx, id, "") }
 
-// CloseFor is Close on behalf of a client, for the session's log.
+// CloseFor is Close on behalf of a client. The session's log contains the name of the client.
 func (m *Manager) CloseFor(ctx context.Context, id, client string) error {
 	info, err := m.Get(id)
 	if err != nil {
 		return err
 	}
 	if info.Running() {
-		if info.Adrift {
-			m.Note(info, Event{Event: "close", Client: client})
+		if info.Orphaned {
+			m.AppendEvent(info, Event{Event: "close", Client: client})
 			err = m.finish(info.Folder, Killed)
 		} else {
 			err = info.End(ctx, client)

@@ -10,17 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variable is in the environment of all that runs in a session: its id.
+// Variable is the environment variable that contains the session ID. All programs of a session
+// inherit it.
 const Variable = "PYRO_PTY_SESSION"
 
-// Belonging finds the processes of a session: those that have its id in their environment, those of the session of its terminal, and those below its first process
-// (0: not known), as long as that is there. What is found once is found until it has ended, also when its parents have.
-func Belonging(id string, first int) func() []int {
+// ProcessFinder returns a function that lists the processes of a session. A process belongs to the
+// session if one of these is true:
+//   - Its environment contains the session ID.
+//   - It is in the terminal's kernel session.
+//   - It descends from the first process.
+//
+// A process stays in the list until it ends, even if its parents end. first is the PID of the first
+// process, or 0 if that is unknown.
+func ProcessFinder(id string, first int) func() []int {
 	known := map[int]uint64{}
 	return func() []int {
 		all := marked(id)
 		if first > 0 {
-			all = append(append(all, Descendants(first)...), ofSession(first)...)
+			all = append(append(all, Descendants(first)...), inSession(first)...)
 		}
 		for _, pid := range all {
 			if started, ok := startOf(pid); ok {
@@ -39,10 +46,10 @@ func Belonging(id string, first int) func() []int {
 	}
 }
 
-// killAll kills the processes of a session whose keeper was killed.
+// killAll kills the processes of a session that has lost its session process.
 func killAll(id string, first int) {
-	belong := Belonging(id, first)
-	for range 100 { // what forks meanwhile is found in the next round
+	belong := ProcessFinder(id, first)
+	for range 100 { // each round can find new children
 		left := belong()
 		if len(left) == 0 {
 			return
@@ -54,40 +61,90 @@ func killAll(id string, first int) {
 	}
 }
 
-// AskToEnd asks processes to end, so that their traps run, and waits for them up to grace. The first
-// process of the terminal is asked last, and gets grace again: when it ends, the kernel hangs up on the
-// others. Meanwhile it is stopped, or a script would go on with its next command. If it can't stay
-// stopped, as in tmux, only an interactive shell is asked last.
-func AskToEnd(first int, stays bool, grace time.Duration, belong func() []int) {
-	is := func(pid int) bool { return pid == first && (stays || ignores(pid, unix.SIGTERM)) }
-	last := slices.DeleteFunc(belong(), func(pid int) bool { return !is(pid) })
-	if stays && len(last) > 0 {
-		unix.Kill(first, unix.SIGSTOP)
+// AskToEnd asks the programs of a session to end, so that their EXIT traps run. It returns when all
+// of them have ended, or after twice the duration grace. Programs get SIGTERM. Interactive shells
+// ignore SIGTERM and get SIGHUP instead, which runs their EXIT traps.
+//
+// AskToEnd first stops all processes, so that each has its signal pending before any of them runs
+// again. Otherwise a script could see that its child ended and run its next command. Shells that
+// get SIGHUP are asked last, because they send SIGHUP to their jobs. The leader of the terminal's
+// session is also asked last, because its end hangs up the terminal. If leader is 0, no leader is
+// asked.
+func AskToEnd(leader int, grace time.Duration, belong func() []int) {
+	stopped := stopAll(belong)
+	var first, last []int
+	for _, pid := range stopped {
+		if pid == leader || ignores(pid, unix.SIGTERM) {
+			last = append(last, pid)
+		} else {
+			first = append(first, pid)
+		}
 	}
-	others := func() []int {
+	ask(first, grace, func() []int {
 		return slices.DeleteFunc(belong(), func(pid int) bool { return slices.Contains(last, pid) })
-	}
-	ask(others(), grace, others)
+	})
 	ask(last, grace, belong)
 }
 
-// ask asks processes to end, and waits until some have or grace is over. Interactive shells ignore
-// SIGTERM, and run their EXIT traps on SIGHUP.
-func ask(pids []int, grace time.Duration, some func() []int) {
+// EndGrace is the time between asking programs to end and killing them. Programs that AskToEnd asks
+// last get the same time again.
+const EndGrace = 1500 * time.Millisecond
+
+// maxStopRounds is the maximum number of rounds of stopAll.
+const maxStopRounds = 20
+
+// stopAll stops all processes. In further rounds it stops the children that were created meanwhile.
+// It stops parents before their children: a shell must not see that its job was stopped. In the
+// result, children come before their parents.
+func stopAll(belong func() []int) (stopped []int) {
+	depths := map[int]int{}
+	deeper := func(a, b int) int { return depths[a] - depths[b] }
+	for range maxStopRounds {
+		forked := slices.DeleteFunc(belong(), func(pid int) bool { _, known := depths[pid]; return known })
+		if len(forked) == 0 {
+			break
+		}
+		for _, pid := range forked {
+			depths[pid] = depth(pid)
+		}
+		slices.SortFunc(forked, deeper)
+		for _, pid := range forked {
+			unix.Kill(pid, unix.SIGSTOP)
+		}
+		stopped = append(stopped, forked...)
+	}
+	slices.SortStableFunc(stopped, func(a, b int) int { return deeper(b, a) })
+	return stopped
+}
+
+// depth returns the number of ancestors of a process.
+func depth(pid int) (n int) {
+	for s, ok := statOf(pid); ok && s.parent > 0; s, ok = statOf(s.parent) {
+		n++
+	}
+	return n
+}
+
+// ask signals processes and resumes them. Then it waits until left returns none, but at most for
+// the duration grace. In pids, children must come before their parents: when a parent ends, the
+// kernel sends SIGHUP to its stopped children.
+func ask(pids []int, grace time.Duration, left func() []int) {
 	for _, pid := range pids {
 		sig := unix.SIGTERM
 		if ignores(pid, sig) {
 			sig = unix.SIGHUP
 		}
 		unix.Kill(pid, sig)
+	}
+	for _, pid := range pids {
 		unix.Kill(pid, unix.SIGCONT)
 	}
-	for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(pids) > 0 && len(some()) > 0; {
+	for deadline := time.Now().Add(grace); time.Now().Before(deadline) && len(pids) > 0 && len(left()) > 0; {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// ignores tells whether a process ignores a signal.
+// ignores reports whether a process ignores a signal.
 func ignores(pid int, sig unix.Signal) bool {
 	status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
@@ -96,7 +153,7 @@ func ignores(pid int, sig unix.Signal) bool {
 	return err == nil && bits&(1<<(sig-1)) != 0
 }
 
-// marked are the processes of this user that were started in a session.
+// marked returns the processes of this user that have the session ID in their environment.
 func marked(id string) (all []int) {
 	mark := "\x00" + Variable + "=" + id + "\x00"
 	for pid := range processes {
@@ -107,8 +164,8 @@ func marked(id string) (all []int) {
 	return all
 }
 
-// ofSession are the processes of a session of terminals, by the process that leads it.
-func ofSession(leader int) (all []int) {
+// inSession returns the processes of a kernel session, given the session's leader.
+func inSession(leader int) (all []int) {
 	for pid := range processes {
 		if s, ok := statOf(pid); ok && s.session == leader {
 			all = append(all, pid)
@@ -117,7 +174,7 @@ func ofSession(leader int) (all []int) {
 	return all
 }
 
-// Descendants are all processes below one that have not ended.
+// Descendants returns all running processes that descend from a process.
 func Descendants(of int) (all []int) {
 	parents := map[int][]int{}
 	for pid := range processes {
@@ -132,7 +189,7 @@ func Descendants(of int) (all []int) {
 	return all
 }
 
-// processes are all of this host.
+// processes yields all processes of the host.
 func processes(yield func(int) bool) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -142,12 +199,12 @@ func processes(yield func(int) bool) {
 	}
 }
 
-// stat is what is needed of proc_pid_stat(5).
+// stat contains fields of proc_pid_stat(5).
 type stat struct {
 	state      byte
 	parent     int
 	session    int
-	foreground int // the process group in the foreground of its terminal
+	foreground int // the foreground process group of the process's terminal
 	started    uint64
 }
 
@@ -170,7 +227,7 @@ func statOf(pid int) (s stat, ok bool) {
 	return s, err == nil
 }
 
-// startOf is when a process that has not ended was started.
+// startOf returns the start time of a running process, in clock ticks since boot.
 func startOf(pid int) (uint64, bool) {
 	s, ok := statOf(pid)
 	return s.started, ok && s.alive()

@@ -14,10 +14,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/session/pane"
 )
 
-// A session in tmux is adrift when its keeper was killed: its pane goes on, and what it prints goes into the log, but nobody types, and nobody ends it.
+// A tmux session is orphaned if its session process was killed. Its pane still runs, and the output
+// reaches the log. But the session accepts no input, and its time limits have no effect.
 
-// Recover gives a session in tmux another keeper, and with it all that share its tmux workspace: those that are adrift, all of them or none. It comes back without a
-// lease, of which the last transfer is still known. Where it has a keeper it is given as it is. Where what is there is not just what was kept, Precondition.
+// Recover starts a session process for an orphaned tmux session. It also recovers all orphaned
+// sessions that share the tmux workspace: either all of them or none. It removes their claims, but
+// keeps the record of the last transfer. If the session is not orphaned, Recover returns it
+// unchanged. Precondition: the panes do not match the records.
 func (m *Manager) Recover(ctx context.Context, name, owner string) (Info, error) {
 	info, err := m.recover(ctx, name, owner)
 	return info, fault.Wrap(err, "recover session", name)
@@ -35,11 +38,11 @@ func (m *Manager) recover(ctx context.Context, name, owner string) (Info, error)
 		return Info{}, err
 	}
 	defer lock.Release()
-	one, group, err := m.persisted(name, owner)
+	one, group, err := m.findInTmux(name, owner)
 	if err != nil {
 		return Info{}, err
 	}
-	var adrift []Info
+	var orphaned []Info
 	for _, info := range group {
 		if !info.Folder.abandoned() {
 			continue
@@ -47,23 +50,23 @@ func (m *Manager) recover(ctx context.Context, name, owner string) (Info, error)
 		found, err := info.Folder.Pane(info.Spec).Find(ctx)
 		switch {
 		case err != nil:
-			return Info{}, fault.Newf(fault.Precondition, "what tmux has of %s is not what was kept: %w", info.ID, err)
+			return Info{}, fault.Newf(fault.Precondition, "tmux does not match the record of %s: %w", info.ID, err)
 		case found.PID != info.PID:
 			return Info{}, fault.Newf(fault.Precondition, "another program runs in the pane of %s: process %d, not %d", info.ID, found.PID, info.PID)
 		}
-		adrift = append(adrift, info)
+		orphaned = append(orphaned, info)
 	}
-	if len(adrift) == 0 {
+	if len(orphaned) == 0 {
 		return m.Get(one.ID)
 	}
-	if err := m.unlease(ctx, adrift); err != nil {
+	if err := m.removeClaims(ctx, orphaned); err != nil {
 		return Info{}, err
 	}
-	for i, info := range adrift {
-		if err := m.keep(ctx, info.Folder); err != nil {
-			for _, begun := range adrift[:i] {
-				if pid, err := flock.Holder(begun.Folder.path("keeper.lock")); err == nil {
-					unix.Kill(pid, unix.SIGKILL) // adrift again, as it was
+	for i, info := range orphaned {
+		if err := m.startProcess(ctx, info.Folder); err != nil {
+			for _, begun := range orphaned[:i] {
+				if pid, err := flock.Holder(begun.Folder.path(lockName)); err == nil {
+					unix.Kill(pid, unix.SIGKILL) // the session becomes orphaned again
 				}
 			}
 			return Info{}, err
@@ -72,8 +75,9 @@ func (m *Manager) recover(ctx context.Context, name, owner string) (Info, error)
 	return m.Get(one.ID)
 }
 
-// persisted finds the session of a name and owner that runs in tmux, and all that share its workspace.
-func (m *Manager) persisted(name, owner string) (one Info, group []Info, err error) {
+// findInTmux returns the running tmux session with a name and owner. The group contains all
+// sessions that share its tmux workspace.
+func (m *Manager) findInTmux(name, owner string) (one Info, group []Info, err error) {
 	all, err := m.List()
 	if err != nil {
 		return Info{}, nil, err
@@ -87,9 +91,9 @@ func (m *Manager) persisted(name, owner string) (one Info, group []Info, err err
 	}
 	switch {
 	case found == 0:
-		return Info{}, nil, fault.Newf(fault.NotFound, "none of this name and owner runs").WithHint("pty_list")
+		return Info{}, nil, fault.Newf(fault.NotFound, "no running session has this name and owner").WithHint("pty_list")
 	case found > 1:
-		return Info{}, nil, fault.Newf(fault.Precondition, "%d of this name and owner run", found).WithHint("pty_list, pty_close")
+		return Info{}, nil, fault.Newf(fault.Precondition, "%d running sessions have this name and owner", found).WithHint("pty_list, pty_close")
 	case one.Backend != Tmux:
 		return Info{}, nil, fault.Newf(fault.Unsupported, "it is not in tmux: only sessions of backend=tmux are recovered").WithHint("pty_resume")
 	case one.TmuxWorkspace == "":
@@ -103,29 +107,30 @@ func (m *Manager) persisted(name, owner string) (one Info, group []Info, err err
 	return one, group, nil
 }
 
-// unlease takes the leases of sessions, whoever has them.
-func (m *Manager) unlease(ctx context.Context, sessions []Info) error {
+// removeClaims removes the claims of sessions.
+func (m *Manager) removeClaims(ctx context.Context, sessions []Info) error {
 	lock, err := flock.Take(ctx, filepath.Join(m.Root, ".leases"), flock.Exclusive, nil)
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
-	all, err := m.Leases()
+	all, err := m.Claims()
 	if err != nil {
 		return err
 	}
 	for _, info := range sessions {
 		if l, ok := all[info.ID]; ok {
-			all[info.ID] = Lease{Last: l.Last}
+			all[info.ID] = Claim{Last: l.Last}
 		}
 	}
-	return Folder(m.Root).write(leasesFile, all)
+	return Folder(m.Root).write(claimsFile, all)
 }
 
-// abandoned tells whether there is no keeper. Who looks has the lock for a moment too.
+// abandoned reports whether the session has no session process. It retries, because a probe also
+// holds the lock briefly.
 func (f Folder) abandoned() bool {
 	for deadline := time.Now().Add(200 * time.Millisecond); ; time.Sleep(2 * time.Millisecond) {
-		if lock, err := f.Keep(); err == nil {
+		if lock, err := f.LockProcess(); err == nil {
 			lock.Release()
 			return true
 		}
@@ -135,8 +140,9 @@ func (f Folder) abandoned() bool {
 	}
 }
 
-// drifting tells whether a session without a keeper goes on. The caller holds the keeper's lock. The end of a program whose pane is still there is told by state.
-func (f Folder) drifting(ctx context.Context, s Spec, state *State) bool {
+// paneRuns reports whether the pane of a session without a session process still runs. The caller
+// must hold the session's lock. If the program has ended, paneRuns records its exit in state.
+func (f Folder) paneRuns(ctx context.Context, s Spec, state *State) bool {
 	if s.Backend != Tmux || state.PID == 0 {
 		return false
 	}
@@ -146,7 +152,7 @@ func (f Folder) drifting(ctx context.Context, s Spec, state *State) bool {
 		state.Reason = Lost
 		return false
 	case err != nil || !found.Dead:
-		return true // or tmux does not tell, and nothing is done to it
+		return true // if tmux does not respond, do not touch the pane
 	}
 	state.Reason = Lost
 	if found, err = f.Pane(s).End(ctx, state.PID); err == nil && found.KnowsEnd {
@@ -155,7 +161,7 @@ func (f Folder) drifting(ctx context.Context, s Spec, state *State) bool {
 	return false
 }
 
-// end notes how a program ended by itself.
+// end records the exit of a program that ended on its own.
 func (s *State) end(status unix.WaitStatus) {
 	code := status.ExitStatus()
 	s.Reason = Exited
@@ -166,10 +172,11 @@ func (s *State) end(status unix.WaitStatus) {
 	s.ExitCode = &code
 }
 
-// relayed waits until what tmux still had of a session is in its log.
-func (f Folder) relayed(patience time.Duration) {
+// awaitLogWriter waits until the log writer has written the remaining output, but at most for
+// patience.
+func (f Folder) awaitLogWriter(patience time.Duration) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		l, err := flock.Try(f.path(RelayLock), flock.Exclusive)
+		l, err := flock.Try(f.path(LogWriterLock), flock.Exclusive)
 		if err == nil {
 			l.Release()
 		}
@@ -179,5 +186,5 @@ func (f Folder) relayed(patience time.Duration) {
 	}
 }
 
-// RelayLock is the file in a session's folder that is locked by what writes the log of a session in tmux.
-const RelayLock = "relay.lock"
+// LogWriterLock is a file in a session's folder. The log writer of a tmux session locks this file.
+const LogWriterLock = "relay.lock"

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// TestRemovedWhileLookedAt has a session be removed whole while others take its keeper's lock, which makes a file; and what somebody who was killed left of
-// one be collected.
-func TestRemovedWhileLookedAt(t *testing.T) {
+// TestRemoveWhileLocked removes sessions while other goroutines lock them, which creates a file. It
+// checks that Collect removes the rest of an interrupted removal.
+func TestRemoveWhileLocked(t *testing.T) {
 	m := &Manager{Root: t.TempDir()}
 	var looking sync.WaitGroup
 	for n := range 200 {
-		f, err := Make(m.Root, Spec{ID: NewID(time.Now(), n), OutputBytes: 1})
+		f, err := Create(m.Root, Spec{ID: NewID(time.Now(), n), OutputBytes: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,7 @@ func TestRemovedWhileLookedAt(t *testing.T) {
 					case <-removed:
 						return
 					default:
-						if lock, err := f.Keep(); err == nil {
+						if lock, err := f.LockProcess(); err == nil {
 							lock.Release()
 						}
 					}
@@ -43,7 +43,7 @@ func TestRemovedWhileLookedAt(t *testing.T) {
 		time.AfterFunc(time.Millisecond, func() { close(removed) })
 		looking.Wait()
 	}
-	if err := os.MkdirAll(filepath.Join(m.Root, gonePrefix+"1-1-00000000", "folder"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(m.Root, removedPrefix+"1-1-00000000", "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Collect(time.Now()); err != nil {

@@ -13,18 +13,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
-// What is typed into a session in secret is hidden in all that it prints from then on. Until the session ends the values are in its folder, sealed with a key that is
-// beside the folders: whoever writes the log, also after a crash, has them.
+// Secrets that are typed into a session are redacted in its later output. Until the session ends,
+// its folder contains the secrets, encrypted with a key in the parent folder. So after a crash, the
+// process that continues the log can still redact them.
 
-// MaxSecret is how many bytes can be typed in secret at once: a terminal takes no longer line.
+// MaxSecret limits the size of a secret to MaxSecret-1 bytes. Terminals do not accept longer lines.
 const MaxSecret = 4 << 10
 
-// maxSecrets is how many values are hidden in one session.
+// maxSecrets is the maximum number of secrets per session.
 const maxSecrets = secret.MaxCount
 
 const secretsName = "secrets"
 
-// CheckSecret refuses what can't be typed in secret. The error does not tell it.
+// CheckSecret checks a secret. The error does not contain the secret.
 func CheckSecret(v secret.Value) error {
 	wrong := func(format string, a ...any) error {
 		return fault.New(fault.Invalid, "use secret", "", format, a...)
@@ -33,7 +34,7 @@ func CheckSecret(v secret.Value) error {
 	case len(text) >= MaxSecret:
 		return wrong("it has %d bytes, more than %d", len(text), MaxSecret-1)
 	case len(strings.TrimSpace(text)) < secret.MinHidden:
-		return wrong("it has fewer than %d characters: so short a text can't be hidden in what is printed", secret.MinHidden)
+		return wrong("it has fewer than %d characters: it is too short to hide in output", secret.MinHidden)
 	case !utf8.ValidString(text):
 		return wrong("it is not UTF-8")
 	case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
@@ -42,8 +43,8 @@ func CheckSecret(v secret.Value) error {
 	return nil
 }
 
-// Hide has a value be hidden in what the session prints from now on.
-func (f Folder) Hide(v secret.Value) error {
+// AddSecret stores a secret, so that later output of the session is redacted.
+func (f Folder) AddSecret(v secret.Value) error {
 	values, err := f.secrets()
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (f Folder) Hide(v secret.Value) error {
 func (f Folder) key() (*secret.Key, error) { return secret.OpenKey(filepath.Dir(string(f))) }
 func (f Folder) id() string                { return filepath.Base(string(f)) }
 
-// secrets are the values that are hidden.
+// secrets returns the secrets of the session.
 func (f Folder) secrets() ([]secret.Value, error) {
 	var sealed [][]byte
 	if err := f.read(secretsName, &sealed); err != nil {
@@ -94,8 +95,9 @@ func (f Folder) secrets() ([]secret.Value, error) {
 	return values, nil
 }
 
-// HideIn hides in lines of the screen what was typed into the session in secret: a program can put it together there by moving the cursor.
-func (f Folder) HideIn(lines []string) ([]string, error) {
+// RedactLines redacts secrets in the lines of a screen. Redacting the output is not enough: a
+// program can assemble a secret on the screen by moving the cursor.
+func (f Folder) RedactLines(lines []string) ([]string, error) {
 	values, err := f.secrets()
 	if err != nil || len(values) == 0 {
 		return lines, err
@@ -107,16 +109,16 @@ func (f Folder) HideIn(lines []string) ([]string, error) {
 	return lines, nil
 }
 
-// FromPerson is where a secret comes from that a person typed.
+// FromPerson is the value of Request.From for a secret that a person typed.
 const FromPerson = "person"
 
 const typedName = "secret.person"
 
-// NoteTyped notes that a person typed a secret.
-func (f Folder) NoteTyped() error { return f.write(typedName, true) }
+// MarkTyped records that a person typed a secret.
+func (f Folder) MarkTyped() error { return f.write(typedName, true) }
 
-// TakeTyped tells whether a person typed one since this was last asked.
-func (f Folder) TakeTyped() (bool, error) {
+// ConsumeTyped reports whether a person has typed a secret since the last call.
+func (f Folder) ConsumeTyped() (bool, error) {
 	err := os.Remove(f.path(typedName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -124,38 +126,40 @@ func (f Folder) TakeTyped() (bool, error) {
 	return err == nil, err
 }
 
-// Forget forgets them, when nothing more is printed.
-func (f Folder) Forget() error {
+// RemoveSecrets removes the secrets of the session. Call it when there is no more output.
+func (f Folder) RemoveSecrets() error {
 	if err := os.Remove(f.path(secretsName)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// Hider hides in a stream of what a session prints what was typed into it in secret, also after the stream began. It is for one goroutine; what is below it is written to
-// by another one too, not at once.
-type Hider struct {
+// Redactor is a writer that redacts the secrets of a session in a stream of output. It also redacts
+// secrets that are added later. A Redactor is not safe for concurrent use.
+type Redactor struct {
 	folder Folder
 	to     writer
-	stamp  disk.Stamp     // of the file of the values, the zero one where there was none yet
-	stream *secret.Writer // nil: there is nothing to hide
+	stamp  disk.Stamp     // of the file of secrets; zero: there was no file
+	stream *secret.Writer // nil: there are no secrets
 	broken bool
 }
 
-// writer is a function that takes what is written.
+// writer turns a function into an io.Writer.
 type writer func(b []byte)
 
 func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
-// NewHider begins a stream. It must be closed, which passes on what is held.
-func (f Folder) NewHider(to func(b []byte)) *Hider { return &Hider{folder: f, to: to} }
+// NewRedactor returns a Redactor that calls a function with its output. The caller must close the
+// Redactor.
+func (f Folder) NewRedactor(to func(b []byte)) *Redactor { return &Redactor{folder: f, to: to} }
 
-// unknown is printed in place of all output where what is to be hidden is not known any more.
-const unknown = "[pty-mcp] output withheld: what is to be hidden in it can't be read\n"
+// unknown replaces all output while the secrets can't be read.
+const unknown = "[pty-mcp] output withheld: can't read the secrets to hide in it\n"
 
-// Write takes a piece of the stream.
-func (h *Hider) Write(b []byte) {
-	// What is printed because of a secret is printed after the file of it was made.
+// Write writes a part of the stream.
+func (h *Redactor) Write(b []byte) {
+	// AddSecret writes the file before the secret is typed. So a program can't print a secret
+	// earlier.
 	if now, err := disk.StampOf(h.folder.path(secretsName)); err == nil && now != h.stamp || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		values, err := h.folder.secrets()
 		if err != nil {
@@ -178,8 +182,8 @@ func (h *Hider) Write(b []byte) {
 	}
 }
 
-// Close passes on what is held.
-func (h *Hider) Close() {
+// Close writes the remaining output that Write held back.
+func (h *Redactor) Close() {
 	if h.stream != nil {
 		h.stream.Close()
 	}

@@ -1,8 +1,9 @@
-// Package session keeps programs on terminals of this host that nobody need be watching.
+// Package session runs programs on terminals in the background.
 //
-// Each session has a folder, and a process of its own, its keeper (package keeper), which owns the terminal and everything that was started on it. Whoever uses
-// sessions may come, go and be killed: what was asked for, what the program printed, how far that was read, and who has the lease are in the folder. What a session
-// printed is read from its log without asking anybody, also when the keeper is no more.
+// Each session has a folder and a session process (see package process). The session process owns
+// the terminal and all programs on it. Users of sessions can start, stop and crash at any time: the
+// folder stores the spec, the output, the read cursor and the client claim. Reading output needs
+// only the log, so it works even after the session process has ended.
 package session
 
 import (
@@ -12,74 +13,74 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Backend is what a session runs on.
+// Backend says where the program of a session runs.
 type Backend string
 
 // The backends.
 const (
 	Subprocess Backend = "subprocess" // a process of the host
-	Tmux       Backend = "tmux"       // a pane of tmux
-	Workspace  Backend = "workspace"  // the machine of a workspace
+	Tmux       Backend = "tmux"       // a tmux pane
+	Workspace  Backend = "workspace"  // a shell in the machine of a workspace
 )
 
-// Scope is what may be done with a session. Each allows what those before it do.
+// Scope says which operations a session allows. Each scope includes the scopes before it.
 type Scope string
 
 // The scopes.
 const (
 	ReadOnly  Scope = "read-only"
-	ReadWrite Scope = "read-write" // and write, resize, close
-	Control   Scope = "control"    // and signals
-	Admin     Scope = "admin"      // and what concerns all sessions
+	ReadWrite Scope = "read-write" // plus input, resize and close
+	Control   Scope = "control"    // plus signals
+	Admin     Scope = "admin"      // plus operations on all sessions
 )
 
-// Scopes are all there are, the narrowest first.
+// Scopes lists all scopes. The narrowest scope is first.
 var Scopes = []Scope{ReadOnly, ReadWrite, Control, Admin}
 
-// Allows tells whether a scope is at least another.
+// Allows reports whether s includes the scope needed.
 func (s Scope) Allows(needed Scope) bool {
 	return slices.Index(Scopes, s) >= slices.Index(Scopes, needed)
 }
 
-// Bounds of what can be asked for.
+// Maximum values in a Spec.
 const (
-	MaxSide    = 1000     // columns and rows
-	MaxCommand = 64 << 10 // bytes
-	MaxOutput  = 64 << 20 // bytes that are kept of what a session prints
-	MaxLabel   = 200      // bytes of a name, an owner, a tag
-	MaxEnv     = 64 << 10 // bytes of the environment
+	MaxSide    = 1000     // columns or rows.
+	MaxCommand = 64 << 10 // bytes of the command.
+	MaxOutput  = 64 << 20 // bytes of each log.
+	MaxLabel   = 200      // bytes of a name, an owner or a tag.
+	MaxEnv     = 64 << 10 // bytes of the environment.
 )
 
-// Spec is what was asked for. It does not change.
+// Spec describes a new session. It never changes afterwards.
 type Spec struct {
 	ID            string            `json:"id"`
 	Name          string            `json:"name,omitempty"`
 	Owner         string            `json:"owner,omitempty"`
 	Tag           string            `json:"tag,omitempty"`
 	Scope         Scope             `json:"scope"`
-	Command       string            `json:"command"` // for bash -lc
+	Command       string            `json:"command"` // runs as bash -lc COMMAND
 	Cwd           string            `json:"cwd"`     // absolute
 	Env           map[string]string `json:"env,omitempty"`
 	Cols          int               `json:"cols"`
 	Rows          int               `json:"rows"`
-	Separate      bool              `json:"separate_streams,omitempty"` // standard output and error are pipes, each with a log of its own
+	Separate      bool              `json:"separate_streams,omitempty"` // standard output and standard error are pipes with their own logs
 	Backend       Backend           `json:"backend"`
 	TmuxWorkspace string            `json:"tmux_workspace,omitempty"`
 	WorkspaceID   string            `json:"workspace_id,omitempty"`
-	OutputBytes   int64             `json:"max_output_bytes"` // that are kept
+	OutputBytes   int64             `json:"max_output_bytes"` // size of each log
 	RuntimeLimit  time.Duration     `json:"max_runtime,omitempty"`
-	OutputRate    int64             `json:"rate_limit_bps,omitempty"` // bytes a second, 0: as fast as it goes
-	InputRate     int64             `json:"input_rate_bps,omitempty"` // bytes a second, 0: as fast as it goes
-	ReadTimeout   time.Duration     `json:"read_timeout,omitempty"`   // for reads that say nothing else
-	IdleTimeout   time.Duration     `json:"idle_timeout,omitempty"`   // it is closed when nothing was done with it for so long, 0: never
-	LogFolder     string            `json:"log_folder,omitempty"`     // where a transcript and the events are kept
+	OutputRate    int64             `json:"rate_limit_bps,omitempty"` // bytes per second; 0: no limit
+	InputRate     int64             `json:"input_rate_bps,omitempty"` // bytes per second; 0: no limit
+	ReadTimeout   time.Duration     `json:"read_timeout,omitempty"`   // default timeout of reads
+	IdleTimeout   time.Duration     `json:"idle_timeout,omitempty"`   // ends the session after this time without output or use; 0: never
+	LogFolder     string            `json:"log_folder,omitempty"`     // contains a log folder for each session; empty: no log
 	CreatedAt     time.Time         `json:"created_at"`
 }
 
@@ -88,47 +89,51 @@ type ExitReason string
 
 // The reasons.
 const (
-	Exited   ExitReason = "exited"   // the program ended
-	Killed   ExitReason = "killed"   // by whoever closed it
-	TimedOut ExitReason = "timeout"  // its time was over, or nothing was done with it for too long
-	Signaled ExitReason = "signaled" // the program was ended by a signal that nobody here sent
-	Lost     ExitReason = "lost"     // its keeper was killed, and it with it
+	Exited   ExitReason = "exited"   // The program ended.
+	Killed   ExitReason = "killed"   // A client closed the session.
+	TimedOut ExitReason = "timeout"  // The session exceeded its runtime limit or idle timeout.
+	Signaled ExitReason = "signaled" // A signal ended the program, and no reason above applies.
+	Lost     ExitReason = "lost"     // The session process was killed, or the workspace was stopped.
 )
 
-// State is what became of a session. Its keeper writes it when it has begun, when its size changes and when it ends.
+// State is the part of a session that changes while the session runs. The session process writes it
+// at the start, at the end, and when the size changes.
 type State struct {
 	PID      int        `json:"pid"`
 	PGID     int        `json:"pgid"`
 	Size     Size       `json:"size"`
-	EndedAt  time.Time  `json:"ended_at,omitzero"` // zero: it runs
+	EndedAt  time.Time  `json:"ended_at,omitzero"` // zero: the session runs
 	ExitCode *int       `json:"exit_code,omitempty"`
 	Signal   string     `json:"signal,omitempty"`
 	Reason   ExitReason `json:"exit_reason,omitempty"`
-	Written  int64      `json:"bytes_written"` // that were typed
-	Refused  int64      `json:"input_refused"` // that were not taken, since they came too fast
+	Written  int64      `json:"bytes_written"` // bytes of accepted input
+	Refused  int64      `json:"input_refused"` // bytes of input that was rejected because of its rate
 
-	Recovered   bool      `json:"recovered,omitempty"` // its keeper was killed, and it has another
+	Ending bool `json:"ending,omitempty"` // the programs are being asked to end, or killed
+
+	Recovered   bool      `json:"recovered,omitempty"` // a new session process replaced one that was killed
 	RecoveredAt time.Time `json:"recovered_at,omitzero"`
-	LogError    string    `json:"log_error,omitempty"` // why there is no more in its log folder
+	LogError    string    `json:"log_error,omitempty"` // why the log in the log folder is incomplete
 }
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal in characters.
 type Size struct {
 	Cols int `json:"cols"`
 	Rows int `json:"rows"`
 }
 
-// Running tells whether it runs.
+// Running reports whether the session runs.
 func (s State) Running() bool { return s.EndedAt.IsZero() }
 
-// NewID makes the id of a session: when it was, who made it, and what nobody else has.
+// NewID returns a new session ID. The ID consists of the time, the PID of the process that creates
+// the session, and a random number.
 func NewID(now time.Time, pid int) string {
 	var random [4]byte
 	rand.Read(random[:])
 	return fmt.Sprintf("%d-%d-%s", now.UnixMilli(), pid, hex.EncodeToString(random[:]))
 }
 
-// Check refuses what can't be.
+// Check checks the spec.
 func (s *Spec) Check() error {
 	wrong := func(format string, args ...any) error { return fault.Newf(fault.Invalid, format, args...) }
 	switch {
@@ -164,21 +169,7 @@ func (s *Spec) Check() error {
 	return s.checkEnv()
 }
 
-func (s *Spec) checkEnv() error {
-	total := 0
-	for name, value := range s.Env {
-		if total += len(name) + len(value) + 2; name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
-			return fault.Newf(fault.Invalid, "%.80q is no environment variable", name)
-		}
-	}
-	if total > MaxEnv {
-		return fault.Newf(fault.Invalid, "%d bytes of environment variables: at most %d", total, MaxEnv)
-	}
-	return nil
-}
+func (s *Spec) checkEnv() error { return program.CheckEnv(s.Env, MaxEnv) }
 
-// Signals are those that a session can be sent.
-var Signals = map[string]syscall.Signal{
-	"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "HUP": syscall.SIGHUP, "QUIT": syscall.SIGQUIT,
-	"TSTP": syscall.SIGTSTP, "CONT": syscall.SIGCONT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-}
+// Signals are the signals that pty_signal accepts.
+var Signals = program.Signals

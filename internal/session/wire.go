@@ -10,90 +10,91 @@ import (
 	"github.com/pyro-mcp/pyro/internal/lines"
 )
 
-// What a keeper is asked on its socket, and answers: one JSON object a line each, in turn.
+// This is the protocol on the socket of a session process. Each request and each answer is one line
+// with a JSON object. Answers come in the order of the requests.
 
-// Op is what is asked.
+// Op is the operation of a request.
 type Op string
 
 // The operations.
 const (
-	OpInput  Op = "input"  // type Data, all of it or nothing
-	OpSecret Op = "secret" // type Secret and Enter, when the terminal does not show what is typed, or Shown
-	OpResize Op = "resize" // to Cols and Rows
-	OpSignal Op = "signal" // send Signal to what is in the foreground
-	OpWait   Op = "wait"   // until there is something after Cursor, or it was quiet for Idle, or it has ended, or Timeout is over
-	OpLook   Op = "look"   // at the terminal
-	OpCount  Op = "count"  // what was typed, and whether it is shown; it is no use of the session
-	OpEnd    Op = "end"    // the session, and be answered when it has
+	OpInput  Op = "input"  // Types all of Data or nothing.
+	OpSecret Op = "secret" // Types Secret and Enter, when echo is off or if Shown is set.
+	OpResize Op = "resize" // Sets the size to Cols and Rows.
+	OpSignal Op = "signal" // Sends Signal to the foreground process group.
+	OpWait   Op = "wait"   // Waits for output after Cursor, a pause of Idle, the end, or Timeout.
+	OpLook   Op = "look"   // Returns the screen.
+	OpCount  Op = "count"  // Returns the input counts. Does not count as use of the session.
+	OpEnd    Op = "end"    // Ends the session. The answer follows when the session has ended.
 )
 
-// Request is a question.
+// Request is a request to a session process.
 type Request struct {
 	Op       Op            `json:"op"`
 	Data     []byte        `json:"data,omitempty"`
 	Secret   string        `json:"secret,omitempty"`
-	Shown    bool          `json:"shown,omitempty"`    // the secret is typed whether the terminal shows it or not
-	NoEnter  bool          `json:"no_enter,omitempty"` // the secret alone
-	From     string        `json:"from,omitempty"`     // where the secret comes from, for the session's log
+	Shown    bool          `json:"shown,omitempty"`    // type the secret even if the terminal echoes it
+	NoEnter  bool          `json:"no_enter,omitempty"` // do not type Enter
+	From     string        `json:"from,omitempty"`     // source of the secret, for the log
 	Cols     int           `json:"cols,omitempty"`
 	Rows     int           `json:"rows,omitempty"`
 	Signal   string        `json:"signal,omitempty"`
-	Cursor   int64         `json:"cursor,omitempty"`    // of the output, or of Stream
-	Stream   Stream        `json:"stream,omitempty"`    // that is waited for, "": the output
-	Idle     time.Duration `json:"idle,omitempty"`      // 0: whether it is quiet does not count
-	UntilEnd bool          `json:"until_end,omitempty"` // output does not count
+	Cursor   int64         `json:"cursor,omitempty"`    // offset in Stream
+	Stream   Stream        `json:"stream,omitempty"`    // stream to wait for; empty: Output
+	Idle     time.Duration `json:"idle,omitempty"`      // 0: do not wait for a pause in the output
+	UntilEnd bool          `json:"until_end,omitempty"` // do not stop waiting when there is output
 	Timeout  time.Duration `json:"timeout,omitempty"`
-	Client   string        `json:"client_id,omitempty"` // who asks, for the session's log
+	Client   string        `json:"client_id,omitempty"` // the caller, for the log
 }
 
-// Answer is what comes of it.
+// Answer is the answer to a request.
 type Answer struct {
 	Error *fault.Report `json:"error,omitempty"`
-	Ended bool          `json:"ended,omitempty"` // it has
+	Ended bool          `json:"ended,omitempty"` // the session has ended
 	Look  *Look         `json:"look,omitempty"`
 	Count *Count        `json:"count,omitempty"`
 }
 
-// Count is how many bytes were typed, and not taken since they came too fast.
+// Count contains the numbers of accepted and rejected input bytes.
 type Count struct {
 	Written int64 `json:"written"`
 	Refused int64 `json:"refused"`
-	Hidden  bool  `json:"hidden,omitempty"` // what waits for a line now is no shell, and the line is not shown: a password
+	Hidden  bool  `json:"hidden,omitempty"` // a program other than a shell reads a line without echo, which is probably a password
 }
 
-// Look is what a person would see of a session, and what can be told of it.
+// Look describes the screen of a session.
 type Look struct {
-	Screen    []string `json:"screen"` // the rows that are shown, without blanks at their ends
-	Row       int      `json:"row"`    // of the cursor, from 0
+	Screen    []string `json:"screen"` // lines without trailing blanks
+	Row       int      `json:"row"`    // cursor position, 0-based
 	Col       int      `json:"col"`
 	Alternate bool     `json:"alternate_screen"`
 	Title     string   `json:"title,omitempty"`
 	Hint      Hint     `json:"hint"`
 }
 
-// Hint is what a session seems to be doing.
+// Hint is a guess at what a session is doing.
 type Hint string
 
 // The hints.
 const (
-	AtPrompt Hint = "at_prompt"       // a shell waits for a command
-	Asking   Hint = "asking_password" // what is typed is not shown
-	Reading  Hint = "reading"         // a program waits for a line
-	Pager    Hint = "full_screen"     // a program has the whole screen: a pager, an editor
-	Busy     Hint = "running"         //
-	Ended    Hint = "ended"           //
+	AtPrompt Hint = "at_prompt"       // A shell waits for a command.
+	Asking   Hint = "asking_password" // Echo is off.
+	Reading  Hint = "reading"         // A program reads a line.
+	Pager    Hint = "full_screen"     // A program such as a pager or an editor uses the whole screen.
+	Busy     Hint = "running"         // None of the other hints applies.
+	Ended    Hint = "ended"           // The program has ended.
 )
 
-// MaxMessage bounds a question or an answer, in bytes.
+// MaxMessage is the maximum size of a message, including the line break, in bytes.
 const MaxMessage = 4 << 20
 
-// Conn is a connection to a keeper, or from one.
+// Conn is one end of a connection to a session process.
 type Conn struct {
 	net.Conn
 	lines *lines.Reader
 }
 
-// NewConn takes a connection over.
+// NewConn returns a Conn that wraps c. The caller must close the Conn, which closes c.
 func NewConn(c net.Conn) *Conn { return &Conn{c, lines.NewReader(c, MaxMessage)} }
 
 // Send sends a message.
@@ -109,7 +110,7 @@ func (c *Conn) Send(v any) error {
 	return err
 }
 
-// Receive receives one.
+// Receive receives a message into v.
 func (c *Conn) Receive(v any) error {
 	line, fits, err := c.lines.Next()
 	switch {

@@ -1,6 +1,7 @@
-// Package socket opens unix sockets in folders, for processes of the same user, and of root, and nobody else.
+// Package socket provides unix sockets that only processes of the same user and of root can use.
 //
-// The path of a folder may be longer than the address of a socket: they are found by the folder itself.
+// The path of a folder can exceed the maximum length of a socket address. So the address of a
+// socket contains the folder's descriptor instead of its path.
 package socket
 
 import (
@@ -14,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// address is good as long as the folder is open.
+// address returns the address of a socket. It is valid while the folder is open.
 func address(folder *os.File, name string) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), name)}
 }
 
-// Listen opens the socket of a name in a folder. Closing the listener removes it.
+// Listen creates a socket in a folder. Closing the listener removes the socket.
 func Listen(folder, name string) (net.Listener, error) {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -30,7 +31,7 @@ func Listen(folder, name string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // its name is that of a descriptor
+	l.SetUnlinkOnClose(false) // the address contains a descriptor, so Close removes the socket instead
 	path := filepath.Join(folder, name)
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
@@ -39,13 +40,13 @@ func Listen(folder, name string) (net.Listener, error) {
 	return &listener{l, path}, nil
 }
 
-// listener accepts those who may.
+// listener accepts connections only from allowed processes.
 type listener struct {
 	*net.UnixListener
 	path string
 }
 
-// Accept gives the next connection of a process that may connect. Others are closed.
+// Accept returns the next connection from an allowed process. It closes other connections.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -59,7 +60,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close removes the socket too.
+// Close closes the listener and removes the socket.
 func (l *listener) Close() error {
 	err := os.Remove(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +69,7 @@ func (l *listener) Close() error {
 	return errors.Join(l.UnixListener.Close(), err)
 }
 
-// Allowed tells whether the other end is a process of this user or of root.
+// Allowed reports whether the peer is a process of this user or of root.
 func Allowed(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -80,8 +81,8 @@ func Allowed(conn *net.UnixConn) bool {
 	return err == nil && failed == nil && (int(peer.Uid) == os.Getuid() || peer.Uid == 0)
 }
 
-// Dial connects to the socket of a name in a folder. The error is the host's own: ENOENT where there is none, ECONNREFUSED where nobody listens any more. The caller
-// asks Allowed before it says anything.
+// Dial connects to a socket in a folder. ENOENT: the socket does not exist. ECONNREFUSED: no
+// process listens on it. Before callers send anything, they must check Allowed.
 func Dial(folder, name string) (*net.UnixConn, error) {
 	f, err := os.Open(folder)
 	if err != nil {

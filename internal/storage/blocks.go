@@ -16,10 +16,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// blocks is storage in images.
+// blocks implements block storage.
 type blocks struct{ Folder }
 
-// blankImage is the volume of default size that workspaces without a seed begin with, among what is shared. Its number changes with what a volume is made like.
+// blankImage is the name of the empty volume of default size in the shared folder. If the format of
+// volumes changes, the number in the name must change.
 const blankImage = "blank-1.ext4"
 
 func (b blocks) create(ctx context.Context, seed Seed) (store.Disks, error) {
@@ -39,14 +40,14 @@ func (b blocks) create(ctx context.Context, seed Seed) (store.Disks, error) {
 	return b.reset(ctx, store.Disks{Volume: []string{base}}, store.Disks{Baseline: []string{base}}, false)
 }
 
-// build makes a volume with what the seed gives.
+// build creates a volume from a seed.
 func (b blocks) build(ctx context.Context, seed Seed, path string) error {
 	return seed.into(ctx, func(from io.Reader) error {
 		return ext4image.BuildVolume(ctx, from, path, ext4image.Limits{}, b.bytes())
 	})
 }
 
-// blank gives an empty volume of default size the name path. It is made once.
+// blank links the empty volume of default size to path. The first call creates that volume.
 func (b blocks) blank(ctx context.Context, path string) error {
 	shared := filepath.Join(b.Shared, blankImage)
 	if err := os.Link(shared, path); !errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func (b blocks) blank(ctx context.Context, path string) error {
 	}
 	defer lock.Release()
 	if _, err := os.Lstat(shared); errors.Is(err, fs.ErrNotExist) {
-		part := shared + ".part" // always the same, so that what an interrupted pyro left is found
+		part := shared + ".part" // The fixed name lets the next call remove a leftover.
 		if err := os.RemoveAll(part); err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func (b blocks) blank(ctx context.Context, path string) error {
 	return os.Link(shared, path)
 }
 
-// layer makes an empty one.
+// layer creates an empty layer and returns its name.
 func (b blocks) layer(what string) (string, error) {
 	n := name(what, ".qcow2")
 	f, err := os.OpenFile(b.path(n), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -91,7 +92,7 @@ func (b blocks) layer(what string) (string, error) {
 }
 
 func (b blocks) prepare(_ context.Context, d store.Disks, whole bool) (s Snapshot, err error) {
-	s.Kept = store.Disks{Volume: d.Volume}
+	s.Disks = store.Disks{Volume: d.Volume}
 	s.Next = d
 	volume, err := b.layer("volume")
 	if err != nil {
@@ -102,13 +103,13 @@ func (b blocks) prepare(_ context.Context, d store.Disks, whole bool) (s Snapsho
 		return s, nil
 	}
 	if _, err := os.Lstat(b.path(top(d.Root))); len(d.Root) == 1 && errors.Is(err, fs.ErrNotExist) {
-		return s, nil // no machine has started on it: it is as fresh as the next one will be
+		return s, nil // No machine has used the root yet, so the snapshot needs no root.
 	}
 	root, err := b.layer("root")
 	if err != nil {
 		return s, err
 	}
-	s.Kept.Root, s.Next.Root, s.RootLayer = d.Root, over(d.Root, root), b.path(root)
+	s.Disks.Root, s.Next.Root, s.RootLayer = d.Root, over(d.Root, root), b.path(root)
 	return s, nil
 }
 
@@ -122,7 +123,7 @@ func (b blocks) reset(_ context.Context, from, of store.Disks, whole bool) (stor
 	}
 	next.Volume = over(from.Volume, volume)
 	if !whole || len(from.Root) == 0 {
-		next.Root = []string{name("root", ".qcow2")} // made when a machine starts on it
+		next.Root = []string{name("root", ".qcow2")} // the first machine creates the root
 		return next, nil
 	}
 	root, err := b.layer("root")

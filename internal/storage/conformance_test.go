@@ -82,13 +82,13 @@ func TestASeedThatFailsGivesItsOwnErrorAndLeavesNothing(t *testing.T) {
 			"without end": func(_ context.Context, to io.Writer) error {
 				for {
 					if _, err := to.Write(bytes.Repeat([]byte{'x'}, 4096)); err != nil {
-						return err // of the volume
+						return err // the error from the volume
 					}
 				}
 			},
 		} {
 			if d, err := f.Create(t.Context(), seed); err == nil {
-				t.Errorf("%s was taken: %+v", name, d)
+				t.Errorf("%s was accepted: %+v", name, d)
 			}
 		}
 		check(t, f.Sweep(t.Context()))
@@ -98,7 +98,7 @@ func TestASeedThatFailsGivesItsOwnErrorAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// archive is the tar of a few files.
+// archive returns a tar stream with a few files.
 func archive(t *testing.T) io.Reader {
 	var b bytes.Buffer
 	check(t, seedOf(few)(t.Context(), &b))
@@ -112,13 +112,13 @@ func TestASnapshotIsWhatItWas(t *testing.T) {
 		write(t, f, d, "first")
 		s := snapshot(t, f, d, false)
 		write(t, f, s.Next, "second")
-		written(t, f, s.Kept, "first")
+		written(t, f, s.Disks, "first")
 		written(t, f, s.Next, "second")
-		back, err := f.Reset(t.Context(), s.Kept, s.Next, false)
+		back, err := f.Reset(t.Context(), s.Disks, s.Next, false)
 		check(t, err)
 		written(t, f, back, "first")
 		write(t, f, back, "third")
-		written(t, f, s.Kept, "first")
+		written(t, f, s.Disks, "first")
 		base, err := f.Reset(t.Context(), store.Disks{Volume: back.Baseline}, back, false)
 		check(t, err)
 		written(t, f, base, "")
@@ -137,9 +137,9 @@ func snapshot(t *testing.T, f Folder, d store.Disks, whole bool) Snapshot {
 	check(t, err)
 	check(t, f.Take(t.Context(), s))
 	if after, _ := json.Marshal(d); !bytes.Equal(before, after) {
-		t.Errorf("a snapshot changed the disks that others have: %s", after)
+		t.Errorf("a snapshot changed shared disks: %s", after)
 	}
-	for _, of := range []store.Disks{s.Kept, s.Next} {
+	for _, of := range []store.Disks{s.Disks, s.Next} {
 		if missing := f.Missing(of); missing != "" {
 			t.Errorf("%s is missing of %+v", missing, of)
 		}
@@ -147,7 +147,7 @@ func snapshot(t *testing.T, f Folder, d store.Disks, whole bool) Snapshot {
 	return s
 }
 
-// startRoot does what a machine does that starts and is stopped: its root is there then.
+// startRoot imitates a machine that starts and stops: the root exists afterwards.
 func startRoot(t *testing.T, f Folder, d store.Disks, text string) store.Disks {
 	t.Helper()
 	if f.Blocks {
@@ -168,26 +168,26 @@ func TestAWholeSnapshotHasTheRoot(t *testing.T) {
 		check(t, err)
 		d = startRoot(t, f, d, "installed")
 		s := snapshot(t, f, d, true)
-		if len(s.Kept.Root) != 1 || !f.Blocks && top(s.Kept.Root) == top(d.Root) || (s.RootLayer != "") != f.Blocks || (s.VolumeLayer != "") != f.Blocks {
+		if len(s.Disks.Root) != 1 || !f.Blocks && top(s.Disks.Root) == top(d.Root) || (s.RootLayer != "") != f.Blocks || (s.VolumeLayer != "") != f.Blocks {
 			t.Errorf("%+v", s)
 		}
-		back, err := f.Reset(t.Context(), s.Kept, s.Next, true)
+		back, err := f.Reset(t.Context(), s.Disks, s.Next, true)
 		check(t, err)
-		fresh, err := f.Reset(t.Context(), s.Kept, s.Next, false)
+		fresh, err := f.Reset(t.Context(), s.Disks, s.Next, false)
 		check(t, err)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, s.Kept, true)
+		fork, err := other.Fork(t.Context(), f, s.Disks, true)
 		check(t, err)
 		if missing := f.Missing(back) + f.Missing(fresh) + other.Missing(fork); missing != "" {
 			t.Errorf("%s is missing", missing)
 		}
 		if f.Blocks {
 			for at, layers := range map[string][]string{"reset": f.Machine(back).Block.Root, "fork": other.Machine(fork).Block.Root} {
-				if len(layers) != 2 || filepath.Base(layers[0]) != s.Kept.Root[0] {
+				if len(layers) != 2 || filepath.Base(layers[0]) != s.Disks.Root[0] {
 					t.Errorf("%s: root %v", at, layers)
 				}
 			}
-			if len(fresh.Root) != 1 || fresh.Root[0] == s.Kept.Root[0] {
+			if len(fresh.Root) != 1 || fresh.Root[0] == s.Disks.Root[0] {
 				t.Errorf("%+v", fresh)
 			}
 			return
@@ -203,16 +203,17 @@ func TestAWholeSnapshotHasTheRoot(t *testing.T) {
 	})
 }
 
-// TestAWholeSnapshotBeforeTheFirstStart: the root of a new workspace, and of one that was reset, is not there before a machine starts on it.
+// TestAWholeSnapshotBeforeTheFirstStart takes full snapshots of new workspaces and of reset
+// workspaces. Their root does not exist before their first machine starts.
 func TestAWholeSnapshotBeforeTheFirstStart(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		d, err := f.Create(t.Context(), nil)
 		check(t, err)
 		s := snapshot(t, f, d, true)
-		next, err := f.Reset(t.Context(), s.Kept, s.Next, true)
+		next, err := f.Reset(t.Context(), s.Disks, s.Next, true)
 		check(t, err)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, s.Kept, true)
+		fork, err := other.Fork(t.Context(), f, s.Disks, true)
 		check(t, err)
 		if missing := f.Missing(next) + other.Missing(fork); missing != "" {
 			t.Errorf("%s is missing", missing)
@@ -252,25 +253,49 @@ func TestAForkOutlivesItsSource(t *testing.T) {
 		write(t, f, d, "first")
 		s := snapshot(t, f, d, false)
 		other := f.beside("fork")
-		fork, err := other.Fork(t.Context(), f, s.Kept, false)
+		fork, err := other.Fork(t.Context(), f, s.Disks, false)
 		check(t, err)
 		twice := f.beside("fork of the fork")
 		again, err := twice.Fork(t.Context(), other, store.Disks{Volume: fork.Baseline}, false)
 		check(t, err)
 		write(t, other, fork, "other")
-		written(t, f, s.Kept, "first")
+		written(t, f, s.Disks, "first")
 		check(t, os.RemoveAll(f.Path))
 		check(t, os.RemoveAll(f.Shared))
 		written(t, other, fork, "other")
 		check(t, other.Sweep(t.Context(), fork))
 		reset, err := other.Reset(t.Context(), store.Disks{Volume: fork.Baseline}, fork, false)
 		check(t, err)
-		written(t, other, reset, "first") // what it was forked from is its baseline
+		written(t, other, reset, "first") // the baseline of a fork is the snapshot of its source
 		check(t, os.RemoveAll(other.Path))
 		written(t, twice, again, "first")
 		if missing := twice.Missing(again); missing != "" {
 			t.Errorf("%s is missing", missing)
 		}
+	})
+}
+
+// TestForkOfCheckpointHasBaseline checks that a machine that continues from a checkpoint of another
+// workspace never writes to the baseline of its own workspace.
+func TestForkOfCheckpointHasBaseline(t *testing.T) {
+	both(t, func(t *testing.T, f Folder) {
+		d, err := f.Create(t.Context(), seedOf(few))
+		check(t, err)
+		write(t, f, d, "first")
+		s := snapshot(t, f, d, false)
+		_, saved, err := f.NewCheckpoint(s.Disks)
+		check(t, err)
+		other := f.beside("fork")
+		fork, err := other.Fork(t.Context(), f, saved, false)
+		check(t, err)
+		running, err := other.Resume(t.Context(), fork)
+		check(t, err)
+		write(t, other, running, "other")
+		check(t, other.Sweep(t.Context(), running))
+		written(t, other, running, "other")
+		reset, err := other.Reset(t.Context(), store.Disks{Volume: running.Baseline}, running, false)
+		check(t, err)
+		written(t, other, reset, "first")
 	})
 }
 
@@ -282,12 +307,12 @@ func TestAFlatVolumeHasTheFilesAlone(t *testing.T) {
 		first := snapshot(t, f, d, false)
 		write(t, f, first.Next, "second")
 		s := snapshot(t, f, first.Next, false)
-		flat, err := f.Flatten(t.Context(), s.Kept)
+		flat, err := f.Flatten(t.Context(), s.Disks)
 		check(t, err)
 		write(t, f, s.Next, "third")
 		check(t, f.Sweep(t.Context(), flat))
 		is := func() {
-			if f.Blocks { // what is written there is no file
+			if f.Blocks { // In block storage the content is not a file on the host.
 				wantFiles(t, f, flat, few)
 			} else {
 				written(t, f, flat, "second")
@@ -323,14 +348,14 @@ func TestWhatNothingNamesIsRemoved(t *testing.T) {
 
 func removed(t *testing.T, sweep func(f Folder, ctx context.Context, keep ...store.Disks) error) {
 	both(t, func(t *testing.T, f Folder) {
-		check(t, sweep(f, t.Context())) // where nothing is yet
+		check(t, sweep(f, t.Context())) // The folder is empty.
 		d, err := f.Create(t.Context(), seedOf(few))
 		check(t, err)
 		s := snapshot(t, f, d, false)
 		second := snapshot(t, f, s.Next, false)
-		now, err := f.Reset(t.Context(), s.Kept, second.Next, false)
+		now, err := f.Reset(t.Context(), s.Disks, second.Next, false)
 		check(t, err)
-		keep := []store.Disks{now, s.Kept}
+		keep := []store.Disks{now, s.Disks}
 		check(t, os.WriteFile(filepath.Join(f.Path, "stray"), nil, 0))
 		check(t, os.MkdirAll(filepath.Join(f.Path, "half/made"), 0o700))
 		check(t, os.Symlink("/etc", filepath.Join(f.Path, "link")))
@@ -367,16 +392,16 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		check(t, err)
 		d = startRoot(t, f, d, "x")
 		s := snapshot(t, f, d, true)
-		for _, n := range slices.Concat(s.Kept.Volume, s.Kept.Root, d.Baseline) {
+		for _, n := range slices.Concat(s.Disks.Volume, s.Disks.Root, d.Baseline) {
 			check(t, os.Rename(f.path(n), f.path(n)+".away"))
-			of := store.Disks{Volume: s.Kept.Volume, Root: append(slices.Clone(s.Kept.Root), s.Kept.Root...), Baseline: d.Baseline}
+			of := store.Disks{Volume: s.Disks.Volume, Root: append(slices.Clone(s.Disks.Root), s.Disks.Root...), Baseline: d.Baseline}
 			if got := f.Missing(of); got != n {
-				t.Errorf("%s is missing, said is %q", n, got)
+				t.Errorf("%s is missing, the error is %q", n, got)
 			}
 			check(t, os.Rename(f.path(n)+".away", f.path(n)))
 		}
 		if _, err := f.OpenFiles([]string{"none"}); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("files of none: %v", err)
+			t.Errorf("files of a missing volume: got %v", err)
 		}
 		if _, err := f.OpenFiles(nil); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("files of nothing: %v", err)
@@ -419,7 +444,7 @@ func TestAViewIsRootAndVolume(t *testing.T) {
 			t.Error("a view without a volume")
 		}
 		if now := descriptors(t); now != open {
-			t.Errorf("a view that could not be opened left %d files open", now-open)
+			t.Errorf("a view that could not be opened leaked %d files", now-open)
 		}
 	})
 }
@@ -435,13 +460,13 @@ func TestSizes(t *testing.T) {
 		d, err := f.Create(t.Context(), seedOf(map[string]string{"large": strings.Repeat("0123456789", 300_000)}))
 		check(t, err)
 		if n := f.Size(store.Disks{Volume: d.Baseline}, store.Disks{}); n < 3_000_000 || n > 30_000_000 {
-			t.Errorf("the baseline takes %d bytes", n)
+			t.Errorf("the baseline uses %d bytes", n)
 		}
 		if n := f.Size(d, store.Disks{Volume: d.Baseline}); f.Blocks && n > 1<<20 {
-			t.Errorf("an empty layer takes %d bytes", n)
+			t.Errorf("an empty layer uses %d bytes", n)
 		}
 		if n := f.Size(store.Disks{Volume: []string{"none"}}, store.Disks{}); n != 0 {
-			t.Errorf("what is not there takes %d bytes", n)
+			t.Errorf("size of a missing volume: got %d bytes, want 0", n)
 		}
 	})
 }
@@ -460,31 +485,32 @@ func TestWhatIsCancelledLeavesWhatASweepRemoves(t *testing.T) {
 		for name, do := range map[string]func(context.Context) error{
 			"create": func(ctx context.Context) error { _, err := other.Create(ctx, seedOf(many)); return err },
 			"snapshot": func(ctx context.Context) error {
-				return f.Take(ctx, Snapshot{Kept: store.Disks{Volume: []string{name("volume", "")}}, from: d})
+				return f.Take(ctx, Snapshot{Disks: store.Disks{Volume: []string{name("volume", "")}}, from: d})
 			},
-			"reset": func(ctx context.Context) error { _, err := f.Reset(ctx, s.Kept, s.Next, false); return err },
-			"fork":  func(ctx context.Context) error { _, err := other.Fork(ctx, f, s.Kept, false); return err },
+			"reset": func(ctx context.Context) error { _, err := f.Reset(ctx, s.Disks, s.Next, false); return err },
+			"fork":  func(ctx context.Context) error { _, err := other.Fork(ctx, f, s.Disks, false); return err },
 		} {
 			for _, after := range []int{0, 3, 30} {
 				err := do(newCtxAfter(t.Context(), after))
-				if err == nil && (!f.Blocks || name == "create" && after == 0) { // what takes no time need not be cancelled
-					t.Errorf("%s went on although it was cancelled after %d", name, after)
+				if err == nil && (!f.Blocks || name == "create" && after == 0) { // In block storage most calls take no time, so they can't be cancelled.
+					t.Errorf("%s succeeded although it was cancelled after %d", name, after)
 				}
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Errorf("%s: %v", name, err)
 				}
-				check(t, f.Sweep(t.Context(), d, s.Kept, s.Next))
+				check(t, f.Sweep(t.Context(), d, s.Disks, s.Next))
 				check(t, other.Sweep(t.Context()))
 				if left := append(names(t, other), names(t, f)...); !slices.Equal(left, kept) {
 					t.Errorf("%s: left %v", name, left)
 				}
 			}
 		}
-		wantFiles(t, f, s.Kept, many)
+		wantFiles(t, f, s.Disks, many)
 	})
 }
 
-// TestWhatIsChangedAfterAResetIsNeverFresh changes files at once after the copy, in many rounds: the file system's clock is coarse.
+// TestWhatIsChangedAfterAResetIsNeverFresh changes files right after the copy. It repeats this many
+// times, because the clock of the file system is coarse.
 func TestWhatIsChangedAfterAResetIsNeverFresh(t *testing.T) {
 	top := t.TempDir()
 	f := Folder{Path: filepath.Join(top, "one"), Shared: filepath.Join(top, "shared")}
@@ -500,9 +526,9 @@ func TestWhatIsChangedAfterAResetIsNeverFresh(t *testing.T) {
 		check(t, err)
 		_, err = file.WriteString("A")
 		check(t, errors.Join(err, file.Close()))
-		check(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0))) // a program may set that back, but not the time of the change
+		check(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0))) // A program can reset the mtime, but not the ctime.
 		if changed := changeTime(t, path); changed < d.FreshUntil {
-			t.Fatalf("a file that was changed at %d is taken for one from before %d", changed, d.FreshUntil)
+			t.Fatalf("a file changed at %d was treated as older than %d", changed, d.FreshUntil)
 		}
 		if d.FreshUntil == 0 || d.FreshUntil > time.Now().UnixNano() {
 			t.Fatalf("fresh until %d", d.FreshUntil)
@@ -514,10 +540,10 @@ func TestWhatIsChangedAfterAResetIsNeverFresh(t *testing.T) {
 	}
 	t.Logf("%d of 40 were known to be unchanged", fresh)
 	s := snapshot(t, f, d, false)
-	if d, err = f.Reset(t.Context(), s.Kept, s.Next, false); err != nil || d.FreshUntil != 0 {
+	if d, err = f.Reset(t.Context(), s.Disks, s.Next, false); err != nil || d.FreshUntil != 0 {
 		t.Errorf("a copy of a snapshot, which is not the baseline: %+v, %v", d, err)
 	}
-	fork, err := f.beside("fork").Fork(t.Context(), f, s.Kept, false)
+	fork, err := f.beside("fork").Fork(t.Context(), f, s.Disks, false)
 	if err != nil || fork.FreshUntil == 0 {
 		t.Errorf("a fork, which is its baseline: %+v, %v", fork, err)
 	}
@@ -530,12 +556,13 @@ func changeTime(t *testing.T, path string) int64 {
 	return st.Ctim.Nano()
 }
 
-// TestManyMakeTheFirstVolumeAtOnce: what is shared is made once, and whole.
+// TestManyMakeTheFirstVolumeAtOnce checks that concurrent calls create a complete shared volume,
+// and create it only once.
 func TestManyMakeTheFirstVolumeAtOnce(t *testing.T) {
 	top := t.TempDir()
 	f := Folder{Path: top, Blocks: true, Shared: filepath.Join(top, "shared")}
 	check(t, os.MkdirAll(f.Shared, 0o700))
-	check(t, os.WriteFile(filepath.Join(f.Shared, blankImage+".part"), []byte("half"), 0o600)) // of one that was killed
+	check(t, os.WriteFile(filepath.Join(f.Shared, blankImage+".part"), []byte("half"), 0o600)) // leftover of a process that was killed
 	done := make(chan error)
 	for i := range 6 {
 		go func() {

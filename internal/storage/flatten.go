@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// OpenRoot opens the root of disks that no machine writes to, over the image of its environment. Close it.
+// OpenRoot opens the root on top of the image of its environment. Machines must not write to the
+// disks while the root is open. The caller must close the closer.
 func (f Folder) OpenRoot(ctx context.Context, d store.Disks, image string) (view.Tree, io.Closer, error) {
 	v := &View{}
 	root, err := f.openRoot(ctx, v, d, image)
@@ -22,7 +23,8 @@ func (f Folder) OpenRoot(ctx context.Context, d store.Disks, image string) (view
 	return root, v, nil
 }
 
-// Flatten makes disks whose volume has the files of others, in one layer that holds no more than that, and no root. No machine may write to those.
+// Flatten creates disks that contain the files of a volume in a single layer, and no root. Machines
+// must not write to the volume during the call.
 func (f Folder) Flatten(ctx context.Context, d store.Disks) (store.Disks, error) {
 	volume, err := f.kind().flatten(ctx, d)
 	if err == nil {
@@ -42,7 +44,7 @@ func (b blocks) flatten(ctx context.Context, d store.Disks) (string, error) {
 	return volume, ext4image.FillVolume(ctx, b.path(volume), b.bytes(), func(w *mkext4.Writer) error { return view.Copy(ctx, from, w) })
 }
 
-// flatten of a tree copies it: it is flat, and the machine goes on writing to its own.
+// flatten copies the tree, because the machine continues to write to the tree of d.
 func (t trees) flatten(ctx context.Context, d store.Disks) (string, error) {
 	volume := name("volume", "")
 	return volume, t.copy(ctx, t.path(volume), t.path(top(d.Volume)))

@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestFullDisks fills a real disk at each step that writes, which takes root to mount.
+// TestFullDisks fills a real file system at each step that writes. It needs root for the mount.
 func TestFullDisks(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		disk := t.TempDir()
@@ -42,8 +42,8 @@ func TestFullDisks(t *testing.T) {
 				}
 				return err
 			},
-			"reset": func() error { _, err := f.Reset(t.Context(), s.Kept, s.Next, true); return err },
-			"fork":  func() error { _, err := other.Fork(t.Context(), f, s.Kept, true); return err },
+			"reset": func() error { _, err := f.Reset(t.Context(), s.Disks, s.Next, true); return err },
+			"fork":  func() error { _, err := other.Fork(t.Context(), f, s.Disks, true); return err },
 		} {
 			for _, room := range []int64{0, 4 << 10, 1 << 20, 4<<20 + 64<<10} {
 				release := fill(t, disk, room)
@@ -51,28 +51,28 @@ func TestFullDisks(t *testing.T) {
 				if fault.KindOf(err) != fault.Exhausted && !(err == nil && (room > 0 && f.Blocks && name != "create" || !f.Blocks && name == "create nothing")) {
 					t.Errorf("%s with room for %d: %s: %v", name, room, fault.KindOf(err), err)
 				}
-				check(t, f.Sweep(t.Context(), d, s.Kept, s.Next)) // also on a disk that is full
+				check(t, f.Sweep(t.Context(), d, s.Disks, s.Next)) // Sweep must also work on a full disk.
 				check(t, other.Sweep(t.Context()))
 				if left := append(names(t, other), names(t, f)...); !slices.Equal(left, kept) {
-					t.Errorf("%s with room for %d left %v", name, room, left)
+					t.Errorf("%s with space for %d: leftovers %v", name, room, left)
 				}
 				if shared, _ := filepath.Glob(filepath.Join(f.Shared, "*.part")); shared != nil {
-					t.Errorf("%s with room for %d left %v", name, room, shared)
+					t.Errorf("%s with space for %d: leftovers %v", name, room, shared)
 				}
 				release()
 			}
 			if err := do(); err != nil {
 				t.Errorf("%s with room: %v", name, err)
 			}
-			check(t, errors.Join(f.Sweep(t.Context(), d, s.Kept, s.Next), other.Sweep(t.Context())))
+			check(t, errors.Join(f.Sweep(t.Context(), d, s.Disks, s.Next), other.Sweep(t.Context())))
 		}
-		for _, of := range []store.Disks{d, s.Kept, s.Next} {
+		for _, of := range []store.Disks{d, s.Disks, s.Next} {
 			wantFiles(t, f, of, files)
 		}
 	})
 }
 
-// fill leaves so many bytes of a disk free, until the function is called that it gives.
+// fill fills a disk until only room bytes are free. The returned function frees the space again.
 func fill(t *testing.T, disk string, room int64) func() {
 	t.Helper()
 	path := filepath.Join(disk, "ballast")

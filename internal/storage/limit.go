@@ -11,13 +11,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// bytes is the size of the volume.
+// bytes returns the size of the volume in bytes.
 func (f Folder) bytes() int64 { return cmp.Or(f.Bytes, machine.DefaultVolumeBytes) }
 
-// errLarge stops a seed that is larger than its volume.
+// errLarge reports that a seed is larger than its volume.
 var errLarge = errors.New("the seed is larger than the volume")
 
-// full is the error for a seed that does not fit.
+// full returns the error for a seed that does not fit into the volume.
 func (f Folder) full() error {
 	err := fault.New(fault.Exhausted, "fill /workspace", "", "the seed does not fit its %d MiB", f.bytes()>>20)
 	if f.bytes() < machine.DefaultVolumeBytes {
@@ -27,8 +27,9 @@ func (f Folder) full() error {
 	return err
 }
 
-// limited stops a tar stream that is so long that its files can't fit, so that a small archive can't fill
-// the host's disk. Entries without content make a stream longer than its files, so this is no measure.
+// limited stops a tar stream that is much longer than the volume, so that a small archive can't
+// fill the host's disk. The limit is not exact, because headers make the stream longer than the
+// files in it.
 func (t trees) limited(from io.Reader) io.Reader {
 	if t.Bytes == 0 {
 		return from
@@ -49,7 +50,7 @@ func (r *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fits measures the files of a volume, as the machine will.
+// fits compares the size of the files with the size of the volume, in the same way as the machine.
 func (t trees) fits(ctx context.Context, files string) error {
 	if t.Bytes == 0 {
 		return nil

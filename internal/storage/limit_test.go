@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// TestASeedHasToFit: one that is larger than the volume is refused and leaves nothing; one that fits is taken.
+// TestASeedHasToFit checks that a seed that is larger than the volume fails and leaves no files.
 func TestASeedHasToFit(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		f.Bytes = 64 << 20
@@ -49,7 +49,8 @@ func TestASeedHasToFit(t *testing.T) {
 	})
 }
 
-// TestAVolumeHasItsSize: the machine is given it, and what is made of the disks has it too.
+// TestAVolumeHasItsSize checks the volume size that the machine gets, and the size of copies of the
+// disks.
 func TestAVolumeHasItsSize(t *testing.T) {
 	both(t, func(t *testing.T, f Folder) {
 		for _, size := range []int64{0, 64 << 20, 100 << 20, 5 << 30} {
@@ -76,11 +77,11 @@ func TestAVolumeHasItsSize(t *testing.T) {
 		}
 	})
 	if machine.DefaultVolumeBytes != mkext4.Size {
-		t.Error("a volume has another size by default than an image")
+		t.Error("the default sizes of a volume and an image differ")
 	}
 }
 
-// fileSystem is the size of an ext4 file system, from its superblock.
+// fileSystem returns the size of an ext4 file system in bytes, according to its superblock.
 func fileSystem(t *testing.T, path string) int64 {
 	t.Helper()
 	image, err := os.Open(path)

@@ -14,13 +14,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Files is what is seen at /workspace of a volume, as it lies on the host. No machine may be writing to its layers. Close it.
+// Files provides the files of a volume to the host. Machines must not write to the layers while it
+// is open. The caller must close it.
 type Files struct {
 	view.Tree
 	io.Closer
 }
 
-// OpenFiles opens the files of a volume by its layers.
+// OpenFiles opens the files of a volume. layers are the names of the volume's layers.
 func (f Folder) OpenFiles(layers []string) (Files, error) {
 	if len(layers) == 0 {
 		return Files{}, fs.ErrNotExist
@@ -37,10 +38,11 @@ func (f Folder) OpenFiles(layers []string) (Files, error) {
 	if err != nil {
 		return Files{}, err
 	}
-	return Files{view.Below(tree, filesFolder), disk}, nil
+	return Files{view.Subtree(tree, filesFolder), disk}, nil
 }
 
-// openImage opens a file system in layers, of which the lowest is a raw image.
+// openImage opens the file system in layers. The lowest layer is the raw image, and the others are
+// qcow2.
 func openImage(raw string, layers []string) (*ext4.FS, io.Closer, error) {
 	disk, err := qcow2.OpenFiles(raw, layers...)
 	if err != nil {
@@ -53,7 +55,7 @@ func openImage(raw string, layers []string) (*ext4.FS, io.Closer, error) {
 	return tree, disk, nil
 }
 
-// View is root and volume together, as a machine would see them. Close it.
+// View is the file system of a machine, with the root and the volume. The caller must close it.
 type View struct {
 	*view.FS
 	closers []io.Closer
@@ -68,7 +70,8 @@ func (v *View) Close() error {
 	return errors.Join(errs...)
 }
 
-// OpenView opens the disks of a workspace whose machine has ended, over the image of its environment.
+// OpenView opens the disks of a workspace that has no running machine. The root is on top of the
+// image of its environment.
 func (f Folder) OpenView(ctx context.Context, d store.Disks, image string) (*View, error) {
 	v := &View{}
 	root, err := f.openRoot(ctx, v, d, image)
@@ -83,7 +86,7 @@ func (f Folder) OpenView(ctx context.Context, d store.Disks, image string) (*Vie
 	return nil, errors.Join(err, v.Close())
 }
 
-// openRoot opens the root, whose files v closes.
+// openRoot opens the root. v.Close closes its files.
 func (f Folder) openRoot(ctx context.Context, v *View, d store.Disks, image string) (view.Tree, error) {
 	var layers []string
 	if f.Blocks {

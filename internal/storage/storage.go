@@ -1,14 +1,25 @@
-// Package storage keeps what of workspaces outlives their machines: the volume, which is seen at /workspace, and what was changed of the root.
+// Package storage stores the disks of workspaces. A workspace has a volume, which its machine
+// mounts at /workspace. It also has a root, which contains the changes to its environment.
 //
-// It has two kinds behind one contract. Block storage is images in layers: the lowest of a volume is a raw ext4 image, all others are qcow2, and only the
-// highest is written, so a snapshot, a reset and a fork cost a new empty layer whatever the layers below hold. Tree storage is folders, and each of these
-// costs a copy, which shares its blocks where the file system can.
+// There are two kinds of storage with the same contract.
 //
-// A [Folder] has what belongs to one workspace. Everything in it has a name of its own and is written once, whole and flushed, before it is named in the
-// database (internal/store); what the database does not name is nobody's, and Sweep removes it. So a process that dies between any two steps leaves the old or
-// the new state. A fork's folder has the layers of its source as hard links: none is ever written again, and each goes with its last name.
+// Block storage consists of layers of images. The lowest layer of a volume is a raw ext4 image, and
+// all other layers are qcow2. A machine writes only to the highest layer. A snapshot, a reset and a
+// fork therefore cost only one empty layer, even if the layers below are large.
 //
-// The caller sees to it that a folder is used by one operation at a time, but for what Folder says may run beside a machine.
+// Tree storage consists of folders. A snapshot, a reset and a fork cost a copy of a folder. The
+// copy shares blocks if the file system supports it.
+//
+// A [Folder] contains the disks of one workspace. Each disk gets a unique name. Storage writes a
+// disk once, and flushes it before the database (internal/store) refers to it. Sweep removes disks
+// that the database does not refer to. A process that dies between two steps therefore leaves
+// either the old or the new state.
+//
+// A fork has hard links to the layers of its source. Layers below the highest one are never written
+// again. Each layer exists until its last hard link is removed.
+//
+// Callers must not run two operations on the same folder at the same time. Exceptions are
+// documented at the methods.
 package storage
 
 import (
@@ -32,21 +43,23 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Folder is where the disks of one workspace are.
+// Folder is the folder with the disks of one workspace.
 type Folder struct {
-	Path   string // made by Create and Fork where it is missing
-	Blocks bool   // images, else trees
-	Shared string // a folder on the same file system for what all workspaces begin with
-	Bytes  int64  // size of the volume's file system; 0: machine.DefaultVolumeBytes, and no limit for a seed in trees
+	Path   string // Create and Fork create it if it does not exist.
+	Blocks bool   // Use block storage instead of tree storage.
+	Shared string // A folder on the same file system, for the initial volumes of all workspaces.
+	Bytes  int64  // Size of the volume. 0 means machine.DefaultVolumeBytes, without a limit for seeds of trees.
 }
 
-// Seed writes a tar of what a volume is to hold at first: clean, all of it root's, names relative.
+// Seed writes a tar stream with the initial content of a volume. Names in the stream are relative,
+// and root owns all entries.
 type Seed func(ctx context.Context, to io.Writer) error
 
 // nothing is the seed of an empty volume.
 func nothing(_ context.Context, to io.Writer) error { return tar.NewWriter(to).Close() }
 
-// into has take read what the seed gives. Where the seed fails, its own error is what is given.
+// into passes the output of the seed to the function take. If both fail, the error of the seed has
+// precedence.
 func (s Seed) into(ctx context.Context, take func(from io.Reader) error) error {
 	r, w := io.Pipe()
 	written := make(chan error, 1)
@@ -63,13 +76,16 @@ func (s Seed) into(ctx context.Context, take func(from io.Reader) error) error {
 	return err
 }
 
-// kind is the way of one of the two kinds of storage.
+// kind is the set of operations that differ between the two kinds of storage.
 type kind interface {
 	create(ctx context.Context, seed Seed) (store.Disks, error)
 	prepare(ctx context.Context, d store.Disks, whole bool) (Snapshot, error)
 	take(ctx context.Context, s Snapshot) error
 	reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error)
-	goOn(ctx context.Context, d store.Disks) (store.Disks, error)
+	resume(ctx context.Context, d store.Disks) (store.Disks, error)
+	// baseline returns layers with the content of a volume. A machine that resumes with this volume
+	// never writes to them.
+	baseline(ctx context.Context, volume []string) ([]string, error)
 	adopt(ctx context.Context, source Folder, d store.Disks) error
 	flatten(ctx context.Context, d store.Disks) (volume string, err error)
 	size(d, others store.Disks) int64
@@ -82,7 +98,8 @@ func (f Folder) kind() kind {
 	return trees{f}
 }
 
-// Create makes the disks of a new workspace. seed may be nil: then the volume is empty. The error is of kind Exhausted if the seed does not fit the volume.
+// Create creates the disks of a new workspace. If seed is nil, the volume is empty. If the seed
+// does not fit into the volume, the error has kind Exhausted.
 func (f Folder) Create(ctx context.Context, seed Seed) (store.Disks, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return store.Disks{}, fault.Wrap(err, "make disks", f.Path)
@@ -97,7 +114,7 @@ func (f Folder) Create(ctx context.Context, seed Seed) (store.Disks, error) {
 	return d, fault.Wrap(err, "make disks", "")
 }
 
-// Machine is the storage of a machine on these disks.
+// Machine returns the storage for a machine that uses these disks.
 func (f Folder) Machine(d store.Disks) *machine.Storage {
 	if f.Blocks {
 		return &machine.Storage{Block: &machine.BlockStorage{Root: f.paths(d.Root), Volume: f.paths(d.Volume)}}
@@ -109,22 +126,25 @@ func (f Folder) Machine(d store.Disks) *machine.Storage {
 	return &machine.Storage{Tree: t}
 }
 
-// Snapshot is one that is being taken.
+// Snapshot is a snapshot that is not complete yet.
 type Snapshot struct {
-	Kept store.Disks // what it keeps
-	Next store.Disks // what the workspace works on from then on
+	Disks store.Disks // the disks of the snapshot
+	Next  store.Disks // the disks of the workspace after the snapshot
 
-	// The new layers of block storage, empty: a running machine is given them (machine.Layerer) once Next is in the database, so that at no moment something
-	// is written to a layer that the database does not have.
+	// Paths of the new empty layers of block storage. The caller first writes Next to the database.
+	// Then it adds these layers to a running machine (machine.Layerer). The database therefore
+	// refers to each layer before the machine writes to it.
 	RootLayer, VolumeLayer string
 
 	from store.Disks
 }
 
-// RootTaken says that the root is in Kept already: Take leaves it alone.
-func (s *Snapshot) RootTaken() { s.from.Root = nil }
+// RootCopied records in s that Disks already contains the root, so that Take does not copy the
+// root.
+func (s *Snapshot) RootCopied() { s.from.Root = nil }
 
-// Prepare begins a snapshot of disks. It may run beside the machine.
+// Prepare begins a snapshot of disks. A machine can be running meanwhile. If whole is set, the
+// snapshot includes the root.
 func (f Folder) Prepare(ctx context.Context, d store.Disks, whole bool) (Snapshot, error) {
 	s, err := f.kind().prepare(ctx, d, whole)
 	if err == nil {
@@ -134,7 +154,8 @@ func (f Folder) Prepare(ctx context.Context, d store.Disks, whole bool) (Snapsho
 	return s, fault.Wrap(err, "prepare snapshot", "")
 }
 
-// Take copies what has to be copied for a snapshot, nothing in block storage. Nothing may write to the disks meanwhile: the machine is paused, or there is none.
+// Take creates the copies of a snapshot. Block storage needs no copies. The machine must be paused
+// or must have ended, so that nothing writes to the disks during the call.
 func (f Folder) Take(ctx context.Context, s Snapshot) error {
 	err := f.kind().take(ctx, s)
 	if err == nil {
@@ -143,15 +164,17 @@ func (f Folder) Take(ctx context.Context, s Snapshot) error {
 	return fault.Wrap(err, "take snapshot", "")
 }
 
-// NewRoot is a path for what a machine that keeps its root (machine.RootKeeper) has changed of it, and the disks with it.
+// NewRoot returns the path to which a machine saves its root (machine.RootSaver). It also returns
+// the disks with that root.
 func (f Folder) NewRoot(d store.Disks) (path string, next store.Disks) {
 	next = d
 	next.Root = []string{name("root", ".tar")}
 	return f.path(next.Root[0]), next
 }
 
-// Reset makes disks that begin as those of a snapshot, or of a baseline where from is the disks of the workspace and whole is false. The old ones stay until
-// they are swept.
+// Reset creates disks that begin with the content of from, the disks of a snapshot. For a reset to
+// the baseline, callers must pass the baseline as from.Volume, and false as whole. Sweep removes
+// the old disks later.
 func (f Folder) Reset(ctx context.Context, from, of store.Disks, whole bool) (store.Disks, error) {
 	d, err := f.kind().reset(ctx, from, of, whole)
 	if err == nil {
@@ -160,7 +183,8 @@ func (f Folder) Reset(ctx context.Context, from, of store.Disks, whole bool) (st
 	return d, fault.Wrap(err, "reset disks", "")
 }
 
-// Fork makes the disks of a new workspace, in this folder, that begins as a snapshot of another, or as its present state where that has no machine.
+// Fork creates the disks of a new workspace in this folder. Their initial content is a snapshot of
+// another workspace. If that workspace has no machine, d can also be its current disks.
 func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bool) (store.Disks, error) {
 	if err := os.MkdirAll(f.Path, 0o700); err != nil {
 		return store.Disks{}, fault.Wrap(err, "fork disks", f.Path)
@@ -173,14 +197,17 @@ func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bo
 		return store.Disks{}, fault.Wrap(err, "fork disks", source.Path)
 	}
 	base := d
-	base.Baseline = d.Volume
-	if d.Memory != "" { // it goes on where that one stood, on disks that are as they were then
-		err := f.adoptMemory(ctx, source, d.Memory)
+	if d.Checkpoint != "" { // The checkpoint needs the disks in the state at the checkpoint.
+		err := f.adoptCheckpoint(ctx, source, d.Checkpoint)
+		if err == nil {
+			base.Baseline, err = f.kind().baseline(ctx, d.Volume)
+		}
 		if err == nil {
 			err = f.flush()
 		}
 		return base, fault.Wrap(err, "fork disks", source.Path)
 	}
+	base.Baseline = d.Volume
 	next, err := f.kind().reset(ctx, base, base, whole)
 	if err == nil {
 		err = f.flush()
@@ -188,12 +215,13 @@ func (f Folder) Fork(ctx context.Context, source Folder, d store.Disks, whole bo
 	return next, fault.Wrap(err, "fork disks", source.Path)
 }
 
-// Sweep removes what none of the disks named has.
+// Sweep removes everything in the folder that does not belong to the disks in keep.
 func (f Folder) Sweep(ctx context.Context, keep ...store.Disks) error {
 	return fault.Wrap(f.each(keep, func(name string) error { return tree.Remove(ctx, f.path(name)) }), "sweep disks", f.Path)
 }
 
-// SetAside gives what Sweep would remove names that nobody uses, which costs nothing whatever it holds. RemoveOld removes it, and may do so meanwhile.
+// SetAside renames everything that Sweep would remove. Renaming is fast for any size. RemoveOld
+// removes the renamed disks later.
 func (f Folder) SetAside(_ context.Context, keep ...store.Disks) error {
 	return fault.Wrap(f.each(keep, func(old string) error {
 		if err := os.Rename(f.path(old), f.path(name(oldDisk, ""))); !errors.Is(err, fs.ErrNotExist) {
@@ -203,7 +231,8 @@ func (f Folder) SetAside(_ context.Context, keep ...store.Disks) error {
 	}), "set disks aside", f.Path)
 }
 
-// RemoveOld removes what was set aside. It may run beside everything else.
+// RemoveOld removes everything that SetAside renamed. It can run at the same time as all other
+// methods.
 func (f Folder) RemoveOld(ctx context.Context) error {
 	return fault.Wrap(f.each(nil, func(name string) error {
 		if !strings.HasPrefix(name, oldDisk) {
@@ -213,10 +242,11 @@ func (f Folder) RemoveOld(ctx context.Context) error {
 	}), "remove old disks", f.Path)
 }
 
-// oldDisk begins the names of what was set aside.
+// oldDisk is the prefix of names that SetAside creates.
 const oldDisk = "old"
 
-// each does something with all in the folder but the disks named, up to the first error.
+// each calls the function do for each name in the folder that does not belong to the disks in but.
+// It stops at the first error.
 func (f Folder) each(but []store.Disks, do func(name string) error) error {
 	entries, err := os.ReadDir(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -227,7 +257,7 @@ func (f Folder) each(but []store.Disks, do func(name string) error) error {
 	}
 	wanted := map[string]bool{}
 	for _, d := range but {
-		for _, n := range append(slices.Concat(d.Volume, d.Root, d.Baseline), d.Memory) {
+		for _, n := range append(slices.Concat(d.Volume, d.Root, d.Baseline), d.Checkpoint) {
 			wanted[n] = true
 		}
 	}
@@ -242,10 +272,12 @@ func (f Folder) each(but []store.Disks, do func(name string) error) error {
 	return nil
 }
 
-// Size is what the disks take on the host beside others, in bytes: what a snapshot costs over what is there anyway.
+// Size returns the number of bytes that the disks in d occupy on the host. In block storage it does
+// not count layers that the disks in others also use.
 func (f Folder) Size(d, others store.Disks) int64 { return f.kind().size(d, others) }
 
-// Missing names what of the disks is not there, in words, or nothing. A root that no machine has started on yet need not be.
+// Missing returns the name of the first missing disk, or "" if no disk is missing. A root that no
+// machine has used yet is allowed to be missing.
 func (f Folder) Missing(d store.Disks) string {
 	names := slices.Concat(d.Baseline, d.Volume)
 	if len(d.Root) > 1 || !f.Blocks {
@@ -254,7 +286,7 @@ func (f Folder) Missing(d store.Disks) string {
 	return f.MissingOf(names)
 }
 
-// MissingOf gives the first of some names of disks that is not there, or nothing.
+// MissingOf returns the first name that does not exist in the folder, or "" if all exist.
 func (f Folder) MissingOf(names []string) string {
 	for _, n := range names {
 		if _, err := os.Lstat(f.path(n)); err != nil {
@@ -264,7 +296,8 @@ func (f Folder) MissingOf(names []string) string {
 	return ""
 }
 
-// path is that of a name of a disk. Names come from the database: none leads out of the folder.
+// path returns the path of a disk. Names come from the database, so path makes sure that no name
+// points outside of the folder.
 func (f Folder) path(name string) string {
 	if name == "" || strings.ContainsAny(name, "/\x00") || name[0] == '.' {
 		return filepath.Join(f.Path, "unusable")
@@ -272,7 +305,7 @@ func (f Folder) path(name string) string {
 	return filepath.Join(f.Path, name)
 }
 
-// Paths are those of names, in their order.
+// paths returns the paths of disks, in the same order as their names.
 func (f Folder) paths(names []string) []string {
 	var all []string
 	for _, n := range names {
@@ -281,20 +314,20 @@ func (f Folder) paths(names []string) []string {
 	return all
 }
 
-// Path is that of one disk by its name.
+// DiskPath returns the path of a disk.
 func (f Folder) DiskPath(name string) string { return f.path(name) }
 
-// flush makes the names in the folder durable.
+// flush flushes the names in the folder to disk.
 func (f Folder) flush() error { return durable.Sync(f.Path) }
 
-// name makes one that nothing else has, in any workspace.
+// name returns a new name that is unique across workspaces.
 func name(what, suffix string) string {
 	var random [8]byte
 	rand.Read(random[:])
 	return what + "-" + hex.EncodeToString(random[:]) + suffix
 }
 
-// top is what is written of a disk.
+// top returns the name of the highest layer, or "" if there is none.
 func top(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -302,7 +335,7 @@ func top(names []string) string {
 	return names[len(names)-1]
 }
 
-// over gives layers with one more on top, without touching the slice that others have.
+// over returns the layers with another layer on top. It does not change the caller's slice.
 func over(names []string, layer string) []string {
 	return append(slices.Clone(names), layer)
 }

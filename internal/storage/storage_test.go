@@ -31,7 +31,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// both runs a test for each kind of storage, in a folder of its own.
+// both runs a test for each kind of storage. Each run has its own folder.
 func both(t *testing.T, test func(*testing.T, Folder)) {
 	for name, blocks := range map[string]bool{"blocks": true, "trees": false} {
 		t.Run(name, func(t *testing.T) {
@@ -41,13 +41,14 @@ func both(t *testing.T, test func(*testing.T, Folder)) {
 	}
 }
 
-// beside is another folder with what is shared.
+// beside returns another folder next to f, with the same shared folder.
 func (f Folder) beside(name string) Folder {
 	f.Path = filepath.Join(filepath.Dir(f.Path), name)
 	return f
 }
 
-// seedOf gives files as a seed: a name that ends with a slash is a folder, a content that begins with > is that of a link.
+// seedOf returns a seed with the given files. A name that ends with a slash is a folder. Content
+// that begins with ">" is the target of a symbolic link.
 func seedOf(files map[string]string) Seed {
 	return func(ctx context.Context, to io.Writer) error {
 		w := tar.NewWriter(to)
@@ -73,7 +74,7 @@ func seedOf(files map[string]string) Seed {
 	}
 }
 
-// contents gives what is seen of a volume, in the form that seedOf takes.
+// contents returns the files of a volume, in the format that seedOf accepts.
 func contents(t testing.TB, f Folder, layers []string) map[string]string {
 	t.Helper()
 	files, err := f.OpenFiles(layers)
@@ -115,7 +116,7 @@ func wantFiles(t testing.TB, f Folder, d store.Disks, want map[string]string) {
 	}
 }
 
-// names are the disks in a folder.
+// names returns the names of the disks in a folder.
 func names(t testing.TB, f Folder) []string {
 	t.Helper()
 	entries, err := os.ReadDir(f.Path)
@@ -129,8 +130,8 @@ func names(t testing.TB, f Folder) []string {
 	return all
 }
 
-// write has a machine change a file of the volume, as far as it can be done without one: trees are written to, and images with qemu-io, at a place where the
-// file system has nothing.
+// write changes the content of a volume without a machine. It writes a file to a tree. To an image
+// it writes blocks with qemu-io, and specifies the layers in the same way as QEMU does.
 func write(t testing.TB, f Folder, d store.Disks, text string) {
 	t.Helper()
 	if !f.Blocks {
@@ -141,7 +142,8 @@ func write(t testing.TB, f Folder, d store.Disks, text string) {
 	qemu(t, "qemu-io", "-c", "write -P "+pattern(text)+" 1G 64k", chain(f.Machine(d).Block.Volume))
 }
 
-// written checks what write has written, nothing where text is empty.
+// written checks that the volume contains the text that write wrote. An empty text means that write
+// was not called.
 func written(t testing.TB, f Folder, d store.Disks, text string) {
 	t.Helper()
 	if !f.Blocks {
@@ -155,7 +157,7 @@ func written(t testing.TB, f Folder, d store.Disks, text string) {
 	}
 }
 
-// pattern is the byte that stands for a text in images.
+// pattern returns the byte that represents a text in images.
 func pattern(text string) string {
 	if text == "" {
 		return "0"
@@ -172,7 +174,7 @@ func qemu(t testing.TB, program string, args ...string) string {
 	return string(out)
 }
 
-// chain is how QEMU is told of layers.
+// chain returns the layers in the form of an argument for QEMU.
 func chain(layers []string) string {
 	text := `{"driver":"raw","file":{"driver":"file","filename":"` + layers[0] + `"}}`
 	for _, l := range layers[1:] {
@@ -181,7 +183,7 @@ func chain(layers []string) string {
 	return "json:" + text
 }
 
-// ctxAfter is a context that ends when it has been asked a number of times.
+// ctxAfter is a context that is cancelled after a number of calls of its Err method.
 type ctxAfter struct {
 	context.Context
 	left atomic.Int32
@@ -200,7 +202,7 @@ func (c *ctxAfter) Err() error {
 	return nil
 }
 
-// TestOldDisksAreRemovedBesideWhoSetsAside has an owner that dies still remove what the next one sets aside.
+// TestOldDisksAreRemovedBesideWhoSetsAside removes old disks while another call sets disks aside.
 func TestOldDisksAreRemovedBesideWhoSetsAside(t *testing.T) {
 	f := Folder{Path: t.TempDir()}
 	for range 10 {
@@ -220,7 +222,8 @@ func TestOldDisksAreRemovedBesideWhoSetsAside(t *testing.T) {
 	}
 }
 
-// TestSweepBesideTheRemovalOfOldDisks has a snapshot deleted while a supervisor still removes what a reset set aside.
+// TestSweepBesideTheRemovalOfOldDisks sweeps a folder while another call still removes old disks.
+// This happens if a snapshot is deleted while the supervisor removes the disks from before a reset.
 func TestSweepBesideTheRemovalOfOldDisks(t *testing.T) {
 	f := Folder{Path: t.TempDir()}
 	for range 10 {

@@ -14,7 +14,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// trees is storage in folders. Each is a volume as the agent knows it: files is what is seen at /workspace, pending is where changes are staged.
+// trees implements tree storage. Each volume is a folder in the format of the agent. Its subfolder
+// "files" contains the content of /workspace, and its subfolder "pending" contains unfinished
+// changes.
 type trees struct{ Folder }
 
 const (
@@ -35,7 +37,7 @@ func (t trees) create(ctx context.Context, seed Seed) (store.Disks, error) {
 	return d, err
 }
 
-// fill makes volumes with what a seed gives, flushed.
+// fill creates volumes that contain the content of a seed, and flushes them to disk.
 func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
 	var all []string
 	for _, v := range volumes {
@@ -61,7 +63,7 @@ func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
 	return tree.Flush(ctx, t.Path)
 }
 
-// copy makes a volume with the files of another. What a machine was staging is not among them.
+// copy creates a volume with the files of another volume. It does not copy unfinished changes.
 func (t trees) copy(ctx context.Context, to, from string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -76,21 +78,21 @@ func (t trees) copy(ctx context.Context, to, from string) error {
 }
 
 func (t trees) prepare(_ context.Context, d store.Disks, whole bool) (s Snapshot, err error) {
-	s.Kept, s.Next = store.Disks{Volume: []string{name("volume", "")}}, d
+	s.Disks, s.Next = store.Disks{Volume: []string{name("volume", "")}}, d
 	if whole && len(d.Root) > 0 {
-		s.Kept.Root = []string{name("root", ".tar")}
+		s.Disks.Root = []string{name("root", ".tar")}
 	}
 	return s, nil
 }
 
 func (t trees) take(ctx context.Context, s Snapshot) error {
-	if err := t.copy(ctx, t.path(top(s.Kept.Volume)), t.path(top(s.from.Volume))); err != nil {
+	if err := t.copy(ctx, t.path(top(s.Disks.Volume)), t.path(top(s.from.Volume))); err != nil {
 		return err
 	}
-	return t.copyRoot(t.path(top(s.Kept.Root)), top(s.Kept.Root), s.from)
+	return t.copyRoot(t.path(top(s.Disks.Root)), top(s.Disks.Root), s.from)
 }
 
-// copyRoot copies what was changed of a root, where anything was.
+// copyRoot copies the root of from, if from has a root and wanted is not "".
 func (t trees) copyRoot(to, wanted string, from store.Disks) error {
 	if wanted == "" || len(from.Root) == 0 {
 		return nil
@@ -127,8 +129,9 @@ func (t trees) adopt(ctx context.Context, source Folder, d store.Disks) error {
 	return nil
 }
 
-// writtenBy is a time by the file system's own clock, which is coarser than the host's: what the volume was made with has not been changed after it, and whatever is
-// changed from now on has this time or a later one.
+// writtenBy returns a time from the clock of the file system, which is coarser than the clock of
+// the host. No file of the new volume changed after this time. Every later change gets this time or
+// a later one.
 func (t trees) writtenBy(volume string) (int64, error) {
 	var st unix.Stat_t
 	pending := filepath.Join(t.path(volume), pendingFolder)
@@ -150,7 +153,7 @@ func (t trees) size(d, _ store.Disks) (n int64) {
 	return n
 }
 
-// copyFile makes a copy of a file, flushed.
+// copyFile copies a file and flushes the copy to disk.
 func copyFile(to, from string) error {
 	src, err := os.Open(from)
 	if err != nil {

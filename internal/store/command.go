@@ -8,46 +8,45 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Command is one entry of a workspace's history.
+// Command is an entry of a workspace's history.
 type Command struct {
 	Sequence  int
 	Argv      []string
 	Cwd       string
 	StartedAt time.Time
-	EndedAt   time.Time // zero: it runs, or its machine ended before it did
+	EndedAt   time.Time // zero if it still runs, or if its machine ended before it
 	Result    Result
-	Stdout    []byte // up to a bound; see Result
+	Stdout    []byte // truncated, see OutputBytes
 	Stderr    []byte
 }
 
-// OutputBytes is how much of each stream of a command is kept: the first half and the last half of it, where there was more.
-const OutputBytes = 64 << 10
+// OutputBytes is the maximum output that is kept per stream of a command. Of longer output the
+// first and the last OutputBytes/2 bytes are kept.
+const OutputBytes = program.HeadTailBytes
 
-// HistoryBytes is about how much output of all the commands of a workspace is kept. The oldest is dropped first, and says so; its commands stay.
+// HistoryBytes is the approximate maximum number of output bytes stored per workspace. Beyond this
+// size, Dropped replaces the oldest output. The commands stay in the history.
 const HistoryBytes = 16 << 20
 
-// pruneEvery is how many commands are added between two looks at how much there is, each of which reads the whole history's lengths.
+// pruneEvery is the number of commands between two checks of a history's size. A check reads the
+// lengths of the whole history.
 const pruneEvery = 64
 
-// Dropped is what stands where output was that is no longer kept.
+// Dropped replaces output that is no longer stored.
 const Dropped = "[output this old is not kept]\n"
 
-// Result is how a command ended.
+// Result is the outcome of a command.
 type Result struct {
-	ExitCode    int    `json:"exit_code"`
-	Signal      int    `json:"signal,omitempty"`
-	TimedOut    bool   `json:"timed_out,omitempty"`
-	NotRun      string `json:"not_run,omitempty"`       // why the program never ran
-	Broken      string `json:"broken,omitempty"`        // why nobody saw its end
-	OutOfMemory bool   `json:"out_of_memory,omitempty"` //
-	DurationNS  int64  `json:"duration_ns"`
-	StdoutBytes int64  `json:"stdout_bytes"` // written in all
+	program.Exit
+	Broken      string `json:"broken,omitempty"` // why the end was not observed; if it is set, Exit is not valid
+	StdoutBytes int64  `json:"stdout_bytes"`     // bytes that the command wrote
 	StderrBytes int64  `json:"stderr_bytes"`
 }
 
-// Begin adds a command to the history and gives its number, from 1 on.
+// Begin adds a command to the history and returns its number, which starts at 1.
 func (s *Store) Begin(ctx context.Context, id string, c Command) (sequence int, err error) {
 	err = s.record(ctx, func(tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `INSERT INTO commands (workspace_id, sequence, argv, cwd, started_at)
@@ -58,10 +57,11 @@ func (s *Store) Begin(ctx context.Context, id string, c Command) (sequence int, 
 	return sequence, err
 }
 
-// End notes how a command ended, and that the workspace was active until then. A history that has been cleared meanwhile stays so.
+// End records the result of a command, and the workspace's activity. If the history was cleared in
+// the meantime, End records only the activity.
 func (s *Store) End(ctx context.Context, id string, c Command, expires time.Time) error {
 	return s.record(ctx, func(tx *sql.Tx) error {
-		// A command of the same number that began after a reset is another.
+		// After a reset, another command can have the same number, but not the same start time.
 		_, err := tx.ExecContext(ctx, `UPDATE commands SET ended_at = $1, result = $2, stdout = $3, stderr = $4
 			WHERE workspace_id = $5 AND sequence = $6 AND started_at = $7`,
 			nanos(c.EndedAt), text(c.Result), blob(c.Stdout), blob(c.Stderr), id, c.Sequence, nanos(c.StartedAt))
@@ -75,7 +75,7 @@ func (s *Store) End(ctx context.Context, id string, c Command, expires time.Time
 	})
 }
 
-// prune drops the oldest output of a history that has too much of it.
+// prune replaces the oldest output by Dropped if a history exceeds HistoryBytes.
 func prune(ctx context.Context, tx *sql.Tx, id string) error {
 	const drop = "CASE WHEN length(%[1]s) > length($3) THEN $3 ELSE %[1]s END"
 	_, err := tx.ExecContext(ctx, `UPDATE commands SET stdout = `+fmt.Sprintf(drop, "stdout")+`, stderr = `+fmt.Sprintf(drop, "stderr")+`
@@ -86,7 +86,7 @@ func prune(ctx context.Context, tx *sql.Tx, id string) error {
 	return err
 }
 
-// blob keeps no bytes from being NULL.
+// blob replaces nil by an empty slice, because SQLite stores nil as NULL.
 func blob(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -94,17 +94,32 @@ func blob(b []byte) []byte {
 	return b
 }
 
-// Commands gives the history of a workspace, the oldest first.
+// Commands returns the history of a workspace, oldest first.
 func (s *Store) Commands(ctx context.Context, id string) ([]Command, error) {
 	return s.CommandsAfter(ctx, id, 0, nil)
 }
 
-// CommandsAfter gives the commands after a number, and those that have some other numbers, the oldest first.
-// It does not read the output of the rest.
+// CommandsAfter returns the commands whose numbers are above last or listed in others, oldest
+// first. It does not read the output of other commands.
 func (s *Store) CommandsAfter(ctx context.Context, id string, last int, others []int) ([]Command, error) {
 	return collect(ctx, s, func(row row) (Command, error) { return scanCommand(row, id) }, `SELECT sequence, argv, cwd, started_at, ended_at, result, stdout, stderr
 		FROM commands WHERE workspace_id = $1 AND (sequence > $2 OR sequence IN (SELECT value FROM json_each($3))) ORDER BY sequence`,
 		id, last, text(append([]int{}, others...)))
+}
+
+// Command returns a command by its number. The error has kind NotFound if the history does not
+// contain the number.
+func (s *Store) Command(ctx context.Context, id string, sequence int) (Command, error) {
+	all, err := collect(ctx, s, func(row row) (Command, error) { return scanCommand(row, id) }, `SELECT sequence, argv, cwd, started_at, ended_at, result, stdout, stderr
+		FROM commands WHERE workspace_id = $1 AND sequence = $2`, id, sequence)
+	if err == nil && len(all) == 0 {
+		err = fault.New(fault.NotFound, "find command", id, "the history has no command %d", sequence).
+			WithHint("%s", fault.Act("workspace_logs", "pyro workspace logs %s", id))
+	}
+	if err != nil {
+		return Command{}, err
+	}
+	return all[0], nil
 }
 
 func scanCommand(row row, id string) (c Command, err error) {

@@ -10,69 +10,71 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// EventKind says what was done in a workspace.
+// EventKind is the kind of an event in a workspace.
 type EventKind string
 
-// The kinds: what has no record of its own.
+// Kinds of events. Operations that are stored in another table, such as commands, are not events.
 const (
-	EventWrite           EventKind = "write"            // a file was written
-	EventPatch           EventKind = "patch"            // a patch was applied
-	EventSync            EventKind = "sync"             // files of the host were brought in
-	EventExport          EventKind = "export"           // files, or its disks, were copied to the host
-	EventShell           EventKind = "shell"            // a shell was opened
-	EventSnapshotDeleted EventKind = "snapshot_deleted" //
+	EventWrite           EventKind = "write"  // a file was written
+	EventPatch           EventKind = "patch"  // a patch was applied
+	EventSync            EventKind = "sync"   // files of the host were copied into the workspace.
+	EventExport          EventKind = "export" // files or disks were copied to the host.
+	EventShell           EventKind = "shell"  // a shell was opened.
+	EventSnapshotDeleted EventKind = "snapshot_deleted"
 )
 
-// Event is something that was done in a workspace.
+// Event is an operation on a workspace.
 type Event struct {
 	Kind     EventKind
-	Sequence int // from 1 on, for each kind: that of the last is how many there were
+	Sequence int // starts at 1 for each kind, so the last number is the number of events
 	At       time.Time
 	Detail   Detail
 }
 
-// Detail tells what was done: of each kind what it has.
+// Detail contains the details of an event. The fields depend on the kind.
 type Detail struct {
-	Path         string   `json:"path,omitempty"`     // that was written or exported, or where files were brought
-	Paths        []string `json:"paths,omitempty"`    // of a patch, the first
-	Host         string   `json:"host,omitempty"`     // the path there
-	Artifact     string   `json:"artifact,omitempty"` // what was exported
-	Name         string   `json:"name,omitempty"`     // of the shell or the snapshot
+	Path         string   `json:"path,omitempty"`     // written or exported path, or the destination of copied files
+	Paths        []string `json:"paths,omitempty"`    // the first paths of a patch.
+	Host         string   `json:"host,omitempty"`     // path on the host.
+	Artifact     string   `json:"artifact,omitempty"` // kind of export
+	Name         string   `json:"name,omitempty"`     // name of the shell or the snapshot
 	Files        int      `json:"files,omitempty"`
 	Bytes        int64    `json:"bytes,omitempty"`
 	LinesAdded   int      `json:"lines_added,omitempty"`
 	LinesRemoved int      `json:"lines_removed,omitempty"`
 }
 
-// Bounds of events, of which a workspace so has some 300 KiB at most.
+// Limits of events. The events of a workspace take at most about 300 KiB.
 const (
-	KeptEvents = 20   // of each kind; the oldest go first
-	KeptPaths  = 10   // of a patch
-	KeptText   = 1024 // bytes of each text; what is longer is cut, and ends in …
+	MaxEvents     = 20   // per kind; the oldest are deleted
+	MaxEventPaths = 10   // per patch
+	MaxEventText  = 1024 // bytes per string; longer strings are cut and end in …
 )
 
-// Texts changes each text of a detail.
+// Texts returns a copy of d. It applies the function change to Path, Host, Name and each of the
+// first MaxEventPaths paths, and omits the other paths.
 func (d Detail) Texts(change func(string) string) Detail {
 	for _, text := range []*string{&d.Path, &d.Host, &d.Name} {
 		*text = change(*text)
 	}
 	var paths []string
-	for _, path := range d.Paths[:min(len(d.Paths), KeptPaths)] {
+	for _, path := range d.Paths[:min(len(d.Paths), MaxEventPaths)] {
 		paths = append(paths, change(path))
 	}
 	d.Paths = paths
 	return d
 }
 
-// cut keeps a text within its bound.
+// cut truncates a string to MaxEventText bytes.
 func cut(text string) string {
-	if len(text) <= KeptText {
+	if len(text) <= MaxEventText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:KeptText-len("…")], "") + "…"
+	return strings.ToValidUTF8(text[:MaxEventText-len("…")], "") + "…"
 }
 
-// Note adds an event of an operation that began at a time. One that began before the last reset, or whose workspace is gone, is dropped.
+// Note adds an event for an operation that started at the time began. It discards the event if the
+// workspace has been reset since that time, or no longer exists.
 func (s *Store) Note(ctx context.Context, id string, e Event, began time.Time) error {
 	return s.record(ctx, func(tx *sql.Tx) error { return note(ctx, tx, id, e, began) })
 }
@@ -85,7 +87,7 @@ func note(ctx context.Context, tx *sql.Tx, id string, e Event, began time.Time) 
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `DELETE FROM events WHERE workspace_id = $1 AND kind = $2
-		AND sequence <= (SELECT max(sequence) FROM events WHERE workspace_id = $1 AND kind = $2) - $3`, id, e.Kind, KeptEvents)
+		AND sequence <= (SELECT max(sequence) FROM events WHERE workspace_id = $1 AND kind = $2) - $3`, id, e.Kind, MaxEvents)
 	return err
 }
 

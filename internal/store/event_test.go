@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 func check(t *testing.T, err error) {
@@ -19,7 +20,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// work gives what was done in ws-1.
+// work returns the Work of ws-1.
 func work(t *testing.T, s *Store) Work {
 	t.Helper()
 	w, err := s.Work(t.Context(), "ws-1")
@@ -31,24 +32,24 @@ func TestEvents(t *testing.T) {
 	s, ctx := open(t, t.TempDir()), t.Context()
 	check(t, s.AddWorkspace(ctx, sample("ws-1")))
 	check(t, s.AddWorkspace(ctx, sample("ws-2")))
-	const written = 2*KeptEvents + 3
+	const written = 2*MaxEvents + 3
 	for n := 1; n <= written; n++ {
 		check(t, s.Note(ctx, "ws-1", Event{Kind: EventWrite, At: born.Add(time.Duration(n)), Detail: Detail{Path: fmt.Sprint(n), Files: 1, Bytes: int64(n)}}, born))
 	}
-	long := strings.Repeat("ö", KeptText)
-	check(t, s.Note(ctx, "ws-1", Event{Kind: EventPatch, At: born, Detail: Detail{Path: "\xff", Host: long, Paths: make([]string, 2*KeptPaths), LinesAdded: 3}}, born))
-	check(t, s.Note(ctx, "ws-3", Event{Kind: EventPatch, At: born}, born)) // which is none, or no more
+	long := strings.Repeat("ö", MaxEventText)
+	check(t, s.Note(ctx, "ws-1", Event{Kind: EventPatch, At: born, Detail: Detail{Path: "\xff", Host: long, Paths: make([]string, 2*MaxEventPaths), LinesAdded: 3}}, born))
+	check(t, s.Note(ctx, "ws-3", Event{Kind: EventPatch, At: born}, born)) // this workspace does not exist
 
 	events := work(t, s).Events
-	if len(events) != 1+KeptEvents {
+	if len(events) != 1+MaxEvents {
 		t.Fatalf("%d events", len(events))
 	}
-	if p := events[0]; p.Kind != EventPatch || p.Sequence != 1 || len(p.Detail.Host) > KeptText || !strings.HasSuffix(p.Detail.Host, "ö…") ||
-		len(p.Detail.Paths) != KeptPaths || p.Detail.LinesAdded != 3 || !p.At.Equal(born) {
+	if p := events[0]; p.Kind != EventPatch || p.Sequence != 1 || len(p.Detail.Host) > MaxEventText || !strings.HasSuffix(p.Detail.Host, "ö…") ||
+		len(p.Detail.Paths) != MaxEventPaths || p.Detail.LinesAdded != 3 || !p.At.Equal(born) {
 		t.Errorf("%+v", p)
 	}
 	for i, e := range events[1:] {
-		n := written - KeptEvents + 1 + i
+		n := written - MaxEvents + 1 + i
 		want := Event{EventWrite, n, born.Add(time.Duration(n)), Detail{Path: fmt.Sprint(n), Files: 1, Bytes: int64(n)}}
 		if fmt.Sprint(e) != fmt.Sprint(want) {
 			t.Errorf("event %d: %+v", n, e)
@@ -59,7 +60,7 @@ func TestEvents(t *testing.T) {
 	check(t, s.Reset(ctx, "ws-1", Disks{}, reset))
 	check(t, s.Note(ctx, "ws-1", Event{Kind: EventWrite, At: reset.Add(1)}, reset.Add(-1)))
 	if left := work(t, s).Events; len(left) != 0 {
-		t.Errorf("after a reset, or of what began before it: %+v", left)
+		t.Errorf("events after a reset: got %+v, want none", left)
 	}
 	check(t, s.Note(ctx, "ws-1", Event{Kind: EventWrite, At: reset.Add(2)}, reset.Add(1)))
 	if all := work(t, s).Events; len(all) != 1 || all[0].Sequence != 1 {
@@ -81,10 +82,10 @@ func TestWork(t *testing.T) {
 		c.Sequence, err = s.Begin(ctx, "ws-1", c)
 		check(t, err)
 		if n == RecentCommands+5 {
-			break // it runs
+			break // this command still runs
 		}
 		c.EndedAt, c.Stdout = born.Add(time.Hour), []byte("output")
-		c.Result = Result{ExitCode: n % 2, TimedOut: n == 2}
+		c.Result = Result{Exit: program.Exit{Code: n % 2, TimedOut: n == 2}}
 		check(t, s.End(ctx, "ws-1", c, born))
 	}
 	check(t, s.PutService(ctx, "ws-1", Service{Name: "web", StartedAt: born}))
@@ -98,10 +99,10 @@ func TestWork(t *testing.T) {
 
 	w := work(t, s)
 	if w.ID != "ws-1" || w.CommandCount != RecentCommands+5 || w.FailedCount != 1+(RecentCommands+4)/2 || len(w.Commands) != RecentCommands {
-		t.Errorf("%d commands, %d failed, %d told", w.CommandCount, w.FailedCount, len(w.Commands))
+		t.Errorf("got %d commands, %d failed, %d listed", w.CommandCount, w.FailedCount, len(w.Commands))
 	}
 	for i, c := range w.Commands {
-		if c.Sequence != 6+i || len(c.Stdout) > 0 || c.Argv[1] != fmt.Sprint(c.Sequence%2) || c.Result.ExitCode != c.Sequence%2 && !c.EndedAt.IsZero() {
+		if c.Sequence != 6+i || len(c.Stdout) > 0 || c.Argv[1] != fmt.Sprint(c.Sequence%2) || c.Result.Code != c.Sequence%2 && !c.EndedAt.IsZero() {
 			t.Errorf("command %d: %+v", 6+i, c)
 		}
 	}
@@ -112,12 +113,12 @@ func TestWork(t *testing.T) {
 		t.Errorf("%+v", w.Events)
 	}
 	if _, err := s.Work(ctx, "ws-2"); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("of none: %v", err)
+		t.Errorf("missing workspace: got %v", err)
 	}
 }
 
-// TestAnEarlierForm opens databases as earlier pyros made them.
-func TestAnEarlierForm(t *testing.T) {
+// TestMigration opens databases that earlier versions created.
+func TestMigration(t *testing.T) {
 	steps, err := fs.Glob(migrations, "migrations/*.sql")
 	check(t, err)
 	for before := 1; before < len(steps); before++ {

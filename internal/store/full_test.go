@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// fill fills a disk to its last byte.
+// fill fills a disk completely.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -30,8 +30,9 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// TestAFullDisk: what frees space is done on a full disk, what pyro can do without is not, and when there is space again all is as before.
-func TestAFullDisk(t *testing.T) {
+// TestFullDisk checks that on a full disk deletions succeed and optional writes fail. When there is
+// space again, everything works as before.
+func TestFullDisk(t *testing.T) {
 	testenv.NeedsRoot(t, "mount a small disk")
 	dir := t.TempDir()
 	if err := unix.Mount("pyro-test", dir, "tmpfs", 0, "size=8m"); err != nil {
@@ -54,13 +55,13 @@ func TestAFullDisk(t *testing.T) {
 	filling := filepath.Join(dir, "filling")
 	fill(t, filling)
 	err := begin()
-	for began := time.Now(); err == nil && time.Since(began) < time.Minute; err = begin() { // the database has some space of its own
+	for began := time.Now(); err == nil && time.Since(began) < time.Minute; err = begin() { // SQLite's files still have some unused space
 	}
 	if fault.KindOf(err) != fault.Exhausted || fault.HintOf(err) == "" {
 		t.Errorf("the history of a full disk: %v, hint %q", err, fault.HintOf(err))
 	}
 	check(t, s.Close())
-	s = Open(dir) // as the next pyro does, which needs a file to share
+	s = Open(dir) // the next process needs space for SQLite's shared memory file
 	defer s.Close()
 	all, err := s.Workspaces(ctx, KindWorkspace)
 	if err != nil || len(all) != 2 {

@@ -10,23 +10,24 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// migrations are the steps from an empty database to the present form, in the order of their names. A step that was released is never changed.
+// migrations are the steps from an empty database to the current schema, in the order of their
+// names. Released steps never change.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the database to the present form, whose number is that of the steps. Each step happens wholly or not at all, by whichever process comes
-// first.
+// migrate upgrades the database to the current schema, whose version is the number of steps. Each
+// step is a transaction. Several processes can migrate at the same time.
 func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
 	steps, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		return err
 	}
-	form, err := formOf(ctx, db)
-	if err != nil || form == len(steps) {
+	schema, err := schemaOf(ctx, db)
+	if err != nil || schema == len(steps) {
 		return err
 	}
-	for n := form; ; n++ {
+	for n := schema; ; n++ {
 		done, err := s.step(ctx, db, steps)
 		if err != nil || done {
 			return err
@@ -34,39 +35,39 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// step does the next step that is left.
+// step runs the next step, if any.
 func (s *Store) step(ctx context.Context, db *sql.DB, steps []string) (done bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	form, err := formOf(ctx, tx)
+	schema, err := schemaOf(ctx, tx)
 	switch {
 	case err != nil:
 		return false, err
-	case form > len(steps):
-		return false, fault.New(fault.Unsupported, "open database", s.Path(), "it is of a later pyro (form %d; this one knows %d)", form, len(steps)).
-			WithHint("use the later pyro, or another folder by PYRO_STATE_DIR")
-	case form == len(steps):
+	case schema > len(steps):
+		return false, fault.New(fault.Unsupported, "open database", s.Path(), "a later version of pyro created it (schema %d; this one supports %d)", schema, len(steps)).
+			WithHint("use the later version of pyro, or set PYRO_STATE_DIR to another folder")
+	case schema == len(steps):
 		return true, nil
 	}
-	text, err := migrations.ReadFile(steps[form])
+	text, err := migrations.ReadFile(steps[schema])
 	if err != nil {
 		return false, err
 	}
 	if _, err := tx.ExecContext(ctx, string(text)); err != nil {
-		return false, fmt.Errorf("%s: %w", steps[form], err)
+		return false, fmt.Errorf("%s: %w", steps[schema], err)
 	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", form+1)); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schema+1)); err != nil {
 		return false, err
 	}
 	return false, tx.Commit()
 }
 
-func formOf(ctx context.Context, db interface {
+func schemaOf(ctx context.Context, db interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
-}) (form int, err error) {
-	err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&form)
-	return form, err
+}) (schema int, err error) {
+	err = db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&schema)
+	return schema, err
 }

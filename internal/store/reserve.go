@@ -9,14 +9,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// A full disk must not keep anybody from deleting what fills it, and a deletion writes to the database. So some space beside the database is reserved for that. A write
-// that does not fit takes it, and gives it back when it can. What pyro can do without, such as the history, is not written as long as there is no reserve.
+// Users must be able to delete data when the disk is full, and a deletion writes to the database.
+// Therefore some space is reserved in a file beside the database. If a write does not fit on the
+// disk, the store deletes this file, writes again, and then tries to restore the file. While the
+// file is missing, the store does not write optional data, such as the history.
 const (
 	reserveFile  = "state.db-reserve"
 	reserveBytes = 2 << 20
 )
 
-// reserve takes the space, unless it is taken already, and tells whether that succeeded.
+// reserve allocates the reserve if it is missing, and reports whether it exists.
 func (s *Store) reserve() bool {
 	path := filepath.Join(s.dir, reserveFile)
 	var st unix.Stat_t
@@ -29,27 +31,28 @@ func (s *Store) reserve() bool {
 	}
 	defer f.Close()
 	if err := unix.Fallocate(int(f.Fd()), 0, 0, reserveBytes); err == unix.EOPNOTSUPP {
-		return !s.short() // this file system reserves nothing
+		return !s.short() // this file system can't preallocate
 	} else if err != nil {
-		f.Truncate(0) // part of it would be in everybody's way
+		f.Truncate(0) // free a partial allocation
 		return false
 	}
 	return true
 }
 
-// Release frees the reserve, for a write that has to fit. Reserve takes it again.
+// Release frees the reserve, for a write that must succeed. Reserve restores it.
 func (s *Store) Release() { os.Remove(filepath.Join(s.dir, reserveFile)) }
 
-// Reserve takes space for what has to be written to a full disk. It is no error if there is none.
+// Reserve allocates the reserve if there is space for it.
 func (s *Store) Reserve() { s.reserve() }
 
-// short tells whether the disk has less space than the reserve.
+// short reports whether the disk has less space left than the reserve.
 func (s *Store) short() bool {
 	var st unix.Statfs_t
 	return unix.Statfs(s.dir, &st) == nil && int64(st.Bavail)*st.Bsize < reserveBytes
 }
 
-// unreserved runs something that needs space. Where the disk is full it is run once more, without the reserve.
+// unreserved calls the function do. If the disk is full, unreserved releases the reserve and calls
+// do again.
 func (s *Store) unreserved(do func() error) error {
 	err := do()
 	if fault.KindOf(err) != fault.Exhausted {
@@ -60,10 +63,10 @@ func (s *Store) unreserved(do func() error) error {
 	return do()
 }
 
-// full is the error of a write that is not done on a full disk.
+// full returns the error for an optional write on a full disk.
 func (s *Store) full() error {
 	return fault.New(fault.Exhausted, "use database", s.Path(), "the disk is full").WithHint("%s", freeSpace)
 }
 
-// freeSpace is what to do about a full disk.
+// freeSpace is the hint for a full disk.
 const freeSpace = "free space: pyro env prune, pyro workspace delete ID, or pyro workspace exec ID -- rm FILE"

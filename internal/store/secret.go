@@ -5,20 +5,21 @@ import (
 	"database/sql"
 )
 
-// Secret is one of a workspace, sealed.
+// Secret is a secret of a workspace. The value is encrypted.
 type Secret struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
 	Sealed []byte `json:"sealed"`
 }
 
-// SecretName is what is shown of it.
+// SecretName is the public part of a Secret.
 type SecretName struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
+	Always bool   `json:"always,omitempty"` // every program gets the value as the variable of this name
 }
 
-// Secrets gives those of a workspace, sorted by name.
+// Secrets returns the secrets of a workspace, sorted by name.
 func (s *Store) Secrets(ctx context.Context, id string) ([]Secret, error) {
 	return collect(ctx, s, func(row row) (one Secret, err error) {
 		err = row.Scan(&one.Name, &one.Source, &one.Sealed)

@@ -8,34 +8,62 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Service is a program that was started in the background under a name.
+// Service is a named background program.
 type Service struct {
 	Name      string
 	Spec      ServiceSpec
 	StartedAt time.Time
-	ReadyAt   time.Time // zero: it was not, so far
-	EndedAt   time.Time // zero: it has not, or its machine ended before it did
+	ReadyAt   time.Time // zero until it is ready
+	EndedAt   time.Time // zero if it still runs, or if its machine ended before it
 	Result    ServiceResult
 }
 
-// ServiceSpec is what was started.
+// ServiceSpec is the specification of a service.
 type ServiceSpec struct {
 	Argv      []string          `json:"argv"`
 	Cwd       string            `json:"cwd"`
 	Readiness *ServiceReadiness `json:"readiness,omitempty"`
-	Secrets   []string          `json:"secrets,omitempty"` // names of those that it has
-	Ports     []Port            `json:"ports,omitempty"`   // that it publishes while it runs
+	Secrets   []string          `json:"secrets,omitempty"` // names of its secrets
+	Ports     []Port            `json:"ports,omitempty"`   // ports to publish while it runs
+	Restart   RestartPolicy     `json:"restart,omitempty"` // empty: never
 }
 
-// Port is one of the machine that is one of 127.0.0.1 on the host.
+// RestartPolicy says when a service is started again after its program has ended.
+type RestartPolicy string
+
+// The policies.
+const (
+	RestartNo        RestartPolicy = "no"
+	RestartOnFailure RestartPolicy = "on-failure" // if the exit code is not 0
+	RestartAlways    RestartPolicy = "always"
+)
+
+// RestartPolicies are all policies.
+var RestartPolicies = []RestartPolicy{RestartNo, RestartOnFailure, RestartAlways}
+
+// After reports whether a program is started again after an exit.
+func (p RestartPolicy) After(e program.Exit) bool {
+	return p == RestartAlways || p == RestartOnFailure && e.Code != 0
+}
+
+// Restarts describes the restarts of a service. It is set only if the service has a restart policy.
+type Restarts struct {
+	Count int          `json:"count,omitempty"`
+	Waits bool         `json:"waits,omitempty"` // its program has ended, and will be started again after a delay
+	Exit  program.Exit `json:"exit,omitzero"`   // the last end of its program
+	At    time.Time    `json:"at,omitzero"`     // when that was; zero: the first run has not ended
+}
+
+// Port publishes a port of the machine on 127.0.0.1 of the host.
 type Port struct {
 	Guest int `json:"guest"`
 	Host  int `json:"host"`
 }
 
-// ServiceReadiness says what it was waited for.
+// ServiceReadiness is the check that must succeed before a service counts as ready.
 type ServiceReadiness struct {
 	Type       string `json:"type"` // file, tcp, http or command
 	Target     string `json:"target"`
@@ -43,18 +71,18 @@ type ServiceReadiness struct {
 	IntervalMS int    `json:"interval_ms"`
 }
 
-// ServiceResult is how it ended.
+// ServiceResult is the outcome of a service.
 type ServiceResult struct {
-	ExitCode    int    `json:"exit_code"`
-	Signal      int    `json:"signal,omitempty"`
-	NotRun      string `json:"not_run,omitempty"`       // why the program never ran
-	Broken      string `json:"broken,omitempty"`        // why nobody saw its end
-	OutOfMemory bool   `json:"out_of_memory,omitempty"` //
-	Stopped     bool   `json:"stopped,omitempty"`       // it was told to end
-	Failed      string `json:"failed,omitempty"`        // why it did not become ready
+	program.Exit
+	Broken  string `json:"broken,omitempty"`  // why the end was not observed; if it is set, Exit is not valid.
+	Stopped bool   `json:"stopped,omitempty"` // it ended because a caller stopped it.
+	Failed  string `json:"failed,omitempty"`  // why it did not become ready
+
+	Restarts Restarts `json:"restarts,omitzero"`
 }
 
-// PutService notes a service, in the place of one of its name that was started before. Of one that was started before another of its name nothing is noted any more.
+// PutService stores a service. It replaces a service of the same name, unless the stored service
+// was started later.
 func (s *Store) PutService(ctx context.Context, id string, v Service) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, "SELECT 1 FROM workspaces WHERE id = $1", id).Scan(new(int)); err != nil {
@@ -82,12 +110,12 @@ func scanService(row row) (v Service, err error) {
 	return v, nil
 }
 
-// Services gives those of a workspace, sorted by name.
+// Services returns the services of a workspace, sorted by name.
 func (s *Store) Services(ctx context.Context, id string) ([]Service, error) {
 	return collect(ctx, s, scanService, "SELECT "+serviceColumns+" FROM services WHERE workspace_id = $1 ORDER BY name", id)
 }
 
-// Service gives one. NotFound where there was none of its name.
+// Service returns a service by name. If there is no such service, the error has the kind NotFound.
 func (s *Store) Service(ctx context.Context, id, name string) (Service, error) {
 	db, err := s.connected(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 func TestServices(t *testing.T) {
@@ -31,7 +32,7 @@ func TestServices(t *testing.T) {
 		t.Helper()
 		got, err := s.Service(ctx, "ws-1", want.Name)
 		if got.Spec.Readiness != nil && want.Spec.Readiness != nil && *got.Spec.Readiness == *want.Spec.Readiness {
-			got.Spec.Readiness = want.Spec.Readiness // so that their addresses are the same
+			got.Spec.Readiness = want.Spec.Readiness // compare values, not addresses
 		}
 		if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("got  %+v\nwant %+v\n%v", got, want, err)
@@ -40,13 +41,13 @@ func TestServices(t *testing.T) {
 	put(web)
 	is(web)
 	ended := web
-	ended.ReadyAt, ended.EndedAt, ended.Result = born.Add(1), born.Add(2), ServiceResult{ExitCode: 3, Stopped: true}
+	ended.ReadyAt, ended.EndedAt, ended.Result = born.Add(1), born.Add(2), ServiceResult{Exit: program.Exit{Code: 3}, Stopped: true}
 	put(ended)
 	is(ended)
 	next := web
 	next.StartedAt = born.Add(time.Hour)
 	put(next)
-	put(ended) // late news of the one before
+	put(ended) // a late update of the previous service
 	is(next)
 	put(Service{Name: "db", StartedAt: born, EndedAt: born.Add(1)})
 	if w, err := s.Workspace(ctx, "ws-1"); err != nil || w.ServiceCount != 2 || w.OpenServiceCount != 1 {
@@ -62,10 +63,10 @@ func TestServices(t *testing.T) {
 	next.EndedAt, next.Result.Broken = born.Add(2*time.Hour), MachineEnded
 	is(next)
 	if got, err := s.Service(ctx, "ws-1", "db"); err != nil || got.Result.Broken != "" {
-		t.Errorf("the one that had ended: %+v, %v", got, err)
+		t.Errorf("ended service: got %+v, %v", got, err)
 	}
 	if _, err := s.Service(ctx, "ws-2", "web"); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("of another workspace: %v", err)
+		t.Errorf("service of another workspace: got %v", err)
 	}
 	if err := s.Reset(ctx, "ws-1", Disks{}, born); err != nil {
 		t.Fatal(err)
@@ -92,10 +93,10 @@ func TestSecrets(t *testing.T) {
 	twice := sample("ws-2")
 	twice.Secrets = []Secret{{Name: "A"}, {Name: "A"}}
 	if err := s.AddWorkspace(ctx, twice); err == nil {
-		t.Error("two of one name were taken")
+		t.Error("two secrets of one name were accepted")
 	}
 	if _, err := s.Workspace(ctx, "ws-2"); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("what failed is there: %v", err)
+		t.Errorf("workspace after a failed create: got %v", err)
 	}
 	if err := s.Delete(ctx, "ws-1"); err != nil {
 		t.Fatal(err)

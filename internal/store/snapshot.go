@@ -11,16 +11,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Snapshot is a named state of a workspace. The baseline is none: it can't be deleted.
+// Snapshot is a named state of a workspace. The baseline is not stored as a Snapshot, because it
+// can't be deleted.
 type Snapshot struct {
 	Name      string
 	Disks     Disks
-	Whole     bool // the root disk too
+	Whole     bool // includes the root disk
 	SizeBytes int64
 	CreatedAt time.Time
 }
 
-// AddSnapshot adds a snapshot, and in the same moment has the machine work on other disks. Exists where the name is taken.
+// AddSnapshot stores a snapshot and sets the workspace's disks to d, in one transaction. If the
+// name is in use, the error has the kind Exists.
 func (s *Store) AddSnapshot(ctx context.Context, id string, snapshot Snapshot, d Disks) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if err := setDisks(ctx, tx, id, d); err != nil {
@@ -55,12 +57,12 @@ func scanSnapshot(row row) (n Snapshot, err error) {
 	return n, nil
 }
 
-// Snapshots gives those of a workspace, the oldest first.
+// Snapshots returns the snapshots of a workspace, oldest first.
 func (s *Store) Snapshots(ctx context.Context, id string) ([]Snapshot, error) {
 	return collect(ctx, s, scanSnapshot, "SELECT "+snapshotColumns+" FROM snapshots WHERE workspace_id = $1 ORDER BY created_at, name", id)
 }
 
-// Snapshot gives one of a workspace.
+// Snapshot returns a snapshot by name.
 func (s *Store) Snapshot(ctx context.Context, id, name string) (Snapshot, error) {
 	db, err := s.connected(ctx)
 	if err != nil {
@@ -73,7 +75,7 @@ func (s *Store) Snapshot(ctx context.Context, id, name string) (Snapshot, error)
 	return n, s.fault(err)
 }
 
-// DeleteSnapshot forgets a snapshot, and in the same moment notes events, such as that it did.
+// DeleteSnapshot deletes the record of a snapshot and adds events in one transaction.
 func (s *Store) DeleteSnapshot(ctx context.Context, id, name string, events ...Event) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		r, err := tx.ExecContext(ctx, "DELETE FROM snapshots WHERE workspace_id = $1 AND name = $2", id, name)

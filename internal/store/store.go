@@ -1,36 +1,33 @@
-// Package store keeps what pyro knows of workspaces and machines in one SQLite database, state.db in the state folder, which many processes use at once.
+// Package store stores the records of workspaces and machines in a SQLite database: the file
+// state.db in the state folder. Many processes can use the database at the same time.
 //
-// It holds what can't be found out by looking: identity, labels, which disks belong to what, snapshots, the history of commands and of what else was done.
-// Whether a machine runs is not in it: that is whether its supervisor holds its lock. A transaction that was committed survives the loss of power (WAL,
-// synchronous=FULL).
+// The database contains only state that can't be observed: identities, labels, the disks of each
+// workspace, snapshots, and the history of commands and events. It does not record whether a
+// machine runs, because the lock of a running supervisor shows that. Committed transactions survive
+// a power failure (WAL, synchronous=FULL).
 //
-// Errors have the kinds NotFound, Exists, Exhausted for a full disk, Corrupt for a database that can't be read, and Unsupported for one of a later pyro.
+// Errors have the kinds NotFound, Exists, Exhausted (disk full), Corrupt (unreadable database) and
+// Unsupported (created by a later version).
 package store
 
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"time"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/sqlite"
 )
 
-// file is the database's name in the state folder.
+// file is the name of the database in the state folder.
 const file = "state.db"
 
-// busyPatience is how long a write waits for those of other processes.
-const busyPatience = 20 * time.Second
-
-// Store is the database. It is safe for concurrent use. It is opened, and made, when it is first used.
+// Store is the database. It is safe for concurrent use. The first use of a Store opens or creates
+// the database file.
 type Store struct {
 	dir string
 
@@ -39,13 +36,13 @@ type Store struct {
 	closed bool
 }
 
-// Open gives the database of a state folder. It touches nothing yet. The caller must Close.
+// Open returns the database of a state folder. It does no I/O. The caller must call Close.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
-// Path is where the database is.
+// Path returns the path of the database.
 func (s *Store) Path() string { return filepath.Join(s.dir, file) }
 
-// Close ends the use of the database. Idempotent.
+// Close closes the database. It is idempotent.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,12 +55,12 @@ func (s *Store) Close() error {
 	return s.fault(err)
 }
 
-// connected gives the database, opened and of this pyro's form.
+// connected returns the open database with the current schema.
 func (s *Store) connected(ctx context.Context) (*sql.DB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fault.New(fault.Internal, "open database", s.Path(), "it has been closed")
+		return nil, fault.New(fault.Internal, "open database", s.Path(), "the store is closed")
 	}
 	if s.db != nil {
 		return s.db, nil
@@ -84,21 +81,11 @@ func (s *Store) connected(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// open opens the database, and gives it the form of this pyro.
+// open opens the database and migrates it.
 func (s *Store) open(ctx context.Context) (*sql.DB, error) {
-	if err := s.private(); err != nil {
-		return nil, fault.Wrap(err, "open database", s.Path())
-	}
-	settings := url.Values{
-		"_txlock": {"immediate"}, // a transaction that read before it writes would fail where another wrote meanwhile
-		"_pragma": {
-			"busy_timeout(" + strconv.Itoa(int(busyPatience.Milliseconds())) + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-			"cache_size(-512)", "journal_size_limit(1048576)",
-		},
-	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: s.Path()}).EscapedPath()+"?"+settings.Encode())
+	db, err := sqlite.Open(s.Path(), sqlite.Immediate, "cache_size(-512)")
 	if err != nil {
-		return nil, s.fault(err)
+		return nil, fault.Wrap(err, "open database", s.Path())
 	}
 	db.SetMaxOpenConns(2)
 	if err := s.migrate(ctx, db); err != nil {
@@ -108,21 +95,12 @@ func (s *Store) open(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// private makes the database's file before SQLite does, readable by nobody else whatever the umask is. SQLite gives its other files the same mode.
-func (s *Store) private() error {
-	f, err := os.OpenFile(s.Path(), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// write runs a transaction that changes something: all of it or nothing. It may run do twice.
+// write runs the function do in a transaction. It can call do twice.
 func (s *Store) write(ctx context.Context, do func(*sql.Tx) error) error {
 	return s.unreserved(func() error { return s.transaction(ctx, do) })
 }
 
-// record is write for what pyro can do without. On a full disk it fails, with kind Exhausted.
+// record is like write, but for optional data: on a full disk it fails with kind Exhausted.
 func (s *Store) record(ctx context.Context, do func(*sql.Tx) error) error {
 	if _, err := s.connected(ctx); err != nil {
 		return err
@@ -149,10 +127,10 @@ func (s *Store) transaction(ctx context.Context, do func(*sql.Tx) error) error {
 	return s.fault(tx.Commit())
 }
 
-// row is one of a query's result.
+// row is a row of a result.
 type row interface{ Scan(...any) error }
 
-// collect gives all rows of a query, each as scan reads it.
+// collect returns all rows of a query, converted by the function scan.
 func collect[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) ([]T, error) {
 	db, err := s.connected(ctx)
 	if err != nil {
@@ -161,7 +139,7 @@ func collect[T any](ctx context.Context, s *Store, scan func(row) (T, error), qu
 	return collectFrom(ctx, s, db, scan, query, args...)
 }
 
-// collectFrom is collect on the database or in a transaction.
+// collectFrom is like collect, but runs the query on a given database or transaction.
 func collectFrom[T any](ctx context.Context, s *Store, from interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }, scan func(row) (T, error), query string, args ...any) ([]T, error) {
@@ -181,30 +159,22 @@ func collectFrom[T any](ctx context.Context, s *Store, from interface {
 	return all, s.fault(rows.Err())
 }
 
-// fault gives SQLite's errors their kind. Others are left as they are.
+// fault converts SQLite's errors to faults. Other errors stay unchanged.
 func (s *Store) fault(err error) error {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
+	code, ok := sqlite.Code(err)
+	if !ok {
 		return err
 	}
-	f := &fault.Error{Op: "use database", Subject: s.Path(), Kind: fault.Internal, Err: err}
-	switch code := e.Code() & 0xff; code {
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN: // so it also says that a file of its own can't grow
+	f := &fault.Error{Op: "use database", Subject: s.Path(), Kind: sqlite.KindOf(code), Err: err}
+	switch code & 0xff {
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN: // SQLite also returns these codes if one of its own files can't grow
 		if s.short() {
 			return s.full()
 		}
-		if code == sqlite3.SQLITE_CANTOPEN {
-			f.Kind = fault.Permission
-		}
 	case sqlite3.SQLITE_FULL:
-		f.Kind, f.Hint = fault.Exhausted, freeSpace
+		f.Hint = freeSpace
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		f.Kind = fault.Corrupt
-		f.Hint = "move it away, with state.db-wal and state.db-shm: pyro begins a new one, and the workspaces' disks stay where they are"
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		f.Kind = fault.Unavailable
-	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
-		f.Kind = fault.Permission
+		f.Hint = "move it away, with state.db-wal and state.db-shm: pyro creates a new one, and the workspaces' disks stay"
 	}
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 func TestMain(m *testing.M) {
@@ -51,7 +53,7 @@ func sample(id string) Workspace {
 	}
 }
 
-func TestWhatIsAddedIsThere(t *testing.T) {
+func TestAddWorkspace(t *testing.T) {
 	s, ctx := open(t, t.TempDir()), t.Context()
 	want := sample("ws-1")
 	if err := s.AddWorkspace(ctx, want); err != nil {
@@ -62,14 +64,14 @@ func TestWhatIsAddedIsThere(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v\n%v", got, want, err)
 	}
 	if err := s.AddWorkspace(ctx, want); err == nil {
-		t.Error("an id was taken twice")
+		t.Error("a duplicate id was accepted")
 	}
 	if _, err := s.Workspace(ctx, "ws-2"); fault.KindOf(err) != fault.NotFound || fault.HintOf(err) == "" {
-		t.Errorf("of what is not there: %v", err)
+		t.Errorf("missing workspace: got %v", err)
 	}
 }
 
-func TestTheLastActiveComesFirst(t *testing.T) {
+func TestWorkspaceOrder(t *testing.T) {
 	s, ctx := open(t, t.TempDir()), t.Context()
 	for i, id := range []string{"ws-a", "ws-b", "ws-c"} {
 		w := sample(id)
@@ -111,15 +113,15 @@ func TestHistory(t *testing.T) {
 			t.Fatal(c.Sequence, err)
 		}
 		if n == 2 {
-			continue // its machine ended first
+			continue // the machine ended before this command
 		}
-		c.EndedAt, c.Result, c.Stdout = born.Add(time.Hour), Result{ExitCode: n}, []byte{'\xff', byte(n)}
+		c.EndedAt, c.Result, c.Stdout = born.Add(time.Hour), Result{Exit: program.Exit{Code: n}}, []byte{'\xff', byte(n)}
 		if err := s.End(ctx, "ws-1", c, born.Add(2*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, err := s.Commands(ctx, "ws-1")
-	if err != nil || len(all) != 3 || all[2].Result.ExitCode != 3 || string(all[2].Stdout) != "\xff\x03" || all[2].Argv[1] != "3" {
+	if err != nil || len(all) != 3 || all[2].Result.Code != 3 || string(all[2].Stdout) != "\xff\x03" || all[2].Argv[1] != "3" {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	if !all[1].EndedAt.IsZero() || !all[0].EndedAt.Equal(born.Add(time.Hour)) {
@@ -144,7 +146,7 @@ func TestHistory(t *testing.T) {
 		t.Errorf("%+v, %v", w, err)
 	}
 	if _, err := s.Begin(ctx, "ws-2", Command{Argv: []string{"true"}}); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("of none: %v", err)
+		t.Errorf("missing workspace: got %v", err)
 	}
 
 	if err := s.Reset(ctx, "ws-1", Disks{Volume: []string{"c"}}, born.Add(3*time.Hour)); err != nil {
@@ -154,19 +156,19 @@ func TestHistory(t *testing.T) {
 	if err != nil || first != 1 {
 		t.Errorf("after a reset the first is %d, %v", first, err)
 	}
-	late := Command{Sequence: 1, StartedAt: born.Add(1), EndedAt: born.Add(5 * time.Hour), Result: Result{ExitCode: 9}}
+	late := Command{Sequence: 1, StartedAt: born.Add(1), EndedAt: born.Add(5 * time.Hour), Result: Result{Exit: program.Exit{Code: 9}}}
 	if err := s.End(ctx, "ws-1", late, born); err != nil {
 		t.Fatal(err)
 	}
-	if all, _ := s.Commands(ctx, "ws-1"); len(all) != 1 || all[0].Result.ExitCode == 9 {
-		t.Errorf("what ended late was taken for another: %+v", all)
+	if all, _ := s.Commands(ctx, "ws-1"); len(all) != 1 || all[0].Result.Code == 9 {
+		t.Errorf("a late end was recorded for another command: %+v", all)
 	}
 	if w, _ := s.Workspace(ctx, "ws-1"); w.ResetCount != 1 || !w.LastResetAt.Equal(born.Add(3*time.Hour)) || w.Disks.Volume[0] != "c" {
 		t.Errorf("%+v", w)
 	}
 }
 
-// TestMuchOutput has a history hold more output than is kept: the oldest goes, and nothing else.
+// TestMuchOutput checks that only the oldest output is dropped when a history exceeds HistoryBytes.
 func TestMuchOutput(t *testing.T) {
 	s, ctx := open(t, t.TempDir()), t.Context()
 	if err := s.AddWorkspace(ctx, sample("ws-1")); err != nil {
@@ -192,7 +194,7 @@ func TestMuchOutput(t *testing.T) {
 	}
 	for i, c := range all {
 		want := output
-		if i < last-kept+1 { // one less than would fit: the other stream needs room, too
+		if i < last-kept+1 { // one less than would fit, because stderr needs space too
 			want = []byte(Dropped)
 		}
 		if !bytes.Equal(c.Stdout, want) || string(c.Stderr) != "e" || c.Result.StdoutBytes != OutputBytes || c.EndedAt.IsZero() {
@@ -214,7 +216,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("a second of the same name: %v", err)
 	}
 	if w, _ := s.Workspace(ctx, "ws-1"); len(w.Disks.Volume) != 3 {
-		t.Errorf("what failed changed the disks: %+v", w.Disks)
+		t.Errorf("a failed change changed the disks: %+v", w.Disks)
 	}
 	got, err := s.Snapshot(ctx, "ws-1", "one")
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(one) {
@@ -230,7 +232,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("snapshots outlive their workspace: %v, %v", all, err)
 	}
 	if err := s.Delete(ctx, "ws-1"); err != nil {
-		t.Error("deleting what is gone:", err)
+		t.Error("second deletion:", err)
 	}
 }
 
@@ -239,25 +241,54 @@ func TestNamesAndLabels(t *testing.T) {
 	if err := s.AddWorkspace(ctx, sample("ws-1")); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Rename(ctx, "ws-1", func(name *string, labels map[string]string) error {
-		*name = "other"
-		delete(labels, "ticket")
-		labels["a"] = "b"
+	err := s.Update(ctx, "ws-1", func(w *Workspace) error {
+		w.Name = "other"
+		delete(w.Labels, "ticket")
+		w.Labels["a"] = "b"
+		w.Spec.MemMiB = 4096
 		return nil
 	})
-	if w, _ := s.Workspace(ctx, "ws-1"); err != nil || w.Name != "other" || fmt.Sprint(w.Labels) != "map[a:b]" {
+	if w, _ := s.Workspace(ctx, "ws-1"); err != nil || w.Name != "other" || fmt.Sprint(w.Labels) != "map[a:b]" || w.Spec.MemMiB != 4096 {
 		t.Errorf("%+v, %v", w, err)
 	}
 	no := errors.New("no")
-	if err := s.Rename(ctx, "ws-1", func(name *string, _ map[string]string) error { *name = "x"; return no }); !errors.Is(err, no) {
+	if err := s.Update(ctx, "ws-1", func(w *Workspace) error { w.Name = "x"; return no }); !errors.Is(err, no) {
 		t.Error(err)
 	}
 	if w, _ := s.Workspace(ctx, "ws-1"); w.Name != "other" {
-		t.Error("a change that was refused happened")
+		t.Error("a refused change was stored")
 	}
 }
 
-// write adds workspaces, commands and events for as long as its process lives. It is what TestManyProcesses starts, and kills.
+// TestShapeOfTheMachine checks that the shape of a machine is known until the next machine boots.
+func TestShapeOfTheMachine(t *testing.T) {
+	s, ctx := open(t, t.TempDir()), t.Context()
+	if err := s.AddWorkspace(ctx, sample("ws-1")); err != nil {
+		t.Fatal(err)
+	}
+	small := Shape{VCPUCount: 1, MemMiB: 512, Networked: true}
+	err := s.Update(ctx, "ws-1", func(w *Workspace) error {
+		w.Spec.VCPUCount, w.Spec.MemMiB, w.Spec.Network, w.Spec.Machine = 4, 2048, NetworkOff, &small
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Workspace(ctx, "ws-1")
+	if err != nil || w.Spec.Present() != small || w.Spec.Shape() != (Shape{4, 2048, false}) {
+		t.Errorf("after an update: %+v, %v", w.Spec, err)
+	}
+	before := w.Spec
+	if err := s.Started(ctx, "ws-1", born, born); err != nil {
+		t.Fatal(err)
+	}
+	before.Machine = nil
+	if w, err = s.Workspace(ctx, "ws-1"); err != nil || !reflect.DeepEqual(w.Spec, before) {
+		t.Errorf("after a start: %+v, %v, not %+v", w.Spec, err, before)
+	}
+}
+
+// write adds workspaces, commands and events until TestManyProcesses kills its process.
 func write(dir string) {
 	s := Open(dir)
 	for n := 0; ; n++ {
@@ -278,7 +309,8 @@ func write(dir string) {
 	}
 }
 
-// TestManyProcesses has processes write at once, each making the database if it is first, and kills them: what they were told is done is there.
+// TestManyProcesses runs processes that create the database and write at the same time, and kills
+// them. Everything that they reported as done is stored.
 func TestManyProcesses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	var said [4]strings.Builder
@@ -297,26 +329,26 @@ func TestManyProcesses(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s, told := open(t, dir), 0
+	s, reported := open(t, dir), 0
 	for i := range said {
 		for line := range strings.Lines(said[i].String()) {
 			id, whole := strings.CutSuffix(line, "\n")
 			if !whole {
 				continue
 			}
-			if told++; strings.HasPrefix(id, "failed") {
+			if reported++; strings.HasPrefix(id, "failed") {
 				t.Error(id)
 			} else if w, err := s.Work(t.Context(), id); err != nil || w.CommandCount != 1 || len(w.Events) != 1 {
 				t.Errorf("%s is lost: %+v, %v", id, w, err)
 			}
 		}
 	}
-	if told < 8 {
-		t.Errorf("%d written", told)
+	if reported < 8 {
+		t.Errorf("%d written", reported)
 	}
 }
 
-func TestADatabaseOfALaterPyro(t *testing.T) {
+func TestLaterSchema(t *testing.T) {
 	dir := t.TempDir()
 	s := Open(dir)
 	if _, err := s.Workspaces(t.Context(), KindWorkspace); err != nil {
@@ -336,7 +368,7 @@ func TestADatabaseOfALaterPyro(t *testing.T) {
 	}
 }
 
-func TestADamagedDatabase(t *testing.T) {
+func TestDamagedDatabase(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -346,7 +378,7 @@ func TestADamagedDatabase(t *testing.T) {
 	}
 }
 
-func TestThatNobodyElseReadsIt(t *testing.T) {
+func TestFileModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, dir)
 	if err := s.AddWorkspace(t.Context(), sample("ws-1")); err != nil {
@@ -360,18 +392,19 @@ func TestThatNobodyElseReadsIt(t *testing.T) {
 	}
 }
 
-func TestClosing(t *testing.T) {
+func TestClose(t *testing.T) {
 	s := Open(t.TempDir())
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Workspaces(t.Context(), KindWorkspace); err == nil {
-		t.Error("a closed one was used")
+		t.Error("a closed store was used")
 	}
 }
 
-// TestATemplateStaysWhatItIs has a workspace become one: nobody finds a workspace any more, and no supervisor that still runs changes its disks.
-func TestATemplateStaysWhatItIs(t *testing.T) {
+// TestTemplateIsImmutable checks that a template is no longer found as a workspace, and that a
+// running supervisor can't change the template's disks.
+func TestTemplateIsImmutable(t *testing.T) {
 	s := Open(t.TempDir())
 	defer s.Close()
 	ctx := t.Context()

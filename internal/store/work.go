@@ -5,20 +5,20 @@ import (
 	"database/sql"
 )
 
-// Work is what was done in a workspace since it was created or last reset, as it was at one moment.
+// Work is a consistent view of everything done in a workspace since it was created or last reset.
 type Work struct {
 	Workspace
-	FailedCount int       // of the commands, those that ended and not with exit code 0
-	Commands    []Command // the last RecentCommands, the oldest first, without their output
+	FailedCount int       // commands with an exit code other than 0
+	Commands    []Command // the last RecentCommands, oldest first, without output
 	Services    []Service // sorted by name
 	Snapshots   []Snapshot
-	Events      []Event // the last KeptEvents of each kind, the oldest of each first
+	Events      []Event // the last MaxEvents of each kind, oldest first
 }
 
-// RecentCommands is how many of its commands a Work has.
+// RecentCommands is the maximum number of commands in a Work.
 const RecentCommands = 20
 
-// Work gives what was done in a workspace.
+// Work returns the Work of a workspace.
 func (s *Store) Work(ctx context.Context, id string) (w Work, err error) {
 	db, err := s.connected(ctx)
 	if err != nil {

@@ -11,91 +11,138 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Kind says what a record stands for.
+// Kind is the kind of a record.
 type Kind string
 
-// The kinds.
+// Kinds of records.
 const (
-	KindWorkspace Kind = "workspace" // outlives its machines: when its time is over it is stopped
-	KindVM        Kind = "vm"        // one machine: when its time is over it is deleted
-	KindTemplate  Kind = "template"  // was a workspace: others are made from it, and it never runs or changes again
+	KindWorkspace Kind = "workspace" // it outlives its machines, and is stopped when it expires.
+	KindVM        Kind = "vm"        // a single machine, which is deleted when it expires.
+	KindTemplate  Kind = "template"  // a former workspace that is the source of sandboxes; it never runs or changes
 )
 
-// The beginnings of ids, by kind.
+// Prefixes of ids, by kind.
 const (
 	WorkspacePrefix = "ws-"
 	VMPrefix        = "vm-"
 )
 
-// Workspace is the record of one.
+// Workspace is the record of a workspace, VM or template.
 type Workspace struct {
 	ID     string
 	Kind   Kind
-	Name   string            // for people; need not be unique
-	Labels map[string]string // for people
+	Name   string            // for users; not unique
+	Labels map[string]string // for users
 	Spec   Spec
 	Disks  Disks
 
-	Secrets []Secret // sealed; to be added with it, or to be used. Records that were read have none: see Store.Secrets
+	Secrets []Secret // encrypted; AddWorkspace stores them, but they are not set in results: see Store.Secrets
 
 	CreatedAt      time.Time
 	LastActivityAt time.Time
 	ExpiresAt      time.Time // zero: never
 	ResetCount     int
 	LastResetAt    time.Time // zero: never
-	Starts         int       // how often it was started
+	Starts         int       // number of starts
 
-	// Read only: of its history, and of its services, of which as many have not ended that anybody saw.
+	// These counts are set only in results. An open service is a service whose end was not
+	// observed.
 	CommandCount, ServiceCount, OpenServiceCount int
 }
 
-// Spec is what of a workspace never changes.
+// Spec contains the settings of a workspace. Only Update changes them.
 type Spec struct {
 	Environment string   `json:"environment"`
-	Digest      string   `json:"digest,omitempty"` // of the environment's image
-	Env         []string `json:"env,omitempty"`    // of every command, NAME=VALUE
-	User        string   `json:"user,omitempty"`   // of every command
+	Digest      string   `json:"digest,omitempty"` // digest of the environment's image
+	Env         []string `json:"env,omitempty"`    // variables for every command, as NAME=VALUE
+	User        string   `json:"user,omitempty"`   // user for every command
 	Isolation   string   `json:"isolation"`
-	Reason      string   `json:"reason,omitempty"` // why it is no stronger isolation, where that is worth telling
+	Reason      string   `json:"reason,omitempty"` // why no stronger isolation was used, if that is noteworthy
 	VCPUCount   int      `json:"vcpu_count"`
 	MemMiB      int      `json:"mem_mib"`
-	DiskMiB     int      `json:"disk_mib,omitempty"`           // of /workspace; 0: DefaultDiskMiB
-	TTLSeconds  int      `json:"ttl_seconds"`                  // 0: it never expires
-	AutoPause   int      `json:"auto_pause_seconds,omitempty"` // it is paused when nothing was done with it for so long; 0: never
-	Network     string   `json:"network"`                      // one of the policies
+	DiskMiB     int      `json:"disk_mib,omitempty"`           // size of /workspace; 0: DefaultDiskMiB.
+	TTLSeconds  int      `json:"ttl_seconds"`                  // 0: it never expires.
+	AutoPause   int      `json:"auto_pause_seconds,omitempty"` // idle time before it is paused; 0: never.
+	Network     string   `json:"network"`                      // one of the Network constants
 	Egress      Egress   `json:"egress,omitzero"`
 	Seed        Seed     `json:"seed"`
 
 	Secrets []SecretName `json:"secrets,omitempty"` // sorted by name
+
+	HostNetwork *HostNetwork `json:"host_network,omitempty"` // nil: the machine gets no network settings of the host
+
+	// Machine is the shape of the running or saved machine, if it differs from the other fields.
+	// Those describe the next machine that boots.
+	Machine *Shape `json:"machine,omitempty"`
 }
 
-// The size of /workspace in MiB, if a specification gives none, and its bounds.
+// Shape is the part of the settings that a machine keeps from its boot to its end, even if it is
+// paused meanwhile.
+type Shape struct {
+	VCPUCount int  `json:"vcpu_count"`
+	MemMiB    int  `json:"mem_mib"`
+	Networked bool `json:"networked"`
+}
+
+// Shape returns the shape of the next machine that boots.
+func (s Spec) Shape() Shape { return Shape{s.VCPUCount, s.MemMiB, s.Networked()} }
+
+// Present returns the shape of the running or saved machine.
+func (s Spec) Present() Shape {
+	if s.Machine != nil {
+		return *s.Machine
+	}
+	return s.Shape()
+}
+
+// The default size of /workspace in MiB, and its limits.
 const (
 	DefaultDiskMiB = 16 << 10
 	MinDiskMiB     = 64
-	MaxDiskMiB     = 16 << 10 // the size of the virtual disk that it is on
+	MaxDiskMiB     = 16 << 10 // the size of the virtual disk
 )
 
 // Disk returns the size of /workspace, in MiB.
 func (s Spec) Disk() int { return cmp.Or(s.DiskMiB, DefaultDiskMiB) }
 
-// The policies of networks.
+// Network policies.
 const (
 	NetworkOff       = "off"
 	NetworkEgress    = "egress"
 	NetworkPublished = "egress+published-ports"
 )
 
-// Networked tells whether the machine has a network: with these policies, and no others.
+// Networked reports whether the machine has a network.
 func (s Spec) Networked() bool { return s.Network == NetworkEgress || s.Network == NetworkPublished }
 
-// Egress is the rules of a network, as internal/network/egress reads them.
+// Egress contains the egress rules, in the format of internal/network/egress.
 type Egress struct {
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
+	Open  []string `json:"open,omitempty"` // allowed in addition, even if Allow is empty and nothing else is refused
 }
 
-// Expiry is when a workspace that was last active at a time is over: zero where it never is.
+// HostNetwork contains the network settings of the host that a machine gets (see package hostnet).
+// It contains no credentials.
+type HostNetwork struct {
+	Env          []string          `json:"env,omitempty"`          // NAME=VALUE, for every program
+	Rules        []string          `json:"egress,omitempty"`       // egress rules
+	Certificates string            `json:"certificates,omitempty"` // PEM
+	Mirrors      map[string]string `json:"mirrors,omitempty"`      // URIs of apt archives, by name: debian, debian-security, ubuntu
+	NPM          string            `json:"npm,omitempty"`          // content of npm's global configuration
+	APT          string            `json:"apt,omitempty"`          // content of a file of apt's configuration
+}
+
+// Variables returns Env. It returns nil if there are no settings.
+func (h *HostNetwork) Variables() []string {
+	if h == nil {
+		return nil
+	}
+	return h.Env
+}
+
+// Expiry returns the time when a workspace expires if it was last active at the time active. The
+// result is zero if the workspace never expires.
 func (s Spec) Expiry(active time.Time) time.Time {
 	if s.TTLSeconds <= 0 {
 		return time.Time{}
@@ -103,31 +150,34 @@ func (s Spec) Expiry(active time.Time) time.Time {
 	return active.Add(time.Duration(s.TTLSeconds) * time.Second)
 }
 
-// Seed says how a workspace was first filled.
+// Seed describes the initial contents of a workspace.
 type Seed struct {
 	Mode        string `json:"mode"` // empty, directory or archive
 	Path        string `json:"path,omitempty"`
 	OriginKind  string `json:"origin_kind,omitempty"` // project, path or empty
-	OriginRef   string `json:"origin_ref,omitempty"`  // of a git checkout: BRANCH@COMMIT or COMMIT
+	OriginRef   string `json:"origin_ref,omitempty"`  // revision of a git checkout: BRANCH@COMMIT or COMMIT
 	Files       int    `json:"files,omitempty"`
 	Directories int    `json:"directories,omitempty"`
 	Symlinks    int    `json:"symlinks,omitempty"`
 	Skipped     int    `json:"skipped,omitempty"`
 	Ignored     int    `json:"ignored,omitempty"`
 	Bytes       int64  `json:"bytes,omitempty"`
-	Fork        string `json:"fork,omitempty"` // the workspace whose copy this one is
+	Fork        string `json:"fork,omitempty"` // the workspace that this one was forked from
 }
 
-// Disks name what a machine works on, or a snapshot keeps, by names of files or folders among those of the workspace.
+// Disks names the disks of a machine or a snapshot. Each name is a file or a folder of the
+// workspace.
 type Disks struct {
-	Volume   []string `json:"volume"`             // lowest first; the machine writes to the last
-	Root     []string `json:"root,omitempty"`     // over the environment's image; likewise
-	Baseline []string `json:"baseline,omitempty"` // the volume as the workspace was created, which is never written. A snapshot has none
+	Volume   []string `json:"volume"`             // layers of /workspace, lowest first; the machine writes to the last layer.
+	Root     []string `json:"root,omitempty"`     // layers of the root disk above the environment's image, in the same order.
+	Baseline []string `json:"baseline,omitempty"` // layers of the initial volume, which are never written; not set for snapshots
 
-	// Memory is what a machine was saved as that worked on these disks (machine.Saver): the workspace is paused. Empty: the next machine starts anew.
-	Memory string `json:"memory,omitempty"`
+	// Checkpoint is the saved state of a machine that used these disks (machine.Saver). If it is
+	// set, the workspace is paused. If it is empty, the next machine boots.
+	Checkpoint string `json:"memory,omitempty"`
 
-	// FreshUntil is set where the volume is a tree that was made from the baseline: what was last changed before it, in nanoseconds, is as there.
+	// FreshUntil is a time in Unix nanoseconds. It is set if the volume is a tree that was copied
+	// from the baseline. Files that last changed before this time are the same as in the baseline.
 	FreshUntil int64 `json:"fresh_until,omitempty"`
 }
 
@@ -150,7 +200,7 @@ func scanWorkspace(row row) (w Workspace, err error) {
 	return w, nil
 }
 
-// at and nanos are the two ways between times and what is stored of them.
+// at and nanos convert between times and stored nanoseconds.
 func at(nanos int64) time.Time {
 	if nanos == 0 {
 		return time.Time{}
@@ -168,12 +218,12 @@ func nanos(t time.Time) int64 {
 func text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // the types of this package have no value that can't be written
+		panic(err) // can't happen: all types of this package can be encoded
 	}
 	return string(b)
 }
 
-// AddWorkspace adds a record, whose id nobody has, with its secrets.
+// AddWorkspace adds a record and its secrets. The id must be new.
 func (s *Store) AddWorkspace(ctx context.Context, w Workspace) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		labels := w.Labels
@@ -190,7 +240,7 @@ func (s *Store) AddWorkspace(ctx context.Context, w Workspace) error {
 	})
 }
 
-// Workspace gives a record.
+// Workspace returns the record with an id.
 func (s *Store) Workspace(ctx context.Context, id string) (Workspace, error) {
 	db, err := s.connected(ctx)
 	if err != nil {
@@ -200,20 +250,20 @@ func (s *Store) Workspace(ctx context.Context, id string) (Workspace, error) {
 	return w, s.missing(err, id)
 }
 
-// missing says what is not there.
+// missing converts a missing row to a NotFound error.
 func (s *Store) missing(err error, id string) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
+		return fault.New(fault.NotFound, "find workspace", id, "no workspace has this ID or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	return s.fault(err)
 }
 
-// Workspaces gives all records of a kind, the one that was last active first.
+// Workspaces returns all records of a kind, the last active one first.
 func (s *Store) Workspaces(ctx context.Context, kind Kind) ([]Workspace, error) {
 	return collect(ctx, s, scanWorkspace, "SELECT "+columns+" FROM workspaces w WHERE kind = $1 ORDER BY last_activity_at DESC, id", kind)
 }
 
-// Digests gives the environments' images that are in use by some record.
+// Digests returns the digests of all environment images that records use.
 func (s *Store) Digests(ctx context.Context) (map[string]bool, error) {
 	digests := map[string]bool{}
 	for _, kind := range []Kind{KindWorkspace, KindVM, KindTemplate} {
@@ -228,8 +278,9 @@ func (s *Store) Digests(ctx context.Context) (map[string]bool, error) {
 	return digests, nil
 }
 
-// Rename changes name and labels.
-func (s *Store) Rename(ctx context.Context, id string, change func(name *string, labels map[string]string) error) error {
+// Update calls the function change to modify the name, the labels and the settings of a record, and
+// stores them. If change fails, nothing changes.
+func (s *Store) Update(ctx context.Context, id string, change func(w *Workspace) error) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		w, err := scanWorkspace(tx.QueryRowContext(ctx, "SELECT "+columns+" FROM workspaces w WHERE id = $1", id))
 		if err != nil {
@@ -238,15 +289,16 @@ func (s *Store) Rename(ctx context.Context, id string, change func(name *string,
 		if w.Labels == nil {
 			w.Labels = map[string]string{}
 		}
-		if err := change(&w.Name, w.Labels); err != nil {
+		if err := change(&w); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, "UPDATE workspaces SET name = $1, labels = $2 WHERE id = $3", w.Name, text(w.Labels), id)
+		_, err = tx.ExecContext(ctx, "UPDATE workspaces SET name = $1, labels = $2, spec = $3 WHERE id = $4", w.Name, text(w.Labels), text(w.Spec), id)
 		return err
 	})
 }
 
-// Active notes when something was last done with a workspace, and when it expires. An earlier time than what is noted changes nothing.
+// Active records the last activity of a workspace and its expiry. It does nothing if a later
+// activity is already recorded.
 func (s *Store) Active(ctx context.Context, id string, last, expires time.Time) error {
 	return s.record(ctx, func(tx *sql.Tx) error { return active(ctx, tx, id, last, expires) })
 }
@@ -256,25 +308,28 @@ func active(ctx context.Context, tx *sql.Tx, id string, last, expires time.Time)
 	return err
 }
 
-// Started notes a start. Services that nobody saw the end of ended with the machine before.
+// Started records the start of a machine that has booted. If the end of a service or a command was
+// not observed, Started records that it ended with its machine.
 func (s *Store) Started(ctx context.Context, id string, last, expires time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, "UPDATE workspaces SET starts = starts + 1 WHERE id = $1", id); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE workspaces SET starts = starts + 1, spec = json_remove(spec, '$.machine') WHERE id = $1", id); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `UPDATE services SET ended_at = $1, result = json_set(result, '$.broken', $2) WHERE workspace_id = $3 AND ended_at = 0`,
-			nanos(last), MachineEnded, id)
-		if err != nil {
-			return err
+		for _, table := range []string{"services", "commands"} {
+			_, err := tx.ExecContext(ctx, "UPDATE "+table+" SET ended_at = $1, result = json_set(result, '$.broken', $2) WHERE workspace_id = $3 AND ended_at = 0",
+				nanos(last), MachineEnded, id)
+			if err != nil {
+				return err
+			}
 		}
 		return active(ctx, tx, id, last, expires)
 	})
 }
 
-// MachineEnded is why nobody saw the end of a service.
+// MachineEnded is the reason why the end of a service or a command was not observed.
 const MachineEnded = "its machine ended"
 
-// SetDisks has the next machine work on other disks.
+// SetDisks sets the disks of the next machine.
 func (s *Store) SetDisks(ctx context.Context, id string, d Disks) error {
 	return s.write(ctx, func(tx *sql.Tx) error { return setDisks(ctx, tx, id, d) })
 }
@@ -285,18 +340,18 @@ func setDisks(ctx context.Context, tx *sql.Tx, id string, d Disks) error {
 		return err
 	}
 	if n, err := r.RowsAffected(); err != nil || n == 0 {
-		return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name")))
+		return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "no workspace has this ID or name")))
 	}
 	return nil
 }
 
-// Reset has the next machine work on other disks, and forgets the history, the services and the events.
+// Reset sets the disks of the next machine and deletes the history, the services and the events.
 func (s *Store) Reset(ctx context.Context, id string, d Disks, when time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if err := setDisks(ctx, tx, id, d); err != nil {
 			return err
 		}
-		if err := forgetPast(ctx, tx, id); err != nil {
+		if err := deleteHistory(ctx, tx, id); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE workspaces SET reset_count = reset_count + 1, last_reset_at = $1 WHERE id = $2", nanos(when), id)
@@ -304,8 +359,8 @@ func (s *Store) Reset(ctx context.Context, id string, d Disks, when time.Time) e
 	})
 }
 
-// forgetPast removes what was done in a workspace.
-func forgetPast(ctx context.Context, tx *sql.Tx, id string) error {
+// deleteHistory deletes the history, the services and the events.
+func deleteHistory(ctx context.Context, tx *sql.Tx, id string) error {
 	for _, table := range []string{"commands", "services", "events"} {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE workspace_id = $1", id); err != nil {
 			return err
@@ -314,7 +369,8 @@ func forgetPast(ctx context.Context, tx *sql.Tx, id string) error {
 	return nil
 }
 
-// MakeTemplate has a workspace be a template from now on, with these labels, spec and disks, and forgets what was done in it. NotFound where none has the id.
+// MakeTemplate turns a workspace into a template with the given labels, spec and disks, and deletes
+// its history. If there is no such workspace, the error has the kind NotFound.
 func (s *Store) MakeTemplate(ctx context.Context, id string, labels map[string]string, spec Spec, d Disks) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		r, err := tx.ExecContext(ctx, "UPDATE workspaces SET kind = $1, name = '', labels = $2, spec = $3, disks = $4, expires_at = 0 WHERE id = $5 AND kind = $6",
@@ -323,13 +379,14 @@ func (s *Store) MakeTemplate(ctx context.Context, id string, labels map[string]s
 			return err
 		}
 		if n, err := r.RowsAffected(); err != nil || n == 0 {
-			return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name")))
+			return cmp.Or(err, error(fault.New(fault.NotFound, "find workspace", id, "no workspace has this ID or name")))
 		}
-		return forgetPast(ctx, tx, id)
+		return deleteHistory(ctx, tx, id)
 	})
 }
 
-// Delete forgets a workspace with all that belongs to it. It is no error when there is none.
+// Delete deletes a record with everything that belongs to it. It does nothing if the record does
+// not exist.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "DELETE FROM workspaces WHERE id = $1", id)

@@ -1,7 +1,9 @@
-// Package supervisor owns machines: the folder of each, the link to its agent, its time to live and its end.
+// Package supervisor owns machines. For each machine it manages the folder, the connection to the
+// agent, the time to live and the end.
 //
-// Everything of a machine is in its folder or dies with its owner. The owner holds a lock on the folder; when it has died without tidying up, the
-// next pyro finds the folder unlocked and tidies for it (Sweep).
+// All resources of a machine are in its folder or end with its owner process. The owner locks the
+// folder. If the owner has died, the next pyro process finds the folder unlocked, and Sweep removes
+// it.
 package supervisor
 
 import (
@@ -25,55 +27,61 @@ import (
 	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/network/egress"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// agentPatience bounds how long a started machine's agent may take to answer and to be renewed.
+// agentPatience is the time within which the agent of a started machine must answer and be renewed.
 const agentPatience = 30 * time.Second
 
-// Config says what machine to own.
+// Config describes a machine.
 type Config struct {
 	Dirs     dirs.Dirs
 	Driver   machine.Driver
 	Root     machine.Root
 	VCPUs    int
 	MemMiB   int
-	TTL      time.Duration // the machine is ended when it is over; 0: never
+	TTL      time.Duration // time after which the machine is ended; 0 means never
 	Progress progress.Func
 
-	Network *Network // nil: the machine has none
+	Network *Network // nil if the machine has no network
 
-	Keep *Kept // nil: nothing of the machine outlives it
+	HostNetwork *store.HostNetwork // the host's network settings to install in a machine that boots; can be nil
+
+	Persistent *Persistent // nil if no data of the machine is kept
 }
 
-// Kept is what a machine has that outlives it.
-type Kept struct {
-	ID      string           // of the machine, and its host name: always the same
-	Folder  string           // the machine's own while it runs; the caller's, who has locked it, and whatever is in it is removed
-	Storage *machine.Storage // whose volume is mounted when Start returns
-	Memory  string           // what another machine was saved as, from which this one goes on (machine.Spec.Saved) once Wake is called; empty: it starts anew
-	Copied  bool             // there may be another that has gone on from Memory: what must be one machine's alone is removed
+// Persistent is the part of a machine that outlives it.
+type Persistent struct {
+	ID      string           // ID and host name; they never change.
+	Folder  string           // the machine's folder, which the caller has locked; Start empties it
+	Storage *machine.Storage // Start mounts its volume
+	// Saved is the folder of a saved machine (machine.Spec.Saved), whose programs continue when
+	// Resume is called. If it is empty, the machine boots.
+	Saved  string
+	Copied bool // another machine might continue from Saved too, so remove data that must be unique
 
-	Started func(machine.Machine) error // is called before anything of the storage is mounted; may be nil
+	Started func(machine.Machine) error // called before storage is mounted; can be nil
 }
 
-// Network is what a machine may reach. The driver must have machine.Features.Network.
+// Network describes the network of a machine. The driver must have machine.Features.Network.
 type Network struct {
 	Policy  *egress.Policy
-	Records func(network.Record) // is told what it does, from many goroutines at once; may be nil
+	Records func(network.Record) // called with the network's records, from many goroutines at once; can be nil
 }
 
-// Machine is a started machine whose agent has been reached and renewed. It is safe for concurrent use.
+// Machine is a started machine whose agent has been reached and renewed. It is safe for concurrent
+// use.
 type Machine struct {
 	ID    string
 	Agent *client.Client
 
 	machine machine.Machine
-	network *network.Stack // nil: it has none
+	network *network.Stack // nil if the machine has no network
 	own     client.Identity
 	folder  *folder
 	phases  []machine.Phase
 	ttl     *time.Timer
-	turn    *time.Timer // ends its turn
+	slot    *time.Timer // releases its start slot
 	done    chan struct{}
 
 	mu     sync.Mutex
@@ -81,14 +89,15 @@ type Machine struct {
 	closed bool
 }
 
-// NewID makes the id of a machine: random, so that no two of them are ever the same.
+// NewID returns a random ID for a machine.
 func NewID() string {
 	var b [8]byte
 	rand.Read(b[:])
 	return "m-" + hex.EncodeToString(b[:])
 }
 
-// Start starts a machine, reaches its agent and renews it. Cancelling ctx during Start leaves nothing behind. The caller must Close.
+// Start starts a machine, connects to its agent and renews the machine. If Start fails or ctx is
+// cancelled during Start, no resources remain. The caller must call Close.
 func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	f, id, err := cfg.folder()
 	if err != nil {
@@ -96,16 +105,16 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	}
 	m := &Machine{ID: id, folder: f, done: make(chan struct{})}
 	var storage *machine.Storage
-	memory, fresh := "", true
-	if cfg.Keep != nil {
-		storage, memory = cfg.Keep.Storage, cfg.Keep.Memory
-		fresh = storage.FreshRoot() && memory == "" || cfg.Keep.Copied // the start makes it
+	saved, fresh := "", true
+	if cfg.Persistent != nil {
+		storage, saved = cfg.Persistent.Storage, cfg.Persistent.Saved
+		fresh = storage.FreshRoot() && saved == "" || cfg.Persistent.Copied // computed before the driver creates the root
 	}
 	began := time.Now()
-	turn := takeTurn(ctx, cfg.Dirs.Turns())
-	defer func() { // what failed is gone; what did not goes on as busily for a moment
-		if m.turn == nil {
-			turn.Release()
+	slot := takeSlot(ctx, cfg.Dirs.StartSlots())
+	defer func() { // if the machine has started, the timer m.slot releases the slot
+		if m.slot == nil {
+			slot.Release()
 		}
 	}()
 	m.phases = []machine.Phase{{Name: "turn", Duration: time.Since(began)}}
@@ -115,7 +124,7 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	if m.machine, err = cfg.Driver.Start(ctx, machine.Spec{
-		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Network: link, Saved: memory, Progress: cfg.Progress,
+		ID: id, Dir: f.path, Root: cfg.Root, VCPUs: cfg.VCPUs, MemMiB: cfg.MemMiB, Storage: storage, Network: link, Saved: saved, Progress: cfg.Progress,
 	}); link != nil {
 		link.Link.Close()
 	}
@@ -125,16 +134,19 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m.phases = append(m.phases, m.machine.Phases()...)
-	if cfg.Keep != nil && cfg.Keep.Started != nil {
-		if err := cfg.Keep.Started(m.machine); err != nil {
+	if cfg.Persistent != nil && cfg.Persistent.Started != nil {
+		if err := cfg.Persistent.Started(m.machine); err != nil {
 			m.machine.Close()
 			m.disconnect()
 			f.remove()
 			return nil, fault.Wrap(err, "start machine", id)
 		}
 	}
-	if err := m.reach(ctx, cfg.Keep, fresh, link); err != nil {
-		err = m.because(err)
+	if err = m.reach(ctx, cfg.Persistent, fresh, link); err == nil && saved == "" && cfg.Driver.Features().Isolated {
+		err = m.install(ctx, cfg.HostNetwork)
+	}
+	if err != nil {
+		err = m.causeOf(err)
 		m.machine.Close()
 		m.disconnect()
 		f.remove()
@@ -145,26 +157,27 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 			m.end(fault.New(fault.Timeout, "run machine", id, "its time to live of %s is over", cfg.TTL).WithHint("--ttl-seconds gives it longer"))
 		})
 	}
-	m.turn = time.AfterFunc(turnGrace, turn.Release)
-	go m.watch(turn)
+	m.slot = time.AfterFunc(slotGrace, slot.Release)
+	go m.watch(slot)
 	return m, nil
 }
 
-// folder makes the machine's folder, and gives its id.
+// folder creates the machine's folder. It returns the folder and the machine's ID.
 func (cfg Config) folder() (*folder, string, error) {
-	if cfg.Keep == nil {
+	if cfg.Persistent == nil {
 		id := NewID()
 		f, err := newFolder(cfg.Dirs.Machines(), id)
 		return f, id, err
 	}
-	path := cfg.Keep.Folder
+	path := cfg.Persistent.Folder
 	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o700)); err != nil {
-		return nil, "", fault.Wrap(err, "make folder of machine", cfg.Keep.ID)
+		return nil, "", fault.Wrap(err, "make folder of machine", cfg.Persistent.ID)
 	}
-	return &folder{path: path}, cfg.Keep.ID, nil
+	return &folder{path: path}, cfg.Persistent.ID, nil
 }
 
-// connect makes the network that a machine is to have, and gives the machine's end of it; nil where it is to have none.
+// connect creates the network. It returns the machine's end of the link, or nil if the machine has
+// no network.
 func (m *Machine) connect(cfg *Network) (*machine.Network, error) {
 	if cfg == nil {
 		return nil, nil
@@ -190,8 +203,9 @@ func (m *Machine) disconnect() {
 	}
 }
 
-// identity is a new one for a machine that is thrown away, and always the same for one that comes back.
-func identity(id string, keep *Kept) client.Identity {
+// identity returns a random identity for a temporary machine. For a persistent machine it always
+// returns the same identity.
+func identity(id string, keep *Persistent) client.Identity {
 	if keep == nil {
 		return client.NewIdentity(id)
 	}
@@ -199,11 +213,11 @@ func identity(id string, keep *Kept) client.Identity {
 	return client.Identity{MachineID: hex.EncodeToString(sum[:16]), Hostname: id}
 }
 
-// reach dials the agent, renews the machine, mounts what it keeps, and notes what it took.
-func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machine.Network) error {
+// reach connects to the agent, renews the machine and mounts its storage.
+func (m *Machine) reach(ctx context.Context, keep *Persistent, fresh bool, link *machine.Network) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, agentPatience, errors.New("its agent does not answer"))
 	defer cancel()
-	// A machine that dies while it is reached must not be waited for.
+	// If the machine ends, stop waiting for its agent.
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {
@@ -218,7 +232,7 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machi
 	if err != nil {
 		return err
 	}
-	c.Share(m.machine.Window())
+	c.Share(m.machine.SharedBuffer())
 	reached := time.Now()
 	own := identity(m.ID, keep)
 	own.FreshRoot = fresh
@@ -227,8 +241,8 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machi
 	}
 	m.own = own
 	renew := c.Renew
-	if keep != nil && keep.Memory != "" {
-		renew, own.Held = c.RenewClosely, true
+	if keep != nil && keep.Saved != "" {
+		renew, own.Held = c.RenewPrecisely, true
 	}
 	if err := renew(ctx, own); err != nil {
 		c.Close()
@@ -247,30 +261,31 @@ func (m *Machine) reach(ctx context.Context, keep *Kept, fresh bool, link *machi
 	return nil
 }
 
-// seenFromInside is a link as the machine's own kernel is told it.
+// seenFromInside returns the network configuration that the agent sets in the machine.
 func seenFromInside(n *machine.Network) *client.Network {
 	return &client.Network{
 		MAC: n.MAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6, DNS: []netip.Addr{n.Gateway}, MTU: n.MTU,
 	}
 }
 
-// because gives the reason of the machine's end where it has ended, which tells more than what failed after it.
-func (m *Machine) because(err error) error {
+// causeOf returns the reason why the machine ended, or err if the machine still runs. The reason
+// says more than a later error.
+func (m *Machine) causeOf(err error) error {
 	select {
 	case <-m.machine.Done():
 		if reason := m.machine.Err(); reason != nil {
 			return reason
 		}
-	case <-time.After(50 * time.Millisecond): // a machine that dies is reaped a moment after its link breaks
+	case <-time.After(50 * time.Millisecond): // the driver sees the end of a machine a moment after its link breaks
 	}
 	return err
 }
 
-func (m *Machine) watch(turn *flock.Lock) {
+func (m *Machine) watch(slot *flock.Lock) {
 	<-m.machine.Done()
 	m.disconnect()
-	m.turn.Stop()
-	turn.Release()
+	m.slot.Stop()
+	slot.Release()
 	m.mu.Lock()
 	if m.reason == nil && !m.closed {
 		m.reason = m.machine.Err()
@@ -279,7 +294,7 @@ func (m *Machine) watch(turn *flock.Lock) {
 	close(m.done)
 }
 
-// end ends the machine for a reason.
+// end ends the machine and records the reason.
 func (m *Machine) end(reason error) {
 	m.mu.Lock()
 	if m.reason == nil && !m.closed {
@@ -289,37 +304,39 @@ func (m *Machine) end(reason error) {
 	m.machine.Close()
 }
 
-// Renew gives a machine that stood still the time again.
-func (m *Machine) Renew(ctx context.Context) error { return m.Agent.RenewClosely(ctx, m.own) }
+// Renew sets the clock of a machine that was paused, and gives it fresh entropy.
+func (m *Machine) Renew(ctx context.Context) error { return m.Agent.RenewPrecisely(ctx, m.own) }
 
-// Wake has run what ran in the machine that it goes on from. Until then nothing of that does, so nothing happens that its owner has not taken over.
-func (m *Machine) Wake(ctx context.Context) error {
-	if w, ok := m.machine.(machine.Waker); ok {
-		return w.Wake(ctx)
+// Resume continues the programs of a saved machine. None of them runs before Resume.
+func (m *Machine) Resume(ctx context.Context) error {
+	if w, ok := m.machine.(machine.Thawer); ok {
+		return w.Thaw(ctx)
 	}
 	_, err := m.Agent.Thaw(ctx)
 	return err
 }
 
-// Phases are the steps of its start.
+// Phases returns the steps of the start.
 func (m *Machine) Phases() []machine.Phase { return m.phases }
 
-// PID is the process on the host that runs the machine, 0 where there is none.
+// PID returns the ID of the host process that runs the machine, or 0 if there is none.
 func (m *Machine) PID() int { return m.machine.PID() }
 
-// Limits is nil where the machine can have no more processors and memory than it was given; else it says why it can.
+// Limits returns why the machine is not limited to its processors and memory, or nil if it is
+// limited.
 func (m *Machine) Limits() error { return m.machine.Limits() }
 
-// Machine is what the driver gave: for what only some drivers' machines can do.
+// Machine returns the driver's machine, for features that only some drivers have.
 func (m *Machine) Machine() machine.Machine { return m.machine }
 
-// Network is the machine's network; nil where it has none.
+// Network returns the machine's network, or nil if it has none.
 func (m *Machine) Network() *network.Stack { return m.network }
 
 // Done is closed when the machine has ended.
 func (m *Machine) Done() <-chan struct{} { return m.done }
 
-// Err says why the machine ended, with kind Timeout where its time to live was over; nil before Done is closed, and after Close.
+// Err returns why the machine ended. Its kind is Timeout if the time to live has expired. Err
+// returns nil before Done is closed, and after Close.
 func (m *Machine) Err() error {
 	select {
 	case <-m.done:
@@ -331,7 +348,7 @@ func (m *Machine) Err() error {
 	return m.reason
 }
 
-// Close ends the machine, whatever runs in it, and removes its folder. Idempotent.
+// Close ends the machine even if programs run in it, and removes its folder. Close is idempotent.
 func (m *Machine) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -345,10 +362,10 @@ func (m *Machine) Close() error {
 	return errors.Join(err, m.folder.remove())
 }
 
-// unlocked begins the name of a folder that its owner has made and not locked yet.
+// unlocked is the prefix of folders that are not locked yet.
 const unlocked = ".new-"
 
-// folder is a machine's own folder, locked by its owner.
+// folder is the folder of one machine. The machine's owner locks it.
 type folder struct {
 	path string
 	lock *flock.Lock
@@ -359,7 +376,8 @@ func newFolder(machines, id string) (*folder, error) {
 	if err := os.MkdirAll(machines, 0o700); err != nil {
 		return nil, fault.Wrap(err, "make folder of machines", machines)
 	}
-	// Locked before it has its name, so that nobody ever takes it for one whose owner died.
+	// The folder is locked before it gets its final name. Otherwise another process could mistake
+	// it for the folder of a dead owner.
 	staged, err := os.MkdirTemp(machines, unlocked)
 	if err != nil {
 		return nil, fault.Wrap(err, "make folder of machine", id)
@@ -382,26 +400,33 @@ func (f *folder) remove() error {
 	return fault.Wrap(err, "remove folder of machine", f.path)
 }
 
-// Sweep tidies what owners that died left behind and tells how many folders that were. It is quick where there is nothing.
-//
-// Processes need no sweeping: those of a machine die with its owner, whose death the kernel tells them.
-func Sweep(d dirs.Dirs) (int, error) {
+// Dead returns the folders of machines whose owners have died.
+func Dead(d dirs.Dirs) (paths []string, err error) {
 	entries, err := os.ReadDir(d.Machines())
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fault.Wrap(err, "look for dead machines", d.Machines())
 	}
-	if err != nil {
-		return 0, fault.Wrap(err, "look for dead machines", d.Machines())
-	}
-	swept := 0
 	for _, e := range entries {
-		path := filepath.Join(d.Machines(), e.Name())
 		if info, err := e.Info(); err != nil || strings.HasPrefix(e.Name(), unlocked) && time.Since(info.ModTime()) < time.Minute {
-			continue // its owner is about to lock it
+			continue // its owner is about to lock it, or the folder is gone
 		}
+		path := filepath.Join(d.Machines(), e.Name())
+		if held, err := flock.Held(path); err == nil && !held {
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// Sweep removes the folders of machines whose owners have died. It returns the number of removed
+// folders. Processes need no cleanup: the kernel kills a machine's processes when their owner dies.
+func Sweep(d dirs.Dirs) (int, error) {
+	dead, err := Dead(d)
+	swept := 0
+	for _, path := range dead {
 		lock, err := flock.TryFolder(path, flock.Exclusive)
 		if err != nil {
-			continue // its owner lives, or it is gone
+			continue // its owner lives, or the folder is gone
 		}
 		err = os.RemoveAll(path)
 		lock.Release()
@@ -410,5 +435,5 @@ func Sweep(d dirs.Dirs) (int, error) {
 		}
 		swept++
 	}
-	return swept, nil
+	return swept, err
 }

@@ -13,17 +13,17 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/guest"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/host"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// config is that of a machine which is none, in folders of its own.
+// config describes a machine without isolation. Its folders are temporary.
 func config(t *testing.T) Config {
 	t.Helper()
 	program, err := guest.Find()
@@ -44,7 +44,7 @@ func start(t *testing.T, cfg Config) *Machine {
 	return m
 }
 
-// folders are what the folder of machines holds.
+// folders returns the names of the entries in the folder of machines.
 func folders(t *testing.T, cfg Config) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(cfg.Dirs.Machines())
@@ -72,7 +72,7 @@ func TestMachineFromStartToClose(t *testing.T) {
 	}
 	var out bytes.Buffer
 	for range 2 { // one machine runs many commands
-		if end, err := m.Agent.Exec(context.Background(), client.Command{Argv: []string{"echo", "hello"}}, nil, &out, &out); err != nil || end.Code != 0 {
+		if end, err := m.Agent.Exec(context.Background(), program.Command{Argv: []string{"echo", "hello"}}, program.Attach{Stdout: &out, Stderr: &out}); err != nil || end.Code != 0 {
 			t.Errorf("%+v, %v", end, err)
 		}
 	}
@@ -102,7 +102,7 @@ func TestTimeToLive(t *testing.T) {
 		t.Errorf("%v, %v", err, m.Err())
 	}
 	if left := folders(t, cfg); left != nil {
-		t.Errorf("left behind: %q", left)
+		t.Errorf("leftovers: %q", left)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestMachineDies(t *testing.T) {
 	}
 }
 
-// broken starts machines that do not answer, or none.
+// broken is a driver whose machines do not start or do not answer.
 type broken struct {
 	machine.Driver
 	err error
@@ -155,7 +155,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.name, m, err)
 		}
 		if left := folders(t, cfg); left != nil {
-			t.Errorf("%s: left behind: %q", c.name, left)
+			t.Errorf("%s: leftovers: %q", c.name, left)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 func TestSweepTakesOnlyWhatIsDead(t *testing.T) {
 	cfg := config(t)
 	if n, err := Sweep(cfg.Dirs); n != 0 || err != nil {
-		t.Errorf("where nothing has ever been: %d, %v", n, err)
+		t.Errorf("Sweep without a folder: got %d, %v", n, err)
 	}
 	m := start(t, cfg)
 	machines := cfg.Dirs.Machines()

@@ -7,41 +7,41 @@ import (
 	"unicode/utf8"
 )
 
-// page is a screen's text: the main one, or the alternate.
+// page is the text of the main or the alternate screen.
 type page struct {
 	cols, rows int
-	lines      []line // of the rows, as many as were written to
-	above      []byte // what was scrolled out of sight, of which the last limit bytes are kept
+	lines      []line // from the first row to the last row that was written to.
+	above      []byte // lines that scrolled off the screen, at least their last limit bytes.
 	limit      int
-	lost       bool // there was more
-	row, col   int  // of the cursor, from 0 on; col is cols where the next character goes to the next row
-	first      int  // of the rows that scroll
-	last       int
+	lost       bool // some lines were removed from above.
+	row, col   int  // cursor, 0-based. If the next character wraps, col equals cols.
+	first      int  // first row of the scroll region.
+	last       int  // last row of the scroll region.
 	saved      position
 	noWrap     bool
 }
 
 type position struct{ row, col int }
 
-// line is one row: as many cells as were written to.
+// line is the text of a row, from its first cell to the last cell that was written to.
 type line struct {
 	cells []cell
-	joins bool // the next line is its end
+	joins bool // the line wrapped: it continues in the next row
 }
 
-// cell holds one character. That of a wide one is followed by an empty one.
+// cell contains a character. A wide character takes two cells; the second cell is empty.
 type cell struct {
-	char  rune // 0: the second half of a wide character
+	char  rune // 0: second half of a wide character
 	marks string
 }
 
-const maxMarks = 16 // bytes of combining characters in a cell
+const maxMarks = 16 // maximum size of the combining characters in a cell, in bytes
 
 func (s *Screen) newPage(limit int) page {
 	return page{cols: s.cols, rows: s.rows, last: s.rows - 1, limit: limit}
 }
 
-// at gives the line of a row, making those up to it.
+// at returns a row. It first adds the row if it does not exist.
 func (p *page) at(row int) *line {
 	for len(p.lines) <= row {
 		p.lines = append(p.lines, line{})
@@ -49,7 +49,7 @@ func (p *page) at(row int) *line {
 	return &p.lines[row]
 }
 
-// put writes a character where the cursor is.
+// put writes a character at the cursor.
 func (p *page) put(r rune, width int) {
 	if width == 0 {
 		p.mark(r)
@@ -75,7 +75,7 @@ func (p *page) put(r rune, width int) {
 	p.col += width
 }
 
-// mark adds a combining character to what was written last.
+// mark adds a combining character to the previous character.
 func (p *page) mark(r rune) {
 	l := p.at(p.row)
 	for at := min(p.col, len(l.cells)) - 1; at >= 0; at-- {
@@ -88,21 +88,21 @@ func (p *page) mark(r rune) {
 	}
 }
 
-// reach makes a line so many cells long at least.
+// reach extends a line to at least n cells.
 func (l *line) reach(n int) {
 	for len(l.cells) < n {
 		l.cells = append(l.cells, cell{char: ' '})
 	}
 }
 
-// split has no wide character lie over the boundary before a cell.
+// split replaces a wide character with spaces if the character spans the given cell boundary.
 func (l *line) split(at int) {
 	if at > 0 && at < len(l.cells) && l.cells[at].char == 0 {
 		l.cells[at-1], l.cells[at] = cell{char: ' '}, cell{char: ' '}
 	}
 }
 
-// down moves the cursor to the next row, scrolling where it is the last.
+// down moves the cursor down. In the last row of the scroll region it scrolls the region instead.
 func (p *page) down() {
 	switch {
 	case p.row == p.last:
@@ -112,7 +112,7 @@ func (p *page) down() {
 	}
 }
 
-// up moves the cursor to the row before, scrolling where it is the first.
+// up moves the cursor up. In the first row of the scroll region it scrolls the region instead.
 func (p *page) up() {
 	switch {
 	case p.row == p.first:
@@ -122,7 +122,8 @@ func (p *page) up() {
 	}
 }
 
-// scroll moves the rows that scroll up by n. What leaves the top of the whole screen is kept above it.
+// scroll scrolls the region up by n rows. If the region is the whole screen, scroll adds the rows
+// that leave the screen to above.
 func (p *page) scroll(n int) {
 	if p.first == 0 && p.last == p.rows-1 {
 		p.at(p.rows - 1)
@@ -135,7 +136,7 @@ func (p *page) scroll(n int) {
 	p.remove(p.first, n)
 }
 
-// keep keeps a line that can't be seen any more.
+// keep adds a line to above. It removes the oldest lines if above becomes too long.
 func (p *page) keep(l line) {
 	if p.limit == 0 {
 		return
@@ -146,7 +147,7 @@ func (p *page) keep(l line) {
 	}
 }
 
-// lastLines gives the lines of a text that are whole in its last n bytes.
+// lastLines returns the complete lines in the last n bytes of a text.
 func lastLines(text []byte, n int) []byte {
 	if len(text) <= n {
 		return text
@@ -155,9 +156,11 @@ func lastLines(text []byte, n int) []byte {
 	return text[bytes.IndexByte(text, '\n')+1:]
 }
 
+// scrollDown scrolls the region down by n rows.
 func (p *page) scrollDown(n int) { p.insert(p.first, n) }
 
-// insert puts n empty lines before a row, and remove takes n away from there: of those up to the last row that scrolls.
+// insert inserts n empty lines before a row, and remove removes n lines at a row. Both change only
+// the scroll region.
 func (p *page) insert(row, n int) {
 	if row < p.first || row > p.last {
 		return
@@ -180,15 +183,16 @@ func (p *page) remove(row, n int) {
 	clear(p.lines[end-n : end])
 }
 
-// move puts the cursor somewhere on the screen.
+// move moves the cursor. It limits the position to the screen.
 func (p *page) move(row, col int) {
 	p.row, p.col = min(max(row, 0), p.rows-1), min(max(col, 0), p.cols-1)
 }
 
-// column is where the cursor is seen.
+// column returns the visible column of the cursor.
 func (p *page) column() int { return min(p.col, p.cols-1) }
 
-// erase erases cells of the cursor's line. Up to its end it is made shorter.
+// erase replaces the columns [from, to) of the cursor's line with spaces. If they include the end
+// of the line, erase shortens the line instead.
 func (p *page) erase(from, to int) {
 	l := p.at(p.row)
 	if from >= len(l.cells) {
@@ -206,14 +210,14 @@ func (p *page) erase(from, to int) {
 	}
 }
 
-// eraseRows empties rows from..to.
+// eraseRows empties the rows [from, to).
 func (p *page) eraseRows(from, to int) {
 	for i := from; i < min(to, len(p.lines)); i++ {
 		p.lines[i] = line{}
 	}
 }
 
-// insertCells makes room for n blanks at the cursor, and deleteCells takes n cells away there.
+// insertCells inserts n spaces at the cursor, and deleteCells deletes n cells there.
 func (p *page) insertCells(n int) {
 	l, at := p.at(p.row), p.column()
 	if at >= len(l.cells) {
@@ -239,7 +243,7 @@ func (p *page) deleteCells(n int) {
 	l.cells = slices.Delete(l.cells, at, to)
 }
 
-// appendTo appends a line's text, with its line break where it has one.
+// appendTo appends a line's text, and a line break unless the line wrapped.
 func (l *line) appendTo(text []byte) []byte {
 	for _, c := range l.cells {
 		if c.char != 0 {
@@ -252,13 +256,14 @@ func (l *line) appendTo(text []byte) []byte {
 	return text
 }
 
-// print writes all text down to the cursor, or to the last line that is not empty.
+// print writes all text from above to the cursor, or to the last non-empty line if that line is
+// later.
 func (p *page) print(b *strings.Builder) {
 	text := p.above
 	lost := p.lost
 	end := len(p.lines)
 	for end > 0 && len(p.lines[end-1].cells) == 0 {
-		end-- // it was only made
+		end-- // the method at added the line, but the program never wrote to it
 	}
 	for row := range max(end, p.row+1) {
 		if row < len(p.lines) {
@@ -267,7 +272,7 @@ func (p *page) print(b *strings.Builder) {
 			text = append(text, '\n')
 		}
 	}
-	text = bytes.TrimSuffix(text, []byte("\n")) // the last line has not ended
+	text = bytes.TrimSuffix(text, []byte("\n")) // the last line is incomplete
 	if p.limit > 0 && len(text) > p.limit {
 		text, lost = lastLines(text, p.limit), true
 	}
@@ -277,12 +282,12 @@ func (p *page) print(b *strings.Builder) {
 	b.Write(text)
 }
 
-// printScreen writes what the screen shows. Blanks at the end of lines and below the last one say nothing.
+// printScreen writes the visible text without trailing spaces and empty lines.
 func (p *page) printScreen(b *strings.Builder) {
 	b.WriteString(strings.TrimRight(strings.Join(p.texts(), "\n"), "\n"))
 }
 
-// texts are the rows that were written to, without blanks at their ends.
+// texts returns the rows without trailing spaces.
 func (p *page) texts() (rows []string) {
 	for _, l := range p.lines {
 		l.joins = true

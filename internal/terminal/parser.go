@@ -4,17 +4,17 @@ import (
 	"unicode/utf8"
 )
 
-// parser takes what a program writes apart into characters, control characters and control sequences.
+// parser splits output into characters, control characters and control sequences.
 type parser struct {
 	state   state
-	char    [utf8.UTFMax]byte // of which some bytes have come
+	char    [utf8.UTFMax]byte // an incomplete UTF-8 character.
 	chars   int
 	params  [maxParams]int
-	count   int  // of params
-	private byte // the character that a sequence's parameters begin with, or 0
-	ignored bool // the sequence has something in it that none of ours has
-	lines   bool // letters stand for lines and corners
-	last    rune // that was written
+	count   int  // number of parameters.
+	private byte // prefix character of the parameters, or 0 if there is none.
+	ignored bool // the sequence contains an unsupported character.
+	lines   bool // the DEC line drawing set is active.
+	last    rune // last character that was written.
 }
 
 type state byte
@@ -22,11 +22,11 @@ type state byte
 const (
 	ground state = iota
 	escape
-	charset  // the next character names a set of characters
-	skipOne  // the next character belongs to the sequence and says nothing
-	sequence // CSI
-	text     // a string up to its end: a title, a colour, an image
-	textEnd  // ESC within it
+	charset  // the next character selects a character set.
+	skipOne  // the next character is ignored.
+	sequence // CSI.
+	text     // a control string, such as a title or an image.
+	textEnd  // ESC within a control string.
 )
 
 const (
@@ -42,7 +42,7 @@ func (s *Screen) take(c byte) {
 	s.rune(rune(c))
 }
 
-// takeUTF8 takes a byte of a character that has several. What is none becomes the replacement character.
+// takeUTF8 processes a byte of a multi-byte character. Invalid bytes become replacement characters.
 func (s *Screen) takeUTF8(c byte) {
 	if s.chars > 0 && utf8.RuneStart(c) {
 		s.chars = 0
@@ -71,7 +71,7 @@ func (s *Screen) rune(r rune) {
 	case r < ' ' || r == 0x7f:
 		s.control(r)
 	case r >= 0x80 && r <= 0x9f:
-		s.escaped(r - 0x40) // the controls that are also written as ESC and a letter
+		s.escaped(r - 0x40) // a C1 control is equivalent to ESC and a letter
 	case s.state == ground:
 		s.write(r)
 	case s.state == escape:
@@ -85,14 +85,15 @@ func (s *Screen) rune(r rune) {
 	}
 }
 
-// inText skips a string. BEL ends it, ESC \ does, and CAN.
+// inText skips a character of a control string. BEL, ST (also as ESC \), CAN and SUB end the
+// string.
 func (s *Screen) inText(r rune) {
 	switch {
 	case r == 0x07 || r == 0x18 || r == 0x1a || r == 0x9c || s.state == textEnd && r == '\\':
 		s.state = ground
 	case r == 0x1b:
 		s.state = textEnd
-	case s.state == textEnd: // ESC begins something new
+	case s.state == textEnd: // the ESC begins a new sequence
 		s.state = escape
 		s.rune(r)
 	}
@@ -110,7 +111,7 @@ func (s *Screen) control(r rune) {
 		p.down()
 	case '\r':
 		p.col = 0
-	case 0x0e, 0x0f: // other sets of characters: nobody has them any more
+	case 0x0e, 0x0f: // shift out and in: obsolete character sets
 	case 0x18, 0x1a:
 		s.state = ground
 	case 0x1b:
@@ -118,7 +119,7 @@ func (s *Screen) control(r rune) {
 	}
 }
 
-// tab moves the cursor to the n-th next stop, or back to one before.
+// tab moves the cursor n tab stops forward, or backward if n is negative.
 func (p *page) tab(n int) {
 	const stop = 8
 	col := p.column()/stop*stop + n*stop
@@ -128,7 +129,7 @@ func (p *page) tab(n int) {
 	p.move(p.row, col)
 }
 
-// escaped does what ESC and a character stand for.
+// escaped executes the sequence of ESC and the character r.
 func (s *Screen) escaped(r rune) {
 	s.state = ground
 	p := s.now
@@ -157,7 +158,7 @@ func (s *Screen) escaped(r rune) {
 	}
 }
 
-// inSequence takes a character of a control sequence.
+// inSequence processes a character of a control sequence.
 func (s *Screen) inSequence(r rune) {
 	switch {
 	case r >= '0' && r <= '9':
@@ -196,5 +197,6 @@ func (s *Screen) write(r rune) {
 	s.now.put(r, Width(r))
 }
 
-// lineDrawing is DEC's special set, from ` to ~.
+// lineDrawing is the DEC Special Graphics character set. Its first character replaces `, its last
+// ~.
 var lineDrawing = []rune("◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")

@@ -1,6 +1,7 @@
 package terminal
 
-// param is the n-th parameter of a sequence, or what it is where it is 0 or missing.
+// param returns the n-th parameter of a sequence. If the parameter is 0 or absent, it returns
+// missing.
 func (s *Screen) param(n, missing int) int {
 	if n < s.count && s.params[n] != 0 {
 		return s.params[n]
@@ -8,7 +9,7 @@ func (s *Screen) param(n, missing int) int {
 	return missing
 }
 
-// perform does what a control sequence says, named by its last character.
+// perform executes a control sequence, given the final character of the sequence.
 func (s *Screen) perform(name rune) {
 	if s.private != 0 {
 		if s.private == '?' && (name == 'h' || name == 'l') {
@@ -51,7 +52,7 @@ func (s *Screen) perform(name rune) {
 	}
 }
 
-// change does what changes text.
+// change executes control sequences that change text.
 func (s *Screen) change(name rune, n int) {
 	p := s.now
 	switch name {
@@ -89,7 +90,11 @@ func (s *Screen) change(name rune, n int) {
 	}
 }
 
-// eraseScreen erases what is below the cursor (0), above it (1), the whole screen (2), or what was scrolled out of sight (3).
+// eraseScreen erases a part of the screen. The argument selects the part:
+//   - 0: from the cursor to the end
+//   - 1: from the start to the cursor
+//   - 2: the whole screen
+//   - 3: the lines that scrolled off the screen
 func (s *Screen) eraseScreen(what int) {
 	p := s.now
 	switch what {
@@ -106,7 +111,7 @@ func (s *Screen) eraseScreen(what int) {
 	}
 }
 
-// region says which rows scroll.
+// region sets the scroll region.
 func (s *Screen) region(first, last int) {
 	first, last = max(first, 0), min(last, s.rows-1)
 	if first >= last {
@@ -116,7 +121,7 @@ func (s *Screen) region(first, last int) {
 	s.now.move(0, 0)
 }
 
-// modes switches what the parameters name on or off.
+// modes sets or resets the modes that the parameters name.
 func (s *Screen) modes(on bool) {
 	for _, mode := range s.params[:s.count] {
 		switch mode {
@@ -128,7 +133,7 @@ func (s *Screen) modes(on bool) {
 	}
 }
 
-// show shows the alternate screen, which is empty then, or the main one again.
+// show switches to an empty alternate screen, or back to the main screen.
 func (s *Screen) show(alternate bool) {
 	if alternate && !s.Alternate() {
 		s.alternate = s.newPage(0)

@@ -6,28 +6,30 @@ import (
 	"errors"
 )
 
-// Switches notes when a program showed the alternate screen, by the offsets of what it wrote. It is much faster than a Screen. Of many switches it knows the last.
+// Switches records the offsets in a program's output at which the program switched to or from the
+// alternate screen. Recording is much faster than rendering with a Screen. Only the last
+// maxSwitches switches are kept.
 type Switches struct {
-	at       int64  // of the next byte
-	sequence []byte // what has come of one that may be a switch
+	at       int64  // offset of the next byte
+	sequence []byte // beginning of a control sequence that may be a switch
 	all      []shown
 }
 
-// shown is a switch: the offset of the sequence that made it.
+// shown is a switch at the offset of its control sequence.
 type shown struct {
 	at        int64
 	alternate bool
 }
 
-// switches is how Switches are written down.
+// switches is the JSON form of Switches.
 type switches struct {
 	At        int64   `json:"at"`
 	Sequence  []byte  `json:"sequence,omitempty"`
 	Offsets   []int64 `json:"offsets,omitempty"`
-	Alternate []bool  `json:"alternate,omitempty"` // for each of Offsets
+	Alternate []bool  `json:"alternate,omitempty"` // one entry per offset
 }
 
-// MarshalJSON writes them down, for others to go on with.
+// MarshalJSON encodes the state, so that another process can continue the record.
 func (s Switches) MarshalJSON() ([]byte, error) {
 	w := switches{At: s.at, Sequence: s.sequence}
 	for _, one := range s.all {
@@ -36,14 +38,14 @@ func (s Switches) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON restores the state.
 func (s *Switches) UnmarshalJSON(b []byte) error {
 	var w switches
 	if err := json.Unmarshal(b, &w); err != nil {
 		return err
 	}
 	if len(w.Offsets) != len(w.Alternate) || len(w.Offsets) > maxSwitches || len(w.Sequence) > maxSequence {
-		return errors.New("terminal: these are no switches")
+		return errors.New("terminal: invalid switches")
 	}
 	*s = Switches{at: w.At, sequence: w.Sequence}
 	for i, at := range w.Offsets {
@@ -57,7 +59,7 @@ const (
 	maxSequence = 32 // bytes
 )
 
-// Write takes what the program wrote, in pieces cut anywhere. It never fails.
+// Write processes output. The output can be split at any byte. Write never fails.
 func (s *Switches) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 {
@@ -77,7 +79,7 @@ func (s *Switches) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// take takes a byte of a sequence, or of what turns out to be none of ours.
+// take processes a byte of a control sequence that may be a switch.
 func (s *Switches) take(c byte) {
 	s.sequence = append(s.sequence, c)
 	n := len(s.sequence)
@@ -90,7 +92,7 @@ func (s *Switches) take(c byte) {
 		for mode := range bytes.SplitSeq(s.sequence[3:n-1], []byte(";")) {
 			switch string(mode) {
 			case "47", "1047", "1049":
-				s.note(shown{s.at - int64(n) + 1, c == 'h'})
+				s.record(shown{s.at - int64(n) + 1, c == 'h'})
 			}
 		}
 		s.sequence = s.sequence[:0]
@@ -99,14 +101,15 @@ func (s *Switches) take(c byte) {
 	}
 }
 
-func (s *Switches) note(one shown) {
+func (s *Switches) record(one shown) {
 	if len(s.all) == maxSwitches {
 		s.all = append(s.all[:0], s.all[1:]...)
 	}
 	s.all = append(s.all, one)
 }
 
-// Alternate gives the offset from which on the alternate screen was shown, where it was at an offset.
+// Alternate reports whether the alternate screen was shown at an offset. If it was, since is the
+// offset of the switch to the alternate screen.
 func (s *Switches) Alternate(at int64) (since int64, ok bool) {
 	for _, one := range s.all {
 		if one.at >= at {

@@ -27,7 +27,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-func TestAFloodOfSwitches(t *testing.T) {
+func TestManySwitches(t *testing.T) {
 	var s Switches
 	flood := strings.Repeat("\x1b[?1049h\x1b[?1049l\x1b[?"+strings.Repeat("1;", 100), 10_000)
 	s.Write([]byte(flood))

@@ -1,17 +1,19 @@
-// Package terminal renders what a program wrote to a terminal as the text that a person would see there.
+// Package terminal renders the output of a program as the text that a terminal would show.
 //
-// It knows what programs in use write (ECMA-48 and xterm's control sequences, https://invisible-island.net/xterm/ctlseqs/ctlseqs.html): carriage returns,
-// backspaces, cursor moves, erasing, inserting, scrolling, the alternate screen, wide and combining characters. Colours, titles and what asks for an answer are
-// left out. Any bytes may be written: what can't be understood is skipped, and a screen takes no more memory than its size and its limit say.
+// It supports the ECMA-48 and xterm control sequences that programs use
+// (https://invisible-island.net/xterm/ctlseqs/ctlseqs.html): carriage returns, backspaces, cursor
+// movement, erasing, inserting, scrolling, the alternate screen, wide and combining characters. It
+// ignores colours, titles and queries. The input can be any bytes: a Screen skips unknown
+// sequences. The size of the screen and the limit on scrolled lines bound the memory use.
 package terminal
 
 import "strings"
 
-// MaxSide is how many columns or rows a terminal has at most.
+// MaxSide is the maximum number of columns and of rows.
 const MaxSide = 1000
 
-// Screen is a terminal that is written to. Its text is that of all lines since its beginning, also of those that were scrolled out of sight. A line that went on in
-// the next row because it was too long is one line.
+// Screen is a terminal screen. Its text includes lines that scrolled off the screen. A line that
+// wrapped into several rows is one line of that text.
 type Screen struct {
 	cols, rows int
 	limit      int
@@ -22,7 +24,8 @@ type Screen struct {
 	parser
 }
 
-// New makes an empty screen of so many characters, which are brought between 1 and MaxSide. Of what was scrolled out of sight it keeps the last limit bytes.
+// New returns an empty screen. It limits cols and rows to the range 1 to MaxSide. The screen keeps
+// the last limit bytes of the lines that scroll off.
 func New(cols, rows, limit int) *Screen {
 	s := &Screen{cols: min(max(cols, 1), MaxSide), rows: min(max(rows, 1), MaxSide), limit: limit}
 	s.reset()
@@ -35,7 +38,7 @@ func (s *Screen) reset() {
 	s.parser = parser{}
 }
 
-// Write takes what a program wrote, in pieces cut anywhere. It never fails.
+// Write processes output. The output can be split at any byte. Write never fails.
 func (s *Screen) Write(b []byte) (int, error) {
 	for _, c := range b {
 		s.take(c)
@@ -43,10 +46,10 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Alternate tells whether the alternate screen is shown, as full-screen programs do.
+// Alternate reports whether the alternate screen is shown. Full-screen programs use that screen.
 func (s *Screen) Alternate() bool { return s.now == &s.alternate }
 
-// String is what can be seen: the text, and where the alternate screen is shown, that below it.
+// String returns the text of the main screen. If the alternate screen is shown, its text follows.
 func (s *Screen) String() string {
 	var b strings.Builder
 	s.main.print(&b)
@@ -59,14 +62,17 @@ func (s *Screen) String() string {
 	return b.String()
 }
 
-// Rows are what the screen shows, row by row, without blanks at their ends. Rows that were not written to are left out at the end.
+// Rows returns the rows of the screen without trailing spaces, up to the last row that was written
+// to.
 func (s *Screen) Rows() []string { return s.now.texts() }
 
-// Cursor is where the next character goes, from 0 on.
+// Cursor returns the 0-based position of the next character.
 func (s *Screen) Cursor() (row, col int) { return s.now.row, s.now.column() }
 
-// Plain renders one piece of what a program wrote to a terminal of so many characters, in some limit bytes at most: where there is more, the first lines are left
-// out. before is what it wrote since it last showed the alternate screen, where it showed that when the piece begins: then all of that screen is rendered.
+// Plain renders a piece of output as text of at most about limit bytes. If there is more text,
+// Plain omits the first lines. If the alternate screen was shown at the beginning of the piece,
+// before must contain the output since the switch to it. The result then contains the whole
+// alternate screen.
 func Plain(cols, rows, limit int, before, piece []byte) string {
 	s := New(cols, rows, limit)
 	if len(before) > 0 {

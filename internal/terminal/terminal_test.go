@@ -9,7 +9,7 @@ import (
 
 const limit = 1 << 20
 
-func TestWhatAPersonSees(t *testing.T) {
+func TestScreen(t *testing.T) {
 	for _, c := range []struct{ name, wrote, seen string }{
 		{"text", "a\r\nb\r\n$ ", "a\nb\n$ "},
 		{"nothing", "", ""},
@@ -75,8 +75,9 @@ func TestWhatAPersonSees(t *testing.T) {
 	}
 }
 
-// TestAPieceOfAFullScreenProgram shows all of the screen although little of it was written last.
-func TestAPieceOfAFullScreenProgram(t *testing.T) {
+// TestPlainFullScreen checks that the result contains the whole alternate screen, even if the piece
+// changes only a small part of that screen.
+func TestPlainFullScreen(t *testing.T) {
 	before := "\x1b[?1049h\x1b[Hfirst row\x1b[3;1Hthird row"
 	if seen := Plain(20, 10, limit, []byte(before), []byte("\x1b[2;1Hsecond row")); seen != "first row\nsecond row\nthird row" {
 		t.Errorf("%q", seen)
@@ -99,7 +100,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-func TestTheLimit(t *testing.T) {
+func TestLimit(t *testing.T) {
 	var wrote strings.Builder
 	for i := range 20_000 {
 		fmt.Fprintf(&wrote, "line %d\r\n", i)
@@ -128,7 +129,7 @@ func FuzzPlain(f *testing.F) {
 			t.Errorf("%d bytes are seen", len(seen))
 		}
 		if strings.ContainsAny(seen, "\x1b\r\b\a\x00") {
-			t.Errorf("a control is left in %q", seen)
+			t.Errorf("a control character remains in %q", seen)
 		}
 	})
 }

@@ -2,7 +2,8 @@ package terminal
 
 import "unicode"
 
-// Width is how many columns a character takes: 0 for one that combines with what is before it, 2 for a wide one, else 1.
+// Width returns the number of columns of a character. The number is 0 if the character combines
+// with the previous one, 2 if it is wide, and otherwise 1.
 func Width(r rune) int {
 	switch {
 	case r < 0x300:
@@ -15,7 +16,7 @@ func Width(r rune) int {
 	return 1
 }
 
-// wide are the characters that Unicode's EastAsianWidth.txt (16.0) calls wide or full-width.
+// wide is the set of wide and fullwidth characters in Unicode's EastAsianWidth.txt (16.0).
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x1100, 0x115f, 1}, {0x231a, 0x231b, 1}, {0x2329, 0x232a, 1}, {0x23e9, 0x23ec, 1}, {0x23f0, 0x23f3, 3}, {0x25fd, 0x25fe, 1}, {0x2614, 0x2615, 1},

@@ -1,8 +1,9 @@
-// Package testenv tells tests about the host that they run on, as Go's own internal/testenv does:
-// which tools and privileges there are, and which seed random tests take.
+// Package testenv tells tests which tools and privileges the host has, like Go's own
+// internal/testenv. It also provides the seed of random tests.
 //
-// Without PYRO_TEST_REQUIRE a test skips what its host lacks. With PYRO_TEST_REQUIRE=1, which
-// `make test` sets, a missing tool fails the test, and so does anything else that root should have.
+// By default, a test is skipped if the host lacks something. PYRO_TEST_REQUIRE=1, which `make test`
+// sets, makes a test fail if a tool is missing. It then also fails if root runs it and the host
+// lacks another feature.
 package testenv
 
 import (
@@ -22,8 +23,8 @@ const (
 
 func required() bool { return os.Getenv(requireVariable) == "1" }
 
-// NeedsTool returns the path of a program that the test runs, and ends the test if there is none.
-// It also looks where Debian keeps tools such as e2fsck, which an ordinary user's PATH leaves out.
+// NeedsTool returns the path of a program. If the program is missing, NeedsTool skips or fails the
+// test. NeedsTool also searches the sbin folders, where Debian installs tools such as e2fsck.
 func NeedsTool(t testing.TB, name string) (path string) {
 	t.Helper()
 	for _, candidate := range []string{name, "/usr/sbin/" + name, "/sbin/" + name} {
@@ -38,7 +39,7 @@ func NeedsTool(t testing.TB, name string) (path string) {
 	return ""
 }
 
-// NeedsRoot skips the test if an ordinary user runs it. reason says what only root can do.
+// NeedsRoot skips the test unless it runs as root. reason completes the sentence "only root can".
 func NeedsRoot(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -46,8 +47,8 @@ func NeedsRoot(t testing.TB, reason string) {
 	}
 }
 
-// Lacks ends the test because its host lacks something, such as mounts, that is no program. It
-// fails only where root requires all: an ordinary user may well lack it.
+// Lacks skips the test because the host lacks a feature, such as mounts. If PYRO_TEST_REQUIRE=1 is
+// set and the test runs as root, Lacks fails the test instead.
 func Lacks(t testing.TB, what ...any) {
 	t.Helper()
 	if required() && os.Getuid() == 0 {
@@ -56,8 +57,8 @@ func Lacks(t testing.TB, what ...any) {
 	t.Skip(what...)
 }
 
-// Seed returns the seed that decides the course of a random test: PYRO_TEST_SEED if that is set,
-// otherwise usual. It logs the seed, so that a failed run can be repeated.
+// Seed returns the seed of a random test. The seed is PYRO_TEST_SEED, or usual if that variable is
+// not set. Seed logs the seed, so that a failure can be repeated.
 func Seed(t testing.TB, usual uint64) uint64 {
 	t.Helper()
 	seed := usual
@@ -71,8 +72,8 @@ func Seed(t testing.TB, usual uint64) uint64 {
 	return seed
 }
 
-// Seeds yields n seeds for a test that is repeated with each: those from 0 on, or from
-// PYRO_TEST_SEED on.
+// Seeds yields n consecutive seeds. The first one is PYRO_TEST_SEED, or 0 if that variable is not
+// set.
 func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	t.Helper()
 	first := Seed(t, 0)
@@ -85,8 +86,8 @@ func Seeds(t testing.TB, n int) iter.Seq[uint64] {
 	}
 }
 
-// Rounds returns how often a test repeats itself: usual, or long with PYRO_TEST_LONG=1, which
-// `make soak` sets.
+// Rounds returns the number of repetitions. That is long if PYRO_TEST_LONG=1 is set, as in `make
+// soak`, and otherwise usual.
 func Rounds(usual, long int) int {
 	if os.Getenv(longVariable) == "1" {
 		return long
@@ -94,7 +95,7 @@ func Rounds(usual, long int) int {
 	return usual
 }
 
-// Rand returns a generator for a random test. usual is as in Seed.
+// Rand returns a random generator with the seed that Seed returns for usual.
 func Rand(t testing.TB, usual uint64) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Seed(t, usual), 0))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// inside is set in the process that plays one test whose end the outer test looks at.
+// inside is the environment variable that selects a function of played in a child process.
 const inside = "PYRO_TEST_INSIDE"
 
 var played = map[string]func(*testing.T){
@@ -19,7 +19,7 @@ var played = map[string]func(*testing.T){
 	"seeds":   func(t *testing.T) { t.Log(slices.Collect(Seeds(t, 3))) },
 }
 
-// TestPlayed is what TestEnds runs in a process of its own.
+// TestPlayed runs only in a child process that TestEnds starts.
 func TestPlayed(t *testing.T) {
 	if play := played[os.Getenv(inside)]; play != nil {
 		play(t)

@@ -1,4 +1,4 @@
-// Package version is the version of this build, the same for all programs of pyro.
+// Package version contains the version of this build.
 package version
 
 import (
@@ -8,16 +8,18 @@ import (
 	"strings"
 )
 
-// number is the version that is released, or with -dev worked on. It stands nowhere else.
+// number is the released version, or the next version with the suffix -dev. It is defined only in
+// the file VERSION.
 //
 //go:embed VERSION
 var number string
 
-// commit is set by the build: -ldflags "-X github.com/pyro-mcp/pyro/internal/version.commit=0123abc".
+// commit is set by the build with this option:
+// -ldflags "-X github.com/pyro-mcp/pyro/internal/version.commit=0123abc"
 var commit string
 
-// String gives the version by the rules of SemVer: 1.2.3 for a release, 1.2.3-dev+COMMIT for what
-// comes before it.
+// String returns the version in SemVer format. A release has the version 1.2.3. A build before that
+// release has the version 1.2.3-dev+COMMIT.
 func String() string {
 	v := strings.TrimSpace(number)
 	if from := cmp.Or(commit, revision()); from != "" && strings.Contains(v, "-") {
@@ -26,10 +28,11 @@ func String() string {
 	return v
 }
 
-// revision is what the Go command noted, if it did.
+// revision returns the first 12 characters of the revision that the Go command recorded, or the
+// empty string if there is none.
 func revision() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || !strings.HasPrefix(info.Path, "github.com/pyro-mcp/pyro/") { // it is another program's
+	if !ok || !strings.HasPrefix(info.Path, "github.com/pyro-mcp/pyro/") { // imported by another program
 		return ""
 	}
 	for _, s := range info.Settings {

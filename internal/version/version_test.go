@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// semVer is the expression that semver.org suggests.
+// semVer is the regular expression that semver.org suggests.
 var semVer = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$`)
 
 func TestVersionIsSemVer(t *testing.T) {
@@ -20,8 +20,8 @@ func TestVersionIsSemVer(t *testing.T) {
 	}
 }
 
-// TestPythonHasTheVersion holds the version of the Python package against this one.
-func TestPythonHasTheVersion(t *testing.T) {
+// TestPythonVersion checks that the Python package has the same version.
+func TestPythonVersion(t *testing.T) {
 	text, err := os.ReadFile("../../sdk/python/pyproject.toml")
 	if err != nil {
 		t.Fatal(err)

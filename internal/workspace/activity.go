@@ -8,14 +8,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// note adds to the record of what was done in a workspace, when it has been done, by an operation that began at a time: for those that a machine takes part
-// in, after they were connected to it, so that a reset in between is told from one before. What was done stays done where this fails, and an error would say
-// that it did not happen: so there is none, and the record goes without. No secret gets into it.
+// note records an operation that has succeeded, with secrets redacted. began is when the operation
+// started. If the operation needs a machine, began is the time after connecting, so that a reset in
+// between is noticed. If the record can't be written, note ignores that: an error would suggest
+// that the operation failed.
 func (m *Manager) note(ctx context.Context, w store.Workspace, began time.Time, kind store.EventKind, d store.Detail) {
-	ctx = context.WithoutCancel(ctx) // it has been done, whoever waits for that or not
+	ctx = context.WithoutCancel(ctx) // the operation has succeeded, even if the caller has gone
 	hide, err := m.redactor(ctx, w)
 	if err != nil {
 		return
@@ -23,18 +23,19 @@ func (m *Manager) note(ctx context.Context, w store.Workspace, began time.Time, 
 	_ = m.Store.Note(ctx, w.ID, store.Event{Kind: kind, At: time.Now(), Detail: d.Texts(hide.Text)}, began)
 }
 
-// Activity is what was done in a workspace since it was created or last reset, and what came of it.
+// Activity is a summary of the work in a workspace since it was created or last reset.
 type Activity struct {
 	Workspace
 	Since    time.Time
 	Work     store.Work
-	Services []Service      // sorted by name
-	Shells   []remote.Shell // that are open, the oldest first
-	Changes  *diff.Result   // how /workspace differs from the baseline; nil: Unknown says why that can't be told
+	Services []Service    // sorted by name.
+	Shells   []Shell      // open shells, oldest first.
+	Changes  *diff.Result // differences from the baseline; nil: Unknown says why they are missing.
 	Unknown  string
 }
 
-// Summarize tells what was done in a workspace, and how it differs from its baseline, with at most so many paths. It need not run; then it can't be compared.
+// Summarize describes the work in a workspace. It also lists the differences from the baseline,
+// limited to the given number of paths. The differences are available only if the workspace runs.
 func (m *Manager) Summarize(ctx context.Context, id string, paths int) (Activity, error) {
 	if _, err := m.record(ctx, store.KindWorkspace, id); err != nil {
 		return Activity{}, err
@@ -52,7 +53,7 @@ func (m *Manager) Summarize(ctx context.Context, id string, paths int) (Activity
 	}
 	a.Work.Snapshots = nil
 	for _, s := range work.Snapshots {
-		if !passing(s.Name) {
+		if !temporary(s.Name) {
 			a.Work.Snapshots = append(a.Work.Snapshots, s)
 		}
 	}
@@ -65,8 +66,8 @@ func (m *Manager) Summarize(ctx context.Context, id string, paths int) (Activity
 	return a, nil
 }
 
-// openShells gives the shells of a workspace; none where it has ended meanwhile.
-func (m *Manager) openShells(ctx context.Context, id string) []remote.Shell {
+// openShells returns the open shells of a workspace, or none if the workspace no longer runs.
+func (m *Manager) openShells(ctx context.Context, id string) []Shell {
 	shells, err := m.Shells(ctx, id)
 	if err != nil {
 		return nil
@@ -79,7 +80,7 @@ func (m *Manager) openShells(ctx context.Context, id string) []remote.Shell {
 	return all
 }
 
-// changes finds out how a workspace differs from its baseline, or why that can't be told.
+// changes adds the differences from the baseline to a, or the reason why they are not available.
 func (m *Manager) changes(ctx context.Context, a *Activity, paths int) error {
 	hide, err := m.redactor(ctx, a.Workspace.Workspace)
 	if err != nil {
@@ -97,7 +98,7 @@ func (m *Manager) changes(ctx context.Context, a *Activity, paths int) error {
 		a.Unknown = hide.Text(fault.Printable(err.Error()))
 		return nil
 	}
-	r.Summary.PatchOmitted = 0 // there is no patch
+	r.Summary.PatchOmitted = 0 // the summary contains no patch
 	for i := range r.Entries {
 		r.Entries[i].PatchOmitted = false
 		for _, text := range []*string{&r.Entries[i].Path, &r.Entries[i].OldLink, &r.Entries[i].NewLink} {

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// told gives the events of a workspace, one a line.
-func told(t *testing.T, m *Manager, id string) string {
+// activityText returns the events of a workspace, one per line.
+func activityText(t *testing.T, m *Manager, id string) string {
 	t.Helper()
 	w, err := m.Store.Work(t.Context(), id)
 	check(t, err)
@@ -35,7 +35,8 @@ func told(t *testing.T, m *Manager, id string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestActivity does one of everything that is told by events, and what looks like it and changes nothing.
+// TestActivity checks which operations are recorded as events. It also tries similar operations
+// that change nothing.
 func TestActivity(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -62,7 +63,7 @@ func TestActivity(t *testing.T) {
 	shells, err := m.Shells(ctx, w.ID)
 	check(t, err)
 	defer shells.Close()
-	opened, err := shells.Open(ctx, Command{TTY: &client.Terminal{Cols: 80, Rows: 24}})
+	opened, err := shells.Open(ctx, program.Command{TTY: &program.Terminal{Cols: 80, Rows: 24}})
 	check(t, err)
 	for _, name := range []string{"one", "two"} {
 		_, err = m.CreateSnapshot(ctx, w.ID, name, false)
@@ -78,7 +79,7 @@ shell 1 /workspace [] .  shell 0 0 +0 -0
 snapshot_deleted 1  [] .  one 0 0 +0 -0
 sync 1 /workspace/in [] ` + filepath.Base(host) + `   1 4 +0 -0
 write 1 /workspace/sub/new [] .   1 5 +0 -0`
-	if got := told(t, m, w.ID); got != want {
+	if got := activityText(t, m, w.ID); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	a, err := m.Summarize(ctx, w.ID, 3)
@@ -92,11 +93,11 @@ write 1 /workspace/sub/new [] .   1 5 +0 -0`
 
 	forks, err := m.Fork(ctx, w.ID, "", false, 1, Spec{})
 	check(t, err)
-	if got := told(t, m, forks[0].ID); got != "" {
+	if got := activityText(t, m, forks[0].ID); got != "" {
 		t.Errorf("a fork has done %s", got)
 	}
-	if got := told(t, m, w.ID); got != want {
-		t.Errorf("a fork is told of its source: %s", got)
+	if got := activityText(t, m, w.ID); got != want {
+		t.Errorf("activity of a fork: got %s", got)
 	}
 	_, err = m.Stop(ctx, store.KindWorkspace, w.ID)
 	check(t, err)
@@ -115,7 +116,7 @@ write 1 /workspace/sub/new [] .   1 5 +0 -0`
 	wantKind(t, "of none", err, fault.NotFound)
 }
 
-// TestSecretsAreNotInEvents has a secret be in paths.
+// TestSecretsAreNotInEvents checks that a secret in a path is redacted in events.
 func TestSecretsAreNotInEvents(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -138,7 +139,8 @@ func TestSecretsAreNotInEvents(t *testing.T) {
 	}
 }
 
-// TestWhatIsDoneStaysDone has events be lost, and an operation be cancelled when it has happened.
+// TestWhatIsDoneStaysDone checks that an event is recorded although the operation's context is
+// cancelled. It also checks that an operation succeeds if its event can't be recorded.
 func TestWhatIsDoneStaysDone(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -146,8 +148,8 @@ func TestWhatIsDoneStaysDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m.note(ctx, w.Workspace, w.CreatedAt, store.EventWrite, store.Detail{Path: "/workspace/f"})
-	if got := told(t, m, w.ID); !strings.HasPrefix(got, "write 1 /workspace/f ") {
-		t.Errorf("its caller gave up, and of what was done is told %q", got)
+	if got := activityText(t, m, w.ID); !strings.HasPrefix(got, "write 1 /workspace/f ") {
+		t.Errorf("activity after its caller gave up: got %q", got)
 	}
 	db, err := sql.Open("sqlite", m.Store.Path())
 	check(t, err)

@@ -19,30 +19,33 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Spec says what workspace to create. It has been checked but for names, labels and the seed.
+// Spec describes a new workspace. The caller has checked all fields except the name, the labels and
+// the seed.
 type Spec struct {
 	Kind        store.Kind
 	Environment string
-	Isolation   machine.Isolation // or isolation.Auto
+	Isolation   machine.Isolation // can also be machine.Auto
 	AllowHost   bool
 	VCPUCount   int
 	MemMiB      int
-	DiskMiB     int // of /workspace; 0: store.DefaultDiskMiB
+	DiskMiB     int // size of /workspace; 0: store.DefaultDiskMiB
 	TTLSeconds  int
 	AutoPause   int    // seconds; 0: never
-	Network     string // one of store's policies
+	Network     string // one of the network policies in package store
 	Egress      store.Egress
+	HostNetwork *store.HostNetwork // the network settings of the host that the machine gets; can be nil
 	Name        string
 	Labels      map[string]string
-	SeedPath    string // empty: it begins empty
-	FromProject bool   // SeedPath is the project that pyro serves, and nobody gave it
+	SeedPath    string // a folder or an archive; empty: no seed
+	FromProject bool   // SeedPath is the server's project folder, and no caller named it
 	Secrets     []secret.Secret
+	Credentials []secret.Secret // secrets that every program gets as variables
 	Progress    progress.Func
 
-	IncludeIgnored bool // of a folder also what git ignores
+	IncludeIgnored bool // also copy files that git ignores
 }
 
-// checkDiscovery checks what people are to know it by.
+// checkDiscovery checks the name and the labels.
 func (s Spec) checkDiscovery() error {
 	if s.Name != "" {
 		if err := checkName(s.Name); err != nil {
@@ -52,7 +55,8 @@ func (s Spec) checkDiscovery() error {
 	return checkLabels(s.Labels)
 }
 
-// Create makes a workspace, fills it and starts it; a machine is not started. When it fails or is cancelled nothing is left.
+// Create creates a workspace, copies the seed into it, and starts it. It does not start a machine
+// of kind vm. If Create fails or is cancelled, no workspace remains.
 func (m *Manager) Create(ctx context.Context, spec Spec) (Workspace, error) {
 	if err := spec.checkDiscovery(); err != nil {
 		return Workspace{}, err
@@ -67,20 +71,29 @@ func (m *Manager) Create(ctx context.Context, spec Spec) (Workspace, error) {
 		return Workspace{}, err
 	}
 	defer release()
-	if w.Secrets, w.Spec.Secrets, err = m.seal(w.ID, spec.Secrets); err != nil {
+	if w.Secrets, w.Spec.Secrets, err = m.seal(w.ID, spec.Secrets, spec.Credentials); err != nil {
 		return Workspace{}, err
 	}
 	if _, err := m.Sweep(ctx); err != nil {
 		return Workspace{}, err
 	}
 	made, err := m.make(ctx, w, spec.Progress, features.BlockDisks, func(ctx context.Context, f storage.Folder) (store.Disks, store.Seed, error) {
-		d, err := f.Create(ctx, seed.fill(spec.Progress))
+		fill, done := seed.fill(spec.Progress), func() {}
+		if fill == nil && features.Isolated {
+			var err error
+			if fill, done, err = m.imageSeed(ctx, w); err != nil {
+				return store.Disks{}, store.Seed{}, err
+			}
+		}
+		defer done()
+		d, err := f.Create(ctx, fill)
 		return d, seed.summary(), err
 	})
 	return made, fault.Wrap(err, "create "+string(spec.Kind), "")
 }
 
-// plan finds the driver and the environment, and says what the workspace will be. What it works from is held until release is called.
+// plan chooses the driver and the environment, and completes the specification. The caller must
+// call release, which unlocks the environment.
 func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, features machine.Features, release func(), err error) {
 	drivers, err := m.Drivers()
 	if err != nil {
@@ -95,6 +108,7 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 		Spec: store.Spec{
 			Environment: spec.Environment, Isolation: string(driver.Isolation()), VCPUCount: spec.VCPUCount, MemMiB: spec.MemMiB, DiskMiB: spec.DiskMiB,
 			TTLSeconds: spec.TTLSeconds, AutoPause: spec.AutoPause, Network: spec.Network, Egress: spec.Egress,
+			HostNetwork: spec.HostNetwork,
 		},
 	}
 	if reason != nil {
@@ -107,17 +121,18 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (w store.Workspace, featu
 		}
 	}
 	if features.Isolated {
-		lease, err := m.Environments.Use(ctx, spec.Environment, spec.Progress)
+		ref, err := m.Environments.Use(ctx, spec.Environment, spec.Progress)
 		if err != nil {
 			return w, features, nil, err
 		}
-		w.Spec.Digest, w.Spec.Env, w.Spec.User = lease.Digest, lease.Env, lease.User
-		release = func() { lease.Close() }
+		w.Spec.Digest, w.Spec.Env, w.Spec.User = ref.Digest, ref.Env, ref.User
+		release = func() { ref.Close() }
 	}
 	return w, features, release, nil
 }
 
-// make makes what was planned: its folder, its disks by fill, its machine, and last its record, by which it is.
+// make creates the folder, the disks (with fill), the machine and the record, in this order. The
+// workspace exists when the record exists.
 func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.Func, blocks bool,
 	fill func(context.Context, storage.Folder) (store.Disks, store.Seed, error)) (Workspace, error) {
 	folder, lock, err := m.newFolder(w.ID)
@@ -134,10 +149,13 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 	if w.Disks, w.Spec.Seed, err = fill(ctx, remote.DisksOf(m.Dirs, folder, blocks, w.Spec)); err != nil {
 		return Workspace{}, err
 	}
-	for _, path := range []string{string(folder), m.Dirs.Workspaces()} { // what a record names has to be there after a loss of power
+	for _, path := range []string{string(folder), m.Dirs.Workspaces()} { // if the record survives a power failure, its files must survive too
 		if err := durable.Sync(path); err != nil {
 			return Workspace{}, err
 		}
+	}
+	if w.Disks.Checkpoint == "" {
+		w.Spec.Machine = nil // a new machine boots
 	}
 	w.LastActivityAt = time.Now().UTC()
 	w.ExpiresAt = w.Spec.Expiry(w.LastActivityAt)
@@ -158,8 +176,9 @@ func (m *Manager) make(ctx context.Context, w store.Workspace, report progress.F
 		return Workspace{}, err
 	}
 	made = true
-	// A supervisor that has died by now is told by the state, and the workspace is there all the same: but for a live fork, which is nothing else than what runs in it.
-	if err := starting.Release(); err != nil && w.Disks.Memory != "" {
+	// If the supervisor has died by now, the workspace exists nevertheless, and its state shows
+	// that. A live fork is deleted instead, because it is useless without its programs.
+	if err := starting.Release(); err != nil && w.Disks.Checkpoint != "" {
 		forgotten := m.Store.Delete(context.WithoutCancel(ctx), w.ID)
 		made = forgotten != nil
 		return Workspace{}, errors.Join(err, forgotten)
@@ -178,17 +197,18 @@ func (m *Manager) launch(ctx context.Context, w store.Workspace, blocks bool, re
 			return nil, err
 		}
 	}
-	about := progress.Func(func(e progress.Event) { // people know the environment by its name
+	renamed := progress.Func(func(e progress.Event) { // users know the environment by its name, not by its digest
 		e.Subject = w.Spec.Environment
 		report.Report(e)
 	})
-	return remote.Start(ctx, program, remote.Order{Dirs: m.Dirs, Folder: string(m.folder(w.ID)), Blocks: blocks, Workspace: w}, about)
+	return remote.Start(ctx, program, remote.StartConfig{Dirs: m.Dirs, Folder: string(m.folder(w.ID)), Blocks: blocks, Workspace: w}, renamed)
 }
 
-// unlocked begins the name of a folder that its maker has not locked yet.
+// unlocked is the prefix of folders that are not locked yet.
 const unlocked = ".new-"
 
-// newFolder makes a workspace's folder, locked before it has its name, so that nobody ever takes it for one whose maker died.
+// newFolder creates a workspace's folder. It locks the folder before the folder gets its final
+// name. Otherwise another process could mistake it for an orphan.
 func (m *Manager) newFolder(id string) (remote.Folder, *flock.Lock, error) {
 	all := m.Dirs.Workspaces()
 	if err := os.MkdirAll(all, 0o700); err != nil {
@@ -209,7 +229,7 @@ func (m *Manager) newFolder(id string) (remote.Folder, *flock.Lock, error) {
 	return m.folder(id), lock, nil
 }
 
-// environmentOf holds the environment of a workspace.
-func (m *Manager) environmentOf(ctx context.Context, w store.Workspace, report progress.Func) (*environment.Lease, error) {
+// environmentOf finds the environment of a workspace, and locks it while it is used.
+func (m *Manager) environmentOf(ctx context.Context, w store.Workspace, report progress.Func) (*environment.ImageRef, error) {
 	return m.Environments.UseDigest(ctx, w.Spec.Digest, w.Spec.Environment, report)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Diff tells how /workspace differs from the baseline, and writes that as a patch. The workspace must run. What changes while it is compared is told as it was
-// when it was looked at.
+// Diff compares /workspace of a running workspace with the baseline, and writes a patch. If a file
+// changes meanwhile, Diff compares the content that it has read.
 func (m *Manager) Diff(ctx context.Context, id string, patch io.Writer, o diff.Options) (*diff.Result, error) {
 	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
@@ -36,7 +36,7 @@ func (m *Manager) Diff(ctx context.Context, id string, patch io.Writer, o diff.O
 		return nil, fault.Wrap(err, "open the baseline of workspace", id)
 	}
 	defer base.Close()
-	// What is on its way to the disk has no time yet by which it could be told from what is old.
+	// Read the record again, because a reset before the connection might have changed FreshUntil.
 	if w, err = m.Store.Workspace(ctx, id); err != nil {
 		return nil, err
 	}
@@ -45,10 +45,13 @@ func (m *Manager) Diff(ctx context.Context, id string, patch io.Writer, o diff.O
 	return r, fault.Wrap(err, "compare workspace", id)
 }
 
-// marker gives files the marks by which they are known to be as in the baseline without being read.
+// marker computes marks, which identify unchanged files. Files with equal marks are not read.
 //
-// In block storage the volume began as the baseline's image: a file that has kept its inode, size, mode and times was not touched, since whatever touches it sets
-// its change time. In tree storage it began as a copy, whose change times are all before one moment.
+// In block storage the volume started as the baseline's image. Each change to a file sets its
+// change time. So a file with the same inode, size, mode and times is unchanged.
+//
+// In tree storage the volume started as a copy. The change times of unchanged files are before the
+// end of the copy.
 type marker struct {
 	blocks bool
 	fresh  int64
@@ -72,13 +75,13 @@ func (m marker) ofCurrent(e *listing.Entry) string {
 	return ""
 }
 
-// baseline is the tree before.
+// baseline is the tree of the baseline.
 type baseline struct {
 	storage.Files
 	marks marker
 }
 
-// List walks the files.
+// List lists all files below the root of the tree.
 func (b baseline) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 	return func(yield func(diff.Entry, error) bool) {
 		err := fs.WalkDir(b.Tree, ".", func(path string, d fs.DirEntry, err error) error {
@@ -111,7 +114,7 @@ func (b baseline) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 	}
 }
 
-// plain is a mode as both trees tell it: special files are of one kind.
+// plain returns a mode in the form that both trees use. All special files get the same mode.
 func plain(mode fs.FileMode) fs.FileMode {
 	if mode&(fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket|fs.ModeCharDevice|fs.ModeIrregular) != 0 {
 		return fs.ModeIrregular | mode&^fs.ModeType
@@ -124,20 +127,20 @@ func (b baseline) Open(_ context.Context, path string) (io.ReadCloser, error) {
 	return b.Tree.Open(path)
 }
 
-// current is the tree as it is now.
+// current is the current tree of the workspace.
 type current struct {
 	client *remote.Client
 	marks  marker
 }
 
-// List lists the files.
+// List lists all files in the workspace.
 func (c current) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 	return func(yield func(diff.Entry, error) bool) {
 		err := c.client.List(ctx, "", true, func(e listing.Entry) error {
 			if e.Path == "" {
 				return nil
 			}
-			d := diff.Entry{Path: e.Path, Mode: ModeOf(&e), Size: e.Size, Link: e.Target}
+			d := diff.Entry{Path: e.Path, Mode: e.FileMode(), Size: e.Size, Link: e.Target}
 			if e.Kind == listing.File {
 				d.Identity = c.marks.ofCurrent(&e)
 			}
@@ -152,26 +155,7 @@ func (c current) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 	}
 }
 
-// ModeOf is the mode of what a list has.
-func ModeOf(e *listing.Entry) fs.FileMode {
-	mode := fs.FileMode(e.Mode & 0o777)
-	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if e.Mode&bit != 0 {
-			mode |= flag
-		}
-	}
-	switch e.Kind {
-	case listing.Folder:
-		mode |= fs.ModeDir
-	case listing.Link:
-		mode |= fs.ModeSymlink
-	case listing.Other:
-		mode |= fs.ModeIrregular
-	}
-	return mode
-}
-
-// Open opens a file. It is read as it is needed.
+// Open opens a file. Its content is read on demand.
 func (c current) Open(ctx context.Context, path string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r, w := io.Pipe()

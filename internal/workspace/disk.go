@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/disk/view"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -19,7 +20,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// offline opens the disks of a workspace that is stopped or paused, for what is at a path. While they are open it can't be started.
+// offline opens the disks of a stopped or paused workspace to read a path. The workspace can't
+// start until the caller calls the returned function.
 func (m *Manager) offline(ctx context.Context, id, inside string) (*storage.View, func(), error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -27,7 +29,7 @@ func (m *Manager) offline(ctx context.Context, id, inside string) (*storage.View
 	}
 	var v *storage.View
 	var release func()
-	elsewhere, err := m.rootInMemory(ctx, id)
+	elsewhere, err := m.rootInCheckpoint(ctx, id)
 	switch {
 	case err != nil:
 	case elsewhere && !strings.HasPrefix(inside+"/", Path[1:]+"/"):
@@ -59,33 +61,33 @@ func (m *Manager) open(ctx context.Context, id string) (*storage.View, func(), e
 	case m.folder(id).Alive():
 		return nil, nil, fault.New(fault.Precondition, "read the disk of workspace", id, "it runs").WithHint("%s", fault.Act("workspace_stop", "pyro workspace stop %s", id))
 	}
-	if err := m.folder(id).AwaitEnd(ctx); err != nil { // of one whose machine has ended
+	if err := m.folder(id).AwaitEnd(ctx); err != nil { // wait if the machine has just ended
 		return nil, nil, err
 	}
-	if w, err = m.Store.Workspace(ctx, id); err != nil { // a supervisor that has ended since it was read may have replaced disks
+	if w, err = m.Store.Workspace(ctx, id); err != nil { // read again, because a supervisor that has just ended might have replaced disks
 		return nil, nil, err
 	}
-	lease, err := m.environmentOf(ctx, w, nil)
+	ref, err := m.environmentOf(ctx, w, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	disks, err := m.disks(w)
 	if err != nil {
-		lease.Close()
+		ref.Close()
 		return nil, nil, err
 	}
-	v, err := disks.OpenView(ctx, m.written(disks, w.Disks), lease.Image)
+	v, err := disks.OpenView(ctx, m.written(disks, w.Disks), ref.Image)
 	if err != nil {
-		lease.Close()
+		ref.Close()
 		return nil, nil, fault.Wrap(err, "read the disk of workspace", id)
 	}
 	return v, func() {
 		v.Close()
-		lease.Close()
+		ref.Close()
 	}, nil
 }
 
-// written is disks without a root that no machine has started on yet.
+// written returns d without the root disk if no machine has written to the root disk yet.
 func (m *Manager) written(f storage.Folder, d store.Disks) store.Disks {
 	if len(d.Root) == 1 {
 		if _, err := os.Lstat(f.DiskPath(d.Root[0])); errors.Is(err, fs.ErrNotExist) {
@@ -95,7 +97,8 @@ func (m *Manager) written(f storage.Folder, d store.Disks) store.Disks {
 	return d
 }
 
-// onDisk gives the path in a view for one that a user gave: absolute, or relative to /workspace.
+// onDisk returns the path in a view for a path from the user. The user's path is absolute, or
+// relative to /workspace.
 func onDisk(name string) (string, error) {
 	if strings.ContainsRune(name, 0) || len(name) > 4096 {
 		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
@@ -110,8 +113,9 @@ func onDisk(name string) (string, error) {
 	return clean[1:], nil
 }
 
-// ListDisk gives what is at a path of the disks of a workspace that is stopped: of a folder what is in it, and with recursive all below it. Links are not followed.
-// Each gets absolute paths, the one that is asked for first.
+// ListDisk lists a path on the disks of a stopped workspace. For a folder it lists the direct
+// content, or everything below it if recursive is true. It does not follow links. It calls the
+// function each with absolute paths, starting with the path itself.
 func (m *Manager) ListDisk(ctx context.Context, id, name string, recursive bool, each func(path string, info fs.FileInfo, target string) error) error {
 	inside, err := onDisk(name)
 	if err != nil {
@@ -147,7 +151,8 @@ func (m *Manager) ListDisk(ctx context.Context, id, name string, recursive bool,
 	return diskError(err, "list", name)
 }
 
-// ReadDisk reads the beginning of a text file of a workspace that is stopped, as ReadFile does of one that runs.
+// ReadDisk reads the start of a text file on the disks of a stopped workspace. ReadFile does the
+// same for a running workspace.
 func (m *Manager) ReadDisk(ctx context.Context, id, name string, most int) (Text, string, error) {
 	inside, err := onDisk(name)
 	if err != nil {
@@ -182,7 +187,7 @@ func (m *Manager) ReadDisk(ctx context.Context, id, name string, most int) (Text
 	return t, absolute, nil
 }
 
-// diskError gives an error of a view its kind.
+// diskError adds an operation, a subject and a kind to an error from a view.
 func diskError(err error, op, name string) error {
 	if err == nil {
 		return nil
@@ -197,32 +202,41 @@ func diskError(err error, op, name string) error {
 	return f
 }
 
-// ExportDisk copies the disks of a workspace that is stopped to a file of the host: one raw ext4 image, with /workspace in place. What is there is replaced only
-// with force.
-func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool, report progress.Func) (absolute string, err error) {
-	if absolute, err = filepath.Abs(output); err != nil {
-		return "", err
+// DiskImage describes an exported disk image.
+type DiskImage struct {
+	Path      string // absolute
+	Size      int64  // in bytes
+	Allocated int64  // bytes used on the host; less than Size, because the file is sparse
+}
+
+// ExportDisk copies the disks of a stopped workspace to a file on the host. The file is one raw
+// ext4 image that includes /workspace. An existing file is replaced only if force is true.
+func (m *Manager) ExportDisk(ctx context.Context, id, output string, force bool, report progress.Func) (DiskImage, error) {
+	absolute, err := filepath.Abs(output)
+	if err != nil {
+		return DiskImage{}, err
 	}
 	if _, err := os.Lstat(absolute); err == nil && !force {
-		return "", fault.New(fault.Exists, "export disk to", absolute, "there is something already").WithHint("--force replaces it")
+		return DiskImage{}, fault.New(fault.Exists, "export disk to", absolute, "there is something already").WithHint("--force replaces it")
 	}
 	v, release, err := m.offline(ctx, id, ".")
 	if err != nil {
-		return "", err
+		return DiskImage{}, err
 	}
 	defer release()
 	w, err := m.record(ctx, store.KindWorkspace, id)
 	if err != nil {
-		return "", err
+		return DiskImage{}, err
 	}
 	report.Phase("writing the image", absolute)
 	if err := view.Export(ctx, v.FS, absolute); err != nil {
-		return absolute, err
+		return DiskImage{}, err
 	}
-	done := store.Detail{Path: "/", Host: absolute, Artifact: ArtifactDisk}
-	if info, err := os.Stat(absolute); err == nil {
-		done.Bytes = info.Size()
+	image := DiskImage{Path: absolute}
+	if info, failed := os.Stat(absolute); failed == nil {
+		image.Size = info.Size()
 	}
-	m.note(ctx, w, time.Now(), store.EventExport, done)
-	return absolute, nil
+	image.Allocated, err = disk.Allocated(absolute)
+	m.note(ctx, w, time.Now(), store.EventExport, store.Detail{Path: "/", Host: absolute, Artifact: ArtifactDisk, Bytes: image.Size})
+	return image, err
 }

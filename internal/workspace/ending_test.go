@@ -14,8 +14,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// TestASupervisorThatEndsReplacesDisks has a supervisor, whose client is gone, replace the disks as its last act while others wait for its end, or just after
-// they have looked: they go by what it left.
+// TestASupervisorThatEndsReplacesDisks checks operations that wait for a supervisor that replaces
+// the disks just before it ends. They must use the new disks, even if they have read the old
+// record.
 func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -39,7 +40,7 @@ func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
 		check(t, err)
 		done := make(chan error, 1)
 		go func() { done <- operation(t.Context()) }()
-		time.Sleep(300 * time.Millisecond) // it has read the record, and waits
+		time.Sleep(300 * time.Millisecond) // by now the operation has read the record and waits
 		old := replace(t, m, w.ID)
 		dying.Release()
 		if err := <-done; err != nil {
@@ -56,14 +57,15 @@ func TestASupervisorThatEndsReplacesDisks(t *testing.T) {
 	check(t, err)
 	replace(t, m, w.ID)
 	if now := m.now(t.Context(), before); now.State != Stopped {
-		t.Errorf("by a record from before it is %+v", now)
+		t.Errorf("for an older record: got %+v", now)
 	}
 	_, err = m.Start(t.Context(), store.KindWorkspace, w.ID, nil)
 	check(t, err)
 	wantFile(t, m, w.ID, "a", "alpha")
 }
 
-// TestASupervisorThatEndsHasPaused has one pause its machine, whose client is gone, while others wait for its end: they find a paused workspace, not one that does not run.
+// TestASupervisorThatEndsHasPaused checks operations that wait for a supervisor that pauses its
+// machine and ends. They must see a paused workspace.
 func TestASupervisorThatEndsHasPaused(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -95,18 +97,18 @@ func TestASupervisorThatEndsHasPaused(t *testing.T) {
 			disks, err = operation(t.Context())
 			done <- err
 		}()
-		time.Sleep(300 * time.Millisecond) // it has read the record, and waits
+		time.Sleep(300 * time.Millisecond) // by now the operation has read the record and waits
 		paused := record.Disks
-		paused.Memory = "memory-x"
+		paused.Checkpoint = "memory-x"
 		check(t, m.Store.SetDisks(t.Context(), w.ID, paused))
 		dying.Release()
-		if err := <-done; err != nil || disks.Memory != "memory-x" {
+		if err := <-done; err != nil || disks.Checkpoint != "memory-x" {
 			t.Errorf("%s: %+v, %v", name, disks, err)
 		}
 	}
 }
 
-// replace gives a workspace another volume with the same files, and gives the disks that it had.
+// replace replaces the volume of a workspace by one with the same files. It returns the old disks.
 func replace(t *testing.T, m *Manager, id string) store.Disks {
 	t.Helper()
 	w, err := m.Store.Workspace(t.Context(), id)
@@ -120,7 +122,8 @@ func replace(t *testing.T, m *Manager, id string) store.Disks {
 	return w.Disks
 }
 
-// TestOthersSweepWhileOneDeletes has a workspace be deleted by its owner alone, while others look for what was left behind.
+// TestOthersSweepWhileOneDeletes checks that a workspace can be deleted while other processes
+// sweep.
 func TestOthersSweepWhileOneDeletes(t *testing.T) {
 	m := newManager(t)
 	var files []string
@@ -145,13 +148,13 @@ func TestOthersSweepWhileOneDeletes(t *testing.T) {
 	for range 5 {
 		w := create(t, m, files...)
 		check(t, m.Delete(t.Context(), store.KindWorkspace, w.ID))
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // somebody may have found the empty folder, and is removing it
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // another process might be removing the empty folder
 			_, err := os.Stat(string(m.folder(w.ID)))
 			if errors.Is(err, fs.ErrNotExist) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("its folder is still there: %v", err)
+				t.Fatalf("its folder still exists: %v", err)
 			}
 		}
 	}

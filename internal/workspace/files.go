@@ -4,25 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"path"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/runes"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// MaxRead bounds how much of a file is read as text, in bytes; MaxWrite how much is written so.
+// MaxRead is the largest number of bytes that callers of ReadFile can request. MaxWrite is the
+// largest content that WriteFile accepts, in bytes.
 const (
 	MaxRead  = 16 << 20
 	MaxWrite = 16 << 20
 )
 
-// Inside gives the path below a workspace for one that a user gave: absolute, beneath /workspace, or relative to it.
+// Inside returns the path relative to /workspace for a path from the user. The user's path is
+// absolute and below /workspace, or relative to it.
 func Inside(name string) (string, error) {
 	if strings.ContainsRune(name, 0) || len(name) > 4096 {
 		return "", fault.Newf(fault.Invalid, "%q is no path", name[:min(len(name), 100)])
@@ -41,11 +42,15 @@ func Inside(name string) (string, error) {
 	return below, nil
 }
 
-// Outside is the path that users know for one below a workspace.
+// Outside returns the absolute path for a path relative to /workspace.
 func Outside(below string) string { return path.Join(Path, below) }
 
-// ListFiles gives what is at a path: of a folder what is in it, and with recursive in all folders below it.
-func (m *Manager) ListFiles(ctx context.Context, id, name string, recursive bool, each func(listing.Entry) error) error {
+// Entry describes a file in a workspace.
+type Entry = listing.Entry
+
+// ListFiles lists a path. For a folder it lists the direct content, or everything below it if
+// recursive is true.
+func (m *Manager) ListFiles(ctx context.Context, id, name string, recursive bool, each func(Entry) error) error {
 	below, err := Inside(name)
 	if err != nil {
 		return err
@@ -58,9 +63,9 @@ func (m *Manager) ListFiles(ctx context.Context, id, name string, recursive bool
 	return c.List(ctx, below, recursive, each)
 }
 
-// stat returns what is at a path. It follows a link at the end, within the workspace.
-func stat(ctx context.Context, c *remote.Client, below string) (found listing.Entry, err error) {
-	err = c.List(ctx, below, false, func(e listing.Entry) error { // the path itself comes first
+// stat returns the entry at a path. If the path is a link, stat follows it within the workspace.
+func stat(ctx context.Context, c *remote.Client, below string) (found Entry, err error) {
+	err = c.List(ctx, below, false, func(e Entry) error { // the first entry is the path itself
 		found = e
 		return errEnough
 	})
@@ -72,14 +77,15 @@ func stat(ctx context.Context, c *remote.Client, below string) (found listing.En
 
 var errEnough = errors.New("enough has been read")
 
-// Text is what was read of a file.
+// Text is the content of a file.
 type Text struct {
 	Content   []byte
-	Size      int64 // of the file
+	Size      int64 // size of the file
 	Truncated bool
 }
 
-// ReadFile reads the beginning of a text file: at most so many bytes, up to MaxRead. A file that is not text is refused.
+// ReadFile reads at most the first most bytes of a text file. It returns an error if the file is
+// not text.
 func (m *Manager) ReadFile(ctx context.Context, id, name string, most int) (Text, error) {
 	below, err := Inside(name)
 	if err != nil {
@@ -105,14 +111,12 @@ func (m *Manager) ReadFile(ctx context.Context, id, name string, most int) (Text
 	return t, nil
 }
 
-// textOf takes what was read of a file, one byte more than is wanted where it is longer.
+// textOf checks that content is text. most is the largest number of bytes that it returns. If the
+// file is longer, content must contain at least one byte more than that.
 func textOf(content []byte, most int, size int64) (Text, error) {
 	t := Text{Content: content, Size: size}
 	if len(content) > most {
-		t.Content, t.Truncated = content[:most], true
-		for cut := 0; cut < utf8.UTFMax && !utf8.Valid(t.Content); cut++ { // the cut may have gone through a character
-			t.Content = t.Content[:len(t.Content)-1]
-		}
+		t.Content, t.Truncated = runes.Head(content[:most]), true
 	}
 	if !utf8.Valid(t.Content) || bytes.IndexByte(t.Content, 0) >= 0 {
 		return Text{}, fault.Newf(fault.Precondition, "it is not a text file: %s", kindOfBytes(t.Content))
@@ -127,7 +131,8 @@ func kindOfBytes(b []byte) string {
 	return "it is not UTF-8"
 }
 
-// WriteFile creates or replaces a file with a text, as a whole. Missing folders are made, and the mode of a file that was there is kept.
+// WriteFile atomically creates or replaces a text file. It creates missing folders. If the file
+// exists, its mode is kept.
 func (m *Manager) WriteFile(ctx context.Context, id, name string, content []byte) error {
 	below, err := Inside(name)
 	switch {
@@ -140,15 +145,10 @@ func (m *Manager) WriteFile(ctx context.Context, id, name string, content []byte
 	case !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0:
 		return fault.New(fault.Invalid, "write", Outside(below), "the content is not text: %s", kindOfBytes(content)).WithHint("%s", fault.Act("workspace_sync_push", "pyro workspace sync push %s SOURCE", id))
 	}
-	c, w, err := m.connect(ctx, store.KindWorkspace, id)
+	t, err := m.Tree(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	began := time.Now()
-	if err := c.WriteFile(ctx, below, fs.FileMode(0), int64(len(content)), bytes.NewReader(content)); err != nil {
-		return err
-	}
-	m.note(ctx, w, began, store.EventWrite, store.Detail{Path: Outside(below), Files: 1, Bytes: int64(len(content))})
-	return nil
+	defer t.Close()
+	return t.Write(ctx, below, content, 0)
 }

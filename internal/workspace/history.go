@@ -9,21 +9,35 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// History gives the commands that were run since the workspace was created or last reset.
-func (m *Manager) History(ctx context.Context, id string) ([]store.Command, error) {
+// History returns the commands that have run since the workspace was created or last reset.
+func (m *Manager) History(ctx context.Context, id string) ([]Command, error) {
 	if _, err := m.record(ctx, store.KindWorkspace, id); err != nil {
 		return nil, err
 	}
-	return m.Store.Commands(ctx, id)
+	state, err := m.machineState(ctx, id) // read before the history, because the end of a command is recorded before the end of its machine
+	if err != nil {
+		return nil, err
+	}
+	found, err := m.Store.Commands(ctx, id)
+	all := make([]Command, 0, len(found))
+	for _, c := range found {
+		all = append(all, commandNow(c, state))
+	}
+	return all, err
 }
 
-// FollowHistory passes on the history of a workspace, and then each command when it has ended, until the machine
-// is stopped or paused. It says which of them, and why. It does not use the workspace: a paused one stays paused.
-func (m *Manager) FollowHistory(ctx context.Context, id string, each func(store.Command) error) (state State, reason string, err error) {
+// FollowHistory calls the function each with every command in the history, and then with every
+// command that ends. It returns when the machine is stopped or paused. It returns the machine's
+// state and the reason. Following does not count as use.
+func (m *Manager) FollowHistory(ctx context.Context, id string, each func(Command) error) (state State, reason string, err error) {
 	if _, err := m.record(ctx, store.KindWorkspace, id); err != nil {
 		return "", "", err
 	}
-	h := &historyReader{store: m.Store, id: id, each: each}
+	begun, err := m.machineState(ctx, id)
+	if err != nil {
+		return "", "", err
+	}
+	h := &historyReader{store: m.Store, id: id, each: func(c store.Command) error { return each(commandNow(c, begun)) }}
 	state, err = m.followHistory(ctx, id, func() error { return h.read(ctx) })
 	if err == nil {
 		err = h.read(ctx)
@@ -37,12 +51,13 @@ func (m *Manager) FollowHistory(ctx context.Context, id string, each func(store.
 	return state, m.lastEnd(ctx, m.folder(id)), nil
 }
 
-// followHistory calls changed when commands have ended, and tells what the machine is afterwards.
+// followHistory calls the function changed at once, and again when commands have ended. It returns
+// the final state of the machine.
 func (m *Manager) followHistory(ctx context.Context, id string, changed func() error) (State, error) {
 	c, err := remote.Watch(ctx, m.folder(id))
-	if fault.KindOf(err) == fault.Precondition { // it does not run
+	if fault.KindOf(err) == fault.Precondition { // the machine does not run
 		w, err := m.Store.Workspace(ctx, id)
-		if err == nil && w.Disks.Memory != "" {
+		if err == nil && w.Disks.Checkpoint != "" {
 			return Paused, nil
 		}
 		if fault.KindOf(err) == fault.NotFound {
@@ -61,17 +76,18 @@ func (m *Manager) followHistory(ctx context.Context, id string, changed func() e
 	return Stopped, fault.Wrap(err, "follow the history of workspace", id)
 }
 
-// historyReader reads a growing history. No read repeats the output that an earlier one has read.
+// historyReader reads a growing history. It reads the output of each ended command only once.
 type historyReader struct {
 	store   *store.Store
 	id      string
 	each    func(store.Command) error
 	begun   bool
-	last    int   // the highest number that was read
-	running []int // the commands that had no end when they were read
+	last    int   // the highest sequence number so far.
+	running []int // sequence numbers of the commands that have not ended.
 }
 
-// read passes on all commands the first time, and then those that have ended since.
+// read calls h.each with all commands the first time. Later it calls h.each with the commands that
+// have ended since the previous call.
 func (h *historyReader) read(ctx context.Context) error {
 	all, err := h.store.CommandsAfter(ctx, h.id, h.last, h.running)
 	if err != nil {

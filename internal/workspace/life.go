@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Start starts a workspace that is stopped, or a machine that was created, and has one go on that is paused. It is no error where it runs.
+// Start starts a stopped workspace or a created machine, or resumes a paused one. It does nothing
+// if the workspace runs.
 func (m *Manager) Start(ctx context.Context, kind store.Kind, id string, report progress.Func) (Workspace, error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -31,7 +32,8 @@ func (m *Manager) Start(ctx context.Context, kind store.Kind, id string, report 
 	return m.Get(ctx, kind, id)
 }
 
-// runs tells whether a workspace, whose lock is held, has a supervisor that goes on by itself. It waits for the end of one whose starter died.
+// runs reports whether a locked workspace has a running supervisor. If the starter of the
+// supervisor has died, it waits until the supervisor has ended.
 func (m *Manager) runs(ctx context.Context, id string) (bool, error) {
 	c, err := remote.Dial(ctx, m.folder(id))
 	if fault.KindOf(err) == fault.Precondition {
@@ -49,8 +51,8 @@ func (m *Manager) runs(ctx context.Context, id string) (bool, error) {
 	return false, m.folder(id).AwaitEnd(ctx)
 }
 
-// start starts a workspace whose lock is held and that has no supervisor. A record that was read while one was ending may name disks that it has replaced since, so
-// it is read here.
+// start starts a locked workspace that has no supervisor. It reads the record again, because a
+// supervisor that has just ended might have replaced disks.
 func (m *Manager) start(ctx context.Context, id string, report progress.Func) error {
 	w, err := m.Store.Workspace(ctx, id)
 	if err != nil {
@@ -63,7 +65,7 @@ func (m *Manager) start(ctx context.Context, id string, report progress.Func) er
 	if err != nil {
 		return err
 	}
-	if err := m.keepDisks(ctx, w.ID, storage.Folder.SetAside); err != nil { // the supervisor removes it
+	if err := m.keepDisks(ctx, w.ID, storage.Folder.SetAside); err != nil { // the supervisor removes them later
 		return err
 	}
 	starting, err := m.launch(ctx, w, features.BlockDisks, report)
@@ -71,17 +73,17 @@ func (m *Manager) start(ctx context.Context, id string, report progress.Func) er
 		return err
 	}
 	now, note := time.Now(), m.Store.Started
-	if w.Disks.Memory != "" { // it is the machine that it was
+	if w.Disks.Checkpoint != "" { // a resumed machine does not count as a new start
 		note = m.Store.Active
 	}
-	if err := note(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil && (w.Disks.Memory == "" || fault.KindOf(err) != fault.Exhausted) {
+	if err := note(ctx, w.ID, now, w.Spec.Expiry(now)); err != nil && (w.Disks.Checkpoint == "" || fault.KindOf(err) != fault.Exhausted) {
 		starting.Abandon()
 		return err
 	}
 	return starting.Release()
 }
 
-// Stop stops a workspace with nothing lost. It is no error where it is stopped.
+// Stop stops a workspace without data loss. It does nothing if the workspace is stopped.
 func (m *Manager) Stop(ctx context.Context, kind store.Kind, id string) (Workspace, error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -101,7 +103,7 @@ func (m *Manager) Stop(ctx context.Context, kind store.Kind, id string) (Workspa
 	return m.Get(ctx, kind, id)
 }
 
-// stop ends the supervisor of a workspace whose lock is held, where it has one.
+// stop ends the supervisor of a locked workspace, if it has one.
 func (m *Manager) stop(ctx context.Context, id, reason string, discard bool) error {
 	c, err := remote.Dial(ctx, m.folder(id))
 	if fault.KindOf(err) == fault.Precondition {
@@ -114,13 +116,14 @@ func (m *Manager) stop(ctx context.Context, id, reason string, discard bool) err
 	return c.Stop(ctx, reason, discard)
 }
 
-// stopPatience is how long a supervisor may take to end before it is killed, where what its machine holds need not be kept.
+// stopPatience is how long a supervisor whose data is not needed can take to end. After that it is
+// killed.
 const stopPatience = 3 * time.Second
 
-// deleted is why the machine of a workspace ends that is deleted.
+// deleted is the reason that is recorded when the machine of a deleted workspace ends.
 const deleted = "it was deleted"
 
-// end ends a supervisor whatever state it is in.
+// end ends the supervisor of a workspace, in any state.
 func (m *Manager) end(ctx context.Context, id string) error {
 	patient, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
@@ -133,7 +136,8 @@ func (m *Manager) end(ctx context.Context, id string) error {
 	return m.folder(id).AwaitEnd(ctx)
 }
 
-// Delete removes a workspace with all that it holds, whatever state it is in. NotFound where there is none.
+// Delete deletes a workspace in any state, with all its data. The error has kind NotFound if the
+// workspace does not exist.
 func (m *Manager) Delete(ctx context.Context, kind store.Kind, id string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -167,7 +171,7 @@ func (m *Manager) delete(ctx context.Context, kind store.Kind, id string) error 
 	return m.folder(id).Remove(context.WithoutCancel(ctx))
 }
 
-// Reap deletes the machines whose time was over at a moment and that no supervisor looks after, and gives their ids.
+// Reap deletes machines that expired before now and have no supervisor. It returns their IDs.
 func (m *Manager) Reap(ctx context.Context, now time.Time) ([]string, error) {
 	all, err := m.Store.Workspaces(ctx, store.KindVM)
 	reaped := []string{}

@@ -14,11 +14,12 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestLife takes one workspace through all that can become of it.
+// TestLife checks one workspace in all its states.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -184,7 +185,8 @@ func TestDeletingFromEveryState(t *testing.T) {
 	}
 }
 
-// TestDeletingOneThatDoesNotAnswer takes as long as its patience with the supervisor.
+// TestDeletingOneThatDoesNotAnswer checks that a workspace can be deleted although its supervisor
+// hangs.
 func TestDeletingOneThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	t.Run("that hangs", func(t *testing.T) { t.Parallel(); deletingOneThatDoesNotAnswer(t, false) })
@@ -245,7 +247,7 @@ func TestSweepRemovesWhatNobodyOwns(t *testing.T) {
 			check(t, os.Chtimes(filepath.Join(all, name), old, old))
 		}
 	}
-	if orphans, err := m.Orphans(ctx); len(orphans) != 4 || err != nil { // which are still there afterwards
+	if orphans, err := m.Orphans(ctx); len(orphans) != 4 || err != nil { // Orphans itself removes nothing
 		t.Errorf("orphans: %v, %v", orphans, err)
 	}
 	if n, err := m.Sweep(ctx); err != nil || n != 4 {
@@ -257,7 +259,7 @@ func TestSweepRemovesWhatNobodyOwns(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(all, "a file")); err != nil {
-		t.Error("what is no folder:", err)
+		t.Error("a file was removed:", err)
 	}
 	wantState(t, m, w.ID, Started, "")
 }
@@ -283,7 +285,7 @@ func TestMachinesAreReaped(t *testing.T) {
 	if reaped, err := m.Reap(ctx, time.Now()); err != nil || len(reaped) != 0 {
 		t.Errorf("before their time: %v, %v", reaped, err)
 	}
-	check(t, os.RemoveAll(string(m.folder(ids[1])))) // one that is damaged, too
+	check(t, os.RemoveAll(string(m.folder(ids[1])))) // damage one of them
 	reaped, err := m.Reap(ctx, time.Now().Add(time.Hour))
 	if err != nil || len(reaped) != 2 {
 		t.Errorf("%v, %v", reaped, err)
@@ -299,7 +301,7 @@ func TestAStartThatFailsIsNotToldAsAKill(t *testing.T) {
 	w := create(t, m)
 	_, err := m.Stop(t.Context(), store.KindWorkspace, w.ID)
 	check(t, err)
-	without := filepath.Join(t.TempDir(), "pyro") // a pyro whose guest is gone
+	without := filepath.Join(t.TempDir(), "pyro") // a pyro program whose guest program is missing
 	check(t, os.WriteFile(without, []byte("#!/bin/sh\nPYRO_GUEST=/nonexistent exec "+os.Args[0]+" \"$@\"\n"), 0o700))
 	m.Program = func() (string, error) { return without, nil }
 	_, err = m.Start(t.Context(), store.KindWorkspace, w.ID, nil)
@@ -326,7 +328,7 @@ func TestTwoManagersAtOnce(t *testing.T) {
 			case 0:
 				_, err = m.Reset(context.Background(), w.ID, "", nil)
 			case 1:
-				_, _, err = m.Exec(context.Background(), store.KindWorkspace, w.ID, Command{Argv: []string{"sh", "-c", "echo x > b"}})
+				_, _, err = m.Exec(context.Background(), store.KindWorkspace, w.ID, program.Command{Argv: []string{"sh", "-c", "echo x > b"}}, program.Attach{}, nil)
 			case 2:
 				_, err = m.CreateSnapshot(context.Background(), w.ID, "same", false)
 			}
@@ -361,7 +363,7 @@ func TestTwoManagersAtOnce(t *testing.T) {
 		}
 	}
 	if deleted == 0 {
-		t.Error("nobody deleted it")
+		t.Error("got 0 successful deletes")
 	}
 }
 
@@ -369,7 +371,7 @@ func TestNamesAndLabelsAreUpdated(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	spec := onHost()
-	spec.Kind = store.KindVM // which is not started
+	spec.Kind = store.KindVM // Create does not start it
 	spec.Name, spec.Labels = "one", map[string]string{"a": "1", "b": "2"}
 	vm, err := m.Create(t.Context(), spec)
 	check(t, err)

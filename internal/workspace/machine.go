@@ -2,21 +2,20 @@ package workspace
 
 import (
 	"context"
-	"io"
-	"slices"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Machine is a connection to the machine of a workspace that runs, for who works on the whole of it. Close it.
+// Machine is a connection to the machine of a running workspace. The caller must close it.
 type Machine struct {
-	*remote.Client
+	*client
 	Spec store.Spec
 }
 
-// Machine connects to the machine of a workspace. Precondition: it does not run. One that is paused stays so.
+// Machine connects to the machine of a workspace. It does not resume a paused workspace. The error
+// has kind Precondition if the workspace does not run.
 func (m *Manager) Machine(ctx context.Context, kind store.Kind, id string) (*Machine, error) {
 	w, err := m.record(ctx, kind, id)
 	if err != nil {
@@ -29,30 +28,34 @@ func (m *Manager) Machine(ctx context.Context, kind store.Kind, id string) (*Mac
 	return &Machine{c, w.Spec}, nil
 }
 
-// Run runs a command to its end as it is told, in the environment's variables and as the environment's user where it names none, and keeps it in the history.
-func (m *Machine) Run(ctx context.Context, c client.Command, stdout, stderr io.Writer) (remote.Exit, error) {
-	c = m.in(c)
-	if c.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout+timeoutGrace, errNotEnded)
-		defer cancel()
+// Run runs a command until it ends, and adds it to the history.
+func (m *Machine) Run(ctx context.Context, c program.Command, to program.Attach) (Exit, error) {
+	return runBounded(ctx, m.client, inEnvironment(m.Spec, c), to)
+}
+
+// Open starts a program that outlives its caller. If the command has no terminal, the program runs
+// in the background, without input. The error has kind Exists if a running program has the tag.
+func (m *Machine) Open(ctx context.Context, tag string, c program.Command) (Shell, error) {
+	return m.OpenTagged(ctx, tag, inEnvironment(m.Spec, c), false)
+}
+
+// AwaitEnd waits until the machine of a workspace has ended with its supervisor. It does not poll,
+// and does not count as use. If the machine does not run, AwaitEnd returns at once.
+func (m *Manager) AwaitEnd(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return err
 	}
-	return m.Exec(ctx, c, nil, stdout, stderr)
-}
-
-// Open starts a program likewise, on a terminal or where the command has none in the background, that goes on by itself. Exists: one that runs has the tag.
-func (m *Machine) Open(ctx context.Context, tag string, c client.Command) (remote.Shell, error) {
-	return m.OpenTagged(ctx, tag, m.in(c))
-}
-
-// in gives a command what its environment says of all.
-func (m *Machine) in(c client.Command) client.Command {
-	c.Env = append(slices.Clone(m.Spec.Env), c.Env...)
-	if c.User == "" {
-		c.User = m.Spec.User
+	// A stream of the supervisor ends with it. The locks in the folder could be watched from the
+	// beginning, but that needs an inotify instance for each machine, and users have few.
+	if c, err := remote.Watch(ctx, m.folder(id)); err == nil {
+		c.FollowHistory(ctx, func() error { return nil })
+		c.Close()
 	}
-	return c
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return m.folder(id).AwaitEnd(ctx)
 }
 
-// Running tells whether a workspace runs, without a look into its record.
+// Running reports whether a workspace runs. It does not read the workspace's record.
 func (m *Manager) Running(id string) bool { return checkID(id) == nil && m.folder(id).Running() }

@@ -11,11 +11,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// idForm is what ids look like. A name of this form is taken for an id.
+// idForm is the form of IDs. A name of this form counts as an ID.
 var idForm = regexp.MustCompile("^(" + store.WorkspacePrefix + "|" + store.VMPrefix + ")[0-9a-f]{12}$")
 
-// IDOf gives the id of the workspace that has a name. What looks like an id, or is nobody's name, is
-// given as it is. Precondition: several workspaces have the name.
+// IDOf returns the ID of the workspace with a name. It returns IDs and unknown names unchanged. The
+// error has kind Precondition if several workspaces have the name.
 func (m *Manager) IDOf(ctx context.Context, name string) (string, error) {
 	if checkName(name) != nil || idForm.MatchString(name) {
 		return name, nil
@@ -42,9 +42,9 @@ func (m *Manager) IDOf(ctx context.Context, name string) (string, error) {
 	return "", fault.New(fault.Precondition, "find workspace", name, "%d workspaces have this name: %s", len(ids), strings.Join(ids, ", ")).WithHint("give an id")
 }
 
-// forkNames gives names to forks: the one that was asked for, if it is for one; else that with a
-// number, or that of their source with a number. Numbers that are taken are left out. Without
-// either, forks have no names.
+// forkNames returns the names of forks. A single fork gets the requested name. Otherwise each fork
+// gets the requested name, or else the name of the source, with a number appended. Names that are
+// already used are skipped. If both names are empty, the forks have no names.
 func (m *Manager) forkNames(ctx context.Context, source, asked string, count int) ([]string, error) {
 	names := make([]string, count)
 	switch {
@@ -75,7 +75,7 @@ func (m *Manager) forkNames(ctx context.Context, source, asked string, count int
 	return names, nil
 }
 
-// firstRunes gives as many characters of the beginning of a text.
+// firstRunes returns at most the first given number of characters of a text.
 func firstRunes(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text

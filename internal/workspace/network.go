@@ -7,24 +7,40 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/network"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// CheckNetwork refuses a network to what can't be kept to it.
+// MTU is the maximum size of IP packets in a machine's network, in bytes.
+const MTU = network.MTU
+
+// NetworkRecord is an entry of a network log.
+type NetworkRecord = network.Record
+
+// Plan returns the addresses of the machine, which it uses if it has a network.
+func (w *Workspace) Plan() network.Plan { return network.NewPlan(w.ID) }
+
+// CheckEgress returns an error if a rule is malformed or can never match.
+func CheckEgress(allow, deny []string) error { return network.CheckRules(allow, deny) }
+
+// CheckNetwork returns an error if a network policy can't be enforced for machines with these
+// features.
 func CheckNetwork(f machine.Features) error {
-	if !f.Network {
-		return fault.Newf(fault.Unsupported, "host_compat can't have a network policy: what runs on the host reaches whatever the host does").WithHint("pyro doctor")
+	switch {
+	case f.Network:
+		return nil
+	case f.Isolated:
+		return fault.Newf(fault.Unsupported, "machines of this isolation can't have a network").WithHint("pyro doctor")
 	}
-	return nil
+	return fault.Newf(fault.Unsupported, "host_compat can't have a network policy: its programs have the network of the host").WithHint("pyro doctor")
 }
 
-// ports are those of the services that run.
+// ports returns the published ports of running services.
 func (m *Manager) ports(ctx context.Context, w store.Workspace) (all []store.Port) {
 	services, err := m.Store.Services(ctx, w.ID)
 	if err != nil {
-		return nil // the workspace itself can be told about all the same
+		return nil // the workspace can be described without its ports
 	}
 	for _, s := range services {
 		if s.EndedAt.IsZero() {
@@ -34,7 +50,8 @@ func (m *Manager) ports(ctx context.Context, w store.Workspace) (all []store.Por
 	return all
 }
 
-// connections gives those that are open, the oldest first; none where the workspace does not run.
+// connections returns the open connections, oldest first. It returns none if the workspace does not
+// run.
 func (m *Manager) connections(ctx context.Context, id string) ([]network.Record, error) {
 	c, err := remote.Dial(ctx, m.folder(id))
 	var open []network.Record
@@ -43,15 +60,16 @@ func (m *Manager) connections(ctx context.Context, id string) ([]network.Record,
 		open, err = c.Connections(ctx)
 	}
 	if fault.KindOf(err) == fault.Precondition {
-		return nil, nil // it has ended, or meanwhile does
+		return nil, nil // the machine has ended or is ending
 	}
 	slices.SortFunc(open, func(a, b network.Record) int { return a.Time.Compare(b.Time) })
 	return open, err
 }
 
-// NetworkLog gives the last lines of what a workspace did on its network, or with lines 0 all that is kept, and the connections that are open. all: there is, and was,
-// no more.
-func (m *Manager) NetworkLog(ctx context.Context, id string, lines int) (w store.Workspace, records, open []network.Record, all bool, err error) {
+// NetworkLog returns the last lines of the network log, or all kept records if lines is 0. It also
+// returns the open connections. all reports whether records contains everything that was ever
+// logged.
+func (m *Manager) NetworkLog(ctx context.Context, id string, lines int) (w store.Workspace, records, open []NetworkRecord, all bool, err error) {
 	if w, err = m.record(ctx, store.KindWorkspace, id); err != nil {
 		return w, nil, nil, false, err
 	}
@@ -60,14 +78,14 @@ func (m *Manager) NetworkLog(ctx context.Context, id string, lines int) (w store
 			return w, nil, nil, false, err
 		}
 	}
-	text, dropped, err := transcript.ReadFile(m.folder(id).NetworkLog())
+	text, dropped, err := program.ReadLogFile(m.folder(id).NetworkLog())
 	if err != nil {
 		return w, nil, nil, false, fault.Wrap(err, "read log of network", id)
 	}
 	all = dropped == 0
 	if lines > 0 {
 		var whole bool
-		text, whole = transcript.LastLines(text, lines)
+		text, whole = program.LastLines(text, lines)
 		all = all && whole
 	}
 	return w, remote.ReadNetworkLog(text), open, all, nil

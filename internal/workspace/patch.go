@@ -17,8 +17,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// ApplyPatch applies a patch to a workspace that runs: all of it or nothing. It is checked whole before anything changes, and where what it was checked against
-// has changed when it is applied, nothing is.
+// ApplyPatch applies a patch to a running workspace, either completely or not at all. It first
+// checks the whole patch. If a file changes between the check and the write, ApplyPatch changes
+// nothing.
 func (m *Manager) ApplyPatch(ctx context.Context, id string, text []byte) (*patch.Plan, error) {
 	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
@@ -37,17 +38,17 @@ func (m *Manager) ApplyPatch(ctx context.Context, id string, text []byte) (*patc
 		return plan, fault.Wrap(err, "apply patch to workspace", id)
 	}
 	done := store.Detail{Files: len(plan.Files), LinesAdded: plan.Summary.LinesAdded, LinesRemoved: plan.Summary.LinesRemoved}
-	for _, f := range plan.Files[:min(len(plan.Files), store.KeptPaths)] {
+	for _, f := range plan.Files[:min(len(plan.Files), store.MaxEventPaths)] {
 		done.Paths = append(done.Paths, Outside(f.Path))
 	}
 	m.note(ctx, w, began, store.EventPatch, done)
 	return plan, nil
 }
 
-// patched is a workspace as a patch is checked against it.
+// patched is the tree of a workspace, as package patch needs it.
 type patched struct{ client *remote.Client }
 
-// Stat returns the entry at a path, and follows no link.
+// Stat returns the entry at a path. It does not follow links.
 func (p patched) Stat(ctx context.Context, path string) (patch.Entry, error) {
 	e, err := p.client.Stat(ctx, path)
 	if fault.KindOf(err) == fault.NotFound {
@@ -56,10 +57,10 @@ func (p patched) Stat(ctx context.Context, path string) (patch.Entry, error) {
 	if err != nil {
 		return patch.Entry{}, err
 	}
-	return patch.Entry{Mode: ModeOf(&e), Size: e.Size, Link: e.Target, Identity: e.Mark().String()}, nil
+	return patch.Entry{Mode: e.FileMode(), Size: e.Size, Link: e.Target, Identity: e.Mark().String()}, nil
 }
 
-// Read gives the content of a file.
+// Read returns the content of a file.
 func (p patched) Read(ctx context.Context, path string) ([]byte, error) {
 	var b bytes.Buffer
 	if err := p.client.ReadFile(ctx, path, 0, patch.MaxFile+1, &b); err != nil {
@@ -68,7 +69,7 @@ func (p patched) Read(ctx context.Context, path string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// List gives the names in a folder.
+// List returns the names in a folder.
 func (p patched) List(ctx context.Context, path string) ([]string, error) {
 	var names []string
 	err := p.client.List(ctx, path, false, func(e listing.Entry) error {
@@ -80,7 +81,7 @@ func (p patched) List(ctx context.Context, path string) ([]string, error) {
 	return names, err
 }
 
-// The records of a change, see PUT /volume/change in proto/agent/v1.
+// Names of PAX records for changes. See PUT /volume/change in proto/agent/v1.
 const (
 	changeOp     = "PYRO.op"
 	changeExpect = "PYRO.expect"
@@ -88,9 +89,9 @@ const (
 	absent       = "absent"
 )
 
-// writePlan writes what a patch does as a change.
+// writePlan writes the changes of a patch as a tar archive.
 func writePlan(to *tar.Writer, plan *patch.Plan) error {
-	replaced := map[string]bool{} // folders that go, for a file or link to take their place
+	replaced := map[string]bool{} // folders that are replaced by a file or link
 	for _, o := range plan.Operations {
 		h := &tar.Header{Name: o.Path, Format: tar.FormatPAX, PAXRecords: map[string]string{changeExpect: absent}, Mode: int64(unixMode(o.Mode))}
 		if o.Seen != nil {
@@ -101,7 +102,7 @@ func writePlan(to *tar.Writer, plan *patch.Plan) error {
 			h.Typeflag, h.PAXRecords[changeOp] = tar.TypeReg, "delete"
 		case patch.RemoveDirectory:
 			h.Typeflag, h.Name, h.PAXRecords[changeOp] = tar.TypeDir, o.Path+"/", "delete"
-			replaced[o.Path] = true // and it has changed by what was removed of it
+			replaced[o.Path] = true // removing the content has changed the folder
 		case patch.ChangeMode:
 			h.Typeflag, h.PAXRecords[changeOp] = tar.TypeReg, "mode"
 		case patch.WriteLink:
@@ -113,7 +114,7 @@ func writePlan(to *tar.Writer, plan *patch.Plan) error {
 			}
 		}
 		if replaced[o.Path] {
-			delete(h.PAXRecords, changeExpect) // what is expected is what was there before the change
+			delete(h.PAXRecords, changeExpect) // the expectation describes the state before the removals
 		}
 		if err := to.WriteHeader(h); err != nil {
 			return err
@@ -125,7 +126,7 @@ func writePlan(to *tar.Writer, plan *patch.Plan) error {
 	return nil
 }
 
-// unixMode is the mode as stat(2) has it, without the type.
+// unixMode returns a mode in the form of stat(2), without the file type.
 func unixMode(mode fs.FileMode) uint32 {
 	n := uint32(mode.Perm())
 	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
@@ -136,7 +137,8 @@ func unixMode(mode fs.FileMode) uint32 {
 	return n
 }
 
-// streamOf gives a tar that is written as it is read. Closing it ends the writing.
+// streamOf returns a reader of a tar archive, which the function write writes at the same time.
+// Closing the reader stops the writing.
 func streamOf(write func(*tar.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -146,7 +148,7 @@ func streamOf(write func(*tar.Writer) error) io.ReadCloser {
 	return r
 }
 
-// below joins a path below the workspace with one below that.
+// below joins a folder below the workspace and a name in that folder.
 func below(folder, name string) string {
 	return strings.TrimPrefix(folder+"/"+name, "/")
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/patch"
 )
 
-// entries are a tree in which every file has the content "x\n", and every entry its path as its identity.
+// entries is a tree of files. Every file has the content "x\n". The identity of an entry is "was "
+// and its path.
 type entries map[string]fs.FileMode
 
 func (t entries) Stat(_ context.Context, path string) (patch.Entry, error) {
@@ -34,8 +35,8 @@ func (t entries) List(_ context.Context, dir string) (names []string, err error)
 	return names, nil
 }
 
-// TestWhatAChangeExpects: an operation demands what it was planned for, as that was before the change. What takes the place of a folder can't: nothing is
-// there only when the folder has gone.
+// TestWhatAChangeExpects checks that the operations of a patch expect the state before the patch. A
+// file that replaces a folder has no expectation.
 func TestWhatAChangeExpects(t *testing.T) {
 	text := "--- a/d/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n--- /dev/null\n+++ b/d\n@@ -0,0 +1 @@\n+new\n" +
 		"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+new\n" +

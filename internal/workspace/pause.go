@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
@@ -9,8 +10,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Pause writes down the machine of a workspace that runs, with all that runs in it, and ends it: it takes no memory any more. What is done next with it has it go on. It
-// is no error where it is paused. With an error it runs as before.
+// Pause saves the machine of a running workspace with its programs, and ends the machine, which
+// frees its memory. The next operation resumes it. Pause does nothing if the workspace is already
+// paused. If Pause fails, the workspace keeps running.
 func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Workspace, error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -22,7 +24,7 @@ func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Worksp
 	}
 	c, err := remote.Dial(ctx, m.folder(id))
 	if fault.KindOf(err) == fault.Precondition {
-		if w, failed := m.record(ctx, kind, id); failed != nil || w.Disks.Memory != "" { // its supervisor may have ended just now
+		if w, failed := m.record(ctx, kind, id); failed != nil || w.Disks.Checkpoint != "" { // the supervisor might have paused it just now
 			return m.now(ctx, w), failed
 		}
 	}
@@ -30,26 +32,48 @@ func (m *Manager) Pause(ctx context.Context, kind store.Kind, id string) (Worksp
 		return Workspace{}, fault.Wrap(err, "pause "+string(kind), id)
 	}
 	defer c.Close()
-	if err := c.Pause(ctx, pausedReason); err != nil {
+	err = c.Pause(ctx, pausedReason)
+	if fault.KindOf(err) == fault.Unavailable && m.pausedMeanwhile(ctx, kind, id) {
+		err = nil
+	}
+	if err != nil {
 		return Workspace{}, err
 	}
 	return m.Get(ctx, kind, id)
 }
 
-// pausedReason is why one is paused that somebody has paused.
+// silentPatience is how long a supervisor that no longer answers can take to end.
+const silentPatience = 10 * time.Second
+
+// pausedMeanwhile reports whether a supervisor that no longer answers has paused its machine. It
+// may have been at the end of a pause that a killed process had requested.
+func (m *Manager) pausedMeanwhile(ctx context.Context, kind store.Kind, id string) bool {
+	patient, cancel := context.WithTimeout(ctx, silentPatience)
+	defer cancel()
+	if m.folder(id).AwaitEnd(patient) != nil {
+		return false
+	}
+	w, err := m.record(ctx, kind, id)
+	return err == nil && w.Disks.Checkpoint != ""
+}
+
+// pausedReason is the recorded reason of a pause that a user requested.
 const pausedReason = "it was paused"
 
-// rootInMemory tells whether a workspace whose lock is held is paused, and what it changed of its root is nowhere but in its memory.
-func (m *Manager) rootInMemory(ctx context.Context, id string) (bool, error) {
+// rootInCheckpoint reports whether a locked workspace is paused and the changes to its root disk
+// are only in the saved machine.
+func (m *Manager) rootInCheckpoint(ctx context.Context, id string) (bool, error) {
 	w, err := m.Store.Workspace(ctx, id)
-	if err != nil || w.Disks.Memory == "" || m.folder(id).Running() {
+	if err != nil || w.Disks.Checkpoint == "" || m.folder(id).Running() {
 		return false, err
 	}
 	features, err := m.features(w.Spec)
 	return !features.BlockDisks, err
 }
 
-// Resume has a workspace go on that is paused. It is no error where it runs. Precondition: it is stopped. Corrupt: what it was saved as is damaged; it stays as it is.
+// Resume resumes a paused workspace. It does nothing if the workspace runs. The error has kind
+// Precondition if the workspace is stopped, and kind Corrupt if the saved machine is damaged. In
+// both cases the state does not change.
 func (m *Manager) Resume(ctx context.Context, kind store.Kind, id string, report progress.Func) (Workspace, error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -59,9 +83,9 @@ func (m *Manager) Resume(ctx context.Context, kind store.Kind, id string, report
 	if _, err := m.record(ctx, kind, id); err != nil {
 		return Workspace{}, err
 	}
-	runs, err := m.runs(ctx, id) // and what seems to may be about to end, as whoever had it go on has died
+	runs, err := m.runs(ctx, id) // a supervisor whose starter has died might be about to end
 	if err == nil && !runs {
-		err = m.goOn(ctx, kind, id, report)
+		err = m.resume(ctx, kind, id, report)
 	}
 	if err != nil {
 		return Workspace{}, err
@@ -69,8 +93,8 @@ func (m *Manager) Resume(ctx context.Context, kind store.Kind, id string, report
 	return m.Get(ctx, kind, id)
 }
 
-// goOn starts a workspace whose lock is held, and that has no supervisor, where it is paused.
-func (m *Manager) goOn(ctx context.Context, kind store.Kind, id string, report progress.Func) error {
+// resume starts a locked, paused workspace that has no supervisor.
+func (m *Manager) resume(ctx context.Context, kind store.Kind, id string, report progress.Func) error {
 	w, err := m.Get(ctx, kind, id)
 	if err != nil {
 		return err
@@ -81,18 +105,20 @@ func (m *Manager) goOn(ctx context.Context, kind store.Kind, id string, report p
 	return m.start(ctx, id, report)
 }
 
-// rootLost is told of one whose memory can't be gone on with, where what it changed of its root is in that alone.
+// rootLost is added to the reason for a stop if changes to the root disk were lost. They were in a
+// saved machine that can't be resumed.
 const rootLost = ", and could not go on: it has its /workspace, and of all else what there was when it was last stopped"
 
-// forget has a workspace whose lock is held, and that is paused, be stopped: what ran in it is lost. What it changed of its root may be in its memory alone, and is taken
-// from there where the machine can go on.
+// forget turns a locked, paused workspace into a stopped one. Its programs are lost. If the changes
+// to the root disk are only in the saved machine, forget resumes the machine and saves them. If the
+// machine can't be resumed, these changes are lost too.
 func (m *Manager) forget(ctx context.Context, id string) error {
 	w, err := m.Store.Workspace(ctx, id)
-	if err != nil || w.Disks.Memory == "" {
+	if err != nil || w.Disks.Checkpoint == "" {
 		return err
 	}
 	reason := "it was stopped while it was paused"
-	needed, err := m.rootInMemory(ctx, id)
+	needed, err := m.rootInCheckpoint(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -106,7 +132,7 @@ func (m *Manager) forget(ctx context.Context, id string) error {
 		}
 		reason += rootLost
 	}
-	w.Disks.Memory = ""
+	w.Disks.Checkpoint = ""
 	if err := m.Store.SetDisks(ctx, id, w.Disks); err != nil {
 		return err
 	}

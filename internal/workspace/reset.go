@@ -16,9 +16,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Reset gives a workspace a new machine: with a fresh root, or that of a whole snapshot, and with the /workspace of a snapshot or of the baseline. Its history is
-// forgotten; its id, name, labels, snapshots and baseline stay. It runs when Reset returns. Where Reset fails before the one moment in which all of that becomes
-// true, the workspace is as it was, be it stopped; after it, it has been reset, and the error says that it could not be started.
+// Reset resets a workspace to its baseline or a snapshot, and starts a new machine. The root disk
+// is fresh, or comes from the snapshot if that includes the root disk. The history is deleted. The
+// ID, the name, the labels, the snapshots and the baseline are kept.
+//
+// The reset is one database transaction. If Reset fails before the transaction, the workspace is
+// unchanged, but might be stopped. If Reset fails after the transaction, the error says that the
+// workspace could not be started.
 func (m *Manager) Reset(ctx context.Context, id, snapshot string, report progress.Func) (Workspace, error) {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -42,7 +46,7 @@ func (m *Manager) Reset(ctx context.Context, id, snapshot string, report progres
 	return m.Get(ctx, store.KindWorkspace, id)
 }
 
-// reset has the workspace be another. Its lock is held.
+// reset replaces the disks of a locked workspace, and stops its machine.
 func (m *Manager) reset(ctx context.Context, w store.Workspace, from store.Disks, whole bool) error {
 	disks, err := m.disks(w)
 	if err != nil {
@@ -55,7 +59,7 @@ func (m *Manager) reset(ctx context.Context, w store.Workspace, from store.Disks
 	if missing := disks.MissingOf(needed); missing != "" {
 		return fault.Newf(fault.Corrupt, "disk %s is missing", missing)
 	}
-	next, err := disks.Reset(ctx, from, w.Disks, whole) // while the machine runs on: where this fails, nothing has happened
+	next, err := disks.Reset(ctx, from, w.Disks, whole) // the machine still runs, so if this fails, nothing has changed
 	if err == nil {
 		err = m.stop(ctx, w.ID, "it was reset", true)
 	}
@@ -65,16 +69,20 @@ func (m *Manager) reset(ctx context.Context, w store.Workspace, from store.Disks
 	if err != nil {
 		return errors.Join(err, m.sweepDisks(context.WithoutCancel(ctx), w.ID))
 	}
-	// The old disks go with the next start.
+	// The next start removes the old disks. The logs of services are removed here.
 	return tree.Remove(context.WithoutCancel(ctx), m.folder(w.ID).Services())
 }
 
-// MaxForks is how many workspaces one call makes.
+// MaxForks is the largest number of forks in one call.
 const MaxForks = 64
 
-// Fork makes new workspaces that begin as a snapshot of another, as its baseline, or, where snapshot is empty, as it is now: with live, all that runs in it goes on in
-// each. They run when Fork returns, with names as of forkNames. It is their baseline. As many are made at once as there are processors; where one can't be made, those that were are given with the
-// error.
+// Fork creates count workspaces that start with the state of a snapshot, or with the current state
+// if snapshot is empty. That state becomes their baseline. If live is true, running programs
+// continue in each fork.
+//
+// The forks run when Fork returns. Their names come from forkNames. Fork creates as many of them at
+// the same time as there are processors. If one can't be created, Fork returns the others together
+// with the error.
 func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, count int, spec Spec) ([]Workspace, error) {
 	if err := spec.checkDiscovery(); err != nil {
 		return nil, err
@@ -106,7 +114,7 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 		defer m.sweepDisks(context.WithoutCancel(ctx), id)
 	}
 	var mu sync.Mutex
-	made := make([]Workspace, count) // in the order of their names, whichever is ready first
+	made := make([]Workspace, count) // in the order of the names
 	next := 0
 	var failed error
 	var making sync.WaitGroup
@@ -134,7 +142,7 @@ func (m *Manager) Fork(ctx context.Context, id, snapshot string, live bool, coun
 	return slices.DeleteFunc(made, func(w Workspace) bool { return w.ID == "" }), failed
 }
 
-// forkFrom gives the disks that forks begin as. Where no snapshot is named they are those of one that is taken for that.
+// forkFrom returns the disks for forks. If no snapshot is named, it takes a temporary one.
 func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot string, live bool) (from store.Disks, whole bool, err error) {
 	if snapshot != "" {
 		return m.from(ctx, w, snapshot)
@@ -142,7 +150,7 @@ func (m *Manager) forkFrom(ctx context.Context, w store.Workspace, snapshot stri
 	snapshot = "." + newID(store.KindWorkspace)
 	err = m.takeSnapshot(ctx, w, snapshot, true, live)
 	if live && fault.KindOf(err) == fault.Precondition {
-		if w, failed := m.Store.Workspace(ctx, w.ID); failed != nil || w.Disks.Memory != "" { // it is paused, since just now perhaps
+		if w, failed := m.Store.Workspace(ctx, w.ID); failed != nil || w.Disks.Checkpoint != "" { // the workspace is paused, perhaps only since a moment ago
 			return w.Disks, true, failed
 		}
 	}
@@ -158,11 +166,11 @@ func (m *Manager) fork(ctx context.Context, source store.Workspace, from store.D
 		return Workspace{}, err
 	}
 	if features.Isolated {
-		lease, err := m.environmentOf(ctx, source, spec.Progress) // so that it is there until the record is
+		ref, err := m.environmentOf(ctx, source, spec.Progress) // keeps the environment locked until the record of the fork exists
 		if err != nil {
 			return Workspace{}, err
 		}
-		defer lease.Close()
+		defer ref.Close()
 	}
 	w := store.Workspace{ID: newID(store.KindWorkspace), Kind: store.KindWorkspace, Name: spec.Name, Labels: spec.Labels, Spec: source.Spec, CreatedAt: time.Now().UTC()}
 	if w.Secrets, err = m.reseal(ctx, source, w.ID); err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// seal gives the secrets of a new workspace as they are kept, sorted by name, and their names.
-func (m *Manager) seal(id string, all []secret.Secret) (sealed []store.Secret, names []store.SecretName, err error) {
+// seal returns the sealed secrets of a new workspace, sorted by name, and their names.
+func (m *Manager) seal(id string, some, always []secret.Secret) (sealed []store.Secret, names []store.SecretName, err error) {
+	all := slices.Concat(some, always)
 	if len(all) == 0 {
 		return nil, nil, nil
 	}
@@ -31,12 +32,15 @@ func (m *Manager) seal(id string, all []secret.Secret) (sealed []store.Secret, n
 			return nil, nil, fault.New(fault.Invalid, "keep secret", one.Name, "there are two of this name")
 		}
 		sealed = append(sealed, store.Secret{Name: one.Name, Source: string(one.Source), Sealed: key.Seal(id, one)})
-		names = append(names, store.SecretName{Name: one.Name, Source: string(one.Source)})
+		names = append(names, store.SecretName{
+			Name: one.Name, Source: string(one.Source),
+			Always: slices.ContainsFunc(always, func(s secret.Secret) bool { return s.Name == one.Name }),
+		})
 	}
 	return sealed, names, nil
 }
 
-// reseal gives the secrets of a workspace as they are kept for a fork of it.
+// reseal returns the secrets of a workspace, sealed for the fork with the given ID.
 func (m *Manager) reseal(ctx context.Context, source store.Workspace, id string) (sealed []store.Secret, err error) {
 	opened, key, err := m.opened(ctx, source)
 	for _, one := range opened {
@@ -45,10 +49,10 @@ func (m *Manager) reseal(ctx context.Context, source store.Workspace, id string)
 	return sealed, err
 }
 
-// longestPath is what no path is longer than: neither is a secret that is part of one.
+// longestPath is the maximum length of a path, in bytes. A path can't contain a longer secret.
 const longestPath = 8192
 
-// redactor hides the secrets of a workspace in paths.
+// redactor returns a redactor that replaces the workspace's secrets in paths.
 func (m *Manager) redactor(ctx context.Context, w store.Workspace) (*secret.Redactor, error) {
 	opened, _, err := m.opened(ctx, w)
 	var values []secret.Value
@@ -60,12 +64,12 @@ func (m *Manager) redactor(ctx context.Context, w store.Workspace) (*secret.Reda
 	return secret.NewRedactor(values...), err
 }
 
-// opened gives the secrets of a workspace, and the key that they are sealed by.
+// opened returns the secrets of a workspace, and the key that seals them.
 func (m *Manager) opened(ctx context.Context, w store.Workspace) ([]secret.Secret, *secret.Key, error) {
 	if len(w.Spec.Secrets) == 0 {
 		return nil, nil, nil
 	}
-	kept, err := m.Store.Secrets(ctx, w.ID)
+	stored, err := m.Store.Secrets(ctx, w.ID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +78,7 @@ func (m *Manager) opened(ctx context.Context, w store.Workspace) ([]secret.Secre
 		return nil, nil, err
 	}
 	var all []secret.Secret
-	for _, one := range kept {
+	for _, one := range stored {
 		opened, err := key.Open(w.ID, secret.Secret{Name: one.Name, Source: secret.Source(one.Source)}, one.Sealed)
 		if err != nil {
 			return nil, nil, err

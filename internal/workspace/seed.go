@@ -7,25 +7,27 @@ import (
 	"path/filepath"
 
 	"github.com/pyro-mcp/pyro/internal/archive"
+	"github.com/pyro-mcp/pyro/internal/disk/view"
+	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/project"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// seed is what a workspace is first filled with.
+// seed is the initial content of a workspace.
 type seed struct {
-	source archive.Source // nil: nothing
+	source archive.Source // nil if there is no content
 	path   string
 	mode   string
 	origin string
 	ref    string
-	all    bool // also what git ignores
+	all    bool // whether to include files that git ignores
 	done   archive.Summary
 }
 
-// openSeed opens a folder or an archive of the host. An empty path is no seed. Of a folder it leaves
-// out what git ignores, unless all is wanted.
+// openSeed opens a folder or an archive on the host. If path is empty, the seed has no content. If
+// all is false, the seed excludes files of a folder that git ignores.
 func openSeed(path string, fromProject, all bool) (*seed, error) {
 	if path == "" {
 		return &seed{}, nil
@@ -42,7 +44,7 @@ func openSeed(path string, fromProject, all bool) (*seed, error) {
 	return s, err
 }
 
-// modeOf says what a source is.
+// modeOf returns whether a source is a directory or an archive.
 func modeOf(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "directory"
@@ -56,7 +58,7 @@ func (s *seed) close() {
 	}
 }
 
-// fill gives the function that fills a volume, nil where there is nothing to fill it with.
+// fill returns the function that fills a volume, or nil if there is no content.
 func (s *seed) fill(report progress.Func) storage.Seed {
 	if s.source == nil {
 		return nil
@@ -68,7 +70,8 @@ func (s *seed) fill(report progress.Func) storage.Seed {
 	}
 }
 
-// ignoredIn gives what tells whether git ignores a file of a folder; nil if all is wanted.
+// ignoredIn returns a function that reports whether git ignores a file. It returns nil if all files
+// must be included.
 func ignoredIn(ctx context.Context, folder string, all bool) func(ctx context.Context, path string, folder bool) bool {
 	if all || modeOf(folder) != "directory" {
 		return nil
@@ -76,7 +79,7 @@ func ignoredIn(ctx context.Context, folder string, all bool) func(ctx context.Co
 	return project.IgnoredIn(ctx, folder).Has
 }
 
-// summary is what is kept of it.
+// summary returns the record of the seed.
 func (s *seed) summary() store.Seed {
 	if s.source == nil {
 		return store.Seed{Mode: "empty"}
@@ -85,4 +88,27 @@ func (s *seed) summary() store.Seed {
 		Mode: s.mode, Path: s.path, OriginKind: s.origin, OriginRef: s.ref, Files: s.done.Files, Directories: s.done.Directories, Symlinks: s.done.Symlinks,
 		Skipped: s.done.Skipped, Ignored: s.done.Ignored, Bytes: s.done.Bytes,
 	}
+}
+
+// imageSeed returns a seed with the files that an environment has in /workspace, or nil if it has
+// none. The caller must call the returned function after the use of the seed.
+func (m *Manager) imageSeed(ctx context.Context, w store.Workspace) (storage.Seed, func(), error) {
+	ref, err := m.environmentOf(ctx, w, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := environment.OpenTree(ref)
+	if err != nil {
+		ref.Close()
+		return nil, nil, err
+	}
+	done := func() {
+		tree.Close()
+		ref.Close()
+	}
+	if entries, err := tree.ReadDir(view.Workspace); err != nil || len(entries) == 0 {
+		return nil, done, nil // a missing folder, or a link, has no files
+	}
+	files := view.Subtree(tree, view.Workspace)
+	return func(ctx context.Context, to io.Writer) error { return view.Archive(ctx, files, to) }, done, nil
 }

@@ -5,32 +5,35 @@ import (
 	"errors"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// ServiceState says what a service does.
+// ServiceState is the state of a service.
 type ServiceState string
 
-// The states.
+// The states of services.
 const (
-	ServiceStarting ServiceState = "starting" // it runs, and is not ready yet
+	ServiceStarting ServiceState = "starting" // it runs, but is not ready yet.
 	ServiceRunning  ServiceState = "running"
-	ServiceExited   ServiceState = "exited"  // it ended by itself
-	ServiceStopped  ServiceState = "stopped" // it was stopped, or its machine ended
-	ServiceFailed   ServiceState = "failed"  // it did not become ready, and was stopped
-	ServicePaused   ServiceState = "paused"  // it goes on with its workspace
+	ServiceExited   ServiceState = "exited"  // it ended on its own.
+	ServiceStopped  ServiceState = "stopped" // it was stopped, or its machine ended.
+	ServiceFailed   ServiceState = "failed"  // it did not become ready, and was stopped.
+	ServicePaused   ServiceState = "paused"  // it continues when its workspace is resumed.
+
+	ServiceRestarting ServiceState = "restarting" // its program has ended, and will be started again after a delay.
 )
 
-// Service is a program that was started in the background, as it is now.
+// Service describes a service.
 type Service struct {
 	store.Service
 	State  ServiceState
-	Reason string // why it is stopped or failed, where that is worth telling
+	Reason string // why the service is stopped or failed; can be empty
 }
 
-// serviceNow tells what a service is, of a workspace in a state.
+// serviceNow returns a service with its state, which depends on the record and on the state of the
+// workspace.
 func serviceNow(s store.Service, of State) Service {
 	now := Service{Service: s, Reason: s.Result.Broken}
 	switch r := s.Result; {
@@ -38,6 +41,8 @@ func serviceNow(s store.Service, of State) Service {
 		now.State = ServicePaused
 	case s.EndedAt.IsZero() && of != Started:
 		now.State, now.Reason = ServiceStopped, store.MachineEnded
+	case s.EndedAt.IsZero() && s.Result.Restarts.Waits:
+		now.State = ServiceRestarting
 	case s.EndedAt.IsZero() && s.ReadyAt.IsZero():
 		now.State = ServiceStarting
 	case s.EndedAt.IsZero():
@@ -52,21 +57,23 @@ func serviceNow(s store.Service, of State) Service {
 	return now
 }
 
-// StartService starts a program in the background under a name, and gives what it is when it is ready: where ready is nil, when it runs. One of its name that has
-// ended is replaced, with its logs.
-func (m *Manager) StartService(ctx context.Context, id, name string, c Command, ready *remote.Readiness, ports []store.Port) (Service, store.Spec, error) {
-	if err := remote.CheckServiceName(name); err != nil {
-		return Service{}, store.Spec{}, err
-	}
-	if err := remote.CheckPorts(ports); err != nil {
-		return Service{}, store.Spec{}, err
+// StartService starts a named program in the background, and returns when it is ready. It replaces
+// an ended service with the same name and deletes the logs of that service.
+func (m *Manager) StartService(ctx context.Context, id, name string, start ServiceStart) (Service, store.Spec, error) {
+	for _, err := range []error{remote.CheckServiceName(name), remote.CheckPorts(start.Ports), remote.CheckRestart(start.Restart)} {
+		if err != nil {
+			return Service{}, store.Spec{}, err
+		}
 	}
 	connection, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return Service{}, store.Spec{}, err
 	}
 	defer connection.Close()
-	if err := connection.StartService(ctx, name, c.in(w.Spec), ready, ports, c.Secrets...); err != nil {
+	if start.Command, err = inWorkspace(w.Spec, start.Command); err != nil {
+		return Service{}, w.Spec, err
+	}
+	if err := connection.StartService(ctx, name, start); err != nil {
 		return Service{}, w.Spec, err
 	}
 	s, err := m.service(ctx, id, name)
@@ -74,7 +81,7 @@ func (m *Manager) StartService(ctx context.Context, id, name string, c Command, 
 }
 
 func (m *Manager) service(ctx context.Context, id, name string) (Service, error) {
-	state, err := m.machineState(ctx, id) // before the record, in which the end comes before that of the machine
+	state, err := m.machineState(ctx, id) // read before the record, because the end of a service is recorded before the end of its machine
 	if err != nil {
 		return Service{}, err
 	}
@@ -82,19 +89,20 @@ func (m *Manager) service(ctx context.Context, id, name string) (Service, error)
 	return serviceNow(s, state), err
 }
 
-// machineState tells whether a workspace is started, paused or neither.
+// machineState returns whether the machine of a workspace is started, paused or stopped.
 func (m *Manager) machineState(ctx context.Context, id string) (State, error) {
 	if m.folder(id).Alive() {
 		return Started, nil
 	}
 	w, err := m.Store.Workspace(ctx, id)
-	if err == nil && w.Disks.Memory != "" {
-		return Paused, nil
+	if err != nil {
+		return Stopped, err
 	}
-	return Stopped, err
+	return m.stateOf(w), nil
 }
 
-// Services gives those that were started since the workspace was created or last reset, sorted by name.
+// Services returns the services that were started since the workspace was created or last reset,
+// sorted by name.
 func (m *Manager) Services(ctx context.Context, id string) ([]Service, store.Spec, error) {
 	w, err := m.record(ctx, store.KindWorkspace, id)
 	if err != nil {
@@ -104,15 +112,15 @@ func (m *Manager) Services(ctx context.Context, id string) ([]Service, store.Spe
 	if err != nil {
 		return nil, w.Spec, err
 	}
-	kept, err := m.Store.Services(ctx, id)
+	services, err := m.Store.Services(ctx, id)
 	var all []Service
-	for _, s := range kept {
+	for _, s := range services {
 		all = append(all, serviceNow(s, state))
 	}
 	return all, w.Spec, err
 }
 
-// Service gives one.
+// Service returns one service.
 func (m *Manager) Service(ctx context.Context, id, name string) (Service, store.Spec, error) {
 	w, err := m.record(ctx, store.KindWorkspace, id)
 	if err != nil {
@@ -122,39 +130,41 @@ func (m *Manager) Service(ctx context.Context, id, name string) (Service, store.
 	return s, w.Spec, err
 }
 
-// ServiceLog is what is kept of one stream of a service.
+// ServiceLog is the kept output of one stream of a service, or only its last lines.
 type ServiceLog struct {
 	Text    []byte
-	Dropped int64 // bytes before that were written and are not kept
-	All     bool  // Text is all that is kept
+	Dropped int64 // bytes at the start of the stream that are no longer kept.
+	All     bool  // whether Text contains all kept output.
 }
 
-// ServiceLogs gives the last lines of what a service has printed, or with lines 0 all that is kept. It need not run, nor its workspace.
+// ServiceLogs returns the last lines of a service's output, or all kept output if lines is 0. It
+// works even if the service or its workspace is stopped.
 func (m *Manager) ServiceLogs(ctx context.Context, id, name string, lines int) (s Service, out, errs ServiceLog, err error) {
 	if s, _, err = m.Service(ctx, id, name); err != nil {
 		return s, out, errs, err
 	}
 	folder := m.folder(id).Service(s.Name)
 	for path, log := range map[string]*ServiceLog{folder.Stdout(): &out, folder.Stderr(): &errs} {
-		if log.Text, log.Dropped, err = transcript.ReadFile(path); err != nil {
+		if log.Text, log.Dropped, err = program.ReadLogFile(path); err != nil {
 			return s, out, errs, fault.Wrap(err, "read the logs of service", name)
 		}
 		log.All = true
 		if lines > 0 {
-			log.Text, log.All = transcript.LastLines(log.Text, lines)
+			log.Text, log.All = program.LastLines(log.Text, lines)
 		}
 	}
 	return s, out, errs, nil
 }
 
-// FollowService passes on what a service has printed, and what it prints, to its end. It does not use the workspace: one that is paused
-// stays so, and one that nobody else uses is paused. Of a service that does not run, what is kept is passed on.
-func (m *Manager) FollowService(ctx context.Context, id, name string, to remote.ServiceReader) (Service, store.Spec, error) {
+// FollowService copies the output of a service until the service ends. Following does not count as
+// use, and does not resume a paused workspace. If the service does not run, FollowService copies
+// the kept output.
+func (m *Manager) FollowService(ctx context.Context, id, name string, to ServiceReader) (Service, store.Spec, error) {
 	s, spec, err := m.Service(ctx, id, name)
 	if err != nil {
 		return s, spec, err
 	}
-	if s.State == ServiceStarting || s.State == ServiceRunning {
+	if s.open() && s.State != ServicePaused {
 		end, err := m.followRunning(ctx, id, name, to)
 		switch fault.KindOf(err) {
 		case "":
@@ -164,7 +174,7 @@ func (m *Manager) FollowService(ctx context.Context, id, name string, to remote.
 			}
 			s.Service.EndedAt, s.Service.Result = end.EndedAt, end.Result
 			return serviceNow(s.Service, state), spec, nil
-		case fault.NotFound, fault.Precondition: // it has ended meanwhile
+		case fault.NotFound, fault.Precondition: // the service has ended meanwhile
 		default:
 			return s, spec, err
 		}
@@ -181,7 +191,7 @@ func (m *Manager) FollowService(ctx context.Context, id, name string, to remote.
 	return s, spec, errors.Join(printed, complained)
 }
 
-func (m *Manager) followRunning(ctx context.Context, id, name string, to remote.ServiceReader) (remote.ServiceEnd, error) {
+func (m *Manager) followRunning(ctx context.Context, id, name string, to ServiceReader) (remote.ServiceEnd, error) {
 	c, err := remote.Watch(ctx, m.folder(id))
 	if err != nil {
 		return remote.ServiceEnd{}, err
@@ -190,10 +200,56 @@ func (m *Manager) followRunning(ctx context.Context, id, name string, to remote.
 	return c.FollowService(ctx, name, to)
 }
 
-// StopService stops a service, for which a workspace that is paused goes on. It is no error where it does not run.
+// PublishPorts publishes more ports of a running service. If the workspace is paused, it first
+// resumes the workspace.
+func (m *Manager) PublishPorts(ctx context.Context, id, name string, ports []store.Port) (Service, store.Spec, error) {
+	if err := remote.CheckPorts(ports); err != nil {
+		return Service{}, store.Spec{}, err
+	}
+	return m.changePorts(ctx, id, name, func(c *client) error { return c.PublishPorts(ctx, name, ports) })
+}
+
+// UnpublishPorts closes published ports of a running service. guests are ports of the machine. If
+// the workspace is paused, it first resumes the workspace.
+func (m *Manager) UnpublishPorts(ctx context.Context, id, name string, guests []int) (Service, store.Spec, error) {
+	return m.changePorts(ctx, id, name, func(c *client) error { return c.UnpublishPorts(ctx, name, guests) })
+}
+
+func (m *Manager) changePorts(ctx context.Context, id, name string, change func(*client) error) (Service, store.Spec, error) {
+	s, spec, err := m.Service(ctx, id, name)
+	if err != nil {
+		return s, spec, err
+	}
+	if !s.open() {
+		return s, spec, fault.New(fault.Precondition, "change ports of service", name, "it is %s", s.State).
+			WithHint("%s", fault.Act("service_list", "pyro workspace service list %s", id))
+	}
+	c, _, err := m.connect(ctx, store.KindWorkspace, id)
+	if err == nil {
+		defer c.Close()
+		err = change(c)
+	}
+	if err != nil {
+		return s, spec, err
+	}
+	s, err = m.service(ctx, id, name)
+	return s, spec, err
+}
+
+// open reports whether the service has not ended.
+func (s Service) open() bool {
+	switch s.State {
+	case ServiceRunning, ServiceStarting, ServiceRestarting, ServicePaused:
+		return true
+	}
+	return false
+}
+
+// StopService stops a service. If the workspace is paused, it first resumes the workspace. It does
+// nothing if the service does not run.
 func (m *Manager) StopService(ctx context.Context, id, name string) (Service, store.Spec, error) {
 	s, spec, err := m.Service(ctx, id, name)
-	if err != nil || s.State != ServiceRunning && s.State != ServiceStarting && s.State != ServicePaused {
+	if err != nil || !s.open() {
 		return s, spec, err
 	}
 	c, _, err := m.connect(ctx, store.KindWorkspace, id)
@@ -201,7 +257,7 @@ func (m *Manager) StopService(ctx context.Context, id, name string) (Service, st
 		defer c.Close()
 		err = c.StopService(ctx, name)
 	}
-	if err != nil && fault.KindOf(err) != fault.Precondition { // the machine has ended, and with it the service
+	if err != nil && fault.KindOf(err) != fault.Precondition { // otherwise the service has ended with its machine
 		return s, spec, err
 	}
 	s, err = m.service(ctx, id, name)

@@ -4,25 +4,26 @@ import (
 	"context"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// shellProgram is what a shell runs: bash where there is one. It is no login shell: that would forget the search path of the environment.
+// shellProgram runs bash, or sh if there is no bash. It is not a login shell, because a login shell
+// would replace the PATH of the environment.
 const shellProgram = "if command -v bash >/dev/null 2>&1; then exec bash; fi; exec sh"
 
-// Shells is a connection to the shells of a workspace that runs: they live in its machine until they are closed, end by themselves, or the machine ends. Close it;
-// the shells stay.
+// Shells is a connection to the shells of a running workspace. The shells continue when the
+// connection is closed. They run until they are closed, until they end, or until the machine ends.
 type Shells struct {
-	*remote.Client
-	Spec store.Spec // of the workspace
+	*client
+	Spec store.Spec // specification of the workspace
 
 	manager   *Manager
 	workspace store.Workspace
 	began     time.Time
 }
 
-// Shells connects to the shells of a workspace.
+// Shells connects to the shells of a workspace. It resumes a paused workspace.
 func (m *Manager) Shells(ctx context.Context, id string) (*Shells, error) {
 	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
@@ -31,10 +32,31 @@ func (m *Manager) Shells(ctx context.Context, id string) (*Shells, error) {
 	return &Shells{c, w.Spec, m, w, time.Now()}, nil
 }
 
-// Open opens a shell as a command says, but for what it runs. The command has a terminal.
-func (s *Shells) Open(ctx context.Context, c Command) (remote.Shell, error) {
+// Open opens a shell on a terminal. It ignores c.Argv and runs bash or sh.
+func (s *Shells) Open(ctx context.Context, c program.Command) (Shell, error) {
 	c.Argv = []string{"/bin/sh", "-c", shellProgram}
-	opened, err := s.OpenPrompting(ctx, c.in(s.Spec), c.Secrets...)
+	c, err := inWorkspace(s.Spec, c)
+	if err != nil {
+		return Shell{}, err
+	}
+	opened, err := s.OpenPrompting(ctx, c)
+	return s.recorded(ctx, opened, err)
+}
+
+// Run starts a program that accepts input and outlives its caller. The program runs on a terminal,
+// or in the background if the command has no terminal. The error has kind Exists if a running
+// program has the tag.
+func (s *Shells) Run(ctx context.Context, tag string, c program.Command) (Shell, error) {
+	c, err := inWorkspace(s.Spec, c)
+	if err != nil {
+		return Shell{}, err
+	}
+	opened, err := s.OpenTagged(ctx, tag, c, true)
+	return s.recorded(ctx, opened, err)
+}
+
+// recorded records that a shell was opened, unless err is set. It returns opened and err.
+func (s *Shells) recorded(ctx context.Context, opened Shell, err error) (Shell, error) {
 	if err == nil {
 		s.manager.note(ctx, s.workspace, s.began, store.EventShell, store.Detail{Name: opened.ID, Path: opened.Cwd})
 	}

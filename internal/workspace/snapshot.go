@@ -12,20 +12,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Baseline names the state in which a workspace was created. It is always there, and no snapshot can be called so.
+// Baseline is the name of the initial state of a workspace. It always exists, and no snapshot can
+// have this name.
 const Baseline = "baseline"
 
-// MaxSnapshotName bounds the name of a snapshot, in characters.
+// MaxSnapshotName is the maximum length of a snapshot's name, in characters.
 const MaxSnapshotName = 64
 
-// MaxSnapshots is how many a workspace may have. In block storage each is one more layer for the machine to look through.
+// MaxSnapshots is the maximum number of snapshots of a workspace. In block storage, each snapshot
+// adds a layer, which makes reads slower.
 const MaxSnapshots = 64
 
-// Snapshot is a state that a workspace can be reset to.
+// Snapshot is a saved state to which a workspace can be reset.
 type Snapshot struct {
 	Name      string
 	Baseline  bool
-	Whole     bool // the root disk too
+	Whole     bool // whether it includes the root disk
 	SizeBytes int64
 	CreatedAt time.Time
 }
@@ -45,7 +47,8 @@ func checkSnapshotName(name string) error {
 	return nil
 }
 
-// CreateSnapshot keeps the present state of a workspace under a name: its /workspace, and with whole its root disk too. The workspace may run.
+// CreateSnapshot saves the current state of a workspace under a name. It saves /workspace, and also
+// the root disk if whole is true. The workspace can be running.
 func (m *Manager) CreateSnapshot(ctx context.Context, id, name string, whole bool) (Snapshot, error) {
 	if err := checkSnapshotName(name); err != nil {
 		return Snapshot{}, fault.Wrap(err, "create snapshot", "")
@@ -66,20 +69,22 @@ func (m *Manager) CreateSnapshot(ctx context.Context, id, name string, whole boo
 	return snapshotOf(s), err
 }
 
-// takeSnapshot takes one of a workspace whose lock is held: by its supervisor where it runs. With live its machine is saved too; Precondition where it has none.
+// takeSnapshot takes a snapshot of a locked workspace. If the workspace runs, its supervisor takes
+// the snapshot. If live is true, the snapshot includes the running machine. If live is true and the
+// workspace does not run, the error has kind Precondition.
 func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name string, whole, live bool) error {
 	all, err := m.Store.Snapshots(ctx, w.ID)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(s store.Snapshot) bool { return passing(s.Name) })
-	if len(all) >= MaxSnapshots && !passing(name) {
+	all = slices.DeleteFunc(all, func(s store.Snapshot) bool { return temporary(s.Name) })
+	if len(all) >= MaxSnapshots && !temporary(name) {
 		return fault.New(fault.Exhausted, "create snapshot", name, "the workspace has %d snapshots, which is the most that it can have", len(all)).
 			WithHint("%s", fault.Act("snapshot_delete", "pyro workspace snapshot delete %s %s", w.ID, all[0].Name).Taking("snapshot_name %q", all[0].Name))
 	}
 	asleep := false
 	if whole && !live {
-		if asleep, err = m.rootInMemory(ctx, w.ID); err == nil && asleep {
+		if asleep, err = m.rootInCheckpoint(ctx, w.ID); err == nil && asleep {
 			err = m.start(ctx, w.ID, nil)
 		}
 		if err != nil {
@@ -91,14 +96,14 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 		defer c.Close()
 		err := c.Snapshot(ctx, name, whole, live)
 		if asleep {
-			_ = c.Pause(ctx, pausedReason) // where it can't be it runs, which its state tells
+			_ = c.Pause(ctx, pausedReason) // if the pause fails, the workspace keeps running, and its state shows that
 		}
 		return err
 	}
 	if fault.KindOf(err) != fault.Precondition || live {
 		return err
 	}
-	if w, err = m.Store.Workspace(ctx, w.ID); err != nil { // a supervisor that has ended since it was read may have replaced disks
+	if w, err = m.Store.Workspace(ctx, w.ID); err != nil { // a supervisor that has just ended might have replaced disks
 		return err
 	}
 	disks, err := m.disks(w)
@@ -116,7 +121,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	}
 	if err == nil {
 		err = m.Store.AddSnapshot(ctx, w.ID, store.Snapshot{
-			Name: name, Disks: s.Kept, Whole: whole, SizeBytes: disks.Size(s.Kept, store.Disks{}), CreatedAt: time.Now(),
+			Name: name, Disks: s.Disks, Whole: whole, SizeBytes: disks.Size(s.Disks, store.Disks{}), CreatedAt: time.Now(),
 		}, s.Next)
 	}
 	if err != nil {
@@ -125,7 +130,7 @@ func (m *Manager) takeSnapshot(ctx context.Context, w store.Workspace, name stri
 	return err
 }
 
-// Snapshots gives those of a workspace, the baseline first.
+// Snapshots returns the snapshots of a workspace, starting with the baseline.
 func (m *Manager) Snapshots(ctx context.Context, id string) ([]Snapshot, error) {
 	w, err := m.record(ctx, store.KindWorkspace, id)
 	if err != nil {
@@ -137,23 +142,24 @@ func (m *Manager) Snapshots(ctx context.Context, id string) ([]Snapshot, error) 
 	}
 	base := store.Disks{Volume: w.Disks.Baseline}
 	all := []Snapshot{{Name: Baseline, Baseline: true, SizeBytes: disks.Size(base, store.Disks{}), CreatedAt: w.CreatedAt}}
-	kept, err := m.Store.Snapshots(ctx, id)
-	for _, s := range kept {
-		if !passing(s.Name) {
+	snapshots, err := m.Store.Snapshots(ctx, id)
+	for _, s := range snapshots {
+		if !temporary(s.Name) {
 			all = append(all, snapshotOf(s))
 		}
 	}
 	return all, err
 }
 
-// passing tells whether a snapshot is one that nobody asked for: it is there while the workspace is forked, and its lock held.
-func passing(name string) bool { return strings.HasPrefix(name, ".") }
+// temporary reports whether a snapshot was taken only for a fork or a template. Such a snapshot
+// exists only while the workspace is locked.
+func temporary(name string) bool { return strings.HasPrefix(name, ".") }
 
 func snapshotOf(s store.Snapshot) Snapshot {
 	return Snapshot{Name: s.Name, Whole: s.Whole, SizeBytes: s.SizeBytes, CreatedAt: s.CreatedAt}
 }
 
-// DeleteSnapshot forgets a snapshot.
+// DeleteSnapshot deletes a snapshot.
 func (m *Manager) DeleteSnapshot(ctx context.Context, id, name string) error {
 	if name == Baseline {
 		return fault.New(fault.Invalid, "delete snapshot", name, "the baseline can't be deleted")
@@ -176,13 +182,13 @@ func (m *Manager) DeleteSnapshot(ctx context.Context, id, name string) error {
 	return m.sweepDisks(context.WithoutCancel(ctx), id)
 }
 
-// sweepDisks removes what is no longer needed of the disks of a workspace whose lock is held.
+// sweepDisks removes the disks that a locked workspace no longer needs.
 func (m *Manager) sweepDisks(ctx context.Context, id string) error {
 	return m.keepDisks(ctx, id, storage.Folder.Sweep)
 }
 
-// keepDisks has all but the disks that are still needed go in one of the ways there are. The workspace's lock is held.
-func (m *Manager) keepDisks(ctx context.Context, id string, way func(f storage.Folder, ctx context.Context, keep ...store.Disks) error) error {
+// keepDisks calls the function prune with the disks that a locked workspace still needs.
+func (m *Manager) keepDisks(ctx context.Context, id string, prune func(f storage.Folder, ctx context.Context, keep ...store.Disks) error) error {
 	lock, err := m.folder(id).TakeDisks(ctx)
 	if err != nil {
 		return err
@@ -202,7 +208,7 @@ func (m *Manager) keepDisks(ctx context.Context, id string, way func(f storage.F
 	}
 	keep := []store.Disks{w.Disks}
 	for _, s := range all {
-		if passing(s.Name) {
+		if temporary(s.Name) {
 			if err := m.Store.DeleteSnapshot(ctx, id, s.Name); err != nil {
 				return err
 			}
@@ -210,10 +216,10 @@ func (m *Manager) keepDisks(ctx context.Context, id string, way func(f storage.F
 		}
 		keep = append(keep, s.Disks)
 	}
-	return way(disks, ctx, keep...)
+	return prune(disks, ctx, keep...)
 }
 
-// from gives the disks to begin again from.
+// from returns the disks for a reset or a fork, and whether they include the root disk.
 func (m *Manager) from(ctx context.Context, w store.Workspace, snapshot string) (d store.Disks, whole bool, err error) {
 	if snapshot == "" || snapshot == Baseline {
 		return store.Disks{Volume: w.Disks.Baseline}, false, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// stopped gives a workspace that is stopped.
+// stopped returns a stopped workspace.
 func stopped(t *testing.T, m *Manager, files ...string) Workspace {
 	t.Helper()
 	w := create(t, m, files...)
@@ -33,8 +33,9 @@ func TestNamesOfSnapshots(t *testing.T) {
 	}
 }
 
-// TestPassingSnapshots are those that a fork takes of the present state. One whose fork was killed is neither seen nor kept.
-func TestPassingSnapshotsAreHiddenAndSwept(t *testing.T) {
+// TestTemporarySnapshotsAreHiddenAndSwept checks the temporary snapshot of a fork that was killed.
+// It must not be listed, and the next fork must remove it.
+func TestTemporarySnapshotsAreHiddenAndSwept(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
 	ctx := t.Context()
@@ -59,9 +60,9 @@ func TestPassingSnapshotsAreHiddenAndSwept(t *testing.T) {
 		t.Errorf("left: %+v, %v", all, err)
 	}
 	if disks.Missing(kept.Disks) == "" {
-		t.Error("the disks of a passing snapshot are left")
+		t.Error("the disks of a temporary snapshot still exist")
 	}
-	if entries, _ := os.ReadDir(disks.Path); len(entries) != 2 { // baseline and volume
+	if entries, _ := os.ReadDir(disks.Path); len(entries) != 2 { // the baseline and the volume
 		t.Errorf("left: %v", entries)
 	}
 	wantState(t, m, w.ID, Stopped, "it was stopped")
@@ -82,27 +83,28 @@ func TestTheLimitOfSnapshots(t *testing.T) {
 		check(t, err)
 		check(t, m.Store.AddSnapshot(ctx, w.ID, one, now.Disks))
 	}
-	// One that a fork left which was killed takes nobody's place.
+	// The temporary snapshot of a killed fork does not count.
 	one.Name, one.CreatedAt = ".ws-killed", time.Unix(1, 0)
 	now, err := m.Store.Workspace(ctx, w.ID)
 	check(t, err)
 	check(t, m.Store.AddSnapshot(ctx, w.ID, one, now.Disks))
 	if _, err := m.CreateSnapshot(ctx, w.ID, "last", false); err != nil {
-		t.Errorf("the last that may be, hint %q: %v", fault.HintOf(err), err)
+		t.Errorf("last allowed snapshot: hint %q: %v", fault.HintOf(err), err)
 	}
 	_, err = m.CreateSnapshot(ctx, w.ID, "too-many", false)
 	if fault.KindOf(err) != fault.Exhausted || !strings.Contains(fault.HintOf(err), "snapshot delete "+w.ID+" first") {
-		t.Errorf("one too many: %s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
+		t.Errorf("snapshot beyond the limit: got %s, hint %q: %v", fault.KindOf(err), fault.HintOf(err), err)
 	}
 	check(t, m.DeleteSnapshot(ctx, w.ID, "n0"))
 	if disks, err := m.disks(w.Workspace); err != nil || disks.Missing(one.Disks) != "" {
-		t.Error("disks that others name are gone")
+		t.Error("disks in use were removed")
 	}
 	wantKind(t, "again", m.DeleteSnapshot(ctx, w.ID, "n0"), fault.NotFound)
 	wantKind(t, "the baseline", m.DeleteSnapshot(ctx, w.ID, Baseline), fault.Invalid)
 }
 
-// TestAResetToWhatIsMissingChangesNothing has disks of images, which no machine need start on for that.
+// TestAResetToWhatIsMissingChangesNothing checks that a reset fails without effect if a disk of the
+// snapshot is missing. It uses block storage, and needs no machine.
 func TestAResetToWhatIsMissingChangesNothing(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
@@ -114,7 +116,7 @@ func TestAResetToWhatIsMissingChangesNothing(t *testing.T) {
 	disks := remote.DisksOf(m.Dirs, folder, true, store.Spec{})
 	w.Disks, err = disks.Create(ctx, nil)
 	check(t, err)
-	check(t, os.WriteFile(disks.DiskPath(w.Disks.Root[0]), nil, 0o600)) // as a machine that started has made it
+	check(t, os.WriteFile(disks.DiskPath(w.Disks.Root[0]), nil, 0o600)) // creates the root disk, as a started machine does
 	check(t, m.Store.AddWorkspace(ctx, w))
 	check(t, m.takeSnapshot(ctx, w, "whole", true, false))
 	s, err := m.Store.Snapshot(ctx, w.ID, "whole")

@@ -2,10 +2,13 @@ package workspace
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
@@ -16,44 +19,51 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Pushed says what a push brought.
+// Pushed describes a completed push.
 type Pushed struct {
-	Source  string // absolute
-	Mode    string // directory or archive
+	Source  string // absolute path.
+	Mode    string // directory or archive.
 	Dest    string
 	Summary archive.Summary
 	Changed remote.Changed
 }
 
-// Push brings a folder or an archive of the host into a workspace that runs: all of it or nothing. What is there stays, but for what has the same path.
-// What git ignores in the folder is left out, unless all is wanted.
-func (m *Manager) Push(ctx context.Context, id, path, dest string, all bool, report progress.Func) (Pushed, error) {
+// Push copies a folder or an archive from the host into a running workspace. It replaces files that
+// have the same path, and keeps all others. If all is false, it excludes files that git ignores.
+// dest is relative to /workspace, or absolute. A push below /workspace happens completely or not at
+// all; a push to another folder is not atomic.
+func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, report progress.Func) (Pushed, error) {
 	into, err := Inside(dest)
+	at, invalid := Anywhere(dest)
+	if invalid != nil || err != nil && !strings.HasPrefix(dest, "/") {
+		return Pushed{}, cmp.Or(invalid, err)
+	}
+	outside := err != nil
+	absolute, err := filepath.Abs(source)
 	if err != nil {
 		return Pushed{}, err
 	}
-	absolute, err := filepath.Abs(path)
+	opened, err := archive.Open(absolute)
 	if err != nil {
 		return Pushed{}, err
 	}
-	source, err := archive.Open(absolute)
-	if err != nil {
-		return Pushed{}, err
-	}
-	defer source.Close()
+	defer opened.Close()
 	c, w, err := m.connect(ctx, store.KindWorkspace, id)
 	if err != nil {
 		return Pushed{}, err
 	}
 	defer c.Close()
+	if err := reachable(w, at); err != nil {
+		return Pushed{}, err
+	}
 	began := time.Now()
-	pushed := Pushed{Source: absolute, Mode: modeOf(absolute), Dest: Outside(into)}
+	pushed := Pushed{Source: absolute, Mode: modeOf(absolute), Dest: path.Clean(at)}
 	report.Phase("bringing it into the workspace", absolute)
 	r, to := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
 		var err error
-		pushed.Summary, err = source.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all)})
+		pushed.Summary, err = opened.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all)})
 		to.CloseWithError(err)
 		written <- err
 	}()
@@ -62,11 +72,15 @@ func (m *Manager) Push(ctx context.Context, id, path, dest string, all bool, rep
 	if into != "" {
 		body = streamOf(func(to *tar.Writer) error { return moved(to, stream, into) })
 	}
-	pushed.Changed, err = c.Change(ctx, body)
+	if outside {
+		pushed.Changed, err = pushOutside(ctx, c, pushed.Dest, body)
+	} else {
+		pushed.Changed, err = c.Change(ctx, body)
+	}
 	body.Close()
 	r.CloseWithError(errPushEnded)
 	if given := <-written; given != nil && !errors.Is(given, errPushEnded) {
-		err = given // what could not be read tells more than that not all of it arrived
+		err = given // the error from reading the source says more than the error from the incomplete transfer
 	}
 	if err != nil {
 		return pushed, fault.Wrap(err, "push into workspace", id)
@@ -75,9 +89,15 @@ func (m *Manager) Push(ctx context.Context, id, path, dest string, all bool, rep
 	return pushed, nil
 }
 
+// pushOutside unpacks a stream in a folder outside of /workspace. It is not atomic.
+func pushOutside(ctx context.Context, c *remote.Client, folder string, stream io.Reader) (remote.Changed, error) {
+	u, err := c.PutMachineTree(ctx, folder, TreeOptions{SetOwner: true}, stream)
+	return remote.Changed{Created: u.Files + u.Folders + u.Links - u.Replaced, Replaced: u.Replaced, Bytes: u.Bytes}, err
+}
+
 var errPushEnded = errors.New("the workspace takes no more")
 
-// moved writes a tar anew with all that is in it below a folder.
+// moved copies a tar archive and moves all its entries below a folder.
 func moved(to *tar.Writer, from io.Reader, folder string) error {
 	in := tar.NewReader(from)
 	for {
@@ -101,15 +121,16 @@ func moved(to *tar.Writer, from io.Reader, folder string) error {
 	}
 }
 
-// Exported says what an export took out.
+// Exported describes a completed export.
 type Exported struct {
-	Path    string
-	Output  string // absolute
-	Kind    listing.Kind
-	Summary archive.Summary
+	Path     string
+	Output   string // absolute path.
+	Artifact string // file, directory or symlink.
+	Summary  archive.Summary
 }
 
-// Export takes a file or a folder out of a workspace that runs, to a path on the host: all of it or nothing. What is there is replaced only with force.
+// Export copies a file or a folder from a running workspace to a path on the host, either
+// completely or not at all. An existing target is replaced only if force is true.
 func (m *Manager) Export(ctx context.Context, id, path, output string, force bool) (Exported, error) {
 	inside, err := Inside(path)
 	if err != nil {
@@ -139,7 +160,7 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 		to.CloseWithError(err)
 		read <- err
 	}()
-	done := Exported{Path: Outside(inside), Output: absolute, Kind: found.Kind}
+	done := Exported{Path: Outside(inside), Output: absolute, Artifact: found.Kind.String()}
 	done.Summary, err = archive.Extract(ctx, r, absolute, archive.Options{Force: force})
 	r.CloseWithError(errExportEnded)
 	if given := <-read; given != nil && !errors.Is(given, errExportEnded) && err != nil {
@@ -149,15 +170,12 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 		return done, fault.Wrap(err, "export", Outside(inside))
 	}
 	m.note(ctx, w, began, store.EventExport, store.Detail{
-		Path: done.Path, Host: absolute, Artifact: artifacts[found.Kind], Files: done.Summary.Files, Bytes: done.Summary.Bytes,
+		Path: done.Path, Host: absolute, Artifact: done.Artifact, Files: done.Summary.Files, Bytes: done.Summary.Bytes,
 	})
 	return done, nil
 }
 
-// artifacts name what is exported.
-var artifacts = map[listing.Kind]string{listing.File: "file", listing.Folder: "directory", listing.Link: "symlink"}
-
-// ArtifactDisk is the export of a workspace's disks.
+// ArtifactDisk is the artifact name for an export of the disks.
 const ArtifactDisk = "disk"
 
 var errExportEnded = errors.New("the export has ended")

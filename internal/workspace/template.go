@@ -12,19 +12,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
-	"github.com/pyro-mcp/pyro/internal/isolation"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// About gives the labels of a template, which takes as much of the host's disk.
-type About func(sizeBytes int64) map[string]string
+// LabelFunc returns the labels of a template. sizeBytes is the template's size on the host, in
+// bytes.
+type LabelFunc func(sizeBytes int64) map[string]string
 
-// MakeTemplate has a workspace that runs, or is paused, be a template with all that runs in it. The workspace is no more then. Until the one moment in which that becomes
-// true it is as it was; with an error it may be paused.
-func (m *Manager) MakeTemplate(ctx context.Context, id string, about About) error {
+// MakeTemplate turns a running or paused workspace into a template that includes its running
+// programs. Afterwards the workspace no longer exists. The change is one database transaction. If
+// MakeTemplate fails, the workspace is unchanged or paused.
+func (m *Manager) MakeTemplate(ctx context.Context, id string, labels LabelFunc) error {
 	const op = "make template of workspace"
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -46,20 +48,22 @@ func (m *Manager) MakeTemplate(ctx context.Context, id string, about About) erro
 	if err != nil {
 		return err
 	}
-	if w.Disks.Memory == "" {
+	if w.Disks.Checkpoint == "" {
 		return fault.New(fault.Precondition, op, id, "it does not run")
 	}
 	disks, err := m.disks(w)
 	if err != nil {
 		return err
 	}
-	size := disks.Size(w.Disks, store.Disks{}) + disks.MemorySize(w.Disks.Memory)
-	return fault.Wrap(m.Store.MakeTemplate(ctx, id, about(size), w.Spec, w.Disks), op, id)
+	size := disks.Size(w.Disks, store.Disks{}) + disks.CheckpointSize(w.Disks.Checkpoint)
+	return fault.Wrap(m.Store.MakeTemplate(ctx, id, labels(size), w.Spec, w.Disks), op, id)
 }
 
-// FlattenTemplate has a workspace that runs, or is stopped, be a template of its files alone: its root is an environment's image of its own, and its volume one layer. The
-// workspace is no more then, and its machine has to be ended by SettleTemplate. Until the one moment in which that becomes true it is as it was, and runs on.
-func (m *Manager) FlattenTemplate(ctx context.Context, id string, about About, report progress.Func) (err error) {
+// FlattenTemplate turns a running or stopped workspace into a template that contains only files.
+// Its root disk becomes an image, and its volume becomes one layer. Afterwards the workspace no
+// longer exists, and the caller must call TidyTemplate, which ends its machine. The change is one
+// database transaction. If FlattenTemplate fails, the workspace is unchanged.
+func (m *Manager) FlattenTemplate(ctx context.Context, id string, labels LabelFunc, report progress.Func) (err error) {
 	const op = "flatten workspace"
 	lock, err := m.lock(ctx, id)
 	if err != nil {
@@ -77,8 +81,8 @@ func (m *Manager) FlattenTemplate(ctx context.Context, id string, about About, r
 	if err != nil {
 		return fault.Wrap(err, op, id)
 	}
-	passing := "." + newID(store.KindWorkspace)
-	if err := m.takeSnapshot(ctx, w, passing, true, false); err != nil {
+	temporary := "." + newID(store.KindWorkspace)
+	if err := m.takeSnapshot(ctx, w, temporary, true, false); err != nil {
 		return fault.Wrap(err, op, id)
 	}
 	defer func() {
@@ -86,15 +90,15 @@ func (m *Manager) FlattenTemplate(ctx context.Context, id string, about About, r
 			err = errors.Join(err, m.sweepDisks(context.WithoutCancel(ctx), id))
 		}
 	}()
-	from, err := m.Store.Snapshot(ctx, id, passing)
+	from, err := m.Store.Snapshot(ctx, id, temporary)
 	if err != nil {
 		return err
 	}
-	return fault.Wrap(m.flatten(ctx, w, from.Disks, about, report), op, id)
+	return fault.Wrap(m.flatten(ctx, w, from.Disks, labels, report), op, id)
 }
 
-// flatten makes the template of disks that nobody writes to.
-func (m *Manager) flatten(ctx context.Context, w store.Workspace, from store.Disks, about About, report progress.Func) error {
+// flatten creates the template from disks to which no machine writes.
+func (m *Manager) flatten(ctx context.Context, w store.Workspace, from store.Disks, labels LabelFunc, report progress.Func) error {
 	disks, err := m.disks(w)
 	if err != nil {
 		return err
@@ -104,7 +108,7 @@ func (m *Manager) flatten(ctx context.Context, w store.Workspace, from store.Dis
 		return err
 	}
 	defer image.Close()
-	held, err := m.folder(w.ID).TakeDisks(ctx) // until the database names what is made here
+	held, err := m.folder(w.ID).TakeDisks(ctx) // locked until the database contains the new files
 	if err != nil {
 		return err
 	}
@@ -113,17 +117,17 @@ func (m *Manager) flatten(ctx context.Context, w store.Workspace, from store.Dis
 	if err != nil {
 		return err
 	}
-	taken, err := disk.Allocated(image.Image)
+	imageBytes, err := disk.Allocated(image.Image)
 	if err != nil {
 		return err
 	}
 	spec := w.Spec
 	spec.Digest = image.Digest
-	return m.Store.MakeTemplate(ctx, w.ID, about(taken+disks.Size(flat, store.Disks{})), spec, flat)
+	return m.Store.MakeTemplate(ctx, w.ID, labels(imageBytes+disks.Size(flat, store.Disks{})), spec, flat)
 }
 
-// flatRoot makes an image of a root.
-func (m *Manager) flatRoot(ctx context.Context, w store.Workspace, disks storage.Folder, from store.Disks, report progress.Func) (*environment.Lease, error) {
+// flatRoot creates an image from the content of a root disk.
+func (m *Manager) flatRoot(ctx context.Context, w store.Workspace, disks storage.Folder, from store.Disks, report progress.Func) (*environment.ImageRef, error) {
 	base, err := m.environmentOf(ctx, w, report)
 	if err != nil {
 		return nil, err
@@ -137,13 +141,14 @@ func (m *Manager) flatRoot(ctx context.Context, w store.Workspace, disks storage
 	return m.Environments.Add(ctx, w.Spec.Environment, report, func(to *mkext4.Writer) error { return view.Copy(ctx, root, to) })
 }
 
-// Templates gives all templates.
+// Templates returns all templates.
 func (m *Manager) Templates(ctx context.Context) ([]store.Workspace, error) {
 	return m.Store.Workspaces(ctx, store.KindTemplate)
 }
 
-// SettleTemplate ends the machine that a template was, and removes what it does not need. It is no error where nothing is left of either.
-func (m *Manager) SettleTemplate(ctx context.Context, id string) error {
+// TidyTemplate ends the machine of a workspace that became a template, and removes files that the
+// template does not need. It is idempotent.
+func (m *Manager) TidyTemplate(ctx context.Context, id string) error {
 	lock, err := m.lock(ctx, id)
 	if err != nil {
 		return err
@@ -157,8 +162,9 @@ func (m *Manager) SettleTemplate(ctx context.Context, id string) error {
 	return m.sweepDisks(ctx, id)
 }
 
-// FromTemplate makes a workspace from a template: all that ran in that goes on in it. From one of files alone it starts anew, with the processors, memory and network of spec.
-// As many may be made at once as are wanted.
+// FromTemplate creates a workspace from a template. If the template includes running programs, they
+// continue. If it contains only files, the workspace boots with the processors, the memory and the
+// network of spec. Several workspaces can be created from one template at the same time.
 func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Workspace, error) {
 	const op = "make workspace from template"
 	if err := errors.Join(checkID(id), spec.checkDiscovery()); err != nil {
@@ -169,7 +175,7 @@ func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Works
 	}
 	lock, err := flock.Take(ctx, filepath.Join(string(m.folder(id)), remote.LifecycleLock), flock.Shared, nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Workspace{}, fault.New(fault.NotFound, op, id, "there is none of this id")
+		return Workspace{}, fault.New(fault.NotFound, op, id, "no template has this ID")
 	}
 	if err != nil {
 		return Workspace{}, fault.Wrap(err, op, id)
@@ -182,12 +188,12 @@ func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Works
 	if missing := m.missing(w); missing != "" {
 		return Workspace{}, fault.New(fault.Corrupt, op, id, "%s is missing", missing)
 	}
-	live := w.Disks.Memory != ""
+	live := w.Disks.Checkpoint != ""
 	switch {
-	case spec.Isolation != isolation.Auto && string(spec.Isolation) != w.Spec.Isolation:
-		return Workspace{}, fault.New(fault.Precondition, op, id, "its machines have the isolation %s, and %s is asked for", w.Spec.Isolation, spec.Isolation)
+	case spec.Isolation != machine.Auto && string(spec.Isolation) != w.Spec.Isolation:
+		return Workspace{}, fault.New(fault.Precondition, op, id, "its machines have the isolation %s, but the request has %s", w.Spec.Isolation, spec.Isolation)
 	case live && spec.Network != w.Spec.Network:
-		return Workspace{}, fault.New(fault.Precondition, op, id, "what runs in it has the network policy %s, and %s is asked for", w.Spec.Network, spec.Network)
+		return Workspace{}, fault.New(fault.Precondition, op, id, "its programs have the network policy %s, but the request has %s", w.Spec.Network, spec.Network)
 	}
 	from := w.Disks
 	if !live {
@@ -198,7 +204,7 @@ func (m *Manager) FromTemplate(ctx context.Context, id string, spec Spec) (Works
 	return made, fault.Wrap(err, op, id)
 }
 
-// SweepTemplates removes what was left of templates that were being made or deleted.
+// SweepTemplates removes the remains of creations and deletions of templates that were interrupted.
 func (m *Manager) SweepTemplates(ctx context.Context) error {
 	if _, err := m.Sweep(ctx); err != nil {
 		return err
@@ -210,7 +216,8 @@ func (m *Manager) SweepTemplates(ctx context.Context) error {
 	return m.Environments.Sweep(ctx, keep)
 }
 
-// DeleteTemplate removes a template, and the image that was made for it where nothing else has that.
+// DeleteTemplate deletes a template. It also deletes the template's image, unless another record
+// uses that image.
 func (m *Manager) DeleteTemplate(ctx context.Context, id string) error {
 	if err := m.Delete(ctx, store.KindTemplate, id); err != nil {
 		return err

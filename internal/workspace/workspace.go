@@ -1,8 +1,12 @@
-// Package workspace is what a workspace is and does: its life, its files, its snapshots, its history.
+// Package workspace implements workspaces: their lifecycle, files, snapshots and history.
 //
-// What a workspace is stands in the database (internal/store), what it holds in its folder (internal/storage), and whether it runs is whether its supervisor
-// does (internal/supervisor/remote). Whoever changes what it is holds its lock. Every change becomes true by one transaction of the database: what comes before
-// it can be thrown away, what comes after it can be done again by whoever comes next. So a process may be killed anywhere.
+// The database (internal/store) contains the record of a workspace. The workspace's folder
+// (internal/storage) contains its files. A workspace runs if its supervisor runs
+// (internal/supervisor/remote).
+//
+// A process that changes a workspace locks it. Each change takes effect in one database
+// transaction. Work before the transaction can be discarded. The next process can repeat work after
+// it. So a process can be killed at any time.
 package workspace
 
 import (
@@ -15,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
@@ -28,36 +33,51 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Manager is all workspaces of one state folder. It is safe for concurrent use, in many processes at once.
+// Manager manages all workspaces in a state folder. It is safe for concurrent use, even by several
+// processes.
 type Manager struct {
 	Dirs         dirs.Dirs
 	Store        *store.Store
 	Environments *environment.Store
 	Drivers      func() (*isolation.Drivers, error)
-	Program      func() (string, error) // the pyro program, which supervisors are
+	Program      func() (string, error) // returns the path of the pyro program, which runs supervisors
 }
 
-// State says whether a workspace can be used.
+// Open returns the manager of the workspaces in d, whose paths must be absolute. program is the
+// path of the pyro program; if it is empty, [dirs.Program] finds the program. If a program is
+// missing, the operations that need it return an error. Open itself creates nothing. The caller
+// must close Store.
+func Open(d dirs.Dirs, program string) *Manager {
+	m := &Manager{Dirs: d, Store: store.Open(d.State), Environments: environment.Open(d)}
+	m.Program = sync.OnceValues(func() (string, error) { return dirs.Program(program) })
+	m.Drivers = sync.OnceValues(func() (*isolation.Drivers, error) {
+		path, _ := m.Program()
+		return isolation.New(d, m.Environments, path)
+	})
+	return m
+}
+
+// State is the state of a workspace.
 type State string
 
-// The states.
+// The states of workspaces and machines.
 const (
-	Created State = "created" // it was never started: a machine of [store.KindVM]
+	Created State = "created" // it was never started; only for machines of [store.KindVM]
 	Started State = "started"
 	Stopped State = "stopped"
-	Paused  State = "paused"  // its machine was saved, and goes on with whatever is done next with it
-	Damaged State = "damaged" // something of it is missing: it can only be deleted
+	Paused  State = "paused"  // its machine was saved; the next operation resumes it.
+	Damaged State = "damaged" // a part is missing; it can only be deleted.
 )
 
-// Workspace is one as it is now.
+// Workspace describes a workspace at the time of the call.
 type Workspace struct {
 	store.Workspace
 	State       State
-	StateReason string       // why it is stopped or damaged
-	Ports       []store.Port // that its services publish
+	StateReason string       // why it is stopped, paused or damaged.
+	Ports       []store.Port // ports that its services publish.
 }
 
-// features are those of the machines of a workspace.
+// features returns the features of the driver that runs a workspace.
 func (m *Manager) features(spec store.Spec) (machine.Features, error) {
 	drivers, err := m.Drivers()
 	if err != nil {
@@ -70,7 +90,7 @@ func (m *Manager) features(spec store.Spec) (machine.Features, error) {
 	return d.Features(), nil
 }
 
-// newID makes the id of a workspace: random, so that no two of them are ever the same.
+// newID returns a random ID.
 func newID(kind store.Kind) string {
 	var b [6]byte
 	rand.Read(b[:])
@@ -81,10 +101,11 @@ func newID(kind store.Kind) string {
 	return prefix + hex.EncodeToString(b[:])
 }
 
-// checkID refuses what is no id before it becomes part of a path.
+// checkID returns an error if a text can't be an ID. It must be called before the text becomes part
+// of a path.
 func checkID(id string) error {
 	if id == "" || len(id) > 63 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fault.New(fault.NotFound, "find workspace", fault.Printable(id[:min(len(id), 80)]), "there is none of this id or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
+		return fault.New(fault.NotFound, "find workspace", fault.Printable(id[:min(len(id), 80)]), "no workspace has this ID or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	return nil
 }
@@ -93,25 +114,25 @@ func (m *Manager) folder(id string) remote.Folder {
 	return remote.Folder(filepath.Join(m.Dirs.Workspaces(), id))
 }
 
-// disks are those of a workspace.
+// disks describes the folder of a workspace's disks.
 func (m *Manager) disks(w store.Workspace) (storage.Folder, error) {
 	features, err := m.features(w.Spec)
 	return remote.DisksOf(m.Dirs, m.folder(w.ID), features.BlockDisks, w.Spec), err
 }
 
-// lock keeps others from changing what a workspace is, waiting for whoever does now.
+// lock waits until it has locked a workspace. All changes need this lock.
 func (m *Manager) lock(ctx context.Context, id string) (*flock.Lock, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
 	lock, err := flock.Take(ctx, filepath.Join(string(m.folder(id)), remote.LifecycleLock), flock.Exclusive, nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "find workspace", id, "there is none of this id or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
+		return nil, fault.New(fault.NotFound, "find workspace", id, "no workspace has this ID or name").WithHint("%s", fault.Act("workspace_list", "pyro workspace list"))
 	}
 	return lock, fault.Wrap(err, "lock workspace", id)
 }
 
-// record gives what is known of a workspace, or of a machine where kind says so.
+// record returns the record of a workspace or machine of the given kind.
 func (m *Manager) record(ctx context.Context, kind store.Kind, id string) (store.Workspace, error) {
 	if err := checkID(id); err != nil {
 		return store.Workspace{}, err
@@ -123,7 +144,7 @@ func (m *Manager) record(ctx context.Context, kind store.Kind, id string) (store
 	return w, err
 }
 
-// Get tells what a workspace is now.
+// Get describes a workspace.
 func (m *Manager) Get(ctx context.Context, kind store.Kind, id string) (Workspace, error) {
 	w, err := m.record(ctx, kind, id)
 	if err != nil {
@@ -132,7 +153,7 @@ func (m *Manager) Get(ctx context.Context, kind store.Kind, id string) (Workspac
 	return m.now(ctx, w), nil
 }
 
-// List gives all of a kind, the one that was last active first.
+// List returns all workspaces of a kind, the most recently active first.
 func (m *Manager) List(ctx context.Context, kind store.Kind) ([]Workspace, error) {
 	records, err := m.Store.Workspaces(ctx, kind)
 	if err != nil {
@@ -145,36 +166,57 @@ func (m *Manager) List(ctx context.Context, kind store.Kind) ([]Workspace, error
 	return all, nil
 }
 
-// now finds out what can't be stored: whether it runs, and why not.
+// now returns w with its current state, which is not stored. It also returns why the workspace does
+// not run.
 func (m *Manager) now(ctx context.Context, w store.Workspace) Workspace {
 	folder := m.folder(w.ID)
 	switch {
 	case folder.Alive():
-		now := Workspace{Workspace: w, State: Started}
-		if w.Spec.Network == store.NetworkPublished {
-			now.Ports = m.ports(ctx, w)
-		}
-		return now
+		return m.started(ctx, w)
 	case w.Starts == 0:
 		return Workspace{Workspace: w, State: Created}
 	}
 	reason := m.lastEnd(ctx, folder)
-	if again, err := m.Store.Workspace(ctx, w.ID); err == nil { // a supervisor that has ended since the record was read may have replaced disks, or paused it
+	if again, err := m.Store.Workspace(ctx, w.ID); err == nil { // a supervisor that has just ended might have replaced disks or paused the workspace
 		w = again
 	}
 	if missing := m.missing(w); missing != "" {
 		return Workspace{Workspace: w, State: Damaged, StateReason: missing + " is missing"}
 	}
-	if w.Disks.Memory != "" {
-		return Workspace{Workspace: w, State: Paused, StateReason: reason}
+	state := m.stateOf(w)
+	if state == Started {
+		return m.started(ctx, w)
 	}
-	return Workspace{Workspace: w, State: Stopped, StateReason: reason}
+	return Workspace{Workspace: w, State: state, StateReason: reason}
 }
 
-// endPatience is how long a supervisor whose machine has ended is waited for, to say why.
+// stateOf returns the state of a workspace that had no machine just before its record w was read.
+// If the record has no checkpoint, stateOf looks for a machine again: a supervisor that resumes a
+// machine first becomes visible and then removes the checkpoint from the record.
+func (m *Manager) stateOf(w store.Workspace) State {
+	switch {
+	case w.Disks.Checkpoint != "":
+		return Paused
+	case m.folder(w.ID).Alive():
+		return Started
+	}
+	return Stopped
+}
+
+// started describes a workspace that runs.
+func (m *Manager) started(ctx context.Context, w store.Workspace) Workspace {
+	now := Workspace{Workspace: w, State: Started}
+	if w.Spec.Network == store.NetworkPublished {
+		now.Ports = m.ports(ctx, w)
+	}
+	return now
+}
+
+// endPatience is how long to wait until the supervisor of an ended machine has recorded the reason.
 const endPatience = 300 * time.Millisecond
 
-// lastEnd tells why a workspace that has no machine has none. Its supervisor may still be there.
+// lastEnd returns why a workspace has no running machine. It waits for a supervisor that is still
+// ending.
 func (m *Manager) lastEnd(ctx context.Context, folder remote.Folder) string {
 	patient, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
@@ -184,7 +226,7 @@ func (m *Manager) lastEnd(ctx context.Context, folder remote.Folder) string {
 	return folder.LastEnd().Reason
 }
 
-// missing names what a workspace can't do without and has not.
+// missing returns the name of a needed file that is missing, or an empty string.
 func (m *Manager) missing(w store.Workspace) string {
 	disks, err := m.disks(w)
 	if err != nil {
@@ -196,33 +238,19 @@ func (m *Manager) missing(w store.Workspace) string {
 	return ""
 }
 
-// Update changes name and labels.
-func (m *Manager) Update(ctx context.Context, id string, u Update) (Workspace, error) {
-	if err := u.check(); err != nil {
-		return Workspace{}, err
-	}
-	if _, err := m.record(ctx, store.KindWorkspace, id); err != nil {
-		return Workspace{}, err
-	}
-	if err := m.Store.Rename(ctx, id, u.apply); err != nil {
-		return Workspace{}, err
-	}
-	return m.Get(ctx, store.KindWorkspace, id)
-}
-
-// connect connects to the machine of a workspace that runs, or has it go on where it is paused.
+// connect connects to the machine of a workspace. It resumes a paused workspace.
 func (m *Manager) connect(ctx context.Context, kind store.Kind, id string) (*remote.Client, store.Workspace, error) {
 	w, err := m.record(ctx, kind, id)
 	if err != nil {
 		return nil, w, err
 	}
 	c, err := remote.Dial(ctx, m.folder(id))
-	for range maxGoOns {
+	for range maxResumes {
 		if fault.KindOf(err) != fault.Precondition {
 			break
 		}
-		// It may have been paused since the record was read.
-		if now, again := m.Store.Workspace(ctx, id); again != nil || now.Disks.Memory == "" {
+		// The workspace might have been paused meanwhile.
+		if now, again := m.Store.Workspace(ctx, id); again != nil || now.Disks.Checkpoint == "" {
 			return nil, w, cmp.Or(again, err)
 		}
 		if _, err = m.Start(ctx, kind, id, nil); err != nil {
@@ -233,13 +261,15 @@ func (m *Manager) connect(ctx context.Context, kind store.Kind, id string) (*rem
 	return c, w, err
 }
 
-// maxGoOns bounds how often a workspace is made to go on that somebody else pauses at once.
-const maxGoOns = 3
+// maxResumes limits how often connect resumes a workspace that other processes pause again at once.
+const maxResumes = 3
 
-// sweepAge is how old a folder without a name of its own must be to be removed: younger, its maker may be about to lock it.
+// sweepAge is the minimum age at which Sweep removes a folder without a final name. The process
+// that created a younger folder might be about to lock it.
 const sweepAge = time.Minute
 
-// Sweep removes what creations and deletions that were killed left behind.
+// Sweep removes the remains of creations and deletions that were interrupted. It returns the number
+// of removed folders.
 func (m *Manager) Sweep(ctx context.Context) (int, error) {
 	entries, err := os.ReadDir(m.Dirs.Workspaces())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -261,7 +291,7 @@ func (m *Manager) Sweep(ctx context.Context) (int, error) {
 	return swept, nil
 }
 
-// sweep removes a folder that is nobody's, and tells whether it was.
+// sweep removes a folder if it is orphaned. It reports whether it removed the folder.
 func (m *Manager) sweep(ctx context.Context, e fs.DirEntry) (bool, error) {
 	if fresh(e) {
 		return false, nil
@@ -269,7 +299,7 @@ func (m *Manager) sweep(ctx context.Context, e fs.DirEntry) (bool, error) {
 	folder := remote.Folder(filepath.Join(m.Dirs.Workspaces(), e.Name()))
 	lock, err := flock.Try(filepath.Join(string(folder), remote.LifecycleLock), flock.Exclusive)
 	if err != nil {
-		return false, nil // it has an owner, or is gone
+		return false, nil // the folder is locked or gone
 	}
 	defer lock.Release()
 	if orphaned, err := m.orphaned(ctx, e.Name()); !orphaned {
@@ -278,13 +308,13 @@ func (m *Manager) sweep(ctx context.Context, e fs.DirEntry) (bool, error) {
 	return true, folder.Remove(ctx)
 }
 
-// fresh tells whether the maker of a folder may be about to lock it, or it is gone.
+// fresh reports whether a folder is too young for Sweep, or no longer exists.
 func fresh(e fs.DirEntry) bool {
 	info, err := e.Info()
 	return err != nil || strings.HasPrefix(e.Name(), unlocked) && time.Since(info.ModTime()) < sweepAge
 }
 
-// orphaned tells whether no record names a folder that nobody has locked, and nothing runs in it.
+// orphaned reports whether an unlocked folder has neither a record nor a running process.
 func (m *Manager) orphaned(ctx context.Context, name string) (bool, error) {
 	if checkID(name) == nil {
 		if _, err := m.Store.Workspace(ctx, name); fault.KindOf(err) != fault.NotFound {
@@ -294,7 +324,7 @@ func (m *Manager) orphaned(ctx context.Context, name string) (bool, error) {
 	return !remote.Folder(filepath.Join(m.Dirs.Workspaces(), name)).Running(), nil
 }
 
-// Orphans names the folders that Sweep would remove. It changes nothing in them.
+// Orphans returns the names of the folders that Sweep would remove. It does not change them.
 func (m *Manager) Orphans(ctx context.Context) (names []string, err error) {
 	entries, err := os.ReadDir(m.Dirs.Workspaces())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

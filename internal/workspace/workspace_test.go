@@ -20,12 +20,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/isolation"
+	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/daemon"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestMain has this program be the supervisors too, so that they are watched for races as the tests are.
+// TestMain also runs the supervisors in this program, so that the race detector checks them too.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == remote.Command {
 		if err := daemon.Run(context.Background(), "test", os.Stdin, os.Stdout); err != nil {
@@ -46,7 +48,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
 		os.Exit(1)
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // what is started need not wait a second for others' races at its end
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/nonexistent")
 	goleak.VerifyTestMain(childless{m}, goleak.Cleanup(func(code int) {
@@ -55,7 +57,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// childless waits, when all tests have run, until the supervisors that have let go of their locks have been reaped too.
+// childless waits after the last test until all ended supervisors have been reaped.
 type childless struct{ *testing.M }
 
 func (c childless) Run() int {
@@ -75,7 +77,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// newManager gives one with folders of its own, whose workspaces are all deleted with the test.
+// newManager returns a manager with temporary folders. Its workspaces are deleted when the test
+// ends.
 func newManager(t testing.TB) *Manager {
 	t.Helper()
 	m := managerOf(t, dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()})
@@ -88,7 +91,7 @@ func newManager(t testing.TB) *Manager {
 			}
 			for _, w := range all {
 				if log, err := os.ReadFile(filepath.Join(string(m.folder(w.ID)), "log")); err == nil && bytes.Contains(log, []byte("DATA RACE")) {
-					t.Errorf("a supervisor said:\n%s", log)
+					t.Errorf("a supervisor printed:\n%s", log)
 				}
 				if err := m.Delete(ctx, kind, w.ID); err != nil && fault.KindOf(err) != fault.NotFound {
 					t.Error(err)
@@ -99,7 +102,7 @@ func newManager(t testing.TB) *Manager {
 	return m
 }
 
-// managerOf gives one more, as another process has it.
+// managerOf returns another manager of the same folders, like that in another process.
 func managerOf(t testing.TB, d dirs.Dirs) *Manager {
 	t.Helper()
 	m := &Manager{Dirs: d, Store: store.Open(d.State), Environments: environment.Open(d)}
@@ -109,12 +112,12 @@ func managerOf(t testing.TB, d dirs.Dirs) *Manager {
 	return m
 }
 
-// onHost is what every workspace of these tests is like.
+// onHost returns the specification that these tests use for workspaces.
 func onHost() Spec {
-	return Spec{Kind: store.KindWorkspace, Environment: "debian:12", Isolation: isolation.Auto, AllowHost: true, VCPUCount: 1, MemMiB: 128, Network: "off"}
+	return Spec{Kind: store.KindWorkspace, Environment: "debian:12", Isolation: machine.Auto, AllowHost: true, VCPUCount: 1, MemMiB: 128, Network: "off"}
 }
 
-// create makes a workspace, with files by pairs of path and content.
+// create creates a workspace. files alternates between paths and contents.
 func create(t testing.TB, m *Manager, files ...string) Workspace {
 	t.Helper()
 	spec := onHost()
@@ -130,11 +133,11 @@ func create(t testing.TB, m *Manager, files ...string) Workspace {
 	return w
 }
 
-// run runs a shell's command and gives what it wrote.
+// run runs a shell script and returns its output.
 func run(t testing.TB, m *Manager, id, text string) string {
 	t.Helper()
 	var out bytes.Buffer
-	exit, _, err := m.Exec(t.Context(), store.KindWorkspace, id, Command{Argv: []string{"sh", "-c", text}, Stdout: &out, Stderr: &out})
+	exit, _, err := m.Exec(t.Context(), store.KindWorkspace, id, program.Command{Argv: []string{"sh", "-c", text}}, program.Attach{Stdout: &out, Stderr: &out}, nil)
 	if err != nil || exit.Code != 0 {
 		t.Errorf("%s: %+v, %v", text, exit, err)
 	}
@@ -167,7 +170,7 @@ func wantKind(t testing.TB, what string, err error, want fault.Kind) {
 	}
 }
 
-// supervisor is the process that looks after a workspace.
+// supervisor returns the PID of a workspace's supervisor.
 func supervisor(t testing.TB, m *Manager, id string) int {
 	t.Helper()
 	c, err := remote.Dial(t.Context(), m.folder(id))

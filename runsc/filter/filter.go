@@ -1,8 +1,9 @@
-// Package filter gives the sentry and its gofer their seccomp filters compiled ahead of time: gVisor compiles them at each start, which takes a tenth of the
-// start.
+// Package filter provides compiled seccomp filters for the sentry and its gofer. gVisor would
+// compile the filters at each start, which takes a tenth of the start time.
 //
-// The programs are what gVisor's own compiler makes of its own rules (programs_*.go, by go generate); the test compiles them again and compares. Where there is
-// none for an architecture or for other options, gVisor compiles as ever.
+// gVisor's own compiler has made the programs in programs_*.go from gVisor's own rules (go
+// generate). The test compiles the rules again and compares the programs. If there is no program
+// for an architecture or for some options, gVisor compiles one.
 package filter
 
 import (
@@ -15,7 +16,8 @@ import (
 
 //go:generate go run ./generate
 
-// The tables of compiled programs are gVisor's, which it fills at build time in its own builds and leaves empty as a Go module.
+// registered is gVisor's table of compiled programs. gVisor's own builds fill the table, but in the
+// Go module it is empty.
 
 //go:linkname registered gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var registered map[string]precompiledseccomp.Program
@@ -23,15 +25,15 @@ var registered map[string]precompiledseccomp.Program
 //go:linkname registeredForGofer gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
 var registeredForGofer map[string]precompiledseccomp.Program
 
-// Register makes the sentry's programs known to gVisor.
+// Register adds the sentry's programs to gVisor's table.
 func Register() {
-	filter.GetPrecompiled("") // has the table made, once
+	filter.GetPrecompiled("") // the first call makes the table
 	for _, p := range programs {
 		registered[p.Name] = p
 	}
 }
 
-// RegisterForGofer makes the gofer's programs known to gVisor.
+// RegisterForGofer adds the gofer's programs to gVisor's table.
 func RegisterForGofer() {
 	gofer.GetPrecompiled("")
 	for _, p := range goferPrograms {

@@ -16,11 +16,12 @@ import (
 	goferconfig "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
-// TestProgramsDecideAsGVisorsDo compiles the rules of a machine's sentry as gVisor does at each start, and has both programs decide on system calls: every
-// number with arguments that the rules name, that are next to those, and any others.
+// TestProgramsDecideAsGVisorsDo compiles the rules of a sentry as gVisor does, and compares the
+// decisions of both programs. It tries all system calls. The arguments are values from the rules,
+// neighbours of these values, and random values.
 func TestProgramsDecideAsGVisorsDo(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("there are no programs for this architecture")
+		t.Skip("no filters for this architecture")
 	}
 	systrap, err := platform.Lookup("systrap")
 	if err != nil {
@@ -31,7 +32,7 @@ func TestProgramsDecideAsGVisorsDo(t *testing.T) {
 		options := config.Options{Platform: info, ControllerFD: 17}
 		ready, ok := filter.GetPrecompiled(options.ConfigKey())
 		if !ok {
-			t.Fatalf("there is none for %s: go generate ./filter", options.ConfigKey())
+			t.Fatalf("no filter for %s: go generate ./filter", options.ConfigKey())
 		}
 		ours, err := ready.RenderInstructions(options.Vars())
 		if err != nil {
@@ -49,16 +50,16 @@ func TestProgramsDecideAsGVisorsDo(t *testing.T) {
 	}
 }
 
-// TestTheGofersProgramDecidesAsGVisorsDoes is the same for the gofer.
+// TestTheGofersProgramDecidesAsGVisorsDoes compares the gofer's programs in the same way.
 func TestTheGofersProgramDecidesAsGVisorsDoes(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("there are no programs for this architecture")
+		t.Skip("no filters for this architecture")
 	}
 	RegisterForGofer()
 	options := goferconfig.Options{LisafsNeeded: true}
 	ready, ok := gofer.GetPrecompiled(options.ConfigKey())
 	if !ok {
-		t.Fatalf("there is none for %s: go generate ./filter", options.ConfigKey())
+		t.Fatalf("no filter for %s: go generate ./filter", options.ConfigKey())
 	}
 	ours, err := ready.RenderInstructions(options.Vars())
 	if err != nil {

@@ -12,42 +12,46 @@ import (
 	"time"
 )
 
-// Tree is what a layer is applied to: an environment with a layer of its own, empty yet. Names are those of the archive without the "/" at their end, and the
-// root's is ".". What is in a tree's way of finding a name, a symlink for one, MUST NOT lead out of it.
+// Tree is an environment with its own empty layer. [Apply] applies an archived layer to it. Names
+// are the names in the archive without a "/" at the end, and "." is the root. A file on the way to
+// a name, such as a symbolic link, MUST NOT lead out of the tree.
 type Tree interface {
-	// Remove removes what there is under a name, and all below it. Nothing there is no error.
+	// Remove removes a file or folder and everything below it. It is no error if the name does not
+	// exist.
 	Remove(name string) error
-	// Folder makes a folder where there is none. It removes what else there is.
+	// Folder makes a folder, unless the folder exists. If the name is another kind of file, Folder
+	// removes that file first.
 	Folder(name string) error
-	// File makes an empty file, where there is nothing.
+	// File makes an empty file. The name does not exist.
 	File(name string) (File, error)
-	// Symlink makes a symlink, where there is nothing.
+	// Symlink makes a symbolic link. The name does not exist.
 	Symlink(name, target string) error
-	// Link gives what has an old name a new one, where there is nothing.
+	// Link makes a hard link. The new name does not exist.
 	Link(old, name string) error
-	// Node makes a FIFO or a device, where there is nothing. kind is the archive's.
+	// Node makes a FIFO or a device. The name does not exist. The parameter kind is the type flag
+	// in the archive.
 	Node(name string, kind byte, major, minor uint32) error
-	// Set says what else is to be said of what has a name.
+	// Set sets the metadata of a file.
 	Set(name string, m Metadata) error
 }
 
-// File is a file that is being written.
+// File is an open new file.
 type File interface {
 	io.WriterAt
 	Truncate(size int64) error
 	Close() error
 }
 
-// Metadata is what belongs to everything that has a name.
+// Metadata is the metadata of a file of any kind.
 type Metadata struct {
-	Mode     uint32 // 12 bits; a symlink has none
+	Mode     uint32 // the lower 12 bits; unused for a symbolic link
 	UID, GID uint32
 	Modified time.Time
-	Xattrs   map[string]string // by name, in no order
+	Xattrs   map[string]string // by name
 	Symlink  bool
 }
 
-// Apply applies a layer. After an error the tree holds a part of it.
+// Apply applies a layer to a tree. After an error the tree contains only a part of the layer.
 func Apply(to Tree, archive io.Reader) error {
 	a := applier{tree: to, buffer: make([]byte, bufferSize)}
 	for r := tar.NewReader(archive); ; {
@@ -56,13 +60,14 @@ func Apply(to Tree, archive io.Reader) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("read what had been changed: %w", err)
+			return fmt.Errorf("read the earlier changes: %w", err)
 		}
 		if err := a.entry(h, r); err != nil {
 			return fmt.Errorf("%q: %w", h.Name, err)
 		}
 	}
-	// Each change in a folder changes its time.
+	// Metadata of folders comes last, because each change in a folder changes the folder's
+	// modification time.
 	for _, f := range slices.Backward(a.folders) {
 		if err := to.Set(f.name, f.metadata); err != nil {
 			return fmt.Errorf("%q: %w", f.name, err)
@@ -77,7 +82,7 @@ type applier struct {
 	folders []folder
 }
 
-// folder is one of which all has been said but its metadata.
+// folder is a folder whose metadata must still be set.
 type folder struct {
 	name     string
 	metadata Metadata
@@ -130,7 +135,7 @@ func (a *applier) make(name string, h *tar.Header, content io.Reader) error {
 	return fmt.Errorf("an entry of the type %q", h.Typeflag)
 }
 
-// fill writes the content of a file.
+// fill writes the content of a regular file.
 func (a *applier) fill(f File, h *tar.Header, content io.Reader) error {
 	text, holes := h.PAXRecords[sizeRecord]
 	if !holes {
@@ -152,7 +157,8 @@ func (a *applier) fill(f File, h *tar.Header, content io.Reader) error {
 	return f.Truncate(size)
 }
 
-// readPieces reads where the data of a file belong, whose size is size, and of which the archive holds so many bytes.
+// readPieces reads the list of pieces of a sparse file. The file has size bytes, and the archive
+// contains held bytes for it.
 func readPieces(content io.Reader, held, size int64) ([]piece, error) {
 	var n uint64
 	if err := binary.Read(content, binary.LittleEndian, &n); err != nil {
@@ -161,7 +167,7 @@ func readPieces(content io.Reader, held, size int64) ([]piece, error) {
 	if n > uint64(held)/pieceSize {
 		return nil, errors.New("it has more pieces than there is room for")
 	}
-	pieces := make([]piece, 0, min(n, bufferSize/pieceSize)) // what is not there is not believed
+	pieces := make([]piece, 0, min(n, bufferSize/pieceSize)) // the capacity is limited, because n is not trusted
 	var last int64
 	for range n {
 		var b [pieceSize]byte
@@ -178,7 +184,7 @@ func readPieces(content io.Reader, held, size int64) ([]piece, error) {
 	return pieces, nil
 }
 
-// copy writes a piece of a file.
+// copy writes one piece of a file.
 func (a *applier) copy(to io.WriterAt, content io.Reader, p piece) error {
 	n, err := io.CopyBuffer(onlyWriter{io.NewOffsetWriter(to, p.offset)}, io.LimitReader(content, p.length), a.buffer)
 	if err == nil && n != p.length {
@@ -200,7 +206,7 @@ func metadataOf(h *tar.Header) Metadata {
 	return m
 }
 
-// valid tells whether a name is one of the archive's, and no way out.
+// valid reports whether a name is well-formed and stays in the tree.
 func valid(name string) bool {
 	if name == "." {
 		return true

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// content is an entry of a hostile archive, with what it holds.
+// content is an entry of a hostile archive, together with its data.
 type content struct {
 	header tar.Header
 	holds  []byte
 }
 
-// archive writes entries as they are.
+// archive writes entries without checks.
 func archive(t testing.TB, entries ...content) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -37,7 +37,7 @@ func archive(t testing.TB, entries ...content) []byte {
 	return b.Bytes()
 }
 
-// holes is a file with holes whose content begins with these numbers.
+// holes gives the entry of a sparse file. The content begins with the given numbers.
 func holes(size string, numbers ...uint64) content {
 	var b []byte
 	for _, n := range numbers {
@@ -77,7 +77,7 @@ func hostile() map[string]content {
 	}
 }
 
-// TestHostileLayers are errors, and touch nothing outside of the tree.
+// TestHostileLayers checks that Apply fails and changes nothing outside the tree.
 func TestHostileLayers(t *testing.T) {
 	for name, c := range hostile() {
 		err := Apply(environment(), bytes.NewReader(archive(t, c)))
@@ -87,7 +87,7 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// TestDamagedDescriptions are errors.
+// TestDamagedDescriptions checks that Write fails if the description is damaged.
 func TestDamagedDescriptions(t *testing.T) {
 	file := func(size uint64, s ...segment) entry {
 		return entry{header: tar.Header{Typeflag: tar.TypeReg, Name: "./file"}, size: size, segments: s}
@@ -102,7 +102,7 @@ func TestDamagedDescriptions(t *testing.T) {
 	} {
 		err := Write(io.Discard, source(describe(t, []entry{e})))
 		if err == nil {
-			t.Errorf("%s is no error", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func source(description []byte) Source {
 	}}
 }
 
-// FuzzApply: whatever an archive says, nothing that is no name in the tree is asked for.
+// FuzzApply checks that Apply uses only valid names. The archive is arbitrary.
 func FuzzApply(f *testing.F) {
 	f.Add(written(f, everything))
 	for _, c := range hostile() {
@@ -121,7 +121,7 @@ func FuzzApply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<20 {
-			t.Skip("it only takes long")
+			t.Skip("the input is too large")
 		}
 		if err := Apply(bounded{environment()}, bytes.NewReader(b)); errors.Is(err, errOut) {
 			t.Error(err)
@@ -129,7 +129,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// bounded is a memory that has an end.
+// bounded is a tree in memory that limits the size of its files.
 type bounded struct{ memory }
 
 func (b bounded) File(name string) (File, error) {
@@ -149,12 +149,13 @@ func (f *boundedFile) WriteAt(p []byte, offset int64) (int, error) {
 	return f.File.WriteAt(p, offset)
 }
 
-// FuzzWrite: what is written of any description can be applied, or is an error.
+// FuzzWrite checks that either Write fails or Apply uses only valid names. The description is
+// arbitrary.
 func FuzzWrite(f *testing.F) {
 	f.Add(describe(f, everything))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 1<<20 {
-			t.Skip("it only takes long")
+			t.Skip("the input is too large")
 		}
 		var layer bytes.Buffer
 		if Write(&layer, source(b)) != nil {

@@ -1,22 +1,28 @@
-// Package layer writes down what a machine changed of its environment, and makes another machine's the same.
+// Package layer saves the changes to a machine's environment, and applies them to another machine.
 //
-// The form is a tar archive of the POSIX.1-2001 format ("pax"). Its names are relative to the root of the environment, without a leading "/" or "./"; that root
-// itself is "./". Those of folders end with "/", and a folder comes before what is in it; there is no other order. What an entry says is so in place of what
-// the environment has under its name:
+// The format is a tar archive, POSIX.1-2001 ("pax"). Names are relative to the root of the
+// environment, without "/" or "./" at the start. The root itself is "./". Names of folders end with
+// "/". A folder comes before its content. There is no other order. An entry replaces the file with
+// the same name in the environment:
+//   - A folder gets the owner, mode and time of the entry, and keeps its content from the
+//     environment. If the entry has the record SCHILY.xattr.trusted.overlay.opaque=y, the old
+//     content is removed.
+//   - A character device with the numbers 0, 0 removes the name and everything below it.
+//   - A hard link is another name for an earlier entry. The link target is the full name of that
+//     entry.
+//   - Regular files, symbolic links, FIFOs and devices replace the file. Sockets are left out.
+//   - A sparse file has the record PYRO.size, which is its size in decimal. In the archive, its
+//     content is the number of pieces, then the offset and length of each piece, then the data of
+//     all pieces. Pieces are in order and do not overlap. Numbers are unsigned, little-endian, and
+//     have 8 bytes.
 //
-//   - A folder has this owner, mode and time. What the environment has in it is still there, unless the entry has the record
-//     SCHILY.xattr.trusted.overlay.opaque=y: then nothing of that is.
-//   - A character device of the numbers 0, 0 says that there is nothing under this name, and below it.
-//   - A hard link is one more name of an earlier entry, a whole name as above.
-//   - A regular file, a symlink, a FIFO and a device are there as the entry says. Sockets are left out.
-//   - A file with holes has the record PYRO.size, its size in decimal, and its content in the archive is the number of its pieces, for each the offset and the
-//     length, ascending and apart, and then the data of all, one after the other. The numbers are unsigned, of 8 bytes, little-endian.
+// Owners are numbers. Times are modification times in nanoseconds. Extended attributes are records
+// SCHILY.xattr.NAME=VALUE, and values can contain any bytes. The values of POSIX access control
+// lists (system.posix_acl_access and system.posix_acl_default) are in base64 without padding.
+// Attributes with "=" in their names are left out. If the attributes of a file exceed 256 KiB, the
+// excess is left out.
 //
-// Owners are numbers. Times are those of the last change, in nanoseconds. Extended attributes are records SCHILY.xattr.NAME=VALUE, their values any bytes, but
-// those of POSIX access control lists (system.posix_acl_access and system.posix_acl_default) in base64 without padding. One with "=" in its name is left out,
-// and what there is of a file's after 256 KiB.
-//
-// All of it is as the machine's users made it: names, links and numbers are hostile.
+// The users of the machine control the content, so names, links and numbers can be hostile.
 package layer
 
 import (
@@ -32,42 +38,46 @@ import (
 	"time"
 )
 
-// The records of the archive beside those of its format.
+// These are the names of pax records in the archive.
 const (
 	xattrRecord   = "SCHILY.xattr."
-	overlayRecord = xattrRecord + "trusted.overlay." // what gVisor keeps for itself
+	overlayRecord = xattrRecord + "trusted.overlay." // gVisor's own attributes
 	opaqueRecord  = overlayRecord + "opaque"
 	accessRecord  = xattrRecord + "system.posix_acl_access"
 	defaultRecord = xattrRecord + "system.posix_acl_default"
 	sizeRecord    = "PYRO.size"
 )
 
-// piece is a part of a file that holds data.
+// piece is a part of a sparse file that contains data.
 type piece struct{ offset, length int64 }
 
 const (
 	pieceSize  = 2 * 8
 	bufferSize = 256 << 10
-	maxXattrs  = 256 << 10 // of an entry, in all
-	maxName    = 256 << 10 // of an entry, with what it is a link to: package tar reads no entry that says more than 1 MiB of itself
+	maxXattrs  = 256 << 10 // For all attributes of an entry, in bytes.
+	// For the name and link target of an entry, in bytes. Package tar rejects headers of more than
+	// 1 MiB.
+	maxName = 256 << 10
 )
 
-// isWhiteout tells whether an entry says that there is nothing.
+// isWhiteout reports whether an entry removes a name.
 func isWhiteout(h *tar.Header) bool {
 	return h.Typeflag == tar.TypeChar && h.Devmajor == 0 && h.Devminor == 0
 }
 
-// Source is where a layer is written from.
+// Source is the input of [Write].
 type Source struct {
-	// Description is what gVisor tells of the file system that holds it (tmpfs.FSCheckpointWrite): a tar archive too, in which files have, instead of their
-	// content, its size and where it is in Pages.
+	// Description is gVisor's description of the layer's file system (tmpfs.FSCheckpointWrite). It
+	// is a tar archive too. For a regular file it contains the size and the positions in Pages,
+	// instead of the content.
 	Description io.Reader
 	Pages       io.ReaderAt
-	// Details gives what the description leaves out: the time to the nanosecond, and extended attributes of any value. Names are as those that a Tree has.
+	// Details gives the metadata that the description lacks: times in nanoseconds, and extended
+	// attributes with any value. The names are the same as in Tree.
 	Details func(name string) (modified time.Time, xattrs map[string]string, err error)
 }
 
-// Write writes a layer.
+// Write writes a layer as an archive.
 func Write(to io.Writer, from Source) error {
 	w := writer{tar: tar.NewWriter(to), Source: from, buffer: make([]byte, bufferSize), whiteouts: map[string]bool{}}
 	for r := tar.NewReader(from.Description); ; {
@@ -76,7 +86,7 @@ func Write(to io.Writer, from Source) error {
 			return w.tar.Close()
 		}
 		if err != nil {
-			return fmt.Errorf("read what has changed: %w", err)
+			return fmt.Errorf("read the changes: %w", err)
 		}
 		if err := w.entry(h, r); err != nil {
 			return fmt.Errorf("%s: %w", h.Name, err)
@@ -88,7 +98,7 @@ type writer struct {
 	Source
 	tar       *tar.Writer
 	buffer    []byte
-	whiteouts map[string]bool // by name: those that are no links
+	whiteouts map[string]bool // names of the whiteouts that are no hard links
 }
 
 func (w *writer) entry(from *tar.Header, content io.Reader) error {
@@ -104,7 +114,7 @@ func (w *writer) entry(from *tar.Header, content io.Reader) error {
 		return w.tar.WriteHeader(h)
 	case h.Typeflag == tar.TypeLink:
 		h.Linkname = trim(h.Linkname)
-		if w.whiteouts[h.Linkname] { // to gVisor they are all one file
+		if w.whiteouts[h.Linkname] { // gVisor uses hard links to one file for all whiteouts
 			h.Typeflag, h.Linkname = tar.TypeChar, ""
 		}
 		return w.tar.WriteHeader(h)
@@ -118,15 +128,17 @@ func (w *writer) entry(from *tar.Header, content io.Reader) error {
 	return w.tar.WriteHeader(h)
 }
 
-// details says what the description leaves out. told are its records, which have more than is seen of a file: whether it is opaque, and its lists.
-func (w *writer) details(h *tar.Header, told map[string]string) error {
+// details adds the metadata that the description lacks. The parameter records contains the pax
+// records of the description. They include opaque folders and access control lists, which Details
+// does not give.
+func (w *writer) details(h *tar.Header, records map[string]string) error {
 	modified, xattrs, err := w.Details(nameOf(h.Name))
 	if err != nil {
 		return err
 	}
 	h.ModTime = modified
 	for _, key := range []string{opaqueRecord, accessRecord, defaultRecord} {
-		if value, ok := told[key]; ok {
+		if value, ok := records[key]; ok {
 			h.PAXRecords[key] = value
 		}
 	}
@@ -141,10 +153,10 @@ func (w *writer) details(h *tar.Header, told map[string]string) error {
 	return nil
 }
 
-// nameOf gives the name that an entry has in a Tree.
+// nameOf converts the name of an entry to a name in a Tree.
 func nameOf(entry string) string { return strings.TrimSuffix(entry, "/") }
 
-// trim takes "./" off a name, other than that of the root.
+// trim removes "./" from the start of a name. The root keeps its name "./".
 func trim(name string) string {
 	if trimmed := strings.TrimPrefix(name, "./"); trimmed != "" {
 		return trimmed
@@ -152,10 +164,11 @@ func trim(name string) string {
 	return name
 }
 
-// segment is a part of a file that is in pages at an offset. It is what gVisor writes.
+// segment is a part of a file: the start and end in the file, and the offset in Pages. gVisor
+// writes segments in this form.
 type segment struct{ Start, End, At uint64 }
 
-// file writes a regular file, of which content tells where it is.
+// file writes a regular file. The parameter content is the size and the list of segments.
 func (w *writer) file(h *tar.Header, content io.Reader) error {
 	var size uint64
 	if err := binary.Read(content, binary.LittleEndian, &size); err != nil {
@@ -177,7 +190,7 @@ func (w *writer) file(h *tar.Header, content io.Reader) error {
 			return errors.New("its pieces are in no order")
 		}
 		last = s.End
-		s.End = min(s.End, size) // the last page is longer than the file
+		s.End = min(s.End, size) // the last page can extend beyond the end of the file
 		if s.Start < s.End {
 			segments = append(segments, s)
 			held += s.End - s.Start
@@ -211,5 +224,5 @@ func (w *writer) file(h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// onlyWriter hides what else a writer can do, for a buffer to be used.
+// onlyWriter has no method except Write, so that io.CopyBuffer uses the buffer.
 type onlyWriter struct{ io.Writer }

@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// node is what a memory has under a name.
+// node is a file in a tree in memory.
 type node struct {
 	kind     byte
-	content  map[int64]string // pieces by offset
+	content  map[int64]string // content of the pieces, by offset
 	size     int64
 	target   string
 	device   [2]uint32
 	metadata Metadata
 }
 
-// memory is a tree in memory. It insists that names are names, and that nothing is made twice.
+// memory is a tree in memory. It checks that names are valid and that no name is made twice.
 type memory map[string]*node
 
 func (m memory) add(name string, n *node) error {
@@ -117,14 +117,14 @@ func (m memory) Set(name string, metadata Metadata) error {
 	return m.check(name)
 }
 
-// entry is one of a description.
+// entry is an entry in a description.
 type entry struct {
 	header   tar.Header
 	size     uint64
 	segments []segment
 }
 
-// describe writes a description as gVisor does.
+// describe writes a description in gVisor's format.
 func describe(t testing.TB, entries []entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -156,7 +156,8 @@ const page = 4096
 
 var changed = time.Unix(1700000000, 123456789)
 
-// written gives the archive of a description, whose pages are the bytes of the alphabet, each a page long.
+// written gives the layer that Write makes from a description. Each letter of the alphabet fills
+// one page.
 func written(t testing.TB, entries []entry) []byte {
 	t.Helper()
 	var pages []byte
@@ -231,14 +232,14 @@ func TestWhatIsWrittenIsApplied(t *testing.T) {
 	}
 	for name := range maps.Keys(want) {
 		if m[name] == nil {
-			t.Errorf("%q is not there", name)
+			t.Errorf("%q does not exist", name)
 		} else if !same(m[name], want[name]) {
 			t.Errorf("%q is %+v, not %+v", name, m[name], want[name])
 		}
 	}
 	for name := range maps.Keys(m) {
 		if want[name] == nil {
-			t.Errorf("%q is there", name)
+			t.Errorf("%q exists", name)
 		}
 	}
 	if m["etc/whole"] != m["etc/linked"] {
@@ -258,7 +259,7 @@ func same(a, b *node) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// TestTarReadsALayer: what it has of POSIX's format is as others read it.
+// TestTarReadsALayer checks that the program tar can read all standard parts of a layer.
 func TestTarReadsALayer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "layer")
 	if err := os.WriteFile(file, written(t, everything), 0o600); err != nil {
@@ -276,7 +277,7 @@ func TestTarReadsALayer(t *testing.T) {
 		"etc/gone too", `opaque/n\374\nm`,
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(string(out)), " "), want) {
-			t.Errorf("it does not say %q: %s", want, out)
+			t.Errorf("output has no %q: %s", want, out)
 		}
 	}
 	if content, err := exec.Command("tar", "-xOf", file, "etc/whole").Output(); err != nil || string(content) != strings.Repeat("c", page)+strings.Repeat("a", 10) {

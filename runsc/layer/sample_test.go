@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// sampleFile is an archive that pyro has to read: its tests do (internal/disk/view).
+// sampleFile is an archive that tests in internal/disk/view read.
 const sampleFile = "../../internal/disk/view/testdata/layer.tar"
 
 var update = flag.Bool("update", false, "write "+sampleFile)
 
-// list is an access control list: its owner may do all, user 1234 and the owning group read, others nothing.
+// list is an access control list. The owner has all rights, and user 1234 and the group can read.
 var list = base64.RawStdEncoding.EncodeToString([]byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x02\x00\x04\x00\xd2\x04\x00\x00" +
 	"\x04\x00\x04\x00\xff\xff\xff\xff\x10\x00\x04\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff"))
 
@@ -46,7 +46,8 @@ var sample = []entry{
 	{header: tar.Header{Typeflag: tar.TypeReg, Name: "./" + strings.Repeat("n", 255), Mode: 0o600}},
 }
 
-// TestSample tells when what is written is no longer what pyro's tests read. With -update it is written for them.
+// TestSample checks that Write still gives the sample that other tests use. The flag -update writes
+// a new sample.
 func TestSample(t *testing.T) {
 	var pages []byte
 	for c := byte('a'); c <= 'z'; c++ {
@@ -70,6 +71,6 @@ func TestSample(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(sampleFile); err != nil || !bytes.Equal(got, b.Bytes()) {
-		t.Errorf("%s is not what is written; is it that of -update? %v", sampleFile, err)
+		t.Errorf("%s differs from the written stream; -update rewrites it: %v", sampleFile, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 var types = map[string]uint16{"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "SVCB": 64, "HTTPS": 65, "AXFR": 252, "ANY": 255}
 
-// query asks a name server by UDP, for "NAME TYPE".
+// query sends a UDP query to a name server. The task's Ask has the form "NAME TYPE".
 func query(t task) result {
 	to, err := netip.ParseAddrPort(t.To)
 	if err != nil {
@@ -22,7 +22,8 @@ func query(t task) result {
 	return interpret([]byte(r.Detail))
 }
 
-// question is a query for "NAME TYPE", in which the task's name is told to whom it reaches as an option of EDNS.
+// question returns a query. The task's Ask has the form "NAME TYPE". An EDNS option contains the
+// name of the task, so that a recipient can identify the task.
 func question(t task) []byte {
 	name, kind, _ := strings.Cut(t.Ask, " ")
 	q := append(head(1, 0, 0, 1), labels(name)...)
@@ -33,7 +34,7 @@ func question(t task) []byte {
 	return append(q, option...)
 }
 
-// head is that of a query with so many questions, answers, authorities and additional records.
+// head returns the header of a DNS message with the given counts.
 func head(questions, answers, authorities, additional uint16) []byte {
 	b := []byte{0x66, 0x66, 1, 0}
 	for _, n := range []uint16{questions, answers, authorities, additional} {
@@ -49,12 +50,12 @@ func labels(name string) (b []byte) {
 	return append(b, 0)
 }
 
-// interpret tells what an answer says: its code and the addresses in it.
+// interpret returns the response code and the addresses in a DNS answer.
 func interpret(b []byte) result {
 	if len(b) < 12 {
 		return result{Outcome: silence, Detail: fmt.Sprintf("%d bytes", len(b))}
 	}
-	r := result{Outcome: told, Detail: fmt.Sprintf("code %d", b[3]&0xf)}
+	r := result{Outcome: reported, Detail: fmt.Sprintf("code %d", b[3]&0xf)}
 	at := 12
 	for range binary.BigEndian.Uint16(b[4:]) {
 		at = afterName(b, at) + 4
@@ -89,7 +90,7 @@ func afterName(b []byte, at int) int {
 
 func simple(name string) []byte { return append(append(head(1, 0, 0, 0), labels(name)...), 0, 1, 0, 1) }
 
-// malformed are queries that are none.
+// malformed lists functions that return malformed queries, by name.
 var malformed = map[string]func() []byte{
 	"text":               func() []byte { return []byte("pyro-attack: this is no query but leaves all the same") },
 	"empty":              func() []byte { return []byte{} },
@@ -128,7 +129,7 @@ var malformed = map[string]func() []byte{
 	"60 KiB": func() []byte { return append(simple("malformed.test"), make([]byte, 60<<10)...) },
 }
 
-// rawQuery sends what is no query by UDP.
+// rawQuery sends a malformed query over UDP.
 func rawQuery(t task) result {
 	to, err := netip.ParseAddrPort(t.To)
 	make := malformed[t.Ask]
@@ -142,7 +143,7 @@ func rawQuery(t task) result {
 	return r
 }
 
-// rawQueryTCP sends what is no query, or with another length in front, by TCP.
+// rawQueryTCP sends a malformed query over TCP, or a query with a wrong length prefix.
 func rawQueryTCP(t task) result {
 	var content []byte
 	switch t.Ask {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// floods are much of something.
+// floods lists attacks that send a large volume.
 var floods = map[string]func(*wire, task) result{
 	"flood": rawFlood, "dns-flood": dnsFlood, "flow-flood": flowFlood, "dns-tcp-flood": dnsTCPFlood, "connection-flood": connectionFlood, "hoard": hoard,
 }
 
-// rawFlood sends the shape that is asked for again and again, each time from or to another port or with another number.
+// rawFlood sends a shape repeatedly, each time with other ports or identifiers.
 func rawFlood(w *wire, t task) result {
 	to, err := netip.ParseAddrPort(t.To)
 	if err != nil {
@@ -57,7 +57,7 @@ func rawFlood(w *wire, t task) result {
 	return result{Outcome: sent, Detail: fmt.Sprintf("%d in %v", t.Times, time.Since(began).Round(time.Millisecond))}
 }
 
-// discover is a DHCP client's first word.
+// discover returns a DHCPDISCOVER message.
 func (w *wire) discover(id uint16) []byte {
 	b := make([]byte, 240, 256)
 	b[0], b[1], b[2] = 1, 1, 6
@@ -67,7 +67,7 @@ func (w *wire) discover(id uint16) []byte {
 	return append(b, 53, 1, 1, 255)
 }
 
-// flowFlood talks to so many ports.
+// flowFlood sends datagrams to many UDP ports.
 func flowFlood(_ *wire, t task) result {
 	c, err := net.ListenUDP("udp4", nil)
 	if err != nil {
@@ -84,7 +84,7 @@ func flowFlood(_ *wire, t task) result {
 	return result{Outcome: sent}
 }
 
-// dnsFlood asks for so many names, from a few ports.
+// dnsFlood sends queries for many names from a few ports.
 func dnsFlood(_ *wire, t task) result {
 	var all sync.WaitGroup
 	for lane := range 8 {
@@ -103,10 +103,10 @@ func dnsFlood(_ *wire, t task) result {
 	return result{Outcome: sent}
 }
 
-// dnsTCPFlood opens so many connections to a name server and asks nothing.
+// dnsTCPFlood opens many connections to a name server and sends nothing.
 func dnsTCPFlood(_ *wire, t task) result { return opened(t, t.Times) }
 
-// connectionFlood opens so many connections and holds them.
+// connectionFlood opens many connections and leaves them open for some time.
 func connectionFlood(_ *wire, t task) result { return opened(t, t.Times) }
 
 func opened(t task, times int) result {
@@ -131,7 +131,8 @@ func opened(t task, times int) result {
 	return result{Outcome: sent, Detail: fmt.Sprintf("%d open at once", len(open))}
 }
 
-// hoard opens so many connections to somebody who does not read, and writes to each while anything is taken.
+// hoard opens many connections to a server that does not read, and fills the buffers of the
+// connections.
 func hoard(_ *wire, t task) result {
 	var all sync.WaitGroup
 	var taken atomic.Int64
@@ -166,7 +167,7 @@ func hoard(_ *wire, t task) result {
 	}
 	all.Wait()
 	fmt.Fprintln(os.Stderr, "hoarded", taken.Load()>>20, "MiB")
-	time.Sleep(time.Second) // in which it is looked at
+	time.Sleep(time.Second) // meanwhile the test checks the memory of the supervisor
 	close(done)
 	return result{Outcome: sent, Detail: fmt.Sprintf("%d MiB", taken.Load()>>20)}
 }

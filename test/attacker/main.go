@@ -1,5 +1,5 @@
-// Command attacker tries from inside a machine what its network must not let through. It reads tasks as JSON and prints what became of each. The test that it
-// belongs to says what should have.
+// Command attacker attacks the network of a machine from inside the machine. It reads tasks as JSON
+// and prints the result of each task. The test that runs it decides which results are acceptable.
 package main
 
 import (
@@ -12,37 +12,37 @@ import (
 	"time"
 )
 
-// task is one thing to try.
+// task describes an attack.
 type task struct {
 	Name  string `json:"name"`
 	Do    string `json:"do"`
-	To    string `json:"to"`    // an address and a port, or what is to be looked up
-	Ask   string `json:"ask"`   // a name or what else is asked for
+	To    string `json:"to"`    // an address and a port, or a name
+	Ask   string `json:"ask"`   // a name, or the name of another payload
 	Via   string `json:"via"`   // another address
-	Times int    `json:"times"` // of a flood
+	Times int    `json:"times"` // number of repetitions of a flood
 }
 
-// result is what became of it.
+// result is the outcome of a task.
 type result struct {
 	Name    string   `json:"name"`
 	Outcome string   `json:"outcome"`
 	Detail  string   `json:"detail,omitempty"`
-	Told    []string `json:"told,omitempty"` // the addresses of a name
+	Told    []string `json:"told,omitempty"` // addresses that a name resolved to
 }
 
-// The outcomes. The first two are what an attack must not come to.
+// The possible outcomes. An attack must not have one of the first two.
 const (
 	connected = "connected"
 	answered  = "answered"
-	refused   = "refused" // somebody said no
+	refused   = "refused" // rejected by an error
 	silence   = "silence"
-	told      = "told"   // by the name server
-	sent      = "sent"   // of a flood: all of it
-	local     = "local"  // it did not leave this machine's kernel
-	failed    = "failed" // it was not tried
+	reported  = "told"   // the name server answered
+	sent      = "sent"   // all packets of a flood were sent
+	local     = "local"  // the packet did not leave this machine's kernel
+	failed    = "failed" // the attack was not tried
 )
 
-// patience is how long an answer is waited for.
+// patience is the time to wait for an answer.
 var patience = flag.Duration("patience", time.Second, "")
 
 func main() {
@@ -102,5 +102,5 @@ func attempt(w *wire, t task) result {
 	if flood := floods[t.Do]; flood != nil {
 		return flood(w, t)
 	}
-	return result{Outcome: failed, Detail: "nobody knows how to " + t.Do}
+	return result{Outcome: failed, Detail: "unknown action " + t.Do}
 }

@@ -7,21 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ip is a packet to be made. What is not set is as it should be.
+// ip describes an IP packet. Fields that are not set get correct values in the packet.
 type ip struct {
 	from, to netip.Addr
 	protocol byte
-	options  []byte // of IPv4
+	options  []byte // IPv4 options
 	id       uint16
-	fragment uint16 // flags and offset of IPv4
-	length   uint16 // a lie about it
-	first    byte   // a lie about version and length of the header
+	fragment uint16 // IPv4 flags and fragment offset
+	length   uint16 // overrides the length field
+	first    byte   // overrides the version and the header length
 	ttl      byte
-	wrong    bool // checksum of the header
+	wrong    bool // corrupts the header checksum
 	body     []byte
 }
 
-const more = 0x2000 // fragments follow
+const more = 0x2000 // the flag "more fragments"
 
 func (p ip) bytes() []byte {
 	if p.ttl == 0 {
@@ -67,7 +67,7 @@ func or(a, b uint16) uint16 {
 	return b
 }
 
-// sum is the Internet's checksum.
+// sum computes the Internet checksum of b. The initial value is n.
 func sum(b []byte, n uint32) uint16 {
 	for ; len(b) > 1; b = b[2:] {
 		n += uint32(binary.BigEndian.Uint16(b))
@@ -81,7 +81,8 @@ func sum(b []byte, n uint32) uint16 {
 	return ^uint16(n)
 }
 
-// summed puts the checksum of a packet's body, which covers addresses and protocol, at its place.
+// summed sets the checksum in the payload, at the given offset. The checksum also covers the pseudo
+// header.
 func (p ip) summed(at int) ip {
 	body := append([]byte(nil), p.body...)
 	binary.BigEndian.PutUint16(body[at:], 0)
@@ -101,7 +102,7 @@ func (p ip) summed(at int) ip {
 
 const syn, fin, rst, push, ack, urgent = 2, 1, 4, 8, 16, 32
 
-// tcp is a segment, and its checksum if that is not to be wrong.
+// tcp adds a TCP segment to the packet. If wrong is true, the checksum of the segment is corrupt.
 func (p ip) tcp(from, to uint16, flags byte, content string, wrong bool) ip {
 	b := make([]byte, 20, 20+len(content))
 	binary.BigEndian.PutUint16(b, from)
@@ -115,7 +116,8 @@ func (p ip) tcp(from, to uint16, flags byte, content string, wrong bool) ip {
 	return p
 }
 
-// udp is a datagram. length is a lie about it.
+// udp adds a UDP datagram to the packet. If length is not 0, it overrides the length field of the
+// datagram.
 func (p ip) udp(from, to uint16, content string, length uint16) ip {
 	b := make([]byte, 8, 8+len(content))
 	binary.BigEndian.PutUint16(b, from)
@@ -125,7 +127,7 @@ func (p ip) udp(from, to uint16, content string, length uint16) ip {
 	return p.summed(6)
 }
 
-// icmp is a message of either kind.
+// icmp adds an ICMP or ICMPv6 message to the packet.
 func (p ip) icmp(kind, code byte, content []byte) ip {
 	p.protocol = unix.IPPROTO_ICMP
 	if p.to.Is6() {
@@ -135,7 +137,7 @@ func (p ip) icmp(kind, code byte, content []byte) ip {
 	return p.summed(2)
 }
 
-// echo asks for one.
+// echo adds an echo request to the packet.
 func (p ip) echo(content string) ip {
 	kind := byte(8)
 	if p.to.Is6() {
@@ -144,7 +146,7 @@ func (p ip) echo(content string) ip {
 	return p.icmp(kind, 0, append([]byte{0x66, 0x66, 0, 1}, content...))
 }
 
-// pieces cuts a packet's body at multiples of 8 bytes.
+// pieces splits a packet into fragments of the given size. The size must be a multiple of 8 bytes.
 func (p ip) pieces(size int) (all []ip) {
 	for at := 0; at < len(p.body); at += size {
 		piece := p
@@ -158,7 +160,7 @@ func (p ip) pieces(size int) (all []ip) {
 	return all
 }
 
-// frame puts a packet on the link.
+// frame returns an Ethernet frame that is addressed to the gateway.
 func (w *wire) frame(kind uint16, content []byte) []byte {
 	b := make([]byte, 14, 14+len(content))
 	if w.routers == nil {
@@ -170,7 +172,7 @@ func (w *wire) frame(kind uint16, content []byte) []byte {
 	return append(b, content...)
 }
 
-// frames are those of packets.
+// frames returns one frame per packet.
 func (w *wire) frames(packets ...ip) (all [][]byte) {
 	for _, p := range packets {
 		kind := uint16(unix.ETH_P_IP)
@@ -182,7 +184,7 @@ func (w *wire) frames(packets ...ip) (all [][]byte) {
 	return all
 }
 
-// arp is a request (1) or an answer (2).
+// arp returns an ARP request (operation 1) or reply (operation 2).
 func (w *wire) arp(operation byte, from, to netip.Addr) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, operation}
 	b = append(append(b, w.mac...), from.AsSlice()...)

@@ -8,20 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aim is what frames are for.
+// aim is the target of a frame.
 type aim struct {
 	netip.AddrPort
 	via  netip.Addr
 	name string
 }
 
-// shape makes frames that are to get through to an aim.
+// shape builds frames that try to reach a target.
 type shape func(w *wire, a aim) [][]byte
 
-// sport is what raw packets come from, each time another one: the stack keeps flows for a while.
+// sport is the source port of raw packets. It differs between runs, because the stack stores flows
+// for a while.
 var sport = 20000 + uint16(os.Getpid()%20000)
 
-// to is a packet of this machine's to an aim.
+// to returns a packet from this machine to an address.
 func (w *wire) to(a netip.Addr) ip {
 	if a.Is6() {
 		return ip{from: w.address6, to: a}
@@ -32,7 +33,7 @@ func (w *wire) to(a netip.Addr) ip {
 func (a aim) tcp(p ip) ip { return p.tcp(sport, a.Port(), syn, "", false) }
 func (a aim) udp(p ip) ip { return p.udp(sport, a.Port(), a.name, 0) }
 
-// transformed is a shape of a SYN or a datagram whose packet is changed.
+// synWith returns a shape that sends a SYN packet after a callback has modified it.
 func synWith(change func(*ip, aim)) shape {
 	return func(w *wire, a aim) [][]byte {
 		p := w.to(a.Addr())
@@ -49,14 +50,15 @@ func datagramWith(change func(*ip, aim)) shape {
 	}
 }
 
-// flagged is a segment with flags.
+// flagged returns a shape that sends a TCP segment with the given flags.
 func flagged(flags byte, content string) shape {
 	return func(w *wire, a aim) [][]byte {
 		return w.frames(w.to(a.Addr()).tcp(sport, a.Port(), flags, content, false))
 	}
 }
 
-// options are a SYN with IP options, in which an address is the aim's other one.
+// options returns a shape that sends a SYN with IP options. If routed is true, the options contain
+// the second address of the target.
 func options(kind byte, routed bool) shape {
 	return synWith(func(p *ip, a aim) {
 		p.options = []byte{kind, 11, 4, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -67,7 +69,7 @@ func options(kind byte, routed bool) shape {
 	})
 }
 
-// extended is a SYN behind an extension header of IPv6.
+// extended returns a shape that sends a SYN after an IPv6 extension header.
 func extended(kind byte, header func(a aim) []byte) shape {
 	return func(w *wire, a aim) [][]byte {
 		p := a.tcp(w.to(a.Addr()))
@@ -78,12 +80,13 @@ func extended(kind byte, header func(a aim) []byte) shape {
 	}
 }
 
-// routing is a routing header of a type, through the aim's other address.
+// routing returns a shape that sends a SYN with an IPv6 routing header. The route includes the
+// second address of the target.
 func routing(kind byte) shape {
 	return extended(unix.IPPROTO_ROUTING, func(a aim) []byte { return append([]byte{0, 2, kind, 1, 0, 0, 0, 0}, a.via.AsSlice()...) })
 }
 
-// carried is a packet within a packet of another protocol.
+// carried returns a shape that sends a packet inside a packet of another protocol.
 func carried(protocol byte, header ...byte) shape {
 	return func(w *wire, a aim) [][]byte {
 		inner := w.to(a.Addr())
@@ -96,12 +99,13 @@ func carried(protocol byte, header ...byte) shape {
 	}
 }
 
-// message is an ICMP message.
+// message returns a shape that sends an ICMP message.
 func message(kind, code byte, content ...byte) shape {
 	return func(w *wire, a aim) [][]byte { return w.frames(w.to(a.Addr()).icmp(kind, code, content)) }
 }
 
-// quoting is an ICMP message about a packet to the aim's other address, or to the aim.
+// quoting returns a shape that sends an ICMP error. The error quotes a packet to the second address
+// of the target, or to the target if there is none.
 func quoting(kind, code byte) shape {
 	return func(w *wire, a aim) [][]byte {
 		inner := w.to(a.Addr())
@@ -112,14 +116,14 @@ func quoting(kind, code byte) shape {
 	}
 }
 
-// tagged is a SYN in a frame of another kind, with something before it.
+// tagged returns a shape that sends a SYN in a frame of another type. Some bytes precede the SYN.
 func tagged(kind uint16, before ...byte) shape {
 	return func(w *wire, a aim) [][]byte {
 		return [][]byte{w.frame(kind, append(before, a.tcp(w.to(a.Addr())).bytes()...))}
 	}
 }
 
-// addressed is a SYN in a frame for others.
+// addressed returns a shape that sends a SYN in a frame that is addressed to another MAC address.
 func addressed(mac string) shape {
 	return func(w *wire, a aim) [][]byte {
 		f := w.frames(a.tcp(w.to(a.Addr())))
@@ -128,12 +132,13 @@ func addressed(mac string) shape {
 	}
 }
 
-// cut changes a frame with a SYN.
+// cut returns a shape that sends a frame with a SYN after a callback has modified the frame.
 func cut(change func([]byte) []byte) shape {
 	return func(w *wire, a aim) [][]byte { return [][]byte{change(w.frames(a.tcp(w.to(a.Addr())))[0])} }
 }
 
-// spoofed is a datagram, a SYN and an echo from the aim's other address.
+// spoofed builds a SYN, a datagram and an echo request whose source is the second address of the
+// target.
 func spoofed(w *wire, a aim) [][]byte {
 	p := w.to(a.Addr())
 	p.from = a.via
@@ -158,7 +163,7 @@ func backwards(all []ip) (r []ip) {
 	return r
 }
 
-// overlapping has a later piece write another port over the first.
+// overlapping returns overlapping fragments. A later fragment overwrites the port in the first one.
 func overlapping(all []ip) []ip {
 	second := all[0]
 	second.body = append([]byte(nil), second.body...)
@@ -177,7 +182,7 @@ func extension(bytes ...byte) func(aim) []byte {
 	return func(aim) []byte { return append([]byte(nil), bytes...) }
 }
 
-// shapes are all there are.
+// shapes lists all shapes by name.
 var shapes = map[string]shape{
 	"syn":      synWith(func(*ip, aim) {}),
 	"datagram": datagramWith(func(*ip, aim) {}),
@@ -291,7 +296,8 @@ var shapes = map[string]shape{
 	},
 }
 
-// broken has one byte of a checksum be wrong.
+// broken returns a shape that sends a packet with a corrupted byte at the given offset of its
+// payload.
 func broken(whole func(w *wire, a aim) ip, at int) shape {
 	return func(w *wire, a aim) [][]byte {
 		p := whole(w, a)

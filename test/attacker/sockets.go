@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// actions are done with sockets, as any program would.
+// actions lists attacks that use ordinary sockets.
 var actions = map[string]func(task) result{
 	"tcp": dialTCP, "udp": sendUDP, "http": getHTTP, "name": dialName, "query": query, "query-tcp": queryTCP, "dns": rawQuery, "dns-tcp": rawQueryTCP, "held": held,
 }
 
-// dialTCP connects to an address in whatever form, and reads what is said there.
+// dialTCP connects to an address and reads from the connection. The address can be in any notation.
 func dialTCP(t task) result {
 	to, err := parse(t.To)
 	if err != nil {
@@ -46,7 +46,7 @@ func sendUDP(t task) result {
 	return exchange(to, []byte(t.Name))
 }
 
-// exchange sends a datagram and waits for one.
+// exchange sends a datagram and waits for an answer.
 func exchange(to netip.AddrPort, datagram []byte) result {
 	c, err := net.Dial("udp", to.String())
 	if err != nil {
@@ -65,7 +65,7 @@ func exchange(to netip.AddrPort, datagram []byte) result {
 	return result{Outcome: answered, Detail: string(b[:n])}
 }
 
-// held keeps a UDP flow to an address open while it sends again and again.
+// held sends repeatedly on one UDP flow.
 func held(t task) result {
 	to, err := parse(t.To)
 	if err != nil {
@@ -89,7 +89,7 @@ func held(t task) result {
 	return result{Outcome: answered}
 }
 
-// getHTTP follows where it is sent.
+// getHTTP sends an HTTP request and follows redirects.
 func getHTTP(t task) result {
 	client := http.Client{Timeout: 4 * *patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Get(t.To)
@@ -101,7 +101,7 @@ func getHTTP(t task) result {
 	return result{Outcome: answered, Detail: string(body)}
 }
 
-// dialName looks a name up as the system does and connects to all that it is told.
+// dialName resolves a name with the system's resolver and connects to all addresses of the name.
 func dialName(t task) result {
 	host, port, _ := net.SplitHostPort(t.To)
 	ctx, cancel := context.WithTimeout(context.Background(), 4**patience)
@@ -111,7 +111,7 @@ func dialName(t task) result {
 	if err != nil {
 		return failure(err)
 	}
-	r := result{Outcome: told}
+	r := result{Outcome: reported}
 	for _, a := range all {
 		r.Told = append(r.Told, a.Unmap().String())
 		n, _ := strconv.ParseUint(port, 10, 16)
@@ -134,7 +134,8 @@ func failure(err error) result {
 	return r
 }
 
-// parse reads an address and a port, the address in each form that inet_aton knows: numbers of 1 to 4 parts, decimal, octal (0) or hexadecimal (0x).
+// parse parses an address and a port. It accepts all notations of inet_aton: 1 to 4 parts. Each
+// part is decimal, octal (prefix 0) or hexadecimal (prefix 0x).
 func parse(text string) (netip.AddrPort, error) {
 	if to, err := netip.ParseAddrPort(text); err == nil {
 		return to, nil
@@ -172,7 +173,7 @@ func parse(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(netip.AddrFrom4(b), uint16(n)), nil
 }
 
-// queryTCP asks a name server by TCP.
+// queryTCP sends a query to a name server over TCP.
 func queryTCP(t task) result {
 	return overTCP(t, func() []byte {
 		q := question(t)

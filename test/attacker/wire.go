@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// links are the addresses at both ends of the machine's link.
+// links contains the addresses of both ends of the machine's link.
 type links struct{ address, address6, gateway, gateway6 netip.Addr }
 
-// wire is the machine's link, on which frames are sent as they are.
+// wire sends and receives raw frames on the machine's link.
 type wire struct {
 	links
 	socket       int
 	mac, routers net.HardwareAddr
 
 	mu    sync.Mutex
-	heard map[netip.AddrPort]string // what has come from, or about, an address and a port of it
+	heard map[netip.AddrPort]string // results by remote address and port
 }
 
 func openWire(name string, own links) (*wire, error) {
@@ -41,7 +41,7 @@ func openWire(name string, own links) (*wire, error) {
 	w := &wire{links: own, socket: socket, mac: i.HardwareAddr, heard: map[netip.AddrPort]string{}}
 	found := make(chan net.HardwareAddr, 1)
 	go w.listen(found)
-	for range 20 {
+	for range 150 { // half a minute, because the gateway can be slow on a busy host
 		if err := w.send(w.arp(1, own.address, own.gateway)); err != nil {
 			return nil, fmt.Errorf("send a frame: %w", err)
 		}
@@ -56,7 +56,7 @@ func openWire(name string, own links) (*wire, error) {
 
 func swapped(n uint16) uint16 { return n<<8 | n>>8 }
 
-// send puts a frame on the link, waiting while that is full.
+// send sends a frame. If the send queue is full, it waits.
 func (w *wire) send(frame []byte) error {
 	for {
 		_, err := unix.Write(w.socket, frame)
@@ -70,7 +70,7 @@ func (w *wire) send(frame []byte) error {
 	}
 }
 
-// listen notes what comes.
+// listen receives frames and records them.
 func (w *wire) listen(gateway chan<- net.HardwareAddr) {
 	b := make([]byte, 1<<17)
 	for {
@@ -100,7 +100,7 @@ func (w *wire) listen(gateway chan<- net.HardwareAddr) {
 	}
 }
 
-// hear tells who has said what in an IP packet.
+// hear records the sender of an IP packet, and what the packet means for an attack.
 func (w *wire) hear(kind uint16, b []byte) {
 	var from netip.Addr
 	var protocol byte
@@ -128,7 +128,8 @@ func (w *wire) hear(kind uint16, b []byte) {
 	}
 }
 
-// note keeps the worst that came of an address, and of the port that the transport's header begins with.
+// note records a result for an address and for the first port in a transport header. A refusal does
+// not replace a worse result.
 func (w *wire) note(a netip.Addr, header []byte, protocol byte, what string) {
 	var port uint16
 	if (protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP) && len(header) >= 2 {
@@ -142,7 +143,7 @@ func (w *wire) note(a netip.Addr, header []byte, protocol byte, what string) {
 	}
 }
 
-// try sends the frames of a shape and waits for what comes from whom they are for.
+// try sends the frames of a shape and waits for an answer from the target.
 func (w *wire) try(t task, shape shape) result {
 	a := aim{name: t.Name}
 	var err error

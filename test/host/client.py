@@ -1,6 +1,10 @@
-"""Calls every method of a host agent with the client that gRPC's own tools make of its proto: client.py PROTO ADDRESS CERTIFICATES REFUSED...
+"""Calls every method of a host agent, with a client that the gRPC tools generate.
 
-CERTIFICATES is a folder that pyro host certs has made; REFUSED are folders with certificates of clients that are refused, as no certificate is."""
+Usage: client.py PROTO ADDRESS CERTIFICATES REFUSED...
+
+CERTIFICATES is a folder that pyro host certs created. Each REFUSED is a folder with a client
+certificate that the host agent must refuse.
+"""
 
 import pathlib
 import sys
@@ -12,11 +16,11 @@ from grpc_tools import protoc
 
 proto, address, certificates, *others = sys.argv[1:]
 made = tempfile.TemporaryDirectory()
-# Debian's compiler is older than "optional" in proto3, without which what is sent is the same.
+# Debian's protoc does not support "optional" in proto3. The wire format is the same without it.
 text = pathlib.Path(proto).read_text().replace("\n  optional ", "\n  ")
 pathlib.Path(made.name, "hostagent.proto").write_text(text)
 if protoc.main(["protoc", "-I" + made.name, "--python_out=" + made.name, "--grpc_python_out=" + made.name, "hostagent.proto"]):
-    sys.exit("the proto can't be compiled")
+    sys.exit("can't compile the proto file")
 sys.path.insert(0, made.name)
 import hostagent_pb2 as pb  # noqa: E402
 import hostagent_pb2_grpc as rpc  # noqa: E402
@@ -47,7 +51,7 @@ def refused(code, method, request, why=""):
     except grpc.RpcError as e:
         assert e.code() == code and why in e.details(), (method, e)
         return
-    raise AssertionError(f"{method} was not refused: {request}")
+    raise AssertionError(f"{method} did not fail: {request}")
 
 
 def run(sandbox, *argv, **more):
@@ -67,14 +71,14 @@ def strangers():
         except grpc.RpcError as e:
             assert e.code() == grpc.StatusCode.UNAVAILABLE, e
         else:
-            raise AssertionError(f"the certificate of {folder} was taken")
+            raise AssertionError(f"the host agent accepted the certificate of {folder}")
 
 
 def creation():
     wanted = dict(
         team_id=ZEROS, template_id=ZEROS, vcpus=2, memory_mb=640, disk_size_mb=1000, timeout_sec=3600, default_user="daemon", default_env={"WHO": "default", "OF": "default"}
     )
-    too_much = {"vcpus": "7 processors: at most 6", "memory_mb": "2001 MB of memory: at most 2000", "disk_size_mb": "8001 MB of disk: at most 8000"}
+    too_much = {"vcpus": "7 processors: the limit is 6", "memory_mb": "2001 MB of memory: the limit is 2000", "disk_size_mb": "8001 MB of disk: the limit is 8000"}
     for field, value in {"vcpus": 7, "memory_mb": 2001, "disk_size_mb": 8001}.items():
         refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "CreateSandbox", pb.CreateSandboxRequest(**{**wanted, field: value}), too_much[field])
     refused(grpc.StatusCode.INVALID_ARGUMENT, "CreateSandbox", pb.CreateSandboxRequest(**{**wanted, "disk_size_mb": 16385}))
@@ -83,7 +87,7 @@ def creation():
     metadata = dict(answer.metadata)
     assert sorted(metadata) == ["environment", "isolation", "workspace_id"] and metadata["environment"] == "debian:12", metadata
     assert metadata["isolation"] in ("kvm", "gvisor", "tcg") and metadata["workspace_id"].startswith("ws-"), metadata
-    for field, value in {"vcpus": 5, "memory_mb": 1361, "disk_size_mb": 7001}.items():  # beside that one
+    for field, value in {"vcpus": 5, "memory_mb": 1361, "disk_size_mb": 7001}.items():  # too much together with the existing sandbox
         refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "CreateSandbox", pb.CreateSandboxRequest(**{**wanted, field: value}), too_much[field])
     (listed,) = call("ListSandboxes", pb.ListSandboxesRequest()).sandboxes
     assert (listed.sandbox_id, listed.status, listed.template, listed.vcpus, listed.memory_mb, listed.timeout_sec) == ("py", "running", "minimal", 2, 640, 3600), listed
@@ -121,7 +125,8 @@ def files():
     refused(grpc.StatusCode.NOT_FOUND, "ReadFileStream", pb.ReadFileStreamRequest(sandbox_id="py", path="/srv/d"))
 
 
-# A program that tells as whom it runs, where, and with what variables: those of the sandbox, or of the call.
+# A program that prints its user, its working directory, and two variables. The first result is with
+# the defaults of the sandbox, the second with the settings of the call.
 TELL = dict(cmd="sh", args=["-c", "echo $(id -un) $(pwd) $WHO $OF"])
 OWN = dict(envs={"WHO": "own"}, cwd="/srv", user="games")
 TOLD = [({}, b"daemon /usr/sbin default default"), (OWN, b"games /srv own default")]
@@ -151,7 +156,7 @@ def programs():
 
 
 def until(events, stdout, stderr):
-    """Reads until both outputs have as much as is wanted."""
+    """Reads events until both outputs have the expected size."""
     out = wrong = b""
     while len(out) < len(stdout) or len(wrong) < len(stderr):
         event = next(events)
@@ -214,7 +219,7 @@ def metrics():
     seen = {}
     while not seen.get("10m"):
         seen = {r: list(call("GetSandboxMetrics", pb.GetSandboxMetricsRequest(sandbox_id="py", range=r)).points) for r in ("10m", "2h", "24h")}
-        time.sleep(0.1)  # the first is seen within a second
+        time.sleep(0.1)  # the first sample comes within a second
     for point in sum(seen.values(), []):
         assert abs(point.timestamp_unix - time.time()) < 600 and 0 <= point.cpu_pct <= 100 and 0 < point.mem_bytes < 640 << 20 and point.disk_bytes > 0, seen
     refused(grpc.StatusCode.INVALID_ARGUMENT, "GetSandboxMetrics", pb.GetSandboxMetricsRequest(sandbox_id="py", range="1h"))
@@ -230,7 +235,7 @@ def templates():
     call("CreateSandbox", pb.CreateSandboxRequest(sandbox_id="again", team_id=TEAM, template_id=TEMPLATE))
     (listed,) = call("ListSandboxes", pb.ListSandboxesRequest()).sandboxes
     assert (listed.team_id, listed.template_id, listed.vcpus, listed.memory_mb) == (TEAM, TEMPLATE, 2, 640), listed
-    assert call("Exec", pb.ExecRequest(sandbox_id="again", **TELL, cwd="/srv")).stdout == b"games /srv later\n"  # as the template has it
+    assert call("Exec", pb.ExecRequest(sandbox_id="again", **TELL, cwd="/srv")).stdout == b"games /srv later\n"  # from the template
     assert run("again", "cat", "/srv/a/f", user="root").stdout == b"small"
     refused(grpc.StatusCode.FAILED_PRECONDITION, "DeleteSnapshot", pb.DeleteSnapshotRequest(team_id=TEAM, template_id=TEMPLATE))
     assert call("FlattenRootfs", pb.FlattenRootfsRequest(sandbox_id="again", name="flat")).size_bytes > 0

@@ -1,4 +1,6 @@
-// Does what an agent does, through the official client for TypeScript. Called with a folder to seed from, one to export to, and how pyro is reached:
+// Uses pyro as an agent does, through the official MCP client for TypeScript. SEED is the folder
+// whose files are copied into the workspace, and OUT is the folder for exports. The other arguments
+// say how to start pyro or where it listens:
 //   client.mjs SEED OUT stdio PYRO ARG...
 //   client.mjs SEED OUT http URL TOKEN
 import assert from "node:assert/strict";
@@ -31,8 +33,8 @@ const call = async (name, args = {}) => {
 
 assert.equal(client.getServerVersion().name, "pyro");
 const { tools } = await client.listTools();
-assert.equal(tools.length, 48);
-assert.ok(tools.every((t) => t.title && t.outputSchema)); // the client holds each result against its schema
+assert.equal(tools.length, 54);
+assert.ok(tools.every((t) => t.title && t.outputSchema)); // the client checks each result against its schema
 
 const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript", isolation: "auto" });
 const on = { workspace_id };
@@ -63,14 +65,14 @@ for (let cursor = 0; !seen.includes("42"); ) {
   [seen, cursor] = [seen + r.output, r.next_cursor];
 }
 
-// A client that goes leaves the workspace, its services and its shells as they are.
+// The workspace, its services and its shells continue after the client disconnects.
 await client.close();
 client = await connect();
 assert.equal((await call("service_status", { ...on, service_name: "web" })).state, "running");
 await call("shell_close", { ...on, shell_id });
 assert.equal((await call("service_stop", { ...on, service_name: "web" })).state, "stopped");
 
-// A paused workspace goes on, and a fork begins as it is.
+// A paused workspace can be resumed, and a fork starts with the same files.
 assert.equal((await call("workspace_pause", on)).state, "paused");
 assert.equal((await call("workspace_resume", on)).state, "started");
 const forks = await call("workspace_fork", { ...on, name: "fork" });
@@ -88,7 +90,8 @@ const missing = await client.callTool({ name: "workspace_file_read", arguments: 
 assert.ok(missing.isError && missing.structuredContent.kind === "not_found", JSON.stringify(missing));
 await assert.rejects(client.callTool({ name: "workspace_destroy", arguments: on }), /unknown tool/);
 
-// A client that waits on while there is progress outlasts its own time limit, while a command prints and while it is silent.
+// Progress messages restart the client's timeout, so a call can take longer than the timeout. This
+// also works if the command prints nothing.
 const patient = async (command, timeout) => {
   const heard = [];
   const asked = { timeout, resetTimeoutOnProgress: true, onprogress: (p) => heard.push(p.message) };
@@ -100,7 +103,7 @@ const [printed, silent] = await Promise.all([patient("for i in 1 2 3 4 5 6; do e
 assert.ok(printed.includes("line 3"), printed);
 assert.match(silent, /still running/);
 
-// Steps are logged to a client that asks for it.
+// The server reports its steps as log messages if the client sets a log level.
 const logged = [];
 client.setNotificationHandler(LoggingMessageNotificationSchema, (n) => void logged.push(n.params));
 await client.setLoggingLevel("debug");
@@ -108,13 +111,13 @@ await call("workspace_stop", on);
 await call("workspace_start", on);
 assert.ok(logged.every((l) => l.logger === "pyro" && typeof l.data === "string"), JSON.stringify(logged));
 
-// What is cancelled ends in the machine too.
+// If the client cancels a call, the command in the machine ends.
 const cancel = new AbortController();
 setTimeout(() => cancel.abort(), 500);
 await assert.rejects(client.callTool({ name: "workspace_exec", arguments: { ...on, command: "exec sleep 4321", timeout_seconds: 600 } }, undefined, { signal: cancel.signal }));
-for (let tries = 0; (await run("pgrep -fx 'sleep 4321' || true")) !== ""; ) assert.ok(++tries < 100, "the command goes on");
+for (let tries = 0; (await run("pgrep -fx 'sleep 4321' || true")) !== ""; ) assert.ok(++tries < 100, "the command is still running");
 
 await call("workspace_delete", on);
 assert.equal((await call("workspace_list")).count, 0);
-assert.ok(told.length > 0, "no progress was told");
+assert.ok(told.length > 0, "no progress was reported");
 await client.close();

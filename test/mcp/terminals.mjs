@@ -1,5 +1,6 @@
-// Drives real programs on terminals, as an agent does, through the official client for TypeScript. Called with a folder to work in, what to do there, and how the server is
-// reached:
+// Uses real programs on terminals as an agent does, through the official MCP client for TypeScript.
+// FOLDER is the working directory, and the second argument lists the cases to run. The other
+// arguments say how to start the server or where it listens:
 //   terminals.mjs FOLDER vim,python,password stdio PROGRAM ARG...
 //   terminals.mjs FOLDER python http URL TOKEN
 import assert from "node:assert/strict";
@@ -19,8 +20,8 @@ const transport =
 const client = new Client({ name: "test", version: "1" });
 await client.connect(transport);
 
-const patience = 60_000; // only what hangs ends by it
-const heard = []; // all that the server answered
+const patience = 60_000; // timeout in milliseconds; it expires only if something hangs
+const heard = []; // all results from the server
 const call = async (name, args = {}) => {
   const result = await client.callTool({ name, arguments: { owner: "agent", ...args } }, undefined, { timeout: 2 * patience });
   heard.push(JSON.stringify(result));
@@ -29,7 +30,7 @@ const call = async (name, args = {}) => {
   return "result" in all ? content[0].text : all;
 };
 
-// on gives the tools for a session of its own.
+// on starts a command in a new session, and returns functions that use this session.
 const on = async (command, more = {}) => {
   const session_id = await call("pty_spawn", { command, cwd: folder, ...more });
   const tool = (name, args = {}) => call(name, { session_id, ...args });
@@ -37,19 +38,20 @@ const on = async (command, more = {}) => {
     session_id,
     tool,
     type: (data, ...keys) => tool("pty_write", { data, keys }),
-    // until takes output up to a text.
+    // until reads output up to and including a text.
     until: async (pattern) => {
       const r = await tool("pty_read_until", { pattern, timeout_ms: patience });
       assert.ok(r.matched, `no ${JSON.stringify(pattern)} in ${JSON.stringify(r.text)}`);
       return r.text;
     },
-    // prompt types, and takes what comes up to a text.
+    // prompt types a text, then reads output up to and including one of the patterns.
     prompt: async (data, ...patterns) => {
       const r = await tool("pty_prompt", { data, patterns, timeout_ms: patience });
       assert.ok(r.matched, `no ${JSON.stringify(patterns)} in ${JSON.stringify(r.text)}`);
       return r.text;
     },
-    // sees waits until a person would see what is expected: it looks again when something comes, and now and then, for what is changed without a word. It takes output.
+    // sees waits until the screen is as expected. It checks the screen after new output, and every
+    // 50 ms, because the screen's state can change without output. It consumes the output.
     sees: async (what, expected) => {
       for (const end = Date.now() + patience; ; await tool("pty_read", { timeout_ms: 50 })) {
         const screen = await tool("pty_screen");
@@ -71,11 +73,12 @@ const on = async (command, more = {}) => {
 };
 
 const lines = (screen) => screen.text.split("\n");
-// shows tells whether a screen begins with some lines, and where the cursor is. Programs draw in steps, so all that is expected is waited for.
+// shows reports whether a screen begins with the given lines and the cursor is at the given place.
+// Programs draw in several steps, so tests wait for all of this at once.
 const shows = (screen, begin, row, col) => isDeepStrictEqual([lines(screen).slice(0, begin.length), screen.cursor_row, screen.cursor_col], [begin, row, col]);
 
 const does = {
-  // An editor, opened from a shell: its screen, and what the shell's was before and after.
+  // An editor that a shell starts: checks the editor's screen, and that the shell's screen returns.
   async vim() {
     const file = join(folder, "notes.txt");
     const s = await on("vim -Nu NONE -i NONE -n notes.txt; echo \"left with $?\"; read -r", { cols: 60, rows: 12 });
@@ -85,7 +88,7 @@ const does = {
     await s.type("ione\ntwo wörld 語\nthree");
     await s.sees("three lines", (v) => shows(v, ["one", "two wörld 語", "three", "~"], 2, 5));
 
-    await s.type("", "up", "end", "!", "escape"); // it is on the "!" then, behind a character of two columns
+    await s.type("", "up", "end", "!", "escape"); // the cursor is then on the "!", after a character of two columns
     await s.sees("a longer line", (v) => shows(v, ["one", "two wörld 語!", "three", "~"], 1, 12));
 
     await s.tool("pty_resize", { cols: 80, rows: 20 });
@@ -101,7 +104,7 @@ const does = {
     await s.close();
   },
 
-  // An interpreter: lines that belong together, a traceback, and how it ends.
+  // An interpreter: checks a statement of several lines, a traceback, and the exit code.
   async python() {
     const s = await on("python3 -q", { env: { PYTHON_BASIC_REPL: "1", NO_COLOR: "1" } });
     await s.until(">>> ");
@@ -119,7 +122,7 @@ const does = {
     await s.close();
   },
 
-  // A password, as sudo asks for it: it is on no screen, in no answer, and in no file.
+  // A password prompt as in sudo: checks that the password is not in any result or file.
   async password() {
     const [right, wrong] = ["Tr0ub4dor", "hunter2"].map((word) => word + randomBytes(6).toString("hex"));
     const salt = randomBytes(16);
@@ -132,7 +135,7 @@ const does = {
       const screen = await s.sees("the question", (v) => v.hint === "asking_password");
       assert.equal(lines(screen).at(-1), asks.trim());
       assert.equal(screen.cursor_col, asks.length);
-      await s.type(word); // which the next call enters
+      await s.type(word); // the next call presses Enter
       await s.type("", "enter");
       await s.until(answer);
     }
@@ -144,8 +147,8 @@ const does = {
     const files = [process.env.PYRO_STATE_DIR, process.env.PTY_MCP_SESSION_LOG_DIR].flatMap((d) => readdirSync(d, { recursive: true }).map((f) => join(d, f)));
     assert.ok(files.some((f) => f.endsWith("session.cast")), files.join());
     for (const word of [right, wrong]) {
-      assert.ok(!heard.some((answer) => answer.includes(word)), "a password was answered");
-      for (const f of files.filter((f) => statSync(f).isFile())) assert.ok(!readFileSync(f).includes(word), `a password is in ${f}`);
+      assert.ok(!heard.some((answer) => answer.includes(word)), "a result contains a password");
+      for (const f of files.filter((f) => statSync(f).isFile())) assert.ok(!readFileSync(f).includes(word), `${f} contains a password`);
     }
     await s.close();
 
@@ -161,7 +164,8 @@ const does = {
   },
 };
 
-// sudo is a program that does with a password what sudo does, up to running the command.
+// sudo returns a Python program that checks a password as the real sudo does, and then runs the
+// command.
 const sudo = (salt, kept) => `import getpass, hashlib, hmac, os, sys
 
 for attempt in range(3):

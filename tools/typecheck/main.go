@@ -1,6 +1,7 @@
-// Typecheck type-checks the packages of the modules in the folders that it is given, and all
-// packages that they import, from source. The environment sets the system: with GOARCH=arm64 it
-// finds code that does not compile there, in a tenth of the compiler's time.
+// Typecheck type-checks the packages of the modules in the given folders, and all packages that
+// they import, from source. The environment variables GOOS and GOARCH select the system. With
+// GOARCH=arm64, for example, it finds code that does not compile for that system, in a tenth of the
+// compiler's time.
 package main
 
 import (

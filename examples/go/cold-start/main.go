@@ -1,4 +1,5 @@
-// Command cold-start brings a web service up from nothing: a machine, the service in it, ready, reached from the host, and gone again.
+// Command cold-start starts a web service from scratch. It creates a machine, starts the service,
+// connects to the service from the host, and removes everything.
 package main
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// app is the service, seen from the top of this repository.
+// app is the folder of the service, relative to the top of this repository.
 const app = "examples/visits"
 
 func main() {
@@ -39,19 +40,19 @@ func coldStart(ctx context.Context) (err error) {
 	began := time.Now()
 	w, err := p.CreateWorkspace(ctx, pyro.CreateWorkspaceRequest{
 		Environment: "debian:12", SeedPath: app, Name: "cold-start", NetworkPolicy: pyro.NetworkPublished,
-		Progress: func(done pyro.Progress) { fmt.Fprintf(os.Stderr, "%s: %s\n", done.Subject, done.Phase) }, // the first time on a host
+		Progress: func(done pyro.Progress) { fmt.Fprintf(os.Stderr, "%s: %s\n", done.Subject, done.Phase) }, // prints progress, at least for the first use on a host
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { // whatever happened, and also when ctx has ended
+	defer func() { // runs in all cases, even if ctx is done
 		_, gone := p.DeleteWorkspace(context.WithoutCancel(ctx), w.WorkspaceID)
 		err = errors.Join(err, gone)
 	}()
 	service, err := p.StartService(ctx, pyro.StartServiceRequest{
 		WorkspaceID: w.WorkspaceID, ServiceName: "visits", Argv: []string{"python3", "-u", "app.py"},
 		Readiness:      &pyro.Readiness{Type: pyro.ReadyHTTP, Target: "http://127.0.0.1:8000/health"},
-		PublishedPorts: []pyro.PublishedPort{{GuestPort: 8000}}, // one of the host's that is free
+		PublishedPorts: []pyro.PublishedPort{{GuestPort: 8000}}, // on a free port of the host
 	})
 	if err != nil {
 		return err
@@ -75,7 +76,8 @@ func coldStart(ctx context.Context) (err error) {
 		return fmt.Errorf("something answers at %s although the service is %s", address, service.State)
 	}
 	fmt.Printf("it is %s, and nothing listens there any more\n", service.State)
-	// What it printed can be read as long as the workspace is there. While a service runs, its last words may be on their way yet.
+	// The output is available until the workspace is deleted. While the service runs, the last
+	// lines might be missing.
 	logs, err := p.LogsService(ctx, pyro.LogsServiceRequest{WorkspaceID: w.WorkspaceID, ServiceName: "visits"})
 	if err != nil {
 		return err

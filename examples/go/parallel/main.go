@@ -1,4 +1,5 @@
-// Command parallel tries several changes of one project at once, each in a workspace of its own, and keeps the best.
+// Command parallel tries several changes to a project concurrently. Each change has its own
+// workspace. The command writes the best change to a file.
 package main
 
 import (
@@ -18,18 +19,19 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// The project, the changes to try, and what tells how good one is, seen from the top of this repository.
+// Paths of the project, the changes to try, and the evaluation, relative to the top folder of this
+// repository.
 const (
 	project    = "examples/roman"
 	changes    = "examples/candidates/*.patch"
 	evaluation = "examples/roman_evaluation.py"
 )
 
-// candidate is one change, and what became of it.
+// candidate is a change and the results of its evaluation.
 type candidate struct {
 	name   string
-	passed bool // the project's own tests
-	right  int  // of all cases of the evaluation
+	passed bool // the project's own tests passed
+	right  int  // number of cases of the evaluation that passed
 	diff   string
 }
 
@@ -83,7 +85,7 @@ func tryAll(ctx context.Context) error {
 	return nil
 }
 
-// try makes a workspace of the project, changes it, and finds out how good that is.
+// try creates a workspace from the project, applies a change and evaluates the change.
 func try(ctx context.Context, p *pyro.Pyro, patch string) (c candidate, err error) {
 	c.name = filepath.Base(patch)
 	text, err := os.ReadFile(patch)
@@ -95,7 +97,7 @@ func try(ctx context.Context, p *pyro.Pyro, patch string) (c candidate, err erro
 		return c, err
 	}
 	id := w.WorkspaceID
-	defer func() { // whatever happened, and also when ctx has ended
+	defer func() { // runs in all cases, even if ctx is done
 		_, gone := p.DeleteWorkspace(context.WithoutCancel(ctx), id)
 		err = errors.Join(err, gone)
 	}()

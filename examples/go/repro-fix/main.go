@@ -1,4 +1,5 @@
-// Command repro-fix reproduces a bug in a workspace, fixes it, shows that the fix works, takes it out, and shows that the bug can be had back.
+// Command repro-fix reproduces a bug in a workspace, fixes the bug, shows that the fix works, and
+// exports the fix. Then it resets the workspace and reproduces the bug again.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// The project and its fix, seen from the top of this repository.
+// Paths of the project and its fix, relative to the top folder of this repository.
 const (
 	project = "examples/roman"
 	fix     = "examples/roman.patch"
@@ -44,13 +45,13 @@ func reproduceAndFix(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { // whatever happened, and also when ctx has ended
+	defer func() { // runs in all cases, even if ctx is done
 		_, gone := p.DeleteWorkspace(context.WithoutCancel(ctx), w.WorkspaceID)
 		err = errors.Join(err, gone)
 	}()
 	fmt.Printf("created %s with %d files, isolated by %s\n", w.WorkspaceID, w.WorkspaceSeed.Files, w.Isolation)
 
-	// A command that fails is a result and no error: pass says which of the two is wanted.
+	// A failed command is a result and not an error. The parameter pass is the expected result.
 	test := func(pass bool) error {
 		r, err := p.ExecWorkspace(ctx, pyro.ExecWorkspaceRequest{WorkspaceID: w.WorkspaceID, Argv: []string{"python3", "-B", "-m", "unittest"}, TimeoutSeconds: 60})
 		if err != nil {
@@ -59,7 +60,7 @@ func reproduceAndFix(ctx context.Context) (err error) {
 		lines := strings.Split(strings.TrimSpace(r.Stderr), "\n")
 		fmt.Printf("the tests end with exit code %d: %s\n", r.ExitCode, lines[len(lines)-1])
 		if passed := r.ExitCode == 0; passed != pass {
-			return fmt.Errorf("the tests were to pass: %t, and did: %t\n%s", pass, passed, r.Stderr)
+			return fmt.Errorf("the tests should pass: %t, and passed: %t\n%s", pass, passed, r.Stderr)
 		}
 		return nil
 	}
@@ -96,7 +97,7 @@ func reproduceAndFix(ctx context.Context) (err error) {
 	}
 	fmt.Println("exported to", exported.OutputPath)
 
-	// The baseline: the files as they were seeded, in a new machine.
+	// Reset to the baseline: the original files in a new machine.
 	if w, err = p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: w.WorkspaceID}); err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
-// Command review-eval reviews a change: it goes through a check-list in a shell, evaluates the change with a program that writes a report, takes the report
-// out, and leaves no trace of the review in the workspace.
+// Command review-eval reviews a change. It runs a check-list in a shell. It evaluates the change
+// with a program that writes a report, and exports the report. Then a reset removes all traces of
+// the review.
 package main
 
 import (
@@ -17,20 +18,21 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// The project, the change and the evaluation, seen from the top of this repository.
+// Paths of the project, the change and the evaluation, relative to the top folder of this
+// repository.
 const (
 	project    = "examples/roman"
 	change     = "examples/roman.patch"
 	evaluation = "examples/roman_evaluation.py"
 )
 
-// checklist is typed into one shell, so that what one line sets the next ones have.
-var checklist = []struct{ about, line string }{
+// checklist contains the lines that are typed into one shell. Variables persist between the lines.
+var checklist = []struct{ subject, line string }{
 	{"settings for the rest", `export WIDTH=120 PYTHONDONTWRITEBYTECODE=1`},
 	{"it compiles", `python3 -c 'compile(open("roman.py").read(), "roman.py", "exec")'`},
 	{"no line is too long", `awk -v w=$WIDTH 'length > w { print FILENAME ": " FNR; bad = 1 } END { exit bad }' roman.py`},
 	{"the tests pass", `python3 -m unittest --quiet`},
-	{"nothing is left to do", `! grep -n TODO *.py`},
+	{"no TODO is left", `! grep -n TODO *.py`},
 }
 
 func main() {
@@ -61,7 +63,7 @@ func review(ctx context.Context) (err error) {
 		return err
 	}
 	id := w.WorkspaceID
-	defer func() { // whatever happened, and also when ctx has ended
+	defer func() { // runs in all cases, even if ctx is done
 		_, gone := p.DeleteWorkspace(context.WithoutCancel(ctx), id)
 		err = errors.Join(err, gone)
 	}()
@@ -102,7 +104,8 @@ func review(ctx context.Context) (err error) {
 	}
 	fmt.Printf("done: %d commands, %d edits, %d shells, %d exports\n", done.Commands.Total, done.Edits.Total, done.Shells.Total, done.Artifacts.Total)
 
-	// What the review left, the shell too, goes: the change stays.
+	// The reset removes everything that the review created, including the shell. The change
+	// remains.
 	if _, err := p.ResetWorkspace(ctx, pyro.ResetWorkspaceRequest{WorkspaceID: id, Snapshot: "to-review"}); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func review(ctx context.Context) (err error) {
 	return nil
 }
 
-// goThrough types the check-list into a shell, line by line, and reads what comes of each.
+// goThrough types the check-list into a shell, line by line, and reads the results.
 func goThrough(ctx context.Context, p *pyro.Pyro, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -126,7 +129,8 @@ func goThrough(ctx context.Context, p *pyro.Pyro, id string) error {
 	}
 	cursor := int64(0)
 	for _, check := range checklist {
-		// The shell tells how a line ended, at the beginning of a line: what is typed is seen too, but not there.
+		// The shell prints the exit code at the beginning of a line. The echo of the typed command
+		// contains the same text, but not at the beginning of a line.
 		line := check.line + `; echo "ended: $?"`
 		if _, err := p.WriteShell(ctx, pyro.WriteShellRequest{WorkspaceID: id, ShellID: shell.ShellID, Input: line}); err != nil {
 			return err
@@ -143,9 +147,9 @@ func goThrough(ctx context.Context, p *pyro.Pyro, id string) error {
 			}
 		}
 		if !strings.HasPrefix(end, "0\n") {
-			return fmt.Errorf("check: %s: no\n%s", check.about, seen)
+			return fmt.Errorf("check: %s: no\n%s", check.subject, seen)
 		}
-		fmt.Println("check:", check.about)
+		fmt.Println("check:", check.subject)
 	}
 	_, err = p.CloseShell(ctx, id, shell.ShellID)
 	return err

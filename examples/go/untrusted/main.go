@@ -1,4 +1,5 @@
-// Command untrusted runs code that nobody should trust, without a network, and looks at what it did: while its machine runs, and at its disk when it does not.
+// Command untrusted runs untrusted code without a network. It inspects the result in the running
+// machine, then stops the machine and inspects its disk.
 package main
 
 import (
@@ -19,7 +20,8 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// code is what is not trusted, seen from the top of this repository.
+// code is the folder that contains the untrusted code, relative to the top folder of this
+// repository.
 const code = "examples/untrusted"
 
 func main() {
@@ -32,7 +34,8 @@ func main() {
 }
 
 func inspect(ctx context.Context) (err error) {
-	// What it could reach on the host: a file, and a port that nothing should ever connect to. The code is told of both.
+	// Create two targets on the host: a file, and a port that must not get connections. The code
+	// gets their addresses.
 	folder, err := os.MkdirTemp("", "untrusted-")
 	if err != nil {
 		return err
@@ -58,7 +61,7 @@ func inspect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { // whatever happened, and also when ctx has ended
+	defer func() { // runs in all cases, even if ctx is done
 		_, gone := p.DeleteWorkspace(context.WithoutCancel(ctx), w.WorkspaceID)
 		err = errors.Join(err, gone)
 	}()
@@ -71,18 +74,18 @@ func inspect(ctx context.Context) (err error) {
 		return err
 	}
 	for line := range strings.Lines(r.Stdout) {
-		fmt.Printf("  it says %q\n", strings.TrimSpace(line)) // quoted: what it prints must not reach the terminal as it is
+		fmt.Printf("  it says %q\n", strings.TrimSpace(line)) // quoted, because untrusted output must not reach the terminal unchanged
 	}
 	fmt.Printf("it ended with exit code %d\n", r.ExitCode)
 
-	// What came of it in its machine.
+	// Inspect the effects in the machine.
 	if r.OutOfMemory {
-		fmt.Println("its machine ran out of memory") // and may have ended
+		fmt.Println("its machine ran out of memory") // the machine might have ended too
 	} else if err := lookInside(ctx, p, w.WorkspaceID); err != nil {
 		return err
 	}
 
-	// And on the host: nothing.
+	// Check that the host is unchanged.
 	if got, err := os.ReadFile(bait); err != nil || !bytes.Equal(got, content) {
 		return fmt.Errorf("the file on the host is not what it was: %q, %w", got, err)
 	}
@@ -98,7 +101,7 @@ func inspect(ctx context.Context) (err error) {
 	return lookAtDisk(ctx, p, w.WorkspaceID, filepath.Join(folder, "disk.ext4"))
 }
 
-// lookInside looks at what the code has left in its machine.
+// lookInside inspects the running machine.
 func lookInside(ctx context.Context, p *pyro.Pyro, id string) error {
 	r, err := p.ExecWorkspace(ctx, pyro.ExecWorkspaceRequest{WorkspaceID: id, Command: "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | grep -c '[s]uspicious.py'"})
 	if err != nil {
@@ -115,11 +118,11 @@ func lookInside(ctx context.Context, p *pyro.Pyro, id string) error {
 	return nil
 }
 
-// lookAtDisk looks at what the code has left without running anything: what would hide itself from a running system can't there.
+// lookAtDisk inspects the disk without running any program, so malware can't hide.
 func lookAtDisk(ctx context.Context, p *pyro.Pyro, id, image string) error {
 	list, err := p.ListWorkspaceDisk(ctx, pyro.ListWorkspaceDiskRequest{WorkspaceID: id})
 	if pyro.KindOf(err) == pyro.Unsupported {
-		fmt.Println("its disk can't be looked at here:", err)
+		fmt.Println("its disk can't be read here:", err)
 		return nil
 	}
 	if err != nil {

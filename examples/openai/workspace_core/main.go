@@ -1,7 +1,9 @@
-// Command workspace_core lets a model of the OpenAI Responses API work in workspaces: it gives the model the tools of `pyro mcp serve --profile workspace-core`,
-// and does what the model calls for, until it answers.
+// Command workspace_core lets a model work in workspaces through the OpenAI Responses API. It gives
+// the model the tools of `pyro mcp serve --profile workspace-core`. It runs the model's calls until
+// the model answers.
 //
-// It takes OPENAI_API_KEY and OPENAI_MODEL from the environment, and OPENAI_BASE_URL where it is not OpenAI's; what the model is to do from the command line.
+// The command reads OPENAI_API_KEY, OPENAI_MODEL and optionally OPENAI_BASE_URL from the
+// environment. It reads the task from the command line.
 package main
 
 import (
@@ -18,14 +20,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// rounds is how often the model answers at most.
+// rounds is the maximum number of answers from the model.
 const rounds = 30
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: workspace_core 'what the model is to do'")
+		fmt.Fprintln(os.Stderr, "usage: workspace_core 'task for the model'")
 		os.Exit(2)
 	}
 	if err := run(ctx, os.Args[1]); err != nil {
@@ -39,10 +41,10 @@ func run(ctx context.Context, task string) (err error) {
 	if err != nil {
 		return err
 	}
-	// The server gets all of the environment but the key, which is no business of its.
+	// The server's environment must not contain the key.
 	server := exec.Command(cmp.Or(os.Getenv("PYRO_PROGRAM"), "pyro"), "mcp", "serve", "--profile", "workspace-core")
 	server.Env, server.Stderr = withoutKey(os.Environ()), os.Stderr
-	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this program, which has to tidy with it
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only this program, because it needs the server to clean up
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "workspace_core", Version: "1"}, nil).Connect(ctx, &mcp.CommandTransport{Command: server}, nil)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", server, err)
@@ -63,7 +65,7 @@ func run(ctx context.Context, task string) (err error) {
 		}
 		answer, calls := "", 0
 		for _, raw := range output {
-			conversation = append(conversation, raw) // as it is: the model's reasoning belongs to its calls
+			conversation = append(conversation, raw) // unchanged, because the model's reasoning belongs to its calls
 			var item item
 			if err := json.Unmarshal(raw, &item); err != nil {
 				return err

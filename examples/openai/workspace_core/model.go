@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// maxAnswer is how long an answer may be, in bytes.
+// maxAnswer is the maximum size of an answer, in bytes.
 const maxAnswer = 16 << 20
 
-// model is one that an endpoint of the Responses API has.
+// model is a model at a Responses API endpoint.
 type model struct {
 	url, name, key string
 	http           http.Client
@@ -31,7 +31,7 @@ func modelOfEnvironment() (*model, error) {
 	}
 	m.url = strings.TrimRight(cmp.Or(os.Getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"), "/") + "/responses"
 	m.http.Timeout = 5 * time.Minute
-	// The key goes where it was meant to go, and nowhere else.
+	// A redirect would send the key to another server, so the client does not follow redirects.
 	m.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return m, nil
 }
@@ -40,16 +40,16 @@ func withoutKey(environment []string) []string {
 	return slices.DeleteFunc(environment, func(v string) bool { return strings.HasPrefix(v, "OPENAI_API_KEY=") })
 }
 
-// item is what is read of one item of the model's output.
+// item contains the parts of an output item that this program uses.
 type item struct {
 	Type      string
-	Name      string // of a function_call: the function
+	Name      string // name of the called function, in a function_call
 	CallID    string `json:"call_id"`
-	Arguments string // in JSON
+	Arguments string // JSON text
 	Content   []struct{ Text, Refusal string }
 }
 
-// text is what a message says, or why the model says nothing.
+// text returns the text of a message, or the model's reason for a refusal.
 func (i item) text() string {
 	var text strings.Builder
 	if i.Type == "message" {
@@ -60,7 +60,7 @@ func (i item) text() string {
 	return text.String()
 }
 
-// respond gives the items with which the model goes on with a conversation.
+// respond sends the conversation and returns the model's output items.
 func (m *model) respond(ctx context.Context, conversation []any, tools []function) ([]json.RawMessage, error) {
 	body, err := json.Marshal(map[string]any{"model": m.name, "input": conversation, "tools": tools})
 	if err != nil {
@@ -97,12 +97,12 @@ func (m *model) respond(ctx context.Context, conversation []any, tools []functio
 	case err != nil:
 		said = fmt.Sprintf("%.1000s", text)
 	}
-	said = strings.ReplaceAll(said, m.key, "[OPENAI_API_KEY]") // some servers repeat it
+	said = strings.ReplaceAll(said, m.key, "[OPENAI_API_KEY]") // some servers repeat the key
 	switch {
 	case answer.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s answers %s: %s", m.url, answer.Status, said)
 	case err != nil || response.Output == nil:
-		return nil, fmt.Errorf("%s: what it answers is no response: %q", m.url, said)
+		return nil, fmt.Errorf("%s: the answer is not a response: %q", m.url, said)
 	case response.Status != "completed":
 		return nil, fmt.Errorf("%s: the response is %s: %s", m.url, response.Status, said)
 	}

@@ -10,19 +10,20 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// toolbox is the tools of a server, and the workspaces that were made with them.
+// toolbox contains the connection to the server, and the IDs of the workspaces that the model has
+// created.
 type toolbox struct {
 	session    *mcp.ClientSession
 	workspaces map[string]bool
 }
 
-// function is a tool, as the Responses API describes one.
+// function describes a tool to the Responses API.
 type function struct {
 	Type        string `json:"type"`
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	Parameters  any    `json:"parameters"`
-	Strict      bool   `json:"strict"` // not: most arguments may be left out
+	Strict      bool   `json:"strict"` // false, because most arguments are optional
 }
 
 func (t toolbox) functions(ctx context.Context) ([]function, error) {
@@ -36,14 +37,15 @@ func (t toolbox) functions(ctx context.Context) ([]function, error) {
 	return all, nil
 }
 
-// call calls a tool, and gives what the model is to know of the outcome. What the model did wrong is for it to mend, and no error.
+// call calls a tool and returns the result for the model. If the model made a mistake, the result
+// describes it, so that the model can correct the call.
 func (t toolbox) call(ctx context.Context, name, arguments string) (string, error) {
 	fmt.Fprintf(os.Stderr, "%s %.200q\n", name, arguments)
 	var asked map[string]any
 	if err := json.Unmarshal([]byte(arguments), &asked); err != nil {
-		return `{"error": "the arguments are no JSON object"}`, nil
+		return `{"error": "the arguments are not a JSON object"}`, nil
 	}
-	delete(asked, "allow_host_compat") // nobody is asked before a call: nothing runs on the host
+	delete(asked, "allow_host_compat") // no user confirms calls, so commands must not run on the host
 	result, err := t.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: asked})
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) {
@@ -52,14 +54,14 @@ func (t toolbox) call(ctx context.Context, name, arguments string) (string, erro
 		text, err := json.Marshal(map[string]string{"error": err.Error()})
 		return string(text), err
 	}
-	outcome, err := json.Marshal(result.StructuredContent) // which of an error has the kind and a hint too
+	outcome, err := json.Marshal(result.StructuredContent) // for an error it includes the kind and the hint
 	if err == nil {
 		t.note(name, outcome, result.IsError)
 	}
 	return string(outcome), err
 }
 
-// note keeps in mind what workspaces there are.
+// note records which workspaces the model creates and deletes.
 func (t toolbox) note(tool string, outcome []byte, failed bool) {
 	var workspace struct {
 		ID string `json:"workspace_id"`
@@ -75,7 +77,7 @@ func (t toolbox) note(tool string, outcome []byte, failed bool) {
 	}
 }
 
-// tidy deletes the workspaces that the model has left.
+// tidy deletes the workspaces that the model has not deleted.
 func (t toolbox) tidy(ctx context.Context) error {
 	var errs []error
 	for id := range t.workspaces {

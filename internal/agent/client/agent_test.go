@@ -19,9 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/host"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// TestMain is the tests, and the agent's processes too, which the tests start from their own program.
+// TestMain runs the tests. The tests also start this program as an agent. In that case, TestMain
+// runs the agent.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[2] == "3" {
 		var err error
@@ -40,18 +42,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// mark is in the environment of every command that these tests run.
+// mark is an environment variable that every command of these tests has. It identifies their
+// processes.
 var mark = func() string {
 	var b [8]byte
 	rand.Read(b[:])
 	return "PYRO_CLIENT_TEST=" + hex.EncodeToString(b[:])
 }()
 
-// marked gives the processes with a variable in their environment, zombies left out.
+// marked returns the PIDs of the processes whose environment has a variable. Zombies are not
+// included.
 func marked(variable string) (pids []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, name := range names {
-		b, _ := os.ReadFile(name) // nothing, for a zombie
+		b, _ := os.ReadFile(name) // empty for a zombie
 		for v := range bytes.SplitSeq(b, []byte{0}) {
 			if string(v) == variable {
 				pids = append(pids, filepath.Base(filepath.Dir(name)))
@@ -61,7 +65,7 @@ func marked(variable string) (pids []string) {
 	return pids
 }
 
-// gone waits until no process has a variable in its environment any more.
+// gone waits until no process has the variable in its environment.
 func gone(t testing.TB, variable string) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -70,12 +74,12 @@ func gone(t testing.TB, variable string) {
 			return
 		}
 		if time.Since(began) > 5*time.Second {
-			t.Fatalf("processes are left: %v", left)
+			t.Fatalf("leftover processes: %v", left)
 		}
 	}
 }
 
-// pair is two ends of a stream.
+// pair returns both ends of a stream. Both are non-blocking.
 func pair(t testing.TB) (near, far *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -95,16 +99,17 @@ func connOf(t testing.TB, f *os.File) net.Conn {
 	return conn
 }
 
-// startAgent starts an agent on the host and gives the stream to it. When the test ends, nothing of it may be left.
+// startAgent starts an agent on the host and returns a stream to the agent. When the test ends, it
+// checks that no process still runs.
 func startAgent(t testing.TB) net.Conn { return startAgentWith(t, "") }
 
-// startAgentWith starts one whose volume is in a folder.
+// startAgentWith is like startAgent, with a folder for the volume.
 func startAgentWith(t testing.TB, volume string) net.Conn {
 	t.Helper()
 	near, far := pair(t)
 	cmd := osexec.Command(os.Args[0], "host", "3", volume)
 	cmd.ExtraFiles = []*os.File{far}
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the race detector would have each of them wait for a second
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -129,7 +134,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// dial connects a client and renews.
+// dial connects a client to an agent and renews the session.
 func dial(t testing.TB, stream net.Conn) *Client {
 	t.Helper()
 	ctx := within(t, 10*time.Second)
@@ -144,27 +149,28 @@ func dial(t testing.TB, stream net.Conn) *Client {
 	return c
 }
 
-// result is what a command gave.
+// result is the exit and output of a command.
 type result struct {
-	Exit
+	program.Exit
 	out, errs string
 }
 
-func sh(script string) Command { return Command{Argv: []string{"sh", "-c", script}} }
+func sh(script string) program.Command { return program.Command{Argv: []string{"sh", "-c", script}} }
 
-// run runs a command that must end well before long.
-func run(t testing.TB, c *Client, command Command, in io.Reader) result {
+// run runs a command, which must start and end within 30 s.
+func run(t testing.TB, c *Client, command program.Command, in io.Reader) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	command.Env = append(command.Env, mark)
-	exit, err := c.Exec(within(t, 30*time.Second), command, in, &out, &errs)
+	exit, err := c.Exec(within(t, 30*time.Second), command, program.Attach{Stdin: in, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		t.Fatalf("%q: %v", command.Argv, err)
 	}
 	return result{exit, out.String(), errs.String()}
 }
 
-// memory gives a folder where flushing costs nothing, where there is one.
+// memory returns a folder on tmpfs, where flushes are fast. If there is no tmpfs, it returns a
+// folder on disk.
 func memory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "pyro-test-")

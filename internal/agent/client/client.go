@@ -1,7 +1,8 @@
-// Package client talks to the agent of one machine over its link.
+// Package client talks to the agent of a machine over its link.
 //
-// What comes from the agent is hostile: messages, their number in flight and everything in them is bounded, offsets must fit, and no call outlives its
-// context. When the link breaks, calls that can be repeated open a new session, renew the machine again and go on where they were.
+// The client does not trust the agent. It limits the number and size of messages, checks offsets,
+// and ends each call when the call's context ends. If the link breaks during a call that can be
+// repeated, the client opens a new session, renews the machine and repeats the call.
 package client
 
 import (
@@ -22,28 +23,29 @@ import (
 	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
 )
 
-// Bounds of what an agent may send. They are those that the protocol states, with room for what surrounds the data.
+// Limits of messages from an agent, in bytes. They are the protocol's limits plus the overhead of
+// the encoding.
 const (
-	maxMessage    = 1<<20 + 64<<10
-	maxHeader     = 64 << 10
-	maxFrame      = 1 << 20
-	receiveBuffer = 2 << 20   // of what came for a call and was not taken
-	sharedBuffer  = 128 << 20 // of all calls: one that is not taken holds up no other
+	maxMessage   = 1<<20 + 64<<10
+	maxHeader    = 64 << 10
+	maxFrame     = 1 << 20
+	streamWindow = 2 << 20   // flow-control window of one call
+	connWindow   = 128 << 20 // window of all calls together; large, so that an unread call does not block others
 )
 
-// Client is a machine's agent. It is safe for concurrent use.
+// Client is a connection to the agent of a machine. It is safe for concurrent use.
 type Client struct {
 	stream  *link.Stream
-	life    context.Context // until Close
+	life    context.Context // Close cancels it
 	end     context.CancelFunc
-	opening chan struct{} // holds a token while a session is opened or the client closed
+	opening chan struct{} // a lock: contains a token while a goroutine opens a session or closes the client
 
 	mu       sync.Mutex
 	session  *session
-	identity *Identity // of the last Renew
-	ended    ended
+	identity *Identity // the argument of the last Renew; nil before the first
+	ended    endedCommands
 
-	window shared
+	buffer sharedFile
 }
 
 // session is one session of the link.
@@ -54,7 +56,7 @@ type session struct {
 	conn      *connection
 }
 
-// connection is the connection of a session, which knows whether it is over.
+// connection is the connection of a session. over is true if the connection is broken or closed.
 type connection struct {
 	net.Conn
 	over  atomic.Bool
@@ -73,20 +75,22 @@ func (c *connection) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if err != nil {
 		c.over.Store(true)
-		c.Conn.SetReadDeadline(time.Unix(1, 0)) // who waits for an answer to what was not sent comes out
+		c.Conn.SetReadDeadline(time.Unix(1, 0)) // unblocks calls that wait for a response to the lost request
 	}
 	return n, err
 }
 
-// Close returns when nobody uses the stream any more, also where somebody else has begun to close: the next session may begin then.
+// Close closes the connection. Every call of Close returns only after the session has stopped using
+// the stream, so that the next session can start.
 func (c *connection) Close() (err error) {
 	c.over.Store(true)
 	c.close.Do(func() { err = c.Conn.Close() })
 	return err
 }
 
-// Dial opens a session with the agent at the other end of a stream. It waits for the agent as long as ctx lets it. The stream stays the caller's, who must
-// not use it before Close.
+// Dial opens a session with the agent at the other end of a stream. It waits for the agent until
+// ctx ends. The caller must not use the stream until Close has returned. Close does not close the
+// stream.
 func Dial(ctx context.Context, stream net.Conn) (*Client, error) {
 	c := &Client{stream: link.NewStream(stream), opening: make(chan struct{}, 1)}
 	s, err := c.open(ctx)
@@ -111,15 +115,18 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	transport := &http.Transport{
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: sharedBuffer, MaxReceiveBufferPerStream: receiveBuffer,
-			StrictMaxConcurrentRequests: true, // there is no other connection for what is more
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: connWindow, MaxReceiveBufferPerStream: streamWindow,
+			StrictMaxConcurrentRequests: true, // a session can't open a second connection
 		},
+		// The transport gives its new connection to the first call and only then puts it into its
+		// pool. Without this limit, a second call in between would dial.
+		MaxConnsPerHost: 1,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			select {
 			case conn := <-once:
 				return conn, nil
 			default:
-				conn.over.Store(true) // a session has one connection, and that takes no more calls
+				conn.over.Store(true) // the session's only connection accepts no more calls
 				return nil, link.ErrLost
 			}
 		},
@@ -133,7 +140,7 @@ func (c *Client) open(ctx context.Context) (*session, error) {
 	return &session{
 		http: client, transport: transport, conn: conn,
 		rpc: agentv1connect.NewAgentServiceClient(client, "http://agent",
-			connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)), // nobody compresses
+			connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)), // no compression
 	}, nil
 }
 
@@ -142,26 +149,26 @@ func (s *session) close() {
 	s.transport.CloseIdleConnections()
 }
 
-// broken tells whether nothing goes over the session any more.
+// broken reports whether the connection of the session has failed or was closed.
 func (s *session) broken() bool { return s.conn.over.Load() }
 
-// Close ends the session. What the agent runs goes on. Idempotent.
+// Close ends the session. It is idempotent. Processes in the machine keep running.
 func (c *Client) Close() error {
 	c.end()
-	c.opening <- struct{}{} // whoever opens a session has noticed
+	c.opening <- struct{}{} // waits for a running reopen, which c.end has cancelled
 	defer func() { <-c.opening }()
 	c.current().close()
 	return nil
 }
 
-// current is the session that calls go over now.
+// current returns the current session.
 func (c *Client) current() *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session
 }
 
-// live is the session that calls go over now, or a new one where that is known to be broken.
+// live returns the current session. If it is broken, live opens a new one.
 func (c *Client) live(ctx context.Context) (*session, error) {
 	s := c.current()
 	if !s.broken() {
@@ -170,7 +177,8 @@ func (c *Client) live(ctx context.Context) (*session, error) {
 	return c.reopen(ctx, s)
 }
 
-// reopen opens a session in the place of one that broke, unless somebody has done so already, and renews the machine in it.
+// reopen replaces a broken session and renews the machine. If another goroutine has already
+// replaced the session, reopen returns the new one.
 func (c *Client) reopen(ctx context.Context, broken *session) (*session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -198,7 +206,8 @@ func (c *Client) reopen(ctx context.Context, broken *session) (*session, error) 
 	return s, nil
 }
 
-// openRenewed opens a session and renews the machine in it, where that had been done before.
+// openRenewed opens a session. If Renew has succeeded on this client before, openRenewed also
+// renews the machine.
 func (c *Client) openRenewed(ctx context.Context) (*session, error) {
 	c.mu.Lock()
 	identity := c.identity
@@ -215,7 +224,7 @@ func (c *Client) openRenewed(ctx context.Context) (*session, error) {
 			return s, nil
 		}
 		again := attempt < maxAttempts && ctx.Err() == nil && s.lost(err)
-		err = s.because(ctx, err)
+		err = s.errorOf(ctx, err)
 		s.close()
 		if !again {
 			return nil, err
@@ -223,10 +232,11 @@ func (c *Client) openRenewed(ctx context.Context) (*session, error) {
 	}
 }
 
-// errClosed is what a closed client gives.
+// errClosed is the error of calls on a closed client.
 var errClosed = fault.Newf(fault.Unavailable, "the connection to the agent is closed")
 
-// unavailable says that a session could not be opened.
+// unavailable returns the error for a session that could not be opened or whose link broke. If ctx
+// has ended, that is the cause of ctx.
 func unavailable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -234,13 +244,14 @@ func unavailable(ctx context.Context, err error) error {
 	return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("the link to the machine is lost: %w", err)}
 }
 
-// lost tells whether a call failed because its session broke, so that it is worth another. What the agent itself said never is.
+// lost reports whether a call failed because its session broke. Such a call can be repeated. lost
+// returns false for errors that the agent reported.
 func (s *session) lost(err error) bool {
-	var told *fault.Error
-	return s.broken() && !connect.IsWireError(err) && !errors.As(err, &told) && !errors.Is(err, errWriter)
+	var reported *fault.Error
+	return s.broken() && !connect.IsWireError(err) && !errors.As(err, &reported) && !errors.Is(err, errWriter)
 }
 
-// do makes a call that may be repeated.
+// do makes a call. If the session breaks, do repeats the call in a new session.
 func (c *Client) do(ctx context.Context, call func(context.Context, *session) error) error {
 	s, err := c.live(ctx)
 	if err != nil {
@@ -249,7 +260,7 @@ func (c *Client) do(ctx context.Context, call func(context.Context, *session) er
 	for attempt := 1; ; attempt++ {
 		err := call(ctx, s)
 		if err == nil || attempt == maxAttempts || ctx.Err() != nil || !s.lost(err) {
-			return s.because(ctx, err)
+			return s.errorOf(ctx, err)
 		}
 		if s, err = c.reopen(ctx, s); err != nil {
 			return err
@@ -257,19 +268,23 @@ func (c *Client) do(ctx context.Context, call func(context.Context, *session) er
 	}
 }
 
-// maxAttempts bounds how often one call is made again over a new session.
+// maxAttempts is the maximum number of attempts of a call, each in a new session.
 const maxAttempts = 5
 
-// because gives a call's error its kind: the reason of ctx where that ended it, what the agent said, or that the agent or the link can't be understood.
-func (s *session) because(ctx context.Context, err error) error {
-	var told *fault.Error
+// errorOf returns the error of a failed call with its kind. It is one of these, in order:
+//   - the cause of ctx, if ctx has ended.
+//   - the error that the agent reported.
+//   - Unavailable, if the link is broken.
+//   - Corrupt, for an invalid response.
+func (s *session) errorOf(ctx context.Context, err error) error {
+	var reported *fault.Error
 	var rpc *connect.Error
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil
 	case cause != nil:
 		return cause
-	case errors.As(err, &told) || errors.Is(err, errWriter):
+	case errors.As(err, &reported) || errors.Is(err, errWriter):
 		return err
 	case connect.IsWireError(err) && errors.As(err, &rpc):
 		return &fault.Error{Kind: fault.FromRPC(uint32(rpc.Code())), Err: errors.New(text(rpc.Message(), maxText))}
@@ -280,19 +295,19 @@ func (s *session) because(ctx context.Context, err error) error {
 	}
 }
 
-// corrupt says that the agent does not keep to the protocol.
+// corrupt returns an error that says how the agent violated the protocol.
 func corrupt(format string, args ...any) error {
 	return fault.New(fault.Corrupt, "understand the agent", "", format, args...)
 }
 
-// Status is what an agent says of itself.
+// Status describes an agent.
 type Status struct {
 	Version string
 	Kernel  string
 	Uptime  time.Duration
 }
 
-// Status asks the agent what it is.
+// Status asks the agent for its version, kernel and uptime.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var st Status
 	err := c.do(ctx, func(ctx context.Context, s *session) error {
@@ -303,14 +318,14 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 		st = Status{text(r.Msg.Version, 64), text(r.Msg.Kernel, 128), time.Duration(r.Msg.UptimeMs) * time.Millisecond}
 		return nil
 	})
-	return st, fault.Wrap(err, "ask the agent what it is", "")
+	return st, fault.Wrap(err, "get the status of the agent", "")
 }
 
-// maxText bounds what an agent says of an error.
+// maxText limits the text of an error from the agent, in bytes.
 const maxText = 1024
 
-// clip bounds a text from the agent.
+// clip returns the first n bytes of s, or all of s if it is shorter.
 func clip(s string, n int) string { return s[:min(len(s), n)] }
 
-// text is a text from the agent that people read.
+// text returns the first n bytes of a text from the agent, in printable form.
 func text(s string, n int) string { return fault.Printable(clip(s, n)) }

@@ -13,42 +13,35 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// fileChunk is how much of a file is moved at once where that does not go through the window.
-const fileChunk = 1 << 20
-
-// chunks are for those moves: many are of a few bytes.
-var chunks = sync.Pool{New: func() any { return new([fileChunk]byte) }}
-
-func copyChunks(to io.Writer, from io.Reader) (int64, error) {
-	chunk := chunks.Get().(*[fileChunk]byte)
-	defer chunks.Put(chunk)
-	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, chunk[:])
-}
-
-// shared is the window, with the right to use it.
-type shared struct {
-	file  *os.File // nil: there is none
+// sharedFile is the machine's shared buffer, with a lock for the transfer that uses it.
+type sharedFile struct {
+	file  *os.File // nil if the machine has none
 	inUse sync.Mutex
 }
 
-// Share has the content of files go through memory that is shared with the machine, where the machine agrees. It must be called before the first call,
-// and the file stay open as long as the client is used. nil: there is none.
-func (c *Client) Share(window *os.File) { c.window.file = window }
+// Share lets large transfers of file content use buffer. The buffer is memory that the machine
+// shares with the client (internal/agent/sharedbuffer). Call Share before all other methods. The
+// file must stay open while the client is in use. A nil buffer has no effect.
+func (c *Client) Share(buffer *os.File) { c.buffer.file = buffer }
 
-// take gives the right to use the window, unless there is none or it is in use: then the content goes over the link.
-func (w *shared) take() bool { return w.file != nil && w.inUse.TryLock() }
+// tryLock locks the shared buffer. It returns false if there is no buffer or the buffer is in use.
+// The content then goes over the link.
+func (b *sharedFile) tryLock() bool { return b.file != nil && b.inUse.TryLock() }
 
-// Where the content of files is, in the place and in the volume.
+// Paths of the calls for file content: in the machine's root and in its volume.
 const (
 	filePath       = "/file"
 	volumeFilePath = "/volume/file"
 )
 
-// ReadFile copies a regular file, from an offset on and at most limit bytes where that is not 0, to a writer. It goes on where it was when the link breaks.
+// ReadFile copies a regular file to a writer, starting at offset. It copies at most limit bytes;
+// with limit 0 it copies to the end of the file. If the link breaks, ReadFile continues in a new
+// session. It returns the number of bytes written.
 func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64, to io.Writer) (int64, error) {
 	return c.readFile(ctx, filePath, path, offset, limit, to)
 }
@@ -56,71 +49,65 @@ func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64,
 func (c *Client) readFile(ctx context.Context, at, path string, offset, limit int64, to io.Writer) (int64, error) {
 	var total int64
 	err := c.do(ctx, func(ctx context.Context, s *session) error {
-		q := url.Values{"path": {path}, "offset": {strconv.FormatInt(offset+total, 10)}, "limit": {"0"}}
-		left := int64(math.MaxInt64)
+		part, left := content.Range{Offset: offset + total}, int64(math.MaxInt64)
 		if limit > 0 {
 			if left = limit - total; left == 0 {
 				return nil
 			}
-			q.Set("limit", strconv.FormatInt(left, 10))
+			part.Limit = left
 		}
+		b, err := c.receive(ctx, s, at+"?"+part.Query(path).Encode(), left, left >= sharedbuffer.Worth)
+		if err != nil {
+			return err
+		}
+		defer b.close()
 		w := &writer{to: to}
-		n, err := c.readContent(ctx, s, at+"?"+q.Encode(), w, left)
-		total += n
-		switch {
-		case w.err != nil:
+		n, err := b.copy(w)
+		if total += n; w.err != nil {
 			return w.err
-		case err == window.ErrBroken:
-			return corrupt("%w", err)
+		}
+		if err == nil && n == left {
+			return nil // all requested bytes have arrived, so the rest of the response does not matter
+		}
+		if err = b.conclude(err); err != nil && !s.broken() && !errors.As(err, new(*fault.Error)) {
+			return errCutShort(err)
 		}
 		return err
 	})
 	return total, fault.Wrap(err, "read", path)
 }
 
-// errCutShort says that the agent did not give the whole content.
+// errCutShort returns the error for content that ended too early.
 func errCutShort(err error) error {
 	return fault.Newf(fault.Unavailable, "the agent could not read it to its end: %w", err)
 }
 
-// readContent makes the call for a file's content, of which it takes at most limit bytes.
-func (c *Client) readContent(ctx context.Context, s *session, call string, to io.Writer, limit int64) (int64, error) {
-	b, err := c.receive(ctx, s, call, limit, limit >= window.Worth)
-	if err != nil {
-		return 0, err
-	}
-	defer b.close()
-	n, err := b.copy(to)
-	if err != nil && err != window.ErrBroken && !s.broken() {
-		err = errCutShort(err)
-	}
-	return n, err
-}
-
-// content is what an agent gives, through the window or as the body of its answer.
-type content struct {
+// received is the content of a response. The content arrives in the body or through the shared
+// buffer.
+type received struct {
 	io.Reader
 	answer *http.Response
-	window *window.Reader // nil: it does not come through the window
+	buffer *sharedbuffer.Reader // nil if the content is in the body
 	end    func()
 }
 
-// receive makes a call for content, of which it takes at most limit bytes. byWindow: it is worth the window. It has to be closed.
-func (c *Client) receive(ctx context.Context, s *session, call string, limit int64, byWindow bool) (*content, error) {
+// receive makes a call for content. The result returns at most limit bytes of it. With useBuffer,
+// receive asks for a transfer through the shared buffer. The caller must close the result.
+func (c *Client) receive(ctx context.Context, s *session, call string, limit int64, useBuffer bool) (*received, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	end := cancel
 	var body io.Reader
 	var credits *io.PipeWriter
-	if byWindow && c.window.take() {
+	if useBuffer && c.buffer.tryLock() {
 		body, credits = io.Pipe()
 		stop := endWith(ctx, credits)
 		end = func() {
 			stop()
 			credits.Close()
 			cancel()
-			c.window.inUse.Unlock()
+			c.buffer.inUse.Unlock()
 		}
-		call = withWindow(call)
+		call = withBuffer(call)
 	}
 	b, err := open(ctx, s, call, body)
 	if err != nil {
@@ -128,27 +115,27 @@ func (c *Client) receive(ctx context.Context, s *session, call string, limit int
 		return nil, err
 	}
 	b.end = end
-	switch granted := b.answer.Header.Get(window.Header) != ""; {
+	switch granted := b.answer.Header.Get(sharedbuffer.Header) != ""; {
 	case granted && credits == nil:
 		b.close()
-		return nil, window.ErrBroken
+		return nil, sharedbuffer.ErrBroken
 	case granted:
-		b.window = window.NewReader(c.window.file, limit, b.answer.Body, credits)
-		b.Reader = b.window
+		b.buffer = sharedbuffer.NewReader(c.buffer.file, limit, b.answer.Body, credits)
+		b.Reader = b.buffer
 	default:
 		b.Reader = io.LimitReader(b.answer.Body, limit)
 	}
 	return b, nil
 }
 
-// endWith ends the body of a request with its context, until it is told to stop that: once there is an answer, HTTP/2 does not see the end of a context while it
-// waits for more of the body.
+// endWith closes the request body when ctx ends, unless stop is called before. This is needed
+// because HTTP/2 ignores ctx after the response header while it waits for the request body.
 func endWith(ctx context.Context, body *io.PipeWriter) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { body.CloseWithError(context.Cause(ctx)) })
 }
 
-// open makes a call whose answer has content.
-func open(ctx context.Context, s *session, call string, body io.Reader) (*content, error) {
+// open makes a call and checks the header of its response.
+func open(ctx context.Context, s *session, call string, body io.Reader) (*received, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+call, body)
 	if err != nil {
 		return nil, err
@@ -161,22 +148,22 @@ func open(ctx context.Context, s *session, call string, body io.Reader) (*conten
 		resp.Body.Close()
 		return nil, err
 	}
-	return &content{answer: resp}, nil
+	return &received{answer: resp}, nil
 }
 
-// copy copies the content.
-func (b *content) copy(to io.Writer) (int64, error) {
-	if b.window != nil {
-		return b.window.WriteTo(to)
+// copy copies the content to a writer.
+func (b *received) copy(to io.Writer) (int64, error) {
+	if b.buffer != nil {
+		return b.buffer.WriteTo(to)
 	}
-	return copyChunks(to, b.Reader)
+	return content.Copy(to, b.Reader)
 }
 
-func (b *content) close() {
+func (b *received) close() {
 	b.answer.Body.Close()
 	b.end()
-	if b.window != nil {
-		b.window.Free()
+	if b.buffer != nil {
+		b.buffer.Free()
 	}
 }
 
@@ -188,10 +175,14 @@ func kindOfStatus(status int) fault.Kind {
 		return fault.NotFound
 	case http.StatusForbidden:
 		return fault.Permission
+	case http.StatusUnprocessableEntity:
+		return fault.Exists
 	case http.StatusConflict, http.StatusPreconditionFailed:
 		return fault.Precondition
 	case http.StatusInsufficientStorage:
 		return fault.Exhausted
+	case http.StatusServiceUnavailable:
+		return fault.Unavailable
 	case http.StatusInternalServerError:
 		return fault.Internal
 	default:
@@ -199,7 +190,7 @@ func kindOfStatus(status int) fault.Kind {
 	}
 }
 
-// writer tells an error of what is written to from one of what is read.
+// writer marks errors from its destination with errWriter, to distinguish them from read errors.
 type writer struct {
 	to  io.Writer
 	err error
@@ -213,39 +204,26 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// answered gives the error that an answer stands for.
+// answered returns the error that a response header reports, or nil if the header reports none.
 func answered(resp *http.Response) error {
-	b := []byte(nil)
+	if text, failed := content.Failed(resp); failed {
+		return decodeError(text)
+	}
 	if resp.StatusCode != http.StatusOK {
-		b, _ = io.ReadAll(io.LimitReader(resp.Body, maxText))
+		return &fault.Error{Kind: kindOfStatus(resp.StatusCode), Err: fmt.Errorf("the agent answered with status %d", resp.StatusCode)}
 	}
-	return refused(resp.StatusCode, string(b), resp.Header.Get(pathHeader))
+	return nil
 }
 
-// concluded gives the error that trailers tell, if they tell how a call ended.
-func concluded(trailer http.Header) (told bool, err error) {
-	status, err := strconv.Atoi(trailer.Get(window.TrailerStatus))
-	if err != nil {
-		return false, nil
-	}
-	said, _ := url.QueryUnescape(trailer.Get(window.TrailerError))
-	return true, refused(status, said, trailer.Get(pathHeader))
+// decodeError decodes an error from the agent.
+func decodeError(said string) error {
+	q, _ := url.ParseQuery(said) // if the query is partly invalid, ParseQuery still returns the valid part
+	status, _ := strconv.Atoi(q.Get("status"))
+	return &fault.Error{Kind: kindOfStatus(status), Subject: clip(q.Get("path"), maxPath), Err: errors.New(strings.TrimSpace(text(q.Get("text"), maxText)))}
 }
 
-// What answers tell in headers and trailers beside how they ended.
-const (
-	pathHeader    = "Path"   // of an error: what it is about
-	countsTrailer = "Counts" // what was done
-)
+// countsTrailer is the HTTP trailer with the counts of a call.
+const countsTrailer = "Counts"
 
-// refused gives the error that a status stands for, and what it is about.
-func refused(status int, said, path string) error {
-	if status == http.StatusOK {
-		return nil
-	}
-	about, _ := url.QueryUnescape(path)
-	return &fault.Error{Kind: kindOfStatus(status), Subject: clip(about, maxPath), Err: errors.New(strings.TrimSpace(text(said, maxText)))}
-}
-
-// maxPath bounds a path that an agent names.
+// maxPath limits a path from an agent, in bytes.
 const maxPath = 4096

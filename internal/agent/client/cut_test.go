@@ -17,10 +17,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestCutLink: whatever happens to the link, a command runs once, and its input and output are whole.
+// TestCutLink breaks the link in random ways. It checks that a command still runs only once, with
+// complete input and output.
 func TestCutLink(t *testing.T) {
 	const rounds = 6
 	const lines = 200_000
@@ -39,7 +42,7 @@ func TestCutLink(t *testing.T) {
 			var out, errs bytes.Buffer
 			command := sh(fmt.Sprintf("echo ran >> %s; seq 1 %d >&2 & cat; wait; exit 9", count, lines))
 			command.Env = []string{mark}
-			exit, err := c.Exec(within(t, 30*time.Second), command, &counter{rand.New(rand.NewSource(int64(seed))), strings.NewReader(want)}, &out, &errs)
+			exit, err := c.Exec(within(t, 30*time.Second), command, program.Attach{Stdin: &counter{rand.New(rand.NewSource(int64(seed))), strings.NewReader(want)}, Stdout: &out, Stderr: &errs})
 			link.mu.Lock()
 			link.cuts = 0
 			sessions += link.sessions
@@ -56,11 +59,12 @@ func TestCutLink(t *testing.T) {
 		})
 	}
 	if t.Logf("%d sessions", sessions); sessions < 3*rounds {
-		t.Errorf("only %d sessions in %d rounds: this cuts nothing", sessions, rounds)
+		t.Errorf("only %d sessions in %d rounds: the test cut no connection", sessions, rounds)
 	}
 }
 
-// TestCutStarts: the request to start is what is cut.
+// TestCutStarts breaks the link during start requests. It checks that every command still runs only
+// once.
 func TestCutStarts(t *testing.T) {
 	link := &cutter{Conn: startAgent(t), random: rand.New(rand.NewSource(7)), most: 2500}
 	c := dial(t, link)
@@ -72,7 +76,7 @@ func TestCutStarts(t *testing.T) {
 		link.mu.Unlock()
 		command := sh("echo ran >> " + count)
 		command.Env = []string{mark}
-		if exit, err := c.Exec(within(t, 10*time.Second), command, nil, nil, nil); err != nil || exit.Code != 0 {
+		if exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{}); err != nil || exit.Code != 0 {
 			t.Fatalf("%d: %+v, %v", i, exit, err)
 		}
 		if b, _ := os.ReadFile(count); len(b) != (i+1)*len("ran\n") {
@@ -81,13 +85,13 @@ func TestCutStarts(t *testing.T) {
 	}
 }
 
-// TestDeadLink: where the link does not come back the error comes at once, and says so.
+// TestDeadLink checks that calls fail at once, with a clear error, if the link is lost.
 func TestDeadLink(t *testing.T) {
 	stream := startAgent(t)
 	c := dial(t, stream)
 	time.AfterFunc(100*time.Millisecond, func() { stream.Close() })
 	began := time.Now()
-	_, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}, nil, nil, nil)
+	_, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}, program.Attach{})
 	if took := time.Since(began); fault.KindOf(err) != fault.Unavailable || took > time.Second {
 		t.Errorf("after %v: %v", took, err)
 	}
@@ -96,7 +100,8 @@ func TestDeadLink(t *testing.T) {
 	}
 }
 
-// TestSilentLink: an agent that does not answer keeps nobody for longer than they want to wait, Close included.
+// TestSilentLink checks that calls and Close do not wait too long for an unresponsive agent. A call
+// returns when its context ends or the client is closed.
 func TestSilentLink(t *testing.T) {
 	stream := startAgent(t)
 	c := dial(t, stream)
@@ -127,14 +132,14 @@ func TestSilentLink(t *testing.T) {
 	c.Close()
 }
 
-// TestUnrenewed: a session in which the machine was not renewed does nothing.
+// TestUnrenewed checks that a session rejects calls until it is renewed.
 func TestUnrenewed(t *testing.T) {
 	stream := startAgent(t)
 	ctx := within(t, 30*time.Second)
 	refused := func(c *Client, when string) {
 		t.Helper()
 		var rpc agentv1connect.AgentServiceClient
-		over := func(call func() error) error { // a session that has just begun may be lost to what the last one left on the way
+		over := func(call func() error) error { // because old records on the link can break a new session
 			for {
 				s, err := c.live(ctx)
 				if err != nil {
@@ -165,7 +170,7 @@ func TestUnrenewed(t *testing.T) {
 		}
 		for name, call := range map[string]func() error{
 			"Exec": func() error {
-				return events(rpc.Exec(ctx, connect.NewRequest(&agentv1.ExecRequest{ExecId: "x", Argv: []string{"true"}})))
+				return events(rpc.Exec(ctx, connect.NewRequest(&agentv1.ExecRequest{Command: &programv1.Command{ExecId: "x", Argv: []string{"true"}}})))
 			},
 			"Follow":    func() error { return events(rpc.Follow(ctx, connect.NewRequest(&agentv1.FollowRequest{ExecId: "x"}))) },
 			"Ack":       func() error { _, err := rpc.Ack(ctx, connect.NewRequest(&agentv1.AckRequest{})); return err },
@@ -199,11 +204,33 @@ func TestUnrenewed(t *testing.T) {
 	}
 	run(t, c, sh("true"), nil)
 	c.current().close()
-	run(t, c, sh("true"), nil) // it is renewed again by itself
+	run(t, c, sh("true"), nil) // the client opens a new session and renews the machine
 	c.Close()
 	if c, err = Dial(ctx, stream); err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	refused(c, "in another session")
+}
+
+// TestManySessions checks that the first calls of a session find its connection. On a busy host, a
+// call can come before the transport of net/http has put the connection into its pool. Without
+// MaxConnsPerHost, that happened about once in 1,500 sessions.
+func TestManySessions(t *testing.T) {
+	stream := startAgent(t)
+	identity := NewIdentity("test")
+	for i := range 1000 {
+		c, err := Dial(within(t, 30*time.Second), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Renew(within(t, 30*time.Second), identity); err != nil {
+			t.Fatal(err)
+		}
+		// The client does not repeat this call.
+		if err := c.Rename(within(t, 30*time.Second), "/none/a", "/none/b"); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("session %d: %v", i, err)
+		}
+		c.Close()
+	}
 }

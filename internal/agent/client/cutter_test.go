@@ -12,44 +12,45 @@ import (
 	"time"
 )
 
-// cut is how a session is broken.
+// cut is a way to break a session.
 type cut int
 
 const (
-	readFails    cut = iota // the stream fails once, and what came goes on within a record
-	readGarbage             // something else comes than a record
-	writeFails              // the stream fails once
-	writeGarbage            // something else than a record goes out
-	writeHello              // another host seems to want the agent
-	writeLost               // what goes out is lost from some record on, until the stream fails
+	readFails    cut = iota // a read fails once, in the middle of a record.
+	readGarbage             // a read returns invalid bytes.
+	writeFails              // a write fails once.
+	writeGarbage            // the session sends invalid bytes.
+	writeHello              // the session sends a hello record, as another host would.
+	writeLost               // writes are lost until the stream fails.
 	cuts
 )
 
 var errCut = errors.New("cut for the test")
 
-// garbage is how much of it comes: what a record begins with, and more.
+// garbage is the number of inserted bytes. It is larger than the length at the start of a record.
 const garbage = 8
 
-// cutter is a stream to an agent that breaks each session once, at a random point, in a random way, for as long as it is told to.
+// cutter is a stream to an agent. It breaks a session at a random point and in a random way. It
+// breaks each session only once, and at most cuts sessions.
 type cutter struct {
 	net.Conn
 	mu       sync.Mutex
 	random   *rand.Rand
-	most     int // bytes of a session before it is broken
+	most     int // maximum number of bytes before a session is broken
 	in, out  records
 	way      cut
-	left     int // bytes until the session is broken
+	left     int // number of bytes before the session is broken
 	armed    bool
-	swallow  bool // of writeLost
-	doomed   bool // the stream will fail: an end that was interrupted within a record can't say so
+	swallow  bool // all writes are lost (writeLost)
+	doomed   bool // the stream will fail, because a record was interrupted
 	sessions int
-	cuts     int // how many sessions are still to be broken
+	cuts     int // number of sessions that can still be broken
 }
 
-// records follows the records of the link (see package link) in what comes from the agent, to know where one ends.
+// records parses the records of the link (see package link) to find where each record ends.
 type records struct {
-	left int    // of the record
-	head []byte // of the next
+	left int    // remaining bytes of the current record
+	head []byte // header of the next record
 }
 
 const controlRecord = 24
@@ -60,7 +61,8 @@ var (
 	linkStarted = append(linkMark[:4:4], "stdd"...)
 )
 
-// pass notes what comes, and tells after how many bytes of it the first record ends, -1 where none does.
+// pass parses p. It returns the offset in p where the first complete record ends, or -1 if none
+// does.
 func (r *records) pass(p []byte) (boundary int) {
 	boundary = -1
 	for i := 0; i < len(p); {
@@ -87,7 +89,7 @@ func (r *records) pass(p []byte) (boundary int) {
 	return boundary
 }
 
-// between tells whether the next byte begins a record.
+// between reports whether the next byte is the first byte of a record.
 func (r *records) between() bool { return r.left == 0 && len(r.head) == 0 }
 
 func (c *cutter) arm() {
@@ -98,7 +100,8 @@ func (c *cutter) arm() {
 	c.left = c.random.Intn(c.most)
 }
 
-// SetDeadline is called where a session ends, and where the next one begins: what opens a session is not cut.
+// SetDeadline stops cuts. The client calls it at the end of a session and before the next one, and
+// the start of a session must not be cut.
 func (c *cutter) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +110,7 @@ func (c *cutter) SetDeadline(t time.Time) error {
 }
 
 func (c *cutter) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p[:max(1, len(p)-garbage)]) // the rest is for what is put in
+	n, err := c.Conn.Read(p[:max(1, len(p)-garbage)]) // leaves space for inserted bytes
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	from := 0
@@ -128,7 +131,7 @@ func (c *cutter) Read(p []byte) (int, error) {
 		c.armed = false
 		junk := make([]byte, garbage)
 		c.random.Read(junk)
-		junk[3] |= 0x80 // no length of a record
+		junk[3] |= 0x80 // not a valid length
 		n = from + boundary + copy(p[from+boundary:], junk)
 	}
 	return n, err
@@ -150,7 +153,8 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// outgoing notes what goes out, and tells whether it is what is cut. It is never cut within a record: what fills that up would be taken for its rest.
+// outgoing parses written data, and reports whether and how to break the session now. It never
+// inserts bytes within a record, because the agent would read them as the rest of the record.
 func (c *cutter) outgoing(p []byte) (way cut, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,13 +180,13 @@ func (c *cutter) outgoing(p []byte) (way cut, due bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.sessions == session && c.doomed {
-			c.Conn.SetReadDeadline(time.Unix(1, 0)) // the reader comes out
+			c.Conn.SetReadDeadline(time.Unix(1, 0)) // unblocks the reader
 		}
 	})
 	return c.way, true
 }
 
-// counter reads lines of numbers, little at a time.
+// counter is a reader of numbered lines. Each Read returns only a few bytes.
 type counter struct {
 	random *rand.Rand
 	text   *strings.Reader

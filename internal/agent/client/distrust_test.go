@@ -14,9 +14,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/agent/v1/agentv1connect"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// byPath is a handler for each path; where there is none the agent resets the stream.
+// byPath answers each call with the handler for its path. If there is no such handler, it resets
+// the HTTP stream.
 func byPath(handlers map[string]http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		h := handlers[r.URL.Path]
@@ -27,7 +29,8 @@ func byPath(handlers map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// TestStartedOnce: a command of which the agent has told something is never started again, whatever it says of it later.
+// TestStartedOnce checks that the client does not start a command again after it has received an
+// event about it. This must hold even if the agent then denies that the command exists.
 func TestStartedOnce(t *testing.T) {
 	starts := 0
 	stream := evil(t, byPath(map[string]http.HandlerFunc{
@@ -47,16 +50,18 @@ func TestStartedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = c.Exec(within(t, 10*time.Second), Command{Argv: []string{"x"}}, nil, writerFunc(func(p []byte) (int, error) {
+	_, err = c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"x"}}, program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
 		c.current().close() // the link breaks
 		return len(p), nil
-	}), nil)
+	})})
 	if starts != 1 || fault.KindOf(err) != fault.NotFound {
 		t.Errorf("%d starts, %v", starts, err)
 	}
 }
 
-// TestWhatTheAgentSaysIsNotRetried: an error of the agent itself, whatever its code, leaves the session as it is.
+// TestWhatTheAgentSaysIsNotRetried checks that the client does not repeat a call after the agent
+// has returned an error. This must hold for every code of the error. The client must also keep its
+// session.
 func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeCanceled, connect.CodeInternal, connect.CodeUnknown, connect.CodeInvalidArgument} {
 		calls := 0
@@ -75,7 +80,8 @@ func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
 	}
 }
 
-// TestFarewell: where the agent says that it takes no further calls over a connection, the next goes over another, also before the connection has ended.
+// TestFarewell checks that the client uses a new connection after the agent has sent GOAWAY, even
+// if the old one is still open.
 func TestFarewell(t *testing.T) {
 	calls := make(chan string, 10)
 	stream := evil(t, func(w http.ResponseWriter, r *http.Request) {
@@ -109,11 +115,11 @@ func TestFarewell(t *testing.T) {
 		defer r.Body.Close()
 		<-calls
 	}
-	time.Sleep(100 * time.Millisecond) // the farewell is read
+	time.Sleep(100 * time.Millisecond) // lets the client read GOAWAY
 	if before.broken() {
-		t.Fatal("the connection ended with the farewell: this shows nothing")
+		t.Fatal("the connection ended with the farewell: the test covered nothing")
 	}
-	c.Stat(ctx, "/next") // whose answer means nothing
+	c.Stat(ctx, "/next") // the response does not matter
 	select {
 	case <-calls:
 	default:
@@ -138,14 +144,15 @@ func TestInputThatIsNotTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"x"}}, strings.NewReader("input"), nil, nil); fault.KindOf(err) != fault.Corrupt {
+		if _, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"x"}}, program.Attach{Stdin: strings.NewReader("input")}); fault.KindOf(err) != fault.Corrupt {
 			t.Errorf("%s: %v", name, err)
 		}
 		c.Close()
 	}
 }
 
-// TestFilesOfAnEvilAgent: a file that is cut short is an error, and one without end ends with what was asked for, or with the caller's patience.
+// TestFilesOfAnEvilAgent reads files that are truncated or endless. It checks that a truncated file
+// is an error, and that reading an endless file stops at the limit or when the context ends.
 func TestFilesOfAnEvilAgent(t *testing.T) {
 	c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; r.Context().Err() == nil; i++ {
@@ -162,7 +169,7 @@ func TestFilesOfAnEvilAgent(t *testing.T) {
 	}
 	defer c.Close()
 	if n, err := c.ReadFile(within(t, 10*time.Second), "/x", 0, 1000, io.Discard); n != 1000 || err != nil {
-		t.Errorf("more than was asked for: %d, %v", n, err)
+		t.Errorf("more than requested: got %d, %v", n, err)
 	}
 	if n, err := c.ReadFile(within(t, 10*time.Second), "/cut", 0, 0, io.Discard); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a file that was cut short: %d, %v", n, err)

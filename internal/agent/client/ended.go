@@ -11,17 +11,19 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// ended are the ids of commands that have ended and that the agent still knows. Telling it with the next command spares a call for each.
-type ended struct {
+// endedCommands are the IDs of ended commands whose state the agent still stores. The next start
+// request releases them, which saves one call per command.
+type endedCommands struct {
 	mu  sync.Mutex
 	ids []string
 }
 
-// maxEnded bounds what the agent keeps of commands that nobody will ask for: their output is up to two rings each.
+// maxEnded is the maximum number of ended commands that the agent has to store for the client. Each
+// one can have two full output buffers.
 const maxEnded = 4
 
-// add takes an id, unless there are too many.
-func (e *ended) add(id string) bool {
+// add adds an ID. If the list already has maxEnded IDs, add returns false.
+func (e *endedCommands) add(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.ids) >= maxEnded {
@@ -31,33 +33,33 @@ func (e *ended) add(id string) bool {
 	return true
 }
 
-// list gives the ids, which stay until they are dropped: releasing one twice does no harm.
-func (e *ended) list() []string {
+// list returns the IDs. They stay in the list until drop. Releasing an ID twice has no effect.
+func (e *endedCommands) list() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.ids)
 }
 
-// drop forgets ids of which the agent has been told.
-func (e *ended) drop(ids []string) {
+// drop removes IDs that the agent has released.
+func (e *endedCommands) drop(ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ids = slices.DeleteFunc(e.ids, func(id string) bool { return slices.Contains(ids, id) })
 }
 
-// Forget has the agent forget the commands that have ended and that it still knows.
-func (c *Client) Forget(ctx context.Context) error {
+// ReleaseEnded releases all ended commands that the agent still stores.
+func (c *Client) ReleaseEnded(ctx context.Context) error {
 	ids := c.ended.list()
 	for _, id := range ids {
 		if err := c.release(ctx, id); err != nil {
-			return fault.Wrap(err, "forget command", id)
+			return fault.Wrap(err, "release command", id)
 		}
 	}
 	c.ended.drop(ids)
 	return nil
 }
 
-// release has the agent forget one command.
+// release makes the agent forget a command immediately, or when the command ends.
 func (c *Client) release(ctx context.Context, id string) error {
 	return c.do(ctx, func(ctx context.Context, s *session) error {
 		_, err := s.rpc.Release(ctx, connect.NewRequest(&agentv1.ReleaseRequest{ExecId: id}))

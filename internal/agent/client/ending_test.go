@@ -17,9 +17,12 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// tree starts what is hard to kill: children in the same group, in sessions of their own, and without a parent.
+// tree is a script that starts processes that are hard to kill. They are in the same process group,
+// in their own sessions, or without a parent.
 const tree = "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; (sh -c 'sleep 600 &' &); echo up; sleep 600"
 
 func TestTimeLimitKillsTheTree(t *testing.T) {
@@ -36,7 +39,7 @@ func TestTimeLimitKillsTheTree(t *testing.T) {
 	}
 	gone(t, mark)
 	command = sh("true")
-	command.Timeout = time.Nanosecond // of which nothing is left in milliseconds
+	command.Timeout = time.Nanosecond // the protocol has milliseconds, so this rounds to 0 ms
 	command.Argv = []string{"sleep", "5"}
 	if got := run(t, c, command, nil); !got.TimedOut {
 		t.Errorf("a tiny limit: %+v", got)
@@ -51,14 +54,14 @@ func TestContextKillsTheTree(t *testing.T) {
 		command.Env = []string{mark}
 		errWhy := errors.New("the caller had enough")
 		blocked := make(chan struct{})
-		_, err := c.Exec(ctx, command, nil, writerFunc(func(p []byte) (int, error) {
+		_, err := c.Exec(ctx, command, program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
 			if name != "tree" {
-				time.Sleep(200 * time.Millisecond) // the ring fills
+				time.Sleep(200 * time.Millisecond) // lets the output buffer become full
 			}
 			time.AfterFunc(50*time.Millisecond, func() { cancel(errWhy); close(blocked) })
 			<-blocked
 			return len(p), nil
-		}), nil)
+		})})
 		if !errors.Is(err, errWhy) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -67,13 +70,13 @@ func TestContextKillsTheTree(t *testing.T) {
 	}
 }
 
-// TestCancelledEarly: a command whose caller goes while it is being started does not run on.
+// TestCancelledEarly checks that a command does not run if its caller cancels it while it starts.
 func TestCancelledEarly(t *testing.T) {
 	c := dial(t, startAgent(t))
 	for i := range 60 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*100*time.Microsecond)
-		command := Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}
-		if _, err := c.Exec(ctx, command, nil, nil, nil); fault.KindOf(err) != fault.Timeout {
+		command := program.Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}
+		if _, err := c.Exec(ctx, command, program.Attach{}); fault.KindOf(err) != fault.Timeout {
 			t.Errorf("%v", err)
 		}
 		cancel()
@@ -83,14 +86,14 @@ func TestCancelledEarly(t *testing.T) {
 
 func TestWriterThatFails(t *testing.T) {
 	c := dial(t, startAgent(t))
-	_, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"yes"}, Env: []string{mark}}, nil, writerFunc(func([]byte) (int, error) { return 0, errBroken }), nil)
+	_, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"yes"}, Env: []string{mark}}, program.Attach{Stdout: writerFunc(func([]byte) (int, error) { return 0, errBroken })})
 	if !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}
 	gone(t, mark)
 }
 
-// eventually makes a call until it succeeds: what it is about is on its way.
+// eventually repeats a call until the call succeeds.
 func eventually(t testing.TB, call func() error) {
 	t.Helper()
 	var err error
@@ -114,10 +117,10 @@ func TestSignal(t *testing.T) {
 	}()
 	var out bytes.Buffer
 	var once sync.Once
-	exit, err := c.Exec(within(t, 10*time.Second), command, nil, writerFunc(func(p []byte) (int, error) {
+	exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
 		once.Do(func() { close(ready) })
 		return out.Write(p)
-	}), nil)
+	})})
 	if err != nil || exit.Code != 3 || out.String() != "ready\ngot it\n" {
 		t.Errorf("%+v, %q, %v", exit, out.String(), err)
 	}
@@ -141,31 +144,32 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// background runs a command in the background, with an id, and gives what waits for its end.
-func background(t *testing.T, c *Client, command Command) (wait func() (Exit, error)) {
+// background runs a command in the background. It returns a function that waits until the command
+// ends.
+func background(t *testing.T, c *Client, command program.Command) (wait func() (program.Exit, error)) {
 	t.Helper()
-	var exit Exit
+	var exit program.Exit
 	var err error
 	done := make(chan struct{})
 	command.Env = append(command.Env, mark)
 	go func() {
 		defer close(done)
-		exit, err = c.Exec(context.Background(), command, nil, nil, nil)
+		exit, err = c.Exec(context.Background(), command, program.Attach{})
 	}()
-	return func() (Exit, error) { <-done; return exit, err }
+	return func() (program.Exit, error) { <-done; return exit, err }
 }
 
 func TestKnownID(t *testing.T) {
 	c := dial(t, startAgent(t))
-	wait := background(t, c, Command{ID: "mine", Argv: []string{"sleep", "0.5"}})
+	wait := background(t, c, program.Command{ID: "mine", Argv: []string{"sleep", "0.5"}})
 	eventually(t, func() error { return c.Signal(context.Background(), "mine", syscall.SIGCONT) })
-	if _, err := c.Exec(within(t, 5*time.Second), Command{ID: "mine", Argv: []string{"true"}}, nil, nil, nil); fault.KindOf(err) != fault.Exists {
+	if _, err := c.Exec(within(t, 5*time.Second), program.Command{ID: "mine", Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exists {
 		t.Errorf("the same id again: %v", err)
 	}
 	if exit, err := wait(); err != nil || exit.Code != 0 {
 		t.Errorf("the other one was harmed: %+v, %v", exit, err)
 	}
-	if _, err := c.Exec(within(t, 5*time.Second), Command{ID: "mine", Argv: []string{"true"}}, nil, nil, nil); fault.KindOf(err) != fault.Exists {
+	if _, err := c.Exec(within(t, 5*time.Second), program.Command{ID: "mine", Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exists {
 		t.Errorf("an id that was used: %v", err)
 	}
 }
@@ -173,14 +177,14 @@ func TestKnownID(t *testing.T) {
 func TestTooManyCommands(t *testing.T) {
 	c := dial(t, startAgent(t))
 	const most = 256
-	var waits []func() (Exit, error)
+	var waits []func() (program.Exit, error)
 	for i := range most {
-		waits = append(waits, background(t, c, Command{ID: strconv.Itoa(i), Argv: []string{"sleep", "600"}}))
+		waits = append(waits, background(t, c, program.Command{ID: strconv.Itoa(i), Argv: []string{"sleep", "600"}}))
 	}
 	for i := range most {
 		eventually(t, func() error { return c.Signal(context.Background(), strconv.Itoa(i), syscall.SIGCONT) })
 	}
-	if _, err := c.Exec(within(t, 5*time.Second), Command{Argv: []string{"true"}}, nil, nil, nil); fault.KindOf(err) != fault.Exhausted {
+	if _, err := c.Exec(within(t, 5*time.Second), program.Command{Argv: []string{"true"}}, program.Attach{}); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("one more: %v", err)
 	}
 	for i := range most {
@@ -193,7 +197,7 @@ func TestTooManyCommands(t *testing.T) {
 			t.Errorf("%+v, %v", exit, err)
 		}
 	}
-	run(t, c, sh("true"), nil) // all of them are forgotten
+	run(t, c, sh("true"), nil) // the start request releases all ended commands
 }
 
 func TestRelease(t *testing.T) {
@@ -218,7 +222,7 @@ func TestRelease(t *testing.T) {
 	}
 	start := func(id string, argv ...string) {
 		t.Helper()
-		stream, err := rpc.Exec(ctx, connect.NewRequest(&agentv1.ExecRequest{ExecId: id, Argv: argv, Env: []string{mark}}))
+		stream, err := rpc.Exec(ctx, connect.NewRequest(&agentv1.ExecRequest{Command: &programv1.Command{ExecId: id, Argv: argv, Env: []string{mark}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +241,7 @@ func TestRelease(t *testing.T) {
 	if err := follow("ended"); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("a forgotten command: %v", err)
 	}
-	// One that runs, and waits for a reader that will not come, goes on to its end and is forgotten then.
+	// After its release, a command that blocks on its output runs to its end.
 	file := filepath.Join(t.TempDir(), "whole")
 	start("running", "sh", "-c", "head -c 3000000 /dev/zero; echo whole > "+file)
 	release("running")

@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestExitCodes(t *testing.T) {
 	c := dial(t, startAgent(t))
 	for code := range 256 {
-		if got := run(t, c, sh("exit "+strconv.Itoa(code)), nil); got.Code != code || got.Signal != 0 || got.StartFailure {
+		if got := run(t, c, sh("exit "+strconv.Itoa(code)), nil); got.Code != code || got.Signal != 0 || got.NotRun != "" {
 			t.Errorf("exit %d: %+v", code, got)
 		}
 	}
@@ -44,27 +45,25 @@ func TestStartFailures(t *testing.T) {
 	}
 	plain := file("plain", "#!/bin/sh\n", 0o644)
 	for name, want := range map[string]struct {
-		command Command
+		command program.Command
 		code    int
 		message string
 	}{
-		"not in PATH":           {Command{Argv: []string{"no-such-program"}}, 127, "no such file"},
-		"no such path":          {Command{Argv: []string{"/no/such/program"}}, 127, "no such file"},
-		"an empty name":         {Command{Argv: []string{""}}, 127, "no such file"},
-		"no such interpreter":   {Command{Argv: []string{file("lost", "#!/no/such/interpreter\n", 0o755)}}, 127, "no such file"},
-		"not executable":        {Command{Argv: []string{plain}}, 126, "permission denied"},
-		"not executable, PATH":  {Command{Argv: []string{"plain"}, Env: []string{"PATH=/nowhere:" + dir}}, 126, "permission denied"},
-		"a folder":              {Command{Argv: []string{dir}}, 126, "permission denied"},
-		"no program":            {Command{Argv: []string{file("junk", "\x7fELFjunk", 0o755)}}, 126, "exec format error"},
-		"argument too long":     {Command{Argv: []string{"true", strings.Repeat("x", 200<<10)}}, 126, "argument list too long"},
-		"no such folder":        {Command{Argv: []string{"true"}, Cwd: "/no/such/folder"}, 126, "/no/such/folder"},
-		"a file for a folder":   {Command{Argv: []string{"true"}, Cwd: plain}, 126, "not a directory"},
-		"no such user":          {Command{Argv: []string{"true"}, User: "no-such-user"}, 126, "no such user"},
-		"no such group":         {Command{Argv: []string{"true"}, User: "root:no-such-group"}, 126, "no such group"},
-		"a message cut in half": {Command{Argv: []string{"true"}, User: strings.Repeat("é", 2000)}, 126, "éééé"},
+		"not in PATH":           {program.Command{Argv: []string{"no-such-program"}}, 127, "no such file"},
+		"no such path":          {program.Command{Argv: []string{"/no/such/program"}}, 127, "no such file"},
+		"an empty name":         {program.Command{Argv: []string{""}}, 127, "no such file"},
+		"no such interpreter":   {program.Command{Argv: []string{file("lost", "#!/no/such/interpreter\n", 0o755)}}, 127, "no such file"},
+		"not executable":        {program.Command{Argv: []string{plain}}, 126, "permission denied"},
+		"not executable, PATH":  {program.Command{Argv: []string{"plain"}, Env: []string{"PATH=/nowhere:" + dir}}, 126, "permission denied"},
+		"a folder":              {program.Command{Argv: []string{dir}}, 126, "permission denied"},
+		"no program":            {program.Command{Argv: []string{file("junk", "\x7fELFjunk", 0o755)}}, 126, "exec format error"},
+		"argument too long":     {program.Command{Argv: []string{"true", strings.Repeat("x", 200<<10)}}, 126, "argument list too long"},
+		"no such folder":        {program.Command{Argv: []string{"true"}, Cwd: "/no/such/folder"}, 126, "/no/such/folder"},
+		"a file for a folder":   {program.Command{Argv: []string{"true"}, Cwd: plain}, 126, "not a directory"},
+		"a message cut in half": {program.Command{Argv: []string{"true"}, Cwd: "/" + strings.Repeat("é", 2000)}, 126, "éééé"},
 	} {
 		got := run(t, c, want.command, nil)
-		if got.Code != want.code || !got.StartFailure || !strings.Contains(got.Message, want.message) || len(got.Message) > 1024 || got.out+got.errs != "" {
+		if got.Code != want.code || got.NotRun == "" || !strings.Contains(got.NotRun, want.message) || len(got.NotRun) > 1024 || got.out+got.errs != "" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -73,20 +72,23 @@ func TestStartFailures(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	c := dial(t, startAgent(t))
 	for name, want := range map[string]struct {
-		command Command
+		command program.Command
 		kind    fault.Kind
 	}{
-		"no command":        {Command{}, fault.Invalid},
-		"10 MB of words":    {Command{Argv: append([]string{"true"}, strings.Split(strings.Repeat("x", 99)+strings.Repeat(" "+strings.Repeat("x", 99), 100_000), " ")...)}, fault.Exhausted},
-		"4.5 MB of words":   {Command{Argv: append([]string{"true"}, strings.Split(strings.Repeat("x", 9999)+strings.Repeat(" "+strings.Repeat("x", 9999), 450), " ")...)}, fault.Invalid},
-		"a zero byte":       {Command{Argv: []string{"true", "a\x00b"}}, fault.Invalid},
-		"not UTF-8":         {Command{Argv: []string{"printf", "\xff"}}, fault.Invalid},
-		"no variable":       {Command{Argv: []string{"true"}, Env: []string{"NAME"}}, fault.Invalid},
-		"a relative folder": {Command{Argv: []string{"true"}, Cwd: "tmp"}, fault.Invalid},
-		"a huge terminal":   {Command{Argv: []string{"true"}, TTY: &Terminal{Cols: 1001, Rows: 1}}, fault.Invalid},
-		"a long id":         {Command{Argv: []string{"true"}, ID: strings.Repeat("x", 65)}, fault.Invalid},
+		"no command":        {program.Command{}, fault.Invalid},
+		"10 MB of words":    {program.Command{Argv: append([]string{"true"}, strings.Split(strings.Repeat("x", 99)+strings.Repeat(" "+strings.Repeat("x", 99), 100_000), " ")...)}, fault.Exhausted},
+		"4.5 MB of words":   {program.Command{Argv: append([]string{"true"}, strings.Split(strings.Repeat("x", 9999)+strings.Repeat(" "+strings.Repeat("x", 9999), 450), " ")...)}, fault.Invalid},
+		"a zero byte":       {program.Command{Argv: []string{"true", "a\x00b"}}, fault.Invalid},
+		"not UTF-8":         {program.Command{Argv: []string{"printf", "\xff"}}, fault.Invalid},
+		"no variable":       {program.Command{Argv: []string{"true"}, Env: []string{"NAME"}}, fault.Invalid},
+		"a relative folder": {program.Command{Argv: []string{"true"}, Cwd: "tmp"}, fault.Invalid},
+		"a huge terminal":   {program.Command{Argv: []string{"true"}, TTY: &program.Terminal{Cols: 1001, Rows: 1}}, fault.Invalid},
+		"a long id":         {program.Command{Argv: []string{"true"}, ID: strings.Repeat("x", 65)}, fault.Invalid},
+		"no such user":      {program.Command{Argv: []string{"true"}, User: "no-such-user"}, fault.Invalid},
+		"no such group":     {program.Command{Argv: []string{"true"}, User: "root:no-such-group"}, fault.Invalid},
+		"a huge user":       {program.Command{Argv: []string{"true"}, User: strings.Repeat("é", 1<<20)}, fault.Invalid},
 	} {
-		if _, err := c.Exec(within(t, 10*time.Second), want.command, nil, nil, nil); fault.KindOf(err) != want.kind {
+		if _, err := c.Exec(within(t, 10*time.Second), want.command, program.Attach{}); fault.KindOf(err) != want.kind {
 			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
 		}
 	}
@@ -102,20 +104,20 @@ func TestEnvironmentAndFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]struct {
-		command Command
+		command program.Command
 		out     string
 	}{
-		"added":               {Command{Argv: []string{"printenv", "A"}, Env: []string{"A=b=c"}}, "b=c\n"},
-		"the last counts":     {Command{Argv: []string{"printenv", "A"}, Env: []string{"A=1", "A=2"}}, "2\n"},
-		"PATH replaced":       {Command{Argv: []string{"/usr/bin/printenv", "PATH"}, Env: []string{"PATH=/bin"}}, "/bin\n"},
-		"HOME replaced":       {Command{Argv: []string{"printenv", "HOME"}, Env: []string{"HOME=/x"}}, "/x\n"},
-		"empty":               {Command{Argv: []string{"printenv", "A"}, Env: []string{"A="}}, "\n"},
-		"folder":              {Command{Argv: []string{"pwd"}, Cwd: dir}, dir + "\n"},
-		"program from folder": {Command{Argv: []string{"./here"}, Cwd: dir}, "./here in " + dir + "\n"},
-		"PATH from folder":    {Command{Argv: []string{"here"}, Cwd: dir, Env: []string{"PATH=.:/bin:/usr/bin"}}, "./here in " + dir + "\n"},
-		"words as they are":   {Command{Argv: []string{"printf", "%s|", "", "a b", "$HOME", "é\n"}}, "|a b|$HOME|é\n|"},
+		"added":               {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A=b=c"}}, "b=c\n"},
+		"the last counts":     {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A=1", "A=2"}}, "2\n"},
+		"PATH replaced":       {program.Command{Argv: []string{"/usr/bin/printenv", "PATH"}, Env: []string{"PATH=/bin"}}, "/bin\n"},
+		"HOME replaced":       {program.Command{Argv: []string{"printenv", "HOME"}, Env: []string{"HOME=/x"}}, "/x\n"},
+		"empty":               {program.Command{Argv: []string{"printenv", "A"}, Env: []string{"A="}}, "\n"},
+		"folder":              {program.Command{Argv: []string{"pwd"}, Cwd: dir}, dir + "\n"},
+		"program from folder": {program.Command{Argv: []string{"./here"}, Cwd: dir}, "./here in " + dir + "\n"},
+		"PATH from folder":    {program.Command{Argv: []string{"here"}, Cwd: dir, Env: []string{"PATH=.:/bin:/usr/bin"}}, "./here in " + dir + "\n"},
+		"words as they are":   {program.Command{Argv: []string{"printf", "%s|", "", "a b", "$HOME", "é\n"}}, "|a b|$HOME|é\n|"},
 		"no terminal":         {sh("test -t 0 || echo none"), "none\n"},
-		"no input":            {Command{Argv: []string{"cat"}}, ""},
+		"no input":            {program.Command{Argv: []string{"cat"}}, ""},
 	} {
 		if got := run(t, c, want.command, nil); got.Code != 0 || got.out != want.out {
 			t.Errorf("%s: %+v", name, got)
@@ -126,10 +128,10 @@ func TestEnvironmentAndFolder(t *testing.T) {
 func TestAnotherUser(t *testing.T) {
 	testenv.NeedsRoot(t, "become another user")
 	c := dial(t, startAgent(t))
-	if got := run(t, c, Command{Argv: []string{"sh", "-c", "id -u; id -g"}, User: "nobody:1"}, nil); got.out != "65534\n1\n" {
+	if got := run(t, c, program.Command{Argv: []string{"sh", "-c", "id -u; id -g"}, User: "nobody:1"}, nil); got.out != "65534\n1\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, c, Command{Argv: []string{"id", "-u"}, User: "4242"}, nil); got.out != "4242\n" {
+	if got := run(t, c, program.Command{Argv: []string{"id", "-u"}, User: "4242"}, nil); got.out != "4242\n" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -138,20 +140,20 @@ func TestInput(t *testing.T) {
 	c := dial(t, startAgent(t))
 	data := make([]byte, 10<<20)
 	rand.New(rand.NewSource(1)).Read(data)
-	if got := run(t, c, Command{Argv: []string{"cat"}}, bytes.NewReader(data)); got.out != string(data) {
-		t.Errorf("cat gave %d bytes that are not those of its input", len(got.out))
+	if got := run(t, c, program.Command{Argv: []string{"cat"}}, bytes.NewReader(data)); got.out != string(data) {
+		t.Errorf("output of cat has %d bytes and differs from its input", len(got.out))
 	}
-	if got := run(t, c, Command{Argv: []string{"cat"}}, strings.NewReader("")); got.out != "" || got.Code != 0 {
+	if got := run(t, c, program.Command{Argv: []string{"cat"}}, strings.NewReader("")); got.out != "" || got.Code != 0 {
 		t.Errorf("empty input: %+v", got)
 	}
-	// A process that does not want all of it ends as it likes.
-	if got := run(t, c, Command{Argv: []string{"head", "-c", "3"}}, bytes.NewReader(data)); got.out != string(data[:3]) || got.Code != 0 {
+	// A process can end without reading all of its input.
+	if got := run(t, c, program.Command{Argv: []string{"head", "-c", "3"}}, bytes.NewReader(data)); got.out != string(data[:3]) || got.Code != 0 {
 		t.Errorf("head: %+v", got)
 	}
 	if got := run(t, c, sh("exec <&-; sleep 0.1; echo closed"), bytes.NewReader(data)); got.out != "closed\n" {
 		t.Errorf("closed input: %+v", got)
 	}
-	// Input that nobody reads, and that somebody else keeps open, does not keep the command.
+	// A command ends even if nobody reads its input and another process has inherited it.
 	if got := run(t, c, sh("sleep 0.3 >/dev/null 2>&1 & exit 4"), bytes.NewReader(data)); got.Code != 4 {
 		t.Errorf("unread input: %+v", got)
 	}
@@ -168,23 +170,24 @@ func (f failing) Read(p []byte) (int, error) {
 	return 0, errBroken
 }
 
-// TestInputThatFails: input that is cut short must not look like input that has ended.
+// TestInputThatFails checks that a read error of the input is not treated as the end of the input.
 func TestInputThatFails(t *testing.T) {
 	c := dial(t, startAgent(t))
-	_, err := c.Exec(within(t, 10*time.Second), Command{Argv: []string{"cat"}, Env: []string{mark}}, failing{strings.NewReader("half")}, nil, nil)
+	_, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"cat"}, Env: []string{mark}}, program.Attach{Stdin: failing{strings.NewReader("half")}})
 	if !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}
 	gone(t, mark)
 }
 
-// TestInputWithoutEnd: a reader that never gives anything holds neither the command nor, once it gives something, the goroutine that reads it.
+// TestInputWithoutEnd uses an input reader that blocks. It checks that the command still ends. The
+// goroutine that reads the input ends when the reader returns data.
 func TestInputWithoutEnd(t *testing.T) {
 	c := dial(t, startAgent(t))
 	r, w := io.Pipe()
 	if got := run(t, c, sh("echo done"), r); got.out != "done\n" {
 		t.Errorf("%+v", got)
 	}
-	w.Write([]byte("late")) // goleak tells whether the reader has gone
+	w.Write([]byte("late")) // goleak checks that this ends the goroutine
 	r.Close()
 }

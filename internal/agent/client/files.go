@@ -11,16 +11,16 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// File describes one path in a machine.
+// File describes an entry in the file system of a machine.
 type File struct {
-	Mode       fs.FileMode // type and permission
+	Mode       fs.FileMode // type and permission bits
 	Size       int64
 	ModTime    time.Time
 	UID, GID   int
-	LinkTarget string // of a symbolic link
+	LinkTarget string // the target of a symbolic link, otherwise empty
 }
 
-// Stat describes one path without following a final link.
+// Stat describes the entry at a path. It does not follow a symbolic link at the end of the path.
 func (c *Client) Stat(ctx context.Context, path string) (File, error) {
 	var f File
 	err := c.do(ctx, func(ctx context.Context, s *session) error {

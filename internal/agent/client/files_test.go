@@ -52,12 +52,12 @@ func TestFiles(t *testing.T) {
 	if _, err := c.ReadFile(ctx, file, 0, 0, writerFunc(func([]byte) (int, error) { return 0, errBroken })); !errors.Is(err, errBroken) {
 		t.Errorf("a writer that fails: %v", err)
 	}
-	// A write that does not end well leaves the file, and nothing beside it.
+	// If a write fails, the old file stays, and no temporary file remains.
 	if err := c.WriteFile(ctx, FileSpec{Path: file, Size: 1 << 20}, iotest.TimeoutReader(bytes.NewReader(data[:1000]))); !errors.Is(err, iotest.ErrTimeout) {
 		t.Errorf("a reader that fails: %v", err)
 	}
 	if err := c.WriteFile(ctx, FileSpec{Path: file, Size: 1 << 20}, bytes.NewReader(data[:1000])); err == nil {
-		t.Error("a reader that ends early was taken")
+		t.Error("a reader that ends early was accepted")
 	}
 	eventually(t, func() error {
 		if entries, _ := os.ReadDir(filepath.Dir(file)); len(entries) != 1 {
@@ -107,12 +107,16 @@ func TestFiles(t *testing.T) {
 	if _, err := c.ReadFile(ctx, file, -1, 0, nil); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a negative offset: %v", err)
 	}
+	if err := c.WriteFile(ctx, FileSpec{Path: "/x/"}, nil); err == nil || err.Error() != `write "/x/": path must name a file` {
+		t.Errorf("a path without a name: %v", err)
+	}
 }
 
-// TestFileThatCantBeRead: a file of which the agent can't read the end is an error and not a short file.
+// TestFileThatCantBeRead checks that a read error in the agent is not treated as the end of the
+// file.
 func TestFileThatCantBeRead(t *testing.T) {
 	c := dial(t, startAgent(t))
-	// Reading a process's memory fails, for what is not mapped.
+	// Reading /proc/1/mem fails, because the memory at offset 0 is not mapped.
 	var b bytes.Buffer
 	n, err := c.ReadFile(within(t, 10*time.Second), "/proc/1/mem", 0, 0, &b)
 	if kind := fault.KindOf(err); kind != fault.Unavailable && kind != fault.Permission {
@@ -120,7 +124,7 @@ func TestFileThatCantBeRead(t *testing.T) {
 	}
 }
 
-// TestCutFile: reading goes on over a link that breaks.
+// TestCutFile checks that the client continues to read a file after the link breaks.
 func TestCutFile(t *testing.T) {
 	data := make([]byte, 4<<20)
 	rand.New(rand.NewSource(4)).Read(data)
@@ -146,6 +150,47 @@ func TestCutFile(t *testing.T) {
 		link.mu.Unlock()
 	}
 	if sessions < 15 {
-		t.Errorf("only %d sessions: this cuts nothing", sessions)
+		t.Errorf("only %d sessions: the test cut no connection", sessions)
+	}
+}
+
+// TestRename renames files of a machine, also with the longest paths, and checks kinds and hints of
+// errors.
+func TestRename(t *testing.T) {
+	c := dial(t, startAgent(t))
+	ctx := within(t, 30*time.Second)
+	dir := t.TempDir()
+	os.WriteFile(dir+"/old", []byte("x"), 0o600)
+	os.Mkdir(dir+"/folder", 0o755)
+	if err := c.Rename(ctx, dir+"/old", dir+"/new\xff\n%2f"); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(dir + "/new\xff\n%2f"); string(b) != "x" {
+		t.Errorf("%q, %v", b, err)
+	}
+	os.WriteFile(dir+"/old", []byte("y"), 0o600)
+	long := strings.Repeat("/"+strings.Repeat("\xff", 200), 20)
+	for name, want := range map[string]struct {
+		from, to string
+		kind     fault.Kind
+		text     string
+		hint     string
+	}{
+		"onto a folder":  {dir + "/old", dir + "/folder", fault.Exists, "it already exists", ""},
+		"missing":        {dir + "/none", dir + "/new", fault.NotFound, dir + "/none", ""},
+		"below a file":   {dir + "/old/x", dir + "/new", fault.NotFound, "", ""},
+		"missing parent": {dir + "/old", dir + "/none/new", fault.NotFound, dir + `/none": no such file`, "make this folder first"},
+		"into itself":    {dir + "/folder", dir + "/folder/x", fault.Invalid, "into itself", ""},
+		"the root":       {"/", "/new", fault.Invalid, "can't be", ""},
+		"relative":       {dir + "/old", "new", fault.Invalid, "absolute", ""},
+		"long paths":     {long, long + "x", fault.NotFound, "", ""},
+	} {
+		err := c.Rename(ctx, want.from, want.to)
+		if fault.KindOf(err) != want.kind || !strings.Contains(err.Error(), want.text) || fault.HintOf(err) != want.hint {
+			t.Errorf("%s: %s: %v (%s)", name, fault.KindOf(err), err, fault.HintOf(err))
+		}
+	}
+	if b, err := os.ReadFile(dir + "/old"); string(b) != "y" {
+		t.Errorf("after the refusals: %q, %v", b, err)
 	}
 }

@@ -21,9 +21,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// evil starts an agent that answers every call by a handler of the test, and gives the stream to it.
+// evil starts an agent that answers every call with the handler. It returns a stream to this agent.
 func evil(t testing.TB, handler http.HandlerFunc) net.Conn {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -55,7 +57,7 @@ func evil(t testing.TB, handler http.HandlerFunc) net.Conn {
 	return ends[0]
 }
 
-// answer is a handler that answers with a body, as a stream of events would be.
+// answer returns a handler that sends body as a stream of events.
 func answer(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/connect+proto")
@@ -63,7 +65,7 @@ func answer(body []byte) http.HandlerFunc {
 	}
 }
 
-// envelope is one message of a stream: flags, length, content.
+// envelope encodes one message of a stream: flags, length and content.
 func envelope(flags byte, length uint32, content []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{flags}, length), content...)
 }
@@ -77,7 +79,8 @@ func event(t testing.TB, e *agentv1.ExecEvent) []byte {
 	return envelope(0, uint32(len(b)), b)
 }
 
-// trial runs a command at an evil agent within a time, and checks that it was over then and cost little memory.
+// trial runs a command on an agent with the given handler. It checks how long the command takes and
+// how much memory the client uses.
 func trial(t *testing.T, handler http.HandlerFunc, patience time.Duration) (string, error) {
 	t.Helper()
 	c, err := Dial(within(t, 10*time.Second), evil(t, handler))
@@ -91,7 +94,7 @@ func trial(t *testing.T, handler http.HandlerFunc, patience time.Duration) (stri
 	defer cancel()
 	var out bytes.Buffer
 	began := time.Now()
-	_, err = c.Exec(ctx, Command{Argv: []string{"x"}}, nil, &out, &out)
+	_, err = c.Exec(ctx, program.Command{Argv: []string{"x"}}, program.Attach{Stdout: &out, Stderr: &out})
 	if took := time.Since(began); took > patience+finishPatience+time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -104,7 +107,7 @@ func trial(t *testing.T, handler http.HandlerFunc, patience time.Duration) (stri
 }
 
 func TestEvilAgents(t *testing.T) {
-	exit := event(t, &agentv1.ExecEvent{Exit: &agentv1.Exit{}})
+	exit := event(t, &agentv1.ExecEvent{Exit: &programv1.Exit{}})
 	output := func(at uint64, text string) []byte {
 		return event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Offset: at, Data: []byte(text)}}})
 	}
@@ -119,7 +122,7 @@ func TestEvilAgents(t *testing.T) {
 		"a stream that there is not": {answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Stream: 9, Data: []byte("x")}}})), "", fault.Corrupt},
 		"a negative stream":          {answer(event(t, &agentv1.ExecEvent{Outputs: []*agentv1.Output{{Stream: -1, Data: []byte("x")}}})), "", fault.Corrupt},
 		"output of nothing":          {answer(output(0, "")), "", fault.Corrupt},
-		"a code that is none":        {answer(event(t, &agentv1.ExecEvent{Exit: &agentv1.Exit{Code: 1 << 20}})), "", fault.Corrupt},
+		"a code that is none":        {answer(event(t, &agentv1.ExecEvent{Exit: &programv1.Exit{Code: 1 << 20}})), "", fault.Corrupt},
 		"an end without an exit":     {answer(append(output(0, "ab"), envelope(2, 2, []byte("{}"))...)), "ab", fault.Corrupt},
 		"a message of 4 GiB":         {answer(envelope(0, 1<<32-1, make([]byte, 100))), "", fault.Corrupt},
 		"what is no message":         {answer(append(envelope(0, 3, []byte{0xff, 0xff, 0xff}), exit...)), "", fault.Corrupt},
@@ -146,8 +149,9 @@ func TestEvilAgents(t *testing.T) {
 	}
 }
 
-// TestHeadersWithoutEnd: the connection breaks at them, which the one or the other side notices first. Each new session waits until the agent's server has
-// given up the one before, which is up to a second.
+// TestHeadersWithoutEnd uses an agent that sends endless headers. They break the connection on
+// either side. Each new session can wait up to a second until the agent's server has closed the
+// previous one.
 func TestHeadersWithoutEnd(t *testing.T) {
 	_, err := trial(t, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range 200 {
@@ -159,7 +163,8 @@ func TestHeadersWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestAgentsWithoutEnd: an agent that says nothing, or nothing new for ever, is left when the context ends.
+// TestAgentsWithoutEnd uses agents that send nothing, or endlessly the same message. It checks that
+// the call ends with its context.
 func TestAgentsWithoutEnd(t *testing.T) {
 	started := event(t, &agentv1.ExecEvent{Started: &agentv1.Started{}})
 	for name, handler := range map[string]http.HandlerFunc{
@@ -181,7 +186,8 @@ func TestAgentsWithoutEnd(t *testing.T) {
 	}
 }
 
-// FuzzEvents takes events as a hostile agent could make them: whatever they hold, what reaches a writer is one piece from the beginning.
+// FuzzEvents handles events from a hostile agent. It checks that the output that reaches a writer
+// is contiguous from offset 0.
 func FuzzEvents(f *testing.F) {
 	seed := func(events ...*agentv1.ExecEvent) {
 		var b []byte
@@ -190,12 +196,12 @@ func FuzzEvents(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	seed(&agentv1.ExecEvent{Started: &agentv1.Started{Pid: 1}, Outputs: []*agentv1.Output{{Data: []byte("one")}}, Exit: &agentv1.Exit{Code: 3}})
+	seed(&agentv1.ExecEvent{Started: &agentv1.Started{Pid: 1}, Outputs: []*agentv1.Output{{Data: []byte("one")}}, Exit: &programv1.Exit{Code: 3}})
 	seed(&agentv1.ExecEvent{Outputs: []*agentv1.Output{{Offset: 5, Data: []byte("far")}}}, &agentv1.ExecEvent{Gaps: []*agentv1.Gap{{To: 3}}})
-	seed(&agentv1.ExecEvent{Exit: &agentv1.Exit{Signal: 99, Message: strings.Repeat("m", 2000)}})
+	seed(&agentv1.ExecEvent{Exit: &programv1.Exit{Signal: 99, NotRun: strings.Repeat("m", 2000)}})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		if len(stream) >= ackEvery {
-			return // no agent is there to be told
+			return // there is no agent that could receive an acknowledgement
 		}
 		var written [2]bytes.Buffer
 		e := &exec{streams: [2]cursor{{to: &written[0]}, {to: &written[1]}}}
@@ -206,14 +212,14 @@ func FuzzEvents(f *testing.F) {
 				return
 			}
 			stream = stream[5+length:]
-			exit, err := e.take(context.Background(), nil, &message)
+			exit, err := e.handle(context.Background(), nil, &message)
 			for i := range written {
 				if e.streams[i].at != uint64(written[i].Len()) {
 					t.Fatalf("%d bytes of stream %d have arrived, the cursor is at %d", written[i].Len(), i, e.streams[i].at)
 				}
 			}
-			if exit != nil && (exit.Code < 0 || exit.Code > 255 || exit.Signal < 0 || exit.Signal > 64 || len(exit.Message) > 1024 || exit.Duration < 0) {
-				t.Fatalf("an exit that there can't be: %+v", exit)
+			if exit != nil && (exit.Code < 0 || exit.Code > 255 || exit.Signal < 0 || exit.Signal > 64 || len(exit.NotRun) > 1024 || exit.Duration < 0) {
+				t.Fatalf("got an impossible exit: %+v", exit)
 			}
 			if err != nil || exit != nil {
 				return
@@ -222,9 +228,9 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzAgent has calls answered with any bytes.
+// FuzzAgent uses an agent that answers calls with arbitrary bytes.
 func FuzzAgent(f *testing.F) {
-	f.Add("application/connect+proto", event(f, &agentv1.ExecEvent{Exit: &agentv1.Exit{}}))
+	f.Add("application/connect+proto", event(f, &agentv1.ExecEvent{Exit: &programv1.Exit{}}))
 	f.Add("application/proto", []byte{8, 1})
 	f.Add("application/json", []byte(`{"code":"unavailable"}`))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
@@ -237,7 +243,7 @@ func FuzzAgent(f *testing.F) {
 		}
 		defer c.Close()
 		ctx := within(t, 5*time.Second)
-		c.Exec(ctx, Command{Argv: []string{"x"}}, nil, nil, nil)
+		c.Exec(ctx, program.Command{Argv: []string{"x"}}, program.Attach{})
 		c.Status(ctx)
 		c.Stat(ctx, "/x")
 		c.ReadFile(ctx, "/x", 0, 10, io.Discard)

@@ -14,59 +14,64 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// Identity is what makes a machine its own.
+// Identity distinguishes a machine from others that start from the same template. It includes the
+// network configuration.
 type Identity struct {
 	MachineID string // 32 lower-case hex digits
 	Hostname  string
-	Network   *Network // nil: the machine has no link
-	FreshRoot bool     // its root is the environment as it is: host keys in it are removed
-	Held      bool     // processes that were held (Hold) stay so until Thaw
+	Network   *Network // nil without a network
+	FreshRoot bool     // the root is an unchanged environment, so Renew removes its SSH host keys
+	Held      bool     // processes that Hold stopped stay stopped until Thaw
 }
 
-// Network is what a machine's one network interface is to be, and who resolves names for it.
+// Network is the configuration of the machine's network interface, with the addresses of its name
+// servers.
 type Network struct {
 	MAC      net.HardwareAddr
-	Address  netip.Prefix // IPv4, of the machine, with the bits of its network
-	Gateway  netip.Addr   // in that network
-	Address6 netip.Prefix // the same of IPv6; the zero value: none
+	Address  netip.Prefix // IPv4 address of the machine, with prefix length
+	Gateway  netip.Addr   // IPv4 address in the network of Address
+	Address6 netip.Prefix // IPv6 address; the zero value without IPv6
 	Gateway6 netip.Addr
-	DNS      []netip.Addr // 1 to 3
+	DNS      []netip.Addr // 1 to 3 name servers
 	MTU      int          // 1280 to 65535
 }
 
-// NewIdentity makes an identity with a host name and a random machine-id.
+// NewIdentity returns an identity with a host name and a random machine ID.
 func NewIdentity(hostname string) Identity {
 	var id [16]byte
 	rand.Read(id[:])
 	return Identity{MachineID: hex.EncodeToString(id[:]), Hostname: hostname}
 }
 
-// entropySize is what the kernel's generator takes in at once.
+// entropySize is the size of the seed for the kernel's random number generator, in bytes.
 const entropySize = 64
 
-// Renew gives the machine the host's clock, fresh entropy and an identity. Nothing runs in a session before it has succeeded.
+// Renew gives the machine the host's clock, fresh entropy and an identity. In each session, the
+// agent starts processes only after Renew has succeeded.
 func (c *Client) Renew(ctx context.Context, id Identity) error {
 	_, err := c.renew(ctx, id)
 	return err
 }
 
 const (
-	// closeClock is how much a clock may be behind that is to be right, and closeTries how often it is set for that at most, on a host that is too busy for it.
-	closeClock = 20 * time.Millisecond
-	closeTries = 4
+	// maxClockDelay is the largest accepted delay of the clock. On a busy host every delay can be
+	// larger, so maxRenewals limits the attempts.
+	maxClockDelay = 20 * time.Millisecond
+	maxRenewals   = 4
 )
 
-// RenewClosely is Renew of a machine whose programs have gone by another clock before: it is told the time again where the telling took long.
-func (c *Client) RenewClosely(ctx context.Context, id Identity) error {
-	for range closeTries {
-		if behind, err := c.renew(ctx, id); err != nil || behind <= closeClock {
+// RenewPrecisely is like Renew, for a machine with running programs. It calls Renew again while the
+// clock might be late by more than 20 ms. It makes at most four calls.
+func (c *Client) RenewPrecisely(ctx context.Context, id Identity) error {
+	for range maxRenewals {
+		if behind, err := c.renew(ctx, id); err != nil || behind <= maxClockDelay {
 			return err
 		}
 	}
 	return nil
 }
 
-// renew renews the machine, and tells how much its clock may be behind.
+// renew renews the machine, and returns an upper bound of its clock's delay.
 func (c *Client) renew(ctx context.Context, id Identity) (behind time.Duration, err error) {
 	err = c.do(ctx, func(ctx context.Context, s *session) error {
 		behind, err = renew(ctx, s, id)
@@ -81,7 +86,8 @@ func (c *Client) renew(ctx context.Context, id Identity) (behind time.Duration, 
 	return behind, nil
 }
 
-// renew tells how much the clock may be behind: as much as the words took to get there, which is no more than both ways took.
+// renew returns an upper bound of the clock's delay. The agent sets the clock between the start and
+// the end of the call. So the delay is at most the duration of the call.
 func renew(ctx context.Context, s *session, id Identity) (behind time.Duration, err error) {
 	entropy := make([]byte, entropySize)
 	rand.Read(entropy)
@@ -95,22 +101,22 @@ func renew(ctx context.Context, s *session, id Identity) (behind time.Duration, 
 	return time.Since(time.Unix(0, answer.Msg.UnixNanos)), nil
 }
 
-// message is how a network is told.
+// message returns the network as a protocol message, or nil if there is none.
 func (n *Network) message() *agentv1.Network {
 	if n == nil {
 		return nil
 	}
 	m := &agentv1.Network{
-		Mac: n.MAC, Address: told(n.Address), Gateway: told(n.Gateway), Address6: told(n.Address6), Gateway6: told(n.Gateway6), Mtu: uint32(n.MTU),
+		Mac: n.MAC, Address: addrString(n.Address), Gateway: addrString(n.Gateway), Address6: addrString(n.Address6), Gateway6: addrString(n.Gateway6), Mtu: uint32(n.MTU),
 	}
 	for _, server := range n.DNS {
-		m.Dns = append(m.Dns, told(server))
+		m.Dns = append(m.Dns, addrString(server))
 	}
 	return m
 }
 
-// told is an address as text; empty: there is none.
-func told[A interface {
+// addrString returns an address as text, or the empty string if it is invalid.
+func addrString[A interface {
 	IsValid() bool
 	String() string
 }](a A) string {

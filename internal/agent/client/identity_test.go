@@ -18,7 +18,7 @@ func aNetwork() *Network {
 	}
 }
 
-// TestANetworkIsUnderstood: the agent sees it as it was meant.
+// TestANetworkIsUnderstood checks that the agent decodes a network without changes.
 func TestANetworkIsUnderstood(t *testing.T) {
 	both, four := aNetwork(), aNetwork()
 	four.Address6, four.Gateway6 = netip.Prefix{}, netip.Addr{}
@@ -33,14 +33,15 @@ func TestANetworkIsUnderstood(t *testing.T) {
 		}
 	}
 	if m := (*Network)(nil).message(); m != nil {
-		t.Errorf("none became %v", m)
+		t.Errorf("message of a nil network: got %v, want nil", m)
 	}
 	if _, err := agent.LinkOf((&Network{MTU: -1}).message()); err == nil {
-		t.Error("an empty one is taken")
+		t.Error("an empty one was accepted")
 	}
 }
 
-// TestTheHostHasNoNetworkOfItsOwn: what can't be is refused before what is not to be had.
+// TestTheHostHasNoNetworkOfItsOwn checks Renew with a network on the host. Invalid networks must
+// fail with Invalid, and valid ones with Unsupported.
 func TestTheHostHasNoNetworkOfItsOwn(t *testing.T) {
 	ctx := within(t, 30*time.Second)
 	c, err := Dial(ctx, startAgent(t))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 func TestOutput(t *testing.T) {
@@ -25,17 +27,17 @@ func TestOutput(t *testing.T) {
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, c, Command{Argv: []string{"cat", file}}, nil); got.out != string(data) {
-		t.Errorf("binary output: %d bytes, not those that were written", len(got.out))
+	if got := run(t, c, program.Command{Argv: []string{"cat", file}}, nil); got.out != string(data) {
+		t.Errorf("binary output: got %d bytes, which differ from the written ones", len(got.out))
 	}
 	var first time.Duration
 	began := time.Now()
-	_, err := c.Exec(within(t, 10*time.Second), sh("echo now; sleep 0.5"), nil, writerFunc(func(p []byte) (int, error) {
+	_, err := c.Exec(within(t, 10*time.Second), sh("echo now; sleep 0.5"), program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
 		first = time.Since(began)
 		return len(p), nil
-	}), nil)
+	})})
 	if err != nil || first > 300*time.Millisecond || first == 0 {
-		t.Errorf("the first output came after %v: %v", first, err)
+		t.Errorf("the first output arrived after %v: %v", first, err)
 	}
 }
 
@@ -43,7 +45,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// slow is a writer that takes its time, and hashes.
+// slow is a slow writer that computes a hash of its data.
 type slow struct {
 	hash.Hash
 	n    int
@@ -56,7 +58,7 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.Hash.Write(p)
 }
 
-// peakOf gives the largest resident set that the agent's processes have had, in KiB.
+// peakOf returns the peak resident set size of the agent, in KiB.
 func peakOf(t *testing.T, c *Client) (kib int) {
 	t.Helper()
 	got := run(t, c, sh("cat /proc/$PPID/status"), nil)
@@ -77,7 +79,7 @@ func TestMuchOutputToASlowReader(t *testing.T) {
 	const size = 64 << 20
 	script := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; printf end; head -c 300000 /dev/zero >&2", size)
 	out, errs := &slow{Hash: sha256.New(), each: time.Millisecond}, &slow{Hash: sha256.New()}
-	exit, err := c.Exec(within(t, 60*time.Second), sh(script), nil, out, errs)
+	exit, err := c.Exec(within(t, 60*time.Second), sh(script), program.Attach{Stdout: out, Stderr: errs})
 	if err != nil || exit.Code != 0 || exit.OutputHeld {
 		t.Fatalf("%+v, %v", exit, err)
 	}
@@ -90,24 +92,27 @@ func TestMuchOutputToASlowReader(t *testing.T) {
 	if out.n != size+3 || errs.n != 300_000 || !bytes.Equal(out.Sum(nil), want.Sum(nil)) {
 		t.Errorf("%d bytes of output, %d of errors arrived", out.n, errs.n)
 	}
-	if grown := peakOf(t, c) - before; grown > 40<<10 {
+	// An agent that kept the whole output would grow by 64 MiB or more. The agent grows by 7 MiB.
+	// With the race detector, which keeps freed memory for longer, it grows by 38 MiB.
+	if grown := peakOf(t, c) - before; grown > 56<<10 {
 		t.Errorf("the agent grew by %d KiB", grown)
 	}
 }
 
-// TestOutputAfterExit: what was written before the process ended arrives, however long after that it is read, and nobody is said to hold it.
+// TestOutputAfterExit checks that output from before the exit arrives, even if the client reads it
+// much later. OutputHeld must then be false.
 func TestOutputAfterExit(t *testing.T) {
 	c := dial(t, startAgent(t))
-	const size = 1<<20 + 1<<16 + 3<<10 // more than a ring and a pipe
+	const size = 1<<20 + 1<<16 + 3<<10 // more than the output buffer and a pipe can store together
 	total := 0
 	out := writerFunc(func(p []byte) (int, error) {
 		if total == 0 {
-			time.Sleep(500 * time.Millisecond) // the ring is full for longer than the agent's patience
+			time.Sleep(500 * time.Millisecond) // the buffer stays full for longer than heldPatience
 		}
 		total += len(p)
 		return len(p), nil
 	})
-	exit, err := c.Exec(within(t, 30*time.Second), sh(fmt.Sprintf("head -c %d /dev/zero", size)), nil, out, nil)
+	exit, err := c.Exec(within(t, 30*time.Second), sh(fmt.Sprintf("head -c %d /dev/zero", size)), program.Attach{Stdout: out})
 	if err != nil || total != size || exit.OutputHeld {
 		t.Errorf("%d of %d bytes, %+v, %v", total, size, exit, err)
 	}
@@ -115,9 +120,9 @@ func TestOutputAfterExit(t *testing.T) {
 
 func TestHeldOutput(t *testing.T) {
 	c := dial(t, startAgent(t))
-	for name, tty := range map[string]*Terminal{"pipe": nil, "terminal": {Cols: 80, Rows: 24}} {
+	for name, tty := range map[string]*program.Terminal{"pipe": nil, "terminal": {Cols: 80, Rows: 24}} {
 		file := filepath.Join(t.TempDir(), "alive")
-		// The child writes after the command is over, more than a pipe holds, and lives.
+		// After the command has ended, its child writes more than fits into a pipe.
 		command := sh("trap '' HUP; (sleep 0.4; head -c 200000 /dev/zero | tr '\\0' 'x'; echo fine > " + file + ") & echo started")
 		command.TTY = tty
 		began := time.Now()
@@ -130,7 +135,7 @@ func TestHeldOutput(t *testing.T) {
 		}
 		gone(t, mark)
 		if b, _ := os.ReadFile(file); string(b) != "fine\n" {
-			t.Errorf("%s: the child left %q", name, b)
+			t.Errorf("%s: output of the child: got %q", name, b)
 		}
 	}
 }

@@ -7,25 +7,24 @@ import (
 	"io/fs"
 	"math"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// FileSpec says what file WriteFile makes.
+// FileSpec describes the file that WriteFile writes.
 type FileSpec struct {
 	Path        string
-	Mode        fs.FileMode // permission; 0: keep that of an existing file, 0644 for a new one
+	Mode        fs.FileMode // permission bits; 0 keeps the mode of an existing file and gives a new one 0644
 	MakeParents bool
-	Size        int64 // of the whole; negative: not known, and the reader's end is that of the file
+	Size        int64 // size of the file; if negative, the file ends at the end of the reader
 }
 
-// WriteFile replaces a file with exactly Size bytes from a reader, or with all that it gives. The file is the old one or the new one, never something between. It is not repeated
-// when the link breaks: the old file stands.
+// WriteFile atomically replaces a file. The new content is exactly Size bytes from a reader, or all
+// data of the reader if Size is negative. If the link breaks, WriteFile does not repeat the call.
 func (c *Client) WriteFile(ctx context.Context, spec FileSpec, from io.Reader) error {
 	return c.writeFile(ctx, filePath, spec, from)
 }
@@ -35,36 +34,34 @@ func (c *Client) writeFile(ctx context.Context, at string, spec FileSpec, from i
 	if err != nil {
 		return fault.Wrap(err, "write", spec.Path)
 	}
-	q := url.Values{
-		"path": {spec.Path}, "mode": {strconv.FormatUint(uint64(spec.Mode.Perm()), 10)},
-		"parents": {strconv.FormatBool(spec.MakeParents)}, "size": {strconv.FormatInt(spec.Size, 10)},
-	}
+	q := content.File{Path: spec.Path, Mode: uint32(spec.Mode.Perm()), Parents: spec.MakeParents, Size: spec.Size}.Query()
 	body := &reader{from: from, left: spec.Size, exact: true}
 	if spec.Size < 0 {
 		body.left, body.exact = math.MaxInt64, false
 	}
 	_, err = c.send(ctx, s, at+"?"+q.Encode(), body, spec.Size)
 	if short := body.failed(); short != nil {
-		return fault.Wrap(short, "read what to write to", spec.Path)
+		return fault.Wrap(short, "read the content for", spec.Path)
 	}
-	return fault.Wrap(s.because(ctx, err), "write", spec.Path)
+	return fault.Wrap(s.errorOf(ctx, err), "write", spec.Path)
 }
 
-// send makes a call that brings content, of a size where that is not negative, and gives what the answer tells in its trailers.
-func (c *Client) send(ctx context.Context, s *session, call string, body *reader, size int64) (told http.Header, err error) {
-	err = errWindowInUse
-	if (size < 0 || size >= window.Worth) && c.window.take() {
-		told, err = c.sendByWindow(ctx, s, call, body)
-		c.window.inUse.Unlock()
+// send makes a call with content, and returns the trailer of the response. size is the size of the
+// content, or negative if it is unknown.
+func (c *Client) send(ctx context.Context, s *session, call string, body *reader, size int64) (trailer http.Header, err error) {
+	err = errBufferInUse
+	if (size < 0 || size >= sharedbuffer.Worth) && c.buffer.tryLock() {
+		trailer, err = c.sendByBuffer(ctx, s, call, body)
+		c.buffer.inUse.Unlock()
 	}
-	if err == errWindowInUse {
-		told, err = sendByLink(ctx, s, call, body, size)
+	if err == errBufferInUse {
+		trailer, err = sendByLink(ctx, s, call, body, size)
 	}
-	return told, err
+	return trailer, err
 }
 
-// sendByLink sends the content as the body of the call.
-func sendByLink(ctx context.Context, s *session, call string, body io.Reader, size int64) (told http.Header, err error) {
+// sendByLink sends the content as the body of the request.
+func sendByLink(ctx context.Context, s *session, call string, body io.Reader, size int64) (trailer http.Header, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if size == 0 {
@@ -83,21 +80,21 @@ func sendByLink(ctx context.Context, s *session, call string, body io.Reader, si
 	if err := answered(resp); err != nil {
 		return nil, err
 	}
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxText))
-	return resp.Trailer, err
+	return resp.Trailer, concluded(resp, nil)
 }
 
-// errWindowInUse says that the agent did not grant the window. Nothing of the content has been read then.
-var errWindowInUse = errors.New("the window is in use")
+// errBufferInUse means that the agent rejected a request for the shared buffer. In this case no
+// content was read.
+var errBufferInUse = errors.New("the shared buffer is in use")
 
-// sendByWindow sends the content through the window.
-func (c *Client) sendByWindow(ctx context.Context, s *session, call string, body *reader) (told http.Header, err error) {
+// sendByBuffer sends the content through the shared buffer.
+func (c *Client) sendByBuffer(ctx context.Context, s *session, call string, body *reader) (trailer http.Header, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	taken, records := io.Pipe()
+	requestBody, records := io.Pipe()
 	defer records.Close()
 	defer endWith(ctx, records)()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://agent"+withWindow(call), taken)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://agent"+withBuffer(call), requestBody)
 	if err != nil {
 		return nil, err
 	}
@@ -107,43 +104,52 @@ func (c *Client) sendByWindow(ctx context.Context, s *session, call string, body
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusLocked {
-		return nil, errWindowInUse
+		return nil, errBufferInUse
 	}
 	if err := answered(resp); err != nil {
 		return nil, err
 	}
-	if resp.Header.Get(window.Header) == "" {
-		return nil, corrupt("it took the content without the window")
+	if resp.Header.Get(sharedbuffer.Header) == "" {
+		return nil, corrupt("it accepted the content without the shared buffer")
 	}
-	_, sent := window.Send(c.window.file, body, records, resp.Body)
+	_, sent := sharedbuffer.Send(c.buffer.file, body, records, resp.Body)
 	if failed := body.failed(); failed != nil {
-		records.CloseWithError(failed) // so that the body has no end: the agent throws away what it has
+		records.CloseWithError(failed) // the incomplete body tells the agent to discard the content
 		return nil, sent
 	}
 	records.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, window.Slots+1)); err != nil {
-		return nil, err
-	}
-	said, err := concluded(resp.Trailer)
-	if !said {
-		return nil, errors.Join(sent, corrupt("it did not tell how the writing ended"))
-	}
-	return resp.Trailer, err
+	return resp.Trailer, concluded(resp, sent)
 }
 
-// withWindow asks a call to use the window.
-func withWindow(call string) string {
+// concluded returns the final error of a call that sent content. failed is the error from sending
+// it. If the agent reports success, concluded ignores failed.
+func concluded(resp *http.Response, failed error) error {
+	said, whole, err := content.End(resp)
+	switch {
+	case err != nil:
+		return errors.Join(failed, err)
+	case said != "":
+		return decodeError(said)
+	case !whole:
+		return errors.Join(failed, corrupt("the response has no result"))
+	}
+	return nil
+}
+
+// withBuffer adds the query parameter that asks for the shared buffer.
+func withBuffer(call string) string {
 	if strings.Contains(call, "?") {
 		return call + "&window=1"
 	}
 	return call + "?window=1"
 }
 
-// reader reads what is sent in large pieces, and keeps its error apart from those of the link.
+// reader reads the content that is sent, in large pieces. It stores its error, so that callers can
+// distinguish it from an error of the link.
 type reader struct {
 	from  io.Reader
-	left  int64 // that is sent at most
-	exact bool  // that much, and no less
+	left  int64 // the maximum number of bytes that can still be read
+	exact bool  // if the source ends before left is 0, that is an error
 
 	mu  sync.Mutex
 	err error

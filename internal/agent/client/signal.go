@@ -10,12 +10,13 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// Signal sends a signal to a command's process group; on a terminal, to its foreground group.
+// Signal sends a signal to the process group of a command. If the command has a terminal, Signal
+// sends it to the foreground group of the terminal.
 func (c *Client) Signal(ctx context.Context, id string, sig syscall.Signal) error {
 	return c.signal(ctx, id, sig, agentv1.Scope_SCOPE_GROUP)
 }
 
-// Kill kills everything that a command has started.
+// Kill kills all processes that a command has started.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	return c.signal(ctx, id, syscall.SIGKILL, agentv1.Scope_SCOPE_TREE)
 }

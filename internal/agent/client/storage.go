@@ -11,19 +11,21 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// Mounts says which of a machine's file systems is meant.
+// Mounts selects the file systems that a call applies to.
 type Mounts struct {
 	Root   bool
 	Volume bool
 }
 
-// Recovered tells what became of changes of the volume that a crash had cut short. Each of them is whole, or as if it had never begun.
+// Recovered counts the interrupted changes to the volume that Mount has recovered. Mount either
+// completed or undid each change.
 type Recovered struct {
 	Completed int
 	Undone    int
 }
 
-// Mount mounts file systems. What is mounted already stays as it is. Precondition: the machine has no such disk.
+// Mount mounts the selected file systems. File systems that are already mounted stay mounted.
+// Precondition: the machine has no such disk.
 func (c *Client) Mount(ctx context.Context, m Mounts) (Recovered, error) {
 	var r Recovered
 	err := c.do(ctx, func(ctx context.Context, s *session) error {
@@ -36,24 +38,29 @@ func (c *Client) Mount(ctx context.Context, m Mounts) (Recovered, error) {
 	return r, fault.Wrap(err, "mount the machine's disks", "")
 }
 
-// Quiesce kills all processes in the machine and has everything on its disks: nothing is lost then with the end of the machine, which is good for nothing else
-// any more. It takes at most 20 s. Idempotent.
+// Quiesce kills all processes in the machine and flushes all disks, so that the machine can be
+// stopped without data loss. The machine can't be used afterwards. Quiesce takes at most 20 s and
+// is idempotent.
 func (c *Client) Quiesce(ctx context.Context) error {
 	err := c.do(ctx, func(ctx context.Context, s *session) error {
 		_, err := s.rpc.Quiesce(ctx, connect.NewRequest(&agentv1.QuiesceRequest{}))
 		return err
 	})
-	return fault.Wrap(err, "bring the machine's disks to rest", "")
+	return fault.Wrap(err, "quiesce the machine's disks", "")
 }
 
-// Freeze flushes file systems and stops all writing to them: until Thaw, until limit is over, at most a minute, or until the link is lost. Where they can't be
-// frozen the volume is flushed, and frozen is false.
+// Freeze flushes file systems and stops writes to them. The freeze ends with Thaw, after limit, or
+// when the link breaks. limit is at most a minute. If the file systems can't be frozen, Freeze only
+// flushes the volume and returns false.
 func (c *Client) Freeze(ctx context.Context, m Mounts, limit time.Duration) (frozen bool, err error) {
 	return c.freeze(ctx, &agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume}, limit)
 }
 
-// Hold is Freeze, and has processes stand still, too, where the machine has a kernel of its own: also where the link is lost, until the next session
-// has renewed the machine (and after that, with Identity.Held), or the limit is over.
+// Hold does the same as Freeze, and also stops all processes if the machine has its own kernel.
+//
+// If the link breaks, the processes stay stopped. They resume with Thaw, after limit, or when the
+// next session renews the machine. If that session sets Identity.Held, the processes instead stay
+// stopped until Thaw, without a time limit.
 func (c *Client) Hold(ctx context.Context, m Mounts, limit time.Duration) (frozen bool, err error) {
 	return c.freeze(ctx, &agentv1.FreezeRequest{Root: m.Root, Volume: m.Volume, Processes: true}, limit)
 }
@@ -70,7 +77,9 @@ func (c *Client) freeze(ctx context.Context, req *agentv1.FreezeRequest, limit t
 	return frozen, fault.Wrap(err, "freeze the machine's disks", "")
 }
 
-// Thaw lets writing go on, and processes that are held. held: file systems had been frozen all the time since Freeze. Idempotent, but for that.
+// Thaw allows writes again and resumes processes that Hold stopped. held reports whether the file
+// systems stayed frozen from Freeze until this call. Repeated calls have no effect, but return
+// false.
 func (c *Client) Thaw(ctx context.Context) (held bool, err error) {
 	err = c.do(ctx, func(ctx context.Context, s *session) error {
 		answer, err := s.rpc.Thaw(ctx, connect.NewRequest(&agentv1.ThawRequest{}))
@@ -80,23 +89,24 @@ func (c *Client) Thaw(ctx context.Context) (held bool, err error) {
 		return err
 	})
 	if err == nil {
-		c.letGo()
+		c.clearHeld()
 	}
 	return held, fault.Wrap(err, "thaw the machine's disks", "")
 }
 
-// letGo has the sessions to come hold nothing.
-func (c *Client) letGo() {
+// clearHeld makes later sessions resume the processes when they renew the machine.
+func (c *Client) clearHeld() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.identity != nil && c.identity.Held {
-		free := *c.identity
-		free.Held = false
-		c.identity = &free
+		resumed := *c.identity
+		resumed.Held = false
+		c.identity = &resumed
 	}
 }
 
-// Flush has everything that was written to the volume on the disk, and to the root where that is asked for.
+// Flush writes all data of the volume to its disk. If root is true, it also writes the data of the
+// root.
 func (c *Client) Flush(ctx context.Context, root bool) error {
 	err := c.do(ctx, func(ctx context.Context, s *session) error {
 		_, err := s.rpc.Flush(ctx, connect.NewRequest(&agentv1.FlushRequest{Root: root}))

@@ -12,10 +12,11 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// place is a place whose file systems only seem to be frozen.
-type place struct {
+// execEnv is an ExecEnv that simulates freezing and stopping processes.
+type execEnv struct {
 	files
 	mu     sync.Mutex
 	frozen bool
@@ -23,13 +24,13 @@ type place struct {
 	said   []string
 }
 
-func (p *place) say(what string) {
+func (p *execEnv) say(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.said = append(p.said, what)
 }
 
-func (p *place) Freeze(root, volume bool) (bool, error) {
+func (p *execEnv) Freeze(root, volume bool) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.frozen {
@@ -40,7 +41,7 @@ func (p *place) Freeze(root, volume bool) (bool, error) {
 	return true, nil
 }
 
-func (p *place) Thaw() error {
+func (p *execEnv) Thaw() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = false
@@ -48,56 +49,57 @@ func (p *place) Thaw() error {
 	return nil
 }
 
-func (p *place) Hold() error {
+func (p *execEnv) Hold() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = true
 	return nil
 }
 
-func (p *place) Release() error {
+func (p *execEnv) Release() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.held = false
 	return nil
 }
 
-func (p *place) isHeld() bool {
+func (p *execEnv) isHeld() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
 }
 
-func (p *place) Quiesce(context.Context) error {
+func (p *execEnv) Quiesce(context.Context) error {
 	p.say("quiesce")
 	return nil
 }
 
-func (p *place) isFrozen() bool {
+func (p *execEnv) isFrozen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.frozen
 }
 
-func frozenPlace(t *testing.T) (*Client, *place) {
+func frozenEnv(t *testing.T) (*Client, *execEnv) {
 	t.Helper()
 	root, err := os.Open(memory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _, err := volume.Open(root, volume.Whole)
+	v, _, err := volume.Open(root, volume.LocalFS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{files: files{volume: v}}
-	c, _ := windowedIn(t, false, p)
+	p := &execEnv{files: files{volume: v}}
+	c, _ := startWithBufferIn(t, false, p)
 	t.Cleanup(func() { v.Close(within(t, 10*time.Second)) })
 	return c, p
 }
 
-// TestFrozenUntilThawed, and again; a freeze while frozen begins anew.
+// TestFrozenUntilThawed freezes and thaws repeatedly. It also calls Freeze while the file systems
+// are frozen, which starts a new freeze.
 func TestFrozenUntilThawed(t *testing.T) {
-	c, p := frozenPlace(t)
+	c, p := frozenEnv(t)
 	ctx := within(t, 20*time.Second)
 	both := Mounts{Root: true, Volume: true}
 	for range 2 {
@@ -121,9 +123,9 @@ func TestFrozenUntilThawed(t *testing.T) {
 	}
 }
 
-// TestAFreezeEnds with its limit, and with its session.
+// TestAFreezeEnds checks that a freeze ends at its time limit and at the end of its session.
 func TestAFreezeEnds(t *testing.T) {
-	c, p := frozenPlace(t)
+	c, p := frozenEnv(t)
 	ctx := within(t, 20*time.Second)
 	thawed := func(what string) {
 		t.Helper()
@@ -144,7 +146,7 @@ func TestAFreezeEnds(t *testing.T) {
 	if _, err := c.Freeze(ctx, Mounts{Volume: true}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // longer than the limit before
+	time.Sleep(100 * time.Millisecond) // longer than the limit of the previous freeze
 	if !p.isFrozen() {
 		t.Error("the limit of one freeze ended another")
 	}
@@ -152,10 +154,12 @@ func TestAFreezeEnds(t *testing.T) {
 	thawed("its session was over")
 }
 
-// TestHeldUntilRenewed has no process run after a session is over, though the file systems thaw, before the next one has renewed the machine; or the limit is over, or
-// somebody thaws. Who renews it may have them stay as they are, whatever becomes of the link, and however long it takes.
+// TestHeldUntilRenewed ends a session while processes are stopped. It checks that the file systems
+// thaw then, but the processes stay stopped. The processes resume when a session renews the
+// machine, after the time limit, or with Thaw. With Identity.Held they stay stopped until Thaw,
+// even if the link breaks.
 func TestHeldUntilRenewed(t *testing.T) {
-	c, p := frozenPlace(t)
+	c, p := frozenEnv(t)
 	ctx := within(t, 20*time.Second)
 	hold := func(limit time.Duration) {
 		t.Helper()
@@ -193,10 +197,10 @@ func TestHeldUntilRenewed(t *testing.T) {
 	if err := c.Renew(ctx, still); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // longer than the limit was
+	time.Sleep(200 * time.Millisecond) // longer than the time limit
 	c.current().close()
 	if _, err := c.Status(ctx); err != nil || !p.isHeld() {
-		t.Errorf("renewed to stay as it is: %v, held: %t", err, p.isHeld())
+		t.Errorf("renew without thaw: got %v, held: %t", err, p.isHeld())
 	}
 	if _, err := c.Thaw(ctx); err != nil || p.isHeld() {
 		t.Errorf("thawed: %v, held: %t", err, p.isHeld())
@@ -212,9 +216,9 @@ func TestHeldUntilRenewed(t *testing.T) {
 	}
 }
 
-// TestNoChangeIsAppliedToWhatIsFrozen: it waits.
+// TestNoChangeIsAppliedToWhatIsFrozen checks that a change to a frozen volume waits until the thaw.
 func TestNoChangeIsAppliedToWhatIsFrozen(t *testing.T) {
-	c, p := frozenPlace(t)
+	c, p := frozenEnv(t)
 	ctx := within(t, 20*time.Second)
 	if _, err := c.Freeze(ctx, Mounts{Volume: true}, time.Minute); err != nil {
 		t.Fatal(err)
@@ -240,7 +244,8 @@ func TestNoChangeIsAppliedToWhatIsFrozen(t *testing.T) {
 	}
 }
 
-// TestQuiesce: nothing runs afterwards, nothing begins, and what was written is whole.
+// TestQuiesce checks that no process runs or starts after Quiesce, and that all written data is
+// complete.
 func TestQuiesce(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
@@ -252,7 +257,7 @@ func TestQuiesce(t *testing.T) {
 	go func() {
 		command := sh("echo begun >begun; setsid sleep 1000 & sleep 1000")
 		command.Cwd, command.Env = "/workspace", []string{mark}
-		_, err := c.Exec(ctx, command, nil, nil, nil)
+		_, err := c.Exec(ctx, command, program.Attach{})
 		running <- err
 	}()
 	eventually(t, func() error {
@@ -265,13 +270,13 @@ func TestQuiesce(t *testing.T) {
 		}
 	}
 	if left := marked(mark); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
+		t.Errorf("leftover processes: %v", left)
 	}
 	if err := <-running; err != nil {
-		t.Errorf("the end of the command was not told: %v", err)
+		t.Errorf("end of the command: got error %v, want nil", err)
 	}
 	for name, call := range map[string]func() error{
-		"Exec":            func() error { _, err := c.Exec(ctx, sh("true"), nil, nil, nil); return err },
+		"Exec":            func() error { _, err := c.Exec(ctx, sh("true"), program.Attach{}); return err },
 		"Stat":            func() error { _, err := c.Stat(ctx, "/"); return err },
 		"WriteFile":       func() error { return c.WriteFile(ctx, FileSpec{Path: dir + "/never"}, nil) },
 		"WriteVolumeFile": func() error { return c.WriteVolumeFile(ctx, FileSpec{Path: "never"}, nil) },

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-var screen = Terminal{Cols: 97, Rows: 31}
+var screen = program.Terminal{Cols: 97, Rows: 31}
 
-// console keeps what a command shows and tells when it has shown something.
+// console records the output of a command and notifies readers of new output.
 type console struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -63,14 +64,14 @@ func TestTerminal(t *testing.T) {
 		}()
 		command := sh(want.script)
 		command.TTY = &screen
-		exit, err := c.Exec(within(t, 10*time.Second), command, r, shown, nil)
+		exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{Stdin: r, Stdout: shown})
 		r.Close()
 		if got := strings.ReplaceAll(shown.String(), "\r\n", "\n"); err != nil || exit.Code != 0 || exit.OutputHeld || got != want.out {
 			t.Errorf("%s: %q, %+v, %v", name, got, exit, err)
 		}
 	}
 	command := sh("echo $TERM")
-	command.TTY = &Terminal{Cols: 1, Rows: 1, Term: "dumb"}
+	command.TTY = &program.Terminal{Cols: 1, Rows: 1, Term: "dumb"}
 	if got := run(t, c, command, nil); got.out != "dumb\r\n" {
 		t.Errorf("%+v", got)
 	}
@@ -95,11 +96,11 @@ func TestResize(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	exit, err := c.Exec(within(t, 10*time.Second), command, nil, shown, nil)
+	exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{Stdout: shown})
 	if err != nil || shown.String() != "ready\r\n20 50\r\n" {
 		t.Errorf("%q, %+v, %v", shown, exit, err)
 	}
-	wait := background(t, c, Command{ID: "plain", Argv: []string{"sleep", "600"}})
+	wait := background(t, c, program.Command{ID: "plain", Argv: []string{"sleep", "600"}})
 	eventually(t, func() error {
 		if err := c.Resize(within(t, 5*time.Second), "plain", 50, 20); fault.KindOf(err) != fault.Precondition {
 			return err
@@ -110,7 +111,7 @@ func TestResize(t *testing.T) {
 	wait()
 }
 
-// TestInterrupt: Ctrl-C, and a signal, are for the group in the foreground.
+// TestInterrupt checks that Ctrl-C and signals reach the foreground group of a terminal.
 func TestInterrupt(t *testing.T) {
 	for name, interrupt := range map[string]func(c *Client, w io.Writer){
 		"Ctrl-C": func(_ *Client, w io.Writer) { w.Write([]byte{3}) },
@@ -119,8 +120,8 @@ func TestInterrupt(t *testing.T) {
 		c := dial(t, startAgent(t))
 		shown := &console{}
 		r, w := io.Pipe()
-		// An interactive shell gives each job a group of its own: the shell lives.
-		command := Command{ID: "it", Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=", "HISTFILE=", mark}, TTY: &screen}
+		// An interactive shell gives each job its own process group, so the shell survives.
+		command := program.Command{ID: "it", Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=", "HISTFILE=", mark}, TTY: &screen}
 		go func() {
 			io.WriteString(w, "stty -echo; sh -c 'echo job $((40+2)); exec sleep 600'\n")
 			shown.await(t, "job 42")
@@ -129,7 +130,7 @@ func TestInterrupt(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			io.WriteString(w, "echo status $?; exit 7\n")
 		}()
-		exit, err := c.Exec(within(t, 15*time.Second), command, r, shown, nil)
+		exit, err := c.Exec(within(t, 15*time.Second), command, program.Attach{Stdin: r, Stdout: shown})
 		r.Close()
 		if err != nil || exit.Code != 7 || !strings.Contains(shown.String(), "status 130") {
 			t.Errorf("%s: %q, %+v, %v", name, shown, exit, err)

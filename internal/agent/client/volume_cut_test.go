@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,13 +14,15 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestCutVolume: whatever happens to the link, what is read is right or an error, nothing comes twice, and a change is done or not.
+// TestCutVolume breaks the link in random ways. It checks that reads return correct data without
+// duplicates, or an error. It also checks that a change is applied either completely or not at all.
 func TestCutVolume(t *testing.T) {
 	dir := memory(t)
 	random := rand.New(rand.NewSource(1))
@@ -61,7 +64,7 @@ func TestCutVolume(t *testing.T) {
 				link.arm()
 			}
 		}
-		told := func(what string, err error, right bool) {
+		reported := func(what string, err error, right bool) {
 			t.Helper()
 			switch {
 			case err == nil && right:
@@ -81,14 +84,14 @@ func TestCutVolume(t *testing.T) {
 		if len(names) > len(wantNames) || strings.Join(names, "\x00") != strings.Join(wantNames[:len(names)], "\x00") {
 			t.Fatalf("seed %d: a list of %d that is not the beginning of the list", seed, len(names))
 		}
-		told("list", err, len(names) == len(wantNames))
+		reported("list", err, len(names) == len(wantNames))
 		arm(1)
 		var b bytes.Buffer
 		_, err = c.ReadTree(ctx, "many", &b)
 		if b.Len() > len(wantTree) || !bytes.Equal(b.Bytes(), wantTree[:b.Len()]) {
 			t.Fatalf("seed %d: a tree of %d bytes that is not the beginning of the tree", seed, b.Len())
 		}
-		told("tree", err, b.Len() == len(wantTree))
+		reported("tree", err, b.Len() == len(wantTree))
 		arm(1)
 		big := map[string]string{"cut/a": strings.Repeat("a", random.Intn(1<<20)), "cut/b": strings.Repeat("b", random.Intn(1<<20))}
 		_, err = c.Change(ctx, bytes.NewReader(tarOf(t, big)), -1)
@@ -98,7 +101,7 @@ func TestCutVolume(t *testing.T) {
 		if old := after == strings.Join(wantNames, "\x00"); old == isNew {
 			t.Errorf("seed %d: after a change: %v, old %t, new %t", seed, err, old, isNew)
 		}
-		told("change", err, isNew)
+		reported("change", err, isNew)
 		if isNew {
 			if err := os.RemoveAll(filepath.Join(dir, volume.FilesFolder, "cut")); err != nil {
 				t.Fatal(err)
@@ -106,11 +109,12 @@ func TestCutVolume(t *testing.T) {
 		}
 	}
 	if t.Logf("%d were done, %d cut", good, bad); good < 3 || bad < 5 {
-		t.Errorf("%d were done, %d cut: this shows little", good, bad)
+		t.Errorf("%d succeeded, %d were cut: the test covered too little", good, bad)
 	}
 }
 
-// TestVolumeOfAnEvilAgent: what it says is not taken for whole, or for what it did, where it does not say so rightly.
+// TestVolumeOfAnEvilAgent checks that the client returns an error for incomplete or invalid
+// responses.
 func TestVolumeOfAnEvilAgent(t *testing.T) {
 	var whole bytes.Buffer
 	w := listing.NewWriter(&whole)
@@ -139,14 +143,14 @@ func TestVolumeOfAnEvilAgent(t *testing.T) {
 		kind               fault.Kind
 	}{
 		"says nothing": {says(whole.Bytes()), says([]byte("x")), nil, fault.Unavailable},
-		"says it went wrong": {says(whole.Bytes(), "Status", "403", "Error", "no+more"), says([]byte("x"), "Status", "403", "Error", "no+more"),
+		"says it went wrong": {says(whole.Bytes(), content.ErrorField, "status=403&text=no+more"), says([]byte("x"), content.ErrorField, "status=403&text=no+more"),
 			says(nil, "Counts", "x"), fault.Permission},
-		"ends early":   {says(whole.Bytes()[:whole.Len()-2], "Status", "200"), nil, nil, fault.Unavailable},
+		"ends early":   {says(whole.Bytes()[:whole.Len()-2], content.WholeField, "1"), nil, nil, fault.Unavailable},
 		"is cut":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, fault.Corrupt},
-		"no list":      {says([]byte("list"), "Status", "200"), nil, nil, fault.Corrupt},
-		"other counts": {nil, says([]byte("x"), "Status", "200", "Counts", "1 2"), says(nil, "Counts", "1 2 3"), fault.Corrupt},
-		"no counts":    {nil, says([]byte("x"), "Status", "200"), says(nil), fault.Corrupt},
-		"negative":     {nil, says([]byte("x"), "Status", "200", "Counts", "1 -2 3"), says(nil, "Counts", "1 2 -3 4"), fault.Corrupt},
+		"no list":      {says([]byte("list"), content.WholeField, "1"), nil, nil, fault.Corrupt},
+		"other counts": {nil, says([]byte("x"), content.WholeField, "1", "Counts", "1 2"), says(nil, content.WholeField, "1", "Counts", "1 2 3"), fault.Corrupt},
+		"no counts":    {nil, says([]byte("x"), content.WholeField, "1"), says(nil, content.WholeField, "1"), fault.Corrupt},
+		"negative":     {nil, says([]byte("x"), content.WholeField, "1", "Counts", "1 -2 3"), says(nil, content.WholeField, "1", "Counts", "1 2 -3 4"), fault.Corrupt},
 	} {
 		handlers["list"], handlers["tree"], handlers["change"] = x.list, x.tree, x.change
 		if x.list != nil {
@@ -166,17 +170,17 @@ func TestVolumeOfAnEvilAgent(t *testing.T) {
 		}
 	}
 	handlers["change"] = func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Path", strings.Repeat("p", 20_000))
-		http.Error(w, "no\x1b[31m", http.StatusConflict)
+		w.Header().Set(content.ErrorField, url.Values{"status": {"409"}, "path": {strings.Repeat("p", 20_000)}, "text": {"no\x1b[31m"}}.Encode())
+		w.WriteHeader(http.StatusConflict)
 	}
 	_, err = c.Change(ctx, strings.NewReader("x"), 1)
 	if fault.KindOf(err) != fault.Precondition || len(err.Error()) > 5000 || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%d bytes: %.100s", len(err.Error()), err)
 	}
-	// One that sends without end ends with the caller's patience.
+	// If an agent sends data endlessly, the call ends with its context.
 	handlers["tree"] = func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
-			if _, err := w.Write(make([]byte, window.Worth)); err != nil {
+			if _, err := w.Write(make([]byte, sharedbuffer.Worth)); err != nil {
 				return
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// tarOf makes an archive of files.
+// tarOf returns a tar archive with the given files.
 func tarOf(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -42,7 +42,7 @@ func tarOf(t testing.TB, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// untar gives what is in an archive, with its names.
+// untar returns the names and contents of the files in an archive.
 func untar(t testing.TB, archive []byte) (names []string, files map[string]string) {
 	t.Helper()
 	files = map[string]string{}
@@ -64,7 +64,7 @@ func untar(t testing.TB, archive []byte) (names []string, files map[string]strin
 	}
 }
 
-// list lists a path.
+// list returns the names of the entries at a path.
 func list(t testing.TB, c *Client, path string, recursive bool) (names []string) {
 	t.Helper()
 	if err := c.List(within(t, 30*time.Second), path, recursive, func(e listing.Entry) error {
@@ -76,7 +76,7 @@ func list(t testing.TB, c *Client, path string, recursive bool) (names []string)
 	return names
 }
 
-// TestVolumeOfAnAgent uses all that an agent does with a volume.
+// TestVolumeOfAnAgent uses all calls on a volume.
 func TestVolumeOfAnAgent(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
@@ -138,7 +138,7 @@ func TestVolumeOfAnAgent(t *testing.T) {
 	if held, err := c.Thaw(ctx); held || err != nil {
 		t.Errorf("%t, %v", held, err)
 	}
-	// Paths of the place lead into the workspace.
+	// The working directory and PYRO_WORKSPACE lead to the volume's files.
 	command := sh(`pwd; cat new/file; echo; echo $PYRO_WORKSPACE`)
 	command.Cwd = "/workspace"
 	files0 := filepath.Join(dir, volume.FilesFolder)
@@ -164,7 +164,7 @@ func TestVolumeOfAnAgent(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAVolume checks the kinds of errors, and what they are about.
+// TestRefusalsOfAVolume checks the kinds and subjects of errors.
 func TestRefusalsOfAVolume(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
@@ -212,7 +212,7 @@ func TestRefusalsOfAVolume(t *testing.T) {
 	}
 	_, err := c.Change(ctx, bytes.NewReader(tarOf(t, map[string]string{"folder": "x"})), -1)
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Subject != "folder" || err.Error() != `change the workspace "folder": it is a folder` {
+	if !errors.As(err, &f) || f.Subject != "folder" || err.Error() != `change the workspace "folder": it is a directory` {
 		t.Errorf("%v", err)
 	}
 	broken := errors.New("broken")
@@ -237,10 +237,11 @@ type brokenReader struct{ err error }
 
 func (f brokenReader) Read([]byte) (int, error) { return 0, f.err }
 
-// TestVolumeThroughTheWindow moves lists, trees and changes that are larger than a window, with and without one.
-func TestVolumeThroughTheWindow(t *testing.T) {
+// TestVolumeThroughTheSharedBuffer transfers lists, trees and changes that are larger than the
+// shared buffer. It does so with and without a shared buffer.
+func TestVolumeThroughTheSharedBuffer(t *testing.T) {
 	for _, share := range []bool{true, false} {
-		c, theirs, dir := windowedVolume(t, share)
+		c, theirs, dir := volumeWithBuffer(t, share)
 		ctx := within(t, 60*time.Second)
 		want := map[string]string{}
 		for i := range 60 {
@@ -283,12 +284,13 @@ func TestVolumeThroughTheWindow(t *testing.T) {
 			t.Errorf("%d entries", len(names))
 		}
 		if used := read > 2*len(archive) && written > len(archive) && theirs.written > written; used != share {
-			t.Errorf("shared: %t, but %d bytes were read from the window, %d and then %d written", share, read, written, theirs.written)
+			t.Errorf("shared: %t, but %d bytes were read from the shared buffer, %d and then %d written", share, read, written, theirs.written)
 		}
-		// What is refused is told through it as well, and the next is not hurt.
+		// Errors also arrive if the call uses the shared buffer, and they do not affect the next
+		// call.
 		for range 3 {
 			want["dir-0"] = "x"
-			if _, err := c.Change(ctx, bytes.NewReader(tarOf(t, want)), -1); fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), `"dir-0": it is a folder`) {
+			if _, err := c.Change(ctx, bytes.NewReader(tarOf(t, want)), -1); fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), `"dir-0": it is a directory`) {
 				t.Errorf("%v", err)
 			}
 			if _, err := c.Change(ctx, io.MultiReader(strings.NewReader(strings.Repeat("no tar", 1000)), bytes.NewReader(archive)), -1); fault.KindOf(err) != fault.Invalid {
@@ -302,19 +304,20 @@ func TestVolumeThroughTheWindow(t *testing.T) {
 	}
 }
 
-// windowedVolume is an agent with a volume that shares a window with its client, and the volume's files.
-func windowedVolume(t *testing.T, share bool) (*Client, *counted, string) {
+// volumeWithBuffer starts an agent with a volume. If share is true, the agent also has a shared
+// buffer. It returns the client, the agent's side of the buffer and the folder of the volume.
+func volumeWithBuffer(t *testing.T, share bool) (*Client, *counted, string) {
 	t.Helper()
 	dir := memory(t)
 	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _, err := volume.Open(root, volume.Whole)
+	v, _, err := volume.Open(root, volume.LocalFS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, theirs := windowedIn(t, share, &place{files: files{volume: v}})
+	c, theirs := startWithBufferIn(t, share, &execEnv{files: files{volume: v}})
 	t.Cleanup(func() { v.Close(within(t, 10*time.Second)) })
 	return c, theirs, filepath.Join(dir, volume.FilesFolder)
 }

@@ -11,43 +11,44 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// bootFile is where a kernel tells its boot id. It makes one when it is first asked, and no other ever after.
+// bootFile contains the kernel's boot ID. After the first read, the kernel never changes this ID.
 const bootFile = "/proc/sys/kernel/random/boot_id"
 
-// newBoot gives a machine that has become another one, as a copy of a running machine does, a boot id that no other has.
-func (p *place) newBoot(m *agentv1.RenewRequest) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.ownKernel || p.identity == nil || p.identity.MachineId == m.MachineId {
+// newBoot gives a new boot ID to a machine that was restored or forked from a saved machine.
+func (e *execEnv) newBoot(m *agentv1.RenewRequest) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.abilities.Clock || e.identity == nil || e.identity.MachineId == m.MachineId {
 		return nil
 	}
 	var b [16]byte
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	p.bootID = fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	if p.room == nil || p.room.over() {
-		return nil // it is told when it is made
+	e.bootID = fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	if e.ns == nil || e.ns.dead() {
+		return nil // the next namespace gets the new boot ID
 	}
-	return p.room.thread.Do(func() error { return tellBootID(p.bootID) })
+	return e.ns.thread.Do(func() error { return mountBootID(e.bootID) })
 }
 
-// tellBootID has processes see a boot id. The calling thread sees what they see.
-func tellBootID(id string) error {
-	const place = "/run/.boot_id"
-	if err := unix.Unmount(bootFile, unix.MNT_DETACH); err != nil && err != unix.EINVAL { // what was mounted there for who this machine was
+// mountBootID mounts a file with a boot ID over the kernel's file. It does so in the mount
+// namespace of the calling thread.
+func mountBootID(id string) error {
+	const path = "/run/.boot_id"
+	if err := unix.Unmount(bootFile, unix.MNT_DETACH); err != nil && err != unix.EINVAL { // the mount from the saved machine
 		return os.NewSyscallError("umount", err)
 	}
-	err := os.Remove(place)
+	err := os.Remove(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	f, err := os.OpenFile(place, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(id)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.NewSyscallError("mount", unix.Mount(place, bootFile, "", unix.MS_BIND, ""))
+		err = os.NewSyscallError("mount", unix.Mount(path, bootFile, "", unix.MS_BIND, ""))
 	}
-	return errors.Join(err, os.Remove(place)) // what is mounted stays
+	return errors.Join(err, os.Remove(path)) // the mount does not need the name
 }

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,47 +17,53 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent"
 )
 
-// The user's processes share one cgroup, which is bounded so that the agent stays able to work whatever they do: to the scheduler all of them together are
-// one, as the agent is. Each exec has one below it, by which all that it started can be killed.
+// All user processes share one cgroup. Its limits leave enough resources for the agent. To the
+// scheduler, the group has the same weight as the agent. Each exec has a cgroup below the shared
+// one. Killing that cgroup kills all processes that the exec has started.
 const (
 	userGroup = "user"
-	// maxProcesses bounds the processes and threads of a machine: far above what work needs, far below what stops the kernel.
+	// maxProcesses limits the processes and threads of a machine. The number is larger than any
+	// workload needs, and small enough for the kernel to keep working.
 	maxProcesses = 4096
-	// processMemory is the memory that a machine must have for each process that it may have. If thousands run out of memory, a kernel looks for a victim
-	// again and again, and nothing else goes on; a sandbox ends, in which each is also two processes of the host's. Ending them all takes time, too.
+	// processMemory is the amount of memory, in bytes, that a machine needs for each process in its
+	// limit. If thousands of processes exhaust the memory, the kernel spends all its time on the
+	// search for processes to kill. A gVisor sandbox, which has two host processes for each of its
+	// own, then stops. Killing all of them takes time, too.
 	processMemory = 1 << 20
-	// maxSandboxProcesses is the most that a sandbox may have. The sentry allows those that the agent did not start a few less (runsc/tasks.go).
-	maxSandboxProcesses = 2048
-	// reserve is the memory that processes can't have: the agent's, and the kernel's own.
+	// reserve is the memory for the agent and the kernel, in bytes. Processes can't use it.
 	reserve = 48 << 20
 )
 
-// maxFree bounds the empty cgroups that are kept for the next execs: to make one costs more than to start a process.
+// maxFree is the maximum number of empty cgroups that are stored for later execs. Creating a cgroup
+// takes longer than starting a process.
 const maxFree = 4
 
-// groups has the cgroups of execs.
+// groups manages the cgroups of execs.
 type groups struct {
-	path  string   // of the user's cgroup
-	kills *os.File // its memory.events
-	most  string   // processes and threads of one exec
+	path  string   // path of the shared cgroup
+	kills *os.File // memory.events of the shared cgroup
+	max   string   // maximum number of processes and threads of one exec
 
 	mu   sync.Mutex
 	made int
-	free []*cgroup // empty
-	left []*cgroup // released, and perhaps still with members
+	free []*cgroup // empty cgroups
+	left []*cgroup // released cgroups that might still have members
 }
 
-// cgroup is one of them.
+// cgroup is the cgroup of one exec.
 type cgroup struct {
 	path   string
 	dir    *os.File
 	events *os.File
-	holder *group // of whom it is now
+	holder *group // nil if no exec uses the cgroup
 }
 
-func newGroups(root string, most int64) (*groups, error) {
+// newGroups makes the shared cgroup below root. limit is the maximum number of its processes and
+// threads; 0 selects maxProcesses.
+func newGroups(root string, limit int64) (*groups, error) {
 	g := &groups{path: filepath.Join(root, userGroup)}
-	// With cpu, all of the user's processes together weigh as much as one thread of the agent's, so that a thousand of them don't starve it.
+	// With the cpu controller, all user processes together have the weight of one agent thread. So
+	// a thousand processes can't starve the agent.
 	if err := put(filepath.Join(root, "cgroup.subtree_control"), "+cpu +memory +pids"); err != nil {
 		return nil, err
 	}
@@ -67,27 +74,28 @@ func newGroups(root string, most int64) (*groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit := total - min(reserve, total/4)
-	if err := put(filepath.Join(g.path, "memory.max"), strconv.FormatInt(limit, 10)); err != nil {
+	memory := total - min(reserve, total/4)
+	if err := put(filepath.Join(g.path, "memory.max"), strconv.FormatInt(memory, 10)); err != nil {
 		return nil, err
 	}
-	processes := min(most, limit/processMemory)
+	processes := min(cmp.Or(limit, maxProcesses), memory/processMemory)
 	if err := put(filepath.Join(g.path, "pids.max"), strconv.FormatInt(processes, 10)); err != nil {
 		return nil, err
 	}
-	// With cpu, each exec weighs as much as any other, so that a new one does not wait for the thousand processes of another. With pids, no exec can take
-	// what the next one needs.
+	// With the cpu controller, all execs have the same weight, so that a new exec does not wait for
+	// a thousand processes of another. With the pids controller, no exec can use up the process
+	// limit of the machine.
 	if err := put(filepath.Join(g.path, "cgroup.subtree_control"), "+cpu +pids"); err != nil {
 		return nil, err
 	}
-	g.most = strconv.FormatInt(processes-processes/16, 10)
+	g.max = strconv.FormatInt(processes-processes/16, 10)
 	if g.kills, err = os.Open(filepath.Join(g.path, "memory.events")); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
 
-// take gives an empty cgroup to an exec.
+// take returns an empty cgroup for an exec.
 func (g *groups) take() (agent.Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +119,7 @@ func (g *groups) make() (*cgroup, error) {
 	if err := os.Mkdir(c.path, 0o755); err != nil {
 		return nil, err
 	}
-	err := put(filepath.Join(c.path, "pids.max"), g.most)
+	err := put(filepath.Join(c.path, "pids.max"), g.max)
 	var err1, err2 error
 	c.dir, err1 = os.Open(c.path)
 	c.events, err2 = os.Open(filepath.Join(c.path, "cgroup.events"))
@@ -122,10 +130,10 @@ func (g *groups) make() (*cgroup, error) {
 	return c, nil
 }
 
-// empty tells whether nothing runs in it any more.
+// empty reports whether the cgroup has no processes.
 func (c *cgroup) empty() bool {
 	b := make([]byte, 128)
-	n, err := unix.Pread(int(c.events.Fd()), b, 0) // the kernel gives all of it at once
+	n, err := unix.Pread(int(c.events.Fd()), b, 0) // one read returns the whole file
 	return err == nil && strings.Contains(string(b[:n]), "populated 0")
 }
 
@@ -135,7 +143,8 @@ func (c *cgroup) remove() {
 	os.Remove(c.path)
 }
 
-// release takes a cgroup back, and looks which of those that came back before are empty by now.
+// release returns a cgroup that an exec no longer needs. It removes or reuses all released cgroups
+// that have become empty.
 func (g *groups) release(c *cgroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,10 +162,10 @@ func (g *groups) release(c *cgroup) {
 	})
 }
 
-// freezePatience is how long processes are waited for that can't be stopped where they are.
-const freezePatience = 500 * time.Millisecond
+// freezeTimeout limits the wait for processes that the kernel can't stop at once.
+const freezeTimeout = 500 * time.Millisecond
 
-// freeze has no process run, and returns when none does, as far as the kernel can stop them.
+// freeze stops all processes. It returns when no process runs, or after freezeTimeout.
 func (g *groups) freeze() error {
 	if err := put(filepath.Join(g.path, "cgroup.freeze"), "1"); err != nil {
 		return err
@@ -167,25 +176,25 @@ func (g *groups) freeze() error {
 	}
 	defer events.Close()
 	b := make([]byte, 128)
-	for began := time.Now(); time.Since(began) < freezePatience; {
+	for began := time.Now(); time.Since(began) < freezeTimeout; {
 		n, err := unix.Pread(int(events.Fd()), b, 0)
 		if err != nil || strings.Contains(string(b[:n]), "frozen 1") {
 			return err
 		}
 		changed := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
-		if _, err := unix.Poll(changed, int((freezePatience-time.Since(began)).Milliseconds())+1); err != nil && err != unix.EINTR {
+		if _, err := unix.Poll(changed, int((freezeTimeout-time.Since(began)).Milliseconds())+1); err != nil && err != unix.EINTR {
 			return err
 		}
 	}
 	return nil
 }
 
-// thaw has them run again.
+// thaw resumes the processes.
 func (g *groups) thaw() error { return put(filepath.Join(g.path, "cgroup.freeze"), "0") }
 
-// oomKills is how many processes the kernel has killed for want of memory.
+// oomKills returns how many processes the kernel has killed because memory was exhausted.
 func (g *groups) oomKills() (int, error) {
-	b := make([]byte, 512) // more than it ever is
+	b := make([]byte, 512) // larger than the file
 	n, err := unix.Pread(int(g.kills.Fd()), b, 0)
 	if err != nil {
 		return 0, err
@@ -198,39 +207,36 @@ func (g *groups) oomKills() (int, error) {
 	return 0, nil
 }
 
-// group is the cgroup of one exec.
+// group is a cgroup while one exec uses it.
 type group struct {
 	groups *groups
 	cgroup *cgroup
-	kills  int // of the whole machine when it was given
+	kills  int // OOM kills in the whole machine when the exec started
 }
 
-// Prepare has the process start in the cgroup.
+// Prepare makes the process start in the cgroup.
 func (g *group) Prepare(attr *os.ProcAttr) {
 	attr.Sys.UseCgroupFD = true
 	attr.Sys.CgroupFD = int(g.cgroup.dir.Fd())
 }
 
-// PID is not known: to ask the kernel for it takes as long as much else of an exec. The process itself knows it.
-func (g *group) PID(int) int { return 0 }
-
-// Kill kills all members at once, those among them that are just starting others too.
+// Kill kills all members at once, including processes that they are just starting.
 func (g *group) Kill(int) error {
 	g.groups.mu.Lock()
 	defer g.groups.mu.Unlock()
 	if g.cgroup.holder != g {
-		return nil // it was empty, and may be another's by now
+		return nil // the cgroup was empty, and another exec might use it now
 	}
 	return put(filepath.Join(g.cgroup.path, "cgroup.kill"), "1")
 }
 
-// OutOfMemory compares the count of kills with that of the beginning.
+// OutOfMemory compares the number of OOM kills with their number at the start of the exec.
 func (g *group) OutOfMemory() bool {
 	kills, err := g.groups.oomKills()
 	return err == nil && kills > g.kills
 }
 
-// Release gives the cgroup back: to the next exec as soon as it is empty.
+// Release returns the cgroup. Another exec can get it when it is empty.
 func (g *group) Release() { g.groups.release(g.cgroup) }
 
 func put(path, value string) error {

@@ -26,7 +26,7 @@ func TestCountersOfTheKernel(t *testing.T) {
 	before := &group{groups: g, kills: 2}
 	since := &group{groups: g, kills: 3}
 	if !before.OutOfMemory() || since.OutOfMemory() {
-		t.Error("only what was killed since the beginning counts")
+		t.Error("got kills from before the start, want only later ones")
 	}
 	for content, want := range map[string]bool{"populated 0\nfrozen 0\n": true, "populated 1\nfrozen 0\n": false, "": false} {
 		if c := (&cgroup{events: file(content)}); c.empty() != want {

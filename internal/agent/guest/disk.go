@@ -13,14 +13,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent"
 )
 
-// What the machine's disks are called.
+// Serial numbers of the machine's disks.
 const (
 	rootSerial   = "root"
 	volumeSerial = "volume"
-	windowSerial = "window"
+	sharedSerial = "window"
 )
 
-// findDisk gives the device of a disk; empty: there is none.
+// findDisk returns the device with a serial number, or the empty string if there is none.
 func findDisk(serial string) (device string, err error) {
 	names, err := filepath.Glob("/sys/block/vd*/serial")
 	if err != nil {
@@ -49,20 +49,21 @@ func mountRoot() error {
 	return mountDisk(device, envRoot)
 }
 
-// await waits for a device to appear.
+// await waits until a device appears.
 func await(path string) error {
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
 		_, err := os.Stat(path)
 		if err == nil {
 			return nil
 		}
-		if time.Since(began) > devicePatience {
+		if time.Since(began) > deviceTimeout {
 			return fmt.Errorf("the device did not appear: %w", err)
 		}
 	}
 }
 
-// mountDisk mounts a disk. What the kernel has kept of it is forgotten first: it may be that of another disk, which the machine had before it was saved.
+// mountDisk mounts a disk. It first drops the kernel's cache of the device. That cache can contain
+// data of another disk that the machine had before it was saved.
 func mountDisk(device, at string) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -70,7 +71,7 @@ func mountDisk(device, at string) error {
 	}
 	defer f.Close()
 	if err := control(f, unix.BLKFLSBUF); err != nil {
-		return fmt.Errorf("forget what was on %s: %w", device, err)
+		return fmt.Errorf("drop the cache of %s: %w", device, err)
 	}
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
@@ -85,7 +86,7 @@ func mountDisk(device, at string) error {
 	return nil
 }
 
-// control makes a call of ioctl whose argument says nothing.
+// control calls ioctl with a request that ignores its argument.
 func control(f *os.File, request uintptr) error {
 	var argument int
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&argument))); errno != 0 {

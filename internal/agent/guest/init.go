@@ -1,9 +1,16 @@
-// Package guest is the boot of a machine, and the place of its agent.
+// Package guest boots a machine and runs its agent.
 //
-// Three processes run in a virtual machine, beside the user's. init is PID 1: it makes the machine ready, starts the agent and from then on only reaps; it
-// lives in the initramfs. The agent serves the machine's link, lives there too, and outside of what its processes can see. The keeper is PID 1 of the
-// namespace in which the user's processes run, with the environment as their root. So what is killed or deleted inside costs the user their processes and
-// files, and not the machine. In a sandbox there is nothing to boot, and the agent is PID 1 itself.
+// A virtual machine has three processes besides the user's processes:
+//   - /init is PID 1. It makes the mounts and loads the kernel modules that the agent needs. Then
+//     it starts the agent and reaps orphans.
+//   - The agent serves the machine's link. Like /init, it runs in the initramfs, and the user's
+//     processes can't see it.
+//   - pyro-init is PID 1 of the namespace of the user's processes, with the environment as its
+//     root.
+//
+// If a user kills all processes or deletes all files, the machine itself keeps running.
+//
+// In other machines, the driver does the work of /init, and the agent is PID 1: see [Agent].
 package guest
 
 import (
@@ -18,45 +25,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AgentName is what the program is called where it is the agent.
+// AgentName is the name of the agent's process when [Init] starts it.
 const AgentName = "pyro-agent"
 
-// SandboxArgument is what the program's first argument is where it is the agent of a sandbox.
-const SandboxArgument = "sandbox"
-
-// Where things are, seen from the initramfs.
+// Paths in the root of the agent.
 const (
 	program     = "/init"
 	envRoot     = "/env" // the environment
 	cgroups     = "/sys/fs/cgroup"
 	modulesList = "/modules"
 	rootDevice  = "/dev/vda"
-	volumeRoot  = "/volume" // what outlives the machine
+	volumeRoot  = "/volume"
 )
 
-// The kernel parameters that init and the agent know.
+// Kernel parameters for init and the agent.
 const (
-	probeParameter = "pyro.probe" // init says that it is there, and powers off
-	bareParameter  = "pyro.bare"  // no root is mounted before the agent is asked to
+	probeParameter = "pyro.probe" // init prints ProbeReady and powers off
+	bareParameter  = "pyro.bare"  // init does not mount the root; Mount mounts it later
 )
 
-// openFiles are the limits of every process on its open files: by default few enough for select, as elsewhere, and as many as it asks for. The Go runtime
-// takes the higher one for the agent itself, and gives its children the lower.
+// openFiles limits the open files of each process. The soft limit is the usual one, which is low
+// enough for select; processes can raise it. Go's runtime raises the limit of the agent but not the
+// limit of its children.
 var openFiles = syscall.Rlimit{Cur: 1 << 10, Max: 1 << 20}
 
-// devicePatience bounds the wait for a device whose driver has been loaded.
-const devicePatience = 10 * time.Second
+// deviceTimeout limits the wait for a device after its kernel module was loaded.
+const deviceTimeout = 10 * time.Second
 
-// ProbeReady is what init says before it powers off, where it is only to be proved.
+// ProbeReady is the line that init prints if the driver only probes the machine.
 const ProbeReady = "pyro-probe: ready"
 
-// Init is PID 1. It never returns: a machine without an agent is ended.
+// Init is PID 1 of a virtual machine. It never returns. When the agent ends, Init powers the
+// machine off.
 func Init() {
 	if err := bootAndReap(); err != nil {
 		fmt.Fprintf(os.Stderr, "pyro-init: %v\n", err)
 	}
-	// The console is read by now; a moment lets it out.
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // lets the console print the error before the power is off
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	select {}
 }
@@ -98,21 +103,22 @@ func bootAndReap() error {
 	return fmt.Errorf("the agent ended: %v", status)
 }
 
-// kernelParameters are those that the machine was booted with.
+// kernelParameters returns the parameters on the kernel's command line.
 func kernelParameters() ([]string, error) {
 	line, err := os.ReadFile("/proc/cmdline")
 	return strings.Fields(string(line)), err
 }
 
-// How much later than asked for the kernel may wake a thread, in nanoseconds. Go's runtime looks after itself every 20 µs while there is something to do,
-// which takes an emulated processor half of the time that it has for the agent: the agent is given slack, and what it starts is given back what the kernel
-// gives by default.
+// Timer slack in nanoseconds: how late the kernel is allowed to wake a thread. Go's runtime wakes
+// up every 20 µs while it has work. On an emulated processor, that takes half of the agent's time.
+// So the agent gets a large slack, and the user's processes get the kernel's default.
 const (
 	agentSlack = 5_000_000
 	userSlack  = 50_000
 )
 
-// reapUntil reaps orphans until a child of this process ends, and gives its status. Nothing else in this process waits for children.
+// reapUntil reaps orphans until one child ends, and returns the status of that child. Nothing else
+// in this process waits for children.
 func reapUntil(child int) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
@@ -123,7 +129,8 @@ func reapUntil(child int) syscall.WaitStatus {
 	}
 }
 
-// loadModules loads the kernel modules that a list names, a path a line, in its order.
+// loadModules loads kernel modules in the order of a list file. Each line of the file is the path
+// of a module.
 func loadModules(list string) error {
 	b, err := os.ReadFile(list)
 	if err != nil {

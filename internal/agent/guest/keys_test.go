@@ -9,7 +9,8 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// TestHostKeysOfAnEnvironment has those that came with an environment go once, and those that the machine has made since stay, however often it is renewed.
+// TestHostKeysOfAnEnvironment checks that the first Renew removes the SSH host keys of an
+// environment. Later calls must not remove keys that the machine has created.
 func TestHostKeysOfAnEnvironment(t *testing.T) {
 	path := t.TempDir()
 	folder := filepath.Join(path, "etc/ssh")
@@ -27,10 +28,10 @@ func TestHostKeysOfAnEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	p := &place{}
+	e := &execEnv{}
 	renewed := func(m *agentv1.RenewRequest, want ...string) {
 		t.Helper()
-		if err := p.forgetKeys(int(root.Fd()), m); err != nil {
+		if err := e.removeKeys(int(root.Fd()), m); err != nil {
 			t.Fatal(err)
 		}
 		entries, err := os.ReadDir(folder)
@@ -55,7 +56,7 @@ func TestHostKeysOfAnEnvironment(t *testing.T) {
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.forgetKeys(int(root.Fd()), &agentv1.RenewRequest{MachineId: "3", FreshRoot: true}); err != nil {
+	if err := e.removeKeys(int(root.Fd()), &agentv1.RenewRequest{MachineId: "3", FreshRoot: true}); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,29 +9,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// request is a message of rtnetlink's.
+// request is an rtnetlink message.
 type request struct {
-	what    string // it is for
+	what    string // its purpose, for errors
 	message []byte
-	fine    unix.Errno // an error that is none; 0: each is one
+	ignore  unix.Errno // an expected error to ignore; 0 for none
 }
 
-// maxAnswer is more than the kernel sends at once.
+// maxAnswer is the buffer size for answers, in bytes. The kernel never sends more in one message.
 const maxAnswer = 32 << 10
 
-// ask sends requests, all at once, and gives what the kernel tells before each has had its end, and the first error. One that fails does not keep the kernel
-// from the next ones.
+// ask sends all requests at once and reads all answers. It returns the first error. The kernel also
+// handles the requests after a failed one.
 func ask(fd int, requests []request) (answers []syscall.NetlinkMessage, failed error) {
 	var all []byte
 	for i, r := range requests {
-		binary.NativeEndian.PutUint32(r.message[8:], uint32(i)) // the number that its answers have
+		binary.NativeEndian.PutUint32(r.message[8:], uint32(i)) // the kernel copies this sequence number into its answers
 		all = append(all, r.message...)
 	}
 	if err := unix.Sendto(fd, all, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, os.NewSyscallError("sendto", err)
 	}
 	for left := len(requests); left > 0; {
-		b := make([]byte, maxAnswer) // of which the answers are parts
+		b := make([]byte, maxAnswer) // not reused, because the parsed answers refer to it
 		n, _, err := unix.Recvfrom(fd, b, 0)
 		if err == unix.EINTR {
 			continue
@@ -41,17 +41,17 @@ func ask(fd int, requests []request) (answers []syscall.NetlinkMessage, failed e
 		}
 		messages, err := syscall.ParseNetlinkMessage(b[:n])
 		if err != nil {
-			return nil, fmt.Errorf("understand the kernel: %w", err)
+			return nil, fmt.Errorf("parse the kernel's answer: %w", err)
 		}
 		for _, m := range messages {
 			switch m.Header.Type {
 			case unix.NLMSG_ERROR, unix.NLMSG_DONE:
 				left--
 				if len(m.Data) < 4 || int64(m.Header.Seq) >= int64(len(requests)) {
-					return nil, fmt.Errorf("understand the kernel: %w", unix.EBADMSG)
+					return nil, fmt.Errorf("parse the kernel's answer: %w", unix.EBADMSG)
 				}
 				r, errno := requests[m.Header.Seq], unix.Errno(-int32(binary.NativeEndian.Uint32(m.Data)))
-				if errno != 0 && errno != r.fine && failed == nil {
+				if errno != 0 && errno != r.ignore && failed == nil {
 					failed = fmt.Errorf("%s: %w", r.what, errno)
 				}
 			default:
@@ -62,7 +62,7 @@ func ask(fd int, requests []request) (answers []syscall.NetlinkMessage, failed e
 	return answers, failed
 }
 
-// message makes a request that is acknowledged. Its number is ask's to give.
+// message makes a request that asks for an acknowledgement. ask sets the sequence number.
 func message(kind, flags uint16, header []byte, attributes ...[]byte) []byte {
 	b := make([]byte, unix.SizeofNlMsghdr, 128)
 	b = append(b, header...)
@@ -75,7 +75,7 @@ func message(kind, flags uint16, header []byte, attributes ...[]byte) []byte {
 	return b
 }
 
-// attribute makes an attribute, filled up to a multiple of 4.
+// attribute makes an attribute, padded to a multiple of 4 bytes.
 func attribute(kind uint16, value []byte) []byte {
 	n := unix.SizeofRtAttr + len(value)
 	b := make([]byte, (n+3)&^3)
@@ -85,16 +85,17 @@ func attribute(kind uint16, value []byte) []byte {
 	return b
 }
 
-// linkHeader is struct ifinfomsg: family, type, index, flags, and which of them are meant.
-func linkHeader(index, flags, meant uint32) []byte {
+// linkHeader returns a struct ifinfomsg: family, type, index, flags and the mask of flags to
+// change.
+func linkHeader(index, flags, mask uint32) []byte {
 	b := make([]byte, 4, unix.SizeofIfInfomsg)
-	for _, v := range []uint32{index, flags, meant} {
+	for _, v := range []uint32{index, flags, mask} {
 		b = binary.NativeEndian.AppendUint32(b, v)
 	}
 	return b
 }
 
-// addressHeader is struct ifaddrmsg: family, length of the prefix, flags, scope, index.
+// addressHeader returns a struct ifaddrmsg: family, prefix length, flags, scope and index.
 func addressHeader(family, bits, flags byte, index uint32) []byte {
 	return binary.NativeEndian.AppendUint32([]byte{family, bits, flags, unix.RT_SCOPE_UNIVERSE}, index)
 }

@@ -17,24 +17,25 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// interfaceName is what the kernel calls a machine's one network interface.
+// interfaceName is the name of the machine's only network interface, besides loopback.
 const interfaceName = "eth0"
 
-// connect configures the machine's network interface. Where it was configured so before, as when a session broke, it stays what the user has made of it since; and
-// where another machine's MAC is all that differs, as after a restore, that is all that is changed.
-func (p *place) connect(n *agentv1.Network) error {
+// connect configures the machine's network interface. If the configuration is the same as before,
+// for example after a broken session, connect changes nothing. The user's own changes then stay. If
+// only the MAC differs, for example after a restore, connect changes only the MAC.
+func (e *execEnv) connect(n *agentv1.Network) error {
 	l, err := agent.LinkOf(n)
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l == p.link {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l == e.link {
 		return nil
 	}
-	before := p.link
+	before := e.link
 	before.MAC = l.MAC
-	p.link = agent.Link{} // half configured it is nothing that is known
+	e.link = agent.Link{} // after an error, the configuration is unknown
 	if l == before {
 		err = setMAC(l.MAC)
 	} else {
@@ -43,18 +44,20 @@ func (p *place) connect(n *agentv1.Network) error {
 	if err != nil {
 		return err
 	}
-	p.link = l
+	e.link = l
 	return nil
 }
 
-// setMAC changes the MAC of the interface, which stays up. It takes the way that has least of the kernel run.
+// setMAC changes the MAC of the interface without taking it down. Under emulation, this ioctl is
+// faster than netlink, because less kernel code runs.
 func setMAC(mac [6]byte) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
 	defer unix.Close(fd)
-	// struct ifreq of linux/if.h: the name, and a struct sockaddr with the kind of hardware and its address
+	// struct ifreq of linux/if.h: the name, and a struct sockaddr with the hardware type and the
+	// address
 	var request [unix.IFNAMSIZ + 24]byte
 	copy(request[:], interfaceName)
 	binary.NativeEndian.PutUint16(request[unix.IFNAMSIZ:], unix.ARPHRD_ETHER)
@@ -65,8 +68,9 @@ func setMAC(mac [6]byte) error {
 	return nil
 }
 
-// configure makes the interface of the calling thread's network namespace a link, whatever it was before. It asks the kernel twice: what there is, and to
-// change it.
+// configure gives the interface the addresses and routes of a link, and removes all others. It
+// sends two batches of requests. The first one reads the current state, and the second one changes
+// it.
 func configure(l agent.Link) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -94,26 +98,26 @@ func configure(l agent.Link) error {
 	return err
 }
 
-// quietIPv6 has the kernel neither believe routers, nor make addresses of what they say, nor ask whether an address is taken before it uses it: there is
-// nobody but the gateway, and the addresses are told.
+// quietIPv6 disables router advertisements, automatic addresses and duplicate address detection.
+// The gateway is the only other host on the network, and it assigns the addresses.
 func quietIPv6() error {
 	folder := filepath.Join("/proc/sys/net/ipv6/conf", interfaceName)
 	for _, name := range []string{"accept_ra", "autoconf", "accept_dad"} {
-		if err := put(filepath.Join(folder, name), "0"); err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
+		if err := put(filepath.Join(folder, name), "0"); err != nil && !errors.Is(err, os.ErrNotExist) { // missing in a kernel without IPv6
 			return err
 		}
 	}
 	return nil
 }
 
-// state is what the interface is.
+// state is the current configuration of the interface.
 type state struct {
 	index     uint32
 	mac       []byte
-	addresses [][]byte // its own, as the kernel tells them, but for those that it makes itself
+	addresses [][]byte // data of the kernel's address messages, without link-local addresses
 }
 
-// stateOf finds it in what the kernel answers: the link, and then addresses.
+// stateOf reads the state from the kernel's answers: first the link, then the addresses.
 func stateOf(answers []syscall.NetlinkMessage) (was state, err error) {
 	for _, m := range answers {
 		switch {
@@ -121,7 +125,7 @@ func stateOf(answers []syscall.NetlinkMessage) (was state, err error) {
 			was.index = binary.NativeEndian.Uint32(m.Data[4:])
 			attributes, err := syscall.ParseNetlinkRouteAttr(&m)
 			if err != nil {
-				return was, fmt.Errorf("understand the kernel: %w", err)
+				return was, fmt.Errorf("parse the kernel's answer: %w", err)
 			}
 			for _, a := range attributes {
 				if a.Attr.Type == unix.IFLA_ADDRESS {
@@ -137,12 +141,14 @@ func stateOf(answers []syscall.NetlinkMessage) (was state, err error) {
 	return was, nil
 }
 
-// changes are the requests that make the interface a link. It falls first: what the kernel itself had made for another network goes with that.
+// changes returns the requests that configure the interface. They take the interface down and up
+// again. This removes routes and addresses that the kernel itself has made.
 func changes(l agent.Link, was state) []request {
 	var rs []request
 	for _, a := range was.addresses {
-		// One may go with another one of its network.
-		rs = append(rs, request{what: "remove an address", message: message(unix.RTM_DELADDR, 0, a), fine: unix.EADDRNOTAVAIL})
+		// When the kernel removes another address of the same network, it might remove this one
+		// too.
+		rs = append(rs, request{what: "remove an address", message: message(unix.RTM_DELADDR, 0, a), ignore: unix.EADDRNOTAVAIL})
 	}
 	var mac []byte
 	if !bytes.Equal(was.mac, l.MAC[:]) {
@@ -159,14 +165,14 @@ func changes(l agent.Link, was state) []request {
 	return rs
 }
 
-// addAddress gives the interface an address.
+// addAddress adds an address to the interface.
 func addAddress(index uint32, p netip.Prefix) request {
 	a := p.Addr().AsSlice()
 	family, flags := byte(unix.AF_INET6), byte(unix.IFA_F_NODAD)
 	attributes := [][]byte{attribute(unix.IFA_LOCAL, a), attribute(unix.IFA_ADDRESS, a)}
 	if p.Addr().Is4() {
 		family, flags = unix.AF_INET, 0
-		if p.Bits() < 31 { // a network of two has no broadcast
+		if p.Bits() < 31 { // a network with two addresses has no broadcast address
 			attributes = append(attributes, attribute(unix.IFA_BROADCAST, broadcast(p)))
 		}
 	}
@@ -176,22 +182,23 @@ func addAddress(index uint32, p netip.Prefix) request {
 	}
 }
 
-// broadcast is the last address of an IPv4 network.
+// broadcast returns the last address of an IPv4 network.
 func broadcast(p netip.Prefix) []byte {
 	a := p.Addr().As4()
 	return binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(a[:])|(1<<(32-p.Bits())-1))
 }
 
-// addRoute has all that is not in the network go by its gateway.
+// addRoute makes the default route lead to the gateway.
 func addRoute(index uint32, gateway netip.Addr) request {
 	family := byte(unix.AF_INET6)
 	if gateway.Is4() {
 		family = unix.AF_INET
 	}
-	// struct rtmsg: family, lengths of destination and source, tos, table, protocol, scope, type, flags
+	// struct rtmsg: family, prefix lengths of destination and source, tos, table, protocol, scope,
+	// type, flags
 	header := []byte{family, 0, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, unix.RTN_UNICAST, 0, 0, 0, 0}
 	return request{
-		what: "go by " + gateway.String(),
+		what: "route to " + gateway.String(),
 		message: message(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, header,
 			attribute(unix.RTA_GATEWAY, gateway.AsSlice()), attribute(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, index))),
 	}

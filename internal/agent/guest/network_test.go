@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// said is a request as the kernel reads it: its kind, flags, header in hex, and attributes.
+// said describes a request as the kernel parses it: type, flags, header in hex and attributes.
 func said(t *testing.T, r request) string {
 	t.Helper()
 	messages, err := syscall.ParseNetlinkMessage(r.message)
@@ -45,7 +45,7 @@ func said(t *testing.T, r request) string {
 	case unix.RTM_NEWLINK:
 		header = unix.SizeofIfInfomsg
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
-		m.Header.Type, header = unix.RTM_NEWADDR, unix.SizeofIfAddrmsg // the parser knows no other
+		m.Header.Type, header = unix.RTM_NEWADDR, unix.SizeofIfAddrmsg // the parser knows only RTM_NEWADDR
 	case unix.RTM_NEWROUTE:
 		header = unix.SizeofRtMsg
 	}
@@ -105,7 +105,8 @@ func TestNameServers(t *testing.T) {
 	}
 }
 
-// TestResolvConf: with a network it is a file, whatever it was; without one it stays.
+// TestResolvConf checks that Renew replaces the file or link if the machine has a network. Without
+// a network, Renew must not change it.
 func TestResolvConf(t *testing.T) {
 	identity := &agentv1.RenewRequest{MachineId: strings.Repeat("0", 32), Hostname: "m-1"}
 	network := &agentv1.Network{Dns: []string{"10.0.0.1"}}
@@ -136,12 +137,12 @@ func TestResolvConf(t *testing.T) {
 			t.Errorf("%s: %v; it is %q", name, err, describe(path))
 		}
 		if describe(other) != "-rw-r--r-- kept" {
-			t.Errorf("%s: what it led to is %q", name, describe(other))
+			t.Errorf("%s: target of the link: got %q, want it unchanged", name, describe(other))
 		}
 	}
 }
 
-// describe tells what is at a path; empty: nothing.
+// describe returns the mode and content of a file, or the empty string if the file does not exist.
 func describe(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -151,7 +152,8 @@ func describe(path string) string {
 	return info.Mode().String() + " " + string(content)
 }
 
-// newNetwork puts the calling goroutine's thread, which ends with it, into a network without anything.
+// newNetwork moves the goroutine to its own thread with an empty network namespace. When the
+// goroutine ends, the thread ends too.
 func newNetwork(t *testing.T) {
 	t.Helper()
 	testenv.NeedsRoot(t, "make network namespaces")
@@ -161,7 +163,7 @@ func newNetwork(t *testing.T) {
 	}
 }
 
-// newInterface makes eth0.
+// newInterface creates an interface with the name eth0.
 func newInterface(t *testing.T) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
@@ -204,22 +206,22 @@ func TestConfigure(t *testing.T) {
 	another.Gateway, another.MTU = netip.MustParseAddr("10.170.3.254"), 1300
 	same := four
 	same.Address, same.MAC = netip.MustParsePrefix("10.170.9.78/20"), both.MAC
-	restored := both // of which the MAC alone is another one
+	restored := both // only the MAC differs
 	restored.MAC = [6]byte{2, 7, 7, 7, 7, 7}
-	p := &place{ownKernel: true}
+	e := &execEnv{}
 	for i, l := range []agent.Link{both, restored, four, both, another, another, same} {
 		if !six {
 			l.Address6, l.Gateway6 = netip.Prefix{}, netip.Addr{}
 		}
-		if err := p.connect(network(l)); err != nil {
+		if err := e.connect(network(l)); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
-		if p.link != l {
-			t.Errorf("%d: it is noted as %+v", i, p.link)
+		if e.link != l {
+			t.Errorf("%d: recorded as %+v", i, e.link)
 		}
 		check(t, i, l)
 	}
-	// What the user has made of it stays, unless it is to be another.
+	// The user's own changes stay until the configuration changes.
 	fd, _ := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	defer unix.Close(fd)
 	eth0, err := net.InterfaceByName(interfaceName)
@@ -232,7 +234,7 @@ func TestConfigure(t *testing.T) {
 	if _, err := ask(fd, users); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.connect(network(same)); err != nil {
+	if err := e.connect(network(same)); err != nil {
 		t.Fatal(err)
 	}
 	if addresses := addressesOf(t); len(addresses) != 3 {
@@ -242,12 +244,12 @@ func TestConfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, 99, four)
-	// What fails says what it was, and is not taken for done.
+	// An error names the failed step, and the next call tries again.
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.connect(network(four)); err == nil || p.link != (agent.Link{}) {
-		t.Errorf("in a network without an interface: %v; noted is %+v", err, p.link)
+	if err := e.connect(network(four)); err == nil || e.link != (agent.Link{}) {
+		t.Errorf("network without an interface: got %v, recorded %+v", err, e.link)
 	}
 	if _, err := ask(fd, []request{addRoute(uint32(eth0.Index), netip.MustParseAddr("192.0.2.1"))}); !errors.Is(err, unix.ENETUNREACH) ||
 		!strings.Contains(err.Error(), "192.0.2.1") {
@@ -255,7 +257,7 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-// network is a link as its owner tells it.
+// network converts a link to a protocol message.
 func network(l agent.Link) *agentv1.Network {
 	n := &agentv1.Network{
 		Mac: l.MAC[:], Address: l.Address.String(), Gateway: l.Gateway.String(), Dns: []string{l.Gateway.String()}, Mtu: uint32(l.MTU),
@@ -266,7 +268,7 @@ func network(l agent.Link) *agentv1.Network {
 	return n
 }
 
-// addressesOf are those of eth0 but for what the kernel makes itself.
+// addressesOf returns the addresses of eth0, except those that the kernel itself has made.
 func addressesOf(t *testing.T) (addresses []string) {
 	t.Helper()
 	eth0, err := net.InterfaceByName(interfaceName)
@@ -285,7 +287,7 @@ func addressesOf(t *testing.T) (addresses []string) {
 	return addresses
 }
 
-// check compares what there is with what should be.
+// check compares the configuration of eth0 with a link.
 func check(t *testing.T, i int, l agent.Link) {
 	t.Helper()
 	eth0, err := net.InterfaceByName(interfaceName)
@@ -318,15 +320,17 @@ func check(t *testing.T, i int, l agent.Link) {
 			t.Errorf("%d: %s is %q", i, name, b)
 		}
 	}
-	inet6, _ := os.ReadFile("/proc/thread-self/net/if_inet6") // address, index, length, scope, flags, name
+	inet6, _ := os.ReadFile("/proc/thread-self/net/if_inet6") // fields: address, index, prefix length, scope, flags, name
 	for line := range strings.Lines(string(inet6)) {
-		if f := strings.Fields(line); f[5] == interfaceName && strings.HasPrefix(f[0], "fd") && f[4] != "82" { // IFA_F_PERMANENT, IFA_F_NODAD
+		if f := strings.Fields(line); f[5] == interfaceName && strings.HasPrefix(f[0], "fd") && f[4] != "82" { // 82 is IFA_F_PERMANENT and IFA_F_NODAD
 			t.Errorf("%d: the address is not usable yet: %s", i, line)
 		}
 	}
 }
 
-// defaults are the gateways of eth0's default routes, in a list of the kernel's: where that has the destination, which is the default one, and the gateway.
+// defaults returns the gateways of eth0's default routes in a kernel file. destination and gateway
+// are the columns of these values. Lines with fewer than least fields are ignored. none is the
+// destination of a default route.
 func defaults(t *testing.T, list string, least, destination int, none string, gateway int) (gateways []string) {
 	t.Helper()
 	b, err := os.ReadFile(list)

@@ -10,28 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killPatience bounds how long killed processes are waited for before the disks are put to rest. The
-// kernel of an emulated machine takes seconds for thousands of them, and they can do nothing any more.
-// A sandbox has no disks that they could keep busy.
+// Time limits of Quiesce. The kill timeouts limit the wait for killed processes. The kernel of an
+// emulated machine takes seconds to end thousands of them, but they can no longer do anything.
+// Without Abilities.Disks, the agent has no disk that they could keep busy, so the wait is shorter.
 const (
-	killPatience        = 1500 * time.Millisecond
-	killPatienceSandbox = 300 * time.Millisecond
+	killTimeout         = 1500 * time.Millisecond
+	killTimeoutDiskless = 300 * time.Millisecond
+	readOnlyTimeout     = 3 * time.Second // for a file system that is still in use
+	readOnlyEvery       = 20 * time.Millisecond
+	closeTimeout        = 8 * time.Second // for running calls on the volume
 )
 
-// Quiesce kills the keeper, and all processes with it, and has everything on the disks.
-func (p *place) Quiesce(ctx context.Context) error {
-	p.mu.Lock()
-	p.quiesced = true
-	room, v, rooted := p.room, p.volume, p.rooted
-	p.mu.Unlock()
+// Quiesce kills all processes and flushes the disks.
+func (e *execEnv) Quiesce(ctx context.Context) error {
+	e.mu.Lock()
+	e.quiesced = true
+	ns, v, rooted := e.ns, e.volume, e.rooted
+	e.mu.Unlock()
 	killed := true
-	if room != nil {
-		patience := killPatience
-		if !p.ownKernel {
-			patience = killPatienceSandbox
+	if ns != nil {
+		timeout := killTimeout
+		if !e.abilities.Disks {
+			timeout = killTimeoutDiskless
 		}
-		killing, cancel := context.WithTimeout(ctx, patience)
-		err := room.end(killing)
+		killing, cancel := context.WithTimeout(ctx, timeout)
+		err := ns.end(killing)
 		cancel()
 		if err != nil && ctx.Err() != nil {
 			return err
@@ -40,46 +43,43 @@ func (p *place) Quiesce(ctx context.Context) error {
 	}
 	var err error
 	if v != nil {
-		closing, cancel := context.WithTimeout(ctx, closePatience)
+		closing, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
 		err = v.Close(closing)
-		if p.ownKernel {
-			settled := settle(ctx, volumeRoot, killed)
+		if e.abilities.Disks {
+			failed := makeReadOnly(ctx, volumeRoot, killed)
 			if err == context.DeadlineExceeded {
-				err = nil
+				err = nil // the disk can become read-only although a call still reads
 			}
-			err = errors.Join(err, settled)
+			err = errors.Join(err, failed)
 		}
 	}
-	if rooted && p.ownKernel {
-		err = errors.Join(err, settle(ctx, envRoot, killed))
+	if rooted && e.abilities.Disks {
+		err = errors.Join(err, makeReadOnly(ctx, envRoot, killed))
 	}
 	return err
 }
 
-// end kills all processes of a room, and takes away what they have mounted. Its root stays open: a call may be using it.
-func (r *room) end(ctx context.Context) error {
-	if !r.over() {
-		syscall.Kill(r.keeper.PID(), syscall.SIGKILL)
+// end kills all processes of a namespace. The root of the namespace stays open, because a call
+// might use it.
+func (n *namespace) end(ctx context.Context) error {
+	if !n.dead() {
+		syscall.Kill(n.init.PID(), syscall.SIGKILL)
 	}
 	select {
-	case <-r.gone:
-		r.ended.Do(r.thread.Stop)
+	case <-n.gone:
+		n.ended.Do(n.thread.Stop)
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("kill all processes: %w", context.Cause(ctx))
 	}
 }
 
-// How long a file system is asked to be read-only that is still in use, and how often.
-const (
-	settlePatience = 3 * time.Second
-	settleEvery    = 20 * time.Millisecond
-)
-
-// settle has a file system on its disk, and nothing written to it any more: it becomes read-only, as it is where it is not mounted. Where something in the kernel
-// keeps a file open that may be written to, a loop device for one, it is frozen instead: at once where processes are still there (killed is false).
-func settle(ctx context.Context, path string, killed bool) error {
+// makeReadOnly flushes a file system and makes it read-only. This fails while a file is open for
+// writing, which can be the kernel's own file for a loop device. After readOnlyTimeout,
+// makeReadOnly freezes the file system instead. If killed is false, processes still run, so it
+// freezes at once.
+func makeReadOnly(ctx context.Context, path string, killed bool) error {
 	for began := time.Now(); ; {
 		err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOATIME, "")
 		switch {
@@ -87,11 +87,11 @@ func settle(ctx context.Context, path string, killed bool) error {
 			return nil
 		case err != unix.EBUSY:
 			return fmt.Errorf("make %s read-only: %w", path, err)
-		case !killed || time.Since(began) > settlePatience:
+		case !killed || time.Since(began) > readOnlyTimeout:
 			return on(path, freeze)
 		}
 		select {
-		case <-time.After(settleEvery):
+		case <-time.After(readOnlyEvery):
 		case <-ctx.Done():
 			return fmt.Errorf("make %s read-only: %w", path, context.Cause(ctx))
 		}

@@ -16,9 +16,10 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 )
 
-// Renew gives the machine its own clock, random pool, machine-id, host name and network. Each of them must succeed.
-func (p *place) Renew(m *agentv1.RenewRequest) error {
-	if p.ownKernel {
+// Renew gives the machine its own clock, random pool, machine ID, host name and network. If one
+// step fails, Renew fails.
+func (e *execEnv) Renew(m *agentv1.RenewRequest) error {
+	if e.abilities.Clock {
 		if err := stir(m.Entropy); err != nil {
 			return fmt.Errorf("renew the random pool: %w", err)
 		}
@@ -30,45 +31,46 @@ func (p *place) Renew(m *agentv1.RenewRequest) error {
 	if err := unix.Sethostname([]byte(m.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}
-	if p.ownKernel && m.Network != nil {
-		if err := p.connect(m.Network); err != nil {
+	if e.abilities.Network && m.Network != nil {
+		if err := e.connect(m.Network); err != nil {
 			return fmt.Errorf("configure the network: %w", err)
 		}
 	}
-	if err := p.newBoot(m); err != nil {
+	if err := e.newBoot(m); err != nil {
 		return fmt.Errorf("renew the boot id: %w", err)
 	}
-	p.mu.Lock()
-	p.identity = m
-	p.mu.Unlock()
-	root, err := p.Root()
+	e.mu.Lock()
+	e.identity = m
+	e.mu.Unlock()
+	root, err := e.Root()
 	if errors.Is(err, agent.ErrNotReady) {
-		return nil // it is told when it is mounted
+		return nil // Mount writes the identity later
 	}
 	if err != nil {
 		return err
 	}
-	if err := p.forgetKeys(root, m); err != nil {
+	if err := e.removeKeys(root, m); err != nil {
 		return fmt.Errorf("remove the host keys of the environment: %w", err)
 	}
 	return identify(root, m)
 }
 
-// forgetKeys removes the host keys that came with an environment: all of its machines would have the same. Later ones, which have been made in this machine, stay.
-func (p *place) forgetKeys(root int, m *agentv1.RenewRequest) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !m.FreshRoot || p.keyless == m.MachineId {
+// removeKeys removes the SSH host keys of an environment, because all machines with that
+// environment would share them. Keys that this machine has created later stay.
+func (e *execEnv) removeKeys(root int, m *agentv1.RenewRequest) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !m.FreshRoot || e.keyless == m.MachineId {
 		return nil
 	}
 	if err := volume.RemoveMatching(root, "/etc/ssh", "ssh_host_*_key*"); err != nil {
 		return err
 	}
-	p.keyless = m.MachineId
+	e.keyless = m.MachineId
 	return nil
 }
 
-// identify writes to the root what machine it is that of.
+// identify writes the machine ID, host name and name servers to files of the machine's root.
 func identify(root int, m *agentv1.RenewRequest) error {
 	hosts, err := volume.ReadSmall(root, "/etc/hosts")
 	if err != nil {
@@ -79,12 +81,13 @@ func identify(root int, m *agentv1.RenewRequest) error {
 		{"/etc/hostname", m.Hostname + "\n"},
 		{"/etc/hosts", withName(hosts, m.Hostname)},
 	}
-	// Most environments link it to /etc/machine-id, or don't have it.
+	// In most environments this file is a link to /etc/machine-id, or missing.
 	if dbus, err := volume.ReadSmall(root, dbusMachineID); err == nil && dbus != "" {
 		files = append(files, struct{ path, content string }{dbusMachineID, m.MachineId + "\n"})
 	}
 	if text, err := volume.ReadSmall(root, resolvConf); m.Network != nil && (err != nil || text != nameServers(m.Network.Dns)) {
-		// It is often a link to what a resolver keeps in /run, where nothing is yet.
+		// This file is often a link to a resolver's file in /run, which is still empty at this
+		// point.
 		if err := volume.Unlink(root, resolvConf); err != nil {
 			return err
 		}
@@ -98,13 +101,13 @@ func identify(root int, m *agentv1.RenewRequest) error {
 	return nil
 }
 
-// Files of a root that not every machine writes.
+// Files that identify writes only in some machines.
 const (
 	dbusMachineID = "/var/lib/dbus/machine-id"
 	resolvConf    = "/etc/resolv.conf"
 )
 
-// nameServers gives /etc/resolv.conf.
+// nameServers returns the content of /etc/resolv.conf.
 func nameServers(addresses []string) string {
 	var b strings.Builder
 	for _, a := range addresses {
@@ -113,10 +116,11 @@ func nameServers(addresses []string) string {
 	return b.String()
 }
 
-// ownAddress is the address of a machine's own name, as Debian has it in /etc/hosts.
+// ownAddress is the address for the machine's own name in /etc/hosts, as in Debian.
 const ownAddress = "127.0.1.1"
 
-// withName gives /etc/hosts with the machine's own name, and all else that was there.
+// withName returns the content of /etc/hosts with the machine's name. It replaces the line of an
+// earlier name, and does not change other lines.
 func withName(hosts, name string) string {
 	var b strings.Builder
 	localhost := false
@@ -136,14 +140,15 @@ func withName(hosts, name string) string {
 	return b.String()
 }
 
-// stir adds entropy to the kernel's pool, credits it, and has the generator start from it: two machines from one template share all that was in it before.
+// stir adds entropy to the kernel's random pool, credits it and reseeds the generator. Until then,
+// two machines from the same template produce the same random numbers.
 func stir(entropy []byte) error {
 	random, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer random.Close()
-	// struct rand_pool_info of linux/random.h: bits, bytes, the bytes
+	// struct rand_pool_info of linux/random.h: number of bits, number of bytes, the bytes
 	info := make([]byte, 8+(len(entropy)+3)/4*4)
 	binary.NativeEndian.PutUint32(info, uint32(8*len(entropy)))
 	binary.NativeEndian.PutUint32(info[4:], uint32(len(entropy)))

@@ -20,7 +20,7 @@ func TestHostsKeepWhatTheyHad(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, c.after)
 		}
 		if again := withName(got, "m-1"); again != got {
-			t.Errorf("%s: a second time gives %q", name, again)
+			t.Errorf("%s: second run: got %q", name, again)
 		}
 	}
 }

@@ -16,10 +16,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent"
 )
 
-// portName is what the link's virtio-serial port is called.
+// portName is the name of the virtio-serial port that carries the link.
 const portName = "agent"
 
-// Serve is the agent's part: it serves the machine's link for ever.
+// Serve runs the agent of a virtual machine. It serves the machine's link until an error occurs,
+// and returns that error.
 func Serve(version string) error {
 	if err := loopbackUp(); err != nil {
 		return err
@@ -28,36 +29,37 @@ func Serve(version string) error {
 	if err != nil {
 		return err
 	}
-	place, err := newPlace(true, !slices.Contains(parameters, bareParameter))
+	env, err := newExecEnv(ofVirtualMachine, !slices.Contains(parameters, bareParameter))
 	if err != nil {
 		return err
 	}
-	if _, err := place.now(); err != nil && !errors.Is(err, agent.ErrNoRoot) {
+	if _, err := env.current(); err != nil && !errors.Is(err, agent.ErrNoRoot) {
 		return err
 	}
 	port, err := openPort()
 	if err != nil {
 		return err
 	}
-	server := agent.New(place, version)
-	if w, err := openWindow(); err != nil {
+	server := agent.New(env, version)
+	if shared, err := openShared(); err != nil {
 		return err
-	} else if w != nil {
-		server.Share(w)
+	} else if shared != nil {
+		server.Share(shared)
 	}
 	return server.Serve(port)
 }
 
-// openWindow opens the window that the machine shares with its owner; nil where there is none. It is read and written without a cache, as its other end is.
-func openWindow() (*os.File, error) {
-	device, err := findDisk(windowSerial)
+// openShared opens the buffer that the machine shares with its supervisor. It returns nil if there
+// is no such buffer. Neither side caches the buffer.
+func openShared() (*os.File, error) {
+	device, err := findDisk(sharedSerial)
 	if err != nil || device == "" {
 		return nil, err
 	}
 	return os.OpenFile(device, os.O_RDWR|unix.O_DIRECT, 0)
 }
 
-// openPort opens the link's port.
+// openPort waits until the port of the link exists, and opens it.
 func openPort() (*port, error) {
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
 		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
@@ -69,7 +71,8 @@ func openPort() (*port, error) {
 			if err != nil || strings.TrimSpace(string(b)) != portName {
 				continue
 			}
-			// Not blocking, so that Go's poller waits: a blocked write would spin the processor in the kernel.
+			// O_NONBLOCK lets Go's poller do the waiting. A blocking write would spin in the
+			// kernel.
 			f, err := os.OpenFile("/dev/"+filepath.Base(filepath.Dir(name)), os.O_RDWR|unix.O_NONBLOCK, 0)
 			if err == nil {
 				return &port{f}, nil
@@ -78,16 +81,18 @@ func openPort() (*port, error) {
 				return nil, err
 			}
 		}
-		if time.Since(began) > devicePatience {
-			return nil, fmt.Errorf("no virtio-serial port is called %q", portName)
+		if time.Since(began) > deviceTimeout {
+			return nil, fmt.Errorf("there is no virtio-serial port %q", portName)
 		}
 	}
 }
 
-// port is the link's port as a stream. Where nobody is at the other end, a read waits until somebody is.
+// port is the port of the link as a stream. If the other end is closed, Read waits until it is
+// opened again.
 type port struct{ device }
 
-// device is what a port takes of its file. The rest, such as WriteTo, would bypass the port's Read.
+// device has only some methods of a file. With the others, such as WriteTo, callers could bypass
+// port.Read.
 type device interface {
 	io.ReadWriteCloser
 	SetDeadline(t time.Time) error
@@ -95,8 +100,8 @@ type device interface {
 	SetWriteDeadline(t time.Time) error
 }
 
-// absentEvery is how often a port is asked whether somebody is at its other end.
-const absentEvery = 10 * time.Millisecond
+// reopenEvery is the interval at which Read checks whether the other end is open.
+const reopenEvery = 10 * time.Millisecond
 
 func (p *port) Read(b []byte) (int, error) {
 	for {
@@ -104,7 +109,7 @@ func (p *port) Read(b []byte) (int, error) {
 		if n > 0 || err != io.EOF {
 			return n, err
 		}
-		time.Sleep(absentEvery)
+		time.Sleep(reopenEvery)
 	}
 }
 
@@ -116,7 +121,7 @@ type portAddr struct{}
 func (portAddr) Network() string { return "virtio-serial" }
 func (portAddr) String() string  { return portName }
 
-// loopbackUp brings the loopback interface up: a machine has it whatever its network policy is.
+// loopbackUp enables the loopback interface, which a machine has under every network policy.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

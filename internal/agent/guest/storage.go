@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,59 +13,67 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 )
 
-// Path changes nothing: the volume is mounted where it is seen.
-func (p *place) Path(name string) string { return name }
+// Path returns name unchanged, because the volume is mounted at /workspace.
+func (e *execEnv) Path(name string) string { return name }
 
-// Env tells processes where their workspace is.
-func (p *place) Env() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.volume == nil {
+// Files returns the root, and the path unchanged.
+func (e *execEnv) Files(name string) (root int, path string, done func(), err error) {
+	root, err = e.Root()
+	return root, name, func() {}, err
+}
+
+// Env sets PYRO_WORKSPACE to the path of the workspace, if the volume is mounted.
+func (e *execEnv) Env() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.volume == nil {
 		return nil
 	}
 	return []string{agent.WorkspaceVariable + "=" + agent.Workspace}
 }
 
-// Mount mounts the volume, and the root where the machine was started without one. The volume comes first: a room that is made finds it.
-func (p *place) Mount(root, withVolume bool) (recovered volume.Recovered, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.quiesced {
+// Mount mounts the volume. It also mounts the root if the machine has booted without it. It mounts
+// the volume first, so that a new namespace includes the volume.
+func (e *execEnv) Mount(root, withVolume bool) (recovered volume.Recovered, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.quiesced {
 		return recovered, agent.ErrQuiesced
 	}
-	if withVolume && p.volume == nil {
-		if recovered, err = p.mountVolume(); err != nil {
+	if withVolume && e.volume == nil {
+		if recovered, err = e.mountVolume(); err != nil {
 			return recovered, fmt.Errorf("mount the volume: %w", err)
 		}
 	}
-	if root && !p.own {
-		if err := p.takeRoot(); err != nil {
+	if root && !e.own {
+		if err := e.takeRoot(); err != nil {
 			return recovered, fmt.Errorf("mount the root: %w", err)
 		}
 	}
 	return recovered, nil
 }
 
-// takeRoot mounts the root and makes it the machine's own.
-func (p *place) takeRoot() error {
-	if !p.rooted {
+// takeRoot mounts the root if necessary, and writes the machine's identity to it.
+func (e *execEnv) takeRoot() error {
+	if !e.rooted {
 		if err := mountRoot(); err != nil {
 			return err
 		}
-		p.rooted = true
+		e.rooted = true
 	}
-	r, err := p.nowLocked()
+	n, err := e.currentLocked()
 	if err == nil {
-		err = identify(int(r.root.Fd()), p.identity)
+		err = identify(int(n.root.Fd()), e.identity)
 	}
-	p.own = err == nil
+	e.own = err == nil
 	return err
 }
 
-// mountVolume mounts the volume, brings it in order, and has the room see it.
-func (p *place) mountVolume() (recovered volume.Recovered, err error) {
-	reach := volume.Whole
-	if p.ownKernel {
+// mountVolume mounts the volume, recovers its interrupted changes, and attaches it to the
+// namespace.
+func (e *execEnv) mountVolume() (recovered volume.Recovered, err error) {
+	reach := volume.LocalFS
+	if e.abilities.Disks {
 		device, err := findDisk(volumeSerial)
 		if err != nil {
 			return recovered, err
@@ -78,33 +85,35 @@ func (p *place) mountVolume() (recovered volume.Recovered, err error) {
 			return recovered, err
 		}
 	} else {
-		// The host's file system is behind it, of which gVisor flushes what it has open.
-		reach = volume.Single
-		if there, err := p.volumeMounted(); err != nil || !there {
+		// Without a disk, the volume can be part of the host's file system, as under gVisor. A
+		// flush might then reach only open files.
+		reach = volume.PassthroughFS
+		if there, err := e.volumeMounted(); err != nil || !there {
 			return recovered, errors.Join(agent.ErrNoVolume, err)
 		}
 	}
 	folder, err := os.Open(volumeRoot)
 	if err == nil {
-		p.volume, recovered, err = volume.Open(folder, reach)
+		e.volume, recovered, err = volume.Open(folder, reach)
 	}
-	if err == nil && p.ownKernel && p.room != nil && !p.room.over() {
-		err = p.room.attach()
+	if err == nil && e.abilities.Disks && e.ns != nil && !e.ns.dead() {
+		err = e.ns.attach()
 	}
-	if err != nil && p.volume != nil {
-		p.volume.Close(context.Background())
-		p.volume = nil
+	if err != nil && e.volume != nil {
+		e.volume.Close(context.Background())
+		e.volume = nil
 	}
-	if err != nil && p.ownKernel {
+	if err != nil && e.abilities.Disks {
 		err = errors.Join(err, unix.Unmount(volumeRoot, unix.MNT_DETACH))
 	}
 	return recovered, err
 }
 
-// volumeMounted tells whether the volume is mounted. That of a sandbox is from the start.
-func (p *place) volumeMounted() (bool, error) {
-	if p.ownKernel {
-		return p.volume != nil, nil
+// volumeMounted reports whether the volume is mounted. Without Abilities.Disks, only the driver can
+// have mounted it, before the agent started.
+func (e *execEnv) volumeMounted() (bool, error) {
+	if e.abilities.Disks {
+		return e.volume != nil, nil
 	}
 	var root, volume unix.Stat_t
 	if err := unix.Stat("/", &root); err != nil {
@@ -119,10 +128,11 @@ func (p *place) volumeMounted() (bool, error) {
 	return volume.Dev != root.Dev, nil
 }
 
-// Of the volume processes see one folder.
+// volumeFiles is the only folder of the volume that processes see.
 var volumeFiles = filepath.Join(volumeRoot, volume.FilesFolder)
 
-// bindWorkspace puts the volume's files into the environment, before it becomes the calling thread's root, and hides the rest of the volume.
+// bindWorkspace mounts the volume's files in the environment, and unmounts the rest of the volume
+// for the processes. At this point, the environment is not yet the root of the calling thread.
 func bindWorkspace() error {
 	if err := os.MkdirAll(volumeFiles, 0o755); err != nil {
 		return err
@@ -140,7 +150,7 @@ func bindWorkspace() error {
 	return nil
 }
 
-// makeWorkspace makes the folder over which the volume's files are seen.
+// makeWorkspace creates the mount point of the volume's files.
 func makeWorkspace(at string) error {
 	if err := os.Mkdir(at, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -152,14 +162,14 @@ func makeWorkspace(at string) error {
 	return err
 }
 
-// attach has a room that is there already see the volume's files.
-func (r *room) attach() error {
+// attach mounts the volume's files in a namespace that already exists.
+func (n *namespace) attach() error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, volumeFiles, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return os.NewSyscallError("open_tree", err)
 	}
 	defer unix.Close(tree)
-	return r.thread.Do(func() error {
+	return n.thread.Do(func() error {
 		if err := makeWorkspace(agent.Workspace); err != nil {
 			return err
 		}
@@ -167,36 +177,36 @@ func (r *room) attach() error {
 	})
 }
 
-// Volume is the volume.
-func (p *place) Volume() (*volume.Volume, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// Volume returns the mounted volume.
+func (e *execEnv) Volume() (*volume.Volume, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case p.quiesced:
+	case e.quiesced:
 		return nil, agent.ErrQuiesced
-	case p.volume == nil:
+	case e.volume == nil:
 		return nil, agent.ErrNoVolume
 	}
-	return p.volume, nil
+	return e.volume, nil
 }
 
-// Flush flushes the volume, and the root.
-func (p *place) Flush(root bool) error {
-	v, err := p.Volume()
+// Flush flushes the volume. If root is true, it also flushes the root.
+func (e *execEnv) Flush(root bool) error {
+	v, err := e.Volume()
 	if err == nil {
 		err = v.Flush()
 	}
 	if err != nil || !root {
 		return err
 	}
-	return p.onRoot(func(f *os.File) error { return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))) })
+	return e.onRoot(func(f *os.File) error { return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd()))) })
 }
 
-// onRoot calls f with the root's folder, where the root is mounted.
-func (p *place) onRoot(f func(*os.File) error) error {
-	p.mu.Lock()
-	rooted := p.rooted
-	p.mu.Unlock()
+// onRoot calls f with the root folder. It fails if the root is not mounted.
+func (e *execEnv) onRoot(f func(*os.File) error) error {
+	e.mu.Lock()
+	rooted := e.rooted
+	e.mu.Unlock()
 	if !rooted {
 		return agent.ErrNoRoot
 	}
@@ -220,66 +230,64 @@ const (
 
 func freeze(f *os.File) error { return os.NewSyscallError("FIFREEZE", control(f, fiFreeze)) }
 
-// Freeze freezes the file systems of a kernel of the machine's own. Thaw thaws what it has frozen, also where it fails.
-func (p *place) Freeze(root, volume bool) (bool, error) {
-	if !p.ownKernel {
+// Freeze freezes file systems on the machine's disks. Without Abilities.Disks, it only flushes the
+// volume. If one of two file systems can't be frozen, Freeze thaws the other one.
+func (e *execEnv) Freeze(root, volume bool) (bool, error) {
+	if !e.abilities.Disks {
 		if !volume {
 			return false, nil
 		}
-		return false, p.Flush(false)
+		return false, e.Flush(false)
 	}
 	var err error
 	if root {
-		err = p.onRoot(freeze)
-		p.note(envRoot, err)
+		err = e.onRoot(freeze)
+		e.addFrozen(envRoot, err)
 	}
 	if volume && err == nil {
-		if _, err = p.Volume(); err == nil {
+		if _, err = e.Volume(); err == nil {
 			err = on(volumeRoot, freeze)
 		}
-		p.note(volumeRoot, err)
+		e.addFrozen(volumeRoot, err)
 	}
 	if err != nil {
-		return false, errors.Join(err, p.Thaw())
+		return false, errors.Join(err, e.Thaw())
 	}
 	return root || volume, nil
 }
 
-// Hold has no process of a kernel of the machine's own run.
-func (p *place) Hold() error {
-	if !p.ownKernel {
+// Hold stops all processes if the agent has Abilities.Hold.
+func (e *execEnv) Hold() error {
+	if !e.abilities.Hold {
 		return nil
 	}
-	return p.groups.freeze()
+	return e.groups.freeze()
 }
 
-// Release has them run again.
-func (p *place) Release() error {
-	if !p.ownKernel {
+// Release resumes the processes that Hold has stopped.
+func (e *execEnv) Release() error {
+	if !e.abilities.Hold {
 		return nil
 	}
-	return p.groups.thaw()
+	return e.groups.thaw()
 }
 
-// note notes what is frozen now.
-func (p *place) note(path string, err error) {
+// addFrozen records that the file system at path is frozen, if err is nil.
+func (e *execEnv) addFrozen(path string, err error) {
 	if err == nil {
-		p.frozen = append(p.frozen, path)
+		e.frozen = append(e.frozen, path)
 	}
 }
 
-// Thaw lets writing go on.
-func (p *place) Thaw() error {
-	for len(p.frozen) > 0 {
-		last := len(p.frozen) - 1
-		err := on(p.frozen[last], func(f *os.File) error { return control(f, fiThaw) })
-		if err != nil && !errors.Is(err, unix.EINVAL) { // that one is not frozen any more
+// Thaw thaws the file systems that Freeze has frozen.
+func (e *execEnv) Thaw() error {
+	for len(e.frozen) > 0 {
+		last := len(e.frozen) - 1
+		err := on(e.frozen[last], func(f *os.File) error { return control(f, fiThaw) })
+		if err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: it is no longer frozen
 			return fmt.Errorf("FITHAW: %w", err)
 		}
-		p.frozen = p.frozen[:last]
+		e.frozen = e.frozen[:last]
 	}
 	return nil
 }
-
-// closePatience bounds the wait for calls that use the volume. One that only reads it does not keep it from being read-only.
-const closePatience = 8 * time.Second

@@ -7,19 +7,23 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
+	"github.com/pyro-mcp/pyro/internal/agent/proctree"
 )
 
-// Reap runs an agent on an inherited socket as a child, and ends when it does. It is the process to which orphans of what the agent started return: it
-// reaps them, never a child that the agent waits for, and kills what is left when the agent has ended. The agent ends when the other end of the socket
-// is closed: so all of it is gone soon after its owner, however the owner ended.
+// Reap starts this program as an agent and returns when the agent has ended. The agent gets the
+// inherited socket fd as its descriptor 3.
+//
+// Orphans of the agent become children of this process, which reaps them. This process never reaps
+// a process that the agent waits for. When the agent ends, Reap kills all remaining processes. The
+// agent ends when the other end of the socket is closed. So no process outlives the owner of that
+// end, even if the owner crashes.
 func Reap(fd int, agentArgs []string) error {
-	ignoreSignals()
+	catchSignals()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
@@ -44,21 +48,23 @@ func Reap(fd int, agentArgs []string) error {
 			break
 		}
 	}
-	return killAll(os.Getpid(), func(table, int) bool { return true })
+	return proctree.KillAll(os.Getpid(), func(proctree.Table, int) bool { return true })
 }
 
-// ignoreSignals: what a terminal or a service manager sends to the whole group is its owner's to act on. They are received rather than ignored, which
-// would be inherited by what is started.
-func ignoreSignals() {
+// catchSignals makes some signals have no effect. A terminal or a service manager sends them to the
+// whole process group, and the owner of the agent reacts to them. They are caught and not ignored,
+// because child processes would inherit ignored signals.
+func catchSignals() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE)
 }
 
-// Serve serves an agent on an inherited socket until its other end is closed. volume is the folder of the machine's volume; empty: there is none.
+// Serve runs an agent on the inherited socket fd until the other end is closed. volume is the
+// folder of the machine's volume, or empty if there is none.
 func Serve(fd int, volume, version string) error {
-	ignoreSignals()
+	catchSignals()
 	file := os.NewFile(uintptr(fd), "link")
 	if file == nil {
-		return fmt.Errorf("no file is inherited as %s", strconv.Itoa(fd))
+		return fmt.Errorf("descriptor %d is not open", fd)
 	}
 	stream, err := net.FileConn(file)
 	file.Close()
@@ -66,13 +72,13 @@ func Serve(fd int, volume, version string) error {
 		return err
 	}
 	defer stream.Close()
-	place, err := newPlace(volume)
+	env, err := newExecEnv(volume)
 	if err != nil {
 		return err
 	}
-	err = agent.New(place, version).Serve(stream)
+	err = agent.New(env, version).Serve(stream)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 		err = nil
 	}
-	return errors.Join(err, place.close())
+	return errors.Join(err, env.close())
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -19,11 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"github.com/pyro-mcp/pyro/internal/agent/proctree"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// program is pyro-guest, built for these tests.
-var program string
+// guest is the path of the program pyro-guest, which TestMain builds.
+var guest string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "pyro-host-test-")
@@ -31,9 +32,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Chmod(dir, 0o755) // others run it too
-	program = filepath.Join(dir, "pyro-guest")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "github.com/pyro-mcp/pyro/cmd/pyro-guest")
+	os.Chmod(dir, 0o755) // so that other users can run the program
+	guest = filepath.Join(dir, "pyro-guest")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", guest, "github.com/pyro-mcp/pyro/cmd/pyro-guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s%v\n", out, err)
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// started is an agent's process, as an owner has it.
+// started is a running agent process, with the test's end of the link.
 type started struct {
 	cmd    *exec.Cmd
 	stream net.Conn
@@ -53,7 +54,7 @@ type started struct {
 	mark   string
 }
 
-// start starts an agent, and sees to it that it leaves nothing behind.
+// start starts an agent. When the test ends, start checks that no process of the agent still runs.
 func start(t *testing.T, credential *syscall.Credential) *started {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -63,7 +64,7 @@ func start(t *testing.T, credential *syscall.Credential) *started {
 	near, far := os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far")
 	defer far.Close()
 	defer near.Close()
-	a := &started{cmd: exec.Command(program, "host", "3", ""), mark: "PYRO_HOST_TEST=" + client.NewID()}
+	a := &started{cmd: exec.Command(guest, "host", "3", ""), mark: "PYRO_HOST_TEST=" + program.NewID()}
 	a.cmd.ExtraFiles = []*os.File{far}
 	a.cmd.Stderr = &a.stderr
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: credential}
@@ -78,7 +79,7 @@ func start(t *testing.T, credential *syscall.Credential) *started {
 		a.cmd.Wait()
 		a.none(t)
 		if said := a.stderr.String(); said != "" {
-			t.Errorf("the agent said %q", said)
+			t.Errorf("the agent printed %q", said)
 		}
 	})
 	return a
@@ -99,24 +100,24 @@ func (a *started) dial(t *testing.T) *client.Client {
 	return c
 }
 
-func (a *started) run(t *testing.T, c *client.Client, command client.Command) string {
+func (a *started) run(t *testing.T, c *client.Client, command program.Command) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	command.Env = append(command.Env, a.mark)
 	var out bytes.Buffer
-	exit, err := c.Exec(ctx, command, nil, &out, &out)
+	exit, err := c.Exec(ctx, command, program.Attach{Stdout: &out, Stderr: &out})
 	if err != nil || exit.Code != 0 {
 		t.Fatalf("%q: %+v, %v, %q", command.Argv, exit, err, out.String())
 	}
 	return out.String()
 }
 
-// marked gives the agent's processes' processes that run.
+// marked returns the PIDs of the running processes that the agent has started.
 func (a *started) marked() (pids []int) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {
-		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil && marked(pid, a.mark) {
+		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil && proctree.HasVariable(pid, a.mark) {
 			pids = append(pids, pid)
 		}
 	}
@@ -127,12 +128,12 @@ func (a *started) none(t *testing.T) {
 	t.Helper()
 	for began := time.Now(); len(a.marked()) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Since(began) > 5*time.Second {
-			t.Fatalf("processes are left: %v", a.marked())
+			t.Fatalf("leftover processes: %v", a.marked())
 		}
 	}
 }
 
-// children gives a process's children, zombies among them.
+// children returns the PIDs of the children of a process, and how many of them are zombies.
 func children(pid int) (pids []int, zombies int) {
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range names {
@@ -149,18 +150,19 @@ func children(pid int) (pids []int, zombies int) {
 	return pids, zombies
 }
 
-// hard is what is hard to find again: in its own session, without a parent, and a child of that.
+// hard is a script that starts processes that are hard to find. One is in another session, one has
+// no parent, and one is a child of such a process.
 const hard = "sleep 600 >/dev/null 2>&1 & setsid sleep 600 >/dev/null 2>&1 & (setsid sh -c 'sleep 600 & exec sleep 600' >/dev/null 2>&1 &)"
 
 func TestNothingOutlivesTheOwner(t *testing.T) {
 	a := start(t, nil)
 	c := a.dial(t)
-	a.run(t, c, client.Command{Argv: []string{"sh", "-c", hard}})
+	a.run(t, c, program.Command{Argv: []string{"sh", "-c", hard}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	running := make(chan error, 1)
 	go func() {
-		_, err := c.Exec(ctx, client.Command{Argv: []string{"sh", "-c", hard + "; sleep 600"}, Env: []string{a.mark}}, nil, nil, nil)
+		_, err := c.Exec(ctx, program.Command{Argv: []string{"sh", "-c", hard + "; sleep 600"}, Env: []string{a.mark}}, program.Attach{})
 		running <- err
 	}()
 	for began := time.Now(); len(a.marked()) < 9; time.Sleep(5 * time.Millisecond) {
@@ -172,8 +174,8 @@ func TestNothingOutlivesTheOwner(t *testing.T) {
 	if err := a.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if left := a.marked(); len(left) > 0 { // now, not a moment later
-		t.Errorf("processes are left: %v", left)
+	if left := a.marked(); len(left) > 0 { // checked at once, without waiting
+		t.Errorf("leftover processes: %v", left)
 	}
 	if err := <-running; err == nil {
 		t.Error("the command that was killed ended well")
@@ -183,7 +185,7 @@ func TestNothingOutlivesTheOwner(t *testing.T) {
 func TestNothingOutlivesTheAgent(t *testing.T) {
 	a := start(t, nil)
 	c := a.dial(t)
-	a.run(t, c, client.Command{Argv: []string{"sh", "-c", hard}})
+	a.run(t, c, program.Command{Argv: []string{"sh", "-c", hard}})
 	pids, _ := children(a.cmd.Process.Pid)
 	for _, pid := range pids {
 		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(b, []byte("host-agent")) {
@@ -198,7 +200,7 @@ func TestNothingOutlivesTheAgent(t *testing.T) {
 		t.Fatal("the reaper waits on")
 	}
 	if left := a.marked(); len(left) > 0 {
-		t.Errorf("processes are left: %v", left)
+		t.Errorf("leftover processes: %v", left)
 	}
 }
 
@@ -206,7 +208,7 @@ func TestZombiesDoNotPileUp(t *testing.T) {
 	a := start(t, nil)
 	c := a.dial(t)
 	for range 20 {
-		a.run(t, c, client.Command{Argv: []string{"sh", "-c", "for i in 1 2 3 4 5; do (setsid true &); done"}})
+		a.run(t, c, program.Command{Argv: []string{"sh", "-c", "for i in 1 2 3 4 5; do (setsid true &); done"}})
 	}
 	pids, _ := children(a.cmd.Process.Pid)
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -224,7 +226,8 @@ func TestZombiesDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestSignals: the agent does not end with its terminal or its service, and does not make its processes deaf.
+// TestSignals checks that signals from a terminal or a service manager do not end the agent. It
+// also checks that the agent's processes do not ignore them.
 func TestSignals(t *testing.T) {
 	a := start(t, nil)
 	c := a.dial(t)
@@ -234,55 +237,44 @@ func TestSignals(t *testing.T) {
 			syscall.Kill(pid, sig)
 		}
 	}
-	// Whoever runs the tests may ignore signals of their own, which every process below inherits.
+	// A process must ignore only signals that this test's own child processes also ignore.
+	ignores := func(status string) (mask uint64) {
+		if _, err := fmt.Sscanf(status, "SigIgn: %x", &mask); err != nil {
+			t.Fatalf("%q: %v", status, err)
+		}
+		return mask
+	}
 	own, err := exec.Command("grep", "SigIgn", "/proc/self/status").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := a.run(t, c, client.Command{Argv: []string{"grep", "SigIgn", "/proc/self/status"}}); got != string(own) {
+	if got := a.run(t, c, program.Command{Argv: []string{"grep", "SigIgn", "/proc/self/status"}}); ignores(got)&^ignores(string(own)) != 0 {
 		t.Errorf("a process ignores %q, one of this test's own %q", got, own)
 	}
 }
 
-// TestOrdinaryUser: who is not root runs as themselves, at home, and can't become another.
+// TestOrdinaryUser checks that an agent without root runs commands only as its own user, in that
+// user's home.
 func TestOrdinaryUser(t *testing.T) {
 	testenv.NeedsRoot(t, "become an ordinary user")
 	a := start(t, &syscall.Credential{Uid: 65534, Gid: 65534})
 	c := a.dial(t)
-	if got := a.run(t, c, client.Command{Argv: []string{"sh", "-c", "id -u; id -g; echo $HOME; pwd"}}); got != "65534\n65534\n/nonexistent\n/\n" {
+	if got := a.run(t, c, program.Command{Argv: []string{"sh", "-c", "id -u; id -g; echo $HOME; pwd"}}); got != "65534\n65534\n/nonexistent\n/\n" {
 		t.Errorf("got %q", got)
 	}
-	a.run(t, c, client.Command{Argv: []string{"true"}, User: "nobody"})
-	exit, err := c.Exec(context.Background(), client.Command{Argv: []string{"id", "-u"}, User: "root"}, nil, io.Discard, io.Discard)
-	if err != nil || !exit.StartFailure || exit.Code != 126 || !strings.Contains(exit.Message, "not permitted") {
+	a.run(t, c, program.Command{Argv: []string{"true"}, User: "nobody"})
+	exit, err := c.Exec(context.Background(), program.Command{Argv: []string{"id", "-u"}, User: "root"}, program.Attach{})
+	if err != nil || exit.NotRun == "" || exit.Code != 126 || !strings.Contains(exit.NotRun, "not permitted") {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }
 
-// TestNotAnAgent: what is no link ends it with an error, at once.
+// TestNotAnAgent checks that the program fails at once if it has no link.
 func TestNotAnAgent(t *testing.T) {
 	for _, arguments := range [][]string{{"host", "x"}, {"host-agent", "9"}, {"host"}, {}} {
-		cmd := exec.Command(program, arguments...)
+		cmd := exec.Command(guest, arguments...)
 		if out, err := cmd.CombinedOutput(); err == nil || len(out) == 0 {
 			t.Errorf("%q: %v, %q", arguments, err, out)
 		}
-	}
-}
-
-func TestDescends(t *testing.T) {
-	all := table{2: {parent: 1}, 3: {parent: 2}, 4: {parent: 3}, 7: {parent: 8}, 8: {parent: 7}, 9: {parent: 4}}
-	for _, c := range []struct {
-		pid, from int
-		want      bool
-	}{{4, 2, true}, {9, 2, true}, {3, 1, true}, {2, 3, false}, {2, 2, false}, {7, 2, false}, {5, 2, false}, {9, 8, false}} {
-		if descends(all, c.pid, c.from) != c.want {
-			t.Errorf("%+v", c)
-		}
-	}
-	if d := all.depth(9); d != 4 {
-		t.Errorf("depth %d", d)
-	}
-	if d := all.depth(7); d != deepest {
-		t.Errorf("depth of a circle %d", d)
 	}
 }

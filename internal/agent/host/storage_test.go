@@ -12,12 +12,12 @@ import (
 )
 
 func TestPathsOfTheWorkspace(t *testing.T) {
-	with, err := newPlace("/v")
+	with, err := newExecEnv("/v")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer with.close()
-	without, err := newPlace("")
+	without, err := newExecEnv("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestPathsOfTheWorkspace(t *testing.T) {
 
 func TestMountingOnTheHost(t *testing.T) {
 	dir := t.TempDir()
-	p, err := newPlace(dir)
+	p, err := newExecEnv(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestMountingOnTheHost(t *testing.T) {
 		t.Error(err)
 	}
 	for name, folder := range map[string]string{"no folder": "", "a folder that is not there": filepath.Join(dir, "none")} {
-		p, err := newPlace(folder)
+		p, err := newExecEnv(folder)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,9 +75,10 @@ func TestMountingOnTheHost(t *testing.T) {
 	}
 }
 
-// TestQuiesceKillsNothingOfOthers: an agent without its reaper has no processes of which it could tell that they are its own.
+// TestQuiesceKillsNothingOfOthers checks that Quiesce fails and kills nothing if the agent's parent
+// is not its reaper. In this case, the agent can't tell which processes are its own.
 func TestQuiesceKillsNothingOfOthers(t *testing.T) {
-	p, err := newPlace("")
+	p, err := newExecEnv("")
 	if err != nil {
 		t.Fatal(err)
 	}

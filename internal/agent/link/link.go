@@ -1,11 +1,17 @@
-// Package link makes sessions on one byte stream that has no connection boundaries, such as a virtio-serial port: what an earlier session left in the
-// pipe, in either direction, must not reach the next, and the end of a session must not end the stream.
+// Package link runs sessions, one after another, on a byte stream without connection boundaries,
+// such as a virtio-serial port. Data of an earlier session that is still in the stream never
+// reaches a later session. The end of a session does not end the stream.
 //
-// On the wire are records. A data record is its length in 4 bytes, little endian, 1 to [MaxRecord], and as many bytes. A control record is 4 bytes that no
-// length can have, 4 that tell its kind, and a nonce of 16 bytes that names the session. The host opens a session by sending hello, again and again,
-// until the guest answers it with welcome; then it sends start, followed by data. The guest answers start with started, followed by data. So each end
-// knows where the session's data begins, however many hellos and welcomes are under way, and drops all that came before. A hello in the
-// middle of a session ends it and opens another; bye ends it.
+// The stream carries records. A data record is a length followed by that many bytes of data. The
+// length has 4 bytes, little endian, and is from 1 to [MaxRecord]. A control record has a magic
+// number of 4 bytes, a kind of 4 bytes and a nonce of 16 bytes. The magic number is not a valid
+// length. The nonce identifies the session.
+//
+// The host opens a session by sending hello repeatedly until the guest answers with welcome. Then
+// the host sends start, and the guest answers with started. Data can follow start and started. So
+// each side knows where the data of a session begins, even if several hellos and welcomes are in
+// flight. It drops everything before that. A hello during a session ends this session and opens
+// another one. bye ends a session.
 package link
 
 import (
@@ -16,28 +22,31 @@ import (
 	"time"
 )
 
-// MaxRecord bounds the data of one record.
+// MaxRecord is the maximum amount of data in a record, in bytes.
 const MaxRecord = 1 << 20
 
-// portWrite is what a virtio-serial port takes in one write. The length of a record and the begin of its data go in one.
+// portWrite is the size of the largest write to a virtio-serial port, in bytes. The length of a
+// record and the start of its data fit into one such write.
 const portWrite = 32 << 10
 
 const (
 	lengthSize  = 4
 	nonceSize   = 16
 	controlSize = 8 + nonceSize
-	// helloEvery is how often the host says hello until it is heard.
-	helloEvery = 100 * time.Millisecond
-	// fillEvery is after how many of them it fills up what could be the rest of a record before the next.
-	fillEvery = 5
-	// byePatience bounds what a closing session still writes: the rest of a record, and bye.
-	byePatience = time.Second
-	// maxSkipped bounds what an end reads without finding what it looks for.
+	// helloInterval is the time between two hellos.
+	helloInterval = 100 * time.Millisecond
+	// paddingEvery is how many hellos the host sends before it sends padding. If the guest is still
+	// in the middle of a record, the padding completes that record.
+	paddingEvery = 5
+	// byeTimeout limits how long the final writes of a session take: the rest of a record, and bye.
+	byeTimeout = time.Second
+	// maxSkipped is how many bytes are dropped, at most, in search of a control record.
 	maxSkipped = 64 << 20
 )
 
-// mark begins every control record. As a length it is beyond MaxRecord.
-var mark = [4]byte{0xff, 'P', 'y', 0xff}
+// magic begins every control record. It can't be the length of a data record, because it is larger
+// than MaxRecord.
+var magic = [4]byte{0xff, 'P', 'y', 0xff}
 
 type kind [4]byte
 
@@ -51,27 +60,28 @@ var (
 
 type nonce [nonceSize]byte
 
-// ErrLost says that the other end left the session or the stream carries something else.
+// ErrLost means that the other side has left the session, or that the stream carries data of
+// another protocol.
 var ErrLost = errors.New("the link was lost")
 
-func control(k kind, n nonce) []byte {
+func controlRecord(k kind, n nonce) []byte {
 	b := make([]byte, 0, controlSize)
-	b = append(b, mark[:]...)
+	b = append(b, magic[:]...)
 	b = append(b, k[:]...)
 	return append(b, n[:]...)
 }
 
-// seek reads until a control record, dropping everything before it.
-func seek(r *bufio.Reader) (kind, nonce, error) {
+// nextControl returns the next control record. It drops everything before that record.
+func nextControl(r *bufio.Reader) (kind, nonce, error) {
 	for skipped := 0; skipped < maxSkipped; {
-		b, err := r.Peek(len(mark))
+		b, err := r.Peek(len(magic))
 		if err != nil {
 			return kind{}, nonce{}, err
 		}
-		if [4]byte(b) != mark {
-			// Drop up to the next byte that could begin a record.
-			b, _ = r.Peek(max(r.Buffered(), len(mark)))
-			n := bytes.IndexByte(b[1:], mark[0])
+		if [4]byte(b) != magic {
+			// Drop everything before the next possible start of a record.
+			b, _ = r.Peek(max(r.Buffered(), len(magic)))
+			n := bytes.IndexByte(b[1:], magic[0])
 			if n < 0 {
 				n = len(b) - 1
 			}
@@ -86,13 +96,14 @@ func seek(r *bufio.Reader) (kind, nonce, error) {
 		if known {
 			return k, n, nil
 		}
-		r.Discard(1) // it only looked like one: the real one may begin within it
+		r.Discard(1) // not a control record, but a real one can begin within these bytes
 		skipped++
 	}
 	return kind{}, nonce{}, ErrLost
 }
 
-// readControl takes the control record that r stands at, if its kind is known.
+// readControl reads a control record at the reader's current position. If the kind is unknown,
+// known is false and nothing is consumed.
 func readControl(r *bufio.Reader) (k kind, n nonce, known bool, err error) {
 	b, err := r.Peek(8)
 	if err != nil {
@@ -112,7 +123,7 @@ func readControl(r *bufio.Reader) (k kind, n nonce, known bool, err error) {
 	return k, n, true, nil
 }
 
-// readerSize fits what a port gives at once; it must hold a control record.
+// readerSize is the buffer size of a reader, in bytes. A control record must fit into it.
 const readerSize = 64 << 10
 
 func newReader(stream net.Conn) *bufio.Reader { return bufio.NewReaderSize(stream, readerSize) }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stream is a pair of sockets, as QEMU and a host process give.
+// stream returns two connected sockets, as between QEMU and a host process.
 func stream(t testing.TB) (host, guest net.Conn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -38,7 +38,7 @@ func stream(t testing.TB) (host, guest net.Conn) {
 	return ends[0], ends[1]
 }
 
-// echo serves sessions that send back what they get, until the stream is closed.
+// echo serves sessions until the stream is closed. Each session returns its input.
 func echo(t testing.TB, guest net.Conn) {
 	l := Listen(guest)
 	done := make(chan struct{})
@@ -75,7 +75,7 @@ func say(t testing.TB, s net.Conn, data []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, data) {
-		t.Fatal("what came back is not what was sent")
+		t.Fatal("received data differs from sent data")
 	}
 }
 
@@ -104,7 +104,7 @@ func TestCloseUnblocksReadAndLeavesTheStream(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	s.Close()
 	if err := <-read; err == nil {
-		t.Fatal("a read came back from a closed session")
+		t.Fatal("got no error from a read of a closed session")
 	}
 	s = open(t, host)
 	say(t, s, []byte("again"))
@@ -115,7 +115,8 @@ func TestLeftoversOfAnEarlierSessionAreDropped(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
 	s := open(t, host)
-	// The session is abandoned without bye, with an answer under way and a record cut short, as when its owner dies.
+	// The session ends without bye, as if its owner had crashed. An answer is in flight, and a
+	// record is truncated.
 	go s.Write(bytes.Repeat([]byte("old"), 1000))
 	time.Sleep(20 * time.Millisecond)
 	host.Write([]byte{0xff, 0x7f, 0, 0, 'c', 'u', 't'})
@@ -142,7 +143,8 @@ func TestOpenFailsWhenTheStreamEnds(t *testing.T) {
 	}
 }
 
-// TestGarbage has sessions opened over streams that hold random bytes in both directions, made of what could be mistaken for records.
+// TestGarbage opens sessions on streams with junk in both directions. Some of the junk resembles
+// records.
 func TestGarbage(t *testing.T) {
 	for seed := range testenv.Seeds(t, 40) {
 		r := rand.New(rand.NewSource(int64(seed)))
@@ -152,11 +154,11 @@ func TestGarbage(t *testing.T) {
 			for range r.Intn(40) {
 				switch r.Intn(4) {
 				case 0:
-					b = append(b, mark[:1+r.Intn(4)]...)
+					b = append(b, magic[:1+r.Intn(4)]...)
 				case 1:
 					var n nonce
 					r.Read(n[:])
-					c := control([]kind{hello, welcome, start, started, bye}[r.Intn(5)], n)
+					c := controlRecord([]kind{hello, welcome, start, started, bye}[r.Intn(5)], n)
 					b = append(b, c[:1+r.Intn(len(c))]...)
 				default:
 					c := make([]byte, r.Intn(2000))
@@ -176,7 +178,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// FuzzHost gives the host's end whatever a hostile guest could send.
+// FuzzHost sends arbitrary data from the guest to the host's side.
 func FuzzHost(f *testing.F) {
 	f.Add([]byte("\xffPy\xffwelc"), []byte{1, 0, 0, 0, 'x'})
 	f.Fuzz(func(t *testing.T, before, after []byte) {
@@ -184,12 +186,12 @@ func FuzzHost(f *testing.F) {
 		go func() {
 			defer guest.Close()
 			guest.Write(before)
-			k, n, err := seek(newReader(guest))
+			k, n, err := nextControl(newReader(guest))
 			if err != nil || k != hello {
 				return
 			}
-			guest.Write(control(welcome, n))
-			guest.Write(control(started, n))
+			guest.Write(controlRecord(welcome, n))
+			guest.Write(controlRecord(started, n))
 			guest.Write(after)
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -203,10 +205,10 @@ func FuzzHost(f *testing.F) {
 	})
 }
 
-// FuzzGuest gives the guest's end whatever could be in the stream.
+// FuzzGuest sends arbitrary data to the guest's side.
 func FuzzGuest(f *testing.F) {
 	var n nonce
-	f.Add(append(append(control(hello, n), control(start, n)...), 1, 0, 0, 0, 'x'))
+	f.Add(append(append(controlRecord(hello, n), controlRecord(start, n)...), 1, 0, 0, 0, 'x'))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		host, guest := stream(t)
 		go io.Copy(io.Discard, host)

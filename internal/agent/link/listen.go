@@ -7,31 +7,34 @@ import (
 	"time"
 )
 
-// Listener accepts sessions on the guest's side of a stream, one after the other. It is a [net.Listener] for an HTTP server: Accept gives the
-// next session once the one before is over.
+// Listener accepts sessions on the guest's side of a stream, one after another. It is a
+// [net.Listener] for an HTTP server. Accept returns the next session only after the previous one
+// has ended.
 type Listener struct {
 	stream net.Conn
 	r      *bufio.Reader
-	over   chan *session // the session before, when it is over
+	done   chan *session // receives each session when it ends
 	closed chan struct{}
 	once   sync.Once
-	next   *nonce // of a hello that ended the session before
+	next   *nonce // nonce of the hello that ended the previous session
 }
 
-// Listen makes a listener. The stream must have no other reader, and know deadlines.
+// Listen returns a listener for a stream. The stream must support deadlines and must not have
+// another reader.
 func Listen(stream net.Conn) *Listener {
-	l := &Listener{stream: stream, r: newReader(stream), over: make(chan *session, 1), closed: make(chan struct{})}
-	l.over <- nil
+	l := &Listener{stream: stream, r: newReader(stream), done: make(chan *session, 1), closed: make(chan struct{})}
+	l.done <- nil
 	return l
 }
 
-// Accept gives the next session. Its error is the stream's own: a stream whose other end is away for now must wait in Read.
+// Accept returns the next session. Its errors come from the stream, or it returns net.ErrClosed.
+// While the other side is temporarily disconnected, the stream's Read must block.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
-	case before := <-l.over:
+	case before := <-l.done:
 		l.stream.SetDeadline(time.Time{})
 		if before != nil {
-			l.next = before.helloed
+			l.next = before.newHello
 		}
 	case <-l.closed:
 		return nil, net.ErrClosed
@@ -43,33 +46,33 @@ func (l *Listener) Accept() (net.Conn, error) {
 			k, n, l.next = hello, *l.next, nil
 		} else {
 			var err error
-			if k, n, err = seek(l.r); err != nil {
+			if k, n, err = nextControl(l.r); err != nil {
 				return nil, err
 			}
 		}
 		var opened bool
 		switch k {
 		case hello:
-			if _, err := l.stream.Write(control(welcome, n)); err != nil {
+			if _, err := l.stream.Write(controlRecord(welcome, n)); err != nil {
 				return nil, err
 			}
 		case start:
-			if _, err := l.stream.Write(control(started, n)); err != nil {
+			if _, err := l.stream.Write(controlRecord(started, n)); err != nil {
 				return nil, err
 			}
 			opened = true
 		}
 		if opened {
-			return &session{stream: l.stream, r: l.r, nonce: n, over: l.over}, nil
+			return &session{stream: l.stream, r: l.r, nonce: n, done: l.done}, nil
 		}
 	}
 }
 
-// Close ends the listener, not the stream.
+// Close closes the listener but not the stream.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
 }
 
-// Addr is that of the stream.
+// Addr returns the address of the stream.
 func (l *Listener) Addr() net.Addr { return l.stream.LocalAddr() }

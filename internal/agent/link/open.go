@@ -7,34 +7,36 @@ import (
 	"time"
 )
 
-// Stream is the host's side of a stream, on which sessions are opened one after the other. It keeps what a session that was cut within a record owes of it: made
-// up from what comes next, the rest would be taken for data.
+// Stream is the host's side of a stream that carries one session after another. It stores the
+// unsent rest of a truncated record and sends it before the next session. Otherwise the guest would
+// read bytes of the next session as this rest.
 type Stream struct {
 	net.Conn
-	owed []byte
+	unsent []byte
 }
 
-// NewStream makes a Stream. The connection must have no other reader, and know deadlines.
+// NewStream returns a stream. The connection must support deadlines and must not have another
+// reader.
 func NewStream(conn net.Conn) *Stream { return &Stream{Conn: conn} }
 
-// pay sends what is owed.
-func (s *Stream) pay() error {
-	if len(s.owed) == 0 {
+// sendRest sends the rest of a truncated record.
+func (s *Stream) sendRest() error {
+	if len(s.unsent) == 0 {
 		return nil
 	}
-	n, err := s.Write(s.owed)
-	s.owed = s.owed[n:]
+	n, err := s.Write(s.unsent)
+	s.unsent = s.unsent[n:]
 	return err
 }
 
-// Open opens a session from the host's side. It returns when the guest has answered, or with ctx. The session's Close ends the session and leaves the stream
-// open.
+// Open opens a session from the host's side. It returns when the guest has answered, or when ctx
+// ends. Closing the session does not close the stream.
 func Open(ctx context.Context, stream *Stream) (net.Conn, error) {
 	var n nonce
 	rand.Read(n[:])
 	s := &session{stream: stream, host: stream, r: newReader(stream), nonce: n}
 	if err := stream.SetDeadline(time.Time{}); err != nil {
-		return nil, err // without deadlines nothing could be interrupted
+		return nil, err // without deadlines, Open could not interrupt a read or write
 	}
 	cancelled := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -43,7 +45,7 @@ func Open(ctx context.Context, stream *Stream) (net.Conn, error) {
 	})
 	err := s.open()
 	if !cancel() {
-		<-cancelled // or it would strike the next user of the stream
+		<-cancelled // otherwise the new deadline could interrupt the next user of the stream
 		if err == nil {
 			err = context.Cause(ctx)
 		}
@@ -57,19 +59,21 @@ func Open(ctx context.Context, stream *Stream) (net.Conn, error) {
 	return s, nil
 }
 
-// open says hello until the guest answers, and starts the session. Nothing of it is under way when it returns.
+// open sends hello until the guest answers, and then starts the session. When open returns, no
+// write is in flight.
 func (s *session) open() error {
 	heard := make(chan struct{})
 	sent := make(chan error, 1)
 	go func() {
-		if err := s.host.pay(); err != nil {
+		if err := s.host.sendRest(); err != nil {
 			sent <- err
 			return
 		}
 		for i := 1; ; i++ {
-			message := control(hello, s.nonce)
-			if i%fillEvery == 0 {
-				// A guest that was left within a record takes what comes for the rest of it.
+			message := controlRecord(hello, s.nonce)
+			if i%paddingEvery == 0 {
+				// A guest in the middle of a record needs the rest of that record before it can see
+				// the hello.
 				message = append(make([]byte, MaxRecord), message...)
 			}
 			if _, err := s.stream.Write(message); err != nil {
@@ -80,30 +84,30 @@ func (s *session) open() error {
 			case <-heard:
 				sent <- nil
 				return
-			case <-time.After(helloEvery):
+			case <-time.After(helloInterval):
 			}
 		}
 	}()
 	err := s.expect(welcome)
 	close(heard)
 	if err != nil {
-		s.stream.SetWriteDeadline(time.Unix(1, 0)) // a hello that nobody takes
+		s.stream.SetWriteDeadline(time.Unix(1, 0)) // interrupts a hello that blocks
 		<-sent
 		return err
 	}
 	if err := <-sent; err != nil {
 		return err
 	}
-	if _, err := s.stream.Write(control(start, s.nonce)); err != nil {
+	if _, err := s.stream.Write(controlRecord(start, s.nonce)); err != nil {
 		return err
 	}
 	return s.expect(started)
 }
 
-// expect reads until the guest's control record of a kind for this session.
+// expect reads until it finds a control record of the kind want for this session.
 func (s *session) expect(want kind) error {
 	for {
-		k, n, err := seek(s.r)
+		k, n, err := nextControl(s.r)
 		if err != nil {
 			return err
 		}

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// pipes are two pipes as one stream.
+// pipes combines two pipes into a stream.
 type pipes struct{ from, to *os.File }
 
-// NewPipes makes a stream of two pipes, one for each direction. Closing it closes both.
+// NewPipes returns a stream that consists of two pipes, one for each direction. Close closes both
+// pipes.
 func NewPipes(from, to *os.File) net.Conn { return pipes{from, to} }
 
 func (p pipes) Read(b []byte) (int, error)  { return p.from.Read(b) }

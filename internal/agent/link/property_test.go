@@ -18,19 +18,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// tape is what a session carries in one direction: its own bytes, made from a seed, so that a byte of another session shows.
+// tape returns the data of a session in one direction. Different seeds give different data, so that
+// a test detects data of another session.
 func tape(seed int64, size int) []byte {
 	b := make([]byte, size)
 	rand.New(rand.NewSource(seed)).Read(b)
-	// What looks like a control record must go through as data.
+	// The tape contains control records, which must arrive unchanged.
 	for at := 0; at+controlSize < size; at += 5000 {
-		copy(b[at:], control([]kind{hello, welcome, start, started, bye}[at/5000%5], nonce{byte(seed)}))
+		copy(b[at:], controlRecord([]kind{hello, welcome, start, started, bye}[at/5000%5], nonce{byte(seed)}))
 	}
 	return b
 }
 
-// TestAnySessionAfterAnyOther opens session after session on one stream, each abandoned in a random way: closed, left without a word, cut within a record in
-// either direction, with junk behind it. Every session must carry exactly its own bytes.
+// TestAnySessionAfterAnyOther opens many sessions on one stream. Each session ends at random: it
+// is closed, abandoned or truncated by either side. Then junk follows. The test checks that
+// every session transfers exactly its own data.
 func TestAnySessionAfterAnyOther(t *testing.T) {
 	for first := range testenv.Seeds(t, 12) {
 		seed := int64(first)
@@ -40,7 +42,7 @@ func TestAnySessionAfterAnyOther(t *testing.T) {
 			host, guest := stream(t)
 			guestRandom := rand.New(rand.NewSource(seed + 1000))
 			done := make(chan struct{})
-			go func() { // the guest sends back what it gets, and sometimes leaves by itself
+			go func() { // the guest echoes its input, and sometimes closes the session early
 				defer close(done)
 				l := Listen(guest)
 				for {
@@ -66,7 +68,7 @@ func TestAnySessionAfterAnyOther(t *testing.T) {
 				got := make([]byte, random.Intn(len(sent)+1))
 				k, err := io.ReadFull(s, got)
 				if !bytes.Equal(got[:k], sent[:k]) {
-					t.Fatalf("session %d: what came back is not what was sent", n)
+					t.Fatalf("session %d: received data differs from sent data", n)
 				}
 				if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Fatalf("session %d: %v", n, err)
@@ -78,27 +80,28 @@ func TestAnySessionAfterAnyOther(t *testing.T) {
 	}
 }
 
-// abandon leaves a session in one of the ways in which its owner can: with a word, without, or within a record, with junk behind it.
+// abandon ends a session in a random way: with Close, without any message, or in the middle of a
+// record followed by junk.
 func abandon(s *session, host net.Conn, random *rand.Rand) {
 	if random.Intn(2) == 0 {
 		s.Close()
 		return
 	}
-	// The owner dies: what it was writing is cut where it is.
+	// Simulate an owner that crashes in the middle of a write.
 	s.state.Lock()
 	s.closed = true
 	s.state.Unlock()
 	host.SetDeadline(time.Unix(1, 0))
 	s.read.Lock()
-	s.ended = net.ErrClosed
+	s.readErr = net.ErrClosed
 	s.read.Unlock()
 	s.write.Lock()
-	s.gone = net.ErrClosed
+	s.writeErr = net.ErrClosed
 	s.write.Unlock()
 	host.SetDeadline(time.Now().Add(50 * time.Millisecond))
 	switch random.Intn(3) {
 	case 0:
-		host.Write([]byte{byte(random.Intn(256)), 0x7f, 0, 0, 'c', 'u', 't'}) // the head of a long record
+		host.Write([]byte{byte(random.Intn(256)), 0x7f, 0, 0, 'c', 'u', 't'}) // the start of a long record
 	case 1:
 		junk := make([]byte, random.Intn(3000))
 		random.Read(junk)
@@ -106,8 +109,8 @@ func abandon(s *session, host net.Conn, random *rand.Rand) {
 	}
 }
 
-// TestOpenLeavesNothing: an Open that fails, here since the guest talks nonsense and does not listen, leaves no writer behind: what it would still write belongs
-// to nobody.
+// TestOpenLeavesNothing checks that no write is in flight after Open has failed. The guest sends
+// junk and does not read.
 func TestOpenLeavesNothing(t *testing.T) {
 	host, guest := stream(t)
 	fill(host)
@@ -130,7 +133,7 @@ func TestOpenLeavesNothing(t *testing.T) {
 	}
 }
 
-// fill writes until the stream takes no more.
+// fill writes until the stream blocks.
 func fill(host net.Conn) {
 	host.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 	for {
@@ -140,7 +143,7 @@ func fill(host net.Conn) {
 	}
 }
 
-// watch knows how many writes are under way.
+// watch counts the writes that are in flight.
 type watch struct {
 	net.Conn
 	writing atomic.Int32
@@ -152,7 +155,7 @@ func (w *watch) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// TestOpenIsNotStruckLate: a context that ends as Open succeeds leaves the stream usable.
+// TestOpenIsNotStruckLate checks that the stream stays usable if ctx ends just when Open succeeds.
 func TestOpenIsNotStruckLate(t *testing.T) {
 	host, guest := stream(t)
 	echo(t, guest)
@@ -170,7 +173,8 @@ func TestOpenIsNotStruckLate(t *testing.T) {
 	s.Close()
 }
 
-// TestOpenOnAFullStream: nobody reads at the other end, and what the stream takes is used up.
+// TestOpenOnAFullStream checks that Open ends with its context if the stream's buffers are full and
+// the guest does not read.
 func TestOpenOnAFullStream(t *testing.T) {
 	host, _ := stream(t)
 	fill(host)
@@ -181,7 +185,7 @@ func TestOpenOnAFullStream(t *testing.T) {
 	}
 }
 
-// TestEndlessJunkIsGivenUp: a guest that sends without end, and never what is waited for, is left after a bound.
+// TestEndlessJunkIsGivenUp checks that Open fails if the guest sends endless junk.
 func TestEndlessJunkIsGivenUp(t *testing.T) {
 	host, guest := stream(t)
 	done := make(chan struct{})
@@ -206,7 +210,7 @@ func TestEndlessJunkIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestWithoutDeadlines: a stream whose reads can't be interrupted is refused rather than waited for.
+// TestWithoutDeadlines checks that Open rejects a stream without deadlines.
 func TestWithoutDeadlines(t *testing.T) {
 	if _, err := Open(context.Background(), NewStream(stubborn{})); !errors.Is(err, os.ErrNoDeadline) {
 		t.Fatalf("got %v", err)

@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// session is one end of a session.
+// session is one side of a session.
 type session struct {
 	stream net.Conn
-	host   *Stream // the same, on the host's side
+	host   *Stream // the same stream, but nil on the guest's side
 	r      *bufio.Reader
 	nonce  nonce
-	over   chan *session // told when it is closed, on the guest's side
+	done   chan *session // receives the session on Close; nil on the host's side
 
-	read    sync.Mutex // held by Read
-	left    int        // of the record being read
-	ended   error      // what every further Read gives
-	helloed *nonce     // the session that the other end wants instead
+	read     sync.Mutex // locked during Read
+	left     int        // unread bytes of the current record
+	readErr  error      // error that all further Reads return
+	newHello *nonce     // nonce of the hello that ended this session
 
-	write  sync.Mutex // held by Write
-	buffer [portWrite]byte
-	gone   error // what every further Write gives
+	write    sync.Mutex // locked during Write
+	buffer   [portWrite]byte
+	writeErr error // error that all further Writes return
 
-	state  sync.Mutex // held to set deadlines, which after Close belong to the next session
+	state  sync.Mutex // guards the deadlines, which belong to the next session after Close
 	closed bool
 }
 
-// Read gives data of the session. io.EOF: the other end has closed it.
+// Read reads data of the session. It returns io.EOF after the other side has closed the session.
 func (s *session) Read(p []byte) (int, error) {
 	s.read.Lock()
 	defer s.read.Unlock()
-	if s.ended != nil {
-		return 0, s.ended
+	if s.readErr != nil {
+		return 0, s.readErr
 	}
 	for s.left == 0 {
 		if err := s.nextRecord(); err != nil {
 			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				s.ended = err
+				s.readErr = err
 			}
 			return 0, err
 		}
@@ -52,13 +52,13 @@ func (s *session) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextRecord reads up to the data of the next record.
+// nextRecord reads the header of the next data record.
 func (s *session) nextRecord() error {
 	b, err := s.r.Peek(lengthSize)
 	if err != nil {
 		return err
 	}
-	if [4]byte(b) != mark {
+	if [4]byte(b) != magic {
 		length := binary.LittleEndian.Uint32(b)
 		if length == 0 || length > MaxRecord {
 			return ErrLost
@@ -75,35 +75,35 @@ func (s *session) nextRecord() error {
 		return ErrLost
 	case k == bye && n == s.nonce:
 		return io.EOF
-	case k == hello && s.over != nil && n != s.nonce:
-		s.helloed = &n
+	case k == hello && s.done != nil && n != s.nonce:
+		s.newHello = &n
 		return io.EOF
 	default:
-		return nil // an echo of the session's own beginning
+		return nil // a repeated record of this session's handshake
 	}
 }
 
-// Write sends p in records.
+// Write sends p in records of at most MaxRecord bytes.
 func (s *session) Write(p []byte) (sent int, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	for len(p) > 0 {
-		if s.gone != nil {
-			return sent, s.gone
+		if s.writeErr != nil {
+			return sent, s.writeErr
 		}
 		n := min(len(p), MaxRecord)
 		first := copy(s.buffer[lengthSize:], p[:n])
 		binary.LittleEndian.PutUint32(s.buffer[:], uint32(n))
 		out, err := s.stream.Write(s.buffer[:lengthSize+first])
 		if err == nil && first < n {
-			out, err = s.stream.Write(p[first:n]) // not copied: records of this size are the content of files
+			out, err = s.stream.Write(p[first:n]) // not copied, because large records contain file content
 			out += lengthSize + first
 		}
 		if err != nil {
-			s.gone = err // a record may have been cut: nothing may follow it
+			s.writeErr = err // the record might be truncated, so nothing else can follow it
 			if s.host != nil && out > 0 {
 				record := append(s.buffer[:lengthSize+first:lengthSize+first], p[first:n]...)
-				s.host.owed = record[out:]
+				s.host.unsent = record[out:]
 			}
 			return sent, err
 		}
@@ -113,7 +113,8 @@ func (s *session) Write(p []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// Close ends the session and unblocks its Read and Write. The stream stays open for the next. Idempotent.
+// Close ends the session and unblocks Read and Write. The stream stays open for the next session.
+// Close is idempotent.
 func (s *session) Close() error {
 	s.state.Lock()
 	if s.closed {
@@ -122,27 +123,29 @@ func (s *session) Close() error {
 	}
 	s.closed = true
 	s.stream.SetReadDeadline(time.Unix(1, 0))
-	// A record that is being written is finished where the other end takes it: what a cut one lacked would be made up from what comes next.
-	s.stream.SetWriteDeadline(time.Now().Add(byePatience))
+	// A blocked write gets some time to complete its record. Otherwise the other side would read
+	// bytes of the next session as the rest of this record.
+	s.stream.SetWriteDeadline(time.Now().Add(byeTimeout))
 	s.state.Unlock()
 
-	// Whoever is in Read comes out now, whoever is in Write soon, and nobody gets in again.
+	// The deadlines stop a running Read at once and a running Write after byeTimeout. Later calls
+	// fail.
 	s.read.Lock()
-	s.ended = net.ErrClosed
+	s.readErr = net.ErrClosed
 	s.read.Unlock()
 	s.write.Lock()
-	if s.gone == nil {
-		s.stream.Write(control(bye, s.nonce))
+	if s.writeErr == nil {
+		s.stream.Write(controlRecord(bye, s.nonce))
 	}
-	s.gone = net.ErrClosed
+	s.writeErr = net.ErrClosed
 	s.write.Unlock()
-	if s.over != nil {
-		s.over <- s
+	if s.done != nil {
+		s.done <- s
 	}
 	return nil
 }
 
-// deadline sets a deadline of the stream, as long as the stream is the session's.
+// deadline sets a deadline of the stream, but only while this session owns the stream.
 func (s *session) deadline(set func(time.Time) error, t time.Time) error {
 	s.state.Lock()
 	defer s.state.Unlock()

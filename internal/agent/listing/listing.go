@@ -1,50 +1,84 @@
-// Package listing is the form in which what is in a folder travels from a machine to its owner: compact and quick to make, since twenty thousand files are
-// listed where one is looked for that has changed. The form is described in proto/agent/v1, beside GET /volume/list.
+// Package listing encodes directory listings that a machine sends to its supervisor. The format is
+// compact and fast to write, because the search for one changed file can require a list of twenty
+// thousand. It is described in proto/agent/v1, at GET /volume/list.
 package listing
 
 import (
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 )
 
-// Kind is what sort of thing an entry is.
+// Kind is the type of an entry.
 type Kind byte
 
-// The kinds. There is no zero kind: it ends a list.
+// The kinds start at 1, because a zero byte ends a list.
 const (
 	File Kind = 1 + iota
 	Folder
-	Link  // symbolic
-	Other // a socket, a pipe, a device
+	Link  // symbolic link
+	Other // socket, pipe or device
 )
 
-// Bounds of a list.
+// String returns the name that results use for a kind.
+func (k Kind) String() string {
+	switch k {
+	case File:
+		return "file"
+	case Folder:
+		return "directory"
+	case Link:
+		return "symlink"
+	}
+	return "other"
+}
+
+// Limits of a list.
 const (
-	MaxPath    = 4096     // bytes of a path, and of a link's target
-	MaxEntries = 16 << 20 // more than a volume has inodes
+	MaxPath    = 4096     // maximum length of a path or link target, in bytes
+	MaxEntries = 16 << 20 // maximum number of entries; larger than the number of inodes in a volume
 )
 
-// Attributes are what is known of a file beside its name.
+// Attributes are the attributes of a file.
 type Attributes struct {
 	Kind       Kind
 	Mode       uint32 // permission, set-id and sticky bits
 	Size       int64  // bytes
 	ModTime    int64  // nanoseconds since 1970
-	ChangeTime int64  // of content or attributes, in nanoseconds since 1970
+	ChangeTime int64  // last change to content or attributes, in nanoseconds since 1970
 	Inode      uint64
 	UID, GID   uint32
 	Links      uint32
 }
 
-// Entry is one thing in a list.
-type Entry struct {
-	Path string // relative to what is listed, which itself has the empty one
-	Attributes
-	Target string // of a symbolic link
+// FileMode returns the type and the mode bits. For the kind Other, the type is irregular.
+func (a *Attributes) FileMode() fs.FileMode {
+	mode := fs.FileMode(a.Mode & 0o777)
+	for i, flag := range [...]fs.FileMode{fs.ModeSticky, fs.ModeSetgid, fs.ModeSetuid} {
+		if a.Mode&(0o1000<<i) != 0 {
+			mode |= flag
+		}
+	}
+	switch a.Kind {
+	case Folder:
+		mode |= fs.ModeDir
+	case Link:
+		mode |= fs.ModeSymlink
+	case Other:
+		mode |= fs.ModeIrregular
+	}
+	return mode
 }
 
-// Mark is by what a thing is known to be still what it was.
+// Entry is an entry of a list.
+type Entry struct {
+	Path string // relative to the listed path; empty for the listed path itself
+	Attributes
+	Target string // link target of a symbolic link
+}
+
+// Mark identifies a version of a file.
 type Mark struct {
 	Inode      uint64
 	Size       int64
@@ -53,19 +87,19 @@ type Mark struct {
 	Mode       uint32
 }
 
-// Mark gives the mark of what has these attributes.
+// Mark returns the mark of a file with these attributes.
 func (a *Attributes) Mark() Mark { return Mark{a.Inode, a.Size, a.ModTime, a.ChangeTime, a.Mode} }
 
-// String gives the mark as a change wants it in PYRO.expect.
+// String formats the mark for the PYRO.expect record of a change.
 func (m Mark) String() string {
 	return fmt.Sprintf("%d:%d:%d:%d:%o", m.Inode, m.Size, m.ModTime, m.ChangeTime, m.Mode)
 }
 
-// ParseMark reads what String gives.
+// ParseMark parses a mark that String has formatted.
 func ParseMark(s string) (Mark, error) {
 	parts := strings.Split(s, ":")
 	if len(parts) != 5 {
-		return Mark{}, fmt.Errorf("a mark has five numbers: %q", s)
+		return Mark{}, fmt.Errorf("%q must have five numbers", s)
 	}
 	var m Mark
 	var errs [5]error

@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-// sample is a list with everything that a list can have.
+// sample is a list with all kinds of entries.
 var sample = []Entry{
 	{"", Attributes{Folder, 0o755, 4096, 1700000000123456789, 1700000000123456789, 2, 0, 0, 4}, ""},
 	{"a", Attributes{Folder, 0o1777, 4096, -1, 5, math.MaxUint64, math.MaxUint32, math.MaxUint32, math.MaxUint32}, ""},
@@ -67,7 +67,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestManyEntries has more than a buffer holds, with paths of every length.
+// TestManyEntries writes more data than fits into a buffer, with paths of different lengths.
 func TestManyEntries(t *testing.T) {
 	entries := []Entry{{Attributes: Attributes{Kind: Folder}}}
 	for i := range 20_000 {
@@ -78,7 +78,8 @@ func TestManyEntries(t *testing.T) {
 	}
 }
 
-// TestACutListIsToldFromAWholeOne, wherever it is cut.
+// TestACutListIsToldFromAWholeOne checks that reading a truncated list is an error, wherever the
+// list was cut.
 func TestACutListIsToldFromAWholeOne(t *testing.T) {
 	whole := written(t, sample, true)
 	for n := range whole {
@@ -159,7 +160,8 @@ func TestWritingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzRead reads lists as a hostile machine could make them: what comes out is a tree, and the same when it is written again.
+// FuzzRead checks that every accepted list is a valid tree. If the list is written and read again,
+// it must stay equal.
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, sample, true))
 	f.Add(written(f, sample[:3], false))

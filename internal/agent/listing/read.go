@@ -9,25 +9,27 @@ import (
 	"math"
 )
 
-// ErrBroken says that what was read is no list.
-var ErrBroken = errors.New("the list is not one")
+// ErrBroken means that the input is not a valid list.
+var ErrBroken = errors.New("the list is malformed")
 
-// Reader reads a list that anybody may have made. Its paths are those of one tree, in order, each below a folder that came before.
+// Reader reads an untrusted list. It checks that the paths form a tree in list order, and that each
+// entry is in a directory that was listed before.
 type Reader struct {
-	from   *bufio.Reader
-	path   []byte // of the entry before
-	spare  []byte // for the next
-	before Attributes
-	count  uint64
-	err    error
+	from  *bufio.Reader
+	path  []byte // path of the previous entry
+	spare []byte // buffer for the next path
+	last  Attributes
+	count uint64
+	err   error
 }
 
-// NewReader makes a reader of one list.
+// NewReader returns a reader for one list.
 func NewReader(from io.Reader) *Reader {
 	return &Reader{from: bufio.NewReaderSize(from, bufferSize), path: make([]byte, 0, MaxPath), spare: make([]byte, 0, MaxPath)}
 }
 
-// Next gives the next entry; [io.EOF] after the last of a whole list, and [io.ErrUnexpectedEOF] where the list was cut. The reader's errors are given as they are.
+// Next returns the next entry. It returns [io.EOF] at the end of the list, and
+// [io.ErrUnexpectedEOF] if the list is truncated. It returns errors of the input unchanged.
 func (r *Reader) Next() (Entry, error) {
 	if r.err != nil {
 		return Entry{}, r.err
@@ -43,7 +45,7 @@ func (r *Reader) Next() (Entry, error) {
 func (r *Reader) next() (Entry, error) {
 	kind, err := r.from.ReadByte()
 	if err != nil {
-		return Entry{}, cut(err)
+		return Entry{}, unexpectedEOF(err)
 	}
 	if kind == 0 {
 		return Entry{}, r.end()
@@ -58,9 +60,9 @@ func (r *Reader) next() (Entry, error) {
 	a := Attributes{Kind: Kind(kind)}
 	a.Mode = uint32(n.unsigned(0o7777))
 	a.Size = int64(n.unsigned(math.MaxInt64))
-	a.ModTime = r.before.ModTime + n.signed()
+	a.ModTime = r.last.ModTime + n.signed()
 	a.ChangeTime = a.ModTime + n.signed()
-	a.Inode = r.before.Inode + uint64(n.signed())
+	a.Inode = r.last.Inode + uint64(n.signed())
 	a.UID = uint32(n.unsigned(math.MaxUint32))
 	a.GID = uint32(n.unsigned(math.MaxUint32))
 	a.Links = uint32(n.unsigned(math.MaxUint32))
@@ -73,12 +75,12 @@ func (r *Reader) next() (Entry, error) {
 		}
 		e.Target = string(target)
 	}
-	r.before = a
+	r.last = a
 	r.count++
 	return e, n.err
 }
 
-// end checks the end of a list.
+// end checks the entry count at the end of a list.
 func (r *Reader) end() error {
 	n := numbers{from: r.from}
 	count := n.unsigned(MaxEntries)
@@ -86,12 +88,13 @@ func (r *Reader) end() error {
 	case n.err != nil:
 		return n.err
 	case count != r.count:
-		return fmt.Errorf("%w: it has %d entries and not %d", ErrBroken, r.count, count)
+		return fmt.Errorf("%w: it has %d entries instead of %d", ErrBroken, r.count, count)
 	}
 	return io.EOF
 }
 
-// nextPath reads the next path, and checks that it can follow the one before. The first is empty.
+// nextPath reads the next path and checks that it can follow the previous one. The first path must
+// be empty.
 func (r *Reader) nextPath(n *numbers) error {
 	shared := int(n.unsigned(uint64(len(r.path))))
 	length := int(n.unsigned(uint64(MaxPath - shared)))
@@ -99,15 +102,16 @@ func (r *Reader) nextPath(n *numbers) error {
 	if n.fill(next[shared:]); n.err != nil {
 		return n.err
 	}
-	if r.count == 0 && len(next) != 0 || r.count > 0 && !follows(next, r.path, r.before.Kind) {
+	if r.count == 0 && len(next) != 0 || r.count > 0 && !follows(next, r.path, r.last.Kind) {
 		return ErrBroken
 	}
 	r.path, r.spare = next, r.path
 	return nil
 }
 
-// follows tells whether a path can follow another in a list: as something in it, or as what comes after it, or after a folder that it is in. Since that holds
-// for each pair, all that is above a path is in the list before it.
+// follows reports whether path is allowed to come directly after the path before, an entry of the
+// given kind. path must be an entry of the directory before, or a later sibling of before or of one
+// of its parents. By induction, all parents of a path come before it in the list.
 func follows(path, before []byte, kind Kind) bool {
 	folder, last := []byte(nil), path
 	if i := bytes.LastIndexByte(path, '/'); i == 0 {
@@ -133,7 +137,7 @@ func follows(path, before []byte, kind Kind) bool {
 	return bytes.Compare(last, sibling) > 0
 }
 
-// numbers reads the parts of an entry until one of them fails.
+// numbers reads the fields of an entry. After the first error it reads nothing more.
 type numbers struct {
 	from *bufio.Reader
 	err  error
@@ -147,7 +151,7 @@ func (n *numbers) unsigned(most uint64) uint64 {
 	for {
 		b, err := n.from.ReadByte()
 		if err != nil {
-			n.err = cut(err)
+			n.err = unexpectedEOF(err)
 			return 0
 		}
 		if shift == 63 && b > 1 {
@@ -175,12 +179,12 @@ func (n *numbers) signed() int64 {
 func (n *numbers) fill(b []byte) {
 	if n.err == nil {
 		_, err := io.ReadFull(n.from, b)
-		n.err = cut(err)
+		n.err = unexpectedEOF(err)
 	}
 }
 
-// cut gives the error for a list that ends before its end.
-func cut(err error) error {
+// unexpectedEOF turns io.EOF into io.ErrUnexpectedEOF.
+func unexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}

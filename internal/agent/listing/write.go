@@ -5,24 +5,24 @@ import (
 	"io"
 )
 
-// bufferSize is how much of a list is written at once, at least.
+// bufferSize is the minimum size of each write except the last one, in bytes.
 const bufferSize = 64 << 10
 
-// Writer writes a list. It allocates nothing for an entry.
+// Writer writes a list. It allocates no memory per entry.
 type Writer struct {
 	to     io.Writer
 	buffer []byte
-	path   []byte // of the entry before
-	before Attributes
+	path   []byte // path of the previous entry
+	last   Attributes
 	count  uint64
 }
 
-// NewWriter makes a writer of one list.
+// NewWriter returns a writer for one list.
 func NewWriter(to io.Writer) *Writer {
 	return &Writer{to: to, buffer: make([]byte, 0, bufferSize+4*MaxPath)}
 }
 
-// Add adds an entry, in the order of a list. target is that of a symbolic link.
+// Add adds an entry. Entries must be added in list order. target is the target of a symbolic link.
 func (w *Writer) Add(path []byte, a *Attributes, target []byte) error {
 	shared := 0
 	for shared < len(path) && shared < len(w.path) && path[shared] == w.path[shared] {
@@ -33,9 +33,9 @@ func (w *Writer) Add(path []byte, a *Attributes, target []byte) error {
 	b = appendBytes(b, path[shared:])
 	b = binary.AppendUvarint(b, uint64(a.Mode))
 	b = binary.AppendUvarint(b, uint64(a.Size))
-	b = binary.AppendVarint(b, a.ModTime-w.before.ModTime)
+	b = binary.AppendVarint(b, a.ModTime-w.last.ModTime)
 	b = binary.AppendVarint(b, a.ChangeTime-a.ModTime)
-	b = binary.AppendVarint(b, int64(a.Inode-w.before.Inode))
+	b = binary.AppendVarint(b, int64(a.Inode-w.last.Inode))
 	b = binary.AppendUvarint(b, uint64(a.UID))
 	b = binary.AppendUvarint(b, uint64(a.GID))
 	b = binary.AppendUvarint(b, uint64(a.Links))
@@ -44,7 +44,7 @@ func (w *Writer) Add(path []byte, a *Attributes, target []byte) error {
 	}
 	w.buffer = b
 	w.path = append(w.path[:shared], path[shared:]...)
-	w.before = *a
+	w.last = *a
 	w.count++
 	if len(b) < bufferSize {
 		return nil
@@ -62,7 +62,7 @@ func (w *Writer) flush() error {
 	return err
 }
 
-// Close ends the list: without it whoever reads it takes it for one that was cut.
+// Close writes the end of the list. If Close is not called, readers treat the list as truncated.
 func (w *Writer) Close() error {
 	w.buffer = binary.AppendUvarint(append(w.buffer, 0), w.count)
 	return w.flush()

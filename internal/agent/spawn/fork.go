@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clone3 is the system call, for a child that shares this process's memory until it is another program.
+// clone3 makes the system call for a child that shares its memory with this process until the child
+// executes a program.
 func clone3(args unsafe.Pointer, size uintptr) (pid, errno uintptr)
 
-// The runtime blocks signals around a fork, and lets nothing move the stack.
+// These functions of the Go runtime block signals during a fork and prevent the stack from moving.
 //
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -20,23 +21,24 @@ func beforeFork()
 //go:linkname afterFork syscall.runtime_AfterFork
 func afterFork()
 
-// fork is all that the child needs, made before there is one: it may not allocate.
+// fork contains everything that the child needs. It is prepared before the fork, because the child
+// can't allocate memory.
 type fork struct {
 	args cloneArgs
 
-	path        *byte
-	argv, env   []*byte
-	dir         *byte
-	fds         []uintptr
-	setsid      bool
-	terminal    bool
-	credential  *syscall.Credential
-	groups      *uint32
-	limits      OpenFiles
-	noSignals   uint64 // the mask that blocks none
-	pidfd       int32
-	inside      int32 // the child's number in its own PID namespace, which the kernel writes in passing
-	childsErrno uintptr
+	path       *byte
+	argv, env  []*byte
+	dir        *byte
+	fds        []uintptr
+	setsid     bool
+	terminal   bool
+	credential *syscall.Credential
+	groups     *uint32
+	limits     OpenFiles
+	noSignals  uint64 // empty signal mask
+	pidfd      int32
+	nsPID      int32 // the child's PID in its own namespace, written by the kernel
+	childErrno uintptr
 }
 
 // cloneArgs is struct clone_args of linux/sched.h.
@@ -46,7 +48,7 @@ type cloneArgs struct {
 
 func newFork(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*fork, error) {
 	if attr.Sys == nil {
-		return nil, errors.New("spawn: nothing is said of the process")
+		return nil, errors.New("spawn: attr.Sys is missing")
 	}
 	f := &fork{limits: limits, setsid: attr.Sys.Setsid, terminal: attr.Sys.Setctty, credential: attr.Sys.Credential}
 	var err error
@@ -69,8 +71,8 @@ func newFork(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*
 	}
 	for _, file := range attr.Files {
 		fd := file.Fd()
-		if fd < uintptr(len(attr.Files)) { // it would be overwritten before it is used
-			return nil, errors.New("spawn: a file's number is one that the process is to have another under")
+		if fd < uintptr(len(attr.Files)) { // dup3 would overwrite this descriptor before the child uses it
+			return nil, errors.New("spawn: a file has a descriptor number that the child needs for another file")
 		}
 		f.fds = append(f.fds, fd)
 	}
@@ -85,14 +87,15 @@ func newFork(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*
 	return f, nil
 }
 
-// run forks. It returns in the parent, when the child has become the program or has failed to: then there is an errno, and a pid where there was a child.
+// run forks. It returns in the parent after the child has executed the program or has failed. On
+// failure it returns an errno. If a child existed, it also returns the child's PID and pidfd.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
 func (f *fork) run() (pid, pidfd int, errno syscall.Errno) {
 	f.args.pidfd = uint64(uintptr(unsafe.Pointer(&f.pidfd)))
-	f.args.childTID = uint64(uintptr(unsafe.Pointer(&f.inside)))
+	f.args.childTID = uint64(uintptr(unsafe.Pointer(&f.nsPID)))
 	beforeFork()
 	child, failed := clone3(unsafe.Pointer(&f.args), unsafe.Sizeof(f.args))
 	if failed != 0 || child != 0 {
@@ -100,10 +103,10 @@ func (f *fork) run() (pid, pidfd int, errno syscall.Errno) {
 		if failed != 0 {
 			return 0, -1, syscall.Errno(failed)
 		}
-		return int(child), int(f.pidfd), syscall.Errno(f.childsErrno)
+		return int(child), int(f.pidfd), syscall.Errno(f.childErrno)
 	}
 
-	// The child, from here on. It may call nothing but raw system calls.
+	// From here on, this is the child. It can only make raw system calls.
 	var e syscall.Errno
 	if f.setsid {
 		if _, _, e = syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0); e != 0 {
@@ -147,7 +150,7 @@ func (f *fork) run() (pid, pidfd int, errno syscall.Errno) {
 	_, _, e = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(f.path)), uintptr(unsafe.Pointer(&f.argv[0])), uintptr(unsafe.Pointer(&f.env[0])))
 
 fail:
-	f.childsErrno = uintptr(e)
+	f.childErrno = uintptr(e)
 	for {
 		syscall.RawSyscall(syscall.SYS_EXIT, 253, 0, 0)
 	}

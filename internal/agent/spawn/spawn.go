@@ -1,8 +1,9 @@
-// Package spawn starts processes with the fewest system calls: os.StartProcess makes some seventy more, most of them to put each signal's handler back, and a
-// sandbox or an emulated machine takes up to a millisecond for that. Here one flag of clone3 does it, and the child tells by shared memory why it could not
-// start, instead of by a pipe.
+// Package spawn starts processes with few system calls. os.StartProcess makes about seventy more
+// calls, mostly to reset signal handlers. These calls take up to a millisecond in a sandbox or an
+// emulated machine. In this package, one flag of clone3 resets the handlers. The child reports
+// errors through shared memory instead of a pipe.
 //
-// It needs Linux 5.7, or gVisor: what machines have. Elsewhere use os.StartProcess.
+// The package needs Linux 5.7 or gVisor, which all machines have. Elsewhere use os.StartProcess.
 package spawn
 
 import (
@@ -14,19 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a process that was started. It must be waited for.
+// Process is a started process. Callers must call Wait exactly once.
 type Process struct {
 	pid    int
-	inside int
-	handle *os.File // its pidfd, in Go's poller
+	nsPID  int
+	handle *os.File // pidfd, registered with Go's poller
 }
 
-// OpenFiles are the limits of each process on its open files. The Go runtime has raised those of the process itself.
+// OpenFiles is the limit of open files for a process. Callers must set it, because the Go runtime
+// has raised the limit of its own process.
 type OpenFiles = syscall.Rlimit
 
-// Start starts a program from the calling thread, in whose namespaces and root it is. Of attr it knows Dir, Env and Files, none of which may have a number
-// below their count, and of Sys Setsid, Setctty, Credential, CgroupFD and Cloneflags; anything else must be zero. The error is the kernel's, as of
-// os.StartProcess.
+// Start starts a program in the namespaces and root of the calling thread. It supports these fields
+// of attr:
+//   - Dir, Env and Files. No file can have a descriptor that is lower than the number of files.
+//   - Sys, with Setsid, Setctty, Credential, UseCgroupFD, CgroupFD and Cloneflags.
+//
+// All other fields must be zero. Errors are the same as from os.StartProcess.
 func Start(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*Process, error) {
 	f, err := newFork(path, argv, attr, limits)
 	if err != nil {
@@ -37,23 +42,24 @@ func Start(path string, argv []string, attr *os.ProcAttr, limits OpenFiles) (*Pr
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(attr)
 	if errno != 0 {
-		if pid > 0 { // it was there, and has ended
+		if pid > 0 { // the child existed and has exited
 			unix.Wait4(pid, nil, 0, nil)
 			unix.Close(pidfd)
 		}
 		return nil, &os.PathError{Op: "fork/exec", Path: path, Err: errno}
 	}
-	unix.FcntlInt(uintptr(pidfd), unix.F_SETFL, unix.O_NONBLOCK) // so that the poller takes it; it has no other flags to keep
-	return &Process{pid: pid, inside: int(f.inside), handle: os.NewFile(uintptr(pidfd), "process")}, nil
+	unix.FcntlInt(uintptr(pidfd), unix.F_SETFL, unix.O_NONBLOCK) // Go's poller needs O_NONBLOCK; a pidfd has no other flags
+	return &Process{pid: pid, nsPID: int(f.nsPID), handle: os.NewFile(uintptr(pidfd), "process")}, nil
 }
 
-// PID is the process's number in the PID namespace of who started it.
+// PID returns the PID in the namespace of the parent.
 func (p *Process) PID() int { return p.pid }
 
-// Inside is its number in its own PID namespace.
-func (p *Process) Inside() int { return p.inside }
+// NamespacePID returns the PID in the process's own PID namespace.
+func (p *Process) NamespacePID() int { return p.nsPID }
 
-// Join has the calling thread's further children be in a namespace of the process's.
+// Join moves the calling thread into a namespace of the process. If kind is a PID namespace, this
+// affects only later children of the thread.
 func (p *Process) Join(kind int) error {
 	raw, err := p.handle.SyscallConn()
 	if err != nil {
@@ -64,7 +70,7 @@ func (p *Process) Join(kind int) error {
 	return errors.Join(err, failed)
 }
 
-// Wait waits for the end of the process and reaps it. It must be called once.
+// Wait waits until the process exits, and reaps it. It must be called exactly once.
 func (p *Process) Wait() (syscall.WaitStatus, error) {
 	defer p.handle.Close()
 	if err := AwaitEnd(p.handle); err != nil {
@@ -82,8 +88,9 @@ func (p *Process) Wait() (syscall.WaitStatus, error) {
 	}
 }
 
-// AwaitEnd returns when a process has ended, given its pidfd, which must not be blocking. It waits in Go's poller: a thread that waits in the kernel would keep
-// the only processor from other work until Go's runtime takes it away.
+// AwaitEnd waits in Go's poller until a process has exited. The pidfd of the process must be
+// non-blocking. A thread that waits in the kernel would instead occupy the only processor until the
+// Go runtime takes the processor back.
 func AwaitEnd(pidfd *os.File) error {
 	raw, err := pidfd.SyscallConn()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 var limits = OpenFiles{Cur: 321, Max: 654}
 
-// run starts a command line and gives what it prints and how it ended.
+// run runs a shell command line and returns its output and exit status.
 func run(t *testing.T, line string, change func(*os.ProcAttr)) (string, syscall.WaitStatus) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -55,7 +55,7 @@ func run(t *testing.T, line string, change func(*os.ProcAttr)) (string, syscall.
 }
 
 func TestWhatAProcessGets(t *testing.T) {
-	// The agent's own handlers and mask are not its.
+	// The process must not inherit this signal handler or the signal mask.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, syscall.SIGUSR1)
 	defer signal.Stop(ignored)
@@ -96,7 +96,8 @@ func TestHowAProcessEnds(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeStarted: the error is the kernel's own, and nothing is left of the attempt.
+// TestWhatCannotBeStarted checks that errors come from the kernel, and that failed starts leak
+// nothing.
 func TestWhatCannotBeStarted(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -111,7 +112,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		}
 	}
 	if _, err := Start("/bin/true", []string{"true"}, &os.ProcAttr{Dir: "/no/such", Files: files, Sys: &syscall.SysProcAttr{}}, limits); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("missing folder: got %v", err)
 	}
 	if _, err := Start("/bin/true", []string{"true"}, &os.ProcAttr{Files: []*os.File{os.Stdin, null, null}, Sys: &syscall.SysProcAttr{}}, limits); err == nil {
 		t.Error("a file that would be overwritten was accepted")
@@ -120,10 +121,10 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		t.Error("a path with a zero byte was accepted")
 	}
 	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-		t.Errorf("a child is left: %d, %v", pid, err)
+		t.Errorf("leftover child: %d, %v", pid, err)
 	}
 	if after := descriptors(t); after != before {
-		t.Errorf("%d descriptors are left", after-before)
+		t.Errorf("%d leftover descriptors", after-before)
 	}
 }
 
@@ -136,7 +137,7 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// TestManyAtOnce starts processes from many goroutines while memory is collected and signals come.
+// TestManyAtOnce starts processes concurrently, during garbage collections and signals.
 func TestManyAtOnce(t *testing.T) {
 	got := make(chan os.Signal, 100)
 	signal.Notify(got, syscall.SIGUSR2)
@@ -168,7 +169,7 @@ func TestInsideIsTheNumberThatItHasItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, err := io.ReadAll(r)
-	if _, waited := p.Wait(); err != nil || waited != nil || strings.TrimSpace(string(said)) != strconv.Itoa(p.Inside()) {
-		t.Errorf("it says %q, and is %d: %v %v", said, p.Inside(), err, waited)
+	if _, waited := p.Wait(); err != nil || waited != nil || strings.TrimSpace(string(said)) != strconv.Itoa(p.NamespacePID()) {
+		t.Errorf("it says %q, and is %d: %v %v", said, p.NamespacePID(), err, waited)
 	}
 }

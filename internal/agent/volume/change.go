@@ -12,78 +12,80 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A change applies several operations to a volume, all or none (see PUT /volume/change in the proto):
+// A change applies several operations to a volume atomically; see PUT /volume/change in
+// proto/agent/v1. It has these phases:
 //
-//  1. Its content is staged in a folder of its own in the volume (change_stage.go).
-//  2. Each operation is checked against the tree that the operations before it will leave. That
-//     gives steps (change_check.go): each renames something or sets a mode.
-//  3. The steps are written to a file and flushed. Renaming that file, whose name is the state,
-//     decides on the change.
-//  4. The steps are done in order. If one fails, all are undone (change_step.go).
-//  5. After a crash, opening the volume finishes or undoes the change by its state
-//     (change_recover.go).
+//  1. Stage the content in a directory of the volume (change_stage.go).
+//  2. Check each operation against the tree as it will be after the previous operations. The result
+//     is a list of steps (change_check.go). A step renames something or sets a mode.
+//  3. Write the steps to a file and flush it. The name of this file is the state of the change.
+//     Renaming the file to stateDecided commits the change.
+//  4. Apply the steps in order. If one fails, undo all of them (change_step.go).
+//  5. After a crash, the next open of the volume completes or undoes the change, depending on its
+//     state (change_recover.go).
 
-// The states of a change: names of the file that has its steps. Without such a file, nothing of the
-// tree has been touched.
+// The states of a change. Each is a name of the change's steps file. If the steps file does not
+// exist, the change has not touched the tree.
 const (
-	statePlanned  = "planned"  // it is being written
-	stateDecided  = "decided"  // the steps are to be done
-	stateUndoing  = "undoing"  // they are to be undone
-	stateFinished = "finished" // they have been done, or undone
+	statePlanned  = "planned"  // the steps are being written
+	stateDecided  = "decided"  // the steps must be applied
+	stateUndoing  = "undoing"  // the steps must be undone
+	stateFinished = "finished" // the steps were applied or undone
 )
 
-// change is one of them.
+// change is a change in progress.
 type change struct {
 	volume *Volume
-	name   string // of its folder, in volume.pending
+	name   string // name of its directory in volume.pending
 	dir    *os.File
-	state  string // "": it has no file of steps yet
+	state  string // empty if the steps file does not exist yet
 
-	operations []operation
-	names      int              // bytes of their paths
-	tree       map[string]*node // what the operations so far have made of the tree
-	links      []hardLink       // to be staged
-	late       []string         // folders that get their modes when all else is done
-	steps      []step
-	begun      int // steps
-	counts     Counts
+	operations    []operation
+	names         int              // total length of all paths, in bytes.
+	tree          map[string]*node // the tree as it will be after the operations checked so far.
+	links         []hardLink       // hard links to stage.
+	deferredModes []string         // directories that get their mode after all other steps.
+	steps         []step
+	begun         int // number of steps that have begun
+	counts        Counts
 
 	slots  slots
-	parent openFolder // of what was looked at or done last
+	parent openFolder // parent directory of the last path
 }
 
-// Counts tell what a change did.
+// Counts counts the effects of a change.
 type Counts struct {
-	Created, Replaced, Deleted int64 // entries
+	Created, Replaced, Deleted int64 // files, directories and links
 	Bytes                      int64 // of content
 }
 
-// Conflict says why the tree does not allow an operation.
+// Conflict is an error about an operation that does not fit the current tree.
 type Conflict string
 
 func (c Conflict) Error() string { return string(c) }
 
-// Invalid is the error for a request that no tree could satisfy.
+// Invalid is an error about a request that no tree can satisfy.
 type Invalid string
 
 func (i Invalid) Error() string { return string(i) }
 
-// Refusal is why a change can't be done, and the path of the operation that failed.
-type Refusal struct {
+// OperationError is the error of one operation. Path is the path in this operation.
+type OperationError struct {
 	Path string
 	Err  error
 }
 
-func (r *Refusal) Error() string { return fmt.Sprintf("%q: %v", r.Path, r.Err) }
-func (r *Refusal) Unwrap() error { return r.Err }
+func (r *OperationError) Error() string { return fmt.Sprintf("%q: %v", r.Path, r.Err) }
+func (r *OperationError) Unwrap() error { return r.Err }
 
 func conflicts(path, format string, args ...any) error {
-	return &Refusal{path, Conflict(fmt.Sprintf(format, args...))}
+	return &OperationError{path, Conflict(fmt.Sprintf(format, args...))}
 }
 
-// Change applies a tar archive whose entries are operations, as PUT /volume/change in proto/agent/v1 has them. The result is on
-// the disk when it returns; with an error nothing has changed. Errors: [Refusal] with the path of the operation that can't be done, [Invalid] if the
-// archive can't be read.
+// Change applies a tar archive whose entries are operations; see PUT /volume/change in
+// proto/agent/v1. If Change succeeds, the result is on disk. If it returns an error, nothing has
+// changed. It returns an [OperationError] for an operation that can't be applied, and [Invalid] for
+// an unreadable archive.
 func (v *Volume) Change(ctx context.Context, archive io.Reader) (Counts, error) {
 	c, err := v.newChange()
 	if err != nil {
@@ -93,7 +95,8 @@ func (v *Volume) Change(ctx context.Context, archive io.Reader) (Counts, error) 
 	if err = c.stage(archive); err == nil {
 		err = c.apply(ctx)
 	}
-	// What can't be removed now is when the volume is opened the next time: it has no say in what became of the change.
+	// Files that can't be removed now will be removed when the volume is opened again. They do not
+	// affect the result.
 	c.discard()
 	if err != nil {
 		return Counts{}, err
@@ -101,12 +104,12 @@ func (v *Volume) Change(ctx context.Context, archive io.Reader) (Counts, error) 
 	return c.counts, nil
 }
 
-// newChange makes the folder of a change.
+// newChange creates the directory of a change.
 func (v *Volume) newChange() (*change, error) {
 	var random [8]byte
 	rand.Read(random[:])
 	c := &change{volume: v, name: hex.EncodeToString(random[:]), tree: map[string]*node{}}
-	if err := c.does("make its folder"); err != nil {
+	if err := c.beforeWrite("make its folder"); err != nil {
 		return nil, err
 	}
 	if err := unix.Mkdirat(int(v.pending.Fd()), c.name, 0o700); err != nil {
@@ -124,7 +127,7 @@ func (c *change) open() error {
 	return nil
 }
 
-// close gives back what is open, and touches nothing on the disk.
+// close closes the open files of the change. It does not touch the disk.
 func (c *change) close() {
 	c.slots.folder.leave()
 	c.parent.leave()
@@ -133,17 +136,18 @@ func (c *change) close() {
 	}
 }
 
-// does is called before everything that changes something on the disk. Tests have it fail, or stop there.
-func (c *change) does(what string) error {
+// beforeWrite is called before each modification of the disk. Tests use it to inject errors and
+// crashes.
+func (c *change) beforeWrite(what string) error {
 	if c.volume.hook == nil {
 		return nil
 	}
 	return c.volume.hook(what)
 }
 
-// apply checks the operations and does them.
+// apply checks and applies the operations.
 func (c *change) apply(ctx context.Context) error {
-	release, err := c.volume.Still(ctx)
+	release, err := c.volume.LockChanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,53 +155,57 @@ func (c *change) apply(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	if err = c.decide(); err == nil {
+	if err = c.commit(); err == nil {
 		err = c.complete(true)
 	}
 	if err == nil {
 		return nil
 	}
-	if undone := c.takeBack(); undone != nil {
+	if undone := c.rollback(); undone != nil {
 		return errors.Join(err, undone)
 	}
 	return err
 }
 
-// decide writes down the steps, has all that is staged on the disk, and then the decision.
-func (c *change) decide() error {
+// commit writes the steps, flushes all staged files, and then commits the change.
+func (c *change) commit() error {
 	if err := c.write(); err != nil {
 		return err
 	}
 	if err := c.flush(); err != nil {
 		return err
 	}
-	return c.become(stateDecided)
+	return c.setState(stateDecided)
 }
 
-// complete does the steps, has the tree on the disk, and then that nothing is left to be done. live: for the first time.
+// complete applies the steps, flushes the tree and marks the change as finished. During recovery,
+// live is false.
 func (c *change) complete(live bool) error {
-	if err := c.forward(live); err != nil {
+	if err := c.applySteps(live); err != nil {
 		return err
 	}
-	return c.settle()
+	return c.finish()
 }
 
-// takeBack undoes what has been done. Where that fails, the state says what is still to be done when the volume is opened the next time.
-func (c *change) takeBack() error {
+// rollback undoes the change. If rollback fails, the next open of the volume continues according to
+// the change's state.
+func (c *change) rollback() error {
 	if c.state == "" || c.state == statePlanned {
 		return nil
 	}
-	// From here on a crash undoes it too. Where that can't be written down, it depends: what has not been finished would be completed, which is as good.
-	if err := c.become(stateUndoing); err != nil && c.state == stateFinished {
+	// From the state stateUndoing on, recovery undoes the change. If setState can't rename the
+	// steps file, recovery completes a decided change instead. That is also correct. But recovery
+	// would not touch a finished change, so rollback must not start to undo it.
+	if err := c.setState(stateUndoing); err != nil && c.state == stateFinished {
 		return fmt.Errorf("undo the change: %w", err)
 	}
-	return c.takeBackRest()
+	return c.rollbackSteps()
 }
 
-func (c *change) takeBackRest() error {
-	err := c.backward()
+func (c *change) rollbackSteps() error {
+	err := c.undoSteps()
 	if err == nil {
-		err = c.settle()
+		err = c.finish()
 	}
 	if err != nil {
 		return fmt.Errorf("undo the change: %w", err)
@@ -205,17 +213,17 @@ func (c *change) takeBackRest() error {
 	return nil
 }
 
-// settle has the tree on the disk, and then that nothing is left to be done.
-func (c *change) settle() error {
+// finish flushes the tree and marks the change as finished.
+func (c *change) finish() error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	return c.become(stateFinished)
+	return c.setState(stateFinished)
 }
 
-// become changes the state, on the disk.
-func (c *change) become(state string) error {
-	if err := c.does("become " + state); err != nil {
+// setState renames the steps file to the name of a state, and flushes the rename.
+func (c *change) setState(state string) error {
+	if err := c.beforeWrite("become " + state); err != nil {
 		return err
 	}
 	dir := int(c.dir.Fd())
@@ -223,24 +231,26 @@ func (c *change) become(state string) error {
 		return &os.PathError{Op: "rename", Path: c.state, Err: err}
 	}
 	c.state = state
-	if err := c.does("flush the state " + state); err != nil {
+	if err := c.beforeWrite("flush the state " + state); err != nil {
 		return err
 	}
 	return c.dir.Sync()
 }
 
-// flush has all that the change has done on the disk. Where files are flushed by themselves, they have been.
+// flush flushes everything that the change has written. With PassthroughFS, all files are already
+// flushed, so it is enough to flush the pending directory.
 func (c *change) flush() error {
-	if err := c.does("flush"); err != nil {
+	if err := c.beforeWrite("flush"); err != nil {
 		return err
 	}
-	if c.volume.reach == Single {
+	if c.volume.fsKind == PassthroughFS {
 		return c.volume.pending.Sync()
 	}
 	return c.volume.flush()
 }
 
-// discard removes what was staged and what was put aside, unless there is still something to be done with it. The state goes last.
+// discard removes staged files and replaced files. If the steps are not finished, they still need
+// these files, so discard removes nothing. discard removes the steps file last.
 func (c *change) discard() error {
 	if c.state == stateDecided || c.state == stateUndoing {
 		return nil
@@ -264,29 +274,13 @@ func (c *change) discard() error {
 	return err
 }
 
-// removeAll removes something in a folder, with all below it.
+// removeAll removes a directory entry and everything below it.
 func (c *change) removeAll(dir int, name string) error {
-	err := c.unlink(dir, name, 0)
-	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
-		return err
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	names, err := namesIn(fd)
-	for _, below := range names {
-		err = errors.Join(err, c.removeAll(fd, below))
-	}
-	unix.Close(fd)
-	if err != nil {
-		return err
-	}
-	return c.unlink(dir, name, unix.AT_REMOVEDIR)
+	return removeTree(dir, name, name, func(dir int, name, _ string, flags int) error { return c.unlink(dir, name, flags) })
 }
 
 func (c *change) unlink(dir int, name string, flags int) error {
-	if err := c.does("remove " + name); err != nil {
+	if err := c.beforeWrite("remove " + name); err != nil {
 		return err
 	}
 	if err := unix.Unlinkat(dir, name, flags); err != nil && err != unix.ENOENT {

@@ -9,22 +9,23 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// node is what is at a path, as the operations so far will have left it.
+// node describes an entry of the tree as it will be after the operations checked so far.
 type node struct {
-	kind  listing.Kind // 0: nothing
-	own   bool         // it is what this change has staged, in a slot
-	slot  uint32
-	mode  uint32
-	owner owner
-	want  uint32 // of a folder of the change's own: the mode that it has in the end
-	extra int    // of a folder: how much more is in it than on the disk; where it is the change's own, all that is in it
-	was   *stat  // of what is on the disk
+	kind   listing.Kind // 0 if there is no entry
+	staged bool         // this change has staged the entry, in slot
+	slot   uint32
+	mode   uint32
+	owner  owner
+	want   uint32 // final mode of a staged directory.
+	extra  int    // number of added entries; in a staged directory, of all entries.
+	onDisk *stat  // describes the entry on disk; nil if the entry is new.
 }
 
-// owner is whose something is.
+// owner is the owner of a file.
 type owner struct{ uid, gid int }
 
-// stat is what a step is sure to find where it replaces or removes something: else somebody was there meanwhile.
+// stat identifies the entry that a step replaces or removes. If the step finds a different entry,
+// another program has modified the tree.
 type stat struct {
 	inode   uint64
 	size    int64
@@ -33,32 +34,33 @@ type stat struct {
 
 func statOf(st *unix.Stat_t) *stat { return &stat{st.Ino, st.Size, st.Mtim} }
 
-// check checks the operations, one after the other, and makes them steps.
+// check checks the operations in order and turns them into steps.
 func (c *change) check() error {
 	c.tree[""] = &node{kind: listing.Folder}
 	for i := range c.operations {
 		op := &c.operations[i]
-		if err := c.expected(op); err != nil {
+		if err := c.checkExpected(op); err != nil {
 			return err
 		}
-		if err := c.checked(op); err != nil {
-			if r := (*Refusal)(nil); errors.As(err, &r) {
+		if err := c.checkOperation(op); err != nil {
+			if r := (*OperationError)(nil); errors.As(err, &r) {
 				err = r.Err
 			}
-			return &Refusal{op.path, err}
+			return &OperationError{op.path, err}
 		}
 	}
-	if err := c.closeFolders(); err != nil {
+	if err := c.setFolderModes(); err != nil {
 		return err
 	}
 	return c.stageLinks()
 }
 
-// closeFolders has the change's own folders get their modes, once there is nothing more to be put into them: it may be one that forbids that.
-func (c *change) closeFolders() error {
-	for _, path := range c.late {
+// setFolderModes adds steps for the final modes of staged directories. These steps come last,
+// because a final mode can forbid adding entries.
+func (c *change) setFolderModes() error {
+	for _, path := range c.deferredModes {
 		n := c.tree[path]
-		if n.kind != listing.Folder || !n.own || n.mode == n.want {
+		if n.kind != listing.Folder || !n.staged || n.mode == n.want {
 			continue
 		}
 		if err := c.setMode(path, n, n.want); err != nil {
@@ -68,51 +70,52 @@ func (c *change) closeFolders() error {
 	return nil
 }
 
-// expected checks what an operation wants to have been there before the change.
-func (c *change) expected(op *operation) error {
+// checkExpected checks the PYRO.expect record of an operation against the disk.
+func (c *change) checkExpected(op *operation) error {
 	if op.expect == nil && !op.absent {
 		return nil
 	}
 	st, err := c.onDisk(op.path)
 	switch {
-	case err == errNothing && op.absent:
+	case err == errNoEntry && op.absent:
 		return nil
-	case err == errNothing:
-		return conflicts(op.path, "it is not there any more")
+	case err == errNoEntry:
+		return conflicts(op.path, "it no longer exists")
 	case err != nil:
 		return err
 	case op.absent:
-		return conflicts(op.path, "it is there already")
+		return conflicts(op.path, "it exists already")
 	case *op.expect != (listing.Mark{Inode: st.Ino, Size: st.Size, ModTime: st.Mtim.Nano(), ChangeTime: st.Ctim.Nano(), Mode: st.Mode & 0o7777}):
 		return conflicts(op.path, "it has changed")
 	}
 	return nil
 }
 
-// onDisk looks at a path on the disk; errNothing: there is nothing.
+// onDisk describes the entry at a path on disk. It returns errNoEntry if there is no entry.
 func (c *change) onDisk(path string) (st unix.Stat_t, err error) {
 	dir, last, err := c.parentFolder(path)
 	if err != nil {
-		if missing(err) {
-			err = errNothing
+		if isMissing(err) {
+			err = errNoEntry
 		}
 		return st, err
 	}
-	return there(dir, last)
+	return lstatAt(dir, last)
 }
 
-// look gives what is at a path, all that is above which must have been looked at.
-func (c *change) look(path string, in *node) (*node, error) {
+// lookUp returns the node at a path. in is the node of the parent directory, so callers must have
+// looked up all parents before.
+func (c *change) lookUp(path string, in *node) (*node, error) {
 	if n := c.tree[path]; n != nil {
 		return n, nil
 	}
 	n := &node{}
-	if !in.own {
+	if !in.staged {
 		st, err := c.onDisk(path)
 		switch {
 		case err == nil:
-			n.kind, n.mode, n.owner, n.was = kindOf(st.Mode), st.Mode&0o7777, owner{int(st.Uid), int(st.Gid)}, statOf(&st)
-		case err != errNothing:
+			n.kind, n.mode, n.owner, n.onDisk = kindOf(st.Mode), st.Mode&0o7777, owner{int(st.Uid), int(st.Gid)}, statOf(&st)
+		case err != errNoEntry:
 			return nil, err
 		}
 	}
@@ -120,7 +123,8 @@ func (c *change) look(path string, in *node) (*node, error) {
 	return n, nil
 }
 
-// folderOf gives the folder that a path is in. Missing ones are made where that is wanted.
+// folderOf returns the parent directory of a path. If makeIt is true, folderOf creates missing
+// parents.
 func (c *change) folderOf(path string, makeIt bool) (*node, error) {
 	above, _ := parentOf(path)
 	if n := c.tree[above]; n != nil && n.kind == listing.Folder {
@@ -130,63 +134,64 @@ func (c *change) folderOf(path string, makeIt bool) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := c.look(above, in)
+	n, err := c.lookUp(above, in)
 	switch {
 	case err != nil:
 		return nil, err
 	case n.kind == listing.Folder:
 		return n, nil
 	case n.kind != 0:
-		return nil, conflicts(path, "%q, above it, is no folder", above)
+		return nil, conflicts(path, "its parent %q is not a directory", above)
 	case !makeIt:
-		return nil, conflicts(path, "it is not there")
+		return nil, conflicts(path, "it does not exist")
 	}
 	return n, c.makeFolder(above, in, n, 0o755)
 }
 
-// makeFolder stages a folder for a path where there is nothing. Its owner may work in it until all is in its place.
+// makeFolder stages a directory for a path that has no entry. Until the end of the change, the
+// owner of the directory has full access to it.
 func (c *change) makeFolder(path string, in, n *node, mode uint32) error {
 	slot, dir, err := c.newSlot()
 	if err != nil {
 		return err
 	}
-	if err := c.does("stage a folder"); err != nil {
+	if err := c.beforeWrite("stage a folder"); err != nil {
 		return err
 	}
-	if err := unix.Mkdirat(dir, staged(slot), 0o700); err != nil {
+	if err := unix.Mkdirat(dir, stagedName(slot), 0o700); err != nil {
 		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	if err := c.does("set its mode"); err != nil {
+	if err := c.beforeWrite("set its mode"); err != nil {
 		return err
 	}
-	if err := unix.Fchmodat(dir, staged(slot), mode|0o700, 0); err != nil {
+	if err := unix.Fchmodat(dir, stagedName(slot), mode|0o700, 0); err != nil {
 		return &os.PathError{Op: "chmod", Path: path, Err: err}
 	}
-	*n = node{kind: listing.Folder, own: true, slot: slot, mode: mode | 0o700, want: mode}
+	*n = node{kind: listing.Folder, staged: true, slot: slot, mode: mode | 0o700, want: mode}
 	if n.mode != n.want {
-		c.late = append(c.late, path)
+		c.deferredModes = append(c.deferredModes, path)
 	}
 	in.extra++
 	c.steps = append(c.steps, step{kind: stepMakeFolder, slot: slot, path: path})
 	return nil
 }
 
-// checked checks one operation and adds its steps.
-func (c *change) checked(op *operation) error {
-	puts := op.verb != removeIt && op.verb != setMode
+// checkOperation checks one operation and adds its steps.
+func (c *change) checkOperation(op *operation) error {
+	puts := op.verb != removePath && op.verb != setMode
 	in, err := c.folderOf(op.path, puts)
 	if err != nil {
 		return err
 	}
-	n, err := c.look(op.path, in)
+	n, err := c.lookUp(op.path, in)
 	if err != nil {
 		return err
 	}
 	if n.kind == 0 && !puts {
-		return conflicts(op.path, "it is not there")
+		return conflicts(op.path, "it does not exist")
 	}
 	switch {
-	case op.verb == removeIt:
+	case op.verb == removePath:
 		c.counts.Deleted++
 	case n.kind == 0:
 		c.counts.Created++
@@ -219,17 +224,17 @@ func (c *change) checked(op *operation) error {
 	}
 }
 
-// changeMode sets the mode of what is there.
+// changeMode sets the mode of an existing entry.
 func (c *change) changeMode(op *operation, n *node) error {
 	switch {
-	case n.kind == listing.Folder && n.own:
+	case n.kind == listing.Folder && n.staged:
 		n.want = op.mode
-		c.late = append(c.late, op.path)
+		c.deferredModes = append(c.deferredModes, op.path)
 		return nil
 	case n.kind == listing.Folder || n.kind == listing.File:
 		return c.setMode(op.path, n, op.mode)
 	}
-	return conflicts(op.path, "only files and folders have a mode that can be set")
+	return conflicts(op.path, "only files and directories have a mode")
 }
 
 func (c *change) setMode(path string, n *node, mode uint32) error {
@@ -240,46 +245,46 @@ func (c *change) setMode(path string, n *node, mode uint32) error {
 	if err != nil {
 		return err
 	}
-	// A mark of what is still to be done.
-	if err := c.does("mark what gets a mode"); err != nil {
+	// While the staged file exists, the step is not done.
+	if err := c.beforeWrite("mark what gets a mode"); err != nil {
 		return err
 	}
-	fd, err := unix.Openat(dir, staged(slot), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dir, stagedName(slot), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	unix.Close(fd)
-	c.steps = append(c.steps, step{kind: stepMode, slot: slot, path: path, mode: mode, before: n.mode, was: n.was})
+	c.steps = append(c.steps, step{kind: stepMode, slot: slot, path: path, mode: mode, before: n.mode, expected: n.onDisk})
 	n.mode = mode
 	return nil
 }
 
-// remove removes what is there.
+// remove removes an existing entry.
 func (c *change) remove(op *operation, in, n *node) error {
 	kind := stepRemove
 	if n.kind == listing.Folder {
 		kind = stepRemoveFolder
-		full, err := c.full(op.path, n)
+		full, err := c.hasEntries(op.path, n)
 		if err != nil {
 			return err
 		}
 		if full {
-			return conflicts(op.path, "the folder is not empty")
+			return conflicts(op.path, "the directory is not empty")
 		}
 	}
 	slot, _, err := c.newSlot()
 	if err != nil {
 		return err
 	}
-	c.steps = append(c.steps, step{kind: kind, slot: slot, path: op.path, was: n.was})
+	c.steps = append(c.steps, step{kind: kind, slot: slot, path: op.path, expected: n.onDisk})
 	*n = node{}
 	in.extra--
 	return nil
 }
 
-// full tells whether a folder will have something in it.
-func (c *change) full(path string, n *node) (bool, error) {
-	if n.own {
+// hasEntries reports whether a directory will have entries after the operations checked so far.
+func (c *change) hasEntries(path string, n *node) (bool, error) {
+	if n.staged {
 		return n.extra > 0, nil
 	}
 	f, err := c.volume.openBeneath(path, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)

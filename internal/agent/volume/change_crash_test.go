@@ -16,17 +16,17 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// stopped is what a change that is stopped panics with: nothing more of it is done, as when the machine ends.
+// stopped is the panic value of a simulated crash. After the crash, no code of the change runs.
 type stopped struct{}
 
 var errInjected = errors.New("injected")
 
-// faults is what happens at each step of a change.
+// faults injects errors and crashes into the steps of a change or a recovery.
 type faults struct {
 	steps   int
-	fail    map[int]bool // fail there
-	stop    int          // end there; -1: nowhere
-	noLinks bool         // the file system has no hard links to put aside what is replaced
+	fail    map[int]bool // steps that fail
+	stop    int          // the step that crashes; -1 if none does
+	noLinks bool         // simulates a file system without hard links
 	names   []string
 }
 
@@ -47,18 +47,18 @@ func (f *faults) hook(step string) error {
 
 func nowhere() *faults { return &faults{stop: -1} }
 
-// trial is a volume, and a change of it, that is made again and again.
+// trial is a volume and a change. Tests apply the change to copies of the volume.
 type trial struct {
-	pristine string // the volume before
+	pristine string // path of the volume before the change
 	archive  []byte
-	old, new string // its files before and after
-	reach    Reach
+	old, new string // descriptions of the tree before and after the change
+	kind     FSKind
 }
 
-func newTrial(t testing.TB, seed int64, reach Reach) *trial {
+func newTrial(t testing.TB, seed int64, kind FSKind) *trial {
 	t.Helper()
 	random := rand.New(rand.NewSource(seed))
-	x := &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), reach: reach}
+	x := &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), kind: kind}
 	files := filepath.Join(x.pristine, FilesFolder)
 	if err := errors.Join(os.Mkdir(x.pristine, 0o755), os.Mkdir(files, 0o755), os.Mkdir(filepath.Join(x.pristine, pendingFolder), 0o700)); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,8 @@ func newTrial(t testing.TB, seed int64, reach Reach) *trial {
 	return x
 }
 
-// everyEdit takes each kind of step, some of them for a path that others are for too, in the tree that everyTree makes.
+// everyEdit contains operations that need every kind of step in the tree of everyTree. Some paths
+// have several operations.
 var everyEdit = []volumetest.Edit{
 	{Path: "new/folder/file", Text: "new"}, {Path: "file", Text: "new", Keep: true}, {Op: "mode", Path: "mode", Mode: 0o4755},
 	{Op: "folder", Path: "folder-mode", Mode: 0o1777}, {Op: "folder", Path: "closed", Mode: 0o500}, {Path: "closed/file", Text: "x"},
@@ -106,15 +107,15 @@ func everyTree(t testing.TB, files string) {
 	}
 }
 
-// copied is a copy of a trial's volume.
+// copied is a copy of the volume of a trial.
 type copied struct {
-	dir   string
-	reach Reach
+	dir  string
+	kind FSKind
 }
 
 func (x *trial) volume(t testing.TB) *copied {
 	t.Helper()
-	c := &copied{dir: filepath.Join(volumetest.InMemory(t), "volume"), reach: x.reach}
+	c := &copied{dir: filepath.Join(volumetest.InMemory(t), "volume"), kind: x.kind}
 	copyTree(t, x.pristine, c.dir)
 	return c
 }
@@ -123,14 +124,15 @@ func (c *copied) tree(t testing.TB) string {
 	return volumetest.Tree(t, filepath.Join(c.dir, FilesFolder))
 }
 
-// with opens the volume and calls f with it, as far as the faults let it come. ended: they stopped it.
+// with opens the volume with injected faults and calls the function do. ended reports whether there
+// was a simulated crash.
 func (c *copied) with(t testing.TB, f *faults, do func(*Volume) error) (ended bool, err error) {
 	t.Helper()
 	root, err := os.Open(c.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newVolume(root, c.reach)
+	v := newVolume(root, c.kind)
 	v.hook = f.hook
 	defer v.closeFiles()
 	defer func() {
@@ -144,7 +146,7 @@ func (c *copied) with(t testing.TB, f *faults, do func(*Volume) error) (ended bo
 	return false, do(v)
 }
 
-// open opens the volume, which brings to its end what was cut short.
+// open opens the volume, which also recovers interrupted changes.
 func (c *copied) open(t testing.TB, f *faults) (r Recovered, ended bool, err error) {
 	t.Helper()
 	ended, err = c.with(t, f, func(v *Volume) (err error) {
@@ -154,7 +156,7 @@ func (c *copied) open(t testing.TB, f *faults) (r Recovered, ended bool, err err
 	return r, ended, err
 }
 
-// attempt makes the trial's change.
+// attempt applies the change of the trial.
 func (c *copied) attempt(t testing.TB, x *trial, f *faults) error {
 	t.Helper()
 	_, err := c.with(t, f, func(v *Volume) error {
@@ -167,7 +169,8 @@ func (c *copied) attempt(t testing.TB, x *trial, f *faults) error {
 	return err
 }
 
-// whole checks that a volume that is opened has the old tree or the new one, and nothing pending.
+// whole opens the volume. It checks that the tree is either the old one or the new one, and that
+// nothing is pending.
 func (c *copied) whole(t testing.TB, x *trial, when string) (isNew bool, r Recovered) {
 	t.Helper()
 	r, ended, err := c.open(t, nowhere())
@@ -182,23 +185,24 @@ func (c *copied) whole(t testing.TB, x *trial, when string) (isNew bool, r Recov
 	return got == x.new, r
 }
 
-// kinds of file systems, and seeds, for the tests below.
+// eachTrial runs a test with different file systems and seeds.
 func eachTrial(t *testing.T, seeds int, try func(*testing.T, *trial, bool)) {
-	if testing.Short() || os.Getuid() != 0 { // some of the modes of the other trees keep an ordinary user out
+	if testing.Short() || os.Getuid() != 0 { // ordinary users can't read some trees, because of their modes
 		seeds = 2
 	}
 	for seed := range testenv.Seeds(t, seeds) {
 		for _, noLinks := range []bool{false, true} {
-			reach := Reach(seed % 2)
+			kind := FSKind(seed % 2)
 			t.Run(fmt.Sprintf("seed=%d/links=%t", seed, !noLinks), func(t *testing.T) {
 				t.Parallel()
-				try(t, newTrial(t, int64(seed), reach), noLinks)
+				try(t, newTrial(t, int64(seed), kind), noLinks)
 			})
 		}
 	}
 }
 
-// TestAChangeThatIsStoppedAnywhere: after every single step the tree is the old or the new one once the volume is opened again, and from some step on the new.
+// TestAChangeThatIsStoppedAnywhere crashes before every step. It checks that recovery restores the
+// old tree. From some step on, recovery must instead complete the new tree.
 func TestAChangeThatIsStoppedAnywhere(t *testing.T) {
 	eachTrial(t, 12, func(t *testing.T, x *trial, noLinks bool) {
 		news := 0
@@ -222,7 +226,7 @@ func TestAChangeThatIsStoppedAnywhere(t *testing.T) {
 			}
 			if !ended {
 				if news < 3 || k < 10 {
-					t.Errorf("%d steps, and after %d the new tree: this shows nothing", k, news)
+					t.Errorf("%d steps, and after %d the new tree: the test covered nothing", k, news)
 				}
 				return
 			}
@@ -230,7 +234,9 @@ func TestAChangeThatIsStoppedAnywhere(t *testing.T) {
 	})
 }
 
-// TestAChangeOfWhichAStepFails: with an error nothing has been changed, and without one all, now and when the volume is opened again.
+// TestAChangeOfWhichAStepFails makes every step fail, one in each run. If the change returns an
+// error, the tree must be the old one, otherwise the new one. Both must also hold after the next
+// open.
 func TestAChangeOfWhichAStepFails(t *testing.T) {
 	eachTrial(t, 12, func(t *testing.T, x *trial, noLinks bool) {
 		failed := 0
@@ -258,12 +264,13 @@ func TestAChangeOfWhichAStepFails(t *testing.T) {
 			}
 		}
 		if failed < 10 {
-			t.Errorf("%d steps failed: this shows nothing", failed)
+			t.Errorf("%d steps failed: the test covered nothing", failed)
 		}
 	})
 }
 
-// TestAChangeThatFailsAndIsStopped, while it is undone, or of which what undoes it fails too.
+// TestAChangeThatFailsAndIsStopped injects another error or a crash while a failed change is
+// undone.
 func TestAChangeThatFailsAndIsStopped(t *testing.T) {
 	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
 		random := rand.New(rand.NewSource(1))
@@ -287,7 +294,7 @@ func TestAChangeThatFailsAndIsStopped(t *testing.T) {
 	})
 }
 
-// TestARecoveryThatIsStopped, again and again, or fails.
+// TestARecoveryThatIsStopped interrupts the recovery of a change several times.
 func TestARecoveryThatIsStopped(t *testing.T) {
 	eachTrial(t, 6, func(t *testing.T, x *trial, noLinks bool) {
 		random := rand.New(rand.NewSource(2))
@@ -300,7 +307,7 @@ func TestARecoveryThatIsStopped(t *testing.T) {
 			first := random.Intn(total.steps)
 			c := x.volume(t)
 			f := &faults{stop: first, noLinks: noLinks}
-			if random.Intn(3) == 0 && first > 0 { // so that there is something to undo
+			if random.Intn(3) == 0 && first > 0 { // so that the crash happens while the change is undone
 				f.fail = map[int]bool{random.Intn(first): true}
 			}
 			c.attempt(t, x, f)
@@ -319,7 +326,7 @@ func TestARecoveryThatIsStopped(t *testing.T) {
 			c.whole(t, x, when)
 		}
 		if stops < 10 {
-			t.Errorf("recovery was stopped %d times: this shows nothing", stops)
+			t.Errorf("recovery was stopped %d times: the test covered nothing", stops)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// model does an operation of a change by the plainest means, one after the other.
+// model applies one operation in the simplest possible way.
 func model(dir string, e volumetest.Edit) error {
 	at := filepath.Join(dir, e.Path)
 	if e.Op != "delete" && e.Op != "mode" {
@@ -33,7 +33,7 @@ func model(dir string, e volumetest.Edit) error {
 	}
 	mode := modeOf(e.Mode)
 	if there != nil && there.IsDir() && e.Op != "folder" && e.Op != "delete" && e.Op != "mode" {
-		return errors.New("it is a folder")
+		return errors.New("it is a directory")
 	}
 	switch e.Op {
 	case "":
@@ -90,7 +90,7 @@ func modeOf(mode int64) fs.FileMode {
 	return m
 }
 
-// plainFolder checks that a folder is there, with no link above it.
+// plainFolder checks that a path is a directory, and that no part of the path is a link.
 func plainFolder(dir, name string) error {
 	for at := name; at != "."; at = filepath.Dir(at) {
 		if info, err := os.Lstat(filepath.Join(dir, at)); err != nil || !info.IsDir() {
@@ -114,7 +114,7 @@ func modelFolder(dir, name string) error {
 	return errors.Join(err, os.Chmod(filepath.Join(dir, name), 0o755))
 }
 
-// somewhere gives one of few paths, so that operations meet.
+// somewhere returns a random path. There are only few such paths, so that operations collide.
 func somewhere(random *rand.Rand) string {
 	path := string("abc"[random.Intn(3)])
 	for random.Intn(2) == 0 {
@@ -137,7 +137,7 @@ func someEdit(random *rand.Rand) volumetest.Edit {
 	return e
 }
 
-// someTree makes a tree.
+// someTree creates a random tree.
 func someTree(t testing.TB, dir string, random *rand.Rand) {
 	t.Helper()
 	for range 12 {
@@ -147,7 +147,8 @@ func someTree(t testing.TB, dir string, random *rand.Rand) {
 	}
 }
 
-// someChange gives operations that are all right one after the other, where they may be, with those that are not left out; else any.
+// someChange returns random operations. If right is true, it omits operations that fail in the
+// model.
 func someChange(t testing.TB, dir string, random *rand.Rand, right bool) []volumetest.Edit {
 	t.Helper()
 	var edits []volumetest.Edit
@@ -168,7 +169,7 @@ func someChange(t testing.TB, dir string, random *rand.Rand, right bool) []volum
 	return edits
 }
 
-// copyTree has another folder be the same.
+// copyTree replaces a directory with a copy of another one.
 func copyTree(t testing.TB, from, to string) {
 	t.Helper()
 	os.RemoveAll(to)
@@ -177,7 +178,8 @@ func copyTree(t testing.TB, from, to string) {
 	}
 }
 
-// TestAChangeIsItsOperationsOneAfterTheOther compares changes with a model of them.
+// TestAChangeIsItsOperationsOneAfterTheOther checks that a change has the same result as its
+// operations in the model, applied one after another.
 func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
 	testenv.NeedsRoot(t, "enter folders of any mode")
 	rounds := 200
@@ -219,6 +221,6 @@ func TestAChangeIsItsOperationsOneAfterTheOther(t *testing.T) {
 		volumetest.NothingPending(t, s.dir)
 	}
 	if t.Logf("%d done, %d refused", done, refused); done < rounds/3 || refused < rounds/10 {
-		t.Errorf("%d done, %d refused: this shows little", done, refused)
+		t.Errorf("%d done, %d refused: the test covered too little", done, refused)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// disk is an ext4 image, mounted.
+// disk is a mounted ext4 image.
 type disk struct{ image, at string }
 
 func run(t testing.TB, name string, args ...string) {
@@ -43,10 +43,11 @@ func newDisk(t testing.TB) *disk {
 	return d
 }
 
-// TestNoSpace fills the disk so far that a change finds its end at any step: then it is refused, and nothing of it is done.
+// TestNoSpace fills the disk so that a change runs out of space at different steps. It checks that
+// the change then fails without any effect.
 func TestNoSpace(t *testing.T) {
 	testenv.NeedsRoot(t, "mount disks")
-	x := newTrial(t, 0, Whole)
+	x := newTrial(t, 0, LocalFS)
 	random := rand.New(rand.NewSource(1))
 	var edits []volumetest.Edit
 	for i := range 30 {
@@ -80,7 +81,7 @@ func TestNoSpace(t *testing.T) {
 				case errors.Is(err, unix.ENOSPC):
 					refused++
 					if got := volumetest.Tree(t, s.files); got != x.old {
-						t.Fatalf("with %d left it is\n%s\nand not\n%s", n, got, x.old)
+						t.Fatalf("with %d steps left: got\n%s\nwant\n%s", n, got, x.old)
 					}
 				default:
 					t.Errorf("with %d left: %v", n, err)
@@ -88,13 +89,14 @@ func TestNoSpace(t *testing.T) {
 				volumetest.NothingPending(t, dir)
 			}
 			if t.Logf("%d done, %d refused", done, refused); done == 0 || refused < 20 {
-				t.Errorf("%d done, %d refused: this shows little", done, refused)
+				t.Errorf("%d done, %d refused: the test covered too little", done, refused)
 			}
 		})
 	}
 }
 
-// fill leaves so many pieces of 8 KiB, or so many inodes.
+// fill fills a file system until only a small part is free. left is this part, in units of 8 KiB.
+// If inodes is true, left is instead a number of inodes.
 func fill(t testing.TB, dir string, inodes bool, left int64) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -124,17 +126,19 @@ func fill(t testing.TB, dir string, inodes bool, left int64) {
 	}
 }
 
-// TestPowerIsLost cuts the power after every single step: what has not been flushed by then is gone. Where nothing is flushed, and where all is.
+// TestPowerIsLost simulates a power failure after every step, so that unflushed data is lost. In
+// some runs, the kernel has already flushed part of the data by itself. The size of this part
+// differs between the runs.
 func TestPowerIsLost(t *testing.T) {
 	for i, often := range []int{0, 0, 30, 30, 100} {
-		reach := Reach(i % 2)
-		t.Run(fmt.Sprintf("flushed=%d%%/single=%t", often, reach == Single), func(t *testing.T) {
+		kind := FSKind(i % 2)
+		t.Run(fmt.Sprintf("flushed=%d%%/single=%t", often, kind == PassthroughFS), func(t *testing.T) {
 			d := newDisk(t)
-			x := newTrial(t, 0, reach)
+			x := newTrial(t, 0, kind)
 			run(t, "cp", "-aT", x.pristine, d.at)
 			unix.Sync()
 			random := rand.New(rand.NewSource(int64(often)))
-			var left []string // copies of the disk as it was at each step
+			var left []string // copies of the disk, one for each step
 			cut := func() {
 				image := fmt.Sprintf("%s.%d", d.image, len(left))
 				run(t, "cp", "--sparse=always", d.image, image)
@@ -144,7 +148,7 @@ func TestPowerIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := newVolume(root, reach)
+			v := newVolume(root, kind)
 			if _, err := v.open(); err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +186,7 @@ func TestPowerIsLost(t *testing.T) {
 				}
 			}
 			if t.Logf("%d times cut, %d times the new tree", len(left), news); news < 1 || len(left) < 50 || news > len(left)-20 {
-				t.Errorf("cut %d times, %d times the new tree: this shows little", len(left), news)
+				t.Errorf("cut %d times, %d times the new tree: the test covered too little", len(left), news)
 			}
 		})
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
-// TestWorkInTheTreeMeanwhileIsKept: what somebody does to the tree after a change was checked stands against it, and is not lost.
+// TestWorkInTheTreeMeanwhileIsKept modifies the tree after a change has been checked. It checks
+// that the change fails and does not destroy the modification.
 func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 	write := func(path, text string) func(string) error {
 		return func(files string) error { return os.WriteFile(filepath.Join(files, path), []byte(text), 0o644) }
@@ -22,8 +23,8 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit      volumetest.Edit
 		meanwhile func(files string) error
-		path      string // "": the change is done all the same
-		want      string // path=text of what is there then
+		path      string // path in the error; empty if the change succeeds
+		want      string // expected result, as path=text
 	}{
 		"a file is written that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, write("file", "theirs"), "file", "file=theirs"},
 		"a file is replaced that is replaced": {volumetest.Edit{Path: "file", Text: "new"}, func(files string) error {
@@ -53,7 +54,7 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 			volumetest.Put(t, s.files+"/dir/file", "below")
 			volumetest.Put(t, s.files+"/before", "before")
 			os.Mkdir(s.files+"/empty", 0o755)
-			time.Sleep(5 * time.Millisecond) // more than a tick, by which files' times go
+			time.Sleep(5 * time.Millisecond) // longer than the resolution of file times
 			var theirs string
 			f := &faults{stop: -1, noLinks: noLinks}
 			s.volume.hook = func(step string) error {
@@ -66,7 +67,7 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 				return f.hook(step)
 			}
 			_, err := s.volume.Change(context.Background(), bytes.NewReader(volumetest.Archive(t, volumetest.Edit{Path: "before", Text: "after"}, c.edit, volumetest.Edit{Path: "behind", Text: "x"})))
-			var r *Refusal
+			var r *OperationError
 			if c.path == "" != (err == nil) || err != nil && (!errors.As(err, &r) || r.Path != c.path || !errors.As(err, new(Conflict))) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -82,9 +83,11 @@ func TestWorkInTheTreeMeanwhileIsKept(t *testing.T) {
 	}
 }
 
-// TestWorkInTheTreeBeforeRecoveryIsKept: after a crash a change is undone that can't be completed any more.
+// TestWorkInTheTreeBeforeRecoveryIsKept modifies the tree before the recovery, so that the change
+// can't be completed any more. It checks that the recovery undoes the change and keeps the
+// modification.
 func TestWorkInTheTreeBeforeRecoveryIsKept(t *testing.T) {
-	x := newTrial(t, 0, Whole)
+	x := newTrial(t, 0, LocalFS)
 	for k := 0; ; k++ {
 		c := x.volume(t)
 		f := &faults{stop: k}
@@ -95,9 +98,9 @@ func TestWorkInTheTreeBeforeRecoveryIsKept(t *testing.T) {
 			continue
 		}
 		files := filepath.Join(c.dir, FilesFolder)
-		volumetest.Put(t, files+"/becomes", "theirs") // which the change removes
-		volumetest.Put(t, files+"/closed", "theirs")  // which it makes a folder
-		// What is staged may be other names of what is there.
+		volumetest.Put(t, files+"/becomes", "theirs") // the change removes this file
+		volumetest.Put(t, files+"/closed", "theirs")  // the change makes this path a directory
+		// Staged files can be hard links to files of the tree, so ignore which files are links.
 		names := regexp.MustCompile(` as ".*"`)
 		theirs := names.ReplaceAllString(volumetest.Tree(t, files), "")
 		r, _, err := c.open(t, nowhere())
@@ -112,9 +115,10 @@ func TestWorkInTheTreeBeforeRecoveryIsKept(t *testing.T) {
 	}
 }
 
-// TestADamagedRecordIsNotGuessedAt: the volume is not opened, and nothing in it is touched.
+// TestADamagedRecordIsNotGuessedAt damages the steps file of a change. It checks that the volume is
+// then neither opened nor modified.
 func TestADamagedRecordIsNotGuessedAt(t *testing.T) {
-	x := newTrial(t, 0, Whole)
+	x := newTrial(t, 0, LocalFS)
 	var c *copied
 	for k := 0; ; k++ {
 		f := &faults{stop: k}
@@ -145,7 +149,8 @@ func TestADamagedRecordIsNotGuessedAt(t *testing.T) {
 	}
 }
 
-// TestChangesAtOnce: they are done one after the other, and readers of a file that is replaced see a whole one.
+// TestChangesAtOnce checks that concurrent changes are applied one after another. Readers must see
+// only complete files.
 func TestChangesAtOnce(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
 	volumetest.Put(t, s.files+"/file", strings.Repeat("0", 1000))
@@ -185,10 +190,11 @@ func TestChangesAtOnce(t *testing.T) {
 	volumetest.NothingPending(t, s.dir)
 }
 
-// TestAChangeWaitsWhileTheVolumeIsStill, or is given up.
+// TestAChangeWaitsWhileTheVolumeIsStill checks that a change waits while changes are locked. It
+// also checks that a waiting change can be cancelled.
 func TestAChangeWaitsWhileTheVolumeIsStill(t *testing.T) {
 	s := storedIn(t, volumetest.InMemory(t))
-	release, err := s.volume.Still(context.Background())
+	release, err := s.volume.LockChanges(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +203,7 @@ func TestAChangeWaitsWhileTheVolumeIsStill(t *testing.T) {
 	if _, err := s.volume.Change(ctx, bytes.NewReader(volumetest.Archive(t, volumetest.Edit{Path: "x", Text: "x"}))); err != context.DeadlineExceeded {
 		t.Errorf("a change was applied: %v", err)
 	}
-	if _, err := s.volume.Still(ctx); err != context.DeadlineExceeded {
+	if _, err := s.volume.LockChanges(ctx); err != context.DeadlineExceeded {
 		t.Errorf("it is still twice: %v", err)
 	}
 	if _, err := os.Lstat(s.files + "/x"); !errors.Is(err, os.ErrNotExist) {
@@ -210,7 +216,8 @@ func TestAChangeWaitsWhileTheVolumeIsStill(t *testing.T) {
 	}
 }
 
-// FuzzChange takes archives as anybody could make them: all of them is done or nothing, and nothing leaves the workspace.
+// FuzzChange checks that any archive is applied either completely or not at all. It also checks
+// that nothing outside of the workspace changes.
 func FuzzChange(f *testing.F) {
 	f.Add(volumetest.Archive(f, everyEdit...))
 	f.Add(volumetest.Archive(f, volumetest.Edit{Op: "symlink", Path: "out", Text: ".."}, volumetest.Edit{Path: "out/x", Text: "x"}))
@@ -223,10 +230,10 @@ func FuzzChange(f *testing.F) {
 		_, err := s.volume.Change(context.Background(), bytes.NewReader(archive))
 		volumetest.NothingPending(t, s.dir)
 		if b, _ := os.ReadFile(s.dir + "/beside"); string(b) != "beside" {
-			t.Fatal("what is beside the workspace is gone")
+			t.Fatal("the file outside the workspace was removed or changed")
 		}
 		if entries, _ := os.ReadDir(s.dir); len(entries) != 3 {
-			t.Fatalf("beside the workspace are %v", entries)
+			t.Fatalf("entries outside the workspace: got %v, want 3", entries)
 		}
 		if after := volumetest.Tree(t, s.dir); err != nil && after != before {
 			t.Fatalf("%v, and it was\n%s\nand is\n%s", err, before, after)
@@ -234,7 +241,7 @@ func FuzzChange(f *testing.F) {
 	})
 }
 
-// FuzzSteps reads records as anybody could have made them.
+// FuzzSteps parses arbitrary data as a steps file.
 func FuzzSteps(f *testing.F) {
 	var b bytes.Buffer
 	if err := writeSteps(&b, []step{{kind: stepCreate, slot: 5, path: "a/b"}, {kind: stepMode, slot: 1 << 20, path: "c\xff", mode: 0o4755, before: 0o644}}); err != nil {

@@ -15,17 +15,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// The steps of a change are written down in a file: what they are called, their count, the steps, and a checksum of all that. Of a step there are its kind, its
-// slot, the mode that it sets and the one before, and its path; numbers are varints.
+// The steps file has a header, the number of steps, the steps and a CRC-32. Each step consists of
+// its kind, slot, new mode, old mode, path length and path. The kind is one byte. Numbers are
+// varints.
 
 const recordForm = "pyro change 1\n"
 
-// ErrDamaged says that the steps of a change can't be read.
+// ErrDamaged means that the steps of a change are unreadable.
 var ErrDamaged = errors.New("the record of a change is damaged")
 
-// write writes down the steps, in the state of being planned.
+// write writes the steps file in the state planned.
 func (c *change) write() error {
-	if err := c.does("write down the steps"); err != nil {
+	if err := c.beforeWrite("write down the steps"); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(int(c.dir.Fd()), statePlanned, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -35,7 +36,7 @@ func (c *change) write() error {
 	c.state = statePlanned
 	f := os.NewFile(uintptr(fd), statePlanned)
 	err = writeSteps(f, c.steps)
-	if err == nil && c.volume.reach == Single {
+	if err == nil && c.volume.fsKind == PassthroughFS {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
@@ -61,9 +62,9 @@ func writeSteps(to io.Writer, steps []step) error {
 	return binary.Write(to, binary.BigEndian, sum.Sum32())
 }
 
-// readSteps reads what was written down. Anybody may have written it.
+// readSteps parses a steps file. Its content is untrusted.
 func readSteps(from io.Reader) ([]step, error) {
-	r := &summed{from: bufio.NewReaderSize(from, 64<<10), sum: crc32.NewIEEE()}
+	r := &checksumReader{from: bufio.NewReaderSize(from, 64<<10), sum: crc32.NewIEEE()}
 	form := make([]byte, len(recordForm))
 	if _, err := io.ReadFull(r, form); err != nil || string(form) != recordForm {
 		return nil, damaged(err)
@@ -91,7 +92,7 @@ func readSteps(from io.Reader) ([]step, error) {
 	return steps, nil
 }
 
-func readStep(r *summed) (step, error) {
+func readStep(r *checksumReader) (step, error) {
 	var s step
 	kind, err := r.ReadByte()
 	if err != nil || kind == 0 || stepKind(kind) >= stepKinds {
@@ -132,19 +133,19 @@ func damaged(err error) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, err)
 }
 
-// summed is a reader with a checksum of what was read.
-type summed struct {
+// checksumReader is a reader that computes a checksum.
+type checksumReader struct {
 	from *bufio.Reader
 	sum  hash.Hash32
 }
 
-func (s *summed) Read(p []byte) (int, error) {
+func (s *checksumReader) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	s.sum.Write(p[:n])
 	return n, err
 }
 
-func (s *summed) ReadByte() (byte, error) {
+func (s *checksumReader) ReadByte() (byte, error) {
 	b, err := s.from.ReadByte()
 	if err == nil {
 		s.sum.Write([]byte{b})

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recover completes or undoes what a crash has left half done, and removes what is left of what was done.
+// recover completes or undoes the changes that a crash has interrupted. It also removes leftovers
+// of finished changes.
 func (v *Volume) recover() (Recovered, error) {
 	var r Recovered
 	names, err := namesIn(int(v.pending.Fd()))
@@ -46,8 +47,9 @@ func (v *Volume) recoverChange(name string, r *Recovered) error {
 			r.Completed++
 			break
 		}
-		// Somebody has changed the tree since: it can be undone still.
-		if undone := c.takeBack(); undone != nil {
+		// Another program has modified the tree after the crash. In this case, undo the change
+		// instead.
+		if undone := c.rollback(); undone != nil {
 			return errors.Join(err, undone)
 		}
 		r.Undone++
@@ -56,12 +58,13 @@ func (v *Volume) recoverChange(name string, r *Recovered) error {
 			return err
 		}
 		c.begun = len(c.steps)
-		if err := c.takeBackRest(); err != nil {
+		if err := c.rollbackSteps(); err != nil {
 			return err
 		}
 		r.Undone++
 	default:
-		// An empty folder may as well be what was left of one that was finished.
+		// An empty directory does not count as undone, because it can also be a leftover of a
+		// finished change.
 		names, err := namesIn(int(c.dir.Fd()))
 		if err != nil {
 			return err
@@ -71,10 +74,10 @@ func (v *Volume) recoverChange(name string, r *Recovered) error {
 	return c.discard()
 }
 
-// findState finds the state by the file that has it.
+// findState finds the steps file. The name of that file is the state of the change.
 func (c *change) findState() error {
 	for _, state := range []string{stateFinished, stateUndoing, stateDecided, statePlanned} {
-		if found, err := isThere(int(c.dir.Fd()), state); err != nil {
+		if found, err := existsAt(int(c.dir.Fd()), state); err != nil {
 			return err
 		} else if found {
 			c.state = state
@@ -84,9 +87,9 @@ func (c *change) findState() error {
 	return nil
 }
 
-// read reads the steps.
+// read reads the steps from the steps file.
 func (c *change) read() error {
-	fd, err := unix.Openat(int(c.dir.Fd()), c.state, unix.O_RDONLY|unix.O_NOFOLLOW|openQuietly, 0)
+	fd, err := unix.Openat(int(c.dir.Fd()), c.state, unix.O_RDONLY|unix.O_NOFOLLOW|readFlags, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: c.state, Err: err}
 	}

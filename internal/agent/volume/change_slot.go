@@ -8,17 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// slots are the places in a change's folder: each has what is staged for one step, under its new name, and what that step has put aside, under its old one. By
-// what is there, a step that is done is told from one that is not.
+// slots allocates slots in the directory of a change. A slot can contain the staged file of a step
+// and the file that the step has replaced, under different names. These files tell recovery which
+// steps are done.
 type slots struct {
 	used   uint32
 	folder openFolder
 }
 
-// slotsPerFolder is how many are in one folder: file systems are slow with too many.
+// slotsPerFolder is the maximum number of slots in one directory. It exists because file systems
+// are slow with many entries.
 const slotsPerFolder = 1024
 
-// openFolder is a folder that is kept open, since what comes next is often in it too.
+// openFolder caches the directory that was opened last, because consecutive paths often share a
+// directory.
 type openFolder struct {
 	name string
 	fd   int
@@ -45,15 +48,19 @@ func (f *openFolder) leave() {
 	}
 }
 
-// names of what is staged in a slot, and of what was put aside.
-func staged(slot uint32) string { return "new-" + strconv.FormatUint(uint64(slot%slotsPerFolder), 10) }
-func aside(slot uint32) string  { return "old-" + strconv.FormatUint(uint64(slot%slotsPerFolder), 10) }
+// Names of the staged file and of the replaced file in a slot.
+func stagedName(slot uint32) string {
+	return "new-" + strconv.FormatUint(uint64(slot%slotsPerFolder), 10)
+}
+func replacedName(slot uint32) string {
+	return "old-" + strconv.FormatUint(uint64(slot%slotsPerFolder), 10)
+}
 
-// newSlot takes the next slot.
+// newSlot allocates the next slot.
 func (c *change) newSlot() (slot uint32, dir int, err error) {
 	slot = c.slots.used
 	if slot%slotsPerFolder == 0 {
-		if err := c.does("make a folder of slots"); err != nil {
+		if err := c.beforeWrite("make a folder of slots"); err != nil {
 			return 0, -1, err
 		}
 		if err := unix.Mkdirat(int(c.dir.Fd()), folderOf(slot), 0o700); err != nil {
@@ -67,7 +74,7 @@ func (c *change) newSlot() (slot uint32, dir int, err error) {
 
 func folderOf(slot uint32) string { return strconv.FormatUint(uint64(slot/slotsPerFolder), 10) }
 
-// slotFolder opens the folder that a slot is in.
+// slotFolder opens the directory of a slot.
 func (c *change) slotFolder(slot uint32) (int, error) {
 	name := folderOf(slot)
 	return c.slots.folder.enter(name, func() (int, error) {
@@ -79,7 +86,8 @@ func (c *change) slotFolder(slot uint32) (int, error) {
 	})
 }
 
-// parentFolder opens the folder of the workspace that a path is in, where no link leads, and gives the path's last part.
+// parentFolder opens the parent directory of a path in the workspace, without following links. It
+// also returns the last path component.
 func (c *change) parentFolder(path string) (dir int, last string, err error) {
 	name, last := parentOf(path)
 	dir, err = c.parent.enter(name, func() (int, error) {
@@ -88,26 +96,27 @@ func (c *change) parentFolder(path string) (dir int, last string, err error) {
 	return dir, last, err
 }
 
-// there tells what is at a name of a folder; errNothing: nothing.
-func there(dir int, name string) (st unix.Stat_t, err error) {
+// lstatAt describes a directory entry. It returns errNoEntry if there is no entry.
+func lstatAt(dir int, name string) (st unix.Stat_t, err error) {
 	err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if missing(err) {
-		err = errNothing
+	if isMissing(err) {
+		err = errNoEntry
 	}
 	return st, err
 }
 
-func isThere(dir int, name string) (bool, error) {
-	_, err := there(dir, name)
-	if err == errNothing {
+func existsAt(dir int, name string) (bool, error) {
+	_, err := lstatAt(dir, name)
+	if err == errNoEntry {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-var errNothing = errors.New("there is nothing")
+var errNoEntry = errors.New("no such entry")
 
-// missing tells whether an error says that there is nothing at a path: also where what is above it is no folder.
-func missing(err error) bool {
+// isMissing reports whether an error means that a path does not exist. This includes paths that
+// continue below a file or a link.
+func isMissing(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }

@@ -14,50 +14,50 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// verb is what an operation does.
+// verb is the kind of an operation.
 type verb byte
 
 const (
-	putFile verb = iota // or a symbolic link, which is staged as well
+	putFile verb = iota // a file or a symbolic link, because both are staged
 	putFolder
 	putLink // a hard link
-	removeIt
+	removePath
 	setMode
 )
 
 // operation is one entry of a change.
 type operation struct {
 	verb   verb
-	keep   bool // the mode and the owner of what is there
-	link   bool // of putFile: it is a symbolic link
+	keep   bool // keep the mode and owner of the existing file
+	link   bool // a symbolic link, for putFile
 	mode   uint32
-	slot   uint32 // of putFile
+	slot   uint32 // for putFile
 	path   string
-	target string        // of putLink
-	expect *listing.Mark // what must be there; nil: anything
-	absent bool          // nothing may be there
+	target string        // for putLink
+	expect *listing.Mark // the mark that the entry must have; nil if there is no such condition
+	absent bool          // true if the path must have no entry
 }
 
-// The PAX records of an entry.
+// PAX records of an entry.
 const (
 	recordOp     = "PYRO.op"
 	recordExpect = "PYRO.expect"
 	recordKeep   = "PYRO.keep"
 )
 
-// Bounds of a change.
+// Limits of a change.
 const (
 	maxOperations = 1_000_000
-	maxNames      = 256 << 20 // bytes of all paths
-	maxAfterEnd   = 1 << 20   // bytes after the end of the archive
-	maxSteps      = 1 << 26   // more than operations of so many bytes can come to
+	maxNames      = 256 << 20 // maximum length of all paths together, in bytes.
+	maxAfterEnd   = 1 << 20   // maximum amount of data after the end of the archive, in bytes.
+	maxSteps      = 1 << 26   // more than the largest change needs.
 )
 
-// stage reads the archive and stages its content.
+// stage reads the archive and stages its files.
 func (c *change) stage(archive io.Reader) error {
-	whole := &whole{from: bufio.NewReaderSize(archive, 256<<10)}
+	whole := &eofReader{from: bufio.NewReaderSize(archive, 256<<10)}
 	entries := tar.NewReader(whole)
-	s := newStager(c.volume.reach)
+	s := newStager(c.volume.fsKind)
 	defer s.wait()
 	for {
 		h, err := entries.Next()
@@ -72,7 +72,7 @@ func (c *change) stage(archive io.Reader) error {
 		}
 		op, err := parse(h)
 		if err != nil {
-			return &Refusal{h.Name, Invalid(err.Error())}
+			return &OperationError{h.Name, Invalid(err.Error())}
 		}
 		if c.names += len(op.path) + len(op.target); c.names > maxNames {
 			return Invalid(fmt.Sprintf("the paths of a change have at most %d bytes", maxNames))
@@ -84,39 +84,48 @@ func (c *change) stage(archive io.Reader) error {
 		}
 		c.operations = append(c.operations, op)
 	}
-	if whole.ended {
-		return unreadable(io.ErrUnexpectedEOF)
-	}
-	// Only a body that comes to its end is one that was sent whole.
-	if n, err := io.Copy(io.Discard, io.LimitReader(whole, maxAfterEnd+1)); err != nil {
-		return unreadable(err)
-	} else if n > maxAfterEnd {
-		return Invalid("something follows the archive")
+	if err := whole.finish(); err != nil {
+		return err
 	}
 	return s.wait()
 }
 
-// whole knows whether it came to its end: an archive has an end of its own before that, which package tar does not insist on.
-type whole struct {
+// eofReader records whether the input has ended. This check is needed because archive/tar also
+// accepts an archive without an end mark.
+type eofReader struct {
 	from  io.Reader
 	ended bool
 }
 
-func (w *whole) Read(p []byte) (int, error) {
+func (w *eofReader) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
 	w.ended = w.ended || err == io.EOF
 	return n, err
 }
 
-// unreadable says that an archive can't be read: for what it is, or because it does not come.
+// finish reads the rest of the input after the end of an archive. It returns an error if the
+// archive has no end mark. The request is complete only if its body ends after the archive.
+func (w *eofReader) finish() error {
+	if w.ended {
+		return unreadable(io.ErrUnexpectedEOF)
+	}
+	if n, err := io.Copy(io.Discard, io.LimitReader(w, maxAfterEnd+1)); err != nil {
+		return unreadable(err)
+	} else if n > maxAfterEnd {
+		return Invalid("there is data after the archive")
+	}
+	return nil
+}
+
+// unreadable returns the error for an archive that is invalid or could not be received.
 func unreadable(err error) error {
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return Invalid("it is no whole tar archive: " + err.Error())
+		return Invalid("it is not a complete tar archive: " + err.Error())
 	}
 	return fmt.Errorf("read the archive: %w", err)
 }
 
-// parse gives the operation that an entry stands for.
+// parse returns the operation that an archive entry describes.
 func parse(h *tar.Header) (operation, error) {
 	op := operation{path: h.Name, mode: uint32(h.Mode) & 0o7777}
 	if h.Typeflag == tar.TypeDir {
@@ -146,19 +155,19 @@ func parse(h *tar.Header) (operation, error) {
 			return op, err
 		}
 	case "delete":
-		op.verb = removeIt
+		op.verb = removePath
 	case "mode":
 		op.verb = setMode
 	default:
 		return op, fmt.Errorf("%s must be put, delete or mode, not %q", recordOp, what)
 	}
 	if op.path == "" {
-		return op, errors.New("the workspace itself is no entry")
+		return op, errors.New("the workspace itself can't be an entry")
 	}
 	return op, CheckRelative(op.path)
 }
 
-// put says what is put.
+// put parses the entry type of a put operation.
 func (op *operation) put(h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeReg:
@@ -166,7 +175,7 @@ func (op *operation) put(h *tar.Header) error {
 	case tar.TypeSymlink:
 		op.verb, op.link = putFile, true
 		if h.Linkname == "" || len(h.Linkname) > listing.MaxPath || strings.IndexByte(h.Linkname, 0) >= 0 {
-			return errors.New("the target of a symbolic link must have 1 to 4096 bytes, and no zero byte")
+			return errors.New("the target of a symbolic link must have 1 to 4096 bytes without NUL")
 		}
 	case tar.TypeLink:
 		op.verb, op.target = putLink, h.Linkname
@@ -177,56 +186,57 @@ func (op *operation) put(h *tar.Header) error {
 	case tar.TypeDir:
 		op.verb = putFolder
 	default:
-		return errors.New("only files, folders and links can be put")
+		return errors.New("only files, directories and links can be put")
 	}
 	return nil
 }
 
-// stageFile stages a file or a symbolic link.
+// stageFile stages a file or symbolic link.
 func (c *change) stageFile(op *operation, h *tar.Header, content io.Reader, s *stager) error {
 	slot, dir, err := c.newSlot()
 	if err != nil {
 		return err
 	}
 	op.slot = slot
-	if err := c.does("stage a file"); err != nil {
+	if err := c.beforeWrite("stage a file"); err != nil {
 		return err
 	}
 	if op.link {
-		err = unix.Symlinkat(h.Linkname, dir, staged(slot))
+		err = unix.Symlinkat(h.Linkname, dir, stagedName(slot))
 	} else {
 		var n int64
-		n, err = s.write(dir, staged(slot), op.mode, h.Size, content)
+		n, err = s.write(dir, stagedName(slot), op.mode, h.Size, content)
 		c.counts.Bytes += n
 	}
 	if at := (unix.Timespec{Sec: h.ModTime.Unix(), Nsec: int64(h.ModTime.Nanosecond())}); err == nil && (at.Sec != 0 || at.Nsec != 0) {
-		err = unix.UtimesNanoAt(dir, staged(slot), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}, unix.AT_SYMLINK_NOFOLLOW)
+		err = unix.UtimesNanoAt(dir, stagedName(slot), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, at}, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if errors.As(err, new(unix.Errno)) {
-		return &Refusal{op.path, err}
+		return &OperationError{op.path, err}
 	}
 	return err
 }
 
-// stager writes the content of files. Where each has to be flushed by itself, several are at once: a disk does them together.
+// stager writes file content. If every file must be flushed, stager flushes several files
+// concurrently, because disks merge concurrent flushes.
 type stager struct {
 	single bool
 	buffer []byte
 
-	flushes sync.WaitGroup
-	turns   chan struct{}
-	mu      sync.Mutex
-	failed  error
+	flushes   sync.WaitGroup
+	semaphore chan struct{}
+	mu        sync.Mutex
+	failed    error
 }
 
-// flushesAtOnce bounds how many files are flushed at once.
+// flushesAtOnce is the maximum number of concurrent flushes.
 const flushesAtOnce = 16
 
-func newStager(reach Reach) *stager {
-	return &stager{single: reach == Single, buffer: make([]byte, 256<<10), turns: make(chan struct{}, flushesAtOnce)}
+func newStager(kind FSKind) *stager {
+	return &stager{single: kind == PassthroughFS, buffer: make([]byte, 256<<10), semaphore: make(chan struct{}, flushesAtOnce)}
 }
 
-// write writes a file of a size, and gives how much it has written.
+// write writes a file of size bytes and returns the number of bytes written.
 func (s *stager) write(dir int, name string, mode uint32, size int64, content io.Reader) (written int64, err error) {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -248,7 +258,7 @@ func (s *stager) write(dir int, name string, mode uint32, size int64, content io
 		unix.Close(fd)
 		return written, err
 	}
-	s.turns <- struct{}{}
+	s.semaphore <- struct{}{}
 	s.flushes.Go(func() {
 		if err := unix.Fsync(fd); err != nil {
 			s.mu.Lock()
@@ -256,12 +266,12 @@ func (s *stager) write(dir int, name string, mode uint32, size int64, content io
 			s.mu.Unlock()
 		}
 		unix.Close(fd)
-		<-s.turns
+		<-s.semaphore
 	})
 	return written, nil
 }
 
-// wait waits until all that was written is flushed, where that is done here.
+// wait waits for all flushes.
 func (s *stager) wait() error {
 	s.flushes.Wait()
 	s.mu.Lock()

@@ -9,214 +9,218 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// stepKind is what a step does with its path and its slot.
+// stepKind is the kind of a step.
 type stepKind byte
 
 const (
-	stepCreate       stepKind = 1 + iota // what is staged is put where nothing is
-	stepMakeFolder                       // the same, of a folder
-	stepReplace                          // what is there is put aside, what is staged in its place
-	stepRemove                           // what is there is put aside
-	stepRemoveFolder                     // the same, of an empty folder
-	stepMode                             // the mode is set
+	stepCreate       stepKind = 1 + iota // move the staged file to a free path.
+	stepMakeFolder                       // the same for a directory.
+	stepReplace                          // put the old file into the slot, then move the staged file to its path.
+	stepRemove                           // move the file to the slot.
+	stepRemoveFolder                     // the same for an empty directory.
+	stepMode                             // set the mode.
 	stepKinds
 )
 
-// step is one thing that is done with the tree, and can be undone. Whether it has been, its slot tells: so both can be gone on with where a crash cut them.
+// step is a reversible modification of the tree. The files in the slot of a step show whether the
+// step is done. So recovery can continue it forward or backward.
 type step struct {
-	kind   stepKind
-	slot   uint32
-	path   string
-	mode   uint32 // of stepMode
-	before uint32 // the mode before
-	was    *stat  // what is there, where that is known and so for as long as the agent lives: else somebody else was there meanwhile
+	kind     stepKind
+	slot     uint32
+	path     string
+	mode     uint32 // the new mode, for stepMode
+	before   uint32 // the old mode
+	expected *stat  // the entry to replace; nil if unknown, for example during recovery
 }
 
-// errMeanwhile says that something else is there than was when the change was checked.
-const errMeanwhile = Conflict("it was changed meanwhile")
+// errModified means that an entry is no longer the one that was checked.
+const errModified = Conflict("it was modified during the change")
 
-// forward does the steps. live: for the first time.
-func (c *change) forward(live bool) error {
+// applySteps applies the steps. During recovery, live is false.
+func (c *change) applySteps(live bool) error {
 	c.parent.leave()
 	for c.begun = 0; c.begun < len(c.steps); {
 		s := &c.steps[c.begun]
 		c.begun++
 		if err := c.do(s, live); err != nil {
-			if elsewise(err) {
-				err = errMeanwhile
+			if treeModified(err) {
+				err = errModified
 			}
-			return &Refusal{s.path, err}
+			return &OperationError{s.path, err}
 		}
 	}
 	return nil
 }
 
-// backward undoes the steps that were begun, the last first. What somebody else has done to the tree meanwhile does not keep the rest from being undone.
-func (c *change) backward() error {
+// undoSteps undoes the steps that have begun, in reverse order. It skips entries that other
+// programs have modified.
+func (c *change) undoSteps() error {
 	c.parent.leave()
 	for ; c.begun > 0; c.begun-- {
 		s := &c.steps[c.begun-1]
-		if err := c.undo(s); err != nil && !elsewise(err) {
-			return &Refusal{s.path, err}
+		if err := c.undo(s); err != nil && !treeModified(err) {
+			return &OperationError{s.path, err}
 		}
 	}
 	return nil
 }
 
-// elsewise tells whether an error says that the tree is not as it was left.
-func elsewise(err error) bool {
-	return missing(err) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, errMeanwhile)
+// treeModified reports whether an error means that another program has modified the tree.
+func treeModified(err error) bool {
+	return isMissing(err) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, errModified)
 }
 
-// spot is where a step is done.
-type spot struct {
-	slot int    // the folder of its slot
-	new  bool   // there is something staged in the slot
-	old  bool   // there is something put aside in the slot
-	dir  int    // the folder of its path
-	name string // in dir
+// location describes where a step takes place.
+type location struct {
+	slot int    // directory that contains the step's slot.
+	new  bool   // the slot has a staged file.
+	old  bool   // the slot has a replaced file.
+	dir  int    // parent directory of the step's path.
+	name string // last component of the step's path.
 }
 
-// lookAt gives what is in a step's slot.
-func (c *change) lookAt(s *step) (at spot, err error) {
+// inspectSlot opens the slot of a step and finds out which files it has.
+func (c *change) inspectSlot(s *step) (at location, err error) {
 	if at.slot, err = c.slotFolder(s.slot); err != nil {
 		return at, err
 	}
-	if at.new, err = isThere(at.slot, staged(s.slot)); err != nil {
+	if at.new, err = existsAt(at.slot, stagedName(s.slot)); err != nil {
 		return at, err
 	}
-	at.old, err = isThere(at.slot, aside(s.slot))
+	at.old, err = existsAt(at.slot, replacedName(s.slot))
 	return at, err
 }
 
-// do does a step, or what is left of it. live: nothing of it has been done yet.
+// do applies a step. During recovery, live is false, and do applies only the part of the step that
+// is not done yet.
 func (c *change) do(s *step, live bool) error {
-	var at spot
+	var at location
 	var err error
 	if live {
 		at.new = true
 		at.slot, err = c.slotFolder(s.slot)
 	} else {
-		at, err = c.lookAt(s)
+		at, err = c.inspectSlot(s)
 	}
 	if err != nil {
 		return err
 	}
 	removes := s.kind == stepRemove || s.kind == stepRemoveFolder
 	if removes && at.old || !removes && !at.new {
-		return nil // it has been done, and there may be nothing left of where
+		return nil // the step is done, and later steps might have removed its path
 	}
 	if at.dir, at.name, err = c.parentFolder(s.path); err != nil {
 		return err
 	}
 	switch s.kind {
 	case stepCreate, stepMakeFolder:
-		return c.move(at.slot, staged(s.slot), at.dir, at.name)
+		return c.move(at.slot, stagedName(s.slot), at.dir, at.name)
 	case stepReplace:
 		return c.replace(s, at)
 	case stepMode:
 		return c.setModeOf(s, at)
 	default:
-		if err := c.move(at.dir, at.name, at.slot, aside(s.slot)); err != nil {
+		if err := c.move(at.dir, at.name, at.slot, replacedName(s.slot)); err != nil {
 			return err
 		}
-		return c.expects(s, at)
+		return c.verifyReplaced(s, at)
 	}
 }
 
-// undo undoes a step, or what has been done of it.
+// undo undoes a step, or the part of the step that is done.
 func (c *change) undo(s *step) error {
-	at, err := c.lookAt(s)
+	at, err := c.inspectSlot(s)
 	if err != nil {
 		return err
 	}
 	creates := s.kind == stepCreate || s.kind == stepMakeFolder
 	if creates && at.new || !creates && !at.old {
-		return nil // nothing of it has been done
+		return nil // the step was not applied
 	}
 	if at.dir, at.name, err = c.parentFolder(s.path); err != nil {
 		return err
 	}
 	switch {
 	case s.kind == stepCreate:
-		return c.move(at.dir, at.name, at.slot, staged(s.slot))
+		return c.move(at.dir, at.name, at.slot, stagedName(s.slot))
 	case s.kind == stepMakeFolder:
-		return c.takeFolderBack(s, at)
+		return c.undoFolder(s, at)
 	case s.kind == stepMode:
 		return c.chmod(s, at, s.before)
 	case s.kind == stepReplace && !at.new:
-		return c.rename(at.slot, aside(s.slot), at.dir, at.name)
-	default: // it may be there still
-		return c.move(at.slot, aside(s.slot), at.dir, at.name)
+		return c.rename(at.slot, replacedName(s.slot), at.dir, at.name)
+	default: // the entry might still be in the slot
+		return c.move(at.slot, replacedName(s.slot), at.dir, at.name)
 	}
 }
 
-// replace has a name stand for what is staged.
-func (c *change) replace(s *step, at spot) error {
+// replace puts the old file into the slot and moves the staged file into place.
+func (c *change) replace(s *step, at location) error {
 	if !at.old {
-		if err := c.putAside(s, at); err != nil {
+		if err := c.keepReplaced(s, at); err != nil {
 			return err
 		}
-		if err := c.expects(s, at); err != nil {
+		if err := c.verifyReplaced(s, at); err != nil {
 			return err
 		}
 	}
-	if err := c.rename(at.slot, staged(s.slot), at.dir, at.name); err != nil {
+	if err := c.rename(at.slot, stagedName(s.slot), at.dir, at.name); err != nil {
 		return err
 	}
-	// Of two names of one file, renaming leaves both.
-	if err := c.does("leave the slot"); err != nil {
+	// If both names are links to the same file, rename(2) does nothing and the staged name stays.
+	if err := c.beforeWrite("leave the slot"); err != nil {
 		return err
 	}
-	if err := unix.Unlinkat(at.slot, staged(s.slot), 0); err != nil && err != unix.ENOENT {
+	if err := unix.Unlinkat(at.slot, stagedName(s.slot), 0); err != nil && err != unix.ENOENT {
 		return err
 	}
 	return nil
 }
 
-// putAside gives what is to be replaced a name in the slot too, so that its own never stands for nothing. Where there are no hard links that can be relied on it
-// is moved there. (gVisor refuses a link to a file that had another name which is gone.)
-func (c *change) putAside(s *step, at spot) error {
-	if c.volume.reach == Whole {
-		err := c.does("put aside")
+// keepReplaced links the old file into the slot, so that the file's path always exists. If the file
+// system has no reliable hard links, keepReplaced moves the file instead. For example, gVisor
+// refuses to link a file after another name of the file was deleted.
+func (c *change) keepReplaced(s *step, at location) error {
+	if c.volume.fsKind == LocalFS {
+		err := c.beforeWrite("put aside")
 		if err == nil {
-			err = unix.Linkat(at.dir, at.name, at.slot, aside(s.slot), 0)
+			err = unix.Linkat(at.dir, at.name, at.slot, replacedName(s.slot), 0)
 		}
 		if err != unix.EPERM && err != unix.EOPNOTSUPP && err != unix.EMLINK && err != unix.ENOSYS {
 			return err
 		}
 	}
-	return c.move(at.dir, at.name, at.slot, aside(s.slot))
+	return c.move(at.dir, at.name, at.slot, replacedName(s.slot))
 }
 
-// expects checks that what was put aside is what was to be.
-func (c *change) expects(s *step, at spot) error {
-	st, err := there(at.slot, aside(s.slot))
+// verifyReplaced checks that the entry in the slot is the expected one.
+func (c *change) verifyReplaced(s *step, at location) error {
+	st, err := lstatAt(at.slot, replacedName(s.slot))
 	if err != nil {
 		return err
 	}
 	folder := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	switch {
 	case folder != (s.kind == stepRemoveFolder):
-		return errMeanwhile
+		return errModified
 	case folder:
-		empty, err := emptyFolder(at.slot, aside(s.slot))
+		empty, err := emptyFolder(at.slot, replacedName(s.slot))
 		if err == nil && !empty {
-			err = errMeanwhile
+			err = errModified
 		}
 		return err
-	case s.was != nil && *s.was != *statOf(&st):
-		return errMeanwhile
+	case s.expected != nil && *s.expected != *statOf(&st):
+		return errModified
 	}
 	return nil
 }
 
-// takeFolderBack takes a folder back, unless somebody has put something into it.
-func (c *change) takeFolderBack(s *step, at spot) error {
+// undoFolder undoes the creation of a directory, unless another program has added entries to it.
+func (c *change) undoFolder(s *step, at location) error {
 	if empty, err := emptyFolder(at.dir, at.name); err != nil || !empty {
 		return err
 	}
-	return c.move(at.dir, at.name, at.slot, staged(s.slot))
+	return c.move(at.dir, at.name, at.slot, stagedName(s.slot))
 }
 
 func emptyFolder(dir int, name string) (bool, error) {
@@ -229,39 +233,40 @@ func emptyFolder(dir int, name string) (bool, error) {
 	return len(names) == 0, err
 }
 
-// move renames something to where nothing is.
+// move renames an entry to a path that must be free.
 func (c *change) move(from int, name string, to int, as string) error {
-	if err := c.does("move"); err != nil {
+	if err := c.beforeWrite("move"); err != nil {
 		return err
 	}
 	err := unix.Renameat2(from, name, to, as, unix.RENAME_NOREPLACE)
 	if err != unix.EINVAL && err != unix.ENOSYS {
 		return err
 	}
-	// The file system can't make sure of it.
-	if _, err := there(to, as); err == nil {
+	// The file system does not support RENAME_NOREPLACE.
+	if _, err := lstatAt(to, as); err == nil {
 		return unix.EEXIST
-	} else if err != errNothing {
+	} else if err != errNoEntry {
 		return err
 	}
 	return unix.Renameat(from, name, to, as)
 }
 
-// rename renames something to where there may be something else, which is gone then.
+// rename renames an entry. It replaces an entry at the new path.
 func (c *change) rename(from int, name string, to int, as string) error {
-	if err := c.does("rename"); err != nil {
+	if err := c.beforeWrite("rename"); err != nil {
 		return err
 	}
 	return unix.Renameat(from, name, to, as)
 }
 
-// setModeOf sets a mode. What marks it as still to be done is put aside first, so that it is known to have begun.
-func (c *change) setModeOf(s *step, at spot) error {
+// setModeOf sets a mode. It first creates the replaced file in the slot, which records that the
+// step has begun.
+func (c *change) setModeOf(s *step, at location) error {
 	if !at.old {
-		if err := c.does("begin to set a mode"); err != nil {
+		if err := c.beforeWrite("begin to set a mode"); err != nil {
 			return err
 		}
-		fd, err := unix.Openat(at.slot, aside(s.slot), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		fd, err := unix.Openat(at.slot, replacedName(s.slot), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return err
 		}
@@ -270,11 +275,11 @@ func (c *change) setModeOf(s *step, at spot) error {
 	if err := c.chmod(s, at, s.mode); err != nil {
 		return err
 	}
-	return c.unlink(at.slot, staged(s.slot), 0)
+	return c.unlink(at.slot, stagedName(s.slot), 0)
 }
 
-// chmod sets the mode of a file or a folder, never of what a link leads to.
-func (c *change) chmod(s *step, at spot, mode uint32) error {
+// chmod sets the mode of a file or directory. It does not follow links.
+func (c *change) chmod(s *step, at location, mode uint32) error {
 	fd, err := unix.Openat(at.dir, at.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -284,10 +289,10 @@ func (c *change) chmod(s *step, at spot, mode uint32) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if kind := kindOf(st.Mode); kind != listing.File && kind != listing.Folder || s.was != nil && s.was.inode != st.Ino {
-		return errMeanwhile
+	if kind := kindOf(st.Mode); kind != listing.File && kind != listing.Folder || s.expected != nil && s.expected.inode != st.Ino {
+		return errModified
 	}
-	if err := c.does("set a mode"); err != nil {
+	if err := c.beforeWrite("set a mode"); err != nil {
 		return err
 	}
 	return unix.Fchmodat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), mode, 0)

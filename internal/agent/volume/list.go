@@ -15,29 +15,32 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// openQuietly are the flags of everything that is opened to be read: nothing waits for a pipe's other end.
-const openQuietly = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+// readFlags are the flags for opening files for reading. They prevent an open of a pipe from
+// blocking.
+const readFlags = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 
-// Lister lists a folder. Twenty thousand files are listed to find the few that have changed: so an entry costs one system call and no allocation, and its name
-// is never copied out of where the kernel's answer was put.
+// Lister lists a directory tree. A caller might list twenty thousand files to find a few changed
+// ones. So an entry costs one system call and no allocation. Names are NUL-terminated, so that
+// system calls can use them without a copy.
 type Lister struct {
 	top   *os.File
-	last  string // the entry of top that is listed; empty: top itself
-	depth int    // of the folders that are listed: 1 is the top alone, 0 none
+	last  string // the entry of top to list; empty to list top itself
+	depth int    // levels of directories to list; 0 for none, 1 for top only
 	to    *listing.Writer
 
-	path   []byte // of the folder that is being listed
-	names  []byte // of that folder and those above it, each ended by a zero byte
-	order  []span // of names, in their order, folder after folder
-	dirent []byte // the kernel's answer
+	path   []byte // path of the current directory, relative to the listed path.
+	names  []byte // NUL-terminated names in the current directory and its parents.
+	order  []span // positions in names, sorted, one directory after another.
+	dirent []byte // buffer for the result of getdents.
 	target [listing.MaxPath + 1]byte
 	st     unix.Statx_t
 }
 
-// span is a name in Lister.names, without its zero byte.
+// span is the position of a name in Lister.names, without the NUL.
 type span struct{ from, to int32 }
 
-// List prepares a list of what is at a path and in it, or of all below it if recursive is set.
+// List prepares a list of the entry at a path and the entries of that directory. If recursive is
+// true, the list includes everything below the path.
 func (v *Volume) List(name string, recursive bool) (*Lister, error) {
 	top, err := v.openBeneath(name, unix.O_PATH, 0)
 	if err != nil {
@@ -45,21 +48,21 @@ func (v *Volume) List(name string, recursive bool) (*Lister, error) {
 	}
 	depth := 1
 	if recursive {
-		depth = listing.MaxPath // a path has no more parts
+		depth = listing.MaxPath // larger than any depth
 	}
 	return listerOf(top, depth), nil
 }
 
-// Stat prepares a list of the entry at a path alone. No link is followed, neither on the way nor at the end.
+// Stat prepares a list with only the entry at a path. It follows no symbolic links.
 func (v *Volume) Stat(name string) (*Lister, error) {
 	above, last := parentOf(name)
 	dir, err := v.openBeneath(above, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := there(int(dir.Fd()), last); last != "" && err != nil {
+	if _, err := lstatAt(int(dir.Fd()), last); last != "" && err != nil {
 		dir.Close()
-		if err == errNothing {
+		if err == errNoEntry {
 			err = unix.ENOENT
 		}
 		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
@@ -69,13 +72,14 @@ func (v *Volume) Stat(name string) (*Lister, error) {
 	return l, nil
 }
 
-// ListIn prepares a list of a path below a root folder, to a depth of folders. With depth 0 it lists the entry itself and follows no link; otherwise
-// a link at the end of the path is followed.
+// ListIn prepares a list of a path below root. depth is the number of directory levels to list.
+// With depth 0, the list has only the entry itself, and ListIn does not follow a link at the end of
+// the path. Otherwise ListIn follows such a link.
 func ListIn(root int, name string, depth int) (*Lister, error) {
 	flags := unix.O_PATH
 	if depth == 0 {
 		flags |= unix.O_NOFOLLOW
-	} else { // without slashes at its end, so that a path that is no folder gets the same error as before
+	} else { // without a trailing slash, which would change the error for a file
 		name = "/" + strings.Trim(name, "/")
 	}
 	top, err := OpenIn(root, name, flags, 0)
@@ -89,22 +93,22 @@ func listerOf(top *os.File, depth int) *Lister {
 	return &Lister{top: top, depth: depth, dirent: make([]byte, 64<<10)}
 }
 
-// Close closes the folder.
+// Close closes the top directory.
 func (l *Lister) Close() { l.top.Close() }
 
-// Write writes the list, in the form of internal/agent/listing.
+// Write writes the list in the format of package listing.
 func (l *Lister) Write(to io.Writer) error {
 	l.to = listing.NewWriter(to)
 	fd, name := int(l.top.Fd()), append([]byte(l.last), 0)
 	if err := l.stat(fd, &name[0], unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return l.failed("stat", err)
+		return l.pathError("stat", err)
 	}
 	a := l.attributes()
 	var target []byte
 	if a.Kind == listing.Link {
 		n, err := l.readlink(fd, &name[0])
 		if err != nil {
-			return l.failed("readlink", err)
+			return l.pathError("readlink", err)
 		}
 		target = l.target[:n]
 	}
@@ -125,11 +129,11 @@ func (l *Lister) Write(to io.Writer) error {
 	return l.to.Close()
 }
 
-// folder lists what is in the folder whose path is l.path.
+// folder lists the directory at l.path.
 func (l *Lister) folder(dir int) error {
 	first, last := len(l.order), len(l.names)
 	if err := l.read(dir); err != nil {
-		return l.failed("read", err)
+		return l.pathError("read", err)
 	}
 	for i := first; i < len(l.order); i++ {
 		if err := l.entry(dir, l.order[i]); err != nil {
@@ -140,12 +144,12 @@ func (l *Lister) folder(dir int) error {
 	return nil
 }
 
-// failed says what could not be done with l.path.
-func (l *Lister) failed(op string, err error) error {
+// pathError returns the error of an operation on l.path.
+func (l *Lister) pathError(op string, err error) error {
 	return &os.PathError{Op: op, Path: strings.Trim(l.top.Name()+"/"+l.last+string(l.path), "/"), Err: err}
 }
 
-// read adds the names of a folder, in the order of their bytes.
+// read appends the names in a directory to l.names and l.order, in sorted order.
 func (l *Lister) read(dir int) error {
 	first := len(l.order)
 	for {
@@ -153,7 +157,7 @@ func (l *Lister) read(dir int) error {
 		switch {
 		case err == unix.EINTR:
 			continue
-		case err == unix.ENOENT: // it has been removed
+		case err == unix.ENOENT: // the directory was removed
 			n = 0
 		case err != nil:
 			return err
@@ -162,7 +166,7 @@ func (l *Lister) read(dir int) error {
 			break
 		}
 		for b := l.dirent[:n]; len(b) > 0; {
-			// struct linux_dirent64: inode and offset of 8 bytes each, length of 2, type, name
+			// struct linux_dirent64: inode and offset (8 bytes each), length (2), type (1), name
 			length := int(binary.NativeEndian.Uint16(b[16:]))
 			name := b[19:length]
 			name = name[:bytes.IndexByte(name, 0)+1]
@@ -179,7 +183,8 @@ func (l *Lister) read(dir int) error {
 	return nil
 }
 
-// entry adds one thing in a folder, and all below it where that is asked for. What has vanished is left out.
+// entry adds an entry and everything below it, down to the requested depth. It skips entries that
+// no longer exist.
 func (l *Lister) entry(dir int, at span) error {
 	length := len(l.path)
 	defer func() { l.path = l.path[:length] }()
@@ -188,23 +193,23 @@ func (l *Lister) entry(dir int, at span) error {
 	}
 	l.path = append(l.path, l.names[at.from:at.to]...)
 	if len(l.path) > listing.MaxPath {
-		return l.failed("list", unix.ENAMETOOLONG)
+		return l.pathError("list", unix.ENAMETOOLONG)
 	}
 	name := &l.names[at.from]
 	if err := l.stat(dir, name, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
 		return nil
 	} else if err != nil {
-		return l.failed("stat", err)
+		return l.pathError("stat", err)
 	}
 	a := l.attributes()
 	var target []byte
 	if a.Kind == listing.Link {
 		n, err := l.readlink(dir, name)
-		if err == unix.ENOENT || err == unix.EINVAL { // gone, or no link any more
+		if err == unix.ENOENT || err == unix.EINVAL { // the link was deleted or replaced
 			return nil
 		}
 		if err != nil {
-			return l.failed("readlink", err)
+			return l.pathError("readlink", err)
 		}
 		target = l.target[:n]
 	}
@@ -214,12 +219,12 @@ func (l *Lister) entry(dir int, at span) error {
 	if a.Kind != listing.Folder || l.depth <= 1 {
 		return nil
 	}
-	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|openQuietly)
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|readFlags)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil
 	}
 	if err != nil {
-		return l.failed("open", err)
+		return l.pathError("open", err)
 	}
 	l.depth--
 	err = l.folder(fd)
@@ -228,7 +233,7 @@ func (l *Lister) entry(dir int, at span) error {
 	return err
 }
 
-// attributes are those of what was looked at last.
+// attributes returns the attributes that the last call of stat has read.
 func (l *Lister) attributes() listing.Attributes {
 	return listing.Attributes{
 		Kind: kindOf(uint32(l.st.Mode)), Mode: uint32(l.st.Mode) & 0o7777, Size: int64(l.st.Size), ModTime: nanos(l.st.Mtime), ChangeTime: nanos(l.st.Ctime),
@@ -236,7 +241,8 @@ func (l *Lister) attributes() listing.Attributes {
 	}
 }
 
-// nanos gives a time. gVisor has negative nanoseconds before 1970.
+// nanos returns a time in nanoseconds since 1970. For times before 1970, gVisor reports negative
+// nanoseconds.
 func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(int32(t.Nsec)) }
 
 func kindOf(mode uint32) listing.Kind {
@@ -252,9 +258,9 @@ func kindOf(mode uint32) listing.Kind {
 	}
 }
 
-// The system calls that take a name, without a copy of it.
+// The following system calls take a NUL-terminated name without copying it.
 
-// stat looks at what a name is, into l.st.
+// stat reads the attributes of a directory entry into l.st.
 func (l *Lister) stat(dir int, name *byte, flags int) error {
 	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&l.st)), 0)
 	if errno != 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// OpenIn opens an absolute path below root. Links and ".." are followed as the processes would see them, and never lead out.
+// OpenIn opens an absolute path below root. It resolves links and ".." as for processes inside
+// root, and never leaves root.
 func OpenIn(root int, name string, flags int, mode uint32) (*os.File, error) {
 	fd, err := unix.Openat2(root, name, &unix.OpenHow{
 		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
@@ -21,7 +22,8 @@ func OpenIn(root int, name string, flags int, mode uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// CheckPath refuses a text that is no absolute path.
+// CheckPath returns an error unless name is a valid absolute path of at most [listing.MaxPath]
+// bytes.
 func CheckPath(name string) error {
 	if name == "" || name[0] != '/' || len(name) > listing.MaxPath || strings.IndexByte(name, 0) >= 0 {
 		return errors.New("path must be absolute and at most 4096 bytes")
@@ -29,16 +31,16 @@ func CheckPath(name string) error {
 	return nil
 }
 
-// ErrNotRegular is the error for a path where a regular file is needed.
+// ErrNotRegular means that a path is not a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// OpenRegular opens a regular file below a root folder for reading. It never waits for the other end of a pipe.
+// OpenRegular opens a regular file below root for reading. It does not block on pipes.
 func OpenRegular(root int, name string) (*os.File, error) {
 	return regularAt(func(flags int) (*os.File, error) { return OpenIn(root, name, flags, 0) })
 }
 
-// regularAt does so by a function that opens the path. Kernels differ in why a pipe, socket or device
-// can't be opened: if one can't be, its kind decides.
+// regularAt opens a regular file with the function open. For pipes, sockets and devices, kernels
+// return different errors. So after an error, regularAt checks the file type.
 func regularAt(open func(flags int) (*os.File, error)) (*os.File, error) {
 	f, err := open(unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY)
 	if err == nil {
@@ -53,7 +55,7 @@ func regularAt(open func(flags int) (*os.File, error)) (*os.File, error) {
 	return nil, err
 }
 
-// onlyRegular closes and refuses what is no regular file.
+// onlyRegular returns f if it is a regular file. Otherwise it closes f and returns an error.
 func onlyRegular(f *os.File) (*os.File, error) {
 	if err := isRegular(f); err != nil {
 		f.Close()

@@ -13,38 +13,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSpec says which file to write.
+// FileSpec describes a file to write.
 type FileSpec struct {
 	Path        string
-	Mode        uint32 // 0: that of the file that is replaced, 0644 for a new one
+	Mode        uint32 // 0 keeps the mode of an existing file and gives a new one 0644
 	MakeParents bool
-	Size        uint64 // of the whole in bytes, or UnknownSize
+	Size        uint64 // total size in bytes, or UnknownSize
 }
 
-// UnknownSize is the size of content that ends where its stream ends.
+// UnknownSize means that the content ends at the end of its stream.
 const UnknownSize = math.MaxUint64
 
-// Replacement is a file that is written beside its place, or in a volume where changes are staged.
+// Replacement is a file that atomically replaces another one. It is written next to the file that
+// it replaces, or in the staging area of a volume.
 type Replacement struct {
 	dir       *os.File
-	name      string // in dir
+	name      string // name in dir
 	staging   *os.File
-	temporary string // in staging
+	temporary string // name in staging
 	file      *os.File
-	volume    *Volume // nil: there is none
+	volume    *Volume // nil if the file is not in a volume
 	mode      uint32
-	uid, gid  int // of the file that is replaced, -1 for a new one
+	uid, gid  int // of the existing file; -1 for a new file
 	size      uint64
 	written   uint64
 }
 
-// NewReplacement begins to replace a file below a root folder. It is written beside its place.
+// NewReplacement starts to replace a file below root. The new content is written next to that file.
 func NewReplacement(root int, spec FileSpec) (*Replacement, error) {
-	return begin(foldersIn(root), nil, spec)
+	return newReplacement(foldersIn(root), nil, spec)
 }
 
-// begin begins a replacement. open opens folders; staging is where the file is written, nil: beside its place.
-func begin(open func(folder string) (*os.File, error), staging *os.File, spec FileSpec) (*Replacement, error) {
+// newReplacement starts a replacement. It opens directories with the function open. The new content
+// is written in the directory staging, or next to the replaced file if staging is nil.
+func newReplacement(open func(folder string) (*os.File, error), staging *os.File, spec FileSpec) (*Replacement, error) {
 	dirname, name := path.Split(spec.Path)
 	dir, err := folderAt(open, dirname, spec.MakeParents)
 	if err != nil {
@@ -72,7 +74,7 @@ func begin(open func(folder string) (*os.File, error), staging *os.File, spec Fi
 	w.temporary = ".pyro-" + hex.EncodeToString(random[:])
 	fd, err := unix.Openat(int(staging.Fd()), w.temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		err = notCreated(int(staging.Fd()), err)
+		err = createError(int(staging.Fd()), err)
 		dir.Close()
 		return nil, &os.PathError{Op: "write", Path: spec.Path, Err: err}
 	}
@@ -80,7 +82,8 @@ func begin(open func(folder string) (*os.File, error), staging *os.File, spec Fi
 	return w, nil
 }
 
-// MakeFolder makes a folder below a root folder, and those above it. One that is there stays as it is.
+// MakeFolder creates a directory below root, with its missing parents. It does not change an
+// existing directory.
 func MakeFolder(root int, name string) error {
 	dir, err := folderAt(foldersIn(root), name, true)
 	if err == nil {
@@ -93,25 +96,26 @@ func foldersIn(root int) func(name string) (*os.File, error) {
 	return func(name string) (*os.File, error) { return OpenIn(root, name, unix.O_PATH|unix.O_DIRECTORY, 0) }
 }
 
-// folderAt opens a folder, by open, and makes it and those above it if they are missing and make says so.
+// folderAt opens a directory with the function open. If make is true, folderAt creates missing
+// directories.
 func folderAt(open func(folder string) (*os.File, error), name string, make bool) (*os.File, error) {
 	dir, err := open(name)
 	if errors.Is(err, unix.ENOENT) && make {
 		if err = makeFolders(open, name); err != nil {
 			return nil, err
 		}
-		if dir, err = open(name); errors.Is(err, unix.ENOENT) { // a link that leads nowhere
+		if dir, err = open(name); errors.Is(err, unix.ENOENT) { // a dangling link
 			err = &os.PathError{Op: "open", Path: strings.TrimRight(name, "/"), Err: ErrNoFolder}
 		}
 	}
 	if errors.Is(err, unix.ENOTDIR) {
-		err = inTheWay(open, name, err)
+		err = firstNonFolder(open, name, err)
 	}
 	return dir, err
 }
 
-// inTheWay returns an error that names the first part of a path that is no folder.
-func inTheWay(open func(folder string) (*os.File, error), name string, err error) error {
+// firstNonFolder returns an error that names the first path component that is not a directory.
+func firstNonFolder(open func(folder string) (*os.File, error), name string, err error) error {
 	for i := 1; i <= len(name); i++ {
 		if i < len(name) && name[i] != '/' {
 			continue
@@ -127,12 +131,12 @@ func inTheWay(open func(folder string) (*os.File, error), name string, err error
 	return err
 }
 
-// makeFolders makes a folder and those above it.
+// makeFolders creates a directory and its missing parents.
 func makeFolders(open func(folder string) (*os.File, error), name string) error {
 	name = strings.TrimRight(name, "/")
 	parent, last := path.Split(name)
 	if last == "" {
-		return nil // the root is there
+		return nil // the root exists
 	}
 	dir, err := folderAt(open, parent, true)
 	if err != nil {
@@ -140,14 +144,15 @@ func makeFolders(open func(folder string) (*os.File, error), name string) error 
 	}
 	defer dir.Close()
 	if err := unix.Mkdirat(int(dir.Fd()), last, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return &os.PathError{Op: "mkdir", Path: name, Err: notCreated(int(dir.Fd()), err)}
+		return &os.PathError{Op: "mkdir", Path: name, Err: createError(int(dir.Fd()), err)}
 	}
 	return nil
 }
 
-// notCreated returns why nothing could be created in a folder. Linux says of those of /proc, which take
-// nothing new, what it says of a folder that was removed.
-func notCreated(dir int, err error) error {
+// createError returns the reason why a directory does not accept a new entry. Linux returns ENOENT
+// for a removed directory, but also for directories in /proc. For the latter, createError returns
+// EPERM.
+func createError(dir int, err error) error {
 	var st unix.Stat_t
 	if err == unix.ENOENT && unix.Fstat(dir, &st) == nil && st.Nlink > 0 {
 		return unix.EPERM
@@ -155,7 +160,7 @@ func notCreated(dir int, err error) error {
 	return err
 }
 
-// Write takes the next part of the content, never more than the whole was said to be.
+// Write appends content. If the content exceeds the announced size, Write returns ErrLength.
 func (w *Replacement) Write(p []byte) (int, error) {
 	if uint64(len(p)) > w.size-w.written {
 		return 0, ErrLength
@@ -165,10 +170,11 @@ func (w *Replacement) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ErrLength says that content has another length than its sender announced.
-const ErrLength = Invalid("the content is not as long as it was said to be")
+// ErrLength means that the length of the content differs from the announced size.
+const ErrLength = Invalid("the length of the content differs from the announced size")
 
-// Finish commits what was written without an error, where it is the whole.
+// Finish moves the file into place if err is nil and the content is complete. Otherwise it returns
+// an error.
 func (w *Replacement) Finish(ctx context.Context, err error) error {
 	if err == nil && w.written != w.size && w.size != UnknownSize {
 		err = ErrLength
@@ -179,10 +185,10 @@ func (w *Replacement) Finish(ctx context.Context, err error) error {
 	return w.commit(ctx)
 }
 
-// commit gives the file its name, once its content is on the disk.
+// commit sets the owner and mode, flushes the content and renames the file into place.
 func (w *Replacement) commit(ctx context.Context) error {
 	if err := unix.Fchown(int(w.file.Fd()), w.uid, w.gid); err != nil {
-		w.mode &= 0o777 // it is another's now: it must not run as its owner
+		w.mode &= 0o777 // the owner differs, so drop the set-id bits
 	}
 	if err := unix.Fchmod(int(w.file.Fd()), w.mode); err != nil {
 		return &os.PathError{Op: "chmod", Path: w.name, Err: err}
@@ -204,9 +210,9 @@ func (w *Replacement) rename() error {
 	return nil
 }
 
-// commitInVolume keeps out of the way of changes, and has the name on the disk too.
+// commitInVolume waits for a running change, renames the file into place and flushes the rename.
 func (w *Replacement) commitInVolume(ctx context.Context) error {
-	release, err := w.volume.Still(ctx)
+	release, err := w.volume.LockChanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -217,7 +223,7 @@ func (w *Replacement) commitInVolume(ctx context.Context) error {
 	return syncFolder(int(w.dir.Fd()))
 }
 
-// syncFolder has what a folder holds on the disk, given a descriptor that may only say where it is.
+// syncFolder flushes a directory. The descriptor at can be opened with O_PATH.
 func syncFolder(at int) error {
 	fd, err := unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -227,7 +233,7 @@ func syncFolder(at int) error {
 	return os.NewSyscallError("fsync", unix.Fsync(fd))
 }
 
-// Discard closes the file and removes what was not committed.
+// Discard closes the file. If the file is not in place yet, Discard removes it.
 func (w *Replacement) Discard() {
 	w.file.Close()
 	if w.temporary != "" {
@@ -236,5 +242,5 @@ func (w *Replacement) Discard() {
 	w.dir.Close()
 }
 
-// ErrNoFolder is the error for a path where a folder is needed.
-var ErrNoFolder = errors.New("it is there already, and is no folder")
+// ErrNoFolder means that a path exists but is not a directory.
+var ErrNoFolder = errors.New("it exists and is not a directory")

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSmall bounds a small file.
+// maxSmall is the maximum size of a small file, in bytes.
 const maxSmall = 64 << 10
 
-// ReadSmall reads a small file of the place's own. One that is not there, or not a file, is empty.
+// ReadSmall reads a small file below root. It returns "" if the file is missing or is not a regular
+// file.
 func ReadSmall(root int, name string) (string, error) {
 	f, err := OpenRegular(root, name)
 	if err != nil {
@@ -29,11 +30,12 @@ func ReadSmall(root int, name string) (string, error) {
 	return string(b), err
 }
 
-// WriteSmall writes a small file below a root folder in one write, if its folder exists. It is not flushed.
+// WriteSmall writes a small file below root, if its directory exists. It uses a single write, and
+// does not flush the file.
 func WriteSmall(root int, name, content string) error {
 	f, err := OpenIn(root, name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY, 0o644)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return nil // an environment without /etc, or one that was deleted, has no use for it
+		return nil // an environment without this directory does not need the file
 	}
 	if err != nil {
 		return err
@@ -43,7 +45,8 @@ func WriteSmall(root int, name, content string) error {
 	return err
 }
 
-// RemoveMatching removes the files of a folder whose names match a pattern of path.Match. That there is no folder is no error.
+// RemoveMatching removes the entries of a directory that match a path.Match pattern. If the
+// directory is missing, RemoveMatching does nothing.
 func RemoveMatching(root int, dirname, pattern string) error {
 	dir, err := OpenIn(root, dirname, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
@@ -65,7 +68,8 @@ func RemoveMatching(root int, dirname, pattern string) error {
 	return err
 }
 
-// Unlink removes a symbolic link in the place, and leaves anything else that has its name. WriteSmall follows links, to nowhere too.
+// Unlink removes a symbolic link below root. It does not remove other entries. Call it before
+// WriteSmall, which would follow the link.
 func Unlink(root int, name string) error {
 	dirname, base := path.Split(name)
 	dir, err := OpenIn(root, dirname, unix.O_PATH|unix.O_DIRECTORY, 0)

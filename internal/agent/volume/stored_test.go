@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stored is a volume in a folder.
+// stored is a volume in a directory.
 type stored struct {
 	volume *Volume
 	dir    string // the root of the volume
@@ -23,7 +23,7 @@ func storedIn(t testing.TB, dir string) *stored {
 		t.Fatal(err)
 	}
 	s := &stored{dir: dir, files: filepath.Join(dir, FilesFolder)}
-	if s.volume, _, err = Open(root, Whole); err != nil {
+	if s.volume, _, err = Open(root, LocalFS); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.close(t) })

@@ -12,31 +12,34 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// TreeCounts tell what became of a tree.
+// TreeCounts counts the entries of a tree.
 type TreeCounts struct {
 	Entries int64
 	Skipped int64 // sockets, pipes and devices
-	Changed int64 // files that were written to while they were read
+	Changed int64 // files that were modified while they were read
 }
 
 // treeWriter writes a tree as a tar archive.
 type treeWriter struct {
 	to     io.Writer
-	names  map[inode]string // of files that have several
+	names  map[inode]string // the first name of each file with several hard links
 	buffer []byte
 	blocks tarBlocks
+	xattrs *xattrReader // nil: without extended attributes
+	alone  bool         // omit the content of directories
 	counts TreeCounts
 }
 
-// treeBuffer is how much of a file is read at once.
+// treeBuffer is the size of the read buffer, in bytes.
 const treeBuffer = 256 << 10
 
-// inode tells files apart.
+// inode identifies a file.
 type inode struct{ device, number uint64 }
 
-// WriteTree writes what is open, and called name, and all below it. Nobody is waited for, and no link is followed.
+// WriteTree writes an open file or directory, and everything below it, as a tar archive. name is
+// the path of the file or directory. WriteTree does not follow links or block on pipes.
 func WriteTree(to io.Writer, top *os.File, name string) (TreeCounts, error) {
-	w := &treeWriter{to: to, names: map[inode]string{}, buffer: make([]byte, treeBuffer)}
+	w := newTreeWriter(to)
 	as := path.Base(name)
 	if name == "" {
 		as = "."
@@ -44,22 +47,38 @@ func WriteTree(to io.Writer, top *os.File, name string) (TreeCounts, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(int(top.Fd()), &st)
 	if err == nil {
-		err = w.opened(int(top.Fd()), as, &st)
+		err = w.writeOpen(int(top.Fd()), as, &st)
 	}
-	if err == nil {
-		_, err = to.Write(make([]byte, 2*tarBlock)) // the end of an archive
-	}
-	return w.counts, err
+	return w.counts, w.end(err)
 }
 
-// opened writes an open file or folder.
-func (w *treeWriter) opened(fd int, name string, st *unix.Stat_t) error {
+func newTreeWriter(to io.Writer) *treeWriter {
+	return &treeWriter{to: to, names: map[inode]string{}, buffer: make([]byte, treeBuffer)}
+}
+
+// end writes the end of the archive, unless err is an error.
+func (w *treeWriter) end(err error) error {
+	if err == nil {
+		_, err = w.to.Write(make([]byte, 2*tarBlock))
+	}
+	return err
+}
+
+// writeOpen writes an open file or directory.
+func (w *treeWriter) writeOpen(fd int, name string, st *unix.Stat_t) error {
 	switch kindOf(st.Mode) {
 	case listing.File:
 		return w.file(fd, name, st)
 	case listing.Folder:
-		if err := w.header(tarEntry{kind: tarFolder, name: name + "/", st: st}); err != nil {
+		xattrs, err := w.xattrs.read(fd)
+		if err != nil {
+			return &os.PathError{Op: "getxattr", Path: name, Err: err}
+		}
+		if err := w.header(tarEntry{kind: tarFolder, name: name + "/", st: st, xattrs: xattrs}); err != nil {
 			return err
+		}
+		if w.alone || w.xattrs != nil && generated(fd) {
+			return nil
 		}
 		return w.folder(fd, name)
 	default:
@@ -70,11 +89,11 @@ func (w *treeWriter) opened(fd int, name string, st *unix.Stat_t) error {
 
 func (w *treeWriter) header(e tarEntry) error {
 	w.counts.Entries++
-	_, err := w.to.Write(w.blocks.of(e))
+	_, err := w.to.Write(w.blocks.header(e))
 	return err
 }
 
-// folder writes what is in a folder.
+// folder writes the content of a directory.
 func (w *treeWriter) folder(dir int, name string) error {
 	names, err := namesIn(dir)
 	if err != nil {
@@ -88,7 +107,7 @@ func (w *treeWriter) folder(dir int, name string) error {
 	return nil
 }
 
-// namesIn gives the names of what is in a folder, in the order of their bytes.
+// namesIn returns the names in a directory, in byte order.
 func namesIn(dir int) ([]string, error) {
 	if _, err := unix.Seek(dir, 0, io.SeekStart); err != nil {
 		return nil, err
@@ -111,12 +130,12 @@ func namesIn(dir int) ([]string, error) {
 	}
 }
 
-// vanished tells whether an error says that something is no longer there, or no longer what it was.
+// vanished reports whether an error means that an entry was deleted or replaced.
 func vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
 }
 
-// entry writes one thing in a folder, and all below it. What has vanished is left out.
+// entry writes an entry and everything below it. It skips entries that no longer exist.
 func (w *treeWriter) entry(dir int, base, name string) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -134,7 +153,7 @@ func (w *treeWriter) entry(dir int, base, name string) error {
 		w.counts.Skipped++
 		return nil
 	}
-	fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|openQuietly, 0)
+	fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|readFlags, 0)
 	switch {
 	case err == nil:
 	case vanished(err):
@@ -146,7 +165,7 @@ func (w *treeWriter) entry(dir int, base, name string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
 	}
-	return w.opened(fd, name, &st)
+	return w.writeOpen(fd, name, &st)
 }
 
 func (w *treeWriter) link(dir int, base, name string, st *unix.Stat_t) error {
@@ -164,13 +183,18 @@ func (w *treeWriter) link(dir int, base, name string, st *unix.Stat_t) error {
 	return w.header(tarEntry{kind: tarSymlink, name: name, target: string(target[:n]), st: st})
 }
 
-// file writes a regular file, exactly as long as its header says: the rest is zeroes where it has shrunk.
+// file writes a regular file. It writes exactly as many bytes as the header says. If the file has
+// become shorter, file adds zeros.
 func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
 	id := inode{uint64(st.Dev), st.Ino}
 	if first, known := w.names[id]; known && st.Nlink > 1 {
 		return w.header(tarEntry{kind: tarLink, name: name, target: first, st: st})
 	}
-	if err := w.header(tarEntry{kind: tarFile, name: name, size: st.Size, st: st}); err != nil {
+	xattrs, err := w.xattrs.read(fd)
+	if err != nil {
+		return &os.PathError{Op: "getxattr", Path: name, Err: err}
+	}
+	if err := w.header(tarEntry{kind: tarFile, name: name, size: st.Size, st: st, xattrs: xattrs}); err != nil {
 		return err
 	}
 	if st.Nlink > 1 {
@@ -184,7 +208,7 @@ func (w *treeWriter) file(fd int, name string, st *unix.Stat_t) error {
 			continue
 		case err != nil:
 			return &os.PathError{Op: "read", Path: name, Err: err}
-		case n == 0: // it has shrunk
+		case n == 0: // the file has become shorter
 			clear(b)
 			n = len(b)
 		}

@@ -6,39 +6,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The headers of a tar archive in PAX form. They are written here since a tree is mostly headers, of which the standard library's cost as much as all the rest.
+// This file encodes headers of tar archives in PAX format. archive/tar would need as much time for
+// the headers as everything else needs for a tree.
 
-// tarBlock is what everything in an archive is a multiple of.
+// tarBlock is the size of a tar block, in bytes.
 const tarBlock = 512
 
-// The kinds of entries that trees have.
+// Entry types.
 const (
 	tarFile    = '0'
 	tarLink    = '1'
 	tarSymlink = '2'
 	tarFolder  = '5'
-	tarRecords = 'x' // of the entry after it
+	tarRecords = 'x' // PAX records for the next entry
 )
 
-// tarEntry is what an entry is.
+// tarEntry is an entry to write.
 type tarEntry struct {
 	kind   byte
 	name   string
-	target string // of a link
-	size   int64  // of a file
+	target string // link target
+	size   int64  // file size
 	st     *unix.Stat_t
+	xattrs []xattr
 }
 
 var noBytes [tarBlock]byte
 
-// tarBlocks makes headers, one after the other in the same memory.
+// tarBlocks encodes headers. It reuses the same memory for each header.
 type tarBlocks struct {
 	blocks  []byte
 	records []byte
 }
 
-// of gives the blocks that come before an entry's content.
-func (b *tarBlocks) of(e tarEntry) []byte {
+// header returns the blocks that precede the content of an entry. They are valid until the next
+// call.
+func (b *tarBlocks) header(e tarEntry) []byte {
 	b.blocks, b.records = b.blocks[:0], b.records[:0]
 	if !plain(e.name, 100) {
 		b.record("path", e.name)
@@ -58,6 +61,9 @@ func (b *tarBlocks) of(e tarEntry) []byte {
 	if e.st.Mtim.Nsec != 0 || e.st.Mtim.Sec < 0 || e.st.Mtim.Sec >= 1<<33 {
 		b.record("mtime", seconds(e.st.Mtim))
 	}
+	for _, x := range e.xattrs {
+		b.record(xattrRecord+x.name, x.value)
+	}
 	if len(b.records) > 0 {
 		b.block(tarEntry{kind: tarRecords, name: "records", size: int64(len(b.records)), st: &unix.Stat_t{Mode: 0o644}})
 		b.blocks = append(b.blocks, b.records...)
@@ -67,7 +73,7 @@ func (b *tarBlocks) of(e tarEntry) []byte {
 	return b.blocks
 }
 
-// plain tells whether a name fits into a header as it is.
+// plain reports whether a string fits into a header field of most bytes, without a PAX record.
 func plain(s string, most int) bool {
 	for i := range len(s) {
 		if s[i] >= 0x80 {
@@ -77,7 +83,8 @@ func plain(s string, most int) bool {
 	return len(s) <= most
 }
 
-// seconds gives a time as records have it: before 1970 it is negative as a whole.
+// seconds formats a time for a PAX record. A time before 1970 is a negative number:
+// -1.5 means 1.5 seconds before 1970.
 func seconds(t unix.Timespec) string {
 	sec, nsec, sign := t.Sec, t.Nsec, ""
 	if sec < 0 && nsec > 0 {
@@ -90,11 +97,11 @@ func seconds(t unix.Timespec) string {
 	return sign + strconv.FormatInt(sec, 10) + "." + fraction
 }
 
-// record adds a record: its own length, what it says, a line's end.
+// record appends a PAX record: its length, name, value and a newline.
 func (b *tarBlocks) record(name, value string) {
-	rest := len(name) + len(value) + 3 // a space, an equals sign, the line's end
+	rest := len(name) + len(value) + 3 // a space, an equals sign and a newline
 	length := rest + len(strconv.Itoa(rest))
-	length = rest + len(strconv.Itoa(length)) // the length itself may have made it longer by a digit
+	length = rest + len(strconv.Itoa(length)) // length also counts its own digits
 	b.records = strconv.AppendInt(b.records, int64(length), 10)
 	b.records = append(b.records, ' ')
 	b.records = append(b.records, name...)
@@ -103,7 +110,8 @@ func (b *tarBlocks) record(name, value string) {
 	b.records = append(b.records, '\n')
 }
 
-// block adds the header itself. What does not fit is in the records, and cut or zero here.
+// block appends a header block. If a value does not fit into its field, the field is truncated or
+// 0, and a PAX record contains the value.
 func (b *tarBlocks) block(e tarEntry) {
 	from := len(b.blocks)
 	b.blocks = append(b.blocks, noBytes[:]...)
@@ -125,7 +133,8 @@ func (b *tarBlocks) block(e tarEntry) {
 	octal(h[148:155], sum)
 }
 
-// octal writes a number with leading zeroes and a zero byte after it, where it fits.
+// octal writes a number in octal with leading zeros and a final NUL. If the number does not fit,
+// octal writes 0.
 func octal(field []byte, n int64) {
 	last := len(field) - 1
 	if n < 0 || n >= 1<<(3*last) {

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/volume/volumetest"
 )
 
-// writes is a writer that does something when it gets content.
+// writes is a writer that calls the function do once, at the first large write.
 type writes struct {
 	bytes.Buffer
 	do func()
@@ -29,7 +29,8 @@ func (w *writes) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestAFileThatChangesWhileItIsRead does not break the archive, and is counted.
+// TestAFileThatChangesWhileItIsRead modifies a file while WriteTree reads it. It checks that the
+// archive stays valid and that the file is counted as changed.
 func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 	for name, change := range map[string]func(string) error{
 		"shrinks": func(path string) error { return os.Truncate(path, 1000) },
@@ -40,7 +41,7 @@ func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 				return err
 			}
 			defer f.Close()
-			time.Sleep(20 * time.Millisecond) // more than a tick, by which files' times go
+			time.Sleep(20 * time.Millisecond) // longer than the resolution of file times
 			_, err = f.WriteAt([]byte("other"), 100)
 			return err
 		},
@@ -86,13 +87,13 @@ func TestAFileThatChangesWhileItIsRead(t *testing.T) {
 			t.Errorf("%s: %d bytes, and then %q", name, len(got["x/a"]), got["x/b"])
 		}
 		if name == "shrinks" && strings.Trim(got["x/a"][treeBuffer:], "\x00") != "" {
-			t.Error("what is missing is not zeroes")
+			t.Error("the missing bytes are not zero")
 		}
 		top.Close()
 	}
 }
 
-// TestATreeThatCanNotBeReadToItsEnd is told from a whole one.
+// TestATreeThatCanNotBeReadToItsEnd checks that WriteTree returns read and write errors.
 func TestATreeThatCanNotBeReadToItsEnd(t *testing.T) {
 	dir := t.TempDir()
 	volumetest.Put(t, dir+"/a", "1")
@@ -127,7 +128,8 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestHeadersAreReadAsTheyAreMeant has another reader of archives read every kind of header.
+// TestHeadersAreReadAsTheyAreMeant encodes headers of all kinds. It checks that archive/tar decodes
+// them correctly.
 func TestHeadersAreReadAsTheyAreMeant(t *testing.T) {
 	var blocks tarBlocks
 	for _, kind := range []byte{tarFile, tarLink, tarSymlink, tarFolder} {
@@ -149,7 +151,7 @@ func TestHeadersAreReadAsTheyAreMeant(t *testing.T) {
 						if kind == tarFolder {
 							e.name += "/"
 						}
-						h, err := tar.NewReader(bytes.NewReader(blocks.of(e))).Next()
+						h, err := tar.NewReader(bytes.NewReader(blocks.header(e))).Next()
 						if err != nil {
 							t.Fatalf("%+v: %v", e, err)
 						}

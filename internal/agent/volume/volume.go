@@ -1,9 +1,9 @@
-// Package volume changes, lists and reads trees of files inside a machine.
+// Package volume changes, lists and reads file trees inside a machine.
 //
-// A [Volume] is the file system behind /workspace, which outlives machines. Its changes survive a
-// crash: after one, the tree is the old one or the new one. Links never lead out of it. The
-// functions with a root folder do the same for the machine's whole file system, without that
-// promise.
+// A [Volume] is the file system behind /workspace. It outlives the machine. Changes to it are
+// atomic: after a crash, the tree is either the old one or the new one. Links never lead out of it.
+// Functions with a root parameter do the same for the machine's whole file system, but are not
+// atomic.
 package volume
 
 import (
@@ -20,56 +20,59 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
-// Volume is the file system that outlives a machine. In its root it has a folder that is seen as the workspace, and another in which changes are staged. What
-// else is there is nobody's business. It is safe for concurrent use.
+// Volume is a file system that outlives its machine. Its root contains the workspace and a
+// directory for staging changes. Other entries of the root are ignored. A Volume is safe for
+// concurrent use.
 type Volume struct {
-	root    *os.File
-	files   *os.File // seen as the workspace
-	pending *os.File // of changes, each in a folder of its own, and of files that are being written
-	reach   Reach
-	still   chan struct{}           // holds a token while a change is applied, or may not be
-	hook    func(step string) error // of tests: called before everything that a change does to the disk
+	root       *os.File
+	files      *os.File // the workspace
+	pending    *os.File // contains one directory per change, and files that are being written
+	fsKind     FSKind
+	changeLock chan struct{}           // contains a token while a change is applied or LockChanges blocks changes
+	hook       func(step string) error // for tests; a change calls it before each modification of the disk
 
-	mu     sync.Mutex
-	users  sync.WaitGroup
-	closed bool
-	gone   chan struct{} // closed when it has been closed
-	last   error         // of the flush before that
+	mu         sync.Mutex
+	users      sync.WaitGroup
+	closed     bool
+	closedDone chan struct{} // closed when Close has finished its work
+	closeErr   error         // error from the last flush
 }
 
-// Errors of a volume that is not mounted, or has been closed.
+// Errors about a volume that is not mounted or is closed.
 var (
 	ErrNotReady = errors.New("not ready")
-	ErrClosed   = fmt.Errorf("%w: the machine is being ended", ErrNotReady)
+	ErrClosed   = fmt.Errorf("%w: the machine is shutting down", ErrNotReady)
 )
 
-// Names in the root of a volume. FilesFolder is what is seen as the workspace.
+// Names of entries in the root of a volume. FilesFolder is the workspace.
 const (
 	FilesFolder   = "files"
 	pendingFolder = "pending"
 )
 
-// Reach is how far what an agent does to a volume reaches.
-type Reach int
+// FSKind is the kind of the file system that contains a volume.
+type FSKind int
 
-// The kinds of reach.
+// The kinds of file systems.
 const (
-	Whole Reach = iota // the volume is a file system of the kernel's
-	// Single: it is one of another kernel's, behind the agent's. syncfs flushes neither files that are closed nor folders there: each file is flushed by itself,
-	// and then a folder, with which all folders are. Hard links can't be relied on.
-	Single
+	LocalFS FSKind = iota // a file system of this kernel
+	// PassthroughFS is a file system behind another kernel, for example gVisor's. There, syncfs
+	// does not flush closed files or directories. So each file is flushed separately. Then one
+	// directory is flushed, which flushes all directories. Hard links are not reliable.
+	PassthroughFS
 )
 
-// Recovered tells what became of changes that a crash had cut short.
+// Recovered counts the changes that a crash had interrupted.
 type Recovered struct {
-	Completed int // they were decided on
-	Undone    int // they were not
+	Completed int // changes that were committed before the crash
+	Undone    int // changes that were not committed before the crash, or could not be completed
 }
 
-// Open opens the volume in a folder, which becomes the volume's even where this fails, makes what it lacks, and completes or undoes what a crash has left
-// half done. Nothing else may use the volume.
-func Open(root *os.File, reach Reach) (*Volume, Recovered, error) {
-	v := newVolume(root, reach)
+// Open opens the volume in the directory root. It creates missing directories, and completes or
+// undoes interrupted changes. Open takes ownership of root, even if it fails. Nothing else can use
+// the volume at the same time.
+func Open(root *os.File, kind FSKind) (*Volume, Recovered, error) {
+	v := newVolume(root, kind)
 	recovered, err := v.open()
 	if err != nil {
 		v.closeFiles()
@@ -78,8 +81,8 @@ func Open(root *os.File, reach Reach) (*Volume, Recovered, error) {
 	return v, recovered, nil
 }
 
-func newVolume(root *os.File, reach Reach) *Volume {
-	return &Volume{root: root, reach: reach, still: make(chan struct{}, 1), gone: make(chan struct{})}
+func newVolume(root *os.File, kind FSKind) *Volume {
+	return &Volume{root: root, fsKind: kind, changeLock: make(chan struct{}, 1), closedDone: make(chan struct{})}
 }
 
 func (v *Volume) open() (recovered Recovered, err error) {
@@ -92,7 +95,8 @@ func (v *Volume) open() (recovered Recovered, err error) {
 	return v.recover()
 }
 
-// folder opens a folder of the root, and makes it where it is missing.
+// folder opens a directory in the root of the volume. If the directory is missing, folder creates
+// it.
 func (v *Volume) folder(name string, mode uint32) (*os.File, error) {
 	err := unix.Mkdirat(int(v.root.Fd()), name, mode)
 	made := err == nil
@@ -104,7 +108,7 @@ func (v *Volume) folder(name string, mode uint32) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	if made {
-		if err := unix.Fchmod(fd, mode); err != nil { // whatever the umask is
+		if err := unix.Fchmod(fd, mode); err != nil { // mkdir applies the umask
 			unix.Close(fd)
 			return nil, &os.PathError{Op: "chmod", Path: name, Err: err}
 		}
@@ -120,7 +124,8 @@ func (v *Volume) closeFiles() {
 	}
 }
 
-// Use keeps the volume from being closed until done is called. ErrClosed: it has been closed.
+// Use prevents the volume from being closed until done is called. After Close, Use returns
+// ErrClosed.
 func (v *Volume) Use() (done func(), err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -131,38 +136,43 @@ func (v *Volume) Use() (done func(), err error) {
 	return v.users.Done, nil
 }
 
-// Close refuses everything from now on, waits until what has begun is over, flushes the volume and closes it. Where ctx ends first, that goes on. Idempotent.
+// Files returns a descriptor of the workspace. Call it only between Use and done.
+func (v *Volume) Files() int { return int(v.files.Fd()) }
+
+// Close rejects new operations, waits for running ones, flushes the volume and closes it. If ctx
+// ends before, Close returns and the work continues in the background. Close is idempotent.
 func (v *Volume) Close(ctx context.Context) error {
 	v.mu.Lock()
 	if !v.closed {
 		v.closed = true
 		go func() {
 			v.users.Wait()
-			v.last = v.flush()
+			v.closeErr = v.flush()
 			v.closeFiles()
-			close(v.gone)
+			close(v.closedDone)
 		}()
 	}
 	v.mu.Unlock()
 	select {
-	case <-v.gone:
-		return v.last
+	case <-v.closedDone:
+		return v.closeErr
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Still waits until no change is being applied, and lets none be applied until release is called.
-func (v *Volume) Still(ctx context.Context) (release func(), err error) {
+// LockChanges waits until a running change has ended, and then blocks changes until release is
+// called.
+func (v *Volume) LockChanges(ctx context.Context) (release func(), err error) {
 	select {
-	case v.still <- struct{}{}:
-		return func() { <-v.still }, nil
+	case v.changeLock <- struct{}{}:
+		return func() { <-v.changeLock }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// Flush has everything that was written to the volume on the disk.
+// Flush flushes all data of the volume to its disk.
 func (v *Volume) Flush() error {
 	done, err := v.Use()
 	if err != nil {
@@ -176,22 +186,23 @@ func (v *Volume) flush() error {
 	if err := unix.Syncfs(int(v.root.Fd())); err != nil {
 		return os.NewSyscallError("syncfs", err)
 	}
-	if v.reach == Single {
+	if v.fsKind == PassthroughFS {
 		return v.pending.Sync()
 	}
 	return nil
 }
 
-// ErrLeadsOut is the error for a path that leaves the workspace.
+// ErrLeadsOut means that a path leads out of the workspace.
 var ErrLeadsOut = errors.New("leads out of the workspace")
 
-// CheckRelative refuses a text that is no path in a volume. The empty path is the workspace itself.
+// CheckRelative returns an error unless name is a valid path in a volume. "" is the workspace
+// itself.
 func CheckRelative(name string) error {
 	switch {
 	case len(name) > listing.MaxPath:
 		return errors.New("path must be at most 4096 bytes")
 	case strings.IndexByte(name, 0) >= 0:
-		return errors.New("path must not hold a zero byte")
+		return errors.New("path must not contain NUL")
 	case name == "":
 		return nil
 	}
@@ -203,10 +214,11 @@ func CheckRelative(name string) error {
 	return nil
 }
 
-// A change elsewhere makes the kernel unsure of where a path leads that goes up, and it wants to be asked again.
-const maxUnsure = 100
+// maxRetries is how often openFD calls openat2. openat2 returns EAGAIN if a concurrent rename could
+// affect a ".." in the path.
+const maxRetries = 100
 
-// openBeneath opens a path in the workspace. It never leaves it.
+// openBeneath opens a path in the workspace. It never leaves the workspace.
 func (v *Volume) openBeneath(name string, flags int, resolve uint64) (*os.File, error) {
 	fd, err := v.openFD(name, flags, resolve)
 	if err != nil {
@@ -221,7 +233,7 @@ func (v *Volume) openFD(name string, flags int, resolve uint64) (fd int, err err
 		at = "."
 	}
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
-	for range maxUnsure {
+	for range maxRetries {
 		if fd, err = unix.Openat2(int(v.files.Fd()), at, &how); err != unix.EAGAIN && err != unix.EINTR {
 			break
 		}
@@ -235,9 +247,9 @@ func (v *Volume) openFD(name string, flags int, resolve uint64) (fd int, err err
 	return fd, nil
 }
 
-// Open opens what is at a path for reading, a folder too. It does not wait for the other end of a pipe.
+// Open opens a file or directory for reading. It does not block on pipes.
 func (v *Volume) Open(name string) (*os.File, error) {
-	return v.openBeneath(name, unix.O_RDONLY|openQuietly, 0)
+	return v.openBeneath(name, unix.O_RDONLY|readFlags, 0)
 }
 
 // OpenRegular opens a regular file for reading.
@@ -245,12 +257,12 @@ func (v *Volume) OpenRegular(name string) (*os.File, error) {
 	return regularAt(func(flags int) (*os.File, error) { return v.openBeneath(name, flags, 0) })
 }
 
-// NewReplacement begins to write a file, which appears when it is whole.
+// NewReplacement starts to write a file. When the file is complete, it replaces an existing one.
 func (v *Volume) NewReplacement(spec FileSpec) (*Replacement, error) {
 	open := func(name string) (*os.File, error) {
 		return v.openBeneath(strings.Trim(name, "/"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	}
-	w, err := begin(open, v.pending, spec)
+	w, err := newReplacement(open, v.pending, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +270,7 @@ func (v *Volume) NewReplacement(spec FileSpec) (*Replacement, error) {
 	return w, nil
 }
 
-// parentOf is the folder that a path is in, and its last part.
+// parentOf splits a path into its parent and its last component.
 func parentOf(name string) (dir, last string) {
 	dir, last = path.Split(name)
 	return strings.TrimSuffix(dir, "/"), last

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestClosingAVolumeWaits for what has begun, and lets nothing begin.
+// TestClosingAVolumeWaits checks that Close waits for running operations and rejects new ones.
 func TestClosingAVolumeWaits(t *testing.T) {
 	s := storedIn(t, t.TempDir())
 	v := s.volume

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Git runs git in a folder, with no configuration but its own, and gives its output.
+// Git runs git in a directory without any user configuration. It returns git's output.
 func Git(dir, stdin string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir

@@ -11,25 +11,27 @@ import (
 	"strings"
 )
 
-// names are what is hard about names: those that git quotes, those that look like a part of a patch, and those that clash.
+// names contains difficult names: names that git quotes, names that look like patch syntax, and
+// names that are prefixes of each other.
 var names = []string{
 	"a", "b", "x", "lib", "main.go", "README.md", "with space", " leading", "trailing ", "x b", "tab\tin", "new\nline", `quo"te`, `back\slash`, "ünï", "日本",
 	"\xff\xfe", "-dash", "x.orig", "x~", "$(id)", "*", "null", "dev", "...", ".gitignore", "cr\r", "\x01\x7f", "a.b", "a-b", "b\x1b[31m", "@@ -1 +1 @@", "'",
 }
 
-// Random makes a tree of some size files.
+// Random returns a random tree of at most size files.
 func Random(r *rand.Rand, size int) Tree {
 	t := Tree{}
 	for range size {
-		if p := t.place(r); p != "" {
+		if p := t.newPath(r); p != "" {
 			t.Put(p, node(r))
 		}
 	}
 	return t
 }
 
-// place gives a path at which nothing is yet, in a directory that is there or can be; "" where none was found.
-func (t Tree) place(r *rand.Rand) string {
+// newPath returns an unused path in an existing or possible directory. If it finds none, it returns
+// "".
+func (t Tree) newPath(r *rand.Rand) string {
 	dir := ""
 	if dirs := t.pick(r, fs.FileMode.IsDir); dirs != "" && r.IntN(2) == 0 {
 		dir = dirs
@@ -62,7 +64,8 @@ func name(r *rand.Rand) string {
 	return "dots"
 }
 
-// pick chooses a path whose mode is right, "" where there is none.
+// pick returns a random path whose mode satisfies the function right. If there is none, it returns
+// "".
 func (t Tree) pick(r *rand.Rand, right func(fs.FileMode) bool) string {
 	var paths []string
 	for _, p := range slices.Sorted(maps.Keys(t)) {
@@ -88,7 +91,7 @@ func node(r *rand.Rand) Node {
 	return Node{Mode: []fs.FileMode{0o644, 0o644, 0o755, 0o600, 0o711, 0o664 | fs.ModeSetuid}[r.IntN(6)], Data: data(r)}
 }
 
-// data makes a file's content.
+// data returns random file content.
 func data(r *rand.Rand) []byte {
 	switch r.IntN(10) {
 	case 0:
@@ -109,7 +112,7 @@ func data(r *rand.Rand) []byte {
 	return lines(r, "\n")
 }
 
-// lines makes a text of which many lines are the same. Some texts have no line break at their end.
+// lines returns a text with many repeated lines. Some texts do not end with a line break.
 func lines(r *rand.Rand, end string) []byte {
 	var b strings.Builder
 	for range r.IntN(60) {
@@ -130,7 +133,7 @@ func line(r *rand.Rand) string {
 	return fmt.Sprintf("line %d", r.IntN(40))
 }
 
-// Change makes some changes in a copy of a tree.
+// Change returns a copy of a tree with random changes.
 func Change(r *rand.Rand, before Tree, changes int) Tree {
 	t := maps.Clone(before)
 	for range changes {
@@ -140,13 +143,13 @@ func Change(r *rand.Rand, before Tree, changes int) Tree {
 			continue
 		}
 		switch n := t[p]; r.IntN(9) {
-		case 0: // something of another type, perhaps
+		case 0: // The new file can have another type.
 			t.Remove(p)
 			t.Put(p, node(r))
 		case 1:
 			t.Remove(p)
-		case 2: // another name
-			if q := t.place(r); q != "" && !strings.HasPrefix(q, p+"/") {
+		case 2: // rename
+			if q := t.newPath(r); q != "" && !strings.HasPrefix(q, p+"/") {
 				for old, n := range maps.Clone(t) {
 					if old == p || strings.HasPrefix(old, p+"/") {
 						t.Put(q+strings.TrimPrefix(old, p), n)
@@ -154,12 +157,12 @@ func Change(r *rand.Rand, before Tree, changes int) Tree {
 				}
 				t.Remove(p)
 			}
-		case 3: // a file where a directory was
+		case 3: // replace a directory by a file
 			if p = t.pick(r, fs.FileMode.IsDir); p != "" {
 				t.Remove(p)
 				t.Put(p, Node{Mode: 0o644, Data: data(r)})
 			}
-		case 4: // a directory where a file was
+		case 4: // replace a file by a directory
 			if n.Mode.IsRegular() {
 				t.Remove(p)
 				t.Put(p+"/"+name(r), n)
@@ -170,7 +173,7 @@ func Change(r *rand.Rand, before Tree, changes int) Tree {
 				t[p] = n
 			}
 		case 6:
-			if q := t.place(r); q != "" {
+			if q := t.newPath(r); q != "" {
 				t.Put(q, node(r))
 			}
 		default:
@@ -187,7 +190,7 @@ func Change(r *rand.Rand, before Tree, changes int) Tree {
 	return t
 }
 
-// edit changes some lines.
+// edit returns a text with some changed lines.
 func edit(r *rand.Rand, old []byte) []byte {
 	all := slices.Collect(bytes.Lines(old))
 	for range 1 + r.IntN(4) {
@@ -206,7 +209,7 @@ func edit(r *rand.Rand, old []byte) []byte {
 			if len(all) > 0 {
 				all[at] = []byte(line(r) + "\n")
 			}
-		case 3: // the end, with a line break or without
+		case 3: // add or remove the last line break
 			if text := bytes.Join(all, nil); bytes.HasSuffix(text, []byte("\n")) {
 				return text[:len(text)-1]
 			}

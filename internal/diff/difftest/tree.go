@@ -1,4 +1,5 @@
-// Package difftest has trees for tests: made at random from a seed, changed at random, written to a folder and read back, and as git sees them.
+// Package difftest provides file trees for tests. It can create random trees, change trees
+// randomly, write them to disk, read them back, and reduce them to git's model.
 package difftest
 
 import (
@@ -19,21 +20,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/diff"
 )
 
-// Node is a file, directory or link. Data is the content of a file.
+// Node is a file, directory or symbolic link. Data is the content of a file.
 type Node struct {
 	Mode fs.FileMode
 	Data []byte
 	Link string
 }
 
-// Tree is a tree in memory, by path. Every directory is an entry. It is a [diff.Tree].
+// Tree is a tree in memory. Its keys are paths, and every directory has an entry. It implements
+// [diff.Tree].
 type Tree map[string]Node
 
 var _ diff.Tree = Tree{}
 
-// List gives the entries depth first.
+// List yields the entries in depth-first order.
 func (t Tree) List(context.Context) iter.Seq2[diff.Entry, error] {
-	// A slash as the lowest byte makes the order of bytes the one that is asked for; no name has a zero byte.
+	// No name contains NUL. If slashes are replaced with NUL, byte order is depth-first order.
 	paths := slices.SortedFunc(maps.Keys(t), func(a, b string) int {
 		return strings.Compare(strings.ReplaceAll(a, "/", "\x00"), strings.ReplaceAll(b, "/", "\x00"))
 	})
@@ -47,7 +49,7 @@ func (t Tree) List(context.Context) iter.Seq2[diff.Entry, error] {
 	}
 }
 
-// Open opens a file's content.
+// Open opens the content of a file.
 func (t Tree) Open(_ context.Context, path string) (io.ReadCloser, error) {
 	n, ok := t[path]
 	if !ok || !n.Mode.IsRegular() {
@@ -56,7 +58,7 @@ func (t Tree) Open(_ context.Context, path string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(n.Data)), nil
 }
 
-// Put adds a node, and the directories above it.
+// Put adds a node, and creates missing parent directories.
 func (t Tree) Put(p string, n Node) {
 	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
 		if _, ok := t[dir]; !ok {
@@ -66,12 +68,13 @@ func (t Tree) Put(p string, n Node) {
 	t[p] = n
 }
 
-// Remove removes a node with all that is below it.
+// Remove removes a node and everything below it.
 func (t Tree) Remove(p string) {
 	maps.DeleteFunc(t, func(q string, _ Node) bool { return q == p || strings.HasPrefix(q, p+"/") })
 }
 
-// Git is what git knows of a tree: files, with 0644 or 0755, and links. Of directories there are those that lead to them.
+// Git returns the part of the tree that git can represent: files with mode 0644 or 0755, symbolic
+// links, and their directories.
 func (t Tree) Git() Tree {
 	git := Tree{}
 	for p, n := range t {
@@ -87,7 +90,7 @@ func (t Tree) Git() Tree {
 	return git
 }
 
-// Write writes files, directories and links to a folder, which must exist.
+// Write writes the tree to an existing directory.
 func (t Tree) Write(root string) error {
 	for e := range t.List(context.Background()) {
 		n, p := t[e.Path], filepath.Join(root, e.Path)
@@ -107,7 +110,7 @@ func (t Tree) Write(root string) error {
 	return nil
 }
 
-// Read reads a folder.
+// Read reads a directory and returns its content as a tree.
 func Read(root string) (Tree, error) {
 	t := Tree{}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -131,7 +134,8 @@ func Read(root string) (Tree, error) {
 	return t, err
 }
 
-// Unequal says how two trees differ, "" where they don't. It does not use package diff, which it is there to test.
+// Unequal describes how two trees differ. If they are equal, it returns "". It does not use package
+// diff, because it is a test helper for that package.
 func Unequal(got, want Tree) string {
 	var b strings.Builder
 	paths := maps.Clone(got)

@@ -1,10 +1,17 @@
-// Package erofs writes file trees as EROFS images: read-only file systems that can be mapped into memory as they are.
+// Package erofs writes file trees as EROFS images. EROFS is a read-only file system, and its images
+// can be mapped into memory.
 //
-// Of the format (Documentation/filesystems/erofs.rst and fs/erofs/erofs_fs.h of Linux) it uses the least: blocks of 4 KiB, inodes of 64 bytes, and the content of
-// every file, folder and symbolic link in blocks of its own, neither compressed nor among the inodes, where it could not be mapped. gVisor reads just
-// that (gvisor.dev/gvisor/pkg/erofs). Extended attributes are left out.
+// The package uses a small part of the format: blocks of 4 KiB and inodes of 64 bytes. The format
+// is described in Documentation/filesystems/erofs.rst and fs/erofs/erofs_fs.h in Linux. The content
+// of each file, directory and symbolic link has its own blocks. This content is never compressed or
+// stored inline with the inodes, because then it could not be mapped. gVisor reads this subset
+// (gvisor.dev/gvisor/pkg/erofs). The package does not write extended attributes.
 //
-// An image is, in this order: a block with the superblock, the inodes, the folders and links, and the files.
+// An image consists of the following parts, in this order:
+//  1. A block with the superblock.
+//  2. The inodes.
+//  3. The content of directories and symbolic links.
+//  4. The content of regular files.
 package erofs
 
 import (
@@ -17,11 +24,11 @@ import (
 const (
 	blockSize = 4096
 	inodeSize = 64
-	// A node is named by its inode's place, counted in slots of 32 bytes.
+	// A node number is the offset of the inode in units of 32 bytes.
 	slotsPerInode = inodeSize / 32
 )
 
-// Bounds of what is written.
+// Limits for a tree.
 const (
 	MaxNodes = 4 << 20
 	maxName  = 255
@@ -29,17 +36,18 @@ const (
 	maxDepth = 4096
 )
 
-// ErrTooLarge says that a tree does not fit the bounds of this package.
+// ErrTooLarge reports that a tree exceeds the limits of this package.
 var ErrTooLarge = errors.New("the tree is too large for an image")
 
-// Write writes a tree to an empty file. The same tree gives the same image. What a [fs.FileInfo] has no method for is taken from its Sys, where that is a
-// *syscall.Stat_t: the owner, the device, and the inode's number, by which hard links are told.
+// Write writes a tree to an empty file. Equal trees give equal images. If the Sys method of a file
+// returns a *syscall.Stat_t, Write reads the owner, device number and inode number from it. Files
+// with equal inode numbers become hard links.
 func Write(out *os.File, tree fs.FS) error {
 	t, err := scan(tree)
 	if err != nil {
 		return err
 	}
-	total := t.place()
+	total := t.layout()
 	if total > 1<<32-1 {
 		return ErrTooLarge
 	}
@@ -58,5 +66,5 @@ func Write(out *os.File, tree fs.FS) error {
 	return nil
 }
 
-// blocks is how many blocks hold size bytes.
+// blocks returns the number of blocks for size bytes.
 func blocks(size int64) int64 { return (size + blockSize - 1) / blockSize }

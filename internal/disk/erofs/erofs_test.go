@@ -20,7 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// tree makes a folder of everything that an image can hold.
+// tree creates a directory with every kind of entry that an image can contain.
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func tree(t *testing.T) string {
 	write("sticky/file", nil, 0o600)
 	write(strings.Repeat("n", maxName), []byte("long"), 0o644)
 	write("ümläut 日本 !", []byte("odd"), 0o644)
-	write("!first", nil, 0o644) // before "." in the order of bytes
+	write("!first", nil, 0o644) // sorts before "."
 	for _, err := range []error{
 		os.Chmod(filepath.Join(dir, "sticky"), 0o777|fs.ModeSticky), os.MkdirAll(filepath.Join(dir, "a/b/c/d"), 0o700),
 		os.Symlink("sizes/1", filepath.Join(dir, "link")), os.Symlink(strings.Repeat("x/", 1000), filepath.Join(dir, "far")),
@@ -76,7 +76,8 @@ func write(t *testing.T, from fs.FS) string {
 	return path
 }
 
-// TestTheReferenceReadsIt has the format's own tools check an image and unpack it, and compares what comes out with what went in.
+// TestTheReferenceReadsIt checks an image with the format's own tools, unpacks it and compares the
+// result with the tree.
 func TestTheReferenceReadsIt(t *testing.T) {
 	testenv.NeedsTool(t, "fsck.erofs")
 	dir := tree(t)
@@ -104,7 +105,7 @@ func TestTheReferenceReadsIt(t *testing.T) {
 		case 0:
 			a, _ := os.ReadFile(path)
 			if b, err := os.ReadFile(back); err != nil || !bytes.Equal(a, b) {
-				t.Errorf("%s: %d bytes came back as %d, %v", path, len(a), len(b), err)
+				t.Errorf("%s: wrote %d bytes, read %d, %v", path, len(a), len(b), err)
 			}
 		case fs.ModeSymlink:
 			a, _ := os.Readlink(path)
@@ -117,7 +118,7 @@ func TestTheReferenceReadsIt(t *testing.T) {
 	if err != nil || entries < 2000 {
 		t.Errorf("%d entries, %v", entries, err)
 	}
-	for path, want := range map[string]string{"/a/second": `Links: 2\b`} { // which it does not unpack
+	for path, want := range map[string]string{"/a/second": `Links: 2\b`} { // fsck.erofs does not restore hard links
 		if said, err := exec.Command("dump.erofs", "--path="+path, image).Output(); err != nil || !regexp.MustCompile(want).Match(said) {
 			t.Errorf("%s: %v: %s", path, err, said)
 		}
@@ -132,11 +133,11 @@ func TestTheSameTreeGivesTheSameImage(t *testing.T) {
 		t.Errorf("they differ, %v", err)
 	}
 	if len(first)%blockSize != 0 {
-		t.Errorf("%d bytes are no whole blocks: the end could not be mapped", len(first))
+		t.Errorf("%d bytes are not a multiple of the block size: the end can't be mapped", len(first))
 	}
 }
 
-// TestModes covers what the reference neither unpacks nor shows.
+// TestModes checks modes that the reference tools do not restore or show.
 func TestModes(t *testing.T) {
 	for from, want := range map[fs.FileMode]uint16{
 		0o755 | fs.ModeSetuid: unix.S_IFREG | unix.S_ISUID | 0o755, 0o2: unix.S_IFREG | 0o2, fs.ModeDir | fs.ModeSticky | 0o777: unix.S_IFDIR | unix.S_ISVTX | 0o777,
@@ -152,7 +153,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNothingIsAmongTheInodes: gVisor can't map what is, so the smallest file has a block of its own.
+// TestNothingIsAmongTheInodes checks that even the smallest file has its own block, because gVisor
+// can't map data that is stored inline with the inodes.
 func TestNothingIsAmongTheInodes(t *testing.T) {
 	image := write(t, fstest.MapFS{"small": {Data: []byte("x"), Mode: 0o644}, "folder/other": {Data: []byte("yy")}})
 	b, err := os.ReadFile(image)

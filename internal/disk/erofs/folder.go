@@ -5,12 +5,14 @@ import (
 	"io/fs"
 )
 
-// A folder's content is blocks that each have a table of entries and, after it, their names. The length of the table is told by where the first name
-// begins. Names are in the order of their bytes, "." and ".." among them.
+// A directory consists of blocks. Each block begins with a table of entries, and their names
+// follow. The offset of the first name gives the length of the table. Names, including "." and
+// "..", are sorted by their bytes.
 const entrySize = 12
 
-// fitting is how many entries fit the next block, and how many bytes they take.
-func fitting(entries []entry) (n, size int) {
+// entriesInBlock returns the number n of entries that fit into the next block, and the size in
+// bytes of these entries with their names.
+func entriesInBlock(entries []entry) (n, size int) {
 	for _, e := range entries {
 		if size+entrySize+len(e.name) > blockSize {
 			break
@@ -21,10 +23,11 @@ func fitting(entries []entry) (n, size int) {
 	return n, size
 }
 
-// foldersSize is the size of a folder's content: whole blocks, and what the last one needs.
-func foldersSize(entries []entry) (total int64) {
+// directorySize returns the size of a directory's content in bytes. All blocks but the last count
+// in full. The last block counts with its used bytes.
+func directorySize(entries []entry) (total int64) {
 	for len(entries) > 0 {
-		n, size := fitting(entries)
+		n, size := entriesInBlock(entries)
 		if entries = entries[n:]; len(entries) > 0 {
 			size = blockSize
 		}
@@ -33,11 +36,11 @@ func foldersSize(entries []entry) (total int64) {
 	return total
 }
 
-// folder gives the content of a folder.
+// folder encodes the content of a directory.
 func folder(entries []entry) []byte {
 	var all []byte
 	for len(entries) > 0 {
-		n, size := fitting(entries)
+		n, size := entriesInBlock(entries)
 		block := make([]byte, size, blockSize)
 		name := n * entrySize
 		for i, e := range entries[:n] {
@@ -55,7 +58,7 @@ func folder(entries []entry) []byte {
 	return all
 }
 
-// kind is an entry's note of what it names.
+// kind returns the file type code of a directory entry.
 func kind(m fs.FileMode) byte {
 	switch m.Type() {
 	case fs.ModeDir:

@@ -8,27 +8,27 @@ import (
 	"syscall"
 )
 
-// node is a file, folder, link or device of the tree.
+// node is a file, directory, link or device in the tree.
 type node struct {
-	path  string // the first that led to it
+	path  string // the first path at which the scan found it
 	info  fs.FileInfo
 	links uint32
-	id    uint64 // its name in folders, see slotsPerInode
-	block int64  // where its content begins; 0 where it has none
+	id    uint64 // node number in directory entries, see slotsPerInode
+	block int64  // first block of the content, or 0 if it has no content
 	size  int64
 
-	parent  *node   // of a folder
-	entries []entry // of a folder, by name
+	parent  *node   // of a directory
+	entries []entry // of a directory, sorted by name
 	target  string  // of a symbolic link
 }
 
-// entry is a name in a folder.
+// entry is a directory entry.
 type entry struct {
 	name string
 	node *node
 }
 
-// scanned is a tree that has been looked through. Its root is the first node.
+// scanned is the result of a scan. The first element of nodes is the root.
 type scanned struct {
 	nodes []*node
 	inos  map[uint64]*node
@@ -47,7 +47,7 @@ func scan(tree fs.FS) (*scanned, error) {
 	return t, t.folder(root, 0)
 }
 
-// folder looks through a folder, and those in it.
+// folder scans a directory and its subdirectories.
 func (t *scanned) folder(n *node, depth int) error {
 	if depth > maxDepth {
 		return ErrTooLarge
@@ -62,7 +62,7 @@ func (t *scanned) folder(n *node, depth int) error {
 			path = n.path + "/" + path
 		}
 		if len(e.Name()) > maxName || e.Name() == "" || strings.ContainsAny(e.Name(), "/\x00") {
-			return fmt.Errorf("%q: this name can't be in an image", path)
+			return fmt.Errorf("%q: an image can't hold this name", path)
 		}
 		info, err := e.Info()
 		if err != nil {
@@ -83,11 +83,11 @@ func (t *scanned) folder(n *node, depth int) error {
 	}
 	n.entries = append(n.entries, entry{".", n}, entry{"..", n.parent})
 	sort.Slice(n.entries, func(i, j int) bool { return n.entries[i].name < n.entries[j].name })
-	n.size = foldersSize(n.entries)
+	n.size = directorySize(n.entries)
 	return nil
 }
 
-// node gives the node of a name: one that is known already, where it is a further link to it.
+// node returns the node for a path. Further hard links to a file share its node.
 func (t *scanned) node(path string, info fs.FileInfo, parent *node) (*node, error) {
 	st, hasIno := info.Sys().(*syscall.Stat_t)
 	if hasIno && !info.IsDir() {
@@ -112,7 +112,7 @@ func (t *scanned) node(path string, info fs.FileInfo, parent *node) (*node, erro
 			return nil, err
 		}
 		if len(target) > maxLink || target == "" {
-			return nil, fmt.Errorf("%q: a link with a target of %d bytes can't be in an image", path, len(target))
+			return nil, fmt.Errorf("%q: an image can't hold a link target of %d bytes", path, len(target))
 		}
 		n.target, n.size = target, int64(len(target))
 	}
@@ -123,10 +123,10 @@ func (t *scanned) node(path string, info fs.FileInfo, parent *node) (*node, erro
 	return n, nil
 }
 
-// place gives every node's content its place, and tells how many blocks the image has.
-func (t *scanned) place() (total int64) {
+// layout assigns blocks to all content and returns the number of blocks in the image.
+func (t *scanned) layout() (total int64) {
 	total = 1 + blocks(int64(len(t.nodes))*inodeSize)
-	for _, regular := range []bool{false, true} { // what is read to find a file lies together
+	for _, regular := range []bool{false, true} { // metadata first, so that lookups read adjacent blocks
 		for _, n := range t.nodes {
 			if n.size > 0 && n.info.Mode().IsRegular() == regular {
 				n.block = total

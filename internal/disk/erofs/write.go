@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// superblock is the description of an image, at superblockAt.
+// superblock is the header of an image, at superblockAt.
 type superblock struct {
 	Magic           uint32
-	Checksum        uint32 // none, as FeatureCompat says
+	Checksum        uint32 // unused, because the checksum feature is off
 	FeatureCompat   uint32
 	BlockBits       uint8
 	ExtraSlots      uint8
-	Root            uint16 // id
+	Root            uint16 // node number
 	Inodes          uint64
-	_               [3]uint32 // when it was built: not told
+	_               [3]uint32 // build time, unused
 	Blocks          uint32
-	MetaBlock       uint32 // where the inodes begin
+	MetaBlock       uint32 // first block of the inodes
 	XattrBlock      uint32
 	UUID            [16]byte
 	Name            [16]byte
@@ -37,14 +37,14 @@ const (
 	metaBlock    = 1
 )
 
-// inode is an inode of the extended form.
+// inode is an inode in the extended format.
 type inode struct {
 	Format  uint16
 	Xattrs  uint16
 	Mode    uint16
 	_       uint16
 	Size    uint64
-	Block   uint32 // of the content; of a device its number
+	Block   uint32 // first block of the content, or the device number
 	Ino     uint32
 	UID     uint32
 	GID     uint32
@@ -54,7 +54,7 @@ type inode struct {
 	_       [16]byte
 }
 
-// extendedPlain is the inode's form, and that its content is blocks one after the other.
+// extendedPlain is the Format of an extended inode whose content is a run of uncompressed blocks.
 const extendedPlain = 1
 
 // writer writes an image.
@@ -80,7 +80,7 @@ func (w *writer) superblock(t *scanned) error {
 	})
 }
 
-// node writes a node's inode and content.
+// node writes an inode and its content.
 func (w *writer) node(n *node) error {
 	i := inode{
 		Format: extendedPlain, Mode: mode(n.info.Mode()), Size: uint64(n.size), Block: uint32(n.block), Ino: uint32(n.id/slotsPerInode) + 1,
@@ -108,7 +108,7 @@ func (w *writer) node(n *node) error {
 	return nil
 }
 
-// file writes the content of a regular file. What is zero stays a hole.
+// file writes the content of a regular file. It leaves holes in place of zeros.
 func (w *writer) file(n *node) error {
 	if n.size == 0 {
 		return nil
@@ -122,7 +122,7 @@ func (w *writer) file(n *node) error {
 	for left > 0 {
 		b := w.buffer[:min(int64(len(w.buffer)), left)]
 		if _, err := io.ReadFull(f, b); err != nil {
-			return fmt.Errorf("it is shorter than its size: %w", err)
+			return fmt.Errorf("the file is shorter than its size: %w", err)
 		}
 		if len(bytes.TrimLeft(b, "\x00")) > 0 {
 			if _, err := w.out.WriteAt(b, at); err != nil {
@@ -135,7 +135,7 @@ func (w *writer) file(n *node) error {
 	return nil
 }
 
-// mode gives Linux's mode bits.
+// mode returns the mode bits that Linux uses for m.
 func mode(m fs.FileMode) uint16 {
 	bits := uint16(m.Perm())
 	for _, b := range []struct {
@@ -163,7 +163,7 @@ func mode(m fs.FileMode) uint16 {
 	return bits | unix.S_IFREG
 }
 
-// deviceNumber is a device's number as it is on disk.
+// deviceNumber returns the encoding of a device number in an image.
 func deviceNumber(rdev uint64) uint32 {
 	major, minor := unix.Major(rdev), unix.Minor(rdev)
 	return minor&0xff | major<<8 | minor&^0xff<<12

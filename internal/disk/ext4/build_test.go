@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 )
 
-// TestReadsWhatPyroBuilds reads an image of an environment back.
+// TestReadsWhatPyroBuilds reads an environment image that the package ext4image built.
 func TestReadsWhatPyroBuilds(t *testing.T) {
 	headers := []tar.Header{
 		{Typeflag: tar.TypeDir, Name: "bin", Mode: 0o755},

@@ -2,9 +2,10 @@ package ext4
 
 import "sync"
 
-// What is read to find files lies together: the inodes of a folder's files mostly follow one another, and so do the blocks of folders. So they are read in
-// pieces, which are kept. Each has one place, where another one that belongs there takes its turn: a walk that comes to the inodes of a large table in no order
-// then costs a small read for each, and not a large one.
+// Lookups read adjacent metadata: the inodes of a directory's files are mostly in sequence, and so
+// are directory blocks. The cache therefore reads and stores aligned pieces. It is direct-mapped: a
+// piece replaces the previous piece in its slot. Pieces are small, so that reading a large inode
+// table in random order causes only small reads.
 const (
 	pieceSize = 8 << 10 // bytes
 	maxPieces = 512
@@ -16,11 +17,12 @@ type cache struct {
 }
 
 type piece struct {
-	bytes []byte // nil for none
+	bytes []byte // nil if the slot is empty
 	at    int64
 }
 
-// read fills p from an offset, by pieces that fill reads, none of which goes beyond end.
+// read fills p with the bytes that start at offset. To read a missing piece it calls the function
+// fill. No piece extends beyond the offset end.
 func (c *cache) read(p []byte, offset, end int64, fill func(p []byte, offset int64) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

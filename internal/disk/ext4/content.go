@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// content is the bytes of a file.
+// content reads the bytes of a file.
 type content struct {
 	fsys *FS
 	file *inode
 	read func(p []byte, offset int64) error
 }
 
-// content opens the bytes of a file that has any: a regular file, a directory, or a symbolic link that is not short.
+// content opens the content of a file. The file must be a regular file, a directory, or a symbolic
+// link whose target is not stored in its inode.
 func (fsys *FS) content(file *inode) (*io.SectionReader, error) {
 	switch {
 	case file.flags&flagInline != 0:
@@ -22,16 +23,16 @@ func (fsys *FS) content(file *inode) (*io.SectionReader, error) {
 	case file.flags&flagEncrypted != 0:
 		return nil, unsupported("encrypt")
 	case file.size > 0 && file.flags&flagExtents == 0:
-		return nil, unsupported("the old block map")
+		return nil, unsupported("the block map of ext2")
 	}
 	read := fsys.read
 	if file.mode&unix.S_IFMT != unix.S_IFREG {
-		read = fsys.readNear
+		read = fsys.readMetadata
 	}
 	return io.NewSectionReader(content{fsys, file, read}, 0, file.size), nil
 }
 
-// ReadAt fills p, which the SectionReader keeps within the file. Holes are zeros.
+// ReadAt fills p. The SectionReader around c limits reads to the file's size. Holes read as zeros.
 func (c content) ReadAt(p []byte, offset int64) (n int, err error) {
 	size := c.fsys.blockSize
 	for n < len(p) {
@@ -51,10 +52,10 @@ func (c content) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// maxTarget is one more than the bytes that Linux lets a symbolic link have.
+// maxTarget is Linux's limit for the length of a link target, in bytes, including the final NUL.
 const maxTarget = 4096
 
-// target is where a symbolic link leads to. A short one is in the inode.
+// target returns the target of a symbolic link. Short targets are stored in the inode.
 func (fsys *FS) target(link *inode) (string, error) {
 	if link.size == 0 || link.size >= maxTarget {
 		return "", corrupt("a symbolic link of %d bytes", link.size)

@@ -9,28 +9,29 @@ import (
 	"slices"
 )
 
-// A directory is read whole, so its size bounds the memory that it takes.
+// Limits for a directory, because the package reads each directory into memory as a whole.
 const (
 	maxDirectory = 128 << 20 // bytes
 	maxEntries   = 1 << 20
 )
 
-// directory is what a directory lists, sorted by name.
+// directory is the content of a directory, sorted by name.
 type directory struct {
 	number  uint32
 	parent  uint32
-	size    int64 // bytes that it takes in the image
+	size    int64 // size in the image, in bytes
 	entries []entry
 }
 
 type entry struct {
 	name  string
 	inode uint32
-	again bool // an entry before has the same inode, or it is the root's: no directory can be entered by it
+	alias bool // an earlier entry or the root has this inode; such a directory can't be entered
 }
 
-// readDirectory reads the blocks of a directory one after the other, after https://docs.kernel.org/filesystems/ext4/directory.html. The blocks of a hash tree
-// that hold no names look as if they held one deleted entry, and so do checksums.
+// readDirectory reads all blocks of a directory in order. Index blocks of a hash tree look like
+// blocks with one deleted entry. Checksums look like deleted entries too. For the format see
+// https://docs.kernel.org/filesystems/ext4/directory.html.
 func (fsys *FS) readDirectory(node *inode) (*directory, error) {
 	if node.size == 0 || node.size%fsys.blockSize != 0 {
 		return nil, corrupt("a directory of %d bytes", node.size)
@@ -65,14 +66,14 @@ func (d *directory) add(block []byte) error {
 	le := binary.LittleEndian
 	for len(block) > 0 {
 		if len(block) < entryHeader {
-			return corrupt("a directory's entry is cut")
+			return corrupt("a directory entry is truncated")
 		}
 		number, length, name := le.Uint32(block[0:]), int(le.Uint16(block[4:])), int(block[6])
 		if (length == 0 || length == 1<<16-1) && len(block) == 1<<16 {
-			length = 1 << 16 // has no place in 16 bits
+			length = 1 << 16 // 65536 does not fit into 16 bits.
 		}
 		if length < entryHeader+name || length%4 != 0 || length > len(block) {
-			return corrupt("a directory's entry of %d bytes with a name of %d", length, name)
+			return corrupt("a directory entry of %d bytes with a name of %d", length, name)
 		}
 		if number != 0 {
 			d.list(block[entryHeader:][:name], number)
@@ -101,7 +102,7 @@ func (d *directory) sort() {
 	seen := map[uint32]bool{rootInode: true}
 	for i := range d.entries {
 		e := &d.entries[i]
-		e.again = seen[e.inode]
+		e.alias = seen[e.inode]
 		seen[e.inode] = true
 	}
 }

@@ -1,20 +1,28 @@
-// Package ext4 reads ext4 images without mounting them: the names, attributes and content of files, as an fs.FS.
+// Package ext4 reads ext4 images without mounting them. It provides the names, attributes and
+// content of files as an fs.FS.
 //
-// Whoever wrote an image is not trusted, since it may be the disk of a guest. Every number in it is checked before it is used, memory is taken by what is
-// read and not by what is claimed, and every call ends. An image that makes no sense gives errors, never more than that. What a caller still has to bound is
-// how much it asks for: a small image can hold files of many terabytes that are all hole, and directories that share the blocks of one list of names.
+// Images are not trusted, because they can be the disks of guests. The package checks every number
+// before it uses it. Its memory use grows with the data that it reads, not with the sizes that an
+// image claims. Every call terminates. A malformed image causes only errors.
 //
-// Directories form a tree whatever the image says: one that is reached by another way than from its own parent, or by a second name, is shown and can't be
-// entered. So walking a tree comes to an end. Symbolic links are never followed, and no path leads out of the image.
+// Callers must still limit how much they read. A small image can contain sparse files of many
+// terabytes, and directories that share blocks.
 //
-// Names are bytes, as they are on the disk. They need not be UTF-8, so [fs.ValidPath] does not decide what a path is: every sequence of names, with slashes
-// between them, is one. Entries whose name no path can hold, being empty, ".", "..", or having a slash or a zero byte in it, are left out, and of several
-// entries of one name the first counts.
+// Directories always form a tree, so a walk always ends. If a directory is reachable through
+// another parent or a second name, the package lists that name but can't enter it. The package
+// never follows symbolic links, and no path leaves the image.
 //
-// Checksums are not verified: they find accidents, which e2fsck does better, and whoever writes bad metadata can sign it as well. Those of the journal are,
-// since they tell where it ends.
+// Names are the bytes on disk, which might be invalid UTF-8. Therefore paths are not checked with
+// [fs.ValidPath]: every sequence of names with slashes between them is a valid path. The package
+// skips an entry if its name is empty, "." or "..", or contains a slash or NUL. If several entries
+// have the same name, it uses the first one.
 //
-// The facts are those of https://docs.kernel.org/filesystems/ext4/, and where that is silent those of fs/ext4 in Linux.
+// The package does not verify checksums of metadata. They detect only accidental damage, which
+// e2fsck does better, and an attacker can compute them too. It does verify checksums of the
+// journal, because they mark the end of the journal.
+//
+// The format is described in https://docs.kernel.org/filesystems/ext4/. For details that are
+// missing there see fs/ext4 in Linux.
 package ext4
 
 import (
@@ -25,28 +33,37 @@ import (
 	"os"
 )
 
-// FS is a file system in an image. It is safe for use by several goroutines. The image must not change while it is in use.
+// FS is the file system in an image. It is safe for concurrent use. The image must not change while
+// FS is in use.
 //
-// It is an [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS]. Its errors are of type *fs.PathError, and [errors.Is] tells ErrCorrupt, [errors.ErrUnsupported]
-// for what this package does not read, ErrSymlink, [fs.ErrNotExist], [fs.ErrInvalid] and syscall.ENOTDIR apart.
+// It implements [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS]. All its errors are *fs.PathError.
+// Their causes include:
+//   - ErrCorrupt.
+//   - ErrSymlink.
+//   - [errors.ErrUnsupported], for unknown features.
+//   - [fs.ErrNotExist].
+//   - [fs.ErrInvalid].
+//   - syscall.ENOTDIR.
 type FS struct {
 	image io.ReaderAt
 	superblock
-	replayed replayed
-	cache    cache
-	shelf    shelf
+	replayed    replayed
+	cache       cache
+	directories directoryCache
 }
 
 var (
-	// ErrCorrupt says that the image is no ext4 file system or a damaged one.
+	// ErrCorrupt reports that an image is damaged or not an ext4 file system.
 	ErrCorrupt = errors.New("damaged ext4 file system")
-	// ErrSymlink says that a path has a symbolic link in it, or leads to one where something else was asked for.
+	// ErrSymlink reports that a path leads through a symbolic link. It also reports that a path
+	// ends at a symbolic link although the operation needs another type of file.
 	ErrSymlink = errors.New("symbolic links are not followed")
 )
 
-// Open reads the superblock of an image of the given size in bytes. Where the file system was not unmounted its journal is read too, and what is read later is
-// what it would be after a recovery; nothing is written. Beside the errors of the image it gives ErrCorrupt, and [errors.ErrUnsupported] for a file system
-// or a journal with features that this package does not know.
+// Open reads the superblock of an image of size bytes. If the file system was not unmounted, Open
+// also reads the journal. Later reads then return the state after recovery, but the image is not
+// changed. Besides errors from reading the image, Open returns ErrCorrupt, or
+// [errors.ErrUnsupported] for unknown features.
 func Open(image io.ReaderAt, size int64) (*FS, error) {
 	if size < superblockAt+superblockSize {
 		return nil, corrupt("an image of %d bytes", size)
@@ -70,12 +87,13 @@ func Open(image io.ReaderAt, size int64) (*FS, error) {
 	}
 	before := fsys.blockSize
 	if fsys.superblock, err = parseSuperblock(raw, size); err == nil && fsys.blockSize != before {
-		err = corrupt("its journal changes the size of blocks")
+		err = corrupt("the journal changes the block size")
 	}
 	return fsys, err
 }
 
-// OpenFile is Open of a whole file, which stays the caller's and must stay open.
+// OpenFile opens the file system in an image file. The caller must keep the file open while it uses
+// the file system, and close it afterwards.
 func OpenFile(image *os.File) (*FS, error) {
 	info, err := image.Stat()
 	if err != nil {
@@ -84,16 +102,17 @@ func OpenFile(image *os.File) (*FS, error) {
 	return Open(image, info.Size())
 }
 
-// read fills p from an offset in bytes, which must be within the file system.
+// read fills p with the bytes that start at offset. It fails if they extend beyond the end of the
+// file system.
 func (fsys *FS) read(p []byte, offset int64) error {
 	if end := fsys.blocks * fsys.blockSize; offset < 0 || offset > end-int64(len(p)) {
-		return corrupt("%d bytes at %d are beyond its end", len(p), offset)
+		return corrupt("%d bytes at %d are beyond the end", len(p), offset)
 	}
 	if len(fsys.replayed) == 0 {
 		return readFull(fsys.image, p, offset)
 	}
 	for len(p) > 0 {
-		// What is in its place up to the first block that is in the journal is read at once.
+		// Read everything before the next journaled block at once.
 		n := int64(0)
 		for n < int64(len(p)) {
 			if _, moved := fsys.replayed[(offset+n)/fsys.blockSize]; moved {
@@ -117,7 +136,7 @@ func (fsys *FS) read(p []byte, offset int64) error {
 	return nil
 }
 
-// readLogged fills p from a block that is in the journal.
+// readLogged fills p from a single block whose latest content is in the journal.
 func (fsys *FS) readLogged(p []byte, offset int64) error {
 	block, within := fsys.replayed[offset/fsys.blockSize], offset%fsys.blockSize
 	if err := readFull(fsys.image, p, block.at*fsys.blockSize+within); err != nil {
@@ -129,11 +148,11 @@ func (fsys *FS) readLogged(p []byte, offset int64) error {
 	return nil
 }
 
-// readNear is read of what is found near to other such things: all but the content of files.
-func (fsys *FS) readNear(p []byte, offset int64) error {
+// readMetadata reads metadata through the cache. File content bypasses the cache.
+func (fsys *FS) readMetadata(p []byte, offset int64) error {
 	end := fsys.blocks * fsys.blockSize
 	if offset < 0 || offset > end-int64(len(p)) {
-		return corrupt("%d bytes at %d are beyond its end", len(p), offset)
+		return corrupt("%d bytes at %d are beyond the end", len(p), offset)
 	}
 	return fsys.cache.read(p, offset, end, fsys.read)
 }
@@ -154,5 +173,5 @@ func corrupt(format string, args ...any) error {
 }
 
 func unsupported(what string) error {
-	return fmt.Errorf("it uses %s: %w", what, errors.ErrUnsupported)
+	return fmt.Errorf("%s: %w", what, errors.ErrUnsupported)
 }

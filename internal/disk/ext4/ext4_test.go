@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestReadsWhatMkfsWrote compares a tree with images that mkfs.ext4 made of it.
+// TestReadsWhatMkfsWrote compares a tree with images that mkfs.ext4 created from it.
 func TestReadsWhatMkfsWrote(t *testing.T) {
 	testenv.NeedsTool(t, "mkfs.ext4")
 	tree := fullTree(t)
@@ -44,7 +44,8 @@ func TestReadsWhatMkfsWrote(t *testing.T) {
 	}
 }
 
-// sameTree compares all that the tree of the host has with what is read. The host's times are taken in seconds, as mkfs.ext4 does.
+// sameTree compares everything in a host tree with the image. It compares times in whole seconds,
+// because that is the precision of mkfs.ext4.
 func sameTree(t *testing.T, fsys *FS, tree string) {
 	t.Helper()
 	want, err := os.OpenRoot(tree)
@@ -52,7 +53,7 @@ func sameTree(t *testing.T, fsys *FS, tree string) {
 		t.Fatal(err)
 	}
 	defer want.Close()
-	numbers := map[uint64]uint64{} // of inodes there, by those of the host
+	numbers := map[uint64]uint64{} // host inode numbers to image inode numbers
 	var names []string
 	err = filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -72,7 +73,7 @@ func sameTree(t *testing.T, fsys *FS, tree string) {
 			return err
 		}
 		if name == "." && info.IsDir() {
-			return nil // made by mkfs.ext4, not copied
+			return nil // mkfs.ext4 creates the root and does not copy its attributes.
 		}
 		if info.Name() != filepath.Base(name) || info.Mode() != host.Mode() || info.IsDir() != host.IsDir() {
 			t.Errorf("%q: is %v, want %v", name, fs.FormatFileInfo(info), fs.FormatFileInfo(host))
@@ -156,7 +157,7 @@ func depthOfFile(t *testing.T, fsys *FS, name string) int {
 	return depth
 }
 
-// sameList compares a directory with what debugfs lists.
+// sameList compares the content of a directory with the output of debugfs.
 func sameList(t *testing.T, fsys *FS, image, dir string) {
 	t.Helper()
 	var want, got []string
@@ -185,7 +186,8 @@ func sameList(t *testing.T, fsys *FS, image, dir string) {
 	}
 }
 
-// TestIsAFileSystem holds it against the rules of io/fs. The one that it breaks, as its documentation says, is that a symbolic link can be opened.
+// TestIsAFileSystem runs fstest.TestFS. The tree contains no symbolic links, because opening one is
+// an error in this package, as documented.
 func TestIsAFileSystem(t *testing.T) {
 	tree := t.TempDir()
 	for _, dir := range []string{"a/b/c", "empty", "d"} {
@@ -241,7 +243,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestReadsAnywhere reads pieces of a sparse file and compares them with the host's.
+// TestReadsAnywhere compares random reads of a sparse file in an image with the original file.
 func TestReadsAnywhere(t *testing.T) {
 	tree := t.TempDir()
 	const size = 1<<20 + 77
@@ -271,7 +273,8 @@ func TestReadsAnywhere(t *testing.T) {
 	}
 }
 
-// TestBlocksNotYetWritten reads a file with room set aside for it, which holds what was in the image before.
+// TestBlocksNotYetWritten reads a file with preallocated blocks that contain old data of the image.
+// These blocks must read as zeros.
 func TestBlocksNotYetWritten(t *testing.T) {
 	tree := t.TempDir()
 	if err := os.WriteFile(filepath.Join(tree, "f"), []byte("begin"), 0o644); err != nil {
@@ -290,7 +293,7 @@ func TestBlocksNotYetWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 512 << 10; i < len(after); i++ { // beyond the inodes
+	for i := 512 << 10; i < len(after); i++ { // skip the inodes
 		if raw[i] == 0 && after[i] == 0 {
 			after[i] = 0xaa
 		}

@@ -2,26 +2,28 @@ package ext4
 
 import "encoding/binary"
 
-// run is a stretch of a file's blocks that lie one after the other in the image, or that are all zeros.
+// run is a range of file blocks that are adjacent in the image, or that all read as zeros.
 type run struct {
-	start int64 // block of the image; 0, where no file can be, for zeros
-	count int64 // at least 1
+	start int64 // first block in the image, or 0 if the range reads as zeros
+	count int64 // number of blocks, at least 1
 }
 
-// The nodes of an extent tree, after https://docs.kernel.org/filesystems/ext4/ifork.html#extent-tree: a header and entries, 12 bytes each. The root is in
-// the inode and the others take a block each.
+// Layout of extent tree nodes, see https://docs.kernel.org/filesystems/ext4/ifork.html#extent-tree.
+// A node consists of a header and entries of 12 bytes each. The root is in the inode, and every
+// other node occupies a block.
 const (
 	extentMagic = 0xf30a
 	extentSize  = 12
 	maxDepth    = 5
-	// maxExtent is the most blocks that an extent has. Longer ones are of so many less, and not yet written: they read as zeros.
+	// maxExtent is the length of the largest extent, in blocks. A larger value means an extent of
+	// value-maxExtent blocks that are allocated but not written, and therefore read as zeros.
 	maxExtent = 32768
 )
 
-// find gives the run that a block of a file is in, from that block on.
+// find returns the run that contains a block of a file, starting at that block.
 //
-// All entries of a node are looked at, so that their order, which the image promises and may not keep, does not matter: the entry that begins last before the
-// block counts, up to where the next begins.
+// In a damaged image the entries of a node can be unsorted, so find looks at all of them. It uses
+// the last entry that begins at or before the block. That entry ends where the next entry begins.
 func (fsys *FS) find(file *inode, block int64) (run, error) {
 	node, end := file.root[:], int64(maxFileBlocks)
 	depth, err := depthOf(node)
@@ -44,22 +46,23 @@ func (fsys *FS) find(file *inode, block int64) (run, error) {
 		if d, err := depthOf(node); err != nil {
 			return run{}, err
 		} else if d != depth {
-			return run{}, corrupt("an extent tree's node says that it is %d above the leaves and is %d", d, depth)
+			return run{}, corrupt("an extent tree node claims depth %d at depth %d", d, depth)
 		}
 	}
 }
 
-// depthOf checks a node's header and tells how many levels are below it.
+// depthOf checks the header of a node and returns the number of levels below it.
 func depthOf(node []byte) (int, error) {
 	le := binary.LittleEndian
 	magic, entries, depth := le.Uint16(node[0:]), int(le.Uint16(node[2:])), int(le.Uint16(node[6:]))
 	if magic != extentMagic || entries > len(node)/extentSize-1 || depth > maxDepth {
-		return 0, corrupt("an extent tree's node of %d entries, %d above the leaves, mark %#x", entries, depth, magic)
+		return 0, corrupt("an extent tree node with %d entries, depth %d and magic %#x", entries, depth, magic)
 	}
 	return depth, nil
 }
 
-// choose finds the entry for a block, nil if there is none, and where the next one begins.
+// choose returns the entry for a block, or nil if there is none, and the first block of the next
+// entry.
 func choose(node []byte, block int64) (entry []byte, next int64) {
 	le := binary.LittleEndian
 	last, next := int64(-1), maxFileBlocks
@@ -75,7 +78,7 @@ func choose(node []byte, block int64) (entry []byte, next int64) {
 	return entry, next
 }
 
-// extent is the part of a leaf's entry from a block on.
+// extent returns the part of a leaf entry that starts at block.
 func (fsys *FS) extent(entry []byte, block, end int64) (run, error) {
 	le := binary.LittleEndian
 	first, count := int64(le.Uint32(entry[0:])), int64(le.Uint16(entry[4:]))
@@ -97,13 +100,13 @@ func (fsys *FS) extent(entry []byte, block, end int64) (run, error) {
 	return r, nil
 }
 
-// child reads the node that an entry of an inner node leads to.
+// child reads the node that an index entry points to.
 func (fsys *FS) child(entry []byte) ([]byte, error) {
 	le := binary.LittleEndian
 	at := int64(le.Uint16(entry[8:]))<<32 | int64(le.Uint32(entry[4:]))
 	if at == 0 || at >= fsys.blocks {
-		return nil, corrupt("an extent tree's node at block %d", at)
+		return nil, corrupt("an extent tree node at block %d", at)
 	}
 	node := make([]byte, fsys.blockSize)
-	return node, fsys.readNear(node, at*fsys.blockSize)
+	return node, fsys.readMetadata(node, at*fsys.blockSize)
 }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// file is an open file that is no directory.
+// file is an open file that is not a directory.
 type file struct {
 	*io.SectionReader
 	fsys *FS
@@ -27,8 +27,9 @@ func (f *file) ReadAt(p []byte, offset int64) (int, error) {
 	return n, f.failure(err)
 }
 
-// NextData gives the first stretch of a regular file that has blocks and ends after an offset, an empty one where there is none. What is in no such
-// stretch is zeros. A stretch may begin before the offset.
+// NextData returns the first range of a regular file that has blocks in the image and ends after
+// offset. If no such range exists, the result is an empty range. Bytes outside of these ranges are
+// zeros. The range can begin before offset.
 func (f *file) NextData(offset int64) (start, end int64, err error) {
 	size := f.fsys.blockSize
 	for f.info.Mode().IsRegular() && offset >= 0 && offset < f.info.Size() {
@@ -52,7 +53,7 @@ func (f *file) failure(err error) error {
 	return pathError("read", f.path, err)
 }
 
-// folder is an open directory. It is listed at the first call of ReadDir.
+// folder is an open directory. The first call of ReadDir reads the entries.
 type folder struct {
 	info   info
 	fsys   *FS

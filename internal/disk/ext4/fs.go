@@ -14,9 +14,10 @@ var (
 	_ fs.ReadLinkFS = (*FS)(nil)
 )
 
-// Open opens a file or a directory. What it gives for a regular file is an [io.ReaderAt] and [io.Seeker] too, and tells by NextData where its holes are;
-// what it gives for a directory is an [fs.ReadDirFile].
-// Devices, pipes and sockets open and are empty; a symbolic link is ErrSymlink. Closing does nothing.
+// Open opens a file or directory. A regular file also implements [io.ReaderAt] and [io.Seeker], and
+// has the method NextData, which skips holes. A directory is an [fs.ReadDirFile]. Devices, pipes
+// and sockets have no content. For a symbolic link Open returns ErrSymlink. Closing a file has no
+// effect.
 func (fsys *FS) Open(name string) (fs.File, error) {
 	file, err := fsys.open(name)
 	return file, pathError("open", name, err)
@@ -43,7 +44,7 @@ func (fsys *FS) open(name string) (fs.File, error) {
 	return &file{io.NewSectionReader(nil, 0, 0), fsys, stat, name}, nil
 }
 
-// Stat is Lstat, but for a symbolic link it is ErrSymlink.
+// Stat is like Lstat, but returns ErrSymlink for a symbolic link.
 func (fsys *FS) Stat(name string) (fs.FileInfo, error) {
 	found, err := fsys.lookup(name)
 	if err == nil && found.mode&unix.S_IFMT == unix.S_IFLNK {
@@ -55,7 +56,8 @@ func (fsys *FS) Stat(name string) (fs.FileInfo, error) {
 	return info{path.Base(name), found.inode}, nil
 }
 
-// Lstat tells of a file what [fs.FileInfo] can hold; its Sys is a *syscall.Stat_t.
+// Lstat describes a file. It does not follow symbolic links. The Sys method of the result returns a
+// *syscall.Stat_t.
 func (fsys *FS) Lstat(name string) (fs.FileInfo, error) {
 	found, err := fsys.lookup(name)
 	if err != nil {
@@ -64,7 +66,8 @@ func (fsys *FS) Lstat(name string) (fs.FileInfo, error) {
 	return info{path.Base(name), found.inode}, nil
 }
 
-// ReadLink gives what a symbolic link says: any bytes but zero, 1 to 4095 of them.
+// ReadLink returns the target of a symbolic link. The target has 1 to 4095 bytes and contains no
+// NUL.
 func (fsys *FS) ReadLink(name string) (string, error) {
 	found, err := fsys.lookup(name)
 	if err == nil && found.mode&unix.S_IFMT != unix.S_IFLNK {
@@ -77,8 +80,9 @@ func (fsys *FS) ReadLink(name string) (string, error) {
 	return target, pathError("readlink", name, err)
 }
 
-// ReadDir lists a directory, sorted by name. An entry whose inode can't be read is irregular, and its Info gives the error. A directory of more
-// than 128 MiB or a million entries gives an error.
+// ReadDir lists a directory, sorted by name. If the inode of an entry can't be read, the entry has
+// type fs.ModeIrregular, and its Info method returns the error. ReadDir fails if the directory is
+// larger than 128 MiB or has more than a million entries.
 func (fsys *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	found, err := fsys.lookup(name)
 	if err != nil {
@@ -90,12 +94,12 @@ func (fsys *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	}
 	entries := make([]fs.DirEntry, len(dir.entries))
 	for i, e := range dir.entries {
-		entries[i] = fsys.dirEntry(e, len(entries) <= maxKept)
+		entries[i] = fsys.dirEntry(e, len(entries) <= maxCached)
 	}
 	return entries, nil
 }
 
-// pathError says where an error came up. No error stays none.
+// pathError adds the operation and path to err. It returns nil if err is nil.
 func pathError(op, name string, err error) error {
 	if err == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// explore walks a file system and reads something of every file. It fails for what no image may bring about: a walk that does not end, lists that aren't
-// sorted, and errors or kinds that contradict each other.
+// explore walks a file system and reads a part of every file. It fails if the walk does not end, if
+// a list is not sorted, or if errors and types contradict each other.
 func explore(t testing.TB, fsys *FS) {
 	t.Helper()
 	count := 0
@@ -51,7 +51,7 @@ func explore(t testing.TB, fsys *FS) {
 	}
 }
 
-// sample reads a piece at the beginning and one at the end.
+// sample reads one piece at the start of a file and another at its end.
 func sample(t testing.TB, fsys *FS, name string, info fs.FileInfo) {
 	t.Helper()
 	if target, err := fsys.ReadLink(name); (err == nil) != (target != "") || err == nil && info.Mode()&fs.ModeSymlink == 0 {
@@ -92,8 +92,9 @@ func sample(t testing.TB, fsys *FS, name string, info fs.FileInfo) {
 	}
 }
 
-// FuzzOpen changes bytes of small images. The input is a choice of an image, and for each change which of the bytes that are not zero, or near one, and its
-// new value.
+// FuzzOpen changes bytes of small images. The input first selects an image. Each change then
+// selects a byte and its new value. Only bytes within 32-byte blocks that are not all zero can be
+// selected.
 func FuzzOpen(f *testing.F) {
 	images := [][]byte{smallBytes(f), smallBytes(f, "-O", "^64bit,^metadata_csum", "-I", "128"), smallBytes(f, "-b", "4096", "-O", "^resize_inode")}
 	places := make([][]int, len(images))

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// smallTree makes a tree for an image of some hundred KiB. A file of it has an extent tree with a node beside the root if blocks are of 1 KiB.
+// smallTree creates a tree for an image of a few hundred KiB. With blocks of 1 KiB, one of its
+// files needs an extent tree node outside of its inode.
 func smallTree(t testing.TB) string {
 	t.Helper()
 	top := t.TempDir()
@@ -55,7 +56,8 @@ func smallBytes(t testing.TB, options ...string) []byte {
 	return raw
 }
 
-// TestSmallImagesHaveWhatIsChanged keeps the tests below from changing what is not there.
+// TestSmallImagesHaveWhatIsChanged checks that small images contain the structures that the tests
+// below change.
 func TestSmallImagesHaveWhatIsChanged(t *testing.T) {
 	fsys := openImage(t, smallImage(t))
 	if comb, f := depthOfFile(t, fsys, "comb"), depthOfFile(t, fsys, "a/f"); comb != 1 || f != 0 {
@@ -97,7 +99,7 @@ func TestSuperblocks(t *testing.T) {
 		"large inode size":       {put16(0x58, 2048), ErrCorrupt, "inodes of 2048"},
 		"no inodes in a group":   {put32(0x28, 0), ErrCorrupt, "groups of 0"},
 		"huge groups":            {put32(0x28, 8193), ErrCorrupt, "groups of 8193"},
-		"special inodes":         {put32(0x54, 2), ErrCorrupt, "begin at inode 2"},
+		"special inodes":         {put32(0x54, 2), ErrCorrupt, "inode of a file is 2"},
 		"small descriptors":      {put16(0xfe, 32), ErrCorrupt, "descriptors of 32"},
 		"odd descriptors":        {put16(0xfe, 72), ErrCorrupt, "descriptors of 72"},
 		"large descriptors":      {put16(0xfe, 2048), ErrCorrupt, "descriptors of 2048"},
@@ -133,13 +135,13 @@ func TestSuperblocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := short.ReadDir("."); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("shorter than told: %v", err)
+		t.Errorf("file shorter than its size: got %v", err)
 	}
 }
 
 func TestOldAndOtherFiles(t *testing.T) {
 	old := openImage(t, smallImage(t, "-O", "^extent,^64bit"))
-	if _, err := old.ReadDir("."); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "old block map") {
+	if _, err := old.ReadDir("."); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "block map of ext2") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := openBytes(smallBytes(t, "-O", "inline_data")); !errors.Is(err, errors.ErrUnsupported) {
@@ -148,7 +150,7 @@ func TestOldAndOtherFiles(t *testing.T) {
 	mixed := smallImage(t)
 	change(t, mixed, "set_inode_field /a/f flags 0", "set_inode_field /short flags 0", "set_inode_field /comb flags 0x10080000", "set_inode_field /a/b/g flags 0x80800")
 	fsys := openImage(t, mixed)
-	for name, says := range map[string]string{"a/f": "old block map", "comb": "inline_data", "a/b/g": "encrypt"} {
+	for name, says := range map[string]string{"a/f": "block map of ext2", "comb": "inline_data", "a/b/g": "encrypt"} {
 		if _, err := fsys.Open(name); !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -158,7 +160,7 @@ func TestOldAndOtherFiles(t *testing.T) {
 	}
 }
 
-// TestDamage changes one thing in an image, and says what of it is then an error.
+// TestDamage changes one detail of an image, and checks which paths then fail.
 func TestDamage(t *testing.T) {
 	const corrupt, fine = true, false
 	for name, c := range map[string]struct {
@@ -208,7 +210,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// readAny reads what is at a path, whatever it is.
+// readAny reads the file, directory or symbolic link at a path.
 func readAny(fsys *FS, name string) error {
 	info, err := fsys.Lstat(name)
 	switch {
@@ -223,7 +225,7 @@ func readAny(fsys *FS, name string) error {
 	return err
 }
 
-// TestTooMuch asks for directories that no memory should be given for.
+// TestTooMuch checks that oversized directories are rejected before memory is allocated for them.
 func TestTooMuch(t *testing.T) {
 	image := smallImage(t)
 	change(t, image, "set_inode_field /a size 0x80000000")
@@ -246,7 +248,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestStrangeNames puts names into a directory that no path can hold, and one name twice.
+// TestStrangeNames checks directories with duplicate names and with names that no path can contain.
 func TestStrangeNames(t *testing.T) {
 	raw := smallBytes(t)
 	for from, to := range map[string]string{"slashXname": "slash/name", "zeroXname": "zero\x00name", "twin-2": "twin-1"} {

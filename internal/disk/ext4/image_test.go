@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// must runs a tool of e2fsprogs. Its clock stands still, so that the same tree gives the same image.
+// must runs a tool from e2fsprogs. It fixes the clock, so that equal trees give equal images.
 func must(t testing.TB, tool string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(testenv.NeedsTool(t, tool), args...)
@@ -24,7 +24,7 @@ func must(t testing.TB, tool string, args ...string) string {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
-	if _, failure, _ := strings.Cut(said.String(), "\n"); err != nil || tool == "debugfs" && failure != "" { // its first line is its version
+	if _, failure, _ := strings.Cut(said.String(), "\n"); err != nil || tool == "debugfs" && failure != "" { // the first line is the version
 		t.Fatalf("%s %q: %v\n%s%s", tool, args, err, out, &said)
 	}
 	return string(out)
@@ -32,7 +32,7 @@ func must(t testing.TB, tool string, args ...string) string {
 
 const fixed = "7079726f-0000-4000-8000-000000000000"
 
-// makeImage makes an image of a tree, of a size as mkfs.ext4 takes it.
+// makeImage creates an image from a tree. The size is in the syntax of mkfs.ext4.
 func makeImage(t testing.TB, tree, size string, options ...string) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
@@ -41,7 +41,7 @@ func makeImage(t testing.TB, tree, size string, options ...string) string {
 	return image
 }
 
-// change runs commands of debugfs that write.
+// change runs debugfs commands that modify an image.
 func change(t testing.TB, image string, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -67,7 +67,7 @@ func openImage(t testing.TB, path string) *FS {
 	return fsys
 }
 
-// fullTree makes a tree that has one of everything that needs no root.
+// fullTree creates a tree with every kind of file that an ordinary user can create.
 func fullTree(t testing.TB) string {
 	t.Helper()
 	top := t.TempDir()
@@ -94,7 +94,7 @@ func fullTree(t testing.TB) string {
 	}
 	check(os.Chmod(in("sticky"), os.ModeSticky|0o777))
 	check(os.Chmod(in("deep/er"), os.ModeSetgid|0o750))
-	for i := range 2000 { // 80 KiB of names; mkfs.ext4 looks through all that there are for each
+	for i := range 2000 { // 80 KiB of names; mkfs.ext4 needs quadratic time
 		file(fmt.Sprintf("many/file-with-a-longer-name-%04d", i), 0o644, fmt.Appendf(nil, "%d", i))
 	}
 	file("empty", 0o600, nil)
@@ -127,7 +127,8 @@ func fullTree(t testing.TB) string {
 	return top
 }
 
-// sparse writes a block at each of some places of a file that is a hole elsewhere.
+// sparse creates a file that contains a copy of block at each of the given offsets. The rest of the
+// file is a hole.
 func sparse(t testing.TB, path string, size int64, at []int64, block []byte) {
 	t.Helper()
 	file, err := os.Create(path)

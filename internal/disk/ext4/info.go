@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// info is the [fs.FileInfo] of a file.
+// info implements [fs.FileInfo].
 type info struct {
 	name string
 	node *inode
@@ -18,8 +18,8 @@ func (i info) Mode() fs.FileMode  { return i.node.fileMode() }
 func (i info) ModTime() time.Time { return i.node.modified }
 func (i info) IsDir() bool        { return i.Mode().IsDir() }
 
-// Sys is a *syscall.Stat_t as of a file of the host, which is where owners, devices and hard links are taken from. It has what the inode tells: number, kind
-// and permissions, links, owner, device, size, and times.
+// Sys returns a *syscall.Stat_t, as for a file on the host. It contains the inode number, mode,
+// number of links, owner, device number, size and times.
 func (i info) Sys() any {
 	st := &syscall.Stat_t{
 		Ino: uint64(i.node.number), Mode: i.node.mode, Uid: i.node.uid, Gid: i.node.gid, Rdev: i.node.device(), Size: i.node.size,
@@ -33,22 +33,25 @@ func timespec(t time.Time) syscall.Timespec {
 	return syscall.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
 }
 
-// setLinks is for a field that has another type on each architecture.
+// setLinks sets a field of syscall.Stat_t whose type depends on the architecture.
 func setLinks[T uint32 | uint64](field *T, links uint16) { *field = T(links) }
 
-// dirEntry keeps of a file in a large directory only what a listing needs: there may be a million of them.
+// dirEntry is a directory entry. A large directory can have a million entries, so each one stores
+// only the data for a listing.
 type dirEntry struct {
 	fsys   *FS
 	name   string
 	number uint32
 	kind   fs.FileMode
-	node   *inode // nil where it is to be read again
+	node   *inode // nil if Info must read the inode again
 }
 
-// maxKept is the most entries of a directory whose inodes are all kept: they take 200 bytes each.
-const maxKept = 32 << 10
+// maxCached limits which directories keep the inodes of their entries in memory: those with at most
+// this many entries. Each inode needs about 200 bytes.
+const maxCached = 32 << 10
 
-// dirEntry takes the kind of a file from its inode. The directory has it too, but could say anything.
+// dirEntry reads the file type from the inode, because the type in the directory entry is not
+// reliable. If keep is set, the result contains the inode.
 func (fsys *FS) dirEntry(e entry, keep bool) dirEntry {
 	node, err := fsys.inode(e.inode)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 
 const rootInode = 2
 
-// inode is a file, after https://docs.kernel.org/filesystems/ext4/inodes.html.
+// inode is a parsed inode. For the format see https://docs.kernel.org/filesystems/ext4/inodes.html.
 type inode struct {
 	number   uint32
-	mode     uint32 // kind and permissions as in stat(2)
+	mode     uint32 // type and permissions as in stat(2)
 	uid, gid uint32
 	links    uint16
-	size     int64 // bytes; 0 for devices, pipes and sockets
+	size     int64 // in bytes; 0 for devices, pipes and sockets
 	accessed time.Time
-	changed  time.Time // in its attributes or its content
+	changed  time.Time // time of the last change to attributes or content
 	modified time.Time
 	flags    uint32
-	root     [60]byte // of the extent tree, or a symbolic link's short target, or a device's number
+	root     [60]byte // root of the extent tree, short link target, or device number
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 	flagInline    = 0x10000000
 )
 
-// maxFileBlocks is what an extent tree can number.
+// maxFileBlocks is the number of blocks that an extent tree can address.
 const maxFileBlocks = 1 << 32
 
 func (fsys *FS) inode(number uint32) (*inode, error) {
@@ -44,14 +44,14 @@ func (fsys *FS) inode(number uint32) (*inode, error) {
 
 func (fsys *FS) readInode(number uint32) (*inode, error) {
 	if number != rootInode && number < fsys.firstInode {
-		return nil, corrupt("no inode of a file has this number")
+		return nil, corrupt("the number is reserved")
 	}
 	return fsys.anyInode(number)
 }
 
-// anyInode reads an inode that may be one of the file system's own.
+// anyInode reads an inode. Unlike inode, it also reads reserved inodes.
 func (fsys *FS) anyInode(number uint32) (*inode, error) {
-	var b [256]byte // nothing of a file is known beyond
+	var b [256]byte // This package does not need the later fields.
 	raw := b[:min(fsys.inodeSize, int64(len(b)))]
 	if err := fsys.rawInode(raw, number); err != nil {
 		return nil, err
@@ -59,24 +59,25 @@ func (fsys *FS) anyInode(number uint32) (*inode, error) {
 	return fsys.parseInode(number, raw)
 }
 
-// rawInode reads the first bytes of an inode.
+// rawInode reads the first len(raw) bytes of an inode.
 func (fsys *FS) rawInode(raw []byte, number uint32) error {
 	if number == 0 || number > fsys.inodes {
-		return corrupt("no inode has this number")
+		return corrupt("the number is out of range")
 	}
 	group, index := int64((number-1)/fsys.inodesPerGroup), int64((number-1)%fsys.inodesPerGroup)
 	table, err := fsys.inodeTable(group)
 	if err != nil {
 		return err
 	}
-	return fsys.readNear(raw, table*fsys.blockSize+index*fsys.inodeSize)
+	return fsys.readMetadata(raw, table*fsys.blockSize+index*fsys.inodeSize)
 }
 
-// inodeTable is the block where a group's inodes begin. The groups' descriptors lie together behind the superblock's block.
+// inodeTable returns the first block of a group's inode table. The group descriptors begin in the
+// block after the superblock.
 func (fsys *FS) inodeTable(group int64) (int64, error) {
 	var b [wideDescriptor]byte
 	raw := b[:min(fsys.descriptorSize, wideDescriptor)]
-	if err := fsys.readNear(raw, (superblockAt/fsys.blockSize+1)*fsys.blockSize+group*fsys.descriptorSize); err != nil {
+	if err := fsys.readMetadata(raw, (superblockAt/fsys.blockSize+1)*fsys.blockSize+group*fsys.descriptorSize); err != nil {
 		return 0, err
 	}
 	table := uint64(binary.LittleEndian.Uint32(raw[0x8:]))
@@ -84,7 +85,7 @@ func (fsys *FS) inodeTable(group int64) (int64, error) {
 		table |= uint64(binary.LittleEndian.Uint32(raw[0x28:])) << 32
 	}
 	if table == 0 || table >= uint64(fsys.blocks) {
-		return 0, corrupt("the inodes of group %d are at block %d", group, table)
+		return 0, corrupt("the inode table of group %d is at block %d", group, table)
 	}
 	return int64(table), nil
 }
@@ -101,7 +102,7 @@ func (fsys *FS) parseInode(number uint32, raw []byte) (*inode, error) {
 		root:   [60]byte(raw[0x28:]),
 	}
 	if node.links == 0 {
-		return nil, corrupt("it is not in use")
+		return nil, corrupt("the inode is not in use")
 	}
 	size := uint64(le.Uint32(raw[0x4:]))
 	switch node.mode & unix.S_IFMT {
@@ -111,7 +112,7 @@ func (fsys *FS) parseInode(number uint32, raw []byte) (*inode, error) {
 	case unix.S_IFCHR, unix.S_IFBLK, unix.S_IFIFO, unix.S_IFSOCK:
 		size = 0
 	default:
-		return nil, corrupt("a file of unknown kind, mode %#o", node.mode)
+		return nil, corrupt("a file of unknown type, mode %#o", node.mode)
 	}
 	if size > uint64(maxFileBlocks*fsys.blockSize) {
 		return nil, corrupt("a file of %d bytes", size)
@@ -121,8 +122,9 @@ func (fsys *FS) parseInode(number uint32, raw []byte) (*inode, error) {
 	return node, nil
 }
 
-// timeAt is one of an inode's times. Seconds are signed 32 bits; inodes of more than 128 bytes have 2 more bits for what comes after 2038, and
-// nanoseconds, if they say that they reach so far.
+// timeAt decodes a timestamp of an inode. The seconds are a signed 32-bit number. Inodes larger
+// than 128 bytes can have an extra field. It contains nanoseconds, and two more bits of the seconds
+// for times after 2038.
 func timeAt(raw []byte, at, extraAt int) time.Time {
 	le := binary.LittleEndian
 	seconds, nanoseconds := int64(int32(le.Uint32(raw[at:]))), int64(0)
@@ -136,7 +138,8 @@ func timeAt(raw []byte, at, extraAt int) time.Time {
 	return time.Unix(seconds, nanoseconds)
 }
 
-// device is the number of a device as stat(2) has it, stored in the first of two places if it fits into 16 bits.
+// device returns the device number in the encoding of stat(2). The inode has two fields for it.
+// Numbers that fit into 16 bits are in the first field.
 func (n *inode) device() uint64 {
 	if kind := n.mode & unix.S_IFMT; kind != unix.S_IFCHR && kind != unix.S_IFBLK {
 		return 0

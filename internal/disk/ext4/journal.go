@@ -6,30 +6,32 @@ import (
 	"hash/crc32"
 )
 
-// A file system that was not unmounted has its last changes in its journal: whole blocks, which whoever mounts it writes to their places first. Here they stay
-// where they are, and are read instead of what is in their places.
+// If a file system was not unmounted, its journal contains the last changes as whole blocks. The
+// kernel would copy these blocks to their final locations before a mount. This package leaves them
+// in the journal and reads them from there.
 //
-// The format is that of https://docs.kernel.org/filesystems/ext4/journal.html, and what counts is what fs/jbd2/recovery.c makes of it. Numbers are big-endian.
-// Checksums are verified here, as far as they tell where the journal ends: the last transaction may be only half there.
+// For the format see https://docs.kernel.org/filesystems/ext4/journal.html, and for recovery
+// fs/jbd2/recovery.c in Linux. Numbers are big-endian. The package verifies checksums only to find
+// the end of the journal, because the last transaction might be incomplete.
 
-// maxJournal bounds the blocks of a journal, and so the memory that it takes: some 50 bytes for each.
+// maxJournal limits the size of a journal, in blocks. Each block needs about 50 bytes of memory.
 const maxJournal = 1 << 18
 
-// replayed has the blocks of the image whose content is in the journal.
+// replayed maps each journaled block of the file system to its latest content in the journal.
 type replayed map[int64]logged
 
-// logged says where a block's content is.
+// logged is the location of a block's content in the journal.
 type logged struct {
-	at       int64  // block of the image
-	sequence uint32 // of the transaction that it is from
-	escaped  bool   // its first bytes were the magic number, and are zeros there
+	at       int64  // block in the image
+	sequence uint32 // number of the transaction that contains the block
+	escaped  bool   // The block begins with journalMagic, which the journal replaces with zeros.
 }
 
-// Every block of the journal that is not content begins with this.
+// journalMagic is at the start of every journal block that is not content of a file system block.
 const journalMagic = 0xc03b3998
 
 const (
-	journalHeader   = 12 // bytes: magic, kind, number of the transaction
+	journalHeader   = 12 // bytes: magic, type, transaction number
 	kindDescriptor  = 1
 	kindCommit      = 2
 	kindSuperblock1 = 3
@@ -37,7 +39,7 @@ const (
 	kindRevoke      = 5
 )
 
-// Features of a journal that can't be ignored.
+// Incompatible features of a journal.
 const (
 	journalRevokes   = 0x1
 	journal64        = 0x2
@@ -50,29 +52,30 @@ const (
 
 const uuidSize = 16
 
-// journal is a journal that is being read.
+// journal is the state while the package reads a journal.
 type journal struct {
 	fsys   *FS
 	file   *inode
-	length uint32 // blocks of the file
-	first  uint32 // where transactions begin, and go on after the last block
-	start  uint32 // where the oldest one is; 0 for none
+	length uint32 // length of the journal in blocks
+	first  uint32 // First block for transactions. The journal continues here after its last block.
+	start  uint32 // first block of the oldest transaction, or 0 if there is none
 
-	sequence uint32 // of the oldest transaction
+	sequence uint32 // number of the oldest transaction
 	features uint32
-	seed     uint32 // of checksums
+	seed     uint32 // initial value for checksums
 
 	blocks  replayed
 	revokes []revokes
 }
 
-// revokes is a block that says which blocks' content from before does not count.
+// revokes locates a revoke block. A revoke block lists file system blocks whose earlier content in
+// the journal is invalid.
 type revokes struct {
 	at       uint32
 	sequence uint32
 }
 
-// replay reads the journal.
+// replay reads the journal and returns the journaled blocks.
 func (fsys *FS) replay() (replayed, error) {
 	j := &journal{fsys: fsys, blocks: replayed{}}
 	if err := j.open(); err != nil || j.start == 0 {
@@ -89,10 +92,10 @@ func (fsys *FS) replay() (replayed, error) {
 	return j.blocks, nil
 }
 
-// open reads the journal's superblock.
+// open reads the superblock of the journal.
 func (j *journal) open() (err error) {
 	if j.fsys.journal == 0 {
-		return corrupt("it has changes in a journal, and no journal")
+		return corrupt("it needs recovery, but has no journal")
 	}
 	if j.file, err = j.fsys.anyInode(j.fsys.journal); err != nil {
 		return err
@@ -111,11 +114,11 @@ func (j *journal) open() (err error) {
 	be := binary.BigEndian
 	kind, length := be.Uint32(block[0x4:]), be.Uint32(block[0x10:])
 	if be.Uint32(block[0x0:]) != journalMagic || kind != kindSuperblock1 && kind != kindSuperblock2 {
-		return corrupt("its journal has no superblock")
+		return corrupt("the journal has no superblock")
 	}
 	j.first, j.sequence, j.start = be.Uint32(block[0x14:]), be.Uint32(block[0x18:]), be.Uint32(block[0x1c:])
 	if size := be.Uint32(block[0xc:]); int64(size) != j.fsys.blockSize || length > j.length || j.first == 0 || j.first >= length || j.start >= length {
-		return corrupt("a journal of %d blocks of %d bytes, from %d on", length, size, j.start)
+		return corrupt("a journal of %d blocks of %d bytes that starts at block %d", length, size, j.start)
 	}
 	j.length = length
 	if kind == kindSuperblock1 {
@@ -124,39 +127,39 @@ func (j *journal) open() (err error) {
 	j.features = be.Uint32(block[0x28:])
 	if other := j.features &^ knownJournal; other != 0 {
 		if other&journalFast != 0 {
-			return unsupported("fast commits in its journal")
+			return unsupported("fast commits in the journal")
 		}
 		if other&journalAsync != 0 {
 			return unsupported("a journal that is committed asynchronously")
 		}
-		return unsupported("a journal with features of the future")
+		return unsupported("unknown features of the journal")
 	}
 	j.seed = checksum(^uint32(0), block[0x30:0x30+uuidSize])
 	return nil
 }
 
-// checksum goes on with a CRC-32C that is neither inverted before nor after, as Linux has it.
+// checksum extends a CRC-32C. Like Linux, it does not invert the initial and final values.
 func checksum(crc uint32, b []byte) uint32 { return ^crc32.Update(^crc, castagnoli, b) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func (j *journal) checksums() bool { return j.features&(journalChecksum2|journalChecksum3) != 0 }
 
-// place is where a block of the journal is in the image.
-func (j *journal) place(block uint32) (int64, error) {
+// imageBlock returns the image block that contains a block of the journal.
+func (j *journal) imageBlock(block uint32) (int64, error) {
 	if block >= j.length {
-		return 0, corrupt("its journal has no block %d", block)
+		return 0, corrupt("the journal has no block %d", block)
 	}
 	r, err := j.fsys.find(j.file, int64(block))
 	if err == nil && r.start == 0 {
-		err = corrupt("its journal has a hole at block %d", block)
+		err = corrupt("the journal has a hole at block %d", block)
 	}
 	return r.start, err
 }
 
 // read reads a block of the journal.
 func (j *journal) read(p []byte, block uint32) error {
-	at, err := j.place(block)
+	at, err := j.imageBlock(block)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// recovered compares a file system that was not unmounted with what e2fsck makes of a copy: block by block, but for what it notes about the recovery itself,
-// and file by file. It tells what is in the journal.
+// recovered compares two copies of a file system that was not unmounted: image, and a copy that
+// e2fsck recovered. It compares all files, and all blocks except those that record the recovery
+// itself. It returns the blocks in the journal.
 func recovered(t *testing.T, image string) replayed {
 	t.Helper()
 	after := image + ".recovered"
@@ -83,7 +84,7 @@ func at(lines []string, i int) string {
 	return "none"
 }
 
-// listing tells all that can be read of each file.
+// listing returns a description of every file.
 func listing(t *testing.T, fsys *FS) (lines []string) {
 	t.Helper()
 	err := fs.WalkDir(fsys, ".", func(name string, e fs.DirEntry, err error) error {
@@ -123,7 +124,7 @@ func listing(t *testing.T, fsys *FS) (lines []string) {
 	return lines
 }
 
-// duplicate copies an image while others may write to it.
+// duplicate copies an image that might be in use.
 func duplicate(t *testing.T, to, from string) {
 	t.Helper()
 	if out, err := exec.Command("cp", "--sparse=always", from, to).CombinedOutput(); err != nil {
@@ -131,7 +132,7 @@ func duplicate(t *testing.T, to, from string) {
 	}
 }
 
-// mounted mounts an image, which takes root, and gives the folder.
+// mounted mounts an image and returns the mount point. It needs root.
 func mounted(t *testing.T, image, options string) string {
 	t.Helper()
 	testenv.NeedsRoot(t, "mount")
@@ -143,7 +144,8 @@ func mounted(t *testing.T, image, options string) string {
 	return folder
 }
 
-// churn does what leaves much in a journal: files come, grow, move and go, folders too, so that their blocks become those of files, and much of it is flushed.
+// churn makes changes that fill a journal. It creates, grows, moves and deletes files and
+// directories, and flushes many of them. This reuses directory blocks for file content.
 func churn(t *testing.T, folder string, random *rand.Rand, rounds int) {
 	t.Helper()
 	var names []string
@@ -153,7 +155,7 @@ func churn(t *testing.T, folder string, random *rand.Rand, rounds int) {
 		case which < 4 || len(names) < 5:
 			name := filepath.Join(folder, fmt.Sprintf("f%d-%s", count, strings.Repeat("n", random.IntN(100))))
 			content := bytes.Repeat([]byte{byte(count)}, random.IntN(30_000))
-			for at := 0; at+4 <= len(content); at += 4096 * (1 + random.IntN(2)) { // is escaped where content goes through the journal
+			for at := 0; at+4 <= len(content); at += 4096 * (1 + random.IntN(2)) { // The journal must escape a block that begins like this.
 				binary.BigEndian.PutUint32(content[at:], journalMagic)
 			}
 			file, err := os.Create(name)
@@ -204,7 +206,8 @@ func churn(t *testing.T, folder string, random *rand.Rand, rounds int) {
 	}
 }
 
-// TestRecoversWhatAKernelLeft takes copies of a file system while it is mounted, as if its machine had been killed.
+// TestRecoversWhatAKernelLeft copies the image of a mounted file system, which gives the same state
+// as a crash of its machine.
 func TestRecoversWhatAKernelLeft(t *testing.T) {
 	for name, c := range map[string]struct{ mkfs, mount string }{
 		"default":                 {"", "rw"},

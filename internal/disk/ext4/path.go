@@ -9,52 +9,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPath is one more than the bytes of the longest path, as in Linux. Deeper directories are shown and can't be entered.
+// maxPath is Linux's limit for the length of a path, in bytes, including the final NUL. Directories
+// with a longer path are listed but can't be entered.
 const maxPath = 4096
 
-// place is where a path leads.
-type place struct {
+// resolved is the result of a lookup.
+type resolved struct {
 	*inode
 	parent uint32
-	again  bool
+	alias  bool
 }
 
-// lookup follows a path from the root.
-func (fsys *FS) lookup(name string) (place, error) {
+// lookup resolves a path, starting at the root.
+func (fsys *FS) lookup(name string) (resolved, error) {
 	if len(name) >= maxPath {
-		return place{}, syscall.ENAMETOOLONG
+		return resolved{}, syscall.ENAMETOOLONG
 	}
 	root, err := fsys.inode(rootInode)
 	if err != nil {
-		return place{}, err
+		return resolved{}, err
 	}
-	at := place{root, rootInode, false}
+	at := resolved{root, rootInode, false}
 	if name == "." {
 		return at, nil
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." {
-			return place{}, fs.ErrInvalid
+			return resolved{}, fs.ErrInvalid
 		}
 		dir, err := fsys.enter(at)
 		if err != nil {
-			return place{}, err
+			return resolved{}, err
 		}
 		entry, found := dir.find(part)
 		if !found {
-			return place{}, fs.ErrNotExist
+			return resolved{}, fs.ErrNotExist
 		}
 		node, err := fsys.inode(entry.inode)
 		if err != nil {
-			return place{}, err
+			return resolved{}, err
 		}
-		at = place{node, at.number, entry.again}
+		at = resolved{node, at.number, entry.alias}
 	}
 	return at, nil
 }
 
-// enter lists a directory that has been reached from its parent, by the one entry that leads there.
-func (fsys *FS) enter(at place) (*directory, error) {
+// enter reads a directory. It fails if the lookup reached the directory through a second name, or
+// through a parent that is not the directory's ".." entry.
+func (fsys *FS) enter(at resolved) (*directory, error) {
 	switch at.mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 	case unix.S_IFLNK:
@@ -62,16 +64,16 @@ func (fsys *FS) enter(at place) (*directory, error) {
 	default:
 		return nil, syscall.ENOTDIR
 	}
-	dir := fsys.shelf.take(at.number)
+	dir := fsys.directories.get(at.number)
 	if dir == nil {
 		var err error
 		if dir, err = fsys.readDirectory(at.inode); err != nil {
 			return nil, fmt.Errorf("inode %d: %w", at.number, err)
 		}
-		fsys.shelf.put(dir)
+		fsys.directories.put(dir)
 	}
-	if at.again || dir.parent != at.parent {
-		return nil, fmt.Errorf("inode %d: %w", at.number, corrupt("a directory that is also in another place"))
+	if at.alias || dir.parent != at.parent {
+		return nil, fmt.Errorf("inode %d: %w", at.number, corrupt("the directory is also reachable by another path"))
 	}
 	return dir, nil
 }

@@ -5,43 +5,45 @@ import (
 	"fmt"
 )
 
-// Where the superblock is, in bytes from the beginning of the image, whatever the block size.
+// Offset and size of the superblock in bytes, independent of the block size.
 const (
 	superblockAt   = 1024
 	superblockSize = 1024
 )
 
-// superblock is what is needed of https://docs.kernel.org/filesystems/ext4/super.html, checked.
+// superblock contains the superblock fields that this package needs. Their values have been
+// checked. See https://docs.kernel.org/filesystems/ext4/super.html.
 type superblock struct {
-	blockSize      int64 // bytes: a power of two from 1 to 64 KiB
-	blocks         int64 // of blockSize, all of them within the image
+	blockSize      int64 // bytes: a power of two from 1 KiB to 64 KiB
+	blocks         int64 // number of blocks, all within the image
 	inodes         uint32
-	firstInode     uint32 // those below are the file system's own, but for the root
+	firstInode     uint32 // lower numbers are reserved, except the number of the root
 	inodesPerGroup uint32
-	inodeSize      int64  // bytes: a power of two, from 128 to blockSize
-	descriptorSize int64  // bytes: a power of two, from 32 to 1024
-	dirty          bool   // the last changes are in the journal
-	journal        uint32 // its inode, 0 for none
+	inodeSize      int64  // In bytes. A power of two from 128 to blockSize.
+	descriptorSize int64  // In bytes. A power of two from 32 to 1024.
+	dirty          bool   // The journal contains changes that are not applied yet.
+	journal        uint32 // Inode number of the journal, or 0 if there is none.
 }
 
 const (
-	maxLogBlockSize = 6 // beyond 1 KiB
+	maxLogBlockSize = 6 // 1 KiB << 6 is 64 KiB
 	oldFirstInode   = 11
 	oldInodeSize    = 128
 	oldDescriptor   = 32
-	wideDescriptor  = 64 // the least with 64bit
+	wideDescriptor  = 64 // the minimum size with the feature 64bit
 	maxDescriptor   = 1024
 )
 
-// Incompatible features: a file system can't be read by whoever does not know them all. Those that only writers must know are of no concern here.
+// Incompatible features. A reader must support every incompatible feature of an image. Read-only
+// compatible features do not affect reading.
 const (
 	needsRecovery = 0x4
-	hasJournal    = 0x4 // is a compatible one
+	hasJournal    = 0x4 // a compatible feature
 	bits64        = 0x80
 	known         = 0x2 /* filetype */ | 0x40 /* extents */ | bits64 | 0x200 /* flex_bg */ | 0x2000 /* csum_seed */
 )
 
-// features are named as mkfs.ext4 does.
+// features lists unsupported features with the names that mkfs.ext4 uses.
 var features = []struct {
 	bit  uint32
 	name string
@@ -54,7 +56,7 @@ func parseSuperblock(raw []byte, size int64) (superblock, error) {
 	le := binary.LittleEndian
 	var s superblock
 	if magic := le.Uint16(raw[0x38:]); magic != 0xef53 {
-		return s, corrupt("it has no superblock")
+		return s, corrupt("the image has no superblock")
 	}
 	if revision := le.Uint32(raw[0x4c:]); revision != 1 {
 		return s, unsupported(fmt.Sprintf("revision %d of the format", revision))
@@ -90,7 +92,7 @@ func parseSuperblock(raw []byte, size int64) (superblock, error) {
 		return s, corrupt("groups of %d inodes", s.inodesPerGroup)
 	}
 	if s.firstInode < oldFirstInode {
-		return s, corrupt("files begin at inode %d", s.firstInode)
+		return s, corrupt("the first inode of a file is %d", s.firstInode)
 	}
 	s.dirty = incompatible&needsRecovery != 0
 	if le.Uint32(raw[0x5c:])&hasJournal != 0 {
@@ -106,7 +108,7 @@ func checkFeatures(incompatible uint32) error {
 		}
 	}
 	if rest := incompatible &^ (known | needsRecovery); rest != 0 {
-		return unsupported(fmt.Sprintf("features of the future (%#x)", rest))
+		return unsupported(fmt.Sprintf("unknown features (%#x)", rest))
 	}
 	return nil
 }

@@ -2,32 +2,35 @@ package ext4
 
 import "encoding/binary"
 
-// A transaction is blocks that describe content, each with that content behind it, blocks that revoke what came before, and a block that ends it.
+// A transaction consists of descriptor blocks, revoke blocks and a commit block. Each descriptor
+// block is followed by the content that it describes.
 
-// Flags of a block of content.
+// Flags of a tag in a descriptor block.
 const (
 	tagEscaped  = 1
 	tagSameUUID = 2
 	tagLast     = 8
 )
 
-// after is the place n blocks behind another one.
-func (j *journal) after(at, n uint32) uint32 {
+// advance returns the journal block that is n blocks after at. It wraps around at the end of the
+// journal.
+func (j *journal) advance(at, n uint32) uint32 {
 	if at += n; at >= j.length {
 		at -= j.length - j.first
 	}
 	return at
 }
 
-// tag is a block in a transaction.
+// tag is an entry of a descriptor block.
 type tag struct {
-	block    int64 // where it belongs
+	block    int64 // target block in the file system
 	at       uint32
 	escaped  bool
 	checksum uint32
 }
 
-// walk goes through the transactions, and takes note of those that are whole. It ends where nothing of the next one is, and when it has been everywhere.
+// walk reads the transactions and records those that are complete. It stops at the first block that
+// does not belong to the next transaction. It also stops after one pass over the journal.
 func (j *journal) walk() error {
 	at, sequence := j.start, j.sequence
 	var tags []tag
@@ -42,10 +45,10 @@ func (j *journal) walk() error {
 			return nil
 		}
 		here := at
-		at = j.after(at, 1)
+		at = j.advance(at, 1)
 		switch be.Uint32(block[4:]) {
 		case kindDescriptor:
-			if !j.tailHolds(block) {
+			if !j.tailValid(block) {
 				return nil
 			}
 			described, err := j.tags(block, at)
@@ -56,14 +59,14 @@ func (j *journal) walk() error {
 			if visited += uint32(len(described)); visited >= j.length {
 				return nil
 			}
-			at = j.after(at, uint32(len(described)))
+			at = j.advance(at, uint32(len(described)))
 		case kindRevoke:
-			if !j.tailHolds(block) {
+			if !j.tailValid(block) {
 				return nil
 			}
 			revoked = append(revoked, revokes{here, sequence})
 		case kindCommit:
-			if !j.commitHolds(block) {
+			if !j.commitValid(block) {
 				return nil
 			}
 			if err := j.commit(tags, sequence); err != nil {
@@ -79,8 +82,9 @@ func (j *journal) walk() error {
 	return nil
 }
 
-// tailHolds verifies the checksum in the last 4 bytes of a block, where there are checksums.
-func (j *journal) tailHolds(block []byte) bool {
+// tailValid verifies the checksum in the last 4 bytes of a block. If the journal has no checksums,
+// it returns true.
+func (j *journal) tailValid(block []byte) bool {
 	if !j.checksums() {
 		return true
 	}
@@ -88,7 +92,7 @@ func (j *journal) tailHolds(block []byte) bool {
 	return checksum(checksum(j.seed, body), []byte{0, 0, 0, 0}) == binary.BigEndian.Uint32(tail)
 }
 
-func (j *journal) commitHolds(block []byte) bool {
+func (j *journal) commitValid(block []byte) bool {
 	if !j.checksums() {
 		return true
 	}
@@ -97,7 +101,7 @@ func (j *journal) commitHolds(block []byte) bool {
 	return checksum(crc, block[at+4:]) == binary.BigEndian.Uint32(block[at:])
 }
 
-// tags reads the blocks of a transaction that a block describes. They follow it, the first one at a place.
+// tags parses a descriptor block. The content that it describes begins at the journal block at.
 func (j *journal) tags(block []byte, at uint32) (tags []tag, err error) {
 	be := binary.BigEndian
 	size := 8
@@ -127,14 +131,14 @@ func (j *journal) tags(block []byte, at uint32) (tags []tag, err error) {
 			t.block |= int64(be.Uint32(high)) << 32
 		}
 		if t.block < 0 || t.block >= j.fsys.blocks {
-			return nil, corrupt("its journal has content for block %d", t.block)
+			return nil, corrupt("the journal has content for block %d", t.block)
 		}
 		t.escaped = flags&tagEscaped != 0
 		tags = append(tags, t)
 		if flags&tagLast != 0 {
 			break
 		}
-		at, rest = j.after(at, 1), rest[size:]
+		at, rest = j.advance(at, 1), rest[size:]
 		if flags&tagSameUUID == 0 {
 			rest = rest[min(uuidSize, len(rest)):]
 		}
@@ -142,13 +146,14 @@ func (j *journal) tags(block []byte, at uint32) (tags []tag, err error) {
 	return tags, nil
 }
 
-// commit takes note of a transaction's blocks. Later ones replace earlier ones.
+// commit records the content of a transaction's blocks. It replaces content from earlier
+// transactions.
 func (j *journal) commit(tags []tag, sequence uint32) error {
 	for _, t := range tags {
 		if err := j.verify(t, sequence); err != nil {
 			return err
 		}
-		at, err := j.place(t.at)
+		at, err := j.imageBlock(t.at)
 		if err != nil {
 			return err
 		}
@@ -157,7 +162,8 @@ func (j *journal) commit(tags []tag, sequence uint32) error {
 	return nil
 }
 
-// verify compares the content of a block with its checksum, where there are checksums.
+// verify verifies the checksum of a block's content. It does nothing if the journal has no
+// checksums.
 func (j *journal) verify(t tag, sequence uint32) error {
 	if !j.checksums() {
 		return nil
@@ -171,12 +177,14 @@ func (j *journal) verify(t tag, sequence uint32) error {
 		sum &= 0xffff
 	}
 	if sum != t.checksum {
-		return corrupt("block %d is not in its journal as it was written", t.block)
+		return corrupt("the journal has damaged content for block %d", t.block)
 	}
 	return nil
 }
 
-// revoke lets go of blocks that were freed in a transaction, or in one before it: what is there now may be content that has never been in the journal.
+// revoke drops the journaled content of the blocks that a revoke block lists. It keeps content from
+// transactions after the revoke block. The file system freed the listed blocks, and their current
+// content might have bypassed the journal.
 func (j *journal) revoke(r revokes) error {
 	block := make([]byte, j.fsys.blockSize)
 	if err := j.read(block, r.at); err != nil {
@@ -192,14 +200,14 @@ func (j *journal) revoke(r revokes) error {
 	}
 	used := int(be.Uint32(block[journalHeader:]))
 	if used > end || used < journalHeader+4 {
-		return corrupt("a block of its journal of %d bytes", used)
+		return corrupt("a revoke block of %d bytes", used)
 	}
 	for rest := block[journalHeader+4 : used]; len(rest) >= size; rest = rest[size:] {
 		number := int64(be.Uint32(rest))
 		if size == 8 {
 			number = int64(be.Uint64(rest))
 		}
-		// Numbers of transactions begin anew after the largest one.
+		// Transaction numbers wrap around.
 		if last, found := j.blocks[number]; found && int32(last.sequence-r.sequence) <= 0 {
 			delete(j.blocks, number)
 		}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// script runs commands of debugfs on an image.
+// script runs debugfs commands on an image.
 func script(t testing.TB, image string, commands ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "commands")
@@ -23,7 +23,8 @@ func script(t testing.TB, image string, commands ...string) {
 	must(t, "debugfs", "-w", "-f", path, image)
 }
 
-// blocksFile is content for blocks of a transaction: each has a byte of its own, and the third one begins like a block of the journal.
+// blocksFile creates a file with the content for a transaction. Each block consists of a different
+// byte. The third block begins like a journal block.
 func blocksFile(t testing.TB, blockSize, count int, first byte) string {
 	t.Helper()
 	var b []byte
@@ -40,12 +41,13 @@ func blocksFile(t testing.TB, blockSize, count int, first byte) string {
 	return path
 }
 
-// TestRecoversTransactions has debugfs write transactions of each form: some that replace those before, some revoked, and one without an end.
+// TestRecoversTransactions reads transactions that debugfs wrote, in each format. Some transactions
+// replace earlier ones, some are revoked, and one has no commit block.
 func TestRecoversTransactions(t *testing.T) {
 	for _, open := range []string{"jo", "jo -c -v 2", "jo -c -v 3"} {
 		for _, options := range []string{"-O ^64bit", "-O 64bit", "-b 1024"} {
 			if open == "jo" {
-				options += " -O ^metadata_csum" // without which there are no checksums of these versions
+				options += " -O ^metadata_csum" // checksums in these versions require metadata_csum
 			}
 			t.Run(open+options, func(t *testing.T) {
 				image := makeImage(t, smallTree(t), "32M", strings.Fields(options)...)
@@ -76,7 +78,7 @@ func TestRecoversTransactions(t *testing.T) {
 	}
 }
 
-// journaled is a small image with a journal to replay, in which there is a new version of a folder.
+// journaled creates a small image whose journal contains a new version of a directory.
 func journaled(t testing.TB, open string, options ...string) []byte {
 	t.Helper()
 	image := makeImage(t, smallTree(t), "4M", append([]string{"-b", "1024", "-J", "size=1"}, options...)...)
@@ -105,7 +107,7 @@ func journaled(t testing.TB, open string, options ...string) []byte {
 	return raw
 }
 
-// journalBlocks tells where the first blocks of an image's journal are, in bytes.
+// journalBlocks returns the byte offsets of the first blocks of the journal.
 func journalBlocks(t testing.TB, raw []byte, count int64) (places []int64) {
 	t.Helper()
 	fsys, err := openBytes(raw)
@@ -126,7 +128,7 @@ func journalBlocks(t testing.TB, raw []byte, count int64) (places []int64) {
 	return places
 }
 
-// TestHostileJournals changes one thing in a journal.
+// TestHostileJournals changes one detail of a journal, and checks the resulting error.
 func TestHostileJournals(t *testing.T) {
 	for _, form := range []string{"jo", "jo -c -v 3"} {
 		checked := form != "jo"
@@ -146,7 +148,7 @@ func TestHostileJournals(t *testing.T) {
 			change func([]byte)
 			want   error
 			says   string
-			last   string // what the folder then has
+			last   string // the last name in the directory, after the changes
 		}{
 			"as it was":            {func([]byte) {}, nil, "", "later"},
 			"no superblock":        {put(0, 0, 0), ErrCorrupt, "no superblock", ""},
@@ -156,12 +158,12 @@ func TestHostileJournals(t *testing.T) {
 			"endless":              {put(0, 0x10, 1<<32-1), ErrCorrupt, "4294967295 blocks", ""},
 			"no first block":       {put(0, 0x14, 0), ErrCorrupt, "a journal of", ""},
 			"a late first block":   {put(0, 0x14, 1<<31), ErrCorrupt, "a journal of", ""},
-			"begins behind":        {put(0, 0x1c, 1<<31), ErrCorrupt, "from 2147483648", ""},
+			"begins behind":        {put(0, 0x1c, 1<<31), ErrCorrupt, "at block 2147483648", ""},
 			"nothing in it":        {put(0, 0x1c, 0), nil, "", "plain"},
 			"another transaction":  {put(0, 0x18, 77), nil, "", "plain"},
 			"fast commits":         {put(0, 0x28, 0x20), errors.ErrUnsupported, "fast commits", ""},
 			"asynchronous":         {put(0, 0x28, 0x4), errors.ErrUnsupported, "asynchronously", ""},
-			"of the future":        {put(0, 0x28, 1<<20), errors.ErrUnsupported, "of the future", ""},
+			"of the future":        {put(0, 0x28, 1<<20), errors.ErrUnsupported, "unknown features", ""},
 			"not ended":            {put(3, 0, 0), nil, "", "plain"},
 			"an unknown block":     {put(3, 4, 99), nil, "", "plain"},
 		} {
@@ -179,13 +181,13 @@ func TestHostileJournals(t *testing.T) {
 			}
 		}
 		raw := slices.Clone(good)
-		put(1, journalHeader, 1<<31)(raw) // content for a block outside
+		put(1, journalHeader, 1<<31)(raw) // content for a block outside of the file system
 		fsys, err = openBytes(raw)
 		if checked && (err != nil || len(fsys.replayed) != 0) || !checked && !errors.Is(err, ErrCorrupt) {
 			t.Errorf("a block outside: %v", err)
 		}
 		raw = slices.Clone(good)
-		put(2, 100, 0x12345678)(raw) // another content
+		put(2, 100, 0x12345678)(raw) // other content
 		if _, err = openBytes(raw); checked && !errors.Is(err, ErrCorrupt) || !checked && err != nil {
 			t.Errorf("other content: %v", err)
 		}
@@ -196,7 +198,7 @@ func TestAJournalThatGoesRoundEnds(t *testing.T) {
 	raw := journaled(t, "jo", "-O", "^metadata_csum")
 	places := journalBlocks(t, raw, 1024)
 	first := slices.Clone(raw[places[1]:][:1024])
-	for _, at := range places[1:] { // blocks that describe content, and never a commit
+	for _, at := range places[1:] { // descriptor blocks without a commit
 		copy(raw[at:], first)
 	}
 	if fsys, err := openBytes(raw); err != nil || len(fsys.replayed) != 0 {
@@ -204,7 +206,8 @@ func TestAJournalThatGoesRoundEnds(t *testing.T) {
 	}
 }
 
-// FuzzJournal changes bytes of journals: for each change the place in the first blocks, in two bytes, and the new value.
+// FuzzJournal changes bytes of journals. Each change consists of an offset of two bytes into the
+// first blocks of the journal, and the new value.
 func FuzzJournal(f *testing.F) {
 	images := [][]byte{journaled(f, "jo", "-O", "^metadata_csum"), journaled(f, "jo -c -v 3", "-O", "metadata_csum"), journaled(f, "jo", "-O", "^metadata_csum,^64bit")}
 	var places [][]int64

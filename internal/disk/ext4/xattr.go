@@ -5,21 +5,23 @@ import (
 	"strings"
 )
 
-// Extended attributes, after https://docs.kernel.org/filesystems/ext4/attributes.html, are behind the inode and in a block of their own: entries from the
-// front, values from the back.
+// Extended attributes are stored after the inode and in a separate block. Entries grow from the
+// front and values from the back. See https://docs.kernel.org/filesystems/ext4/attributes.html.
 const (
 	xattrMagic     = 0xea020000
 	xattrEntrySize = 16 // bytes before the name
 	xattrBlockHead = 32
 )
 
-// xattrPrefixes are what names begin with, by a number that stands for it. Some are whole names.
+// xattrPrefixes maps the name index of an entry to the prefix of its name. Some prefixes are
+// complete names.
 var xattrPrefixes = map[byte]string{
 	1: "user.", 2: "system.posix_acl_access", 3: "system.posix_acl_default", 4: "trusted.", 6: "security.", 7: "system.", 8: "system.richacl",
 }
 
-// Xattrs gives the extended attributes of a file by their names, with the values that they have on the disk: those of access control lists are not what
-// getxattr(2) tells. Those whose names Linux does not show are left out.
+// Xattrs returns the extended attributes of a file by name. It returns values in their encoding on
+// disk. For access control lists, getxattr(2) returns a different encoding. Attributes that Linux
+// does not show are omitted.
 func (fsys *FS) Xattrs(name string) (map[string]string, error) {
 	found, err := fsys.lookup(name)
 	if err != nil {
@@ -50,21 +52,22 @@ func (fsys *FS) xattrs(number uint32) (map[string]string, error) {
 	if block >= fsys.blocks {
 		return nil, corrupt("extended attributes at block %d", block)
 	}
-	if err := fsys.readNear(raw, block*fsys.blockSize); err != nil {
+	if err := fsys.readMetadata(raw, block*fsys.blockSize); err != nil {
 		return nil, err
 	}
 	if le.Uint32(raw) != xattrMagic {
-		return nil, corrupt("a block of extended attributes has mark %#x", le.Uint32(raw))
+		return nil, corrupt("a block of extended attributes has magic %#x", le.Uint32(raw))
 	}
 	return attributes, addXattrs(attributes, raw[xattrBlockHead:], raw)
 }
 
-// addXattrs reads entries, whose values are in a part of the image that begins where their places count from. Of several of one name the first counts.
+// addXattrs parses entries and adds the attributes to the map to. The offsets in the entries are
+// relative to the start of values. If several entries have the same name, the first one counts.
 func addXattrs(to map[string]string, entries, values []byte) error {
 	le := binary.LittleEndian
 	for len(entries) >= 4 && le.Uint32(entries) != 0 {
 		if len(entries) < xattrEntrySize+int(entries[0]) {
-			return corrupt("an extended attribute's entry is cut")
+			return corrupt("the entry of an extended attribute is truncated")
 		}
 		length, index := int(entries[0]), entries[1]
 		at, inode, size := int(le.Uint16(entries[2:])), le.Uint32(entries[4:]), int64(le.Uint32(entries[8:]))

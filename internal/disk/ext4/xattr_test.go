@@ -16,7 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestReadsAttributes compares those of a tree of the host with images that mkfs.ext4 made of it.
+// TestReadsAttributes compares the attributes in a host tree with images that mkfs.ext4 created
+// from the tree.
 func TestReadsAttributes(t *testing.T) {
 	tree := t.TempDir()
 	want := map[string]map[string]string{
@@ -50,7 +51,7 @@ func TestReadsAttributes(t *testing.T) {
 	}
 }
 
-// TestHostileAttributes reads entries that are wrong in one way each.
+// TestHostileAttributes reads entries that contain one error each.
 func TestHostileAttributes(t *testing.T) {
 	entry := func(change func(b []byte)) []byte {
 		b := make([]byte, 64)
@@ -89,7 +90,7 @@ func TestHostileAttributes(t *testing.T) {
 	}
 }
 
-// TestDataIsWhereItIsNotZero compares what a sparse file says of its holes with its content.
+// TestDataIsWhereItIsNotZero compares the data ranges of a sparse file with its content.
 func TestDataIsWhereItIsNotZero(t *testing.T) {
 	tree := t.TempDir()
 	const size = 1<<20 + 77

@@ -10,24 +10,25 @@ import (
 
 const (
 	bufferSize = 1 << 20 // bytes
-	// After so many bytes the host is told to begin writing them to its disk, so that little is left to do when the image is flushed.
+	// After this many bytes the writer asks the host to start writeback. The final flush of the
+	// image is then fast.
 	writeBehind = 8 << 20
 )
 
-// data gives out blocks, one after the other, and writes them in large pieces.
+// data allocates blocks in sequence and writes them in large pieces.
 type data struct {
 	layout
 	out    *os.File
-	at     uint32 // the block that the buffer begins at
-	buffer []byte // whole blocks, to be written at that block
-	behind int64  // bytes written since the host was told to begin
+	at     uint32 // number of the block at the start of the buffer
+	buffer []byte // full blocks that are not written yet
+	behind int64  // bytes written since the last writeback request
 }
 
-// next is the block that will be given out next.
+// next returns the number of the block that is allocated next.
 func (d *data) next() uint32 { return d.at + uint32(len(d.buffer)/blockSize) }
 
-// room makes place for blocks that lie one after the other, as many as there can be: at least one.
-func (d *data) room() ([]byte, error) {
+// reserve returns buffer space for adjacent blocks: at least one block, and as many as possible.
+func (d *data) reserve() ([]byte, error) {
 	next := d.next()
 	if after := d.reserved(next); after != next || len(d.buffer) == cap(d.buffer) {
 		if err := d.flush(); err != nil {
@@ -42,18 +43,19 @@ func (d *data) room() ([]byte, error) {
 	return d.buffer[len(d.buffer):][:free], nil
 }
 
-// keep gives out the first n bytes of what room gave, which are whole blocks.
-func (d *data) keep(n int) { d.buffer = d.buffer[:len(d.buffer)+n] }
+// commit allocates the first n bytes of the space that reserve returned. n must be a multiple of
+// the block size.
+func (d *data) commit(n int) { d.buffer = d.buffer[:len(d.buffer)+n] }
 
-// block gives out a block.
+// block allocates a block and writes its content.
 func (d *data) block(content []byte) (uint32, error) {
-	room, err := d.room()
+	room, err := d.reserve()
 	if err != nil {
 		return 0, err
 	}
 	at := d.next()
 	clear(room[copy(room[:blockSize], content):blockSize])
-	d.keep(blockSize)
+	d.commit(blockSize)
 	return at, nil
 }
 
@@ -63,7 +65,7 @@ func (d *data) flush() error {
 	}
 	d.at = d.next()
 	if d.behind += int64(len(d.buffer)); d.behind >= writeBehind {
-		// It is a hint: where it fails there is only more to do at the end.
+		// This is only a hint. If it fails, the final flush takes longer.
 		_ = unix.SyncFileRange(int(d.out.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		d.behind = 0
 	}
@@ -71,13 +73,13 @@ func (d *data) flush() error {
 	return nil
 }
 
-// write gives out the blocks for some content, and tells where they are. Blocks of zeros get none.
+// write allocates blocks for content, and returns their extents. Blocks of zeros become holes.
 func (d *data) write(size int64, content io.Reader) (extents, error) {
 	var e extents
 	if sparse, ok := content.(Sparse); ok {
 		return e, d.writeSparse(&e, size, sparse)
 	}
-	return e, d.stretch(&e, 0, size, content)
+	return e, d.writeRange(&e, 0, size, content)
 }
 
 func (d *data) writeSparse(e *extents, size int64, content Sparse) error {
@@ -91,7 +93,7 @@ func (d *data) writeSparse(e *extents, size int64, content Sparse) error {
 			return nil
 		}
 		end = min((end+blockSize-1)/blockSize*blockSize, size)
-		if err := d.stretch(e, start, end-start, io.NewSectionReader(content, start, end-start)); err != nil {
+		if err := d.writeRange(e, start, end-start, io.NewSectionReader(content, start, end-start)); err != nil {
 			return err
 		}
 		at = end
@@ -99,10 +101,10 @@ func (d *data) writeSparse(e *extents, size int64, content Sparse) error {
 	return nil
 }
 
-// stretch writes a stretch of some content, which begins where a block does.
-func (d *data) stretch(e *extents, offset, size int64, content io.Reader) error {
+// writeRange writes a range of content. The range starts at a block boundary.
+func (d *data) writeRange(e *extents, offset, size int64, content io.Reader) error {
 	for size > 0 {
-		room, err := d.room()
+		room, err := d.reserve()
 		if err != nil {
 			return err
 		}
@@ -114,7 +116,7 @@ func (d *data) stretch(e *extents, offset, size int64, content io.Reader) error 
 		}
 		whole := (n + blockSize - 1) / blockSize * blockSize
 		clear(room[n:whole])
-		d.keep(d.sift(e, offset/blockSize, room[:whole]))
+		d.commit(d.dropZeros(e, offset/blockSize, room[:whole]))
 		offset, size = offset+int64(n), size-int64(n)
 	}
 	return nil
@@ -122,18 +124,19 @@ func (d *data) stretch(e *extents, offset, size int64, content io.Reader) error 
 
 var zeroBlock [blockSize]byte
 
-// sift moves the blocks that are not all zeros together, enters them, and tells how many bytes they are.
-func (d *data) sift(e *extents, logical int64, blocks []byte) (kept int) {
+// dropZeros removes blocks of zeros from a buffer. It records the extents of the other blocks, and
+// returns the size of the other blocks in bytes.
+func (d *data) dropZeros(e *extents, logical int64, blocks []byte) (length int) {
 	for from := 0; from < len(blocks); from, logical = from+blockSize, logical+1 {
 		block := blocks[from:][:blockSize]
 		if bytes.Equal(block, zeroBlock[:]) {
 			continue
 		}
-		e.add(uint32(logical), d.next()+uint32(kept/blockSize))
-		if kept != from {
-			copy(blocks[kept:], block)
+		e.add(uint32(logical), d.next()+uint32(length/blockSize))
+		if length != from {
+			copy(blocks[length:], block)
 		}
-		kept += blockSize
+		length += blockSize
 	}
-	return kept
+	return length
 }

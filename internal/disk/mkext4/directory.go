@@ -7,22 +7,25 @@ import (
 	"slices"
 )
 
-// A folder's content is blocks of entries, after https://docs.kernel.org/filesystems/ext4/directory.html. What has more than a block is a hash tree: its
-// first block looks as if it had only the entries "." and "..", with the root behind them; nodes below it look empty; and the leaves are blocks of entries,
-// each with the names of a stretch of hashes.
+// A directory consists of blocks of entries, see
+// https://docs.kernel.org/filesystems/ext4/directory.html. A directory that is larger than a block
+// is a hash tree. Its first block contains the tree root. Readers without support for hash trees
+// see only "." and ".." in that block, and no entries in index nodes. Leaves are blocks of entries,
+// and each leaf covers a range of hashes.
 
 const (
 	entryHead = 8 // bytes before a name
 	treeRoot  = 32
 	treeNode  = 8
 	treeEntry = 8
-	// Leaves are not filled, so that names can be added without splitting nearly all of them.
+	// The writer leaves some space in each leaf, so that a few new names do not split almost every
+	// leaf.
 	leafFill = blockSize * 3 / 4
 )
 
 func entrySize(name string) int { return (entryHead + len(name) + 3) &^ 3 }
 
-// writeFolder writes a folder, all of which is known.
+// writeFolder writes a directory. It must be called after the directory's last entry is added.
 func (w *Writer) writeFolder(f *folder) error {
 	attributes, err := w.writeXattrs(f.entry.Xattrs)
 	if err != nil {
@@ -43,13 +46,13 @@ func (w *Writer) writeFolder(f *folder) error {
 	}
 	links := f.folders + 2
 	if links > maxLinks {
-		links = 1 // are no longer counted
+		links = 1 // ext4 uses 1 for more links than maxLinks.
 	}
 	e := f.entry
 	return w.writeContent(f.number, &e, links, flags, int64(len(content)), bytes.NewReader(content), attributes)
 }
 
-// linear gives the one block of a small folder.
+// linear returns the block of a small directory.
 func (f *folder) linear() []byte {
 	b := appendEntry(nil, ".", f.node)
 	b = appendEntry(b, "..", f.parent.node)
@@ -70,26 +73,26 @@ func appendEntry(b []byte, text string, n *node) []byte {
 	return append(b, zeroBlock[:end-len(b)]...)
 }
 
-// filled makes the last entry of a block reach to its end.
+// filled extends the last entry of a block to the end of the block.
 func filled(b []byte, last int) []byte {
 	rest := blockSize - last%blockSize
 	binary.LittleEndian.PutUint16(b[last+4:], uint16(rest))
 	return append(b, zeroBlock[:last+rest-len(b)]...)
 }
 
-// hashedName is a name with its place in the tree.
+// hashedName is a name with its hash.
 type hashedName struct {
 	name
 	hash, minor uint32
 }
 
-// below is a node of the tree, and the least hash in it.
-type below struct {
+// indexEntry refers to a child of an index node. It contains the lowest hash in that child.
+type indexEntry struct {
 	hash  uint32
-	block uint32 // of the folder
+	block uint32 // block number within the directory
 }
 
-// hashed gives the blocks of a folder that is a tree.
+// hashed returns the blocks of a directory that is a hash tree.
 func (f *folder) hashed() ([]byte, error) {
 	names := make([]hashedName, len(f.names))
 	for i, n := range f.names {
@@ -99,7 +102,7 @@ func (f *folder) hashed() ([]byte, error) {
 	slices.SortFunc(names, func(a, b hashedName) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.minor, b.minor), cmp.Compare(a.text, b.text))
 	})
-	content := make([]byte, blockSize) // the root's place
+	content := make([]byte, blockSize) // space for the root
 	content, leaves := appendLeaves(content, names)
 	const limit, rootLimit = (blockSize - treeNode) / treeEntry, (blockSize - treeRoot) / treeEntry
 	top, levels := leaves, byte(0)
@@ -107,14 +110,14 @@ func (f *folder) hashed() ([]byte, error) {
 		top, levels = nil, 1
 		for ; len(leaves) > 0; leaves = leaves[min(limit, len(leaves)):] {
 			part := leaves[:min(limit, len(leaves))]
-			top = append(top, below{part[0].hash, uint32(len(content) / blockSize)})
+			top = append(top, indexEntry{part[0].hash, uint32(len(content) / blockSize)})
 			node := make([]byte, treeNode, blockSize)
 			binary.LittleEndian.PutUint16(node[4:], blockSize)
 			content = append(content, pad(appendIndex(node, part, limit))...)
 		}
 	}
 	if len(top) > rootLimit {
-		return nil, corrupt("a folder with %d names is too large", len(names))
+		return nil, corrupt("a directory with %d names is too large", len(names))
 	}
 	root := appendEntry(nil, ".", f.node)
 	root = filled(appendEntry(root, "..", f.parent.node), len(root))[:treeRoot]
@@ -123,11 +126,12 @@ func (f *folder) hashed() ([]byte, error) {
 	return content, nil
 }
 
-// appendLeaves adds the blocks with the names. Where names of one hash are in two of them, the second one says so in the lowest bit, which no hash has.
-func appendLeaves(content []byte, names []hashedName) ([]byte, []below) {
-	var leaves []below
+// appendLeaves appends leaves that contain names. If names with equal hashes span two leaves, it
+// sets the lowest bit in the hash of the second leaf. The hash of a name never has this bit.
+func appendLeaves(content []byte, names []hashedName) ([]byte, []indexEntry) {
+	var leaves []indexEntry
 	for i := 0; i < len(names); {
-		at := below{names[i].hash, uint32(len(content) / blockSize)}
+		at := indexEntry{names[i].hash, uint32(len(content) / blockSize)}
 		if i > 0 && names[i-1].hash == at.hash {
 			at.hash |= 1
 		}
@@ -142,8 +146,9 @@ func appendLeaves(content []byte, names []hashedName) ([]byte, []below) {
 	return content, leaves
 }
 
-// appendIndex adds what a node of the tree says of those below it. The hash of the first one goes without saying, and its place tells their number.
-func appendIndex(b []byte, nodes []below, limit int) []byte {
+// appendIndex appends the entries of an index node. The first entry contains the limit and the
+// number of entries in place of a hash.
+func appendIndex(b []byte, nodes []indexEntry, limit int) []byte {
 	le := binary.LittleEndian
 	for i, n := range nodes {
 		if i == 0 {

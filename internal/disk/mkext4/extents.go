@@ -2,20 +2,21 @@ package mkext4
 
 import "encoding/binary"
 
-// extent is blocks of a file that lie one after the other.
+// extent is a range of file blocks that are adjacent in the image.
 type extent struct {
-	logical  uint32 // the first of them in the file
-	physical uint32 // in the image
+	logical  uint32 // first block in the file
+	physical uint32 // first block in the image
 	count    uint16
 }
 
-// extents are all blocks of a file.
+// extents contains all blocks of a file, in file order.
 type extents []extent
 
-// maxExtent is the most blocks of an extent: longer ones would count as not yet written.
+// maxExtent is the length of the largest extent, in blocks. A larger number would mean unwritten
+// blocks.
 const maxExtent = 32768
 
-// add enters a block. Blocks come in their order in the file.
+// add appends a block. Blocks must be added in file order.
 func (e *extents) add(logical, physical uint32) {
 	if n := len(*e); n > 0 {
 		last := &(*e)[n-1]
@@ -34,7 +35,8 @@ func (e extents) blocks() (n uint64) {
 	return n
 }
 
-// The nodes of an extent tree, after https://docs.kernel.org/filesystems/ext4/ifork.html#extent-tree: a header and entries, 12 bytes each.
+// Layout of extent tree nodes, see https://docs.kernel.org/filesystems/ext4/ifork.html#extent-tree.
+// A node consists of a header and entries of 12 bytes each.
 const (
 	extentMagic   = 0xf30a
 	extentSize    = 12
@@ -42,7 +44,7 @@ const (
 	extentsInNode = blockSize/extentSize - 1
 )
 
-// tree gives the root of the tree for the extents, and writes the nodes below it, of which it tells the number.
+// tree writes the extent tree. It returns the root, and the number of nodes without the root.
 func (e extents) tree(d *data) (root [60]byte, nodes uint64, err error) {
 	le := binary.LittleEndian
 	entries := make([][extentSize]byte, len(e))

@@ -7,29 +7,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeJournal makes a journal with nothing in it, of which only the first block is written.
+// writeJournal creates an empty journal. It writes only the first block of the journal.
 func (w *Writer) writeJournal() error {
 	e := Entry{Mode: unix.S_IFREG | 0o600, Accessed: w.id.Made, Modified: w.id.Made, Changed: w.id.Made}
 	if err := w.inodes.put(journalInode, e.inode(1, int64(w.layout.journal)*blockSize, uint64(w.layout.journal), flagExtents, w.layout.journalExtents(), xattrs{})); err != nil {
 		return err
 	}
 	b := make([]byte, blockSize)
-	for i, v := range []uint32{0xc03b3998, 4 /* superblock */, 0, blockSize, w.layout.journal, 1 /* first block */, 1 /* sequence */, 0 /* nothing */} {
+	for i, v := range []uint32{0xc03b3998, 4 /* superblock */, 0, blockSize, w.layout.journal, 1 /* first block */, 1 /* sequence */, 0 /* empty */} {
 		binary.BigEndian.PutUint32(b[4*i:], v)
 	}
 	copy(b[0x30:], w.id.UUID[:])
-	binary.BigEndian.PutUint32(b[0x40:], 1) // file system that uses it
+	binary.BigEndian.PutUint32(b[0x40:], 1) // number of file systems that use the journal
 	_, err := w.out.WriteAt(b, int64(w.layout.journalAt())*blockSize)
 	return err
 }
 
 func (l layout) journalExtents() []byte {
 	e := extents{{0, l.journalAt(), uint16(l.journal)}}
-	root, _, _ := e.tree(nil) // is so small that it is all in the inode
+	root, _, _ := e.tree(nil) // the tree fits into the inode, so this writes nothing
 	return root[:]
 }
 
-// writeGroups writes what depends on how much has been given out: bitmaps, descriptors and the superblock. Bitmaps of zeros are left out.
+// writeGroups writes the bitmaps, group descriptors and superblocks. Their content depends on the
+// allocated blocks and inodes. writeGroups does not write bitmaps that are all zero.
 func (w *Writer) writeGroups() error {
 	l, end, folders := w.layout, w.data.next(), make([]uint16, w.layout.groups)
 	for _, f := range w.tree.folders {
@@ -74,7 +75,8 @@ func (w *Writer) writeGroups() error {
 	return nil
 }
 
-// blockBitmap tells which blocks of a group are in use, and how many are not: all content lies before end. What is beyond the file system counts as used.
+// blockBitmap returns a group's bitmap of used blocks, and the number of its free blocks. Content
+// uses the blocks before end. Blocks beyond the file system count as used.
 func (l layout) blockBitmap(group int, end uint32) (bitmap []byte, left uint32) {
 	bitmap, left = make([]byte, blockSize), groupSize
 	first := uint32(group) * groupSize
@@ -94,7 +96,8 @@ func (l layout) blockBitmap(group int, end uint32) (bitmap []byte, left uint32) 
 	return bitmap, left
 }
 
-// inodeBitmap tells which inodes of a group are in use, and how many are not: all up to last are. What is beyond the group's inodes counts as used.
+// inodeBitmap returns a group's bitmap of used inodes, and the number of its free inodes. Inodes up
+// to the number last are used. Bits beyond the group's inodes count as used.
 func inodeBitmap(group int, last uint32) (bitmap []byte, left uint32) {
 	bitmap = make([]byte, blockSize)
 	for i := range uint32(8 * blockSize) {
@@ -108,7 +111,7 @@ func inodeBitmap(group int, last uint32) (bitmap []byte, left uint32) {
 	return bitmap, left
 }
 
-// Features, after https://docs.kernel.org/filesystems/ext4/super.html.
+// Features, see https://docs.kernel.org/filesystems/ext4/super.html.
 const (
 	compatible   = 0x4 /* has_journal */ | 0x8 /* ext_attr */ | 0x20 /* dir_index */ | 0x200 /* sparse_super2 */
 	incompatible = 0x2 /* filetype */ | 0x40 /* extents */ | 0x200                           /* flex_bg */
@@ -135,8 +138,8 @@ func (w *Writer) fillSuperblock(b []byte, group int, freeBlocks, freeInodes uint
 	copy(b[0x78:0x88], w.id.Label)
 	copy(b[0xec:0xfc], hashSeed[:])
 	b[0xfc] = hashVersion
-	b[0xfd] = 1 // there is a copy of the journal's place
+	b[0xfd] = 1 // type of the journal backup: a copy of the journal's block map
 	copy(b[0x10c:], w.layout.journalExtents())
 	le.PutUint32(b[0x148+4:], w.layout.journal*blockSize)
-	b[0x174] = 4 // groups that lie together: 1 << 4
+	b[0x174] = 4 // log2 of flexGroups
 }

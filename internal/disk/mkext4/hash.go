@@ -7,14 +7,16 @@ import (
 
 const (
 	hashVersion = 1 // half MD4
-	// The bytes of names count as unsigned, on every host.
+	// The hash treats the bytes of a name as unsigned on every host.
 	hashUnsigned = 2
 )
 
-// hashSeed spreads names over a folder's tree. That nobody can foresee it matters only where names are hostile, and they are those of the machine's own user.
+// hashSeed is the seed for directory hashes. A secret seed would only protect against hostile
+// names. This protection is not necessary, because the names come from the machine's own user.
 var hashSeed = [16]byte([]byte("pyro\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x01"))
 
-// hash gives the hash of a name and what orders names of the same hash, as fs/ext4/hash.c does.
+// hash returns the major and minor hash of a name. It gives the same results as fs/ext4/hash.c in
+// Linux.
 func hash(name string) (major, minor uint32) {
 	var state [4]uint32
 	for i := range state {
@@ -25,13 +27,13 @@ func hash(name string) (major, minor uint32) {
 		name = name[min(len(name), 32):]
 	}
 	major = state[1] &^ 1
-	if major == 1<<32-2 { // stands for the end of a folder
+	if major == 1<<32-2 { // reserved for the end of a directory
 		major = 1<<32 - 4
 	}
 	return major, state[2]
 }
 
-// packed gives the first 32 bytes of a name as numbers, filled up with the length of what is left of it.
+// packed returns the first 32 bytes of a name as numbers. It fills unused bytes with len(name).
 func packed(name string) (in [8]uint32) {
 	fill := uint32(len(name)) | uint32(len(name))<<8
 	fill |= fill << 16
@@ -44,7 +46,7 @@ func packed(name string) (in [8]uint32) {
 	return in
 }
 
-// halfMD4 is three rounds of MD4 over half of a block.
+// halfMD4 runs three rounds of MD4 on half of an MD4 block.
 func halfMD4(state *[4]uint32, in [8]uint32) {
 	a, b, c, d := state[0], state[1], state[2], state[3]
 	for _, round := range []struct {

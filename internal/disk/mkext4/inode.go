@@ -10,13 +10,15 @@ import (
 
 const (
 	flagExtents = 0x80000
-	flagIndex   = 0x1000 // a folder that is a hash tree
-	// What an inode has beyond the 128 bytes of old, up to the project's number, as the kernel makes them. Behind it is place for attributes.
+	flagIndex   = 0x1000 // a directory that is a hash tree
+	// An inode has 32 bytes after the first 128 bytes, up to and including the project ID. The
+	// kernel writes the same number. Extended attributes follow these bytes.
 	extraSize   = 32
 	inodeXattrs = 128 + extraSize
 )
 
-// inode gives an inode's bytes. Its content is what is in place of a block map: the root of an extent tree, a link's target, a device's number.
+// inode encodes an inode. The parameter content is the root of an extent tree, a link target or a
+// device number.
 func (e *Entry) inode(links uint32, size int64, blocks uint64, flags uint32, content []byte, attributes xattrs) []byte {
 	le := binary.LittleEndian
 	b := make([]byte, inodeSize)
@@ -38,12 +40,13 @@ func (e *Entry) inode(links uint32, size int64, blocks uint64, flags uint32, con
 	putTime(b, 0x8, 0x8c, e.Accessed)
 	putTime(b, 0xc, 0x84, e.Changed)
 	putTime(b, 0x10, 0x88, e.Modified)
-	putTime(b, 0x90, 0x94, e.Changed) // when the file was made, which nobody tells
+	putTime(b, 0x90, 0x94, e.Changed) // The real creation time is unknown.
 	copy(b[inodeXattrs:], attributes.inode)
 	return b
 }
 
-// putTime stores seconds in 32 bits, and what goes beyond in another 32: 2 bits of seconds, and nanoseconds.
+// putTime encodes a timestamp. The field at contains the low 32 bits of the seconds. The field
+// extra contains two more bits of the seconds, and the nanoseconds.
 func putTime(b []byte, at, extra int, t time.Time) {
 	if t.IsZero() {
 		return
@@ -55,12 +58,13 @@ func putTime(b []byte, at, extra int, t time.Time) {
 		seconds, nanoseconds = 1<<34-1<<31-1, 0
 	}
 	binary.LittleEndian.PutUint32(b[at:], uint32(seconds))
-	// The low half counts as signed, so what is to be added is that of the seconds without it.
+	// The low half is signed. Subtract its value before shifting out the high bits.
 	epoch := uint32((seconds-int64(int32(seconds)))>>32) & 3
 	binary.LittleEndian.PutUint32(b[extra:], uint32(nanoseconds)<<2|epoch)
 }
 
-// deviceContent is a device's number as an inode has it: in the first of two places if it fits into 16 bits.
+// deviceContent encodes a device number. The result has two fields. A number that fits into 16 bits
+// is in the first field.
 func deviceContent(device uint64) []byte {
 	major, minor := unix.Major(device), unix.Minor(device)
 	b := make([]byte, 8)
@@ -72,20 +76,21 @@ func deviceContent(device uint64) []byte {
 	return b
 }
 
-// window is how many inodes are gathered before they are written. Those of a group are a multiple of it.
-const window = 256
+// batchSize is the number of inodes that are written together. The number of inodes in a group is a
+// multiple of batchSize.
+const batchSize = 256
 
-// inodes writes inodes, whose numbers come nearly in order.
+// inodes writes inodes in batches. Callers write them almost in the order of their numbers.
 type inodes struct {
 	layout
 	out    *os.File
-	last   uint32 // the last that was given out
-	first  uint32 // the first of those in the window, counted from 0
-	recent [window * inodeSize]byte
+	last   uint32 // last allocated number
+	first  uint32 // index of the first buffered inode, counting from 0
+	recent [batchSize * inodeSize]byte
 	dirty  bool
 }
 
-// number gives out an inode's number.
+// number allocates an inode number.
 func (t *inodes) number() (uint32, error) {
 	if t.last == t.layout.inodes() {
 		return 0, t.full()
@@ -99,14 +104,14 @@ func (t *inodes) put(number uint32, inode []byte) error {
 	return t.write(number, 0, inode)
 }
 
-// setLinks changes how many names an inode has that was put before.
+// setLinks changes the link count of an inode that is already written.
 func (t *inodes) setLinks(number, links uint32) error {
 	return t.write(number, 0x1a, binary.LittleEndian.AppendUint16(nil, uint16(links)))
 }
 
 func (t *inodes) write(number uint32, offset int, b []byte) error {
 	index := number - 1
-	if first := index / window * window; first > t.first {
+	if first := index / batchSize * batchSize; first > t.first {
 		if err := t.flush(); err != nil {
 			return err
 		}

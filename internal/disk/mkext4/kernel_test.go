@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// mounted has the kernel mount an image, which takes root.
+// mounted mounts an image. It needs root.
 func mounted(t *testing.T, path string) (folder string, unmount func()) {
 	t.Helper()
 	testenv.NeedsRoot(t, "mount")
@@ -23,15 +23,16 @@ func mounted(t *testing.T, path string) (folder string, unmount func()) {
 		testenv.Lacks(t, "no loop devices: ", err, ": ", string(out))
 	}
 	unmount = func() {
-		unix.Mount("", folder, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") // else it is not written out while a mount namespace that somebody has made meanwhile has it too
+		unix.Mount("", folder, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") // This flushes the file system even if another mount namespace has a copy of the mount.
 		unix.Unmount(folder, 0)
 	}
 	t.Cleanup(unmount)
 	return folder, unmount
 }
 
-// TestTheKernelGoesOn has the kernel write to an image: into small folders, large ones and new ones, to files that are there, until the image is full, and
-// then remove much of it again.
+// TestTheKernelGoesOn lets the kernel write to an image until the image is full. The kernel writes
+// to existing files and to small, large and new directories. The test then deletes many of the
+// files.
 func TestTheKernelGoesOn(t *testing.T) {
 	w, path := begin(t)
 	for i := range 3000 {
@@ -89,7 +90,7 @@ func TestTheKernelAndManyFolders(t *testing.T) {
 		t.Skip("takes 270 MB")
 	}
 	w, path := begin(t)
-	for i := range 65_100 { // more than can be counted
+	for i := range 65_100 { // more than a link count can represent
 		w.mustAdd(t, fmt.Sprintf("many/%d", i), Entry{Mode: folders}, nil)
 	}
 	finished(t, w, path)

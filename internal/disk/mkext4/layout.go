@@ -6,57 +6,58 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Size is the size of every image in bytes, and the largest size of a file system in one.
+// Size is the size of every image in bytes, and the maximum size of its file system.
 const Size = 16 << 30
 
-// MinSize is the smallest size of a file system, in bytes.
+// MinSize is the minimum size of a file system in bytes.
 const MinSize = 16 << 20
 
-// These parts of the layout are the same in every image, in blocks where nothing else is said.
+// Layout that all images share. Units are blocks unless noted otherwise.
 const (
 	blockSize  = 4096 // bytes
 	blockCount = Size / blockSize
-	groupSize  = 8 * blockSize // what a block has bits for
-	// Groups whose bitmaps and inodes lie together, as many as mke2fs takes.
+	groupSize  = 8 * blockSize // a bitmap of one block covers this number of blocks
+	// Number of groups whose bitmaps and inode tables are adjacent. This is the default of mke2fs.
 	flexGroups = 16
 	flexSize   = flexGroups * groupSize
 
 	inodeSize = 256 // bytes
-	// There is an inode for every 15 KiB: a million files, the most that an image from a registry may have, with some to spare.
+	// One inode per 15 KiB gives slightly more than a million files. A million is the maximum for
+	// an image from a registry.
 	groupInodes = 8448
 	tableSize   = groupInodes * inodeSize / blockSize
-	groupMeta   = 2 + tableSize // a group's bitmap of blocks, its bitmap of inodes, and its inodes
+	groupMeta   = 2 + tableSize // block bitmap, inode bitmap and inode table of a group
 
-	descriptorSize = 32 // bytes; those of all groups fill at most one block
-	groupHead      = 2  // blocks of the superblock and the descriptors
-	copyGroup      = 1  // has a copy of them, if there is such a group
+	descriptorSize = 32 // In bytes. All descriptors fit into one block.
+	groupHead      = 2  // Number of blocks for the superblock and the descriptors.
+	copyGroup      = 1  // The group with the backup of these blocks, if that group exists.
 	copyStart      = copyGroup * groupSize
-	leastGroup     = 64 // a last group with fewer blocks than that, beside its metadata, is left out
+	leastGroup     = 64 // Drop the last group if it has fewer blocks than this after its metadata.
 )
 
-// Inodes that have a meaning.
+// Reserved inode numbers.
 const (
 	rootInode    = 2
 	journalInode = 8
 	firstInode   = 11 // lost+found
 )
 
-// layout is where the parts of a file system lie, which follows from its size.
+// layout is the layout of a file system. It depends only on the size of the file system.
 type layout struct {
-	blocks  uint32 // of the file system; the image has more if that is smaller
-	groups  int    // the last one may be smaller than the others
-	journal uint32 // blocks
+	blocks  uint32 // Number of blocks in the file system. The image can have more.
+	groups  int    // Number of groups. The last group can be smaller.
+	journal uint32 // Number of blocks in the journal.
 }
 
-// layoutOf returns the layout of a file system of at most size bytes. It is smaller by up to 2.5 MiB if
-// a last group would have no room for content.
+// layoutOf returns the layout of a file system of at most size bytes. If its last group would have
+// no space for content, the file system is up to 2.5 MiB smaller.
 func layoutOf(size int64) (layout, error) {
 	if size < MinSize || size > Size {
-		return layout{}, fault.New(fault.Invalid, "make file system", "", "%d bytes: it must be %d to %d", size, MinSize, Size)
+		return layout{}, fault.New(fault.Invalid, "make file system", "", "its size is %d bytes, and must be %d to %d", size, MinSize, Size)
 	}
 	l := layout{blocks: uint32(size / blockSize)}
 	least := uint32(leastGroup)
-	if last := l.blocks / groupSize; last%flexGroups == 0 { // its metadata are in it
+	if last := l.blocks / groupSize; last%flexGroups == 0 { // the last group contains its own metadata
 		least += groupMeta
 	}
 	if rest := l.blocks % groupSize; rest < least {
@@ -67,11 +68,12 @@ func layoutOf(size int64) (layout, error) {
 	return l, nil
 }
 
-// journalOf returns how many blocks the journal has: 32 MiB, or less in a small file system, of which it must not take too much.
+// journalOf returns the size of the journal in blocks. The journal has 32 MiB, or less in small
+// file systems.
 func journalOf(blocks uint32) uint32 {
 	switch {
 	case blocks < 256<<20/blockSize:
-		return 4 << 20 / blockSize // the least that the kernel takes
+		return 4 << 20 / blockSize // the minimum of the kernel
 	case blocks < 1<<30/blockSize:
 		return 16 << 20 / blockSize
 	}
@@ -80,19 +82,21 @@ func journalOf(blocks uint32) uint32 {
 
 func (l layout) inodes() uint32 { return groupInodes * uint32(l.groups) }
 
-// journalAt is where the journal begins: behind the metadata of the first groups.
+// journalAt returns the first block of the journal, which follows the metadata of the first 16
+// groups.
 func (l layout) journalAt() uint32 { return groupHead + l.flexHead(0) }
 
-// dataAt is where the content begins.
+// dataAt returns the first block of content.
 func (l layout) dataAt() uint32 { return l.journalAt() + l.journal }
 
-// flexOf is how many of 16 groups there are.
+// flexOf returns the number of groups in a flex group, at most 16.
 func (l layout) flexOf(flex int) int { return min(flexGroups, l.groups-flex*flexGroups) }
 
-// flexHead is how many blocks the metadata of 16 groups have, or of the groups that are there.
+// flexHead returns the number of metadata blocks of a flex group.
 func (l layout) flexHead(flex int) uint32 { return uint32(l.flexOf(flex)) * groupMeta }
 
-// flexStart is where the bitmaps of 16 groups begin, and behind them their inodes.
+// flexStart returns the first metadata block of a flex group. In a flex group, bitmaps come before
+// inode tables.
 func flexStart(flex int) uint32 {
 	if flex == 0 {
 		return groupHead
@@ -100,7 +104,7 @@ func flexStart(flex int) uint32 {
 	return uint32(flex) * flexSize
 }
 
-// Of the groups' parts the places, in blocks.
+// blockBitmapAt returns the number of the block that contains a group's block bitmap.
 func (l layout) blockBitmapAt(group int) uint32 {
 	return flexStart(group/flexGroups) + uint32(group%flexGroups)
 }
@@ -114,12 +118,13 @@ func (l layout) inodeTableAt(group int) uint32 {
 	return flexStart(flex) + 2*uint32(l.flexOf(flex)) + uint32(group%flexGroups)*tableSize
 }
 
-// inodeAt is where an inode is, in bytes. It is counted from 0.
+// inodeAt returns the byte offset of an inode. Its parameter is the inode number minus 1.
 func (l layout) inodeAt(index uint32) int64 {
 	return int64(l.inodeTableAt(int(index/groupInodes)))*blockSize + int64(index%groupInodes)*inodeSize
 }
 
-// reserved gives the end of the stretch of blocks that begins at a block and is not for content. It is at itself where none does.
+// reserved returns the end of the reserved range that starts at the block at. If no reserved range
+// starts there, it returns at.
 func (l layout) reserved(at uint32) uint32 {
 	switch {
 	case at >= l.blocks:
@@ -132,7 +137,7 @@ func (l layout) reserved(at uint32) uint32 {
 	return at
 }
 
-// nextReserved is where the next stretch that is not for content begins, or the file system ends.
+// nextReserved returns the start of the next reserved range, or the end of the file system.
 func (l layout) nextReserved(at uint32) uint32 {
 	if at < copyStart {
 		return min(copyStart, l.blocks)
@@ -140,8 +145,8 @@ func (l layout) nextReserved(at uint32) uint32 {
 	return min((at/flexSize+1)*flexSize, l.blocks)
 }
 
-// ErrFull is the cause of errors about content that does not fit.
-var ErrFull = errors.New("it does not fit a file system")
+// ErrFull is the cause of errors that report that the content does not fit.
+var ErrFull = errors.New("the content does not fit into a file system")
 
 func (l layout) full() error {
 	return fault.Newf(fault.Exhausted, "%w of %d MiB", ErrFull, int64(l.blocks)*blockSize>>20)

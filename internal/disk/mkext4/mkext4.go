@@ -1,14 +1,23 @@
-// Package mkext4 writes fresh ext4 images from file trees that are told entry by entry, without root, without mounting and without other programs.
+// Package mkext4 writes new ext4 images from file trees, one entry at a time. It needs neither root
+// nor mounts nor other programs.
 //
-// Every image has the same size, and is sparse: what is not used takes no space of the host. Its file system may be smaller, and those of one size have one
-// layout. The content of files is written one after the other as it comes, in as few extents as there can be; blocks of zeros become holes of the files. Folders of more than a block are hash trees, as Linux
-// makes them. There is a journal, which is empty. What was written is what e2fsck calls clean, and the kernel goes on with it like with any other file system.
+// Every image file has the same size. It is sparse, so unused parts occupy no space on the host.
+// The file system in an image can be smaller than the image. All file systems of one size have the
+// same layout.
 //
-// Where things lie (layout.go): in the first block the superblock, in the second the descriptors of the groups, and a copy of both in group 1. Groups are
-// gathered by 16, whose bitmaps and inodes lie together at the beginning of the first one. Behind those of the first 16 is the journal, and then comes the
-// content. In a small file system there are fewer groups, of which the last may be smaller, and the journal is smaller.
+// File content is written in the order of the calls, in as few extents as possible. Blocks of zeros
+// become holes. Directories larger than a block are hash trees, as in Linux. The journal is empty.
+// e2fsck reports that the images are clean, and the kernel can mount and write them.
 //
-// The same calls write the same bytes. The facts are those of https://docs.kernel.org/filesystems/ext4/, and where that is silent those of fs/ext4 in Linux.
+// For the layout see layout.go. The first block contains the superblock, and the second block
+// contains the group descriptors. Group 1 has a copy of both. Every 16 groups form a flex group,
+// which has its bitmaps and inode tables at the start of its first group. The journal follows the
+// metadata of the first flex group, and the content follows the journal. A small file system has
+// fewer groups, a smaller last group, and a smaller journal.
+//
+// Equal calls write equal bytes. The format is described in
+// https://docs.kernel.org/filesystems/ext4/. For details that are missing there see fs/ext4 in
+// Linux.
 package mkext4
 
 import (
@@ -19,34 +28,36 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Identity is what tells images apart.
+// Identity distinguishes an image from others.
 type Identity struct {
 	Label string // at most 16 bytes
 	UUID  [16]byte
-	Made  time.Time // when it was made
+	Made  time.Time // creation time
 }
 
-// Entry is a file, folder, link or device.
+// Entry describes a file, directory, link or device.
 type Entry struct {
-	Mode     uint32 // kind and permissions as in stat(2)
+	Mode     uint32 // type and permissions as in stat(2)
 	UID, GID uint32
-	// Times are kept to the nanosecond, from 1901 to 2446.
+	// Times have nanosecond precision, from 1901 to 2446.
 	Accessed, Modified, Changed time.Time
 
-	Size   int64             // of a regular file, in bytes
-	Target string            // of a symbolic link: 1 to 4095 bytes
-	Device uint64            // number of a device, as in stat(2)
-	Xattrs map[string]string // by whole names, such as user.a; values as they are on the disk
+	Size   int64             // Size of a regular file, in bytes.
+	Target string            // Target of a symbolic link, 1 to 4095 bytes.
+	Device uint64            // Device number as in stat(2).
+	Xattrs map[string]string // By full name, such as user.a. Values are in their encoding on disk.
 }
 
-// Sparse is content that tells where it has data. What lies between counts as zeros and is not read.
+// Sparse is content with holes. Bytes outside of its data ranges are zeros and are not read.
 type Sparse interface {
 	io.ReaderAt
-	// NextData gives the first stretch of data that ends after an offset, an empty one where there is none. It may begin before the offset.
+	// NextData returns the first data range that ends after offset. If there is no such range, it
+	// returns an empty range. The range can begin before offset.
 	NextData(offset int64) (start, end int64, err error)
 }
 
-// Writer writes an image. It is for one goroutine. After an error it is of no more use.
+// Writer writes an image. It is not safe for concurrent use. After an error it must not be used
+// again.
 type Writer struct {
 	layout layout
 	out    *os.File
@@ -56,8 +67,9 @@ type Writer struct {
 	inodes inodes
 }
 
-// New begins an image in an empty file, with an empty root folder that belongs to root, mode 0755, and a folder lost+found in it. Its file system has size bytes,
-// MinSize to Size, or up to 2.5 MiB less.
+// New starts an image in an empty file. The root directory of the image belongs to root, has mode
+// 0755 and contains only lost+found. size is the size of the file system in bytes, from MinSize to
+// Size. The file system can be up to 2.5 MiB smaller than size.
 func New(out *os.File, id Identity, size int64) (*Writer, error) {
 	l, err := layoutOf(size)
 	if err != nil {
@@ -72,11 +84,13 @@ func New(out *os.File, id Identity, size int64) (*Writer, error) {
 	return w, nil
 }
 
-// Add adds an entry at a path, "." for the root folder. Folders above it that are not there yet are made, with mode, owner and times of the folder that they
-// are in. A folder that is there already gets what the entry says, and keeps what is in it; anything else is there only once.
+// Add adds an entry at a path. The path "." is the root directory. Missing parent directories get
+// the mode, owner and times of their own parent. An existing directory gets the attributes of the
+// entry and keeps its content. Any other path can be added only once.
 //
-// content is read to the end of a regular file's Size, and not used for other kinds. The errors are faults of kind Corrupt for what no file system can
-// hold and Exhausted for more than fits, or whatever content and the disk give.
+// For a regular file, Add reads e.Size bytes from content. For other types it ignores content. If
+// no file system can contain the entry, the error has kind Corrupt. If the content does not fit,
+// the error has kind Exhausted. Add also returns errors from content and from the disk.
 func (w *Writer) Add(name string, e Entry, content io.Reader) error {
 	parent, last, err := w.parentOf(name)
 	if err != nil {
@@ -88,7 +102,8 @@ func (w *Writer) Add(name string, e Entry, content io.Reader) error {
 	return nil
 }
 
-// Link gives what is at a path another name. Folders above the new one are made as by Add.
+// Link adds a hard link at the path name to the file at the path to, which must exist. It creates
+// missing parent directories in the same way as Add.
 func (w *Writer) Link(name, to string) error {
 	target, err := w.tree.find(to)
 	if err != nil {
@@ -101,7 +116,7 @@ func (w *Writer) Link(name, to string) error {
 	return fault.Wrap(w.link(parent, last, target), "make file system at", short(name))
 }
 
-// Finish writes what could not be written before, and leaves flushing to the caller.
+// Finish writes the remaining parts of the image. It does not flush the image file to disk.
 func (w *Writer) Finish() error {
 	for _, folder := range w.tree.folders {
 		if err := w.writeFolder(folder); err != nil {
@@ -129,7 +144,7 @@ func corrupt(format string, args ...any) error {
 	return fault.Newf(fault.Corrupt, format, args...)
 }
 
-// short keeps the names in errors at a length that can be read.
+// short limits the length of names in errors.
 func short(name string) string {
 	if len(name) > 200 {
 		return name[:200] + "…"

@@ -29,10 +29,10 @@ const (
 	symlink = unix.S_IFLNK | 0o777
 )
 
-// begin makes a writer of an image.
+// begin returns a writer for a new image.
 func begin(t testing.TB) (*Writer, string) { return beginSized(t, Size) }
 
-// beginSized makes a writer of an image with a file system of some size.
+// beginSized returns a writer for a new image with a file system of size bytes.
 func beginSized(t testing.TB, size int64) (*Writer, string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
@@ -63,7 +63,7 @@ func (w *Writer) mustAdd(t testing.TB, name string, e Entry, content io.Reader) 
 	must(t, w.Add(name, e, content))
 }
 
-// finished ends an image, has e2fsck look at it, which must find nothing at all to say, and opens it.
+// finished completes an image and opens it. It fails if e2fsck reports anything.
 func finished(t testing.TB, w *Writer, path string) *ext4.FS {
 	t.Helper()
 	must(t, w.Finish())
@@ -79,7 +79,7 @@ func finished(t testing.TB, w *Writer, path string) *ext4.FS {
 func clean(t testing.TB, path string) {
 	t.Helper()
 	out, err := exec.Command(testenv.NeedsTool(t, "e2fsck"), "-fn", path).Output()
-	if err != nil || strings.Count(string(out), "\n") != 6 { // its five passes, and the sum
+	if err != nil || strings.Count(string(out), "\n") != 6 { // five passes and a summary
 		t.Fatalf("%v: %s", err, out)
 	}
 }
@@ -91,7 +91,7 @@ func TestFoldersOfAllSizes(t *testing.T) {
 		w.mustAdd(t, folder, Entry{Mode: folders}, nil)
 		for i := range count {
 			name := fmt.Sprintf("%08d", i)
-			if folder == "long names" { // which take two levels of a tree
+			if folder == "long names" { // These names need two levels of the hash tree.
 				name = fmt.Sprintf("%05d-ü%s", i, strings.Repeat("ÿ", 123))
 			}
 			w.mustAdd(t, folder+"/"+name, Entry{Mode: regular}, nil)
@@ -111,7 +111,7 @@ func TestFoldersOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestHashesAsDebugfsDoes compares the hashes of names, which order folders.
+// TestHashesAsDebugfsDoes compares the hashes of names with hashes from debugfs.
 func TestHashesAsDebugfsDoes(t *testing.T) {
 	program := testenv.NeedsTool(t, "debugfs")
 	for _, name := range []string{"a", "abc", "abcd", strings.Repeat("x", 31), strings.Repeat("y", 32), strings.Repeat("z", 33), strings.Repeat("w", 255), "file-4711.txt"} {
@@ -124,7 +124,8 @@ func TestHashesAsDebugfsDoes(t *testing.T) {
 	}
 }
 
-// TestContent has files with extent trees of 0 to 2 levels below the root, and one that lies around what is in the middle of an image.
+// TestContent writes files with extent trees of up to two levels below the root. One of the files
+// spans the reserved blocks in the middle of an image.
 func TestContent(t *testing.T) {
 	w, path := begin(t)
 	want := map[string][]byte{}
@@ -151,7 +152,7 @@ func TestContent(t *testing.T) {
 		w.mustAdd(t, name, Entry{Mode: regular, Size: int64(len(content))}, bytes.NewReader(content))
 	}
 	large := noise(1 << 20)
-	const times = 300 // of a MiB: beyond the groups' copy, and more than two extents can have
+	const times = 300 // In MiB. The file extends beyond the backup group and needs more than two extents.
 	w.mustAdd(t, "large", Entry{Mode: regular, Size: times << 20}, io.LimitReader(&repeating{what: large}, times<<20))
 	w.mustAdd(t, "behind", Entry{Mode: regular, Size: 3}, strings.NewReader("end"))
 	fsys := finished(t, w, path)
@@ -173,7 +174,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// repeating reads the same again and again.
+// repeating is an endless reader that repeats its content.
 type repeating struct {
 	what []byte
 	at   int

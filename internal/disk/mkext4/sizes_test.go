@@ -15,17 +15,18 @@ import (
 
 const mib = 1 << 20
 
-// sizes are of file systems: with one group, at the bounds of groups and of 16 groups, and between.
+// sizes are file system sizes: a single group, the limits of groups and of flex groups, and values
+// between them.
 var sizes = []int64{
 	MinSize, 64 * mib, 100 * mib, 128*mib - 4096, 128 * mib, 128*mib + 4096, 129 * mib, 200*mib + 12345, 256 * mib, 1 << 30, 1<<30 + mib, 2<<30 - mib, 2 << 30, 2<<30 + mib, 2<<30 + 3*mib,
 	5 << 30, 5<<30 + 77*mib, Size - mib, Size,
 }
 
-// filler is long because the race detector makes each read cost as much as a large copy.
+// filler is long because each read is slow under the race detector.
 var filler = bytes.Repeat([]byte("x"), 1<<20)
 
-// TestFileSystemsOfAllSizes runs e2fsck on file systems with one small file, and on file systems with
-// a file that leaves almost no block free.
+// TestFileSystemsOfAllSizes runs e2fsck on file systems that contain one small file. It also runs
+// e2fsck on file systems that contain a file that uses almost every block.
 func TestFileSystemsOfAllSizes(t *testing.T) {
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -44,7 +45,8 @@ func TestFileSystemsOfAllSizes(t *testing.T) {
 			}
 			w, path = beginSized(t, size)
 			free := int64(w.layout.blocks-w.layout.dataAt()) * blockSize
-			// Behind the file come its extents and two folders; a copy may lie in the middle.
+			// The extents of the file and two directories need blocks too. There might also be a
+			// backup group in the middle.
 			free -= 8 * blockSize
 			w.mustAdd(t, "large", Entry{Mode: regular, Size: free}, io.LimitReader(&repeating{what: filler}, free))
 			finished(t, w, path)
@@ -65,7 +67,8 @@ func TestFileSystemsOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestTheKernelAndSizes: the kernel fills file systems of some sizes to the end, and e2fsck finds them clean.
+// TestTheKernelAndSizes lets the kernel fill file systems of several sizes, and checks them with
+// e2fsck.
 func TestTheKernelAndSizes(t *testing.T) {
 	for _, size := range []int64{MinSize, 64 * mib, 100 * mib, 129 * mib, 1 << 30, 2<<30 + 3*mib, 5<<30 + 77*mib} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -84,7 +87,7 @@ func TestTheKernelAndSizes(t *testing.T) {
 			must(t, err)
 			free := int64(st.Bavail) * st.Bsize
 			if err := unix.Fallocate(int(f.Fd()), 0, 0, free*98/100); err != nil {
-				t.Errorf("98 %% of what is free: %v", err)
+				t.Errorf("fill 98 %% of the free space: %v", err)
 			}
 			if err := unix.Fallocate(int(f.Fd()), 0, free*98/100, size/10); err != unix.ENOSPC {
 				t.Errorf("more than is free: %v", err)

@@ -9,22 +9,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// node is what a name in a folder stands for.
+// node is a file, directory, link or device in the image.
 type node struct {
 	number uint32
 	links  uint32
-	kind   byte // as it is noted beside the name
+	kind   byte // file type code for directory entries
 	folder *folder
 }
 
-// folder is what is gathered of a folder until all of it is known.
+// folder collects the entries of a directory until Finish writes the directory.
 type folder struct {
 	*node
 	parent  *folder
 	entry   Entry
-	names   []name // in the order in which they came
+	names   []name // in the order of the calls
 	byName  map[string]*node
-	folders uint32 // in it
+	folders uint32 // number of subdirectories
 }
 
 type name struct {
@@ -32,11 +32,11 @@ type name struct {
 	node *node
 }
 
-// tree is all names.
+// tree is the directory tree of an image.
 type tree struct {
 	root    *folder
 	folders []*folder
-	linked  []*node // those that got a further name after their inode was written
+	linked  []*node // nodes that got a second link after their inode was written
 }
 
 const (
@@ -45,15 +45,15 @@ const (
 	maxLinks = 65000
 )
 
-// begin makes the root folder, which is in itself, and what every file system has.
+// begin creates the root directory, which is its own parent, and lost+found.
 func (w *Writer) begin() {
 	entry := Entry{Mode: unix.S_IFDIR | 0o755, Accessed: w.id.Made, Modified: w.id.Made, Changed: w.id.Made}
 	root := newFolder(rootInode, nil, entry)
 	root.parent = root
 	w.tree.root, w.tree.folders = root, []*folder{root}
 	entry.Mode = unix.S_IFDIR | 0o700
-	number, _ := w.inodes.number() // the first one
-	w.enter(root, "lost+found", newFolder(number, root, entry).node)
+	number, _ := w.inodes.number() // the number is firstInode, which is always free
+	w.addName(root, "lost+found", newFolder(number, root, entry).node)
 }
 
 func newFolder(number uint32, parent *folder, e Entry) *folder {
@@ -62,8 +62,8 @@ func newFolder(number uint32, parent *folder, e Entry) *folder {
 	return f
 }
 
-// enter gives a node a name.
-func (w *Writer) enter(parent *folder, text string, n *node) {
+// addName adds an entry for a node to a directory.
+func (w *Writer) addName(parent *folder, text string, n *node) {
 	parent.names = append(parent.names, name{text, n})
 	parent.byName[text] = n
 	n.links++
@@ -73,7 +73,7 @@ func (w *Writer) enter(parent *folder, text string, n *node) {
 	}
 }
 
-// kindOf is the kind of a file as it is noted beside its name, 0 for none that there is.
+// kindOf returns the file type code for directory entries. For an invalid mode it returns 0.
 func kindOf(mode uint32) byte {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -94,7 +94,8 @@ func kindOf(mode uint32) byte {
 	return 0
 }
 
-// parentOf finds the folder that a path's last name is in, and makes those above it that are missing. The root folder is nowhere.
+// parentOf returns the parent directory of a path, and the last name in the path. It creates
+// missing parent directories. For the root it returns nil and "".
 func (w *Writer) parentOf(path string) (parent *folder, last string, err error) {
 	at, text := w.tree.root, path
 	if path == "." {
@@ -103,7 +104,7 @@ func (w *Writer) parentOf(path string) (parent *folder, last string, err error) 
 	for {
 		part, rest, more := strings.Cut(text, "/")
 		if part == "" || part == "." || part == ".." || len(part) > maxName || strings.IndexByte(part, 0) >= 0 {
-			return nil, "", fault.Wrap(corrupt("no file can have this name"), "make file system at", short(path))
+			return nil, "", fault.Wrap(corrupt("the name is not valid"), "make file system at", short(path))
 		}
 		if !more {
 			return at, part, nil
@@ -117,16 +118,16 @@ func (w *Writer) parentOf(path string) (parent *folder, last string, err error) 
 			entry := at.entry
 			entry.Xattrs = nil
 			n = newFolder(number, at, entry).node
-			w.enter(at, part, n)
+			w.addName(at, part, n)
 		}
 		if n.folder == nil {
-			return nil, "", fault.Wrap(corrupt("it lies in a file that is no folder"), "make file system at", short(path))
+			return nil, "", fault.Wrap(corrupt("its parent is not a directory"), "make file system at", short(path))
 		}
 		at, text = n.folder, rest
 	}
 }
 
-// find gives what is at a path.
+// find returns the node at a path.
 func (t *tree) find(path string) (*node, error) {
 	at := t.root.node
 	for part := range strings.SplitSeq(path, "/") {
@@ -134,18 +135,18 @@ func (t *tree) find(path string) (*node, error) {
 			break
 		}
 		if at.folder == nil || at.folder.byName[part] == nil {
-			return nil, corrupt("it is a link to %q, which is not there", short(path))
+			return nil, corrupt("it is a hard link to %q, which does not exist", short(path))
 		}
 		at = at.folder.byName[part]
 	}
 	return at, nil
 }
 
-// add makes a file of any kind, or changes a folder.
+// add creates a file of any type, or changes the attributes of an existing directory.
 func (w *Writer) add(parent *folder, text string, e Entry, content io.Reader) error {
 	kind := kindOf(e.Mode)
 	if kind == 0 {
-		return corrupt("no file is of this kind, mode %#o", e.Mode)
+		return corrupt("unknown file type, mode %#o", e.Mode)
 	}
 	existing := w.tree.root.node
 	if parent != nil {
@@ -157,24 +158,24 @@ func (w *Writer) add(parent *folder, text string, e Entry, content io.Reader) er
 		existing.folder.entry = e
 		return nil
 	case existing != nil:
-		return corrupt("it is there already")
+		return corrupt("it exists already")
 	}
 	number, err := w.inodes.number()
 	if err != nil {
 		return err
 	}
 	if isFolder {
-		w.enter(parent, text, newFolder(number, parent, e).node)
+		w.addName(parent, text, newFolder(number, parent, e).node)
 		return nil
 	}
 	if err := w.writeFile(number, &e, content); err != nil {
 		return err
 	}
-	w.enter(parent, text, &node{number: number, kind: kind})
+	w.addName(parent, text, &node{number: number, kind: kind})
 	return nil
 }
 
-// writeFile writes all of a file that is no folder.
+// writeFile writes a file of any type except directories.
 func (w *Writer) writeFile(number uint32, e *Entry, content io.Reader) error {
 	attributes, err := w.writeXattrs(e.Xattrs)
 	if err != nil {
@@ -184,12 +185,12 @@ func (w *Writer) writeFile(number uint32, e *Entry, content io.Reader) error {
 	switch e.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		if e.Size < 0 || e.Size > (1<<32-1)*blockSize {
-			return corrupt("no file can be of %d bytes", e.Size)
+			return corrupt("a file can't have %d bytes", e.Size)
 		}
 		return w.writeContent(number, e, 1, 0, e.Size, content, attributes)
 	case unix.S_IFLNK:
 		if len(e.Target) == 0 || len(e.Target) > maxLink {
-			return corrupt("no link's target can be of %d bytes", len(e.Target))
+			return corrupt("a link target can't have %d bytes", len(e.Target))
 		}
 		if len(e.Target) >= len([60]byte{}) {
 			return w.writeContent(number, e, 1, 0, int64(len(e.Target)), strings.NewReader(e.Target), attributes)
@@ -201,7 +202,7 @@ func (w *Writer) writeFile(number uint32, e *Entry, content io.Reader) error {
 	return w.inodes.put(number, e.inode(1, 0, blocks, 0, nil, attributes))
 }
 
-// writeContent writes what has content, and its inode.
+// writeContent writes content, and then the inode that refers to it.
 func (w *Writer) writeContent(number uint32, e *Entry, links, flags uint32, size int64, content io.Reader, attributes xattrs) error {
 	extents, err := w.data.write(size, content)
 	if err != nil {
@@ -215,18 +216,18 @@ func (w *Writer) writeContent(number uint32, e *Entry, links, flags uint32, size
 	return w.inodes.put(number, e.inode(links, size, blocks, flagExtents|flags, root[:], attributes))
 }
 
-// link gives a node a further name.
+// link adds a hard link to a node.
 func (w *Writer) link(parent *folder, text string, n *node) error {
 	switch {
 	case n.folder != nil:
-		return corrupt("it is a hard link to a folder")
+		return corrupt("it is a hard link to a directory")
 	case parent == nil || parent.byName[text] != nil:
-		return corrupt("it is there already")
+		return corrupt("it exists already")
 	case n.links == maxLinks:
 		return corrupt("it is a hard link to a file that has %d names", maxLinks)
 	case n.links == 1:
 		w.tree.linked = append(w.tree.linked, n)
 	}
-	w.enter(parent, text, n)
+	w.addName(parent, text, n)
 	return nil
 }

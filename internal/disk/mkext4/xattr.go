@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Extended attributes, after https://docs.kernel.org/filesystems/ext4/attributes.html, lie behind the inode and in a block of their own. Both have entries
-// from the front, sorted, and values from the back.
+// Extended attributes are stored after the inode and in a separate block, see
+// https://docs.kernel.org/filesystems/ext4/attributes.html. In both places, sorted entries grow
+// from the front and values grow from the back.
 
 const (
 	xattrMagic      = 0xea020000
@@ -18,10 +19,11 @@ const (
 	xattrBlockHead  = 32
 	xattrInodeSpace = inodeSize - inodeXattrs - xattrInodeHead
 	xattrBlockSpace = blockSize - xattrBlockHead
-	xattrEnd        = 4 // zeros behind the last entry
+	xattrEnd        = 4 // number of zero bytes after the last entry
 )
 
-// xattrPrefixes are those that are stored as a number, the longer ones before those they begin with.
+// xattrPrefixes contains prefixes that ext4 stores as an index. A prefix comes before any shorter
+// prefix that it begins with.
 var xattrPrefixes = []struct {
 	prefix string
 	index  byte
@@ -37,7 +39,7 @@ type xattr struct {
 
 func (x xattr) size() int { return (xattrEntry+len(x.name)+3)&^3 + (len(x.value)+3)&^3 }
 
-// hash is what e2fsck wants of an attribute.
+// hash returns the hash of an entry. e2fsck checks this hash.
 func (x xattr) hash() (hash uint32) {
 	for i := range len(x.name) {
 		hash = hash<<5 ^ hash>>27 ^ uint32(x.name[i])
@@ -49,10 +51,10 @@ func (x xattr) hash() (hash uint32) {
 	return hash
 }
 
-// xattrs are the attributes of a file, written.
+// xattrs contains the encoded attributes of a file.
 type xattrs struct {
-	inode []byte // what is behind the inode
-	block uint32 // 0 for none
+	inode []byte // stored after the inode
+	block uint32 // block number, or 0 if there is no block
 }
 
 func (x xattrs) blocks() uint64 {
@@ -62,7 +64,8 @@ func (x xattrs) blocks() uint64 {
 	return 1
 }
 
-// writeXattrs puts attributes behind the inode while there is place, the larger ones first, and the rest into a block.
+// writeXattrs stores attributes after the inode as long as they fit, beginning with the largest
+// ones. It stores the other attributes in a block.
 func (w *Writer) writeXattrs(attributes map[string]string) (written xattrs, err error) {
 	if len(attributes) == 0 {
 		return written, nil
@@ -95,7 +98,7 @@ func (w *Writer) writeXattrs(attributes map[string]string) (written xattrs, err 
 		return written, nil
 	}
 	block := make([]byte, xattrBlockHead, blockSize)
-	for i, v := range []uint32{xattrMagic, 1 /* inode has it */, 1 /* block */} {
+	for i, v := range []uint32{xattrMagic, 1 /* reference */, 1 /* block */} {
 		binary.LittleEndian.PutUint32(block[4*i:], v)
 	}
 	written.block, err = w.data.block(append(block, packXattrs(outside, xattrBlockSpace, xattrBlockHead)...))
@@ -111,11 +114,12 @@ func parseXattr(name, value string) (xattr, error) {
 			return xattr{p.index, rest, value}, nil
 		}
 	}
-	return xattr{}, corrupt("no extended attribute can have the name %q", short(name))
+	return xattr{}, corrupt("%q is not a valid name of an extended attribute", short(name))
 }
 
-// packXattrs gives entries and values. Where a value is counts from the beginning of the block, or behind the inode from the first entry: head is how far away
-// that is.
+// packXattrs encodes entries and values. In a block, the offset of a value counts from the start of
+// the block. After an inode it counts from the first entry. head is the distance between these two
+// positions.
 func packXattrs(attributes []xattr, space, head int) []byte {
 	slices.SortFunc(attributes, func(a, b xattr) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(len(a.name), len(b.name)), cmp.Compare(a.name, b.name))

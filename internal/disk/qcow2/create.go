@@ -8,16 +8,19 @@ import (
 )
 
 const (
-	clusterBits = 16 // the first table then fits one cluster up to 4 TiB
+	clusterBits = 16 // one cluster of the L1 table covers 4 TiB
 	cluster     = 1 << clusterBits
 )
 
-// Create makes an empty layer of a disk of size bytes in an empty file: 4 clusters, of which the host stores 16 KiB. What it lies over is not in it.
+// Create writes an empty layer for a disk of size bytes to an empty file. The layer consists of 4
+// clusters. It is a sparse file that occupies 12 KiB on a host with blocks of 4 KiB. The layer does
+// not name a backing file.
 func Create(file *os.File, size int64) error {
 	if size <= 0 || size > MaxSize || size%512 != 0 {
-		return fmt.Errorf("no layer can be of %d bytes", size)
+		return fmt.Errorf("a layer can't have %d bytes", size)
 	}
-	// In this order: the header, the table of what counts references, the counts of the first clusters, which are these 4, and the first table.
+	// The file contains the header, the refcount table, the refcounts of these 4 clusters, and the
+	// L1 table, in this order. The L1 table is a hole.
 	const refcountTable, refcounts, l1, end = 1 * cluster, 2 * cluster, 3 * cluster, 4 * cluster
 	be := binary.BigEndian
 	header := make([]byte, headerSize)

@@ -7,41 +7,43 @@ import (
 	"os"
 )
 
-// The header, after docs/interop/qcow2.txt of QEMU. Numbers are big-endian.
+// For the format of the header see docs/interop/qcow2.txt in QEMU. Numbers are big-endian.
 const (
 	magic      = 0x514649fb
 	version    = 3
-	headerSize = 104 // bytes, without what version 3 may have beyond it
-	// Clusters of less than 512 bytes or more than 2 MiB there are none.
+	headerSize = 104 // in bytes, without the optional fields of version 3
+	// A cluster must have between 512 bytes and 2 MiB.
 	minClusterBits, maxClusterBits = 9, 21
 )
 
-// MaxSize is the largest virtual size that is read, in bytes.
+// MaxSize is the largest supported virtual size in bytes.
 const MaxSize = 1 << 40
 
-// Incompatible features. A dirty image's counts of references are not up to date, which is of no concern for reading.
+// featureDirty is an incompatible feature. It means that refcounts are not up to date, which does
+// not matter for reading.
 const featureDirty = 1 << 0
 
-// features are those that there are beyond, as QEMU names them.
+// features contains QEMU's names of the other incompatible features, by bit number.
 var features = []string{1: "corrupt", 2: "external data file", 3: "compression type", 4: "extended L2 entries"}
 
-// header is what is needed of a layer's header, checked.
+// header contains the header fields that this package needs. Their values have been checked.
 type header struct {
-	size        int64 // virtual, in bytes
+	size        int64 // virtual size, in bytes
 	clusterBits uint
-	l1          int64 // where the first table is, in bytes
-	end         int64 // of the file
+	l1          int64 // offset of the L1 table in bytes
+	end         int64 // size of the file
 }
 
 func (h header) cluster() int64 { return 1 << h.clusterBits }
 
-// covered is how many bytes of the disk a table of clusters tells of: it fills a cluster with entries of 8 bytes.
+// covered returns the number of disk bytes that an L2 table maps. An L2 table is one cluster of
+// 8-byte entries.
 func (h header) covered() int64 { return 1 << (2*h.clusterBits - 3) }
 
 var (
-	// ErrCorrupt says that a file is no qcow2 image, or a damaged one.
+	// ErrCorrupt reports that a file is damaged or not a qcow2 image.
 	ErrCorrupt = errors.New("damaged qcow2 image")
-	// ErrUnsupported says that an image uses what no layer of pyro's uses.
+	// ErrUnsupported reports that an image uses a feature that pyro's layers never use.
 	ErrUnsupported = errors.New("unexpected kind of qcow2 image")
 )
 
@@ -61,7 +63,7 @@ func readHeader(file *os.File) (header, error) {
 	}
 	raw := make([]byte, headerSize)
 	if _, err := file.ReadAt(raw, 0); err != nil {
-		return h, corrupt("its header is cut")
+		return h, corrupt("its header is truncated")
 	}
 	be := binary.BigEndian
 	if be.Uint32(raw[0:]) != magic {
@@ -76,15 +78,15 @@ func readHeader(file *os.File) (header, error) {
 				return h, unsupported("the feature %s", name)
 			}
 		}
-		return h, unsupported("features of the future (%#x)", incompatible)
+		return h, unsupported("unknown features (%#x)", incompatible)
 	}
 	switch {
 	case be.Uint64(raw[8:]) != 0 || be.Uint32(raw[16:]) != 0:
-		return h, unsupported("it names a file that it lies over")
+		return h, unsupported("it names a backing file")
 	case be.Uint32(raw[32:]) != 0:
 		return h, unsupported("it is encrypted")
 	case be.Uint32(raw[60:]) != 0:
-		return h, unsupported("it has snapshots in it")
+		return h, unsupported("it has internal snapshots")
 	}
 	bits, size, entries, l1 := be.Uint32(raw[20:]), be.Uint64(raw[24:]), be.Uint32(raw[36:]), be.Uint64(raw[40:])
 	if bits < minClusterBits || bits > maxClusterBits {
@@ -95,9 +97,9 @@ func readHeader(file *os.File) (header, error) {
 	}
 	h = header{size: int64(size), clusterBits: uint(bits), l1: int64(l1), end: info.Size()}
 	if need := (h.size + h.covered() - 1) / h.covered(); int64(entries) < need {
-		return h, corrupt("its first table has %d entries, and not %d", entries, need)
+		return h, corrupt("its L1 table has %d entries and needs %d", entries, need)
 	} else if l1%uint64(h.cluster()) != 0 || l1 > uint64(info.Size()) || int64(l1)+8*need > info.Size() {
-		return h, corrupt("its first table is at %d, in a file of %d bytes", l1, info.Size())
+		return h, corrupt("its L1 table is at %d in a file of %d bytes", l1, info.Size())
 	}
 	return h, nil
 }

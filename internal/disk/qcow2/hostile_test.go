@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// small is a layer with three clusters: a written one, one of zeros and a written one behind them.
+// small returns a layer with a data cluster, a zero cluster, and another data cluster.
 func small(t testing.TB) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "layer")
@@ -52,8 +52,8 @@ func TestHostileLayers(t *testing.T) {
 		"as it was":               {func([]byte) {}, nil, ""},
 		"no mark":                 {put32(0, 0), ErrCorrupt, "no header"},
 		"an old version":          {put32(4, 2), ErrUnsupported, "version 2"},
-		"a file below":            {put64(8, 112), ErrUnsupported, "lies over"},
-		"the length of its name":  {put32(16, 5), ErrUnsupported, "lies over"},
+		"a file below":            {put64(8, 112), ErrUnsupported, "backing file"},
+		"the length of its name":  {put32(16, 5), ErrUnsupported, "backing file"},
 		"tiny clusters":           {put32(20, 8), ErrCorrupt, "1 << 8"},
 		"huge clusters":           {put32(20, 22), ErrCorrupt, "1 << 22"},
 		"an endless shift":        {put32(20, 1<<32-1), ErrCorrupt, "1 << "},
@@ -61,21 +61,21 @@ func TestHostileLayers(t *testing.T) {
 		"negative":                {put64(24, 1<<63), ErrUnsupported, "bytes"},
 		"encrypted":               {put32(32, 2), ErrUnsupported, "encrypted"},
 		"a short first table":     {put32(36, 1), ErrCorrupt, "1 entries"},
-		"a first table outside":   {put64(40, 1<<40), ErrCorrupt, "first table is at"},
-		"a first table far away":  {put64(40, 1<<63), ErrCorrupt, "first table is at"},
-		"a first table anywhere":  {put64(40, 100), ErrCorrupt, "first table is at"},
+		"a first table outside":   {put64(40, 1<<40), ErrCorrupt, "L1 table is at"},
+		"a first table far away":  {put64(40, 1<<63), ErrCorrupt, "L1 table is at"},
+		"a first table anywhere":  {put64(40, 100), ErrCorrupt, "L1 table is at"},
 		"snapshots":               {put32(60, 1), ErrUnsupported, "snapshots"},
 		"dirty":                   {put64(72, 1), nil, ""},
 		"known to be corrupt":     {put64(72, 2), ErrUnsupported, "corrupt"},
 		"data elsewhere":          {put64(72, 4), ErrUnsupported, "external data file"},
 		"another compression":     {put64(72, 8), ErrUnsupported, "compression type"},
 		"subclusters":             {put64(72, 16), ErrUnsupported, "extended L2"},
-		"of the future":           {put64(72, 1<<40), ErrUnsupported, "future"},
-		"a reserved bit above":    {func(b []byte) { first(b)[0] |= 1 << 5 }, ErrCorrupt, "first table"},
-		"a reserved bit below":    {func(b []byte) { first(b)[7] |= 1 }, ErrCorrupt, "first table"},
+		"of the future":           {put64(72, 1<<40), ErrUnsupported, "unknown features"},
+		"a reserved bit above":    {func(b []byte) { first(b)[0] |= 1 << 5 }, ErrCorrupt, "an L1 entry"},
+		"a reserved bit below":    {func(b []byte) { first(b)[7] |= 1 }, ErrCorrupt, "an L1 entry"},
 		"a second table outside":  {func(b []byte) { be.PutUint64(first(b), 1<<40) }, ErrCorrupt, "a cluster at"},
 		"compressed":              {func(b []byte) { second(b)[0] |= 1 << 6 }, ErrUnsupported, "compressed"},
-		"a reserved bit":          {func(b []byte) { second(b)[7] |= 2 }, ErrCorrupt, "entry of a table"},
+		"a reserved bit":          {func(b []byte) { second(b)[7] |= 2 }, ErrCorrupt, "an L2 entry"},
 		"a cluster outside":       {func(b []byte) { be.PutUint64(second(b), 1<<55) }, ErrCorrupt, "a cluster at"},
 		"a cluster at the header": {func(b []byte) { be.PutUint64(second(b), 0) }, nil, ""},
 		"all is one cluster":      {func(b []byte) { copy(second(b)[8:512], second(b)) }, nil, ""},
@@ -101,8 +101,9 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// FuzzOpen changes bytes of a small layer: for each change where, in two bytes, and the new value. Reading ends, gives what was asked for or a known error, and
-// the extents and what is read do not contradict each other.
+// FuzzOpen changes bytes of a small layer. Each change consists of an offset of two bytes and the
+// new value. A read must return all data or fail with a known error. The data must agree with the
+// extents.
 func FuzzOpen(f *testing.F) {
 	good := small(f)
 	f.Add([]byte{})

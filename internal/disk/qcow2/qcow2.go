@@ -1,10 +1,13 @@
-// Package qcow2 makes empty layers of disks, and reads disks that are layers over one another, without QEMU.
+// Package qcow2 creates empty disk layers, and reads disks that consist of layers. It does not need
+// QEMU.
 //
-// A layer's header names no file that it lies over: what a disk's layers are is told by whoever opens it. Whoever wrote a layer is not trusted, since it is the
-// disk of a guest, which may have taken QEMU over. So every number in it is checked before it is used, memory is bounded whatever it claims, and nothing in it
-// leads to another file. What pyro's layers never have is refused: compression, encryption, other files, snapshots inside.
+// A layer does not name its backing file. Instead, the caller of Open specifies the layers. Layers
+// are not trusted: they are disks of guests, and a guest might have compromised its QEMU process.
+// The package checks every number before it uses it, and limits its memory use. Nothing in a layer
+// can refer to other files. The package rejects features that pyro's layers never use: compression,
+// encryption, external files and internal snapshots.
 //
-// The facts are those of docs/interop/qcow2.txt of QEMU.
+// The format is described in docs/interop/qcow2.txt in QEMU.
 package qcow2
 
 import (
@@ -17,11 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a disk in layers, to be read. It is safe for use by several goroutines. The layers must not change while it is in use.
+// Disk reads a disk that consists of layers. It is safe for concurrent use. The files of the layers
+// must not change while a Disk uses them.
 type Disk struct {
-	raw     *os.File // the lowest layer; nil for none
+	raw     *os.File // the lowest layer, or nil
 	rawSize int64
-	layers  []layer // the topmost first
+	layers  []layer // topmost first
 	size    int64
 	tables  tables
 	opened  []*os.File
@@ -34,9 +38,13 @@ type layer struct {
 	name string
 }
 
-// Open reads the headers of a disk's layers, from the lowest to the topmost. The lowest one of all may be a raw image, nil for none: it is never guessed what
-// a file is, since what is in it was written by guests. The disk is as large as its topmost layer; what a lower one does not reach is zeros. The files stay the
-// caller's. Beside errors of the files it gives ErrCorrupt and ErrUnsupported.
+// Open reads the headers of a disk's layers, which are ordered from lowest to topmost. The lowest
+// layer can be a raw image. If there is no raw image, raw is nil. Open does not guess formats,
+// because guests wrote the content.
+//
+// The disk has the size of its topmost layer. If a lower layer is smaller than the disk, its
+// missing part reads as zeros. The caller must close the files. Besides errors from the files, Open
+// returns ErrCorrupt and ErrUnsupported.
 func Open(raw *os.File, layers ...*os.File) (*Disk, error) {
 	d := &Disk{raw: raw}
 	if raw != nil {
@@ -58,7 +66,8 @@ func Open(raw *os.File, layers ...*os.File) (*Disk, error) {
 	return d, nil
 }
 
-// OpenFiles is Open of files by their paths; raw is "" for none. They are closed by Close.
+// OpenFiles is like Open, but opens the files at the given paths. If there is no raw image, raw is
+// "". The method Close closes the files.
 func OpenFiles(raw string, layers ...string) (_ *Disk, err error) {
 	var opened []*os.File
 	defer func() {
@@ -99,24 +108,24 @@ func closeAll(files []*os.File) (err error) {
 	return err
 }
 
-// Close closes what OpenFiles opened. Idempotent.
+// Close closes the files that OpenFiles opened. It is idempotent.
 func (d *Disk) Close() error {
 	opened := d.opened
 	d.opened = nil
 	return closeAll(opened)
 }
 
-// Size is the disk's, in bytes.
+// Size returns the size of the disk in bytes.
 func (d *Disk) Size() int64 { return d.size }
 
-// run is a stretch of the disk that is in one place, or nowhere.
+// run is a range of the disk whose content is contiguous in one file, or is zero.
 type run struct {
 	file   *os.File // nil for zeros
-	at     int64    // in the file
+	at     int64    // offset in the file
 	length int64
 }
 
-// find gives the run that an offset is in, from there on, and no longer than length.
+// find returns the run that starts at offset, cut to at most length bytes.
 func (d *Disk) find(offset, length int64) (run, error) {
 	for i := range d.layers {
 		l := &d.layers[i]
@@ -143,7 +152,8 @@ func (d *Disk) find(offset, length int64) (run, error) {
 	return run{d.raw, offset, min(length, d.rawSize-offset)}, nil
 }
 
-// ReadAt reads as [io.ReaderAt] does. What a file lacks at the end of its last cluster is zeros, as for QEMU.
+// ReadAt implements [io.ReaderAt]. If a layer's file ends within its last cluster, the rest of the
+// cluster reads as zeros, as in QEMU.
 func (d *Disk) ReadAt(p []byte, offset int64) (n int, err error) {
 	if offset < 0 {
 		return 0, fs.ErrInvalid
@@ -170,9 +180,10 @@ func (d *Disk) ReadAt(p []byte, offset int64) (n int, err error) {
 	return n, end
 }
 
-// Extents calls f for each stretch of the disk that may be something else than zeros, in order, those that touch as one. It ends with the first error.
+// Extents calls f for each range of the disk that might contain data, in order. It merges adjacent
+// ranges, and stops at the first error.
 func (d *Disk) Extents(f func(offset, length int64) error) error {
-	var from, to int64 // what has been found and not been told
+	var from, to int64 // range that Extents has found but not passed to f yet
 	for at := int64(0); at < d.size; {
 		r, err := d.find(at, d.size-at)
 		if err == nil && r.file != nil && r.file == d.raw {
@@ -183,7 +194,7 @@ func (d *Disk) Extents(f func(offset, length int64) error) error {
 		}
 		if r.file != nil {
 			if at != to {
-				if err := tell(f, from, to); err != nil {
+				if err := report(f, from, to); err != nil {
 					return err
 				}
 				from = at
@@ -192,17 +203,17 @@ func (d *Disk) Extents(f func(offset, length int64) error) error {
 		}
 		at += r.length
 	}
-	return tell(f, from, to)
+	return report(f, from, to)
 }
 
-func tell(f func(offset, length int64) error, from, to int64) error {
+func report(f func(offset, length int64) error, from, to int64) error {
 	if from == to {
 		return nil
 	}
 	return f(from, to-from)
 }
 
-// rawRun cuts a run of the raw image where a hole begins, or where one ends.
+// rawRun shortens a run of the raw image, so that all of it is either data or a hole.
 func (d *Disk) rawRun(r run) (run, error) {
 	data, err := unix.Seek(int(r.file.Fd()), r.at, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {

@@ -31,7 +31,7 @@ func qemu(t testing.TB, tool string, args ...string) string {
 	return string(out)
 }
 
-// created makes a layer with Create.
+// created creates a layer with Create.
 func created(t testing.TB, path string, size int64) string {
 	t.Helper()
 	f, err := os.Create(path)
@@ -44,7 +44,7 @@ func created(t testing.TB, path string, size int64) string {
 	return path
 }
 
-// chain names a disk in layers for QEMU, the raw image first.
+// chain returns QEMU's description of a disk that consists of layers, starting with the raw image.
 func chain(raw string, layers ...string) string {
 	node := map[string]any{"driver": "raw", "file": map[string]any{"driver": "file", "filename": raw}}
 	if raw == "" {
@@ -121,7 +121,8 @@ func TestAnEmptyLayerIsSmall(t *testing.T) {
 	}
 }
 
-// written makes the files of a disk: a raw image and layers of different make, each with writes of all kinds that leave something else in its tables.
+// written creates a raw image and layers with different options. Its writes create every kind of
+// table entry in each layer.
 func written(t testing.TB, seed uint64, size int64, layers int, options ...string) (raw string, paths []string) {
 	t.Helper()
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(seed, 1))
@@ -182,7 +183,8 @@ func TestReadsWhatQEMUWrote(t *testing.T) {
 	}
 }
 
-// same reads a disk in whole, in pieces at once, and by its extents.
+// same checks the content of a disk. It reads the whole disk at once, then in concurrent pieces,
+// and then by its extents.
 func same(t *testing.T, d *Disk, want []byte, seed uint64) {
 	t.Helper()
 	if d.Size() != int64(len(want)) {

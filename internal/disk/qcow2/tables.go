@@ -6,28 +6,30 @@ import (
 	"sync"
 )
 
-// entry says where a cluster is: an offset in the layer's file, or one of these, which are no offsets of clusters.
+// entry is the offset of a cluster in the layer's file, or one of the negative values below.
 type entry int64
 
 const (
-	below entry = -1 // in the layers below
+	below entry = -1 // the content is in a lower layer
 	zeros entry = -2
 )
 
-// Bits of entries in the first table and in those of clusters.
+// Masks for the bits of L1 and L2 entries.
 const (
-	offsetMask     = 1<<56 - 1<<9
-	copiedBit      = 1 << 63
-	compressedBit  = 1 << 62
-	zeroBit        = 1 << 0
-	firstReserved  = ^uint64(offsetMask | copiedBit)
-	secondReserved = ^uint64(offsetMask | copiedBit | compressedBit | zeroBit)
+	offsetMask    = 1<<56 - 1<<9
+	copiedBit     = 1 << 63
+	compressedBit = 1 << 62
+	zeroBit       = 1 << 0
+	l1Reserved    = ^uint64(offsetMask | copiedBit)
+	l2Reserved    = ^uint64(offsetMask | copiedBit | compressedBit | zeroBit)
 )
 
-// entry tells where a layer has what is at an offset, and for how many bytes from there on that goes on, no more than length: of clusters that are
-// somewhere to their end or where the next one lies behind it, of others as far as one table tells.
+// entry returns the location of a disk offset in a layer. It also returns how many bytes, starting
+// at offset, have the same kind of location. This number is at most length. If the location is in
+// the layer's file, these bytes are contiguous in the file. The result does not extend beyond one
+// L2 table.
 func (d *Disk) entry(l *layer, offset, length int64) (entry, int64, error) {
-	table, err := d.secondTable(l, offset)
+	table, err := d.l2Table(l, offset)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -53,16 +55,16 @@ func (d *Disk) entry(l *layer, offset, length int64) (entry, int64, error) {
 	return first, n, nil
 }
 
-// secondTable gives where the table for an offset is, 0 for nowhere.
-func (d *Disk) secondTable(l *layer, offset int64) (int64, error) {
+// l2Table returns the file offset of the L2 table that maps a disk offset, or 0 if there is none.
+func (d *Disk) l2Table(l *layer, offset int64) (int64, error) {
 	v, err := d.tables.number(l, l.l1+offset/l.covered()*8)
 	if err != nil {
 		return 0, err
 	}
-	if v&firstReserved != 0 {
-		return 0, corrupt("an entry of its first table is %#x", v)
+	if v&l1Reserved != 0 {
+		return 0, corrupt("an L1 entry is %#x", v)
 	}
-	return l.place(v)
+	return l.clusterOffset(v)
 }
 
 func (d *Disk) clusterEntry(l *layer, table, offset int64) (entry, error) {
@@ -72,23 +74,23 @@ func (d *Disk) clusterEntry(l *layer, table, offset int64) (entry, error) {
 		return 0, err
 	case v&compressedBit != 0:
 		return 0, unsupported("compressed clusters")
-	case v&secondReserved != 0:
-		return 0, corrupt("an entry of a table is %#x", v)
+	case v&l2Reserved != 0:
+		return 0, corrupt("an L2 entry is %#x", v)
 	case v&zeroBit != 0:
 		return zeros, nil
 	}
-	at, err := l.place(v)
+	at, err := l.clusterOffset(v)
 	if at == 0 {
 		return below, err
 	}
 	return entry(at), err
 }
 
-// place is the offset in an entry, of a cluster.
-func (l *layer) place(v uint64) (int64, error) {
+// clusterOffset returns the cluster offset that an L1 or L2 entry contains, after checking it.
+func (l *layer) clusterOffset(v uint64) (int64, error) {
 	at := int64(v & offsetMask)
 	if at%l.cluster() != 0 || at >= l.end {
-		return 0, corrupt("a cluster at %#x of %#x", at, l.end)
+		return 0, corrupt("a cluster at %#x in a file of %#x bytes", at, l.end)
 	}
 	return at, nil
 }
@@ -98,7 +100,8 @@ const (
 	maxPieces = 1024 // 4 MiB
 )
 
-// tables keeps the pieces of tables that were used last, as many as take 4 MiB: those of a layer alone can take hundreds.
+// tables caches the most recently used pieces of L2 tables, at most 4 MiB. It does not cache whole
+// tables, because the tables of one layer can occupy hundreds of MiB.
 type tables struct {
 	mu     sync.Mutex
 	pieces map[pieceKey]*piece
@@ -115,7 +118,8 @@ type piece struct {
 	used  uint64
 }
 
-// number reads a number of a layer's table. One beyond the end of the file is an error.
+// number reads a 64-bit number at the file offset at, which is in a table of a layer. It fails if
+// the offset is beyond the end of the file.
 func (t *tables) number(l *layer, at int64) (uint64, error) {
 	key := pieceKey{l, at / pieceSize * pieceSize}
 	t.mu.Lock()
@@ -123,13 +127,13 @@ func (t *tables) number(l *layer, at int64) (uint64, error) {
 	t.clock++
 	p := t.pieces[key]
 	if p == nil {
-		p = t.place()
+		p = t.newPiece()
 		n, err := l.file.ReadAt(p.bytes[:], key.at)
 		if err != nil && err != io.EOF {
 			return 0, err
 		}
 		if int64(n) < at-key.at+8 {
-			return 0, corrupt("a table reaches beyond its end")
+			return 0, corrupt("a table extends beyond the end of the file")
 		}
 		clear(p.bytes[n:])
 		t.pieces[key] = p
@@ -138,8 +142,9 @@ func (t *tables) number(l *layer, at int64) (uint64, error) {
 	return binary.BigEndian.Uint64(p.bytes[at-key.at:]), nil
 }
 
-// place gives a place for a piece: when there are enough, that of the oldest quarter is made free first.
-func (t *tables) place() *piece {
+// newPiece returns an empty piece. If the cache is full, newPiece first drops old pieces: those
+// whose last use is in the oldest quarter of the cached time span.
+func (t *tables) newPiece() *piece {
 	if t.pieces == nil {
 		t.pieces = map[pieceKey]*piece{}
 	}

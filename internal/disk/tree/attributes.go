@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mode is what the copy of something may have of its permissions: the set-id bits not where the copy has another owner.
+// mode returns the permission bits for a copy. It drops the set-id bits if the copy has another
+// owner or group.
 func (c *copier) mode(st *unix.Stat_t) uint32 {
 	mode := st.Mode & 0o7777
 	if !c.root && st.Uid != c.uid {
@@ -19,8 +20,9 @@ func (c *copier) mode(st *unix.Stat_t) uint32 {
 	return mode
 }
 
-// attributes gives a copy the owner of its original, and then its extended attributes: a change of owner takes set-id bits and capabilities away. Its
-// mode has to be set after that, for the user's own attributes need one that allows writing.
+// attributes copies first the owner and then the extended attributes, because changing the owner
+// clears capabilities. The caller must set the mode afterwards for two reasons: changing the owner
+// also clears set-id bits, and setting user attributes requires a writable file.
 func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
 	if c.root {
 		if err := unix.Fchown(dst, int(st.Uid), int(st.Gid)); err != nil {
@@ -42,6 +44,8 @@ func (c *copier) attributes(dst, src int, st *unix.Stat_t) error {
 	return nil
 }
 
+// attribute copies one extended attribute. It skips attributes that the process is not allowed to
+// set, and attributes that have a meaning only on the host.
 func (c *copier) attribute(dst, src int, name string) error {
 	switch {
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "system.posix_acl_"):
@@ -59,7 +63,8 @@ func (c *copier) attribute(dst, src int, name string) error {
 	return unix.Fsetxattr(dst, name, c.buffer[:n], 0)
 }
 
-// touch gives a name in a folder its time of modification. That of access stays.
+// touch sets the modification time of the entry name in a folder. It does not change the access
+// time.
 func touch(folder int, name string, mtime unix.Timespec) error {
 	return unix.UtimesNanoAt(folder, name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, mtime}, unix.AT_SYMLINK_NOFOLLOW)
 }

@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	smallFile   = 128 << 10 // up to which a file is read and written, which then costs fewest system calls
-	stretchSize = 32 << 20  // of larger ones, copied between two looks at the context
+	smallFile  = 128 << 10 // Up to this size in bytes, one read and one write need the fewest system calls.
+	rangeChunk = 32 << 20  // Number of bytes between checks of the context.
 )
 
-// data copies the content of a file, whose st was read when it was opened, to an empty one.
+// data copies the content of the file src to the empty file dst. st is the state of src when it was
+// opened.
 func (c *copier) data(dst, src int, st *unix.Stat_t) error {
 	if st.Size == 0 {
 		return nil
 	}
 	if c.clone {
-		done, never := clone(dst, src)
+		done, unsupported := clone(dst, src)
 		if done {
 			return nil
 		}
-		c.clone = !never
+		c.clone = !unsupported
 	}
 	if st.Size <= smallFile && st.Blocks*512 >= st.Size {
 		return c.small(dst, src, int(st.Size))
@@ -32,19 +33,19 @@ func (c *copier) data(dst, src int, st *unix.Stat_t) error {
 	for at := int64(0); at < st.Size; {
 		begin, err := unix.Seek(src, at, unix.SEEK_DATA)
 		if err == unix.ENXIO {
-			return nil // a hole up to its end
+			return nil // The rest is a hole.
 		}
 		if err != nil {
 			return err
 		}
 		end, err := unix.Seek(src, begin, unix.SEEK_HOLE)
 		if err == unix.ENXIO {
-			return errChanged // it has become shorter
+			return errChanged // The file was truncated.
 		}
 		if err != nil {
 			return err
 		}
-		if err := stretch(dst, src, begin, min(end, st.Size), c.buffer, c.ctx.Err); err != nil {
+		if err := copyRange(dst, src, begin, min(end, st.Size), c.buffer, c.ctx.Err); err != nil {
 			return err
 		}
 		at = end
@@ -52,9 +53,9 @@ func (c *copier) data(dst, src int, st *unix.Stat_t) error {
 	return nil
 }
 
-// small copies a file without holes at once.
+// small copies a file without holes, using a single read.
 func (c *copier) small(dst, src, size int) error {
-	n, err := again(func() (int, error) { return unix.Read(src, c.buffer[:size]) })
+	n, err := retry(func() (int, error) { return unix.Read(src, c.buffer[:size]) })
 	if err != nil {
 		return err
 	}
@@ -64,10 +65,10 @@ func (c *copier) small(dst, src, size int) error {
 	return writeAll(dst, c.buffer[:size], 0)
 }
 
-// writeAll writes at an offset.
+// writeAll writes all of b, starting at the offset at.
 func writeAll(fd int, b []byte, at int64) error {
 	for len(b) > 0 {
-		n, err := again(func() (int, error) { return unix.Pwrite(fd, b, at) })
+		n, err := retry(func() (int, error) { return unix.Pwrite(fd, b, at) })
 		if err != nil {
 			return err
 		}
@@ -76,26 +77,28 @@ func writeAll(fd int, b []byte, at int64) error {
 	return nil
 }
 
-// clone has an empty file share the blocks of another, and tells whether that could be done, and whether it never can be here.
-func clone(dst, src int) (done, never bool) {
+// clone makes the empty file dst share the blocks of src. unsupported reports that the file systems
+// of the two files can never share blocks.
+func clone(dst, src int) (done, unsupported bool) {
 	err := unix.IoctlFileClone(dst, src)
 	return err == nil, err == unix.EOPNOTSUPP || err == unix.ENOTTY || err == unix.ENOSYS || err == unix.EXDEV
 }
 
-// stretch copies what lies between two offsets: in the kernel where it can, which between different file systems it can't always. It is given up when it may not
-// go on.
-func stretch(dst, src int, at, end int64, buffer []byte, mayGoOn func() error) error {
+// copyRange copies the bytes from offset at to offset end. It copies in the kernel if the file
+// systems support that, and otherwise through buffer. It calls check before each chunk, and stops
+// when check returns an error.
+func copyRange(dst, src int, at, end int64, buffer []byte, check func() error) error {
 	for at < end {
-		if err := mayGoOn(); err != nil {
+		if err := check(); err != nil {
 			return err
 		}
 		in, out := at, at
-		n, err := again(func() (int, error) {
-			return unix.CopyFileRange(src, &in, dst, &out, int(min(end-at, stretchSize)), 0)
+		n, err := retry(func() (int, error) {
+			return unix.CopyFileRange(src, &in, dst, &out, int(min(end-at, rangeChunk)), 0)
 		})
 		switch {
 		case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM):
-			if n, err = again(func() (int, error) { return unix.Pread(src, buffer[:min(end-at, int64(len(buffer)))], at) }); err != nil {
+			if n, err = retry(func() (int, error) { return unix.Pread(src, buffer[:min(end-at, int64(len(buffer)))], at) }); err != nil {
 				return err
 			}
 			if err := writeAll(dst, buffer[:n], at); err != nil {
@@ -105,7 +108,7 @@ func stretch(dst, src int, at, end int64, buffer []byte, mayGoOn func() error) e
 			return err
 		}
 		if n == 0 {
-			return errChanged // it has become shorter
+			return errChanged // The file was truncated.
 		}
 		at += int64(n)
 	}

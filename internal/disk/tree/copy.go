@@ -11,17 +11,25 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Copy makes dst, where nothing may be yet, an exact copy of the folder src: modes with their set-id bits, times of files, links and folders, symbolic and
-// hard links, holes, extended attributes and access lists of files and folders, FIFOs and sockets; as root also owners and devices, else all is
-// the caller's, devices are skipped, and so are the set-id bits of what somebody else owns. Files share their blocks with the originals where the file
-// system can do that.
+// Copy copies the folder src to dst, which must not exist.
+// The copy preserves the following:
+//   - modes with their set-id bits.
+//   - modification times of files, links and folders.
+//   - symbolic links, hard links, holes, FIFOs and sockets.
+//   - extended attributes and access control lists of files and folders.
+//   - owners and devices, if the process is root.
 //
-// What changes in src meanwhile is an error of kind Precondition where it is noticed. On any error nothing of dst is left. Nothing is flushed: see Flush.
+// If the process is not root, it owns the copy. Copy then skips devices. It also drops the set-id
+// bits of files that another user or group owns. Files share blocks with the originals if the file
+// system supports it.
+//
+// If Copy detects that src changes during the copy, the error has kind Precondition. On any error
+// Copy removes dst. Copy does not flush the files to disk. Use Flush for that.
 func Copy(ctx context.Context, dst, src string) (Stats, error) {
 	const op = "copy folder"
 	from, err := openTop(src)
 	if err != nil {
-		return Stats{}, named(err, op, src)
+		return Stats{}, withPath(err, op, src)
 	}
 	c, err := newCopier(ctx, dst, src)
 	if err != nil {
@@ -31,68 +39,69 @@ func Copy(ctx context.Context, dst, src string) (Stats, error) {
 	err = walk(ctx, from, src, c)
 	c.at.close()
 	if err != nil {
-		return Stats{}, abandon(ctx, named(err, op, src), dst)
+		return Stats{}, discard(ctx, withPath(err, op, src), dst)
 	}
 	return c.stats, nil
 }
 
-// copier is the visitor that makes the copy.
+// copier is the visitor that writes the copy.
 type copier struct {
 	ctx    context.Context
 	src    string
-	at     *trail // of the copy
-	crumb  *crumb // the same, to be kept
+	at     *trail      // the folder that the copier is writing
+	folder *copyFolder // The same folder, as a path that stays valid when at moves on.
 	links  links
-	root   bool // owners can be given
+	root   bool // The process is allowed to set owners.
 	uid    uint32
-	gid    uint32 // the caller's
-	clone  bool   // the file system has not said that it can't share blocks
-	buffer []byte // for content, and values of attributes
-	names  []byte // of attributes
+	gid    uint32
+	clone  bool   // False if the file systems can't share blocks.
+	buffer []byte // for file content and attribute values
+	names  []byte // for attribute names
 	stats  Stats
 }
 
 func newCopier(ctx context.Context, dst, src string) (*copier, error) {
 	const op = "make folder"
 	if err := unix.Mkdir(dst, 0o700); err != nil {
-		return nil, named(err, op, dst)
+		return nil, withPath(err, op, dst)
 	}
 	top, err := openTop(dst)
 	if err != nil {
-		return nil, abandon(ctx, named(err, op, dst), dst)
+		return nil, discard(ctx, withPath(err, op, dst), dst)
 	}
 	at, _, err := newTrail(top)
 	if err != nil {
-		return nil, abandon(ctx, named(err, op, dst), dst)
+		return nil, discard(ctx, withPath(err, op, dst), dst)
 	}
 	return &copier{
-		ctx: ctx, src: src, at: at, crumb: &crumb{}, links: links{}, clone: true, buffer: make([]byte, smallFile), names: make([]byte, 64<<10),
+		ctx: ctx, src: src, at: at, folder: &copyFolder{}, links: links{}, clone: true, buffer: make([]byte, smallFile), names: make([]byte, 64<<10),
 		root: os.Geteuid() == 0, uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()),
 	}, nil
 }
 
-// Enter makes the folder, for now for nobody else, and copies what is in it but folders.
+// Enter creates the folder and copies all of its entries except subfolders. Only the owner can
+// access the new folder until Leave sets its mode.
 func (c *copier) Enter(from *Folder, content []Entry) error {
-	if err := c.folder(from); err != nil {
-		return named(err, "copy", filepath.Join(c.src, from.Path("")))
+	if err := c.mkdir(from); err != nil {
+		return withPath(err, "copy", filepath.Join(c.src, from.Path("")))
 	}
 	for _, e := range content {
 		if err := c.ctx.Err(); err != nil {
 			return err
 		}
 		if err := c.entry(from, e); err != nil {
-			return named(err, "copy", filepath.Join(c.src, from.Path(e.Name)))
+			return withPath(err, "copy", filepath.Join(c.src, from.Path(e.Name)))
 		}
 	}
 	return nil
 }
 
-func (c *copier) folder(from *Folder) error {
+func (c *copier) mkdir(from *Folder) error {
 	if from.IsTop() {
 		return nil
 	}
 	if identityOf(from.Stat) == c.at.steps[0].id {
-		return fault.New(fault.Invalid, "copy folder", shortened(c.src), "the copy would be inside it")
+		return fault.New(fault.Invalid, "copy folder", shortened(c.src), "the destination is inside the source")
 	}
 	name := from.Name()
 	if err := unix.Mkdirat(c.at.fd(), name, 0o700); err != nil {
@@ -108,14 +117,14 @@ func (c *copier) folder(from *Folder) error {
 		return err
 	}
 	c.at.down(fd, name, &st)
-	c.crumb = &crumb{c.crumb, name}
+	c.folder = &copyFolder{c.folder, name}
 	c.stats.Folders++
 	return nil
 }
 
 func (c *copier) entry(from *Folder, e Entry) error {
 	switch e.Kind {
-	case unix.S_IFDIR: // is entered
+	case unix.S_IFDIR: // Enter creates it.
 		return nil
 	case unix.S_IFREG:
 		return c.file(from, e.Name)
@@ -123,10 +132,11 @@ func (c *copier) entry(from *Folder, e Entry) error {
 	return c.other(from, e)
 }
 
-// Leave gives the folder what it could not have while things were put into it.
+// Leave sets the attributes, time and mode of the folder after all entries are copied. Creating an
+// entry would change the time, and the mode could forbid new entries.
 func (c *copier) Leave(from *Folder) error {
 	if err := c.leave(from); err != nil {
-		return named(err, "copy", filepath.Join(c.src, from.Path("")))
+		return withPath(err, "copy", filepath.Join(c.src, from.Path("")))
 	}
 	return nil
 }
@@ -141,13 +151,13 @@ func (c *copier) leave(from *Folder) error {
 	if from.IsTop() {
 		return unix.Fchmod(c.at.fd(), c.mode(from.Stat))
 	}
-	made, err := c.at.up()
+	done, err := c.at.up()
 	if err != nil {
 		return err
 	}
-	defer unix.Close(made.fd)
-	c.crumb = c.crumb.above
-	return unix.Fchmod(made.fd, c.mode(from.Stat))
+	defer unix.Close(done.fd)
+	c.folder = c.folder.parent
+	return unix.Fchmod(done.fd, c.mode(from.Stat))
 }
 
 func (c *copier) file(from *Folder, name string) error {
@@ -180,13 +190,13 @@ func (c *copier) file(from *Folder, name string) error {
 	if err := unix.Fchmod(dst, c.mode(&st)); err != nil {
 		return err
 	}
-	c.met(name, &st)
+	c.remember(name, &st)
 	c.stats.Files++
 	c.stats.Bytes += st.Size
 	return touch(c.at.fd(), name, st.Mtim)
 }
 
-// other copies what is neither file nor folder.
+// other copies an entry that is neither a file nor a folder.
 func (c *copier) other(from *Folder, e Entry) error {
 	st, err := from.Lstat(e)
 	if err != nil {
@@ -208,7 +218,7 @@ func (c *copier) other(from *Folder, e Entry) error {
 	} else {
 		device := e.Kind == unix.S_IFCHR || e.Kind == unix.S_IFBLK
 		err := unix.Mknodat(to, e.Name, e.Kind|0o600, int(st.Rdev))
-		if device && errors.Is(err, unix.EPERM) { // also root of a user namespace can't
+		if device && errors.Is(err, unix.EPERM) { // Root in a user namespace cannot create devices either.
 			c.stats.Skipped++
 			return nil
 		}
@@ -217,7 +227,7 @@ func (c *copier) other(from *Folder, e Entry) error {
 		}
 		c.stats.Special++
 	}
-	c.met(e.Name, &st)
+	c.remember(e.Name, &st)
 	if c.root {
 		if err := unix.Fchownat(to, e.Name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err

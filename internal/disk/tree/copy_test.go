@@ -37,7 +37,7 @@ func TestACopyIsWhatCpMakes(t *testing.T) {
 	var st unix.Stat_t
 	check(t, unix.Stat(filepath.Join(dst, "sparse"), &st))
 	if st.Blocks*512 > 1<<20 {
-		t.Errorf("the holes of a file take %d bytes", st.Blocks*512)
+		t.Errorf("the sparse file uses %d bytes, want at most 1 MiB", st.Blocks*512)
 	}
 	for _, top := range []string{src, dst} {
 		check(t, os.Chmod(filepath.Join(top, "readonly"), 0o755))
@@ -45,10 +45,10 @@ func TestACopyIsWhatCpMakes(t *testing.T) {
 	check(t, os.Chmod(filepath.Join(oracle, "readonly"), 0o755))
 }
 
-// TestWithoutPrivilege runs tests that are about an ordinary user as one.
+// TestWithoutPrivilege runs some tests of this package again as an ordinary user.
 func TestWithoutPrivilege(t *testing.T) {
 	if !isRoot {
-		t.Skip("this is one")
+		t.Skip("needs root")
 	}
 	program, err := os.Executable()
 	check(t, err)
@@ -69,7 +69,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	}
 }
 
-// others makes a folder of root's that an ordinary user can read.
+// others creates a folder that root owns and an ordinary user can read.
 func others(t *testing.T, folder string) string {
 	t.Helper()
 	top := filepath.Join(folder, "others")
@@ -94,7 +94,7 @@ func TestACopyOfAnothersFiles(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dst, "suid"))
 	check(t, err)
 	if info.Mode() != 0o755 {
-		t.Errorf("another's set-id program is copied with mode %v", info.Mode())
+		t.Errorf("copy of a set-id program of another user: got mode %v, want 0755", info.Mode())
 	}
 }
 
@@ -108,7 +108,7 @@ func TestUnreadableFilesAreNamedAndNothingIsLeft(t *testing.T) {
 	_, err := Copy(t.Context(), dst, src)
 	wantKind(t, err, fault.Permission, `a/secret"`)
 	if exists(dst) {
-		t.Error("something is left")
+		t.Error("the destination still exists")
 	}
 }
 
@@ -129,11 +129,11 @@ func TestCopyRefuses(t *testing.T) {
 		"a copy into itself":        {filepath.Join(src, "copy"), src, fault.Invalid},
 	} {
 		if _, err := Copy(t.Context(), c.dst, c.src); fault.KindOf(err) != c.kind {
-			t.Errorf("%s: %v of kind %q", name, err, fault.KindOf(err))
+			t.Errorf("%s: got %v of kind %q, want kind %q", name, err, fault.KindOf(err), c.kind)
 		}
 	}
 	if exists(fresh) || exists(filepath.Join(src, "copy")) {
-		t.Error("something is left")
+		t.Error("the destination still exists")
 	}
 }
 
@@ -145,12 +145,12 @@ func TestACopyThatIsCancelledLeavesNothing(t *testing.T) {
 			t.Errorf("after %d: %v", after, err)
 		}
 		if exists(dst) {
-			t.Fatalf("after %d something is left", after)
+			t.Fatalf("after %d: the destination still exists", after)
 		}
 	}
 }
 
-// countdown is a context that ends when it has been asked a number of times.
+// countdown is a context whose Err fails after a number of calls.
 type countdown struct {
 	context.Context
 	left int
@@ -164,7 +164,7 @@ func (c *countdown) Err() error {
 }
 
 func TestDeepTrees(t *testing.T) {
-	const levels = 3_000 // whose path is longer than one may be
+	const levels = 3_000 // more than fit into a path
 	src, dst := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	deep(t, src, levels)
 	var old unix.Rlimit
@@ -174,23 +174,24 @@ func TestDeepTrees(t *testing.T) {
 	stats, err := Copy(t.Context(), dst, src)
 	check(t, err)
 	if stats.Folders != levels || stats.Files != 1 {
-		t.Errorf("%+v", stats)
+		t.Errorf("got %+v, want %d folders and 1 file", stats, levels)
 	}
 	_, files, err := Size(t.Context(), dst)
 	check(t, err)
 	if files != 1 {
-		t.Errorf("%d files", files)
+		t.Errorf("got %d files, want 1", files)
 	}
 	for _, top := range []string{src, dst} {
 		check(t, Remove(t.Context(), top))
 		if exists(top) {
-			t.Error("it is still there")
+			t.Errorf("%s still exists", top)
 		}
 	}
-	check(t, os.Mkdir(src, 0o755)) // as the test's cleaning up wants
+	check(t, os.Mkdir(src, 0o755)) // t.TempDir removes it again.
 }
 
-// TestCopyNoticesChanges changes a tree at every step of a copy: what comes of it is a whole file or an error, never a mixture, and never another's file.
+// TestCopyNoticesChanges changes a tree at every step of a copy. The copy must fail or contain a
+// whole file. It must never contain a mixture of two files, or a file from outside the tree.
 func TestCopyNoticesChanges(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	put(t, secret, "secret", 0o600)
@@ -213,21 +214,22 @@ func TestCopyNoticesChanges(t *testing.T) {
 			put(t, filepath.Join(src, "d/f"), strings.Repeat("f", 200<<10), 0o644)
 			_, err := Copy(&interference{t.Context(), step, func() { change(src) }}, dst, src)
 			if err != nil && (fault.KindOf(err) != fault.Precondition || exists(dst)) {
-				t.Errorf("%s at step %d: %v, left: %v", name, step, err, exists(dst))
+				t.Errorf("%s at step %d: error %v, destination exists: %v", name, step, err, exists(dst))
 			}
 			if exists(filepath.Join(dst, "d/secret")) {
 				t.Errorf("%s at step %d: a link was followed", name, step)
 			}
 			if info, e := os.Lstat(filepath.Join(dst, "d/f")); e == nil && info.Mode().IsRegular() {
 				if b, e := os.ReadFile(filepath.Join(dst, "d/f")); e != nil || bytes.Count(b, []byte("f"))+bytes.Count(b, []byte{0}) != len(b) {
-					t.Errorf("%s at step %d: another's content was copied, %v", name, step, e)
+					t.Errorf("%s at step %d: foreign content was copied, %v", name, step, e)
 				}
 			}
 		}
 	}
 }
 
-// interference does something when its context is asked for the so many-th time.
+// interference is a context. Its Err method calls the function do once, after as many other calls
+// as the field left states.
 type interference struct {
 	context.Context
 	left int
@@ -254,7 +256,7 @@ func TestSizeCountsEachFileOnce(t *testing.T) {
 	allocated, files, err := Size(t.Context(), top)
 	check(t, err)
 	if files != 3 || allocated < 1<<20 || allocated > 2<<20 {
-		t.Errorf("%d bytes, %d files", allocated, files)
+		t.Errorf("got %d bytes and %d files, want 1 to 2 MiB and 3 files", allocated, files)
 	}
 	if _, _, err := Size(t.Context(), filepath.Join(top, "none")); fault.KindOf(err) != fault.NotFound {
 		t.Error(err)
@@ -264,8 +266,8 @@ func TestSizeCountsEachFileOnce(t *testing.T) {
 	}
 }
 
-// sharing mounts a file system whose files can share blocks.
-func sharing(t *testing.T) (top string) {
+// reflinkFS mounts a file system whose files can share blocks.
+func reflinkFS(t *testing.T) (top string) {
 	t.Helper()
 	testenv.NeedsRoot(t, "mount")
 	image, top := filepath.Join(t.TempDir(), "image"), t.TempDir()
@@ -285,7 +287,7 @@ func sharing(t *testing.T) (top string) {
 }
 
 func TestCopySharesBlocks(t *testing.T) {
-	top := sharing(t)
+	top := reflinkFS(t)
 	src, err := os.MkdirTemp(top, "")
 	check(t, err)
 	content := io.LimitReader(zeroToNine{}, 256<<20)
@@ -302,7 +304,7 @@ func TestCopySharesBlocks(t *testing.T) {
 	check(t, Flush(t.Context(), top))
 	check(t, unix.Statfs(top, &after))
 	if used := int64(before.Bfree-after.Bfree) * before.Bsize; used > 16<<20 {
-		t.Errorf("a copy of 256 MiB took %d MiB", used>>20)
+		t.Errorf("a copy of 256 MiB used %d MiB, want at most 16", used>>20)
 	}
 	same(t, describe(t, src+".copy"), describe(t, src))
 }

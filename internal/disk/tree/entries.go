@@ -13,23 +13,25 @@ import (
 // Entry is a name in a folder.
 type Entry struct {
 	Name string
-	Kind uint32 // as in the mode that stat(2) gives: unix.S_IFREG and its like
+	Kind uint32 // file type bits of stat(2), such as unix.S_IFREG
 }
 
-// kinds are the kinds of entries that getdents(2) tells.
+// kinds maps the types of getdents(2) to file type bits.
 var kinds = map[byte]uint32{
 	unix.DT_REG: unix.S_IFREG, unix.DT_DIR: unix.S_IFDIR, unix.DT_LNK: unix.S_IFLNK, unix.DT_FIFO: unix.S_IFIFO,
 	unix.DT_SOCK: unix.S_IFSOCK, unix.DT_CHR: unix.S_IFCHR, unix.DT_BLK: unix.S_IFBLK,
 }
 
-// list gives what is in an open folder, in the order of the names' bytes, or where that is more than it may be told, some of it.
-func list(folder int, buffer []byte, most int) ([]Entry, error) {
+// list returns the entries of an open folder, in the byte order of their names. If the folder has
+// more than limit entries, list stops early. The result then has more than limit entries, but not
+// all.
+func list(folder int, buffer []byte, limit int) ([]Entry, error) {
 	if _, err := unix.Seek(folder, 0, unix.SEEK_SET); err != nil {
 		return nil, err
 	}
 	var all []Entry
-	for len(all) <= most {
-		n, err := again(func() (int, error) { return unix.Getdents(folder, buffer) })
+	for len(all) <= limit {
+		n, err := retry(func() (int, error) { return unix.Getdents(folder, buffer) })
 		if err != nil {
 			return nil, err
 		}
@@ -43,9 +45,9 @@ func list(folder int, buffer []byte, most int) ([]Entry, error) {
 	known := all[:0]
 	for _, e := range all {
 		if e.Kind == 0 {
-			var st unix.Stat_t // some file systems don't tell kinds
+			var st unix.Stat_t // Some file systems report no type.
 			if err := unix.Fstatat(folder, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
-				continue // it was removed since
+				continue // It was removed meanwhile.
 			} else if err != nil {
 				return nil, err
 			}
@@ -58,9 +60,13 @@ func list(folder int, buffer []byte, most int) ([]Entry, error) {
 	return all, nil
 }
 
-var errListing = errors.New("the file system gave a folder's entries in no known form")
+var errListing = errors.New("the file system returned invalid folder entries")
 
-// parse adds what getdents(2) gave: for each entry an inode and an offset of 8 bytes, its length in 2, its kind in one, and its name up to a zero.
+// parse appends the entries in a buffer that getdents(2) filled. Each entry consists of:
+//   - the inode number and an offset, 8 bytes each.
+//   - the length of the entry, 2 bytes.
+//   - the type, 1 byte.
+//   - the name, terminated by a zero byte.
 func parse(b []byte, all []Entry) ([]Entry, error) {
 	const head = 8 + 8 + 2 + 1
 	for len(b) > 0 {
@@ -73,7 +79,7 @@ func parse(b []byte, all []Entry) ([]Entry, error) {
 		}
 		name, _, _ := bytes.Cut(b[head:length], []byte{0})
 		if n := string(name); n != "." && n != ".." {
-			if badName(n) {
+			if invalidName(n) {
 				return nil, errListing
 			}
 			all = append(all, Entry{n, kinds[b[18]]})

@@ -8,23 +8,25 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Folder is the folder that a walk is in. It is good until Enter or Leave returns, and for use by several goroutines.
+// Folder is the folder that a walk visits. It is valid only until Enter or Leave returns. Until
+// then it is safe for concurrent use.
 type Folder struct {
 	Stat  *unix.Stat_t
 	fd    int
 	trail *trail
 }
 
-// IsTop tells whether it is the folder that the walk began in.
+// IsTop reports whether the folder is the top of the walk.
 func (f *Folder) IsTop() bool { return len(f.trail.steps) == 1 }
 
-// Name is its name in the folder above; the top has none.
+// Name returns the name of the folder in its parent. The name of the top is empty.
 func (f *Folder) Name() string { return f.trail.steps[len(f.trail.steps)-1].name }
 
-// Path is its path from the top, or with a name the path of that name in it. The top is ".".
+// Path returns the path from the top of the walk to the entry name in the folder. If name is empty,
+// Path returns the path of the folder itself. The path of the top is ".".
 func (f *Folder) Path(name string) string { return f.trail.path(name) }
 
-// Open opens a regular file in it for reading, and describes it. The caller closes it.
+// Open opens a regular file in the folder for reading. The caller must close it.
 func (f *Folder) Open(name string) (fd int, st unix.Stat_t, err error) {
 	fd, err = openAt(f.fd, name, unix.O_RDONLY, 0)
 	if err != nil {
@@ -40,7 +42,7 @@ func (f *Folder) Open(name string) (fd int, st unix.Stat_t, err error) {
 	return fd, st, nil
 }
 
-// Lstat describes what has a name in it, which is of the kind that the folder's entry said.
+// Lstat returns the state of an entry. It fails if the kind of the entry has changed.
 func (f *Folder) Lstat(e Entry) (st unix.Stat_t, err error) {
 	err = unix.Fstatat(f.fd, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && st.Mode&unix.S_IFMT != e.Kind {
@@ -49,7 +51,7 @@ func (f *Folder) Lstat(e Entry) (st unix.Stat_t, err error) {
 	return st, changed(err)
 }
 
-// Readlink gives the text of a symbolic link in it.
+// Readlink returns the target of a symbolic link in the folder.
 func (f *Folder) Readlink(name string) (string, error) {
 	text := make([]byte, maxPath)
 	n, err := unix.Readlinkat(f.fd, name, text)
@@ -59,10 +61,12 @@ func (f *Folder) Readlink(name string) (string, error) {
 	return string(text[:n]), nil
 }
 
-// errChanged says that what was there a moment ago is no longer, or is no longer the same.
+// errChanged reports that another process removed, replaced or changed an entry during the
+// operation.
 var errChanged error = &fault.Error{Kind: fault.Precondition, Err: errors.New("it changed while it was read")}
 
-// changed gives for the kernel's words for that errChanged. Other errors stay as they are.
+// changed returns errChanged for kernel errors that indicate such a change. It returns other errors
+// unchanged.
 func changed(err error) error {
 	switch err {
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENXIO, unix.ESTALE:

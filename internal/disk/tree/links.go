@@ -6,36 +6,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crumb is a folder of a copy, by the names that lead to it.
-type crumb struct {
-	above *crumb // of the top: nil
-	name  string
+// copyFolder is a folder in the copy. The parent of the top folder is nil.
+type copyFolder struct {
+	parent *copyFolder
+	name   string
 }
 
-// links are the files of a tree of whose several names some have not been met.
+// links contains the copied files that have more hard links in the source.
 type links map[identity]*linked
 
 type linked struct {
-	folder *crumb
-	name   string // the first, in the copy
-	left   uint64 // names that have not been met
+	folder *copyFolder
+	name   string // the first name of the file in the copy
+	left   uint64 // number of hard links that the copier has not found yet
 }
 
-// met remembers what has been copied and has further names.
-func (c *copier) met(name string, st *unix.Stat_t) {
+// remember records a copied file if it has more than one hard link.
+func (c *copier) remember(name string, st *unix.Stat_t) {
 	if st.Nlink > 1 {
-		c.links[identityOf(st)] = &linked{c.crumb, name, uint64(st.Nlink) - 1}
+		c.links[identityOf(st)] = &linked{c.folder, name, uint64(st.Nlink) - 1}
 	}
 }
 
-// link makes a name in the copy's folder a further name of what has been copied already, and tells whether it has.
+// link creates a hard link if the copier has already copied the file under another name. done
+// reports whether link created one.
 func (c *copier) link(name string, st *unix.Stat_t) (done bool, err error) {
 	first := c.links[identityOf(st)]
 	if first == nil {
 		return false, nil
 	}
 	var names []string
-	for at := first.folder; at.above != nil; at = at.above {
+	for at := first.folder; at.parent != nil; at = at.parent {
 		names = append(names, at.name)
 	}
 	slices.Reverse(names)
@@ -54,16 +55,16 @@ func (c *copier) link(name string, st *unix.Stat_t) (done bool, err error) {
 	return true, nil
 }
 
-// descend opens the folder to which names lead from an open one, to get on from there. It follows no links.
+// descend opens a folder below top, one name at a time, with O_PATH. It follows no symbolic links.
 func descend(top int, names []string) (int, error) {
 	at, err := openAt(top, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	for _, name := range names {
 		if err != nil {
 			break
 		}
-		above := at
-		at, err = openAt(above, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-		unix.Close(above)
+		parent := at
+		at, err = openAt(parent, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		unix.Close(parent)
 	}
 	return at, err
 }

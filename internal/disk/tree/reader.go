@@ -14,35 +14,38 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// NoLimit is the limit of a reader that has none.
+// NoLimit is the limit for a reader that can read any number of bytes.
 const NoLimit = math.MaxInt64
 
-// Reader reads the entries of a tar stream, of V7's, POSIX's and GNU's formats. Other than archive/tar it takes a stream for whole only where it ends
-// with the mark that is due there, with nothing but zeros after it. What is wrong with the stream is an error of kind Invalid, more than its limit one
-// of kind Exhausted; errors of what it is read from come back as they are, and so does the end of the context.
+// Reader reads the entries of a tar stream in the V7, POSIX and GNU formats. Unlike archive/tar, it
+// requires the end marker, and allows only zeros after it.
+//
+// If the stream is invalid, the error has kind Invalid. If the stream exceeds the limit, the error
+// has kind Exhausted. Reader returns errors of the underlying stream and of the context unchanged.
 type Reader struct {
-	in      *counted
+	in      *countingReader
 	archive *tar.Reader
-	name    string // of the entry that was read last
-	end     int64  // where the content of that entry ends, if it is not sparse
-	sparse  bool   // how long that is can't be told before it is read
+	name    string // The name of the current entry.
+	end     int64  // The offset of the end of the entry's content. Not valid for sparse entries.
+	sparse  bool   // The entry is sparse, so end is unknown until all content is read.
 }
 
-// NewReader reads a stream of at most so many bytes. Where that can seek, content that isn't read is skipped.
+// NewReader returns a reader for a stream of at most limit bytes. If the stream is seekable, the
+// reader seeks past content that the caller does not read.
 func NewReader(ctx context.Context, stream io.Reader, limit int64) *Reader {
-	r := &Reader{in: &counted{ctx: ctx, in: stream, limit: limit}}
+	r := &Reader{in: &countingReader{ctx: ctx, in: stream, limit: limit}}
 	r.archive = tar.NewReader(r.in)
 	r.in.in = bufio.NewReaderSize(stream, 256<<10)
 	if seeker, ok := stream.(io.Seeker); ok {
-		if _, err := seeker.Seek(0, io.SeekCurrent); err == nil { // a pipe has the method too
-			r.archive, r.in.in = tar.NewReader(skipping{r.in, seeker}), stream
+		if _, err := seeker.Seek(0, io.SeekCurrent); err == nil { // Seek of a pipe fails.
+			r.archive, r.in.in = tar.NewReader(seekingReader{r.in, seeker}), stream
 		}
 	}
 	return r
 }
 
-// Next goes on to the next entry. At the end of the stream it gives io.EOF. Global PAX headers and volume labels are no entries. Whatever form a regular
-// file is kept in, its type is tar.TypeReg.
+// Next advances to the next entry. At the end of the stream it returns io.EOF. It skips global PAX
+// headers and volume labels. All regular files, including sparse files, have the type tar.TypeReg.
 func (r *Reader) Next() (*tar.Header, error) {
 	for {
 		if r.sparse {
@@ -56,13 +59,13 @@ func (r *Reader) Next() (*tar.Header, error) {
 			return nil, r.finish()
 		}
 		if err != nil {
-			return nil, r.blame(err)
+			return nil, r.wrap(err)
 		}
 		r.name, r.end = header.Name, r.in.at
 		switch header.Typeflag {
 		case tar.TypeXGlobalHeader:
 			continue
-		case 'V': // the name of a GNU archive
+		case 'V': // label of a GNU archive
 			r.end += header.Size
 			continue
 		case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
@@ -86,44 +89,45 @@ func sparse(header *tar.Header) bool {
 	return false
 }
 
-// Read reads the content of the entry, holes as zeros.
+// Read reads the content of the current entry. Holes read as zeros.
 func (r *Reader) Read(p []byte) (int, error) {
 	n, err := r.archive.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = r.blame(err)
+		err = r.wrap(err)
 	}
 	return n, err
 }
 
-// finish looks at what follows the last entry, and gives io.EOF.
+// finish checks the end of the stream after the last entry, and returns io.EOF if it is valid.
 func (r *Reader) finish() error {
 	const block = 512
 	if r.in.at < (r.end+block-1)/block*block+block {
-		return r.blame(io.ErrUnexpectedEOF)
+		return r.wrap(io.ErrUnexpectedEOF)
 	}
 	for rest := make([]byte, 32<<10); ; {
 		n, err := r.in.Read(rest)
 		if len(bytes.Trim(rest[:n], "\x00")) > 0 {
-			return r.blame(errors.New("something follows its end"))
+			return r.wrap(errors.New("data follows the end of the archive"))
 		}
 		if errors.Is(err, io.EOF) {
 			return io.EOF
 		}
 		if err != nil {
-			return r.blame(err)
+			return r.wrap(err)
 		}
 	}
 }
 
-// blame tells errors of what the stream is read from, which are passed on, from those of the stream.
-func (r *Reader) blame(err error) error {
+// wrap returns an error of the underlying stream unchanged. To any other error it adds kind Invalid
+// and the name of the entry.
+func (r *Reader) wrap(err error) error {
 	switch {
 	case r.in.err != nil:
 		return r.in.err
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = errors.New("it is cut off")
+		err = errors.New("the archive is truncated")
 	case errors.Is(err, tar.ErrHeader):
-		err = errors.New("this is no tar archive, or a damaged one")
+		err = errors.New("not a tar archive, or a damaged one")
 	}
 	if r.name != "" {
 		err = fmt.Errorf("at or after entry %q: %w", shortened(r.name), err)
@@ -131,16 +135,17 @@ func (r *Reader) blame(err error) error {
 	return &fault.Error{Op: "read archive", Kind: fault.Invalid, Err: err}
 }
 
-// counted is the stream.
-type counted struct {
+// countingReader counts the bytes of a stream. It returns an error if the count exceeds the limit
+// or the context is done.
+type countingReader struct {
 	ctx   context.Context
 	in    io.Reader
-	at    int64 // how much was read or skipped
+	at    int64 // bytes read or skipped
 	limit int64
-	err   error // that it ended with, but io.EOF
+	err   error // of the last read, except io.EOF
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	if c.err = c.ctx.Err(); c.err != nil {
 		return 0, c.err
 	}
@@ -154,20 +159,20 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// skipping is a stream that can seek.
-type skipping struct {
-	*counted
+// seekingReader is a countingReader for a seekable stream.
+type seekingReader struct {
+	*countingReader
 	seeker io.Seeker
 }
 
-// Seek does what archive/tar needs of it: to go forward from where it is, and tell where that is.
-func (s skipping) Seek(offset int64, whence int) (int64, error) {
+// Seek supports only what archive/tar needs: skipping forward and returning the current offset.
+func (s seekingReader) Seek(offset int64, whence int) (int64, error) {
 	if whence != io.SeekCurrent || offset < 0 || offset > s.limit-s.at {
 		return 0, errors.ErrUnsupported
 	}
 	if offset > 0 {
 		if _, err := s.seeker.Seek(offset, io.SeekCurrent); err != nil {
-			return 0, io.ErrUnexpectedEOF // so far no file can go
+			return 0, io.ErrUnexpectedEOF // The offset would exceed the maximum for a file.
 		}
 		s.at += offset
 	}

@@ -13,62 +13,65 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Remove removes a file, or a folder with all that is in it; where nothing is, it does nothing. Folders that their owner has no permission for are given it
-// first. It follows no links and goes into nothing that is mounted inside. Others may change the tree meanwhile: what was moved out of it, it doesn't
-// look for, and what they keep adding makes it fail. Others may also remove the same tree: all of them succeed.
+// Remove removes a file, or a folder with its content. It succeeds if path does not exist. If a
+// folder's mode denies access to its owner, Remove first adds the owner's permissions. Remove
+// follows no symbolic links and enters no mount points.
 //
-// What can't be removed does not keep it from removing the rest; the first such thing is the error, with a hint where there is one.
+// Other processes can change the tree during the removal. Remove ignores entries that they move out
+// of the tree, and fails if they add entries. Concurrent calls for the same tree all succeed.
+//
+// If Remove cannot remove an entry, it continues with the other entries and returns the first such
+// error. The error has a hint if the user can fix the cause.
 func Remove(ctx context.Context, path string) error {
-	folder, err := again(func() (int, error) {
+	folder, err := retry(func() (int, error) {
 		return unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return named(err, "remove", path)
+		return withPath(err, "remove", path)
 	}
-	above := os.NewFile(uintptr(folder), filepath.Dir(path))
-	defer above.Close()
-	return RemoveIn(ctx, above, filepath.Base(path))
+	parent := os.NewFile(uintptr(folder), filepath.Dir(path))
+	defer parent.Close()
+	return RemoveIn(ctx, parent, filepath.Base(path))
 }
 
-// RemoveIn is Remove of a name in an open folder.
+// RemoveIn is like Remove, but removes the entry name of an open folder.
 func RemoveIn(ctx context.Context, folder *os.File, name string) error {
-	if badName(name) {
-		return fault.New(fault.Invalid, "remove", name, "this can't be the name of a file")
+	if invalidName(name) {
+		return fault.New(fault.Invalid, "remove", name, "invalid file name")
 	}
 	r := &remover{ctx: ctx, path: filepath.Join(folder.Name(), name), buffer: make([]byte, 64<<10)}
 	top, err := openAt(int(folder.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return named(err, "remove", r.path)
+		return withPath(err, "remove", r.path)
 	}
-	// The trail begins in the folder that holds the tree.
 	if r.at, _, err = newTrail(top); err != nil {
-		return named(err, "remove", r.path)
+		return withPath(err, "remove", r.path)
 	}
 	defer r.at.close()
-	r.open = []*emptied{{names: []string{name}}}
+	r.open = []*openFolder{{names: []string{name}}}
 	return r.all()
 }
 
-// chunk is how many names of a folder are dealt with at a time, for it may hold more than there is memory for.
+// chunk limits the number of names that remover lists at a time, to limit its memory use.
 const chunk = 2048
 
-// remover removes a tree. Its trail begins in the folder that holds the tree.
+// remover removes a tree. Its trail begins in the parent folder of the tree.
 type remover struct {
 	ctx    context.Context
-	path   string // of the tree
+	path   string // the path of the tree
 	at     *trail
-	open   []*emptied // the folders of the trail
+	open   []*openFolder // the folders of the trail
 	buffer []byte
-	first  error // that something could not be removed for
+	err    error // the error for the first entry that remover could not remove
 }
 
-// emptied is a folder that is being emptied.
-type emptied struct {
-	names   []string // of those that were listed last, what has not been dealt with
-	removed int      // how many of them are gone
+// openFolder is a folder whose entries are being removed.
+type openFolder struct {
+	names   []string // listed names that the remover has not tried yet
+	removed int      // number of entries removed since the names were last listed
 }
 
 func (r *remover) all() error {
@@ -84,18 +87,21 @@ func (r *remover) all() error {
 			continue
 		}
 		if r.at.depth() == 0 {
-			return r.first
+			return r.err
 		}
 		if err := r.next(here); err != nil {
-			return named(err, "remove", r.path)
+			return withPath(err, "remove", r.path)
 		}
 	}
 }
 
-// remove removes a name of the folder that the trail has got to, or goes down into it.
-func (r *remover) remove(here *emptied, name string) error {
-	for _, how := range []int{0, unix.AT_REMOVEDIR} { // an empty folder is gone at once, also where it can't be opened
-		switch err := unix.Unlinkat(r.at.fd(), name, how); err {
+// remove removes the entry name of the current folder. If the entry is a folder that is not empty,
+// remove enters it.
+func (r *remover) remove(here *openFolder, name string) error {
+	// Removing an empty folder requires no permission for the folder itself. Therefore try to
+	// remove a folder before opening it.
+	for _, flags := range []int{0, unix.AT_REMOVEDIR} {
+		switch err := unix.Unlinkat(r.at.fd(), name, flags); err {
 		case nil, unix.ENOENT:
 			here.removed++
 			return nil
@@ -105,7 +111,7 @@ func (r *remover) remove(here *emptied, name string) error {
 		}
 	}
 	fd, st, err := r.enter(name)
-	if err == unix.ENOENT { // somebody else has removed it since
+	if err == unix.ENOENT { // Another process removed it.
 		here.removed++
 		return nil
 	}
@@ -113,16 +119,17 @@ func (r *remover) remove(here *emptied, name string) error {
 		return err
 	}
 	r.at.down(fd, name, st)
-	r.open = append(r.open, &emptied{removed: 1}) // the first list is still to come
+	r.open = append(r.open, &openFolder{removed: 1}) // A nonzero count makes the method next list the folder.
 	return nil
 }
 
-// next lists a folder again when all that had been listed is dealt with, until it is empty or nothing more can be removed. Then it leaves it and removes
-// it.
-func (r *remover) next(here *emptied) error {
+// next lists the folder again after remover has tried all listed names. If the folder is empty, or
+// if remover removed no name from the last list, next returns to the parent and removes the folder
+// there.
+func (r *remover) next(here *openFolder) error {
 	if here.removed > 0 {
 		content, err := list(r.at.fd(), r.buffer, chunk)
-		if err != unix.ENOENT { // so the kernel says for a folder that somebody else has removed
+		if err != unix.ENOENT { // ENOENT means that another process removed the folder.
 			r.failed(err, "")
 		}
 		here.removed, here.names = 0, here.names[:0]
@@ -148,11 +155,13 @@ func (r *remover) next(here *emptied) error {
 	return nil
 }
 
-// enter opens a folder to empty it, and gives its owner the permission for that.
+// enter opens a folder whose entries remover must remove. If necessary, it adds the owner's
+// permissions.
 func (r *remover) enter(name string) (int, *unix.Stat_t, error) {
 	fd, err := r.openat(name, folderFlags)
 	if err == unix.EACCES {
-		// Without permission it can only be pointed at, and changed through that.
+		// Without permission the folder can be opened only with O_PATH. A descriptor that was
+		// opened with O_PATH does not support fchmod, so change the mode through /proc.
 		if fd, err = r.openat(name, unix.O_PATH|unix.O_DIRECTORY); err != nil {
 			return -1, nil, err
 		}
@@ -178,28 +187,29 @@ func (r *remover) enter(name string) (int, *unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// openat opens a folder in that which the trail has got to, unless something is mounted there.
+// openat opens a folder in the current one. It fails if the folder is a mount point.
 func (r *remover) openat(name string, flags int) (int, error) {
-	return again(func() (int, error) {
+	return retry(func() (int, error) {
 		return unix.Openat2(r.at.fd(), name, &unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_XDEV})
 	})
 }
 
-// failed remembers the first thing that could not be removed: a name in the folder that the trail has got to, or that folder.
+// failed records err if it is the first error. name is the entry in the current folder that caused
+// the error. If name is empty, the current folder caused it.
 func (r *remover) failed(err error, name string) {
-	if err == nil || r.first != nil {
+	if err == nil || r.err != nil {
 		return
 	}
 	path := filepath.Join(filepath.Dir(r.path), r.at.path(name))
 	f := &fault.Error{Op: "remove", Subject: shortened(path), Err: err}
 	switch {
 	case err == unix.EXDEV, err == unix.EBUSY:
-		f.Kind, f.Err, f.Hint = fault.Precondition, errors.New("something is mounted there"), fmt.Sprintf("umount %q", path)
+		f.Kind, f.Err, f.Hint = fault.Precondition, errors.New("a file system is mounted there"), fmt.Sprintf("umount %q", path)
 	case err == unix.EPERM && os.Geteuid() == 0:
 		f.Hint = fmt.Sprintf("chattr -R -ia %q", path)
 	}
 	if len(path) > maxPath {
-		f.Hint = "" // no command could be given it
+		f.Hint = "" // No command accepts such a long path.
 	}
-	r.first = f
+	r.err = f
 }

@@ -25,11 +25,11 @@ func TestRemoveTakesEverythingAndNothingElse(t *testing.T) {
 	before := describe(t, outside)
 	check(t, Remove(t.Context(), top))
 	if exists(top) {
-		t.Error("it is still there")
+		t.Errorf("%s still exists", top)
 	}
-	check(t, Remove(t.Context(), top)) // there is nothing to do
+	check(t, Remove(t.Context(), top)) // It succeeds again.
 	if after := describe(t, outside); len(after) != len(before) || !exists(filepath.Join(outside, "f")) {
-		t.Errorf("outside is now %q", after)
+		t.Errorf("files outside changed to %q", after)
 	}
 }
 
@@ -48,7 +48,7 @@ func TestRemoveOfOneThing(t *testing.T) {
 		}
 	}
 	if !exists(in("target")) {
-		t.Error("what a link led to is gone")
+		t.Error("the target of a link was removed")
 	}
 	for _, name := range []string{"/", "."} {
 		wantKind(t, Remove(t.Context(), name), fault.Invalid, "name")
@@ -70,7 +70,7 @@ func TestRemoveCopesWithFoldersWithoutPermission(t *testing.T) {
 }
 
 func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
-	testenv.NeedsRoot(t, "make what can't be removed")
+	testenv.NeedsRoot(t, "set the immutable attribute")
 	top := filepath.Join(t.TempDir(), "top")
 	check(t, os.MkdirAll(filepath.Join(top, "m/a"), 0o755))
 	check(t, os.MkdirAll(filepath.Join(top, "z/a"), 0o755))
@@ -81,10 +81,10 @@ func TestRemoveSaysWhatItCouldNotAndTakesTheRest(t *testing.T) {
 	err := Remove(t.Context(), top)
 	wantKind(t, err, fault.Permission, `m/kept"`)
 	if hint := fault.HintOf(err); hint != fmt.Sprintf("chattr -R -ia %q", filepath.Join(top, "m/kept")) {
-		t.Errorf("hint %q", hint)
+		t.Errorf("got hint %q, want a chattr command", hint)
 	}
 	if exists(filepath.Join(top, "m/gone")) || exists(filepath.Join(top, "m/a")) || exists(filepath.Join(top, "z")) {
-		t.Error("more than that is left")
+		t.Error("other entries were not removed")
 	}
 }
 
@@ -101,9 +101,9 @@ func TestRemoveGoesIntoNothingThatIsMounted(t *testing.T) {
 	}
 	err := Remove(t.Context(), top)
 	check(t, unix.Unmount(mnt, unix.MNT_DETACH))
-	wantKind(t, err, fault.Precondition, `a/mnt": something is mounted there`)
+	wantKind(t, err, fault.Precondition, `a/mnt": a file system is mounted there`)
 	if !exists(filepath.Join(outside, "precious")) || exists(filepath.Join(top, "z")) {
-		t.Error("what is mounted was emptied, or what is not was left")
+		t.Error("the mount was emptied, or the rest of the tree was not removed")
 	}
 	check(t, Remove(t.Context(), top))
 }
@@ -112,12 +112,12 @@ func TestRemoveOfFoldersLargerThanAChunk(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	check(t, os.Mkdir(top, 0o755))
 	put(t, filepath.Join(top, "0"), "x", 0o644)
-	for i := range chunk*2 + 2 { // names of one file, for many are slow to make
+	for i := range chunk*2 + 2 { // Hard links are faster to create than files.
 		check(t, os.Link(filepath.Join(top, "0"), filepath.Join(top, fmt.Sprint(i+1))))
 	}
 	check(t, Remove(t.Context(), top))
 	if exists(top) {
-		t.Error("it is still there")
+		t.Errorf("%s still exists", top)
 	}
 }
 
@@ -131,7 +131,9 @@ func TestRemoveEndsWithItsContext(t *testing.T) {
 	check(t, Remove(t.Context(), top))
 }
 
-// TestRemoveBesideAProcessThatChangesTheTree has another move folders of the tree to and fro, out of it, and put links to precious things in their places.
+// TestRemoveBesideAProcessThatChangesTheTree removes a tree while a goroutine changes it. The
+// goroutine moves folders out of the tree and back, and replaces them with symbolic links to a
+// folder outside.
 func TestRemoveBesideAProcessThatChangesTheTree(t *testing.T) {
 	outside := t.TempDir()
 	in := func(name string) string { return filepath.Join(outside, name) }
@@ -174,18 +176,19 @@ func TestRemoveBesideAProcessThatChangesTheTree(t *testing.T) {
 		check(t, Remove(t.Context(), top))
 		check(t, Remove(t.Context(), in("aside")))
 		if left, err := os.ReadDir(in("precious")); len(left) != 50 {
-			t.Fatalf("%d precious files are left, %v", len(left), err)
+			t.Fatalf("got %d precious files, want 50, %v", len(left), err)
 		}
 	}
 }
 
-// TestRemoveBesideOthersThatRemove has several remove one tree at once: none of them fails, and when one is done nothing is left.
+// TestRemoveBesideOthersThatRemove removes one tree with several goroutines at once. All calls must
+// succeed, and the tree must not exist when the first call returns.
 func TestRemoveBesideOthersThatRemove(t *testing.T) {
 	for range 5 {
 		top := filepath.Join(t.TempDir(), "top")
 		for i := range 4 {
 			folder := top
-			for j := range maxOpen + 4 { // deep enough for folders to be opened again on the way back
+			for j := range maxOpen + 4 { // deep enough that the trail must reopen folders on the way up
 				folder = filepath.Join(folder, fmt.Sprint(i*j%3))
 				check(t, os.MkdirAll(filepath.Join(folder, "x"), 0o755))
 				put(t, filepath.Join(folder, "x", "f"), "x", 0o644)
@@ -198,7 +201,7 @@ func TestRemoveBesideOthersThatRemove(t *testing.T) {
 					t.Error(err)
 				}
 				if exists(top) {
-					t.Error("it is still there")
+					t.Errorf("%s still exists", top)
 				}
 			})
 		}

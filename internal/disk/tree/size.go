@@ -6,12 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size tells how many bytes of the disk a tree takes, and how many files it has besides its folders. What has several names counts once. Blocks that are
-// shared with other trees count in each.
+// Size returns the number of bytes that a tree occupies on disk, and its number of files without
+// folders. A file with several hard links counts once. Blocks that several trees share count in
+// each tree.
 func Size(ctx context.Context, path string) (allocated int64, files int, err error) {
 	top, err := openTop(path)
 	if err != nil {
-		return 0, 0, named(err, "measure folder", path)
+		return 0, 0, withPath(err, "measure folder", path)
 	}
 	s := &sizer{seen: map[identity]bool{}}
 	if err := walk(ctx, top, path, s); err != nil {
@@ -23,7 +24,7 @@ func Size(ctx context.Context, path string) (allocated int64, files int, err err
 type sizer struct {
 	allocated int64
 	files     int
-	seen      map[identity]bool // of what has several names
+	seen      map[identity]bool // files that have several hard links
 }
 
 func (s *sizer) Enter(folder *Folder, content []Entry) error {

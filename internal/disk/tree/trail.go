@@ -8,27 +8,30 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxOpen is how many folders of a trail are open at a time.
+// maxOpen limits the number of open folders of a trail, not counting the top.
 const maxOpen = 32
 
-// trail is the way from the top of a tree down to one of its folders. The top and the lowest few of its folders are open. The others are opened again on
-// the way back, through "..", and are only gone on with if they are the same folders: what was moved out of the tree meanwhile leads nowhere.
+// trail is the path from the top of a tree to the current folder. Only the top and the lowest
+// maxOpen folders are open. On the way up, the trail reopens a closed folder through "..". It then
+// checks the identity of that folder, because another process might have moved the folder below out
+// of the tree.
 type trail struct {
 	steps []step
 }
 
 type step struct {
-	fd   int // closed: -1
+	fd   int // -1 if closed
 	name string
 	id   identity
 }
 
-// identity tells files of the host apart.
+// identity identifies a file on the host.
 type identity struct{ dev, ino uint64 }
 
 func identityOf(st *unix.Stat_t) identity { return identity{uint64(st.Dev), st.Ino} }
 
-// newTrail begins at an open folder, which the trail closes in the end.
+// newTrail returns a trail that begins at the open folder top, and the state of that folder. The
+// trail closes the folder.
 func newTrail(top int) (*trail, *unix.Stat_t, error) {
 	st := new(unix.Stat_t)
 	if err := unix.Fstat(top, st); err != nil {
@@ -38,48 +41,51 @@ func newTrail(top int) (*trail, *unix.Stat_t, error) {
 	return &trail{[]step{{top, "", identityOf(st)}}}, st, nil
 }
 
-// depth is how far below the top the trail has got.
+// depth returns how many levels the current folder is below the top. It is 0 at the top.
 func (t *trail) depth() int { return len(t.steps) - 1 }
 
-// fd is the folder that the trail has got to.
+// fd returns the descriptor of the current folder.
 func (t *trail) fd() int { return t.steps[len(t.steps)-1].fd }
 
-// down goes on to an open folder, which was found by its name in the one before. It is closed by whoever is given it by up, or by the trail.
+// down enters an open folder, whose name is in the current one. The trail closes the folder itself,
+// unless the method up has already returned it.
 func (t *trail) down(fd int, name string, st *unix.Stat_t) {
 	t.steps = append(t.steps, step{fd, name, identityOf(st)})
-	if far := len(t.steps) - 1 - maxOpen; far > 0 && t.steps[far].fd >= 0 {
-		unix.Close(t.steps[far].fd)
-		t.steps[far].fd = -1
+	if i := len(t.steps) - 1 - maxOpen; i > 0 && t.steps[i].fd >= 0 {
+		unix.Close(t.steps[i].fd)
+		t.steps[i].fd = -1
 	}
 }
 
-// errMoved says that a tree was changed by somebody else.
-var errMoved = errors.New("a folder was moved while it was gone through")
+// errMoved reports that another process moved a folder of the tree.
+var errMoved = errors.New("a folder was moved during the operation")
 
-// up goes back to the folder above. The one below is left open, for the caller to close.
+// up makes the parent folder the current folder. It returns the previous folder, which is still
+// open. The caller must close that folder.
 func (t *trail) up() (below step, err error) {
 	below = t.steps[len(t.steps)-1]
-	above := &t.steps[len(t.steps)-2]
-	if above.fd < 0 {
+	parent := &t.steps[len(t.steps)-2]
+	if parent.fd < 0 {
 		fd, err := openAt(below.fd, "..", folderFlags, 0)
 		if err != nil {
 			return step{fd: -1}, err
 		}
 		var st unix.Stat_t
-		if err = unix.Fstat(fd, &st); err == nil && identityOf(&st) != above.id {
+		if err = unix.Fstat(fd, &st); err == nil && identityOf(&st) != parent.id {
 			err = &fault.Error{Kind: fault.Precondition, Err: errMoved}
 		}
 		if err != nil {
 			unix.Close(fd)
 			return step{fd: -1}, err
 		}
-		above.fd = fd
+		parent.fd = fd
 	}
 	t.steps = t.steps[:len(t.steps)-1]
 	return below, nil
 }
 
-// path is where the trail has got to, and then a name there if one is given; "." is the top.
+// path returns the path from the top to the entry name in the current folder. If name is empty, it
+// returns the path of the current folder. The path of the top is ".".
 func (t *trail) path(name string) string {
 	var b []byte
 	for _, s := range t.steps[1:] {
@@ -93,7 +99,7 @@ func (t *trail) path(name string) string {
 	return string(b)
 }
 
-// close closes the folders that are open.
+// close closes all open folders.
 func (t *trail) close() {
 	for _, s := range t.steps {
 		if s.fd >= 0 {

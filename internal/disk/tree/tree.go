@@ -1,7 +1,9 @@
-// Package tree handles volumes that are folders on the host: it copies, writes, measures, flushes and removes them.
+// Package tree copies, writes, measures, flushes and removes volumes. These volumes are folders on
+// the host.
 //
-// What is in such a folder was made by a machine, so it is taken for hostile: links are never followed, every step is made from an open folder to a name
-// in it, and trees of any depth are gone through with few files open. Paths that callers give are their own, and trusted.
+// A machine wrote the content of the volumes, so the package treats the content as hostile. It
+// never follows symbolic links, and opens every name relative to an open folder. It walks trees of
+// any depth with few open files. The package trusts the paths that callers pass.
 package tree
 
 import (
@@ -14,24 +16,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Stats says what a tree holds, or what of it was copied.
+// Stats counts the entries of a tree that were copied or written.
 type Stats struct {
-	Files    int   // regular files, each counted once whatever names it has
-	Folders  int   // without the tree's own
-	Symlinks int   // symbolic links
-	Links    int   // further names of what was counted already
-	Special  int   // FIFOs, sockets and devices
-	Skipped  int   // devices that could not be made without root
-	Bytes    int64 // of all files, holes included
+	Files    int   // Regular files. A file with several hard links counts once.
+	Folders  int   // Folders, not counting the top.
+	Symlinks int   // Symbolic links.
+	Links    int   // Additional hard links to counted files.
+	Special  int   // FIFOs, sockets and devices.
+	Skipped  int   // Devices that Copy could not create because the process is not root.
+	Bytes    int64 // The sizes of all files, including holes.
 }
 
-// maxPath is more than the bytes that a path, or the text of a link, may have, as in Linux.
+// maxPath is a limit of Linux, in bytes. Paths and link targets must be shorter.
 const maxPath = 4096
 
-// maxSubject bounds how much of a path that a machine chose an error quotes.
+// maxSubject limits the length of a path in an error, in bytes. A machine might have chosen the
+// path.
 const maxSubject = 400
 
-// shortened is the end of a path, which tells more than its beginning.
+// shortened returns the end of a long path, because the end identifies the file better than the
+// beginning does.
 func shortened(path string) string {
 	if len(path) > maxSubject {
 		return "…" + path[len(path)-maxSubject:]
@@ -39,8 +43,9 @@ func shortened(path string) string {
 	return path
 }
 
-// named says what went wrong with which path of a tree. What names one already, and the end of a context, stay as they are.
-func named(err error, op, path string) error {
+// withPath adds the operation and the path to an error. It returns context errors, and errors that
+// already have a subject, unchanged.
+func withPath(err error, op, path string) error {
 	known := (*fault.Error)(nil)
 	switch {
 	case err == nil:
@@ -51,8 +56,9 @@ func named(err error, op, path string) error {
 	return &fault.Error{Op: op, Subject: shortened(path), Err: err}
 }
 
-// again repeats a system call that a signal came into, as file systems outside the kernel let happen.
-func again[T any](call func() (T, error)) (T, error) {
+// retry repeats a system call that a signal interrupted. System calls on file systems in user space
+// can be interrupted.
+func retry[T any](call func() (T, error)) (T, error) {
 	for {
 		v, err := call()
 		if err != unix.EINTR {
@@ -61,21 +67,22 @@ func again[T any](call func() (T, error)) (T, error) {
 	}
 }
 
-// openAt opens a name in a folder, never following a link and never waiting for a FIFO's other end.
+// openAt opens the entry name in a folder. It never follows a symbolic link, and never waits for
+// another process to open the other end of a FIFO.
 func openAt(folder int, name string, flags int, mode uint32) (int, error) {
-	return again(func() (int, error) {
+	return retry(func() (int, error) {
 		return unix.Openat(folder, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, mode)
 	})
 }
 
 const folderFlags = unix.O_RDONLY | unix.O_DIRECTORY
 
-// openTop opens a tree's own folder by its path.
+// openTop opens the top of a tree by its path.
 func openTop(path string) (int, error) {
-	return again(func() (int, error) { return unix.Open(path, folderFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) })
+	return retry(func() (int, error) { return unix.Open(path, folderFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) })
 }
 
-// badName tells whether something can't be the name of an entry in a folder.
-func badName(name string) bool {
+// invalidName reports whether a string cannot be the name of an entry in a folder.
+func invalidName(name string) bool {
 	return name == "" || name == "." || name == ".." || len(name) > 255 || strings.ContainsAny(name, "/\x00")
 }

@@ -40,10 +40,10 @@ func put(t testing.TB, path, content string, mode os.FileMode) {
 	check(t, os.Chmod(path, mode))
 }
 
-// fullTreeBytes are in the files of a full tree.
+// fullTreeBytes is the total size of all files that fullTree creates, in bytes.
 const fullTreeBytes = 5 + smallFile + 3<<20 + 17 + 2 + 1 + 1 + 1 + 300*299/2 + 16<<20
 
-// fullTree makes a folder that has one of everything the tests can make.
+// fullTree creates a folder with entries of all kinds that the process is allowed to create.
 func fullTree(t testing.TB) string {
 	t.Helper()
 	top := filepath.Join(t.TempDir(), "full")
@@ -119,7 +119,7 @@ func fullTree(t testing.TB) string {
 	return top
 }
 
-// describe lists all that a copy has to have in common with its original.
+// describe lists all properties that a copy must share with its original.
 func describe(t testing.TB, top string) []string {
 	t.Helper()
 	var all []string
@@ -135,8 +135,8 @@ func describe(t testing.TB, top string) []string {
 		}
 		line := fmt.Sprintf("%q %o %d:%d mtime %d.%09d rdev %d", name, st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Mtim.Nsec, st.Rdev)
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			first, met := inodes[st.Ino]
-			if !met {
+			first, seen := inodes[st.Ino]
+			if !seen {
 				inodes[st.Ino] = name
 			}
 			line += fmt.Sprintf(" size %d links %d with %q", st.Size, st.Nlink, first)
@@ -157,12 +157,12 @@ func describe(t testing.TB, top string) []string {
 		}
 		names := make([]byte, 64<<10)
 		if n, err := unix.Llistxattr(path, names); err == nil {
-			words := strings.Split(strings.TrimRight(string(names[:n]), "\x00"), "\x00")
-			slices.Sort(words)
-			for _, word := range words {
+			attributes := strings.Split(strings.TrimRight(string(names[:n]), "\x00"), "\x00")
+			slices.Sort(attributes)
+			for _, name := range attributes {
 				value := make([]byte, 64<<10)
-				if n, err := unix.Lgetxattr(path, word, value); err == nil {
-					line += fmt.Sprintf(" %s=%q", word, value[:n])
+				if n, err := unix.Lgetxattr(path, name, value); err == nil {
+					line += fmt.Sprintf(" %s=%q", name, value[:n])
 				}
 			}
 		}
@@ -172,7 +172,7 @@ func describe(t testing.TB, top string) []string {
 	return all
 }
 
-// same fails where two trees differ.
+// same fails the test if the descriptions of two trees differ.
 func same(t testing.TB, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
@@ -190,10 +190,10 @@ func same(t testing.TB, got, want []string) {
 	}
 }
 
-func wantKind(t testing.TB, err error, kind fault.Kind, says string) {
+func wantKind(t testing.TB, err error, kind fault.Kind, text string) {
 	t.Helper()
-	if fault.KindOf(err) != kind || err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("error %v of kind %q, want %q and %q", err, fault.KindOf(err), kind, says)
+	if fault.KindOf(err) != kind || err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("got error %v of kind %q, want kind %q and text %q", err, fault.KindOf(err), kind, text)
 	}
 }
 
@@ -202,7 +202,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// deep makes folders in each other, with a file at the bottom.
+// deep creates nested folders, with a file in the lowest one.
 func deep(t testing.TB, top string, levels int) {
 	t.Helper()
 	at, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -220,7 +220,7 @@ func deep(t testing.TB, top string, levels int) {
 	unix.Close(at)
 }
 
-// run runs a program, which may be missing.
+// run runs a program. It skips the test if the program is missing.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	testenv.NeedsTool(t, name)
@@ -231,7 +231,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// archiveOf makes a tar archive. The content of files is x's.
+// archiveOf returns a tar archive with the given entries. Every byte of file content is "x".
 func archiveOf(t testing.TB, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -245,8 +245,9 @@ func archiveOf(t testing.TB, entries ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// resummed is a tar archive whose headers have their right sums again, without which a fuzzer gets no further than that.
-func resummed(b []byte) []byte {
+// withChecksums returns a tar archive with corrected header checksums. Without the correction the
+// reader rejects nearly all inputs that a fuzzer generates.
+func withChecksums(b []byte) []byte {
 	b = bytes.Clone(b)
 	for at := 0; at+512 <= len(b); at += 512 {
 		header := b[at : at+512]

@@ -10,39 +10,43 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxNames is how many names one folder may hold, since a walk remembers them all.
+// maxNames limits the number of names in one folder, because a walk keeps all of them in memory.
 const maxNames = 4 << 20
 
-// Visitor is told what a walk finds.
+// Visitor receives the folders of a walk.
 type Visitor interface {
-	// Enter is called for each folder, the top among them, with what is in it, before the folders in it are walked.
+	// Enter is called for each folder, with the folder's content. The calls begin with the top. A
+	// folder comes before its subfolders.
 	Enter(folder *Folder, content []Entry) error
-	// Leave is called when the folders in it have been walked.
+	// Leave is called for each folder, after the calls for its subfolders.
 	Leave(folder *Folder) error
 }
 
-// Chooser is a visitor that leaves things out: what Choose does not give is neither entered nor told
-// to Enter. It may change content.
+// Chooser is a visitor that excludes entries. The walk passes only the entries that Choose returns
+// to Enter, and enters only those folders. Choose is allowed to modify content.
 type Chooser interface {
 	Choose(ctx context.Context, folder *Folder, content []Entry) []Entry
 }
 
-// Walk goes through a tree: a folder before what is in it, and names in the order of their bytes. It follows no links and has few files open however
-// deep the tree is. It ends with the first error: a visitor's as it is, its own with the path in it. A tree that is changed meanwhile is an error of
-// kind Precondition where that is noticed. top stays the caller's, open.
+// Walk visits a tree: each folder before its content, and names in byte order. It follows no
+// symbolic links. It has few files open, even in a deep tree.
+//
+// Walk stops at the first error. It returns errors of the visitor unchanged, and adds the path to
+// its own errors. If Walk detects that the tree changes, the error has kind Precondition. Walk does
+// not close top.
 func Walk(ctx context.Context, top *os.File, visitor Visitor) error {
 	fd, err := openAt(int(top.Fd()), ".", folderFlags, 0)
 	if err != nil {
-		return named(err, "read folder", top.Name())
+		return withPath(err, "read folder", top.Name())
 	}
 	return walk(ctx, fd, top.Name(), visitor)
 }
 
-// walk is Walk of a folder that is closed in the end.
+// walk is like Walk, but closes top.
 func walk(ctx context.Context, top int, path string, visitor Visitor) error {
 	at, st, err := newTrail(top)
 	if err != nil {
-		return named(err, "read folder", path)
+		return withPath(err, "read folder", path)
 	}
 	defer at.close()
 	w := &walker{ctx: ctx, path: path, at: at, visitor: visitor, buffer: make([]byte, 64<<10)}
@@ -73,15 +77,15 @@ type walker struct {
 	ctx     context.Context
 	path    string // of the top
 	at      *trail
-	open    []entered // those of the trail
+	open    []entered // the folders of the trail
 	visitor Visitor
 	buffer  []byte
 }
 
-// entered is a folder that has been entered and not been left.
+// entered is a folder between Enter and Leave.
 type entered struct {
 	stat *unix.Stat_t
-	left []string // folders in it that are still to be walked
+	left []string // subfolders that the walk has not entered yet
 }
 
 func (w *walker) down(name string) error {
@@ -104,7 +108,7 @@ func (w *walker) enter(st *unix.Stat_t) error {
 		return w.failed(changed(err), "")
 	}
 	if len(content) > maxNames {
-		return w.failed(fault.Newf(fault.Exhausted, "it holds more than %d names", maxNames), "")
+		return w.failed(fault.Newf(fault.Exhausted, "the folder has more than %d names", maxNames), "")
 	}
 	if chooser, ok := w.visitor.(Chooser); ok {
 		content = chooser.Choose(w.ctx, &Folder{st, w.at.fd(), w.at}, content)
@@ -136,7 +140,8 @@ func (w *walker) leave() error {
 	return nil
 }
 
-// failed says what of the walk went wrong: with a name in the folder that it has got to, or with that folder.
+// failed adds a path to an error: the path of the entry name in the current folder. If name is
+// empty, it adds the path of the current folder.
 func (w *walker) failed(err error, name string) error {
-	return named(err, "read folder", filepath.Join(w.path, w.at.path(name)))
+	return withPath(err, "read folder", filepath.Join(w.path, w.at.path(name)))
 }

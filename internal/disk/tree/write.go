@@ -9,31 +9,35 @@ import (
 	"path"
 )
 
-// Write makes each of dsts, where nothing may be yet, a folder with what the tar stream holds: files, folders, symbolic and hard links, each after the folder
-// that it is in. Their files share blocks where the file system can do that. All belongs to the caller, whatever the stream says; modes, set-id bits among them, and times of modification are kept. The folder
-// itself gets mode 0755.
+// Write creates each of the folders dsts, which must not exist, with the entries of a tar stream.
+// The stream can contain files, folders, symbolic links and hard links. A folder must precede its
+// entries.
 //
-// The stream is one that pyro made: how much it may write is not bounded. It is read to its end. On any error nothing of them is left. Nothing is
-// flushed: see Flush.
+// Write preserves modification times and modes with their set-id bits. It ignores owners, so the
+// caller owns all files. The folders dsts get mode 0755. The copies of a file in several folders
+// share blocks if the file system supports it.
+//
+// Write does not limit the size, so the stream must come from pyro. Write reads the stream to its
+// end. On any error it removes dsts. It does not flush the files to disk. Use Flush for that.
 func Write(ctx context.Context, stream io.Reader, dsts ...string) (Stats, error) {
 	const op = "write folder"
 	for i, dst := range dsts {
 		if err := os.Mkdir(dst, 0o700); err != nil {
-			return Stats{}, abandon(ctx, named(err, op, dst), dsts[:i]...)
+			return Stats{}, discard(ctx, withPath(err, op, dst), dsts[:i]...)
 		}
 	}
 	stats, err := write(ctx, stream, dsts)
 	if err != nil {
-		return Stats{}, abandon(ctx, named(err, op, dsts[0]), dsts...)
+		return Stats{}, discard(ctx, withPath(err, op, dsts[0]), dsts...)
 	}
 	return stats, nil
 }
 
-// abandon removes what was made of folders before err came.
-func abandon(ctx context.Context, err error, folders ...string) error {
+// discard removes incomplete folders, and joins errors from the removal to err.
+func discard(ctx context.Context, err error, folders ...string) error {
 	for _, f := range folders {
-		if left := Remove(context.WithoutCancel(ctx), f); left != nil {
-			err = errors.Join(err, left)
+		if failed := Remove(context.WithoutCancel(ctx), f); failed != nil {
+			err = errors.Join(err, failed)
 		}
 	}
 	return err
@@ -48,7 +52,7 @@ func write(ctx context.Context, stream io.Reader, dsts []string) (Stats, error) 
 		}
 		top := os.NewFile(uintptr(fd), dst)
 		defer top.Close()
-		// What is above it may hand down a group and a set-id bit.
+		// The new folder might have inherited the parent folder's group and set-group-id bit.
 		if err := errors.Join(top.Chown(os.Geteuid(), os.Getegid()), top.Chmod(0o700)); err != nil {
 			return Stats{}, err
 		}

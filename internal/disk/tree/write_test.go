@@ -22,7 +22,7 @@ import (
 
 func TestWhatIsWrittenIsWhatTarWrites(t *testing.T) {
 	src := fullTree(t)
-	for _, name := range []string{"socket", "null", "out-too"} { // what a clean stream doesn't hold
+	for _, name := range []string{"socket", "null", "out-too"} { // entries that Write rejects or that it counts differently
 		os.Remove(filepath.Join(src, name))
 	}
 	check(t, os.Remove(filepath.Join(src, "fifo")))
@@ -49,11 +49,11 @@ func TestWhatIsWrittenIsWhatTarWrites(t *testing.T) {
 		want := describe(t, oracle)
 		for _, folder := range []string{dst, twin} {
 			got := describe(t, folder)
-			same(t, got[1:], want[1:]) // but the top's time
+			same(t, got[1:], want[1:]) // The time of the top differs.
 			if !strings.HasPrefix(got[0], `"." 40755 `) {
-				t.Errorf("the top is %s", got[0])
+				t.Errorf("got top %s, want mode 40755", got[0])
 			}
-			check(t, Remove(t.Context(), folder)) // and the other stays as it is
+			check(t, Remove(t.Context(), folder)) // This must not change the other folder.
 		}
 	}
 	check(t, Remove(t.Context(), oracle))
@@ -75,7 +75,7 @@ func TestWrittenFoldersInheritNothing(t *testing.T) {
 		var st unix.Stat_t
 		check(t, unix.Lstat(filepath.Join(dst, name), &st))
 		if st.Mode != mode || int(st.Gid) != os.Getegid() || int(st.Uid) != os.Geteuid() {
-			t.Errorf("%s is %o of %d:%d", name, st.Mode, st.Uid, st.Gid)
+			t.Errorf("%s: got mode %o and owner %d:%d, want %o and the caller", name, st.Mode, st.Uid, st.Gid, mode)
 		}
 	}
 }
@@ -94,38 +94,38 @@ func TestWriteRefuses(t *testing.T) {
 	before := describe(t, outside)
 	for name, c := range map[string]struct {
 		entries []tar.Header
-		says    string
+		text    string
 	}{
-		"a name that climbs":               {[]tar.Header{file("../f")}, `"../f": this can't be a name`},
-		"a name that climbs inside":        {[]tar.Header{folder("a"), file("a/../../f")}, `"../f"`},
-		"an absolute name":                 {[]tar.Header{file(outside + "/f")}, "can't be a name"},
-		"no name":                          {[]tar.Header{file(".")}, "can't be a name"},
-		"a part that is too long":          {[]tar.Header{file(strings.Repeat("n", 256))}, "can't be a name"},
+		"a name outside":                   {[]tar.Header{file("../f")}, `"../f": invalid name`},
+		"a name outside, through a folder": {[]tar.Header{folder("a"), file("a/../../f")}, `"../f"`},
+		"an absolute name":                 {[]tar.Header{file(outside + "/f")}, "invalid name"},
+		"no name":                          {[]tar.Header{file(".")}, "invalid name"},
+		"a part that is too long":          {[]tar.Header{file(strings.Repeat("n", 256))}, "invalid name"},
 		"a name that is too long":          {[]tar.Header{file(strings.Repeat("n/", 2050) + "n")}, "too long"},
-		"a file in a link":                 {[]tar.Header{link("a", outside), file("a/f")}, `"a/f": a folder on its way is none, or a link`},
-		"a file behind a link":             {[]tar.Header{folder("b"), link("b/a", outside), folder("b/a/c")}, "is none, or a link"},
-		"a file in a file":                 {[]tar.Header{file("a"), file("a/f")}, `"a/f": `}, // the first may not be there yet
-		"a file in nothing":                {[]tar.Header{file("a/f")}, "its folder is not there"},
-		"a file over a link":               {[]tar.Header{link("f", outside+"/f"), file("f")}, `"f": there is something of this name already`},
+		"a file in a link":                 {[]tar.Header{link("a", outside), file("a/f")}, `"a/f": a parent is a link, or not a folder`},
+		"a file behind a link":             {[]tar.Header{folder("b"), link("b/a", outside), folder("b/a/c")}, "a parent is a link"},
+		"a file in a file":                 {[]tar.Header{file("a"), file("a/f")}, `"a/f": `}, // The pool might not have written the file "a" yet.
+		"a file in nothing":                {[]tar.Header{file("a/f")}, "its folder does not exist"},
+		"a file over a link":               {[]tar.Header{link("f", outside+"/f"), file("f")}, `"f": an entry of this name exists already`},
 		"a file over a file":               {[]tar.Header{file("f"), file("f")}, "already"},
 		"a folder over a folder":           {[]tar.Header{folder("f"), folder("f")}, "already"},
-		"a hard link out":                  {[]tar.Header{hard("a", outside+"/f")}, "can't be a name"},
-		"a hard link that climbs":          {[]tar.Header{hard("a", "../"+filepath.Base(outside)+"/f")}, "can't be a name"},
-		"a hard link to nothing":           {[]tar.Header{hard("a", "b")}, "not there"},
-		"a hard link to a folder":          {[]tar.Header{folder("b"), hard("a", "b")}, "not there"},
-		"a hard link to a symbolic link":   {[]tar.Header{link("b", outside+"/f"), hard("a", "b")}, "not there"},
-		"a hard link behind a link":        {[]tar.Header{link("b", outside), hard("a", "b/f")}, "not there"},
-		"a hard link to what comes later":  {[]tar.Header{hard("a", "b"), file("b")}, "not there"},
-		"a link to nothing":                {[]tar.Header{link("a", "")}, "can't hold"},
-		"a link that is too long":          {[]tar.Header{link("a", strings.Repeat("x", 4096))}, "can't hold"},
+		"a hard link to an absolute path":  {[]tar.Header{hard("a", outside+"/f")}, "invalid name"},
+		"a hard link to a file outside":    {[]tar.Header{hard("a", "../"+filepath.Base(outside)+"/f")}, "invalid name"},
+		"a hard link to nothing":           {[]tar.Header{hard("a", "b")}, "not an existing file"},
+		"a hard link to a folder":          {[]tar.Header{folder("b"), hard("a", "b")}, "not an existing file"},
+		"a hard link to a symbolic link":   {[]tar.Header{link("b", outside+"/f"), hard("a", "b")}, "not an existing file"},
+		"a hard link behind a link":        {[]tar.Header{link("b", outside), hard("a", "b/f")}, "not an existing file"},
+		"a hard link to a later file":      {[]tar.Header{hard("a", "b"), file("b")}, "not an existing file"},
+		"a link to nothing":                {[]tar.Header{link("a", "")}, "invalid link target"},
+		"a link that is too long":          {[]tar.Header{link("a", strings.Repeat("x", 4096))}, "invalid link target"},
 		"a device":                         {[]tar.Header{{Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3}}, "unknown kind"},
 		"a FIFO":                           {[]tar.Header{{Typeflag: tar.TypeFifo, Name: "fifo"}}, "unknown kind"},
-		"an error that comes with a later": {[]tar.Header{file("f"), file("f"), folder("a"), folder("b"), folder("c")}, `"f": there is something`},
+		"an error that comes with a later": {[]tar.Header{file("f"), file("f"), folder("a"), folder("b"), folder("c")}, `"f": an entry of this name`},
 	} {
 		dst := filepath.Join(t.TempDir(), "dst")
 		_, err := Write(t.Context(), bytes.NewReader(archiveOf(t, c.entries...)), dst)
-		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.says) || exists(dst) {
-			t.Errorf("%s: %v of kind %q; left: %v", name, err, fault.KindOf(err), exists(dst))
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.text) || exists(dst) {
+			t.Errorf("%s: got %v of kind %q, want %q; destination exists: %v", name, err, fault.KindOf(err), c.text, exists(dst))
 		}
 	}
 	same(t, describe(t, outside), before)
@@ -151,27 +151,27 @@ func TestReaderWantsTheWholeArchive(t *testing.T) {
 		for n := 0; n < len(whole); n += 61 {
 			err := read(whole[:n], NoLimit)
 			if mark := len(whole) - 1024; n != mark+512 && fault.KindOf(err) != fault.Invalid {
-				t.Fatalf("cut at %d of %d: %v", n, len(whole), err)
+				t.Fatalf("archive truncated at %d of %d: got %v, want kind %q", n, len(whole), err, fault.Invalid)
 			}
 		}
 		check(t, read(whole, NoLimit))
 		check(t, read(append(whole[:len(whole):len(whole)], make([]byte, 10<<10)...), NoLimit))
-		wantKind(t, read(append(whole[:len(whole):len(whole)], whole...), NoLimit), fault.Invalid, "follows its end")
-		wantKind(t, read(append(whole[:len(whole):len(whole)], 0, 0, 1), NoLimit), fault.Invalid, `"d": something follows its end`)
+		wantKind(t, read(append(whole[:len(whole):len(whole)], whole...), NoLimit), fault.Invalid, "follows the end")
+		wantKind(t, read(append(whole[:len(whole):len(whole)], 0, 0, 1), NoLimit), fault.Invalid, `"d": data follows the end of the archive`)
 		wantKind(t, read(whole, 2000), fault.Exhausted, "more than 2000 bytes")
-		wantKind(t, read(nil, NoLimit), fault.Invalid, "cut off")
-		wantKind(t, read([]byte(strings.Repeat("nonsense", 1000)), NoLimit), fault.Invalid, "no tar archive")
+		wantKind(t, read(nil, NoLimit), fault.Invalid, "truncated")
+		wantKind(t, read([]byte(strings.Repeat("nonsense", 1000)), NoLimit), fault.Invalid, "not a tar archive")
 	}
 }
 
 func TestReaderPassesOnWhatItsSourceSays(t *testing.T) {
 	whole := archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "f", Size: 1 << 20, Mode: 0o600})
-	broken := errors.New("the line is cut")
+	broken := errors.New("broken stream")
 	dst := filepath.Join(t.TempDir(), "dst")
 	for _, n := range []int{0, 100, 512, 5000, 1 << 20} {
 		_, err := Write(t.Context(), io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(broken)), dst)
 		if !errors.Is(err, broken) || exists(dst) {
-			t.Errorf("at %d: %v", n, err)
+			t.Errorf("failure at %d: got %v, want %v", n, err, broken)
 		}
 	}
 }
@@ -236,11 +236,12 @@ func TestAFullDiskLeavesNothing(t *testing.T) {
 	_, err := Copy(t.Context(), filepath.Join(small, "dst"), src)
 	wantKind(t, err, fault.Exhausted, "no space left")
 	if left, _ := os.ReadDir(small); len(left) > 0 {
-		t.Errorf("%q is left", left)
+		t.Errorf("got %q on the disk, want nothing", left)
 	}
 }
 
-// FuzzWrite holds that nothing is written outside, whatever the stream, and that a folder is made whole or not at all.
+// FuzzWrite checks that Write never writes outside the destination for any stream. It also checks
+// that Write creates either a complete folder or no folder.
 func FuzzWrite(f *testing.F) {
 	f.Add(archiveOf(f,
 		tar.Header{Typeflag: tar.TypeDir, Name: "d", Mode: 0o755}, tar.Header{Typeflag: tar.TypeReg, Name: "d/f", Size: 3, Mode: 0o644},
@@ -251,23 +252,23 @@ func FuzzWrite(f *testing.F) {
 	dst := filepath.Join(above, "dst")
 	check(f, os.WriteFile(filepath.Join(above, "x"), []byte("outside"), 0o600))
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		stats, err := Write(t.Context(), bytes.NewReader(resummed(stream)), dst)
+		stats, err := Write(t.Context(), bytes.NewReader(withChecksums(stream)), dst)
 		if (err == nil) != exists(dst) {
-			t.Fatalf("%v, and there is a folder: %v", err, exists(dst))
+			t.Fatalf("error %v, destination exists: %v", err, exists(dst))
 		}
 		if err == nil {
 			entries := 0
 			check(t, filepath.WalkDir(dst, func(string, fs.DirEntry, error) error { entries++; return nil }))
 			if entries-1 > stats.Files+stats.Folders+stats.Symlinks+stats.Links {
-				t.Errorf("%d entries for %+v", entries, stats)
+				t.Errorf("got %d entries, stats are %+v", entries, stats)
 			}
 			check(t, Remove(t.Context(), dst))
 		}
 		if left, err := os.ReadDir(above); len(left) != 1 || err != nil {
-			t.Fatalf("outside there is %q, %v", left, err)
+			t.Fatalf("got %q outside, want only x, %v", left, err)
 		}
 		if b, err := os.ReadFile(filepath.Join(above, "x")); string(b) != "outside" {
-			t.Fatalf("outside there is %q, %v", b, err)
+			t.Fatalf("got content %q outside, want \"outside\", %v", b, err)
 		}
 	})
 }

@@ -13,45 +13,49 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Writer puts the entries of an archive into a folder, or into several the same, and nothing anywhere else: names are gone through folder by folder, no link is
-// followed, nothing that exists is replaced. Files in several folders share their blocks where the file system can do that. All that it makes belongs to the
-// caller. It is for one goroutine, and has some of its own until it is closed.
+// Writer writes the entries of an archive into one or several destination folders, which all get
+// the same content. It never writes outside of them: it opens names folder by folder, follows no
+// symbolic links and replaces no entries. The caller owns all files. The copies of a file in
+// several destinations share blocks if the file system supports it.
+//
+// A Writer is not safe for concurrent use. Close stops its goroutines.
 type Writer struct {
-	Sync  bool  // each file is flushed when it has been written
-	Stats Stats // of what was added, in each folder; Skipped and Special stay 0
+	Sync  bool  // flush each file after writing it
+	Stats Stats // counts the added entries; Skipped and Special stay 0
 
 	tops    []int
-	at      string // the folder that was written to last
-	place   *place // the same, open; nil: none
+	path    string       // path of the current folder
+	current *openFolders // descriptors of the current folder, or nil if there is none
 	folders []folder
-	crew    *crew
-	buffer  []byte // for files that are not the crew's
+	pool    *writePool
+	buffer  []byte // for files that are too large for the pool
 }
 
-// folder is one that was made, with what it is to have when all is in it.
+// folder is a folder that Add created. Finish sets its mode and time.
 type folder struct {
 	name  string
 	mode  uint32
 	mtime unix.Timespec
 }
 
-// NewWriter writes into open folders, one at least, which stay the caller's. The writer has to be closed.
+// NewWriter returns a writer for the given open folders, at least one. It does not close the
+// folders. The caller must close the writer.
 func NewWriter(folders ...*os.File) (*Writer, error) {
-	w := &Writer{crew: newCrew()}
+	w := &Writer{pool: newWritePool()}
 	for _, f := range folders {
 		fd, err := openAt(int(f.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
 			w.Close()
-			return nil, named(err, "write folder", f.Name())
+			return nil, withPath(err, "write folder", f.Name())
 		}
 		w.tops = append(w.tops, fd)
 	}
 	return w, nil
 }
 
-// Close closes what the writer has open. What it has made stays.
+// Close stops the writer and closes its descriptors. It does not remove the added entries.
 func (w *Writer) Close() {
-	w.crew.close()
+	w.pool.close()
 	w.leave()
 	closeAll(w.tops)
 }
@@ -62,36 +66,40 @@ func closeAll(fds []int) {
 	}
 }
 
-// Add adds a regular file, folder, symbolic or hard link. Its name, and what a hard link leads to, are relative to the writer's folder, as path.Clean gives
-// them. The folder that it is in has to be there, and so has what a hard link leads to, a regular file. Of the header it takes these, the mode with its
-// set-id and sticky bits, and the time of modification.
+// Add adds a regular file, folder, symbolic link or hard link. The name of the entry and the target
+// of a hard link must be relative to the destination, in the form that path.Clean returns. The
+// parent folder must exist. The target of a hard link must be an existing regular file.
 //
-// The error may be that of an entry before, and names it. What can't be added because it, or what was before it, is not as it should be is one of kind
-// Invalid; that of content comes back as it is, wrapped.
+// Apart from these, Add uses only two fields of the header: the modification time, and the mode
+// with its set-id and sticky bits.
+//
+// The error can belong to an earlier entry. It contains the name of the entry. If an entry is
+// invalid, the error has kind Invalid. Add wraps errors from content.
 func (w *Writer) Add(header *tar.Header, content io.Reader) error {
-	if err := w.crew.failed(); err != nil {
+	if err := w.pool.failed(); err != nil {
 		return err
 	}
-	return explained(w.add(header, content), header.Name)
+	return entryError(w.add(header, content), header.Name)
 }
 
-// explained says which entry could not be written, and why.
-func explained(err error, name string) error {
+// entryError adds the name of the entry to an error. It replaces some kernel errors with a
+// description.
+func entryError(err error, name string) error {
 	known := (*fault.Error)(nil)
 	switch {
 	case err == nil || errors.As(err, &known) && known.Subject != "":
 		return err
 	case errors.Is(err, unix.EEXIST):
-		err = refused("there is something of this name already")
+		err = invalid("an entry of this name exists already")
 	case errors.Is(err, unix.ENOENT):
-		err = refused("its folder is not there")
+		err = invalid("its folder does not exist")
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		err = refused("a folder on its way is none, or a link")
+		err = invalid("a parent is a link, or not a folder")
 	}
 	return &fault.Error{Op: "write", Subject: shortened(name), Err: err}
 }
 
-func refused(why string) error { return &fault.Error{Kind: fault.Invalid, Err: errors.New(why)} }
+func invalid(cause string) error { return &fault.Error{Kind: fault.Invalid, Err: errors.New(cause)} }
 
 func (w *Writer) add(header *tar.Header, content io.Reader) error {
 	dir, base, err := split(header.Name)
@@ -103,7 +111,7 @@ func (w *Writer) add(header *tar.Header, content io.Reader) error {
 	}
 	mtime, err := unix.TimeToTimespec(header.ModTime)
 	if err != nil {
-		return refused("impossible time")
+		return invalid("invalid modification time")
 	}
 	mode := uint32(header.Mode) & 0o7777
 	switch header.Typeflag {
@@ -114,7 +122,7 @@ func (w *Writer) add(header *tar.Header, content io.Reader) error {
 	case tar.TypeDir:
 		w.Stats.Folders++
 		w.folders = append(w.folders, folder{header.Name, mode, mtime})
-		return w.place.each(func(fd int) error { return unix.Mkdirat(fd, base, 0o700) })
+		return w.current.each(func(fd int) error { return unix.Mkdirat(fd, base, 0o700) })
 	case tar.TypeSymlink:
 		w.Stats.Symlinks++
 		return w.symlink(base, header.Linkname, mtime)
@@ -122,17 +130,18 @@ func (w *Writer) add(header *tar.Header, content io.Reader) error {
 		w.Stats.Links++
 		return w.link(base, header.Linkname)
 	}
-	return refused("unknown kind of entry")
+	return invalid("unknown kind of entry")
 }
 
-// split gives folder and last part of a name that leads downwards.
+// split splits a name into its folder and its last part. It fails if the name points outside of the
+// destination.
 func split(name string) (dir, base string, err error) {
 	if len(name) >= maxPath {
-		return "", "", refused("its name is too long")
+		return "", "", invalid("the name is too long")
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if badName(part) {
-			return "", "", refused("this can't be a name")
+		if invalidName(part) {
+			return "", "", invalid("invalid name")
 		}
 	}
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -141,9 +150,9 @@ func split(name string) (dir, base string, err error) {
 	return "", name, nil
 }
 
-// enter opens the folder to write to.
+// enter makes dir the current folder.
 func (w *Writer) enter(dir string) error {
-	if w.place != nil && w.at == dir {
+	if w.current != nil && w.path == dir {
 		return nil
 	}
 	fds, err := w.open(dir)
@@ -151,11 +160,11 @@ func (w *Writer) enter(dir string) error {
 		return err
 	}
 	w.leave()
-	w.at, w.place = dir, newPlace(fds)
+	w.path, w.current = dir, newOpenFolders(fds)
 	return nil
 }
 
-// open opens a folder in each of the writer's.
+// open opens a folder in each destination.
 func (w *Writer) open(dir string) (fds []int, err error) {
 	var names []string
 	if dir != "" {
@@ -173,13 +182,13 @@ func (w *Writer) open(dir string) (fds []int, err error) {
 }
 
 func (w *Writer) leave() {
-	if w.place != nil {
-		w.place.leave()
-		w.place = nil
+	if w.current != nil {
+		w.current.release()
+		w.current = nil
 	}
 }
 
-// file is a regular file to be written.
+// file is a regular file that the writer creates.
 type file struct {
 	name  string
 	base  string
@@ -188,19 +197,20 @@ type file struct {
 	sync  bool
 }
 
-// write makes the file in each of the folders: what is in it is filled into the first, and refilled from there into the others.
-func (f file) write(folders []int, fill func(fd int) error, refill func(fd, first int) error) error {
-	var made []int
+// write creates the file in each folder. It calls the function fill to write the content of the
+// first file. It calls the function clone to copy that content to each other file.
+func (f file) write(folders []int, fill func(fd int) error, clone func(fd, first int) error) error {
+	var files []int
 	err := func() error {
 		for _, folder := range folders {
 			fd, err := openAt(folder, f.base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 			if err != nil {
 				return err
 			}
-			if made = append(made, fd); len(made) == 1 {
+			if files = append(files, fd); len(files) == 1 {
 				err = fill(fd)
 			} else {
-				err = refill(fd, made[0])
+				err = clone(fd, files[0])
 			}
 			if err == nil {
 				err = f.finish(folder, fd)
@@ -211,13 +221,14 @@ func (f file) write(folders []int, fill func(fd int) error, refill func(fd, firs
 		}
 		return nil
 	}()
-	for _, fd := range made {
+	for _, fd := range files {
 		err = errors.Join(err, unix.Close(fd))
 	}
 	return err
 }
 
-// finish gives the file what it could not have while it was written.
+// finish sets the mode and time after the content is written. Writing would change the time, and
+// the mode could forbid writing.
 func (f file) finish(folder, fd int) error {
 	if err := unix.Fchmod(fd, f.mode); err != nil {
 		return err
@@ -229,19 +240,19 @@ func (f file) finish(folder, fd int) error {
 }
 
 func (w *Writer) file(f file, size int64, content io.Reader) error {
-	if size <= crewFile {
-		buffer := w.crew.buffer()
+	if size <= poolMaxFile {
+		buffer := w.pool.buffer()
 		if _, err := io.ReadFull(content, buffer[:size]); err != nil {
-			w.crew.free <- buffer
+			w.pool.free <- buffer
 			return err
 		}
-		w.crew.jobs <- job{f, w.place.use(), buffer[:size]}
+		w.pool.jobs <- job{f, w.current.retain(), buffer[:size]}
 		return nil
 	}
 	if w.buffer == nil {
 		w.buffer = make([]byte, 1<<20)
 	}
-	return f.write(w.place.fds, func(fd int) error {
+	return f.write(w.current.fds, func(fd int) error {
 		for at := int64(0); at < size; {
 			n, err := io.ReadFull(content, w.buffer[:min(int64(len(w.buffer)), size-at)])
 			if err != nil {
@@ -254,28 +265,28 @@ func (w *Writer) file(f file, size int64, content io.Reader) error {
 		}
 		return nil
 	}, func(fd, first int) error {
-		if w.crew.clone(fd, first) {
+		if w.pool.clone(fd, first) {
 			return nil
 		}
-		return stretch(fd, first, 0, size, w.buffer, func() error { return nil })
+		return copyRange(fd, first, 0, size, w.buffer, func() error { return nil })
 	})
 }
 
-func (w *Writer) symlink(base, text string, mtime unix.Timespec) error {
-	if text == "" || len(text) >= maxPath || strings.Contains(text, "\x00") {
-		return refused("a link can't hold this")
+func (w *Writer) symlink(base, target string, mtime unix.Timespec) error {
+	if target == "" || len(target) >= maxPath || strings.Contains(target, "\x00") {
+		return invalid("invalid link target")
 	}
-	return w.place.each(func(fd int) error {
-		if err := unix.Symlinkat(text, fd, base); err != nil {
+	return w.current.each(func(fd int) error {
+		if err := unix.Symlinkat(target, fd, base); err != nil {
 			return err
 		}
 		return touch(fd, base, mtime)
 	})
 }
 
-// link gives a file that was written a further name.
+// link adds a hard link to a file that Add created before.
 func (w *Writer) link(base, target string) error {
-	if err := w.crew.settle(); err != nil {
+	if err := w.pool.wait(); err != nil {
 		return err
 	}
 	dir, name, err := split(target)
@@ -284,29 +295,30 @@ func (w *Writer) link(base, target string) error {
 	}
 	from, err := w.open(dir)
 	if err != nil {
-		return refused("it is a hard link to a file that is not there")
+		return invalid("the target of the hard link is not an existing file")
 	}
 	defer closeAll(from)
 	for i, fd := range from {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-			return refused("it is a hard link to a file that is not there")
+			return invalid("the target of the hard link is not an existing file")
 		}
-		if err := unix.Linkat(fd, name, w.place.fds[i], base, 0); err != nil {
+		if err := unix.Linkat(fd, name, w.current.fds[i], base, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Finish waits until all is written, and gives the folders that were added their modes and times, those within others first.
+// Finish waits until all files are written. Then it sets the modes and times of the folders that
+// Add created. It processes each folder before its parent.
 func (w *Writer) Finish() error {
-	if err := w.crew.settle(); err != nil {
+	if err := w.pool.wait(); err != nil {
 		return err
 	}
 	for _, f := range slices.Backward(w.folders) {
 		if err := w.finish(f); err != nil {
-			return named(err, "write", f.name)
+			return withPath(err, "write", f.name)
 		}
 	}
 	w.folders = nil
@@ -321,7 +333,7 @@ func (w *Writer) finish(f folder) error {
 	if err := w.enter(dir); err != nil {
 		return err
 	}
-	return w.place.each(func(folder int) error {
+	return w.current.each(func(folder int) error {
 		fd, err := openAt(folder, base, folderFlags, 0)
 		if err != nil {
 			return err

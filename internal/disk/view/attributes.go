@@ -7,24 +7,26 @@ import (
 	"strings"
 )
 
-// kept tells whether an extended attribute is one of the file's, and not one of the host's or of how it is stored.
-func kept(name string) bool {
-	return name == "security.capability" || isList(name) || strings.HasPrefix(name, "user.") ||
+// keepXattr reports whether an extended attribute belongs to the file itself. Other attributes
+// belong to the host, or describe how the file is stored.
+func keepXattr(name string) bool {
+	return name == "security.capability" || isACL(name) || strings.HasPrefix(name, "user.") ||
 		strings.HasPrefix(name, "trusted.") && !strings.HasPrefix(name, "trusted.overlay.")
 }
 
-// isList tells whether an extended attribute is an access control list.
-func isList(name string) bool {
+// isACL reports whether an extended attribute is an access control list.
+func isACL(name string) bool {
 	return name == "system.posix_acl_access" || name == "system.posix_acl_default"
 }
 
-// note enters an extended attribute that getxattr(2) told as ext4 stores it.
-func note(attributes map[string]string, name, value string) error {
-	if !isList(name) {
+// addXattr adds an extended attribute to the map attributes. The argument value comes from
+// getxattr(2). The map contains values in the format that ext4 stores.
+func addXattr(attributes map[string]string, name, value string) error {
+	if !isACL(name) {
 		attributes[name] = value
 		return nil
 	}
-	stored, err := storedList(value)
+	stored, err := storedACL(value)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -34,49 +36,51 @@ func note(attributes map[string]string, name, value string) error {
 	return nil
 }
 
-// An access control list is a version and entries: what each is for, what that may do, and whom it is for. ext4 leaves the last out where the first says it.
+// An access control list consists of a version and entries. Each entry contains a tag, the
+// permissions and the ID of a user or group. ext4 omits the ID for tags that do not need an ID.
 const (
-	listHead      = 4
-	listEntry     = 8
-	shortEntry    = 4
-	toldVersion   = 2
-	storedVersion = 1
+	aclHeader        = 4
+	aclEntry         = 8
+	aclShortEntry    = 4
+	aclXattrVersion  = 2
+	aclStoredVersion = 1
 )
 
-// What an entry of a list is for.
+// Tags of the entries of an access control list.
 const (
-	forOwner = 1 << iota
-	forUser
-	forOwningGroup
-	forGroup
-	forMask
-	forOthers
+	aclUserObj = 1 << iota
+	aclUser
+	aclGroupObj
+	aclGroup
+	aclMask
+	aclOther
 )
 
-// storedList gives an access control list that getxattr(2) told as ext4 stores it. One that says nothing is none, and empty.
-func storedList(told string) (string, error) {
-	b := []byte(told)
+// storedACL converts an access control list from the format of getxattr(2) to the format of ext4.
+// It returns "" for an empty list.
+func storedACL(acl string) (string, error) {
+	b := []byte(acl)
 	if len(b) == 0 {
 		return "", nil
 	}
 	le := binary.LittleEndian
-	if len(b) < listHead || (len(b)-listHead)%listEntry != 0 || le.Uint32(b) != toldVersion {
-		return "", errors.New("it is no access control list")
+	if len(b) < aclHeader || (len(b)-aclHeader)%aclEntry != 0 || le.Uint32(b) != aclXattrVersion {
+		return "", errors.New("it is not an access control list")
 	}
-	if b = b[listHead:]; len(b) == 0 {
+	if b = b[aclHeader:]; len(b) == 0 {
 		return "", nil
 	}
 	var seen uint16
-	stored := le.AppendUint32(nil, storedVersion)
-	for ; len(b) > 0; b = b[listEntry:] {
+	stored := le.AppendUint32(nil, aclStoredVersion)
+	for ; len(b) > 0; b = b[aclEntry:] {
 		use, may := le.Uint16(b), le.Uint16(b[2:])
-		length := shortEntry
+		length := aclShortEntry
 		switch use {
-		case forUser, forGroup:
-			length = listEntry
-		case forOwner, forOwningGroup, forMask, forOthers:
+		case aclUser, aclGroup:
+			length = aclEntry
+		case aclUserObj, aclGroupObj, aclMask, aclOther:
 			if seen&use != 0 {
-				return "", fmt.Errorf("it has an entry %#x twice", use)
+				return "", fmt.Errorf("it has two entries %#x", use)
 			}
 		default:
 			return "", fmt.Errorf("it has an entry %#x", use)
@@ -87,9 +91,9 @@ func storedList(told string) (string, error) {
 		seen |= use
 		stored = append(stored, b[:length]...)
 	}
-	// Linux reads no others.
-	const always = forOwner | forOwningGroup | forOthers
-	if seen&always != always || seen&(forUser|forGroup) != 0 && seen&forMask == 0 {
+	// Linux rejects incomplete lists.
+	const always = aclUserObj | aclGroupObj | aclOther
+	if seen&always != always || seen&(aclUser|aclGroup) != 0 && seen&aclMask == 0 {
 		return "", errors.New("the access control list is not complete")
 	}
 	return string(stored), nil

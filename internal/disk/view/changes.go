@@ -16,18 +16,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// changes is an archive of what a gVisor machine changed of its root, as its helper writes it (runsc/layer says in which form). Besides POSIX's format that is:
-// each folder before what is in it, what was removed as a character device 0,0, a record for folders that hide what is below them, and one for files with
-// holes.
+// changes is an archive that contains the changes that a gVisor machine made to its root. The
+// helper pyro-runsc writes the archive, and runsc/layer describes its format. It is a POSIX tar
+// archive. A directory precedes its content, and a character device 0,0 marks a deleted file. Extra
+// PAX records mark directories that replace lower content, and files with holes.
 type changes struct {
 	archive io.ReaderAt
 	root    *node
 	nodes   int
-	pieces  int64 // of files with holes, in all
+	pieces  int64 // number of pieces of all files with holes
 }
 
-// node is a file, folder, link or device that was changed, or something that was removed. What can be long is left in the archive: targets of links, extended
-// attributes, content.
+// node is a changed file, directory, link or device, or it represents a deletion. Long data stays
+// in the archive: link targets, extended attributes and content.
 type node struct {
 	number          uint64
 	links           uint32
@@ -35,39 +36,43 @@ type node struct {
 	uid, gid        uint32
 	device          uint64
 	modified        time.Time
-	header, content int64 // where they begin in the archive
+	header, content int64 // offsets in the archive
 	size            int64
-	pieces          *pieces          // of a file with holes, nil for others
-	children        map[string]*node // of a folder, nil for others
-	noted           bool             // it has extended attributes
+	pieces          *pieces          // of a file with holes; nil for other files
+	children        map[string]*node // of a directory; nil for other files
+	hasXattrs       bool             // it has extended attributes
 	opaque          bool
-	implied         bool // the archive says nothing of it: the root alone can be so
+	implied         bool // The archive has no entry for the node. This is allowed only for the root.
 }
 
 func (n *node) whiteout() bool { return n.mode&unix.S_IFMT == unix.S_IFCHR && n.device == 0 }
 
-// Bounds of an archive of changes.
+// Limits for an archive of changes.
 const (
 	maxChanges = 1_000_000
-	maxPieces  = 1 << 26   // of files with holes, in all: with a page in each they hold 256 GiB
-	maxPath    = 256 << 10 // of an entry, in bytes: a folder can be deeper than a path that Linux takes
-	maxTarget  = 4096      // of a symbolic link, and one
+	maxPieces  = 1 << 26   // Of all files with holes. With one page each, they contain 256 GiB.
+	maxPath    = 256 << 10 // Of an entry, in bytes. Directories can be deeper than Linux's limit for paths.
+	maxTarget  = 4096      // Of a symbolic link, in bytes, including the final NUL.
 	maxName    = 255
 )
 
-// An archive is blocks, and ends with two of zeros.
+// An archive consists of blocks and ends with two blocks of zeros.
 const (
 	blockSize = 512
 	endSize   = 2 * blockSize
 )
 
-// Over is a tree with changes over it, which are in a tar archive of the given size in bytes. The archive is read once, but for what is long, and must
-// stay as it is while the tree is in use. Errors are of kind Corrupt for what is no such archive, and Exhausted for one with more than a million entries, or
-// with files of more than 64 million pieces.
+// Over returns a tree with changes on top of the tree lower. The changes are in a tar archive of
+// size bytes. The tree reads long data on demand, so the archive must not change while the tree is
+// in use.
+//
+// If the archive is malformed, the error has kind Corrupt. If the archive has more than a million
+// entries, or files with holes have more than 64 million pieces, the error has kind Exhausted.
 func Over(ctx context.Context, lower Tree, archive io.ReaderAt, size int64) (Tree, error) {
 	c := &changes{archive: archive, root: &node{mode: unix.S_IFDIR | 0o755, links: 2, children: map[string]*node{}, implied: true}}
-	// The reader goes over the content by seeking, and has no buffer of its own, so where it is is where the content begins.
-	source := io.NewSectionReader(&ahead{archive: archive}, 0, size)
+	// tar.Reader seeks past content and does not buffer. The current offset is therefore the start
+	// of the content.
+	source := io.NewSectionReader(&readAhead{archive: archive}, 0, size)
 	entries, end := tar.NewReader(source), int64(0)
 	for {
 		if err := ctx.Err(); err != nil {
@@ -81,10 +86,10 @@ func Over(ctx context.Context, lower Tree, archive io.ReaderAt, size int64) (Tre
 		switch {
 		case seekErr != nil:
 			return nil, seekErr
-		case h == nil && at < end+endSize: // the end of the file, not of the archive
+		case h == nil && at < end+endSize: // the file ends before the end of the archive
 			return nil, refused("", io.ErrUnexpectedEOF)
 		case h == nil:
-			return changed{lower, c}, nil
+			return overlay{lower, c}, nil
 		case h.Size > size-at:
 			return nil, refused(h.Name, io.ErrUnexpectedEOF)
 		}
@@ -98,7 +103,8 @@ func Over(ctx context.Context, lower Tree, archive io.ReaderAt, size int64) (Tre
 	}
 }
 
-// refused is an error of an entry. It keeps its kind if it has one.
+// refused returns the error for an entry. It gives the error the kind Corrupt, unless the kind is
+// Exhausted.
 func refused(name string, err error) error {
 	if len(name) > 200 {
 		name = name[:200] + "…"
@@ -113,18 +119,18 @@ func tooMany(most int, what string) error {
 	return fault.New(fault.Exhausted, "read changes", "", "there are more than %d %s", most, what)
 }
 
-// parts gives the names in a path. That of the root has none.
+// parts splits a path into names. The path of the root has no names.
 func parts(name string) (names []string, err error) {
 	name = strings.TrimSuffix(name, "/")
 	if name == "." {
 		return nil, nil
 	}
 	if len(name) > maxPath || strings.IndexByte(name, 0) >= 0 {
-		return nil, errors.New("no path can be like this")
+		return nil, errors.New("the path is not valid")
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || len(part) > maxName {
-			return nil, errors.New("no path can be like this")
+			return nil, errors.New("the path is not valid")
 		}
 		names = append(names, part)
 	}
@@ -141,7 +147,8 @@ func (c *changes) find(names []string) *node {
 	return n
 }
 
-// add takes up an entry, whose headers and content begin at these offsets.
+// add records an entry. The parameters header and content are the offsets of its headers and its
+// content.
 func (c *changes) add(h *tar.Header, header, content int64) error {
 	names, err := parts(h.Name)
 	if err != nil {
@@ -156,7 +163,7 @@ func (c *changes) add(h *tar.Header, header, content int64) error {
 	}
 	if len(names) == 0 {
 		if n.children == nil || !c.root.implied {
-			return errors.New("it is not the root, or not the first one")
+			return errors.New("only one entry may be the root, and it must be a directory")
 		}
 		n.children, n.links = c.root.children, c.root.links
 		c.root = n
@@ -169,14 +176,14 @@ func (c *changes) enter(names []string, n *node) error {
 	parent, last := c.find(names[:len(names)-1]), names[len(names)-1]
 	switch {
 	case parent == nil || parent.children == nil:
-		return errors.New("it is in no folder")
+		return errors.New("its parent is not a directory of the archive")
 	case parent.children[last] != nil:
-		return errors.New("it is there already")
+		return errors.New("it exists already")
 	}
-	parent.children[strings.Clone(last)] = n // and not all of its path
+	parent.children[strings.Clone(last)] = n // Do not keep the whole path in memory.
 	n.links++
 	if n.children != nil {
-		parent.links++ // which it names as the one above
+		parent.links++ // its ".." entry
 	}
 	return nil
 }
@@ -188,18 +195,18 @@ func (c *changes) link(names []string, to string) error {
 	}
 	n := c.find(target)
 	if n == nil || n.children != nil || n.whiteout() || len(names) == 0 {
-		return fmt.Errorf("it is a link to %q, which is no file", to)
+		return fmt.Errorf("it is a link to %q, which is not a file", to)
 	}
 	return c.enter(names, n)
 }
 
-// kinds are the kinds of entries, but for hard links.
+// kinds maps the types of entries, except hard links, to the file type bits of a mode.
 var kinds = map[byte]uint32{
 	tar.TypeReg: unix.S_IFREG, tar.TypeDir: unix.S_IFDIR, tar.TypeSymlink: unix.S_IFLNK, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK,
 	tar.TypeFifo: unix.S_IFIFO,
 }
 
-// What an entry's records say beside what all archives do.
+// PAX records with a special meaning.
 const (
 	xattrRecord  = "SCHILY.xattr."
 	opaqueRecord = xattrRecord + "trusted.overlay.opaque"
@@ -216,7 +223,7 @@ func (c *changes) node(h *tar.Header, header, content int64) (*node, error) {
 	}
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
-			return nil, errors.New("it is stored with holes of another form")
+			return nil, errors.New("sparse files in the format of GNU tar are not supported")
 		}
 	}
 	attributes, err := attributesOf(h)
@@ -225,24 +232,24 @@ func (c *changes) node(h *tar.Header, header, content int64) (*node, error) {
 	}
 	n := &node{
 		number: uint64(c.nodes), mode: kind | uint32(h.Mode)&0o7777, uid: uint32(h.Uid), gid: uint32(h.Gid), modified: h.ModTime,
-		device: unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)), header: header, content: content, noted: len(attributes) > 0,
+		device: unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)), header: header, content: content, hasXattrs: len(attributes) > 0,
 		opaque: h.PAXRecords[opaqueRecord] == "y",
 	}
 	switch kind {
 	case unix.S_IFREG:
 		return n, c.sizes(n, h)
 	case unix.S_IFDIR:
-		n.children, n.links = map[string]*node{}, 1 // its own name in itself
+		n.children, n.links = map[string]*node{}, 1 // its "." entry
 	case unix.S_IFLNK:
 		if h.Linkname == "" || len(h.Linkname) >= maxTarget || strings.IndexByte(h.Linkname, 0) >= 0 {
-			return nil, errors.New("no link can be like this")
+			return nil, errors.New("the link target is not valid")
 		}
 		n.size = int64(len(h.Linkname))
 	}
 	return n, nil
 }
 
-// sizes says how large a regular file is, and where it has holes.
+// sizes sets the size and the holes of a regular file from its headers.
 func (c *changes) sizes(n *node, h *tar.Header) (err error) {
 	text, holes := h.PAXRecords[sizeRecord]
 	if !holes {
@@ -250,7 +257,7 @@ func (c *changes) sizes(n *node, h *tar.Header) (err error) {
 		return nil
 	}
 	if n.size, err = strconv.ParseInt(text, 10, 64); err != nil || n.size < 0 {
-		return errors.New("its size is no size of a file")
+		return errors.New("its size is not valid")
 	}
 	n.pieces, err = readPieces(c.archive, n.content, h.Size, n.size, maxPieces-c.pieces)
 	if err == nil {
@@ -259,8 +266,8 @@ func (c *changes) sizes(n *node, h *tar.Header) (err error) {
 	return err
 }
 
-// again reads the headers of an entry once more.
-func (c *changes) again(n *node) (*tar.Header, error) {
+// rereadHeader reads the headers of an entry again.
+func (c *changes) rereadHeader(n *node) (*tar.Header, error) {
 	h, err := tar.NewReader(io.NewSectionReader(c.archive, n.header, n.content-n.header)).Next()
 	if err != nil {
 		return nil, refused("", err)
@@ -268,15 +275,15 @@ func (c *changes) again(n *node) (*tar.Header, error) {
 	return h, nil
 }
 
-// attributesOf gives an entry's extended attributes, as ext4 stores them.
+// attributesOf returns the extended attributes of an entry in the format of ext4.
 func attributesOf(h *tar.Header) (map[string]string, error) {
 	var attributes map[string]string
 	for key, value := range h.PAXRecords {
 		name, is := strings.CutPrefix(key, xattrRecord)
-		if !is || !kept(name) {
+		if !is || !keepXattr(name) {
 			continue
 		}
-		if isList(name) {
+		if isACL(name) {
 			packed, err := base64.RawStdEncoding.DecodeString(value)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -286,7 +293,7 @@ func attributesOf(h *tar.Header) (map[string]string, error) {
 		if attributes == nil {
 			attributes = map[string]string{}
 		}
-		if err := note(attributes, name, value); err != nil {
+		if err := addXattr(attributes, name, value); err != nil {
 			return nil, err
 		}
 	}

@@ -14,76 +14,62 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Export writes a view as one raw ext4 image at a path, sparse, with the volume's files in place as ordinary files of it. What there is of each file is kept:
-// owner, mode, times, hard links, extended attributes, devices and holes. What was at the path is replaced when all is written and flushed; until then, on any
-// error and when ctx is done nothing is there that was not there before. Errors name the file, and are of kind Exhausted where not all fits an image.
+// Export writes a view as one sparse raw ext4 image. The files of the volume become ordinary files
+// in the image. Export preserves owners, modes, times, hard links, extended attributes, devices and
+// holes.
+//
+// Export replaces the file at path only after the image is complete and flushed. On errors, and if
+// ctx is cancelled, the file at path stays unchanged. Errors contain path. If the content does not
+// fit into an image, they have kind Exhausted.
 func Export(ctx context.Context, v *FS, path string) error {
 	return fault.Wrap(export(ctx, v, path), "export disk to", path)
 }
 
-func export(ctx context.Context, v *FS, path string) (err error) {
-	dir := filepath.Dir(path)
-	out, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		out.Close()
+func export(ctx context.Context, v *FS, path string) error {
+	replacement := durable.Replacement{Temp: "." + filepath.Base(path) + "-*", Check: ctx.Err, Unflushed: true}
+	err := replacement.WriteFunc(path, func(out *os.File) error {
+		id := mkext4.Identity{Label: "pyro-disk", Made: time.Now()}
+		rand.Read(id.UUID[:])
+		id.UUID[6], id.UUID[8] = id.UUID[6]&0x0f|0x40, id.UUID[8]&0x3f|0x80 // version 4: random
+		w, err := mkext4.New(out, id, mkext4.Size)
 		if err != nil {
-			os.Remove(out.Name())
+			return err
 		}
-	}()
-	id := mkext4.Identity{Label: "pyro-disk", Made: time.Now()}
-	rand.Read(id.UUID[:])
-	id.UUID[6], id.UUID[8] = id.UUID[6]&0x0f|0x40, id.UUID[8]&0x3f|0x80 // says that it is random
-	w, err := mkext4.New(out, id, mkext4.Size)
-	if err != nil {
-		return err
+		if err := Copy(ctx, v, w); err != nil {
+			return err
+		}
+		if err := w.Finish(); err != nil {
+			return err
+		}
+		return out.Sync()
+	})
+	if err == nil {
+		_ = durable.Sync(filepath.Dir(path)) // The image is complete. Only its name might not be flushed.
 	}
-	if err := Copy(ctx, v, w); err != nil {
-		return err
-	}
-	if err := w.Finish(); err != nil {
-		return err
-	}
-	if err := out.Sync(); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := os.Rename(out.Name(), path); err != nil {
-		return err
-	}
-	parent, err := os.Open(dir)
-	if err != nil {
-		return nil // it is written, and its name is not known to be
-	}
-	defer parent.Close()
-	_ = parent.Sync()
-	return nil
+	return err
 }
 
-// Copy writes all that a tree holds to an image that is being made. What there is of each file is kept, as Export does.
+// Copy writes a whole tree to an image. It preserves the same attributes as Export.
 func Copy(ctx context.Context, from Tree, to *mkext4.Writer) error {
 	e := exporter{ctx, from, to, map[fileID]string{}}
 	return e.folder(".")
 }
 
-// fileID tells files apart, whatever their names.
+// fileID identifies a file independently of its names.
 type fileID struct{ device, inode uint64 }
 
 type exporter struct {
 	ctx   context.Context
 	view  Tree
 	out   *mkext4.Writer
-	links map[fileID]string // the first name of what has several
+	links map[fileID]string // the first name of each file with several hard links
 }
 
-// folder writes a folder and all that is in it.
+// folder writes a directory and everything below it.
 func (e *exporter) folder(name string) error {
 	stat, err := e.view.Lstat(name)
 	if err != nil {
@@ -118,7 +104,7 @@ func (e *exporter) folder(name string) error {
 	return nil
 }
 
-// add writes one file of any kind.
+// add writes a single file of any type.
 func (e *exporter) add(name string, stat fs.FileInfo) error {
 	if err := e.ctx.Err(); err != nil {
 		return err
@@ -157,7 +143,7 @@ func (e *exporter) add(name string, stat fs.FileInfo) error {
 	return e.out.Add(name, entry, nil)
 }
 
-// content is what is in a file, until the context is done.
+// content returns the content of a file. Reads fail after the context is cancelled.
 func (e *exporter) content(f fs.File) io.Reader {
 	whole := content{e.ctx, f}
 	if s, ok := f.(mkext4.Sparse); ok {

@@ -32,7 +32,7 @@ func TestExportKeepsAll(t *testing.T) {
 			if err := os.WriteFile(path, []byte("what was there"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			listing(t, v) // so that the host has noted that its files are read
+			listing(t, v) // The first read sets the access times on the host.
 			if err := Export(t.Context(), v, path); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,8 @@ func TestTheKernelSeesWhatWasExported(t *testing.T) {
 	same(t, listing(t, Folder(r)), listing(t, v))
 }
 
-// TestExportOfMuchThatIsAHole has a file of a terabyte with a few bytes in it.
+// TestExportOfMuchThatIsAHole exports a file that has a size of 1 TiB and contains only a few bytes
+// of data.
 func TestExportOfMuchThatIsAHole(t *testing.T) {
 	top := t.TempDir()
 	f, err := os.Create(filepath.Join(top, "huge"))
@@ -94,7 +95,7 @@ func TestExportOfMuchThatIsAHole(t *testing.T) {
 	if err := Export(t.Context(), New(image(t), Folder(r)), path); err != nil {
 		t.Fatal(err)
 	}
-	// Once more, from the image.
+	// Export the image again.
 	again := filepath.Join(t.TempDir(), "again")
 	if err := Export(t.Context(), New(opened(t, path), nil), again); err != nil {
 		t.Fatal(err)
@@ -114,7 +115,7 @@ func TestExportOfMuchThatIsAHole(t *testing.T) {
 	}
 }
 
-// failing is a tree of which one file can't be read.
+// failing is a tree with one file for which Open can fail.
 type failing struct {
 	Tree
 	name string

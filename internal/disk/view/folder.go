@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// folder is an open folder. It is listed at the first call of ReadDir.
+// folder is an open directory. The first call of ReadDir reads the entries.
 type folder struct {
 	info   fs.FileInfo
 	path   string
@@ -38,7 +38,7 @@ func (f *folder) ReadDir(n int) ([]fs.DirEntry, error) {
 	return part, nil
 }
 
-// file is an open file whose content is a part of something else.
+// file is an open file. A SectionReader provides its content.
 type file struct {
 	*io.SectionReader
 	info fs.FileInfo
@@ -47,5 +47,5 @@ type file struct {
 func (f *file) Stat() (fs.FileInfo, error) { return f.info, nil }
 func (f *file) Close() error               { return nil }
 
-// empty opens what has no content.
+// empty returns an open file without content.
 func empty(info fs.FileInfo) fs.File { return &file{io.NewSectionReader(nil, 0, 0), info} }

@@ -16,16 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is a folder of the host as a tree. It stays the caller's, and what is in it should not change meanwhile; whatever changes, nothing outside is shown.
+// Folder returns a directory of the host as a tree. The caller must close root. The content of the
+// directory should not change while the tree is in use. Even if it changes, the tree shows nothing
+// outside of the directory.
 func Folder(root *os.Root) Tree { return host{root} }
 
 type host struct{ root *os.Root }
 
-// maxEntries bounds a list, as in an image.
+// maxEntries limits the number of entries in a directory. Images have the same limit.
 const maxEntries = 1 << 20
 
-// check refuses paths that are none, or that lead through something else than folders. What the host does with a link is so left to nobody, though [os.Root]
-// would keep it inside.
+// check rejects invalid paths, and paths that lead through anything but directories. [os.Root]
+// would also stay inside of the directory, but it would follow symbolic links.
 func (h host) check(name string) error {
 	if name == "." {
 		return nil
@@ -88,7 +90,8 @@ func (h host) open(name string) (fs.File, error) {
 	return hostFile{f}, nil
 }
 
-// opened opens what is a regular file or a folder; of what has become a pipe meanwhile it does not wait for the other end.
+// opened opens a regular file or directory. If another process has replaced the file with a pipe,
+// opened does not block.
 func (h host) opened(name string) (*os.File, error) {
 	f, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -96,7 +99,7 @@ func (h host) opened(name string) (*os.File, error) {
 	}
 	stat, err := f.Stat()
 	if err == nil && !stat.Mode().IsRegular() && !stat.IsDir() {
-		err = errors.New("it has become something else")
+		err = errors.New("the file was replaced during the read")
 	}
 	if err != nil {
 		f.Close()
@@ -142,7 +145,7 @@ func (h host) readDir(name string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	if len(entries) > maxEntries {
-		return nil, fmt.Errorf("the folder has more than %d entries", maxEntries)
+		return nil, fmt.Errorf("the directory has more than %d entries", maxEntries)
 	}
 	for i, e := range entries {
 		entries[i] = hostEntry{e, h, path.Join(name, e.Name())}
@@ -151,7 +154,8 @@ func (h host) readDir(name string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// hostEntry looks at its file beneath the root, not where the folder was on the host.
+// hostEntry is a directory entry. Its Info method looks up the path below the root again. The Info
+// method of the embedded entry would use the host path of the directory at the time of listing.
 type hostEntry struct {
 	fs.DirEntry
 	host host
@@ -160,7 +164,8 @@ type hostEntry struct {
 
 func (e hostEntry) Info() (fs.FileInfo, error) { return e.host.Lstat(e.path) }
 
-// Xattrs gives those of regular files and folders: no others can have any that users set.
+// Xattrs returns the extended attributes of a regular file or directory. For other files it returns
+// none, because users can't set attributes on them.
 func (h host) Xattrs(name string) (map[string]string, error) {
 	attributes, err := h.xattrs(name)
 	return attributes, pathError("getxattr", name, err)
@@ -176,7 +181,7 @@ func (h host) xattrs(name string) (map[string]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var names, value [64 << 10]byte // the most that Linux gives
+	var names, value [64 << 10]byte // Linux's limits
 	n, err := unix.Flistxattr(int(f.Fd()), names[:])
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
@@ -186,12 +191,12 @@ func (h host) xattrs(name string) (map[string]string, error) {
 	}
 	attributes := map[string]string{}
 	for text := range bytes.SplitSeq(names[:n], []byte{0}) {
-		if key := string(text); kept(key) {
+		if key := string(text); keepXattr(key) {
 			n, err := unix.Fgetxattr(int(f.Fd()), key, value[:])
 			if err != nil {
 				return nil, os.NewSyscallError("fgetxattr", err)
 			}
-			if err := note(attributes, key, string(value[:n])); err != nil {
+			if err := addXattr(attributes, key, string(value[:n])); err != nil {
 				return nil, err
 			}
 		}
@@ -202,7 +207,8 @@ func (h host) xattrs(name string) (map[string]string, error) {
 // hostFile is a regular file of the host.
 type hostFile struct{ *os.File }
 
-// NextData gives the first stretch of data that ends after an offset, an empty one where there is none.
+// NextData returns the first data range that ends after offset. If there is no such range, it
+// returns an empty range.
 func (f hostFile) NextData(offset int64) (start, end int64, err error) {
 	start, err = unix.Seek(int(f.Fd()), offset, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// hostFolder makes a folder of the host, with something beside it that links lead to.
+// hostFolder creates a directory, files next to it, and links in the directory to these files.
 func hostFolder(t *testing.T) (path string, tree Tree) {
 	t.Helper()
 	top := t.TempDir()
@@ -73,7 +73,7 @@ func TestAFolderOfTheHost(t *testing.T) {
 
 func TestAFolderOfTheHostIsAFileSystem(t *testing.T) {
 	path, tree := hostFolder(t)
-	for _, name := range []string{"out", "passwd", "inside", "sub/up", "not\xffutf8", "holes"} { // which other file systems open, cannot name, or are large
+	for _, name := range []string{"out", "passwd", "inside", "sub/up", "not\xffutf8", "holes"} { // fstest.TestFS would follow these links, can't name the file, or would take long
 		if err := os.Remove(filepath.Join(path, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -22,20 +22,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// put is one file of an image.
+// put is a file in an image.
 type put struct {
 	name    string
 	mode    uint32
-	content string // or a link's target
+	content string // or link target
 	device  uint64
 	owner   uint32
 	xattrs  map[string]string
-	link    string // another name of this file
+	link    string // hard link to this file
 }
 
 var when = time.Unix(1_600_000_000, 123_456_789)
 
-// image makes an ext4 image.
+// image creates an ext4 image that contains files.
 func image(t testing.TB, files ...put) *ext4.FS {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
@@ -95,7 +95,7 @@ const (
 
 const capability = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// root is an environment's image with one of everything.
+// root creates an environment image with one file of every kind.
 func root(t testing.TB) *ext4.FS {
 	return image(t,
 		put{name: ".", mode: dir | 0o755}, put{name: "bin", mode: dir | 0o711},
@@ -112,9 +112,9 @@ func root(t testing.TB) *ext4.FS {
 	)
 }
 
-// volume is a volume's image.
+// volume creates an image of a volume and returns the tree of the volume's files.
 func volume(t testing.TB) Tree {
-	return Below(image(t,
+	return Subtree(image(t,
 		put{name: "files", mode: dir | 0o1777, owner: 1000}, put{name: "pending", mode: dir | 0o700}, put{name: "pending/secret", mode: reg | 0o600, content: "never shown"},
 		put{name: "files/a", mode: reg | 0o644, content: "volume"}, put{name: "files/b", link: "files/a"}, put{name: "files/sub/empty", mode: dir | 0o755},
 		put{name: "files/holes", mode: reg | 0o644, content: "x" + strings.Repeat("\x00", 5<<20) + "y"}, put{name: "files/up", mode: lnk | 0o777, content: "../pending/secret"},
@@ -122,7 +122,8 @@ func volume(t testing.TB) Tree {
 	), "files")
 }
 
-// listing tells all of each file of a tree but its numbers, and which names are of one file.
+// listing describes every file of a tree, including its hard links. The descriptions contain no
+// inode numbers.
 func listing(t *testing.T, tree Tree) (lines []string) {
 	t.Helper()
 	first := map[[2]uint64]string{}

@@ -11,35 +11,36 @@ import (
 	"slices"
 )
 
-// pieces tells where a file with holes has data. In the archive are how many pieces there are, for each its offset in the file and its length, ascending and
-// apart, and then the data of all. Of them memory has only the first of each page.
+// pieces is the list of data ranges of a file with holes. In the archive, the list begins with the
+// number of pieces. The offset and length of each piece follow, in ascending order, and then the
+// data of all pieces. Only the first piece of each page is in memory.
 type pieces struct {
 	archive io.ReaderAt
-	index   int64 // where the first begins in the archive
+	index   int64 // offset of the first piece in the archive
 	count   int64
-	marks   []piece // the first of each page
+	marks   []piece // first piece of each page
 }
 
-// piece is a stretch of data of a file, and where the archive has it.
+// piece is a data range of a file and its offset in the archive.
 type piece struct{ start, end, at int64 }
 
 const (
 	numberSize = 8
 	pieceSize  = 2 * numberSize
-	pageSize   = 64 // pieces
+	pageSize   = 64 // number of pieces
 )
 
-// readPieces reads the pieces of a file of a size, of which the archive holds so many bytes that begin at an offset. It checks all of them, and that there are
-// not more than most.
+// readPieces reads and checks the pieces of a file of size bytes. The archive contains held bytes
+// for the file, starting at the offset at. The parameter most is the maximum number of pieces.
 func readPieces(archive io.ReaderAt, at, held, size, most int64) (*pieces, error) {
 	source := bufio.NewReaderSize(io.NewSectionReader(archive, at, held), int(min(held, 64<<10)))
 	var b [pieceSize]byte
 	if _, err := io.ReadFull(source, b[:numberSize]); err != nil {
-		return nil, fmt.Errorf("the number of its pieces: %w", err)
+		return nil, fmt.Errorf("read the number of its pieces: %w", err)
 	}
 	n := binary.LittleEndian.Uint64(b[:])
 	if n > uint64(held-numberSize)/pieceSize {
-		return nil, errors.New("it has more pieces than there is room for")
+		return nil, errors.New("it has more pieces than its entry can hold")
 	}
 	if n > uint64(most) {
 		return nil, tooMany(maxPieces, "pieces of files with holes")
@@ -48,15 +49,15 @@ func readPieces(archive io.ReaderAt, at, held, size, most int64) (*pieces, error
 	last := piece{at: p.index + p.count*pieceSize}
 	for i := range p.count {
 		if _, err := io.ReadFull(source, b[:]); err != nil {
-			return nil, fmt.Errorf("its pieces: %w", err)
+			return nil, fmt.Errorf("read its pieces: %w", err)
 		}
 		next := last.next(b[:])
-		// It is compared such that nothing overflows.
+		// These comparisons can't overflow.
 		if next.start < last.end || next.start > size || next.end <= next.start || next.end > size {
-			return nil, errors.New("its pieces are in no order, or not in it")
+			return nil, errors.New("its pieces overlap, are unsorted, or exceed its size")
 		}
 		if next.end-next.start > at+held-next.at {
-			return nil, errors.New("its pieces are more than there is of it")
+			return nil, errors.New("its pieces are longer than its data")
 		}
 		if i%pageSize == 0 {
 			p.marks = append(p.marks, next)
@@ -64,18 +65,20 @@ func readPieces(archive io.ReaderAt, at, held, size, most int64) (*pieces, error
 		last = next
 	}
 	if last.at+last.end-last.start != at+held {
-		return nil, errors.New("its pieces are less than there is of it")
+		return nil, errors.New("its pieces are shorter than its data")
 	}
 	return p, nil
 }
 
-// next is the piece that two numbers of the archive say. Its data are behind those of the one before.
+// next decodes the piece after p from two numbers: its offset and its length. The data of the next
+// piece follows the data of p.
 func (p piece) next(numbers []byte) piece {
 	start := int64(binary.LittleEndian.Uint64(numbers))
 	return piece{start, start + int64(binary.LittleEndian.Uint64(numbers[numberSize:])), p.at + p.end - p.start}
 }
 
-// find gives the first piece that ends after an offset, an empty one where there is none.
+// find returns the first piece that ends after offset. If there is no such piece, it returns an
+// empty piece.
 func (p *pieces) find(offset int64) (piece, error) {
 	page, found := slices.BinarySearchFunc(p.marks, offset, func(m piece, offset int64) int { return cmp.Compare(m.start, offset) })
 	if !found && page > 0 {
@@ -96,7 +99,7 @@ func (p *pieces) find(offset int64) (piece, error) {
 	return piece{}, nil
 }
 
-// contents is what is in a file with holes.
+// contents reads the content of a file with holes.
 type contents struct {
 	*pieces
 	size int64
@@ -135,7 +138,7 @@ func (c contents) ReadAt(b []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// readAt fills b.
+// readAt reads exactly len(b) bytes or fails.
 func readAt(from io.ReaderAt, b []byte, offset int64) error {
 	n, err := from.ReadAt(b, offset)
 	if n == len(b) {
@@ -147,13 +150,14 @@ func readAt(from io.ReaderAt, b []byte, offset int64) error {
 	return err
 }
 
-// fileWithHoles is an open file.
+// fileWithHoles is an open file with holes.
 type fileWithHoles struct {
 	file
 	pieces *pieces
 }
 
-// NextData gives the first stretch of data that ends after an offset, an empty one where there is none.
+// NextData returns the first data range that ends after offset. If there is no such range, it
+// returns an empty range.
 func (f *fileWithHoles) NextData(offset int64) (start, end int64, err error) {
 	p, err := f.pieces.find(offset)
 	return p.start, p.end, err

@@ -17,7 +17,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// holed is an archive with a file with holes, whose content begins with these numbers.
+// holed returns an archive that contains one file with holes. The file's content in the archive
+// consists of numbers followed by data.
 func holed(t testing.TB, size string, data string, numbers ...uint64) []byte {
 	t.Helper()
 	var content []byte
@@ -57,7 +58,7 @@ func openHoles(t testing.TB, archive []byte) *fileWithHoles {
 	return f.(*fileWithHoles)
 }
 
-// TestFilesWithHolesAreWhatTheySay has files of any pieces, read in any way.
+// TestFilesWithHolesAreWhatTheySay checks random files with holes. It uses different read patterns.
 func TestFilesWithHolesAreWhatTheySay(t *testing.T) {
 	random := testenv.Rand(t, 1)
 	for _, count := range []int{0, 1, 2, pageSize - 1, pageSize, pageSize + 1, 5*pageSize + 3} {
@@ -65,7 +66,7 @@ func TestFilesWithHolesAreWhatTheySay(t *testing.T) {
 		numbers := []uint64{uint64(count)}
 		for i := range count {
 			if i > 0 || random.IntN(2) == 0 {
-				want = append(want, make([]byte, random.IntN(4)*random.IntN(3000))...) // some have none before them
+				want = append(want, make([]byte, random.IntN(4)*random.IntN(3000))...) // some files begin with data
 			}
 			piece := bytes.Repeat([]byte{byte('a' + i%26)}, 1+random.IntN(5000))
 			numbers = append(numbers, uint64(len(want)), uint64(len(piece)))
@@ -88,7 +89,7 @@ func TestFilesWithHolesAreWhatTheySay(t *testing.T) {
 				t.Fatalf("%d pieces: %d bytes from %d on are %d, %v", count, len(b), at, n, err)
 			}
 		}
-		// What no stretch has is zeros, and the stretches are those of the archive.
+		// Bytes outside of data ranges are zeros, and the ranges equal those in the archive.
 		rebuilt, at := make([]byte, len(want)), int64(0)
 		for i := 1; ; i += 2 {
 			start, end, err := f.NextData(at)
@@ -108,7 +109,7 @@ func TestFilesWithHolesAreWhatTheySay(t *testing.T) {
 			at = end
 		}
 		if !bytes.Equal(rebuilt, want) {
-			t.Errorf("%d pieces: there is more than they say", count)
+			t.Errorf("%d pieces: got data outside of the pieces", count)
 		}
 	}
 }
@@ -125,12 +126,12 @@ func TestHugeFilesWithHoles(t *testing.T) {
 		t.Errorf("data from %d to %d, %v", start, end, err)
 	}
 	if _, err := f.ReadAt(make([]byte, 1), -1); err == nil {
-		t.Error("there is something before the start")
+		t.Error("got data before the start")
 	}
 	var _ mkext4.Sparse = f
 }
 
-// hostileHoles are archives with files whose pieces make no sense.
+// hostileHoles returns archives that contain invalid pieces.
 func hostileHoles(t testing.TB) map[string][]byte {
 	return map[string][]byte{
 		"no size":             holed(t, "many", "", 0),
@@ -170,7 +171,7 @@ func TestHostilePieces(t *testing.T) {
 	}
 }
 
-// TestHolesOfAnotherForm are those of tar itself.
+// TestHolesOfAnotherForm checks sparse files in the formats that tar itself defines.
 func TestHolesOfAnotherForm(t *testing.T) {
 	for _, format := range []string{"pax", "gnu"} {
 		dir := t.TempDir()
@@ -201,7 +202,8 @@ func TestPiecesAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnArchiveThatChanges has one cut and overwritten while it is in use: that is an error, and no more.
+// TestAnArchiveThatChanges truncates and overwrites an archive while it is in use. The changes must
+// cause only errors.
 func TestAnArchiveThatChanges(t *testing.T) {
 	archive := holed(t, "1000", "data", 1, 500, 4)
 	f := openHoles(t, archive)
@@ -220,7 +222,7 @@ func TestAnArchiveThatChanges(t *testing.T) {
 	}
 }
 
-// FuzzPieces looks for pieces that are not what reading them all in order gives.
+// FuzzPieces compares the results of find with a search through all pieces.
 func FuzzPieces(f *testing.F) {
 	numbers := func(numbers ...uint64) (b []byte) {
 		for _, n := range numbers {
@@ -237,7 +239,7 @@ func FuzzPieces(f *testing.F) {
 	lower := root(f)
 	f.Fuzz(func(t *testing.T, size string, content []byte) {
 		if len(size) > 100 || len(content) > 1<<20 {
-			t.Skip("it only takes long")
+			t.Skip("the input is too large")
 		}
 		b := holedOf(t, size, string(content))
 		tree, err := Over(t.Context(), lower, bytes.NewReader(b), int64(len(b)))

@@ -16,7 +16,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 )
 
-// sample is written by gVisor's helper: cd runsc && go test ./layer -run TestSample -update
+// sample is an archive that pyro-runsc wrote. To update it, run: cd runsc && go test ./layer -run
+// TestSample -update
 const sample = "testdata/layer.tar"
 
 func sampleOver(t *testing.T, lower Tree) Tree {
@@ -37,7 +38,7 @@ func sampleOver(t *testing.T, lower Tree) Tree {
 	return tree
 }
 
-// TestWhatTheHelperWrites is read as it is meant.
+// TestWhatTheHelperWrites checks the tree of the sample.
 func TestWhatTheHelperWrites(t *testing.T) {
 	tree := sampleOver(t, root(t))
 	longName, page := strings.Repeat("n", 255), func(c string) string { return strings.Repeat(c, 4096) }
@@ -113,7 +114,7 @@ func TestWhatTheHelperWrites(t *testing.T) {
 	}
 }
 
-// dataOf gives the first stretch of data of a file, by reading that and what is before it.
+// dataOf returns the first data range of a file.
 func dataOf(t *testing.T, tree Tree, name string) (start, end int64, err error) {
 	t.Helper()
 	f, err := tree.Open(name)
@@ -124,7 +125,7 @@ func dataOf(t *testing.T, tree Tree, name string) (start, end int64, err error) 
 	return f.(mkext4.Sparse).NextData(0)
 }
 
-// TestExportOfWhatTheHelperWrites keeps all of it, and its holes.
+// TestExportOfWhatTheHelperWrites checks that an export preserves everything, including holes.
 func TestExportOfWhatTheHelperWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	v := New(sampleOver(t, root(t)), nil)
@@ -144,7 +145,7 @@ func TestExportOfWhatTheHelperWrites(t *testing.T) {
 	same(t, listing(t, short{exported}), listing(t, short{v}))
 }
 
-// short is a tree without the files that take long to read.
+// short is a tree that omits files that take long to read.
 type short struct{ Tree }
 
 func (s short) ReadDir(name string) ([]fs.DirEntry, error) {

@@ -1,9 +1,16 @@
-// Package view shows a machine's root and its volume as one read-only file system, without a machine: what it would see, with the volume's files at /workspace.
+// Package view shows a machine's root and its volume as one read-only file system. It does not
+// start the machine. The files of the volume are at /workspace.
 //
-// A view is put together from trees: an ext4 image ([ext4.FS]), a folder of one ([Below]), an image with changes over it that are in a tar archive ([Over]),
-// and a folder of the host ([Folder]). [Export] writes a view as one image.
+// A view consists of trees. A tree is one of the following:
+//   - An ext4 image ([ext4.FS]).
+//   - A subtree ([Subtree]).
+//   - A tree with changes from a tar archive ([Over]).
+//   - A directory of the host ([Folder]).
 //
-// All of it may have been written by a guest. Symbolic links are never followed, no path leads out of its tree, and each call is bounded by what it reads.
+// [Export] writes a view as one image.
+//
+// Guests might have written all of this data. The package never follows symbolic links, and no path
+// leaves its tree. The work for each call is limited by the amount of data that the call reads.
 package view
 
 import (
@@ -18,29 +25,32 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/ext4"
 )
 
-// Tree is a file system of a guest's. Paths are as in package fs, but names are bytes, which need not be UTF-8. Symbolic links are not followed: a path
-// through one, and opening one, is ErrSymlink. Lists are sorted. FileInfo.Sys is a *syscall.Stat_t, whose device and inode are the same for hard links, and
-// only for those.
+// Tree is a file system of a guest. Paths are as in package fs, but names can be invalid UTF-8. A
+// tree does not follow symbolic links: it returns ErrSymlink for a path through a link and when a
+// link is opened. Lists are sorted. FileInfo.Sys returns a *syscall.Stat_t. Its device and inode
+// numbers identify a file, and hard links to the same file share them.
 //
-// A regular file that was opened is an io.ReaderAt; it may tell where its holes are (mkext4.Sparse). Devices, pipes and sockets open and are empty.
+// An open regular file is an io.ReaderAt. It can also implement mkext4.Sparse to report its holes.
+// Devices, pipes and sockets have no content.
 type Tree interface {
 	fs.ReadDirFS
 	fs.ReadLinkFS
-	// Xattrs gives the extended attributes of a file by their names, with the values that ext4 stores.
+	// Xattrs returns the extended attributes of a file by name. Values are in the format of ext4.
 	Xattrs(name string) (map[string]string, error)
 }
 
-// ErrSymlink says that a path has a symbolic link in it, or leads to one where something else was asked for.
+// ErrSymlink reports that a path leads through a symbolic link. It also reports that a path ends at
+// a symbolic link although the operation needs another type of file.
 var ErrSymlink = ext4.ErrSymlink
 
-// Workspace is where a volume is seen.
+// Workspace is the path of the volume in a view.
 const Workspace = "workspace"
 
-// FS is a view. It is a [Tree] itself, and an [fs.StatFS], whose Stat is Lstat but for links, which are ErrSymlink. It is safe for use by several goroutines if
-// its trees are.
+// FS is a view. It implements [Tree] and [fs.StatFS]. It is safe for concurrent use if its trees
+// are.
 type FS struct {
 	root   Tree
-	volume Tree // nil for none
+	volume Tree // nil if the view has no volume
 }
 
 var (
@@ -48,10 +58,14 @@ var (
 	_ fs.StatFS = (*FS)(nil)
 )
 
-// New makes a view. volume may be nil; otherwise it hides what the root has at Workspace. What the trees are made of stays the caller's.
+// New returns a view. If volume is not nil, it replaces the root's content at Workspace. The caller
+// must close the files of the trees.
 func New(root, volume Tree) *FS { return &FS{root, volume} }
 
-// route gives the tree that a path leads to, and the path in there.
+// Root returns the tree of the root, without the volume.
+func (v *FS) Root() Tree { return v.root }
+
+// route returns the tree for a path and the path within that tree.
 func (v *FS) route(name string) (t Tree, inside string, isVolume bool) {
 	rest, below := strings.CutPrefix(name, Workspace)
 	switch {
@@ -59,14 +73,14 @@ func (v *FS) route(name string) (t Tree, inside string, isVolume bool) {
 	case rest == "":
 		return v.volume, ".", true
 	case rest == "/.":
-		return v.volume, "", true // is no path there either
+		return v.volume, "", true // an empty name is invalid too
 	case rest[0] == '/':
 		return v.volume, rest[1:], true
 	}
 	return v.root, name, false
 }
 
-// Open opens a file or folder.
+// Open opens a file or directory.
 func (v *FS) Open(name string) (fs.File, error) {
 	t, inside, isVolume := v.route(name)
 	f, err := t.Open(inside)
@@ -80,7 +94,7 @@ func (v *FS) Open(name string) (fs.File, error) {
 	return &folder{info: v.shown(stat, name, isVolume), path: name, list: v.ReadDir}, f.Close()
 }
 
-// Lstat tells of a file what there is to tell.
+// Lstat describes a file. It does not follow symbolic links.
 func (v *FS) Lstat(name string) (fs.FileInfo, error) {
 	t, inside, isVolume := v.route(name)
 	stat, err := t.Lstat(inside)
@@ -90,7 +104,7 @@ func (v *FS) Lstat(name string) (fs.FileInfo, error) {
 	return v.shown(stat, name, isVolume), nil
 }
 
-// Stat is Lstat, but for a symbolic link it is ErrSymlink.
+// Stat is like Lstat, but returns ErrSymlink for a symbolic link.
 func (v *FS) Stat(name string) (fs.FileInfo, error) {
 	stat, err := v.Lstat(name)
 	if err == nil && stat.Mode()&fs.ModeSymlink != 0 {
@@ -99,21 +113,21 @@ func (v *FS) Stat(name string) (fs.FileInfo, error) {
 	return stat, err
 }
 
-// ReadLink gives what a symbolic link says.
+// ReadLink returns the target of a symbolic link.
 func (v *FS) ReadLink(name string) (string, error) {
 	t, inside, _ := v.route(name)
 	target, err := t.ReadLink(inside)
 	return target, pathError("readlink", name, err)
 }
 
-// Xattrs gives the extended attributes of a file.
+// Xattrs returns the extended attributes of a file.
 func (v *FS) Xattrs(name string) (map[string]string, error) {
 	t, inside, _ := v.route(name)
 	attributes, err := t.Xattrs(inside)
 	return attributes, pathError("getxattr", name, err)
 }
 
-// ReadDir lists a folder.
+// ReadDir lists a directory, sorted by name.
 func (v *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	t, inside, isVolume := v.route(name)
 	entries, err := t.ReadDir(inside)
@@ -139,7 +153,7 @@ func (v *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return slices.Insert(entries, at, fs.FileInfoToDirEntry(stat)), nil
 }
 
-// shown is what is told of a file at a path.
+// shown returns the FileInfo of a file in the view.
 func (v *FS) shown(stat fs.FileInfo, name string, isVolume bool) fs.FileInfo {
 	if isVolume {
 		return volumeInfo{stat, path.Base(name)}
@@ -147,7 +161,8 @@ func (v *FS) shown(stat fs.FileInfo, name string, isVolume bool) fs.FileInfo {
 	return stat
 }
 
-// volumeDevice tells files of the volume from those of the root, which may have the same inodes.
+// volumeDevice distinguishes files of the volume from files of the root. Both can have the same
+// inode numbers.
 const volumeDevice = 1 << 63
 
 type volumeInfo struct {
@@ -177,7 +192,7 @@ func (e volumeEntry) Info() (fs.FileInfo, error) {
 	return volumeInfo{stat, stat.Name()}, nil
 }
 
-// pathError says where in a tree an error came up, instead of where in a tree below. No error stays none.
+// pathError replaces the operation and the path of err. It returns nil if err is nil.
 func pathError(op, name string, err error) error {
 	if err == nil {
 		return nil

@@ -86,15 +86,16 @@ func TestARootWithoutAPlaceForTheVolume(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsNoFolder has the folder of the files replaced by a link: it can't be entered.
+// TestAVolumeThatIsNoFolder replaces the directory "files" of a volume with a symbolic link. The
+// view must not enter that volume.
 func TestAVolumeThatIsNoFolder(t *testing.T) {
-	v := New(root(t), Below(image(t, put{name: "files", mode: lnk | 0o777, content: "/"}), "files"))
+	v := New(root(t), Subtree(image(t, put{name: "files", mode: lnk | 0o777, content: "/"}), "files"))
 	for _, name := range []string{"workspace", "workspace/etc"} {
 		if _, err := v.Open(name); !errors.Is(err, ErrSymlink) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	v = New(root(t), Below(image(t), "files"))
+	v = New(root(t), Subtree(image(t), "files"))
 	if _, err := v.ReadDir("."); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -102,7 +103,7 @@ func TestAVolumeThatIsNoFolder(t *testing.T) {
 
 func TestIsAFileSystem(t *testing.T) {
 	v := New(image(t, put{name: "a/b/c", mode: reg | 0o644, content: "content"}, put{name: "a/pipe", mode: unix.S_IFIFO | 0o600}),
-		Below(image(t, put{name: "files/d/e", mode: reg | 0o644, content: "more"}, put{name: "files/f", mode: reg | 0o644}), "files"))
+		Subtree(image(t, put{name: "files/d/e", mode: reg | 0o644, content: "more"}, put{name: "files/f", mode: reg | 0o644}), "files"))
 	if err := fstest.TestFS(v, "a/b/c", "a/pipe", "workspace/d/e", "workspace/f", "lost+found"); err != nil {
 		t.Error(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// hostOptions are the settings of the host's apt that its mirrors may need to be reached: proxies, and whether an old index is taken.
-// They are used to build, and never kept in an environment.
+// hostOptions returns the host's apt settings that its mirrors might require: proxies, and checks
+// of the index date. A build uses these settings, but does not store them in the environment.
 func hostOptions(ctx context.Context) []string {
 	out, err := exec.CommandContext(ctx, "apt-config", "dump", "--no-empty").Output()
 	if err != nil {
@@ -26,7 +26,8 @@ func hostOptions(ctx context.Context) []string {
 	return options
 }
 
-// environ is the environment of the tools: nothing of the user's but what reaching a mirror needs.
+// environ returns the environment variables for the tools. They include the few variables of the
+// user that are necessary to reach a mirror.
 func environ(tmp string) []string {
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "TMPDIR=" + tmp}
 	for _, name := range []string{"HOME", "USER", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {

@@ -1,4 +1,5 @@
-// Package debian makes root file systems from Debian's packages, and fetches Debian's kernel, with the host's own tools and mirrors.
+// Package debian builds root file systems from Debian packages, and downloads Debian's kernel. It
+// uses the host's tools and mirrors.
 package debian
 
 import (
@@ -17,27 +18,31 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// What an environment does without: documents and translations, which are a third of it. Licences stay.
-var leftOut = []string{
+// excludedPaths excludes documentation and translations from environments. They are a third of the
+// size. Licences are not excluded.
+var excludedPaths = []string{
 	"path-exclude=/usr/share/man/*", "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/locale/*", "path-include=/usr/share/locale/locale.alias",
 	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright", "path-exclude=/usr/share/lintian/*",
 }
 
-// tidy leaves no trace of the host in an environment, gives it a localhost, and removes what apt and debconf make again.
-const tidy = `rm -f "$1"/etc/resolv.conf "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old &&
+// cleanupHook removes traces of the host, sets the hostname and /etc/hosts, and deletes files that
+// apt and debconf recreate.
+const cleanupHook = `rm -f "$1"/etc/resolv.conf "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/var/cache/debconf/*-old "$1"/var/lib/dpkg/*-old &&
 echo pyro > "$1"/etc/hostname &&
 printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n' > "$1"/etc/hosts &&
 echo LANG=C.UTF-8 > "$1"/etc/default/locale`
 
-// Bootstrap writes a Debian 12 root file system with the given packages and what they depend on to out, as a tar archive. dir is an empty folder for what is
-// needed meanwhile, and may hold files of other users afterwards: see [RemoveAll]. Cancelling ctx ends every process that was started.
+// Bootstrap writes a Debian 12 root file system to out as a tar archive. The file system contains
+// the packages and their dependencies. dir is an empty directory for temporary files. Afterwards it
+// can contain files that belong to other users, see [RemoveAll]. Cancelling ctx kills all
+// processes.
 func Bootstrap(ctx context.Context, packages []string, dir string, out io.Writer, report progress.Func, subject string) error {
 	program, err := exec.LookPath("mmdebstrap")
 	if err != nil {
-		return missing("mmdebstrap", "mmdebstrap")
+		return notInstalled("mmdebstrap", "mmdebstrap")
 	}
 	if _, err := os.Stat(keyring); err != nil {
-		return missing(keyring, "debian-archive-keyring")
+		return notInstalled(keyring, "debian-archive-keyring")
 	}
 	sources := Sources("/")
 	var host, guest strings.Builder
@@ -57,15 +62,16 @@ func Bootstrap(ctx context.Context, packages []string, dir string, out io.Writer
 	for _, option := range hostOptions(ctx) {
 		args = append(args, "--aptopt="+option)
 	}
-	for _, option := range leftOut {
+	for _, option := range excludedPaths {
 		args = append(args, "--dpkgopt="+option)
 	}
-	args = append(args, "--customize-hook="+tidy, "--customize-hook=upload guest-sources.list /etc/apt/sources.list")
+	args = append(args, "--customize-hook="+cleanupHook, "--customize-hook=upload guest-sources.list /etc/apt/sources.list")
 
 	args = append(args, "--mode=root", suite, "-", "-")
 
 	stderr := &phases{report: report, subject: subject}
-	// SOURCE_DATE_EPOCH is kept from it: it would turn Python's compiled files into ones that are checked by hashing their source at every import.
+	// Do not set SOURCE_DATE_EPOCH. If it is set, Python validates compiled files by a hash of
+	// their source on every import.
 	err = asRoot(ctx, append([]string{program}, args...), func(cmd *exec.Cmd) {
 		cmd.Dir, cmd.Env = dir, environ(dir)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(host.String()), out, stderr
@@ -79,11 +85,12 @@ func Bootstrap(ctx context.Context, packages []string, dir string, out io.Writer
 	return nil
 }
 
-func missing(what, pkg string) error {
+func notInstalled(what, pkg string) error {
 	return fault.New(fault.Unavailable, "find", what, "not installed").WithHint("sudo apt-get install %s", pkg)
 }
 
-// explain tells from what a tool said what sort of failure it was.
+// explain returns the error of a tool. The kind and the hint of the error depend on the tool's
+// output.
 func explain(op string, err error, said string) error {
 	f := &fault.Error{Op: op, Kind: fault.Internal, Err: fmt.Errorf("%w: %s", err, said)}
 	contains := func(texts ...string) bool {
@@ -100,14 +107,14 @@ func explain(op string, err error, said string) error {
 	case contains("No space left on device"):
 		f.Kind, f.Err = fault.Exhausted, fmt.Errorf("%w: %s", syscall.ENOSPC, said)
 	case contains("unshare:", "newuidmap"):
-		f.Kind, f.Hint = fault.Unavailable, "sudo sysctl kernel.unprivileged_userns_clone=1, and give this user a range in /etc/subuid and /etc/subgid"
+		f.Kind, f.Hint = fault.Unavailable, "sudo sysctl kernel.unprivileged_userns_clone=1, and add a range for this user to /etc/subuid and /etc/subgid"
 	case contains("Could not resolve", "Failed to fetch", "Could not connect", "Unable to connect", "Connection", "Temporary failure", "Unable to locate package"):
 		f.Kind, f.Hint = fault.Unavailable, "check that `sudo apt-get update` works"
 	}
 	return f
 }
 
-// phases turns what mmdebstrap says into progress, and keeps its last lines for an error.
+// phases turns the output of mmdebstrap into progress reports. It stores the last lines for errors.
 type phases struct {
 	report  progress.Func
 	subject string
@@ -115,8 +122,8 @@ type phases struct {
 	lines   []string
 }
 
-// told are the steps of mmdebstrap that take a while.
-var told = map[string]string{
+// phaseNames maps the slow steps of mmdebstrap to the names of the reported phases.
+var phaseNames = map[string]string{
 	"running apt-get update":                          "fetching package lists",
 	"downloading packages with apt":                   "downloading packages",
 	"extracting archives":                             "unpacking packages",
@@ -125,7 +132,7 @@ var told = map[string]string{
 	"creating tarball":                                "making the image",
 }
 
-const keptLines, maxLine = 8, 1 << 10
+const lastLines, maxLine = 8, 1 << 10
 
 func (p *phases) Write(b []byte) (int, error) {
 	p.rest = append(p.rest, b...)
@@ -146,7 +153,7 @@ func (p *phases) line(line string) {
 		return
 	}
 	if info, ok := strings.CutPrefix(line, "I: "); ok {
-		if phase, ok := told[strings.TrimSuffix(info, "...")]; ok {
+		if phase, ok := phaseNames[strings.TrimSuffix(info, "...")]; ok {
 			p.report.Phase(phase, p.subject)
 		}
 		return
@@ -155,7 +162,7 @@ func (p *phases) line(line string) {
 		return
 	}
 	p.lines = append(p.lines, line[:min(len(line), maxLine)])
-	p.lines = p.lines[max(0, len(p.lines)-keptLines):]
+	p.lines = p.lines[max(0, len(p.lines)-lastLines):]
 }
 
 func (p *phases) last() string { return strings.Join(p.lines, "; ") }

@@ -61,7 +61,7 @@ func TestNothingOutlivesAContainedProgram(t *testing.T) {
 	reader, writer := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		// The child leaves its parent and its session, as a daemon does.
+		// Like a daemon, the child leaves its parent and its session.
 		done <- asRoot(ctx, []string{"sh", "-c", "setsid sh -c 'echo started; while sleep 0.02; do date +%N > beat; done' & wait"}, func(cmd *exec.Cmd) {
 			cmd.Dir, cmd.Stdout = dir, writer
 		})

@@ -13,29 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asRoot runs a program that wants to be root and that mounts and starts much, so that nothing of it outlives pyro, even one that is killed: it is the first
-// process of a PID namespace and has mounts of its own. When it dies all goes, and no mount is ever below a folder that is tidied later. For an ordinary
-// user it is root of a user namespace that has the user's range of subordinate users, too.
+// asRoot runs a program that needs root, mounts file systems and starts many processes. The program
+// is PID 1 of a new PID namespace, so none of its processes outlive it. It has its own mount
+// namespace, so that a later cleanup does not see its mounts. It is killed when pyro dies. For an
+// ordinary user, the program is root in a user namespace with the user's subordinate IDs.
 func asRoot(ctx context.Context, argv []string, set func(*exec.Cmd)) error {
 	if os.Geteuid() == 0 {
-		err := bound(ctx, argv, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}, set)
+		err := runProcess(ctx, argv, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}, set)
 		if errors.Is(err, syscall.EPERM) {
-			// A container whose root may make no namespaces may not mount either.
-			err = bound(ctx, argv, &syscall.SysProcAttr{}, set)
+			// If the root user of a container can't create namespaces, it can't mount either.
+			err = runProcess(ctx, argv, &syscall.SysProcAttr{}, set)
 		}
 		return err
 	}
 	if _, err := exec.LookPath("newuidmap"); err != nil {
-		return missing("newuidmap", "uidmap")
+		return notInstalled("newuidmap", "uidmap")
 	}
 	unshare := []string{"unshare", "--user", "--map-user=0", "--map-group=0", "--map-users=auto", "--map-groups=auto", "--setgroups=allow",
 		"--mount", "--pid", "--fork", "--kill-child", "--"}
-	return bound(ctx, append(unshare, argv...), &syscall.SysProcAttr{}, set)
+	return runProcess(ctx, append(unshare, argv...), &syscall.SysProcAttr{}, set)
 }
 
-// bound runs a program that is killed when ctx is done or pyro dies.
-func bound(ctx context.Context, argv []string, attributes *syscall.SysProcAttr, set func(*exec.Cmd)) error {
-	runtime.LockOSThread() // the parent whose death is told is a thread
+// runProcess runs a program. It kills the program if ctx is cancelled or pyro dies.
+func runProcess(ctx context.Context, argv []string, attributes *syscall.SysProcAttr, set func(*exec.Cmd)) error {
+	runtime.LockOSThread() // The death signal is sent when the parent thread ends.
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	attributes.Pdeathsig = syscall.SIGKILL
@@ -45,13 +46,14 @@ func bound(ctx context.Context, argv []string, attributes *syscall.SysProcAttr, 
 	return cmd.Run()
 }
 
-// RemoveAll is os.RemoveAll for a folder in which Bootstrap has worked: for an ordinary user, some of what is there belongs to subordinate users.
+// RemoveAll is like os.RemoveAll, but for a directory that Bootstrap has used. If pyro runs as an
+// ordinary user, files in the directory can belong to subordinate users.
 func RemoveAll(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil || !errors.Is(err, fs.ErrPermission) || os.Geteuid() == 0 {
 		return err
 	}
-	// It must not be cancelled with the work whose leavings these are.
+	// The cleanup must run even if the context of the work is cancelled.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if rootErr := asRoot(ctx, []string{"rm", "-rf", "--", dir}, func(*exec.Cmd) {}); rootErr != nil {

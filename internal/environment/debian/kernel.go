@@ -17,8 +17,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// KernelPackage downloads the package of Debian 12's kernel for clouds into dir and gives its path. It installs nothing and needs no root: apt is
-// given package lists of its own, so that neither what the host has installed nor how old its lists are matters.
+// KernelPackage downloads the cloud kernel package of Debian 12 to dir, and returns the path of the
+// package. It does not need root and installs nothing. It uses its own package lists, so the host's
+// lists and installed packages do not matter.
 func KernelPackage(ctx context.Context, dir string, report progress.Func) (string, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -26,7 +27,7 @@ func KernelPackage(ctx context.Context, dir string, report progress.Func) (strin
 		}
 	}
 	if _, err := os.Stat(keyring); err != nil {
-		return "", missing(keyring, "debian-archive-keyring")
+		return "", notInstalled(keyring, "debian-archive-keyring")
 	}
 	apt, err := newApt(dir)
 	if err != nil {
@@ -43,7 +44,7 @@ func KernelPackage(ctx context.Context, dir string, report progress.Func) (strin
 	}
 	match := dependsOnImage.FindStringSubmatch(depends)
 	if match == nil {
-		return "", fault.New(fault.Unavailable, "resolve", meta, "it depends on no kernel image")
+		return "", fault.New(fault.Unavailable, "resolve", meta, "it does not depend on a kernel image")
 	}
 	report.Phase("downloading the kernel", match[1])
 	if _, err := apt.run(ctx, "apt-get", "download", match[1]); err != nil {
@@ -58,7 +59,8 @@ func KernelPackage(ctx context.Context, dir string, report progress.Func) (strin
 
 var dependsOnImage = regexp.MustCompile(`(?m)^\s*\|?Depends:\s+(linux-image-[a-zA-Z0-9.+~-]+)\s*$`)
 
-// apt is the host's apt with a state of its own below dir. The host's proxies and credentials for its mirrors stay in force.
+// apt runs the host's apt with separate state in dir. The host's proxies and mirror credentials
+// still apply.
 type apt struct{ dir string }
 
 func newApt(dir string) (*apt, error) {
@@ -79,7 +81,8 @@ func newApt(dir string) (*apt, error) {
 	return &apt{dir}, nil
 }
 
-// The folder is closed to the user that apt would change to for downloads, and what a host does after an update is not to be done for a private one.
+// aptConfig disables the sandbox user of apt, because that user has no access to the directory. It
+// also disables the host's hooks, which must not run after an update of these private lists.
 const aptConfig = `
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -104,7 +107,7 @@ Acquire::https::Timeout "30";
 
 func (a *apt) run(ctx context.Context, tool string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
-	err := bound(ctx, append([]string{tool}, args...), &syscall.SysProcAttr{}, func(cmd *exec.Cmd) {
+	err := runProcess(ctx, append([]string{tool}, args...), &syscall.SysProcAttr{}, func(cmd *exec.Cmd) {
 		cmd.Dir, cmd.Env = a.dir, append(environ(a.dir), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"))
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	})
@@ -118,7 +121,7 @@ func (a *apt) run(ctx context.Context, tool string, args ...string) (string, err
 	return stdout.String(), nil
 }
 
-// Unpack writes the files of a Debian package as a tar archive to out.
+// Unpack writes the files of a Debian package to out, as a tar archive.
 func Unpack(ctx context.Context, deb string, out io.Writer) error {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	var stderr bytes.Buffer

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// Source is one entry of apt's sources: the component main of one suite on one mirror.
+// Source is an apt source: the component main of one suite on one mirror.
 type Source struct {
 	URI, Suite string
 	SignedBy   string // path of the keyring on the host
 }
 
-// Line writes the source in apt's one-line format.
+// Line formats the source in apt's one-line format.
 func (s Source) Line() string {
 	return "deb [signed-by=\"" + s.SignedBy + "\"] " + s.URI + " " + s.Suite + " main\n"
 }
@@ -35,12 +35,36 @@ var defaultSources = []Source{
 	{"http://security.debian.org/debian-security", suite + "-security", keyring},
 }
 
-// Sources gives the mirrors of Debian 12 that the host is configured to use, else Debian's own. root is the root of the host's file system.
-// Entries that are not Debian's archive are left out: third parties sign with keys of their own and have no place in an environment.
+// Sources returns the host's mirrors of Debian 12. If the host has none, it returns Debian's own
+// mirrors. root is the root of the host's file system. Sources skips third-party archives, because
+// they have their own keys and do not belong in an environment.
 func Sources(root string) []Source {
+	found := slices.DeleteFunc(configured(root), func(s Source) bool { return !ofDebian(s) })
+	for i := range found {
+		found[i].SignedBy = cmp.Or(found[i].SignedBy, keyring)
+	}
+	if !slices.ContainsFunc(found, func(s Source) bool { return s.Suite == suite }) {
+		return slices.Clone(defaultSources)
+	}
+	slices.SortStableFunc(found, func(a, b Source) int { return slices.Index(suites, a.Suite) - slices.Index(suites, b.Suite) })
+	return slices.Compact(found)
+}
+
+// Archives returns the URIs of all apt sources of a host. They include the sources of other
+// distributions and of third parties. root is the root of the host's file system.
+func Archives(root string) (all []string) {
+	for _, s := range configured(root) {
+		if !slices.Contains(all, s.URI) {
+			all = append(all, s.URI)
+		}
+	}
+	return all
+}
+
+// configured returns the sources in the host's files for apt.
+func configured(root string) (found []Source) {
 	files, _ := filepath.Glob(filepath.Join(root, "etc/apt/sources.list.d/*"))
 	files = append([]string{filepath.Join(root, "etc/apt/sources.list")}, files...)
-	var found []Source
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -53,18 +77,10 @@ func Sources(root string) []Source {
 			found = append(found, parseDeb822(string(text))...)
 		}
 	}
-	found = slices.DeleteFunc(found, func(s Source) bool { return !ofDebian(s) })
-	for i := range found {
-		found[i].SignedBy = cmp.Or(found[i].SignedBy, keyring)
-	}
-	if !slices.ContainsFunc(found, func(s Source) bool { return s.Suite == suite }) {
-		return slices.Clone(defaultSources)
-	}
-	slices.SortStableFunc(found, func(a, b Source) int { return slices.Index(suites, a.Suite) - slices.Index(suites, b.Suite) })
-	return slices.Compact(found)
+	return found
 }
 
-// GuestSources gives the sources that machines use: the same, without what makes sense on the host alone.
+// GuestSources returns the sources for machines. It replaces sources that work only on the host.
 func GuestSources(host []Source) []Source {
 	guest := slices.Clone(host)
 	for i, s := range guest {
@@ -77,7 +93,7 @@ func GuestSources(host []Source) []Source {
 	return guest
 }
 
-// parseList reads the one-line format of sources.list(5).
+// parseList parses the one-line format of sources.list(5).
 func parseList(text string) (sources []Source) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -105,7 +121,7 @@ func parseList(text string) (sources []Source) {
 	return sources
 }
 
-// parseDeb822 reads the format of stanzas of sources.list(5).
+// parseDeb822 parses the deb822 format of sources.list(5).
 func parseDeb822(text string) (sources []Source) {
 	fields, last := map[string]string{}, ""
 	flush := func() {
@@ -143,8 +159,8 @@ func isNo(value string) bool {
 	return slices.Contains([]string{"no", "false", "without", "off", "disable", "0"}, strings.ToLower(value))
 }
 
-// ofDebian tells whether a source is a mirror of Debian's archive for Debian 12, by its suite, by the last part of its address (every mirror keeps
-// the archive's own names) and by its key.
+// ofDebian reports whether a source is a mirror of Debian 12. It checks the suite, the key and the
+// path. The paths of all mirrors contain "debian" or "debian-security".
 func ofDebian(s Source) bool {
 	u, err := url.Parse(s.URI)
 	if err != nil || !slices.Contains(suites, s.Suite) {

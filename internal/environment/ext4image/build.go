@@ -1,10 +1,14 @@
-// Package ext4image makes raw ext4 images from tar archives, without root, without mounting anything and without other programs.
+// Package ext4image builds raw ext4 images from tar archives. It needs neither root nor mounts nor
+// other programs.
 //
-// The archive is filtered entry by entry, since whoever made it is not trusted, and written as it comes (internal/disk/mkext4). Every image has the same
-// virtual size and is sparse: what is not used takes no space on the host. The file system of a volume may be smaller than its image. The same archive gives the same image.
+// Archives are not trusted. The package filters their entries, and writes the entries with package
+// mkext4. All images have the same virtual size and are sparse. The file system of a volume can be
+// smaller than its image. Equal archives give equal images.
 //
-// There are two kinds: an environment, whose root folder is that of the archive, and a volume, which keeps what is in the archive below one folder, beside
-// another one for what is only on its way there. Both have a journal. Images of environments that were made before there was one have none ([HasJournal]).
+// In an environment image, the root directory has the content of the archive's root. In a volume
+// image, one directory has the content of the archive, and a second directory is for pending
+// changes. Both kinds of image have a journal. However, environment images of early versions lack a
+// journal, see [HasJournal].
 package ext4image
 
 import (
@@ -22,16 +26,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/mkext4"
 )
 
-// VirtualSize is the size of every image, in bytes. It is the same for all so that a machine saved with one disk can be restored with another.
+// VirtualSize is the size of every image in bytes. Because all images have this size, a machine
+// that was saved with one disk can be restored with another disk.
 const VirtualSize = mkext4.Size
 
-// The folders in the root of a volume.
+// Directories in the root directory of a volume.
 const (
-	VolumeFiles   = "files"   // what is seen in the machine
-	VolumePending = "pending" // what is being prepared, and never shown; mode 0700
+	VolumeFiles   = "files"   // files that the machine sees
+	VolumePending = "pending" // pending changes, which the machine never sees; mode 0700
 )
 
-// made is when every image was made, so that the same content gives the same image. It is also when what an archive tells no time of was read and changed.
+// made is the creation time of all images, and the access and change time of their files. It is
+// constant, so that equal content gives equal images.
 var made = time.Unix(1700000000, 0)
 
 var (
@@ -39,15 +45,17 @@ var (
 	volume      = mkext4.Identity{Label: "pyro-volume", UUID: [16]byte([]byte("pyro\x00\x00\x40\x00\x80\x00\x00\x00\x00\x00\x00\x02")), Made: made}
 )
 
-// Build reads an archive to its end and makes an environment's image of it at path, which must not exist, and flushes it to the disk. The errors are of these
-// kinds: Corrupt for an archive that can't be made into a file system, Exhausted for one that is over its limits or fits no image, and for a full disk, and
-// whatever in gives. A failed Build may leave a part of the image at path.
+// Build reads an archive and writes an environment image to path, which must not exist. It flushes
+// the image to disk. If the archive is invalid, the error has kind Corrupt. If the archive exceeds
+// the limits or the disk is full, the error has kind Exhausted. Build also returns errors from in.
+// After an error, a partial image can remain at path.
 func Build(ctx context.Context, in io.Reader, path string, limits Limits) error {
 	return build(ctx, path, environment, VirtualSize, func(w *mkext4.Writer) error { return unpack(ctx, w, ".", in, limits) })
 }
 
-// BuildVolume is Build for a volume: what is in the archive comes below VolumeFiles. An archive without entries gives a blank volume. Its file system has size bytes,
-// within the bounds of mkext4.New.
+// BuildVolume is like Build, but writes a volume image. The content of the archive goes to
+// VolumeFiles. An archive without entries gives an empty volume. The file system has size bytes.
+// For the allowed sizes see mkext4.New.
 func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits, size int64) error {
 	return build(ctx, path, volume, size, func(w *mkext4.Writer) error {
 		folder := mkext4.Entry{Mode: unix.S_IFDIR | 0o755, Accessed: made, Modified: made, Changed: made}
@@ -62,12 +70,13 @@ func BuildVolume(ctx context.Context, in io.Reader, path string, limits Limits, 
 	})
 }
 
-// Fill makes an environment's image of what fill writes, as Build does of an archive.
+// Fill is like Build, but the function fill writes the content.
 func Fill(ctx context.Context, path string, fill func(*mkext4.Writer) error) error {
 	return build(ctx, path, environment, VirtualSize, fill)
 }
 
-// FillVolume makes the image of a volume so: fill writes VolumeFiles and VolumePending, too.
+// FillVolume is like BuildVolume, but the function fill writes the content. The function must also
+// create VolumeFiles and VolumePending.
 func FillVolume(ctx context.Context, path string, size int64, fill func(*mkext4.Writer) error) error {
 	return build(ctx, path, volume, size, fill)
 }
@@ -94,7 +103,7 @@ func build(ctx context.Context, path string, id mkext4.Identity, size int64, fil
 	return file.Sync()
 }
 
-// unpack adds what an archive holds below a folder.
+// unpack adds the content of an archive to the directory below.
 func unpack(ctx context.Context, w *mkext4.Writer, below string, in io.Reader, limits Limits) error {
 	inside := func(name string) string {
 		switch {
@@ -113,7 +122,7 @@ func unpack(ctx context.Context, w *mkext4.Writer, below string, in io.Reader, l
 	})
 }
 
-// kinds are the kinds of entries that the filter lets through, but for hard links.
+// kinds maps the allowed types of entries, except hard links, to the file type bits of a mode.
 var kinds = map[byte]uint32{
 	tar.TypeReg: unix.S_IFREG, tar.TypeDir: unix.S_IFDIR, tar.TypeSymlink: unix.S_IFLNK, tar.TypeChar: unix.S_IFCHR, tar.TypeBlock: unix.S_IFBLK,
 	tar.TypeFifo: unix.S_IFIFO,
@@ -133,8 +142,8 @@ func entry(h *tar.Header) mkext4.Entry {
 	return e
 }
 
-// HasJournal tells whether an image has a journal, from 4 bytes of it. One that has none was made before images had one, and its file system may be damaged
-// when its last machine was killed.
+// HasJournal reports whether an image has a journal. It reads only 4 bytes. Images of early
+// versions have no journal, so killing a machine might have damaged their file system.
 func HasJournal(path string) (bool, error) {
 	const features, hasJournal = 1024 + 0x5c, 0x4
 	file, err := os.Open(path)
@@ -154,7 +163,7 @@ type contextReader struct {
 	in  io.Reader
 }
 
-// readerWith gives up at the first read after ctx is done.
+// readerWith returns a reader that fails after ctx is cancelled.
 func readerWith(ctx context.Context, in io.Reader) io.Reader { return contextReader{ctx, in} }
 
 func (r contextReader) Read(p []byte) (int, error) {

@@ -102,11 +102,11 @@ func TestBuildKeepsWhatTheArchiveSays(t *testing.T) {
 		}
 	}
 	if got := debugfs(t, image, "ea_list bin/ping"); strings.Contains(got, "trusted") {
-		t.Error("an attribute of the host's overlay came through")
+		t.Error("got an attribute of the host's overlay")
 	}
 	content, err := os.ReadFile(image + ".content")
 	if err != nil || len(content) != 100_000 || content[99_999] != byte(99_999*7%256+1) {
-		t.Errorf("the content is not what it was: %d bytes, %v", len(content), err)
+		t.Errorf("the content changed: got %d bytes, %v", len(content), err)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestImagesAreSparseRoomyAndTheSameEachTime(t *testing.T) {
 		}
 		if i == 0 {
 			first = digest
-			time.Sleep(1100 * time.Millisecond) // the file system's clock counts seconds
+			time.Sleep(1100 * time.Millisecond) // Times in ext4 have a resolution of one second.
 		} else if digest != first {
 			t.Error("two builds differ")
 		}
@@ -151,34 +151,34 @@ func TestHostileArchives(t *testing.T) {
 		limits  Limits
 		kind    fault.Kind
 	}{
-		"climbing name":          {archive: archiveOf(t, reg("../etc/passwd", 1)), kind: fault.Corrupt},
-		"climbing inside":        {archive: archiveOf(t, reg("a/../../b", 1)), kind: fault.Corrupt},
-		"climbing hard link":     {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "../../etc/shadow"}), kind: fault.Corrupt},
-		"hard link to nothing":   {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "b"}), kind: fault.Corrupt},
-		"hard link to a folder":  {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeDir, Name: "d"}, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "d"}), kind: fault.Corrupt},
-		"hard link to itself":    {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "a"}), kind: fault.Corrupt},
-		"file as folder":         {archive: archiveOf(t, reg("a", 1), reg("a/b", 1)), kind: fault.Corrupt},
-		"folder becomes file":    {archive: archiveOf(t, reg("a/b", 1), reg("a", 1)), kind: fault.Corrupt},
-		"the same name twice":    {archive: archiveOf(t, reg("a", 1), reg("a", 1)), kind: fault.Corrupt},
-		"long component":         {archive: archiveOf(t, reg(strings.Repeat("n", 256), 1)), kind: fault.Corrupt},
-		"long path":              {archive: archiveOf(t, reg(strings.Repeat("n/", 2100)+"n", 1)), kind: fault.Corrupt},
-		"impossible device":      {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeBlock, Name: "a", Devmajor: 1 << 20}), kind: fault.Corrupt},
-		"impossible owner":       {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", Uid: 1 << 33}), kind: fault.Corrupt},
-		"endless link":           {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: strings.Repeat("l", 5000)}), kind: fault.Corrupt},
-		"empty link":             {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a"}), kind: fault.Corrupt},
-		"unknown kind":           {archive: archiveOf(t, tar.Header{Typeflag: 'Z', Name: "a"}), kind: fault.Corrupt},
-		"no archive":             {archive: []byte(strings.Repeat("no archive at all ", 100)), kind: fault.Corrupt},
-		"cut":                    {archive: whole[:50_000], kind: fault.Corrupt},
-		"too many files":         {archive: archiveOf(t, reg("a", 1), reg("b", 1)), limits: Limits{Entries: 1}, kind: fault.Exhausted},
-		"too large":              {archive: whole, limits: Limits{Bytes: 99_999}, kind: fault.Exhausted},
-		"said to be huge":        {archive: hugeClaim(t), limits: Limits{Bytes: 8 << 30}, kind: fault.Exhausted},
-		"larger than any image":  {archive: hugeClaim(t), kind: fault.Corrupt},
-		"a thousand attributes":  {archive: manyXattrs(t), kind: ""},
-		"absolute name":          {archive: archiveOf(t, reg("/etc/passwd", 1)), kind: ""},
-		"link out of the root":   {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "../../../etc/passwd"}), kind: ""},
-		"before and after time":  {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", ModTime: time.Unix(-1<<40, 0), Format: tar.FormatPAX}, tar.Header{Typeflag: tar.TypeReg, Name: "b", ModTime: time.Unix(1<<40, 0), Format: tar.FormatPAX}), kind: ""},
-		"nothing":                {archive: archiveOf(t), kind: ""},
-		"wants to be lost+found": {archive: archiveOf(t, reg("lost+found", 1)), kind: fault.Corrupt},
+		"climbing name":               {archive: archiveOf(t, reg("../etc/passwd", 1)), kind: fault.Corrupt},
+		"climbing inside":             {archive: archiveOf(t, reg("a/../../b", 1)), kind: fault.Corrupt},
+		"climbing hard link":          {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "../../etc/shadow"}), kind: fault.Corrupt},
+		"hard link to a missing file": {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "b"}), kind: fault.Corrupt},
+		"hard link to a directory":    {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeDir, Name: "d"}, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "d"}), kind: fault.Corrupt},
+		"hard link to itself":         {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "a", Linkname: "a"}), kind: fault.Corrupt},
+		"file as folder":              {archive: archiveOf(t, reg("a", 1), reg("a/b", 1)), kind: fault.Corrupt},
+		"folder becomes file":         {archive: archiveOf(t, reg("a/b", 1), reg("a", 1)), kind: fault.Corrupt},
+		"the same name twice":         {archive: archiveOf(t, reg("a", 1), reg("a", 1)), kind: fault.Corrupt},
+		"long component":              {archive: archiveOf(t, reg(strings.Repeat("n", 256), 1)), kind: fault.Corrupt},
+		"long path":                   {archive: archiveOf(t, reg(strings.Repeat("n/", 2100)+"n", 1)), kind: fault.Corrupt},
+		"impossible device":           {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeBlock, Name: "a", Devmajor: 1 << 20}), kind: fault.Corrupt},
+		"invalid owner":               {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", Uid: 1 << 33}), kind: fault.Corrupt},
+		"endless link":                {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: strings.Repeat("l", 5000)}), kind: fault.Corrupt},
+		"empty link":                  {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a"}), kind: fault.Corrupt},
+		"unknown kind":                {archive: archiveOf(t, tar.Header{Typeflag: 'Z', Name: "a"}), kind: fault.Corrupt},
+		"no archive":                  {archive: []byte(strings.Repeat("no archive at all ", 100)), kind: fault.Corrupt},
+		"cut":                         {archive: whole[:50_000], kind: fault.Corrupt},
+		"too many files":              {archive: archiveOf(t, reg("a", 1), reg("b", 1)), limits: Limits{Entries: 1}, kind: fault.Exhausted},
+		"too large":                   {archive: whole, limits: Limits{Bytes: 99_999}, kind: fault.Exhausted},
+		"said to be huge":             {archive: hugeClaim(t), limits: Limits{Bytes: 8 << 30}, kind: fault.Exhausted},
+		"larger than any image":       {archive: hugeClaim(t), kind: fault.Corrupt},
+		"a thousand attributes":       {archive: manyXattrs(t), kind: ""},
+		"absolute name":               {archive: archiveOf(t, reg("/etc/passwd", 1)), kind: ""},
+		"link out of the root":        {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "a", Linkname: "../../../etc/passwd"}), kind: ""},
+		"before and after time":       {archive: archiveOf(t, tar.Header{Typeflag: tar.TypeReg, Name: "a", ModTime: time.Unix(-1<<40, 0), Format: tar.FormatPAX}, tar.Header{Typeflag: tar.TypeReg, Name: "b", ModTime: time.Unix(1<<40, 0), Format: tar.FormatPAX}), kind: ""},
+		"nothing":                     {archive: archiveOf(t), kind: ""},
+		"wants to be lost+found":      {archive: archiveOf(t, reg("lost+found", 1)), kind: fault.Corrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			image := filepath.Join(t.TempDir(), "image")
@@ -195,7 +195,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// hugeClaim is an archive whose one file claims to be of 64 GiB.
+// hugeClaim returns an archive with a file that claims to have a size of 64 GiB.
 func hugeClaim(t *testing.T) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -245,8 +245,8 @@ func TestChangedImagesAreNotClean(t *testing.T) {
 	}
 }
 
-// FuzzConvert looks for an archive of which the filter lets something through that it should not, that fails in an unknown way, or whose image can't be read
-// back.
+// FuzzConvert checks that the filter rejects or cleans every entry, and that errors have known
+// kinds. It also checks that images can be read back.
 func FuzzConvert(f *testing.F) {
 	f.Add(archiveOf(f, reg("a/b", 10), tar.Header{Typeflag: tar.TypeLink, Name: "c", Linkname: "a/b"}))
 	f.Add(archiveOf(f, tar.Header{Typeflag: tar.TypeSymlink, Name: "s", Linkname: strings.Repeat("t", 80)}, tar.Header{Typeflag: tar.TypeDir, Name: "s2"}))

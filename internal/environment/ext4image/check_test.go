@@ -10,7 +10,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Check has e2fsck verify a file system without changing it; an error of kind Corrupt tells what is wrong, one of kind Unavailable that e2fsprogs are missing.
+// Check runs e2fsck without repairs. If the file system is damaged, the error has kind Corrupt. If
+// e2fsprogs is not installed, the error has kind Unavailable.
 func Check(ctx context.Context, path string) error {
 	program, err := locate("e2fsck")
 	if err != nil {
@@ -30,7 +31,8 @@ func Check(ctx context.Context, path string) error {
 	return nil
 }
 
-// locate also looks where Debian keeps these tools, which is not on the PATH of an ordinary user.
+// locate finds a tool in PATH or in the sbin directories. The PATH of ordinary users does not
+// contain the sbin directories.
 func locate(tool string) (string, error) {
 	for _, name := range []string{tool, "/usr/sbin/" + tool, "/sbin/" + tool} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Limits bound what an archive may hold. A field that is 0 is not bounded.
+// Limits contains the limits for an archive. A zero field means no limit.
 type Limits struct {
-	Bytes   int64 // of all files together, holes counted
+	Bytes   int64 // total size of all files, including holes
 	Entries int
-	Newest  time.Time // later times become this one
+	Newest  time.Time // The filter replaces later times with this one.
 }
 
-// Names and targets longer than Linux itself takes make no file system that could be used.
+// Linux does not support longer names and link targets. Units are bytes.
 const (
 	maxPath   = 4096
 	maxName   = 255
@@ -31,11 +31,13 @@ const (
 
 const readAhead = 64 << 10 // bytes
 
-// filter reads an archive entry by entry and gives on only what can be put into a file system safely: names beneath the root, known kinds of entry, sizes
-// within limits, and of the extended attributes file capabilities and the user's own. The content must be read to the end of its entry's size, or not at all.
+// filter reads an archive and passes the entries that are safe in a file system to the function
+// take. It checks that names are below the root, types are known and sizes are within the limits.
+// It drops extended attributes, except file capabilities and user attributes. The function take
+// must read either all or none of an entry's content.
 func filter(in io.Reader, limits Limits, take func(*tar.Header, io.Reader) error) error {
-	source := &rememberingReader{in: in}
-	archive := tar.NewReader(bufio.NewReaderSize(source, readAhead)) // headers are read in small pieces
+	source := &sourceReader{in: in}
+	archive := tar.NewReader(bufio.NewReaderSize(source, readAhead)) // tar reads headers in small pieces
 	bytes, entries := int64(0), 0
 	for {
 		header, err := archive.Next()
@@ -43,39 +45,40 @@ func filter(in io.Reader, limits Limits, take func(*tar.Header, io.Reader) error
 			return nil
 		}
 		if err != nil {
-			return source.blame(err)
+			return source.cause(err)
 		}
 		if header.Typeflag == tar.TypeXGlobalHeader {
 			continue
 		}
-		clean, err := cleaned(header)
+		clean, err := sanitize(header)
 		if err != nil {
 			return err
 		}
 		bytes, entries = bytes+clean.Size, entries+1
 		if limits.Entries > 0 && entries > limits.Entries {
-			return fault.Newf(fault.Exhausted, "the archive holds more than %d files", limits.Entries)
+			return fault.Newf(fault.Exhausted, "the archive has more than %d files", limits.Entries)
 		}
-		// The sum can't pass the limit by more than one file's size, which archive/tar keeps below 1<<63.
+		// The sum exceeds the limit by at most the size of one file. That size is below 1<<63 in
+		// archive/tar.
 		if limits.Bytes > 0 && (bytes < 0 || bytes > limits.Bytes) {
 			return fault.Newf(fault.Exhausted, "the archive unpacks to more than %d MiB", limits.Bytes>>20)
 		}
 		if !limits.Newest.IsZero() && clean.ModTime.After(limits.Newest) {
 			clean.ModTime = limits.Newest
 		}
-		if err := take(clean, blamingReader{archive, source}); err != nil {
+		if err := take(clean, entryReader{archive, source}); err != nil {
 			return err
 		}
 	}
 }
 
-// rememberingReader tells errors of the source, which are passed on, from those of the archive in it.
-type rememberingReader struct {
+// sourceReader stores errors of the source, to distinguish them from errors of the archive.
+type sourceReader struct {
 	in  io.Reader
 	err error
 }
 
-func (r *rememberingReader) Read(p []byte) (int, error) {
+func (r *sourceReader) Read(p []byte) (int, error) {
 	n, err := r.in.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		r.err = err
@@ -83,72 +86,72 @@ func (r *rememberingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (r *rememberingReader) blame(err error) error {
+func (r *sourceReader) cause(err error) error {
 	if r.err != nil {
 		return r.err
 	}
-	return hostile("", err)
+	return corrupt("", err)
 }
 
-// blamingReader is the content of an entry, whose errors are those of filter.
-type blamingReader struct {
+// entryReader reads the content of an entry. It returns the same errors as filter.
+type entryReader struct {
 	content io.Reader
-	source  *rememberingReader
+	source  *sourceReader
 }
 
-func (r blamingReader) Read(p []byte) (int, error) {
+func (r entryReader) Read(p []byte) (int, error) {
 	n, err := r.content.Read(p)
 	if err != nil && err != io.EOF {
-		err = r.source.blame(err)
+		err = r.source.cause(err)
 	}
 	return n, err
 }
 
-func cleaned(header *tar.Header) (*tar.Header, error) {
+func sanitize(header *tar.Header) (*tar.Header, error) {
 	name, err := beneathRoot(header.Name)
 	if err != nil {
-		return nil, hostile(header.Name, err)
+		return nil, corrupt(header.Name, err)
 	}
 	clean := &tar.Header{
 		Typeflag: header.Typeflag, Name: name, Mode: header.Mode & 0o7777, Uid: header.Uid, Gid: header.Gid, ModTime: header.ModTime,
-		Devmajor: header.Devmajor, Devminor: header.Devminor, PAXRecords: keptXattrs(header.PAXRecords),
+		Devmajor: header.Devmajor, Devminor: header.Devminor, PAXRecords: allowedXattrs(header.PAXRecords),
 	}
 	switch header.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
 		clean.Typeflag, clean.Size = tar.TypeReg, header.Size
 	case tar.TypeLink:
 		if clean.Linkname, err = beneathRoot(header.Linkname); err != nil {
-			return nil, hostile(header.Name, err)
+			return nil, corrupt(header.Name, err)
 		}
 		clean.PAXRecords = nil
 	case tar.TypeSymlink:
-		// A symbolic link is followed only inside the machine, so it may say anything that a link can hold.
+		// Only the machine follows these links, so any valid target is allowed.
 		if header.Linkname == "" || len(header.Linkname) >= maxPath || strings.ContainsRune(header.Linkname, 0) {
-			return nil, hostile(header.Name, errors.New("impossible link"))
+			return nil, corrupt(header.Name, errors.New("invalid link target"))
 		}
 		clean.Linkname = header.Linkname
 	case tar.TypeChar, tar.TypeBlock:
 		if header.Devmajor < 0 || header.Devmajor > 0xfff || header.Devminor < 0 || header.Devminor > 0xfffff {
-			return nil, hostile(header.Name, errors.New("impossible device number"))
+			return nil, corrupt(header.Name, errors.New("invalid device number"))
 		}
 	case tar.TypeDir, tar.TypeFifo:
 	default:
-		return nil, hostile(header.Name, fmt.Errorf("unknown kind of entry %q", header.Typeflag))
+		return nil, corrupt(header.Name, fmt.Errorf("unknown entry type %q", header.Typeflag))
 	}
 	if header.Uid < 0 || header.Gid < 0 || int64(header.Uid) > 1<<32-2 || int64(header.Gid) > 1<<32-2 {
-		return nil, hostile(header.Name, errors.New("impossible owner"))
+		return nil, corrupt(header.Name, errors.New("invalid owner"))
 	}
 	return clean, nil
 }
 
-// beneathRoot makes a name relative to the root and refuses one that climbs.
+// beneathRoot makes a name relative to the root. It rejects names that contain "..".
 func beneathRoot(name string) (string, error) {
 	parts := strings.Split(name, "/")
 	if slices.Contains(parts, "..") {
-		return "", errors.New("name has a part that climbs")
+		return "", errors.New(`the name contains ".."`)
 	}
 	if len(name) >= maxPath || strings.ContainsRune(name, 0) || slices.ContainsFunc(parts, func(p string) bool { return len(p) > maxName }) {
-		return "", errors.New("impossible name")
+		return "", errors.New("invalid name")
 	}
 	clean := path.Clean("/" + name)[1:]
 	if clean == "" {
@@ -159,22 +162,23 @@ func beneathRoot(name string) (string, error) {
 
 const xattrPrefix = "SCHILY.xattr."
 
-func keptXattrs(records map[string]string) map[string]string {
-	kept := map[string]string{}
+func allowedXattrs(records map[string]string) map[string]string {
+	allowed := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(records)) {
 		name, ok := strings.CutPrefix(key, xattrPrefix)
 		if !ok || name != "security.capability" && (!strings.HasPrefix(name, "user.") || name == "user.") {
 			continue
 		}
-		// They must all fit into one block of the file system, where each takes its name, value and some 20 bytes.
-		if len(kept) < maxXattrs && len(name)+len(records[key]) <= 200 {
-			kept[key] = records[key]
+		// All attributes must fit into one block. Each attribute needs space for its name, its
+		// value and about 20 more bytes.
+		if len(allowed) < maxXattrs && len(name)+len(records[key]) <= 200 {
+			allowed[key] = records[key]
 		}
 	}
-	return kept
+	return allowed
 }
 
-func hostile(name string, err error) error {
+func corrupt(name string, err error) error {
 	if name == "" {
 		return &fault.Error{Op: "read archive", Kind: fault.Corrupt, Err: err}
 	}

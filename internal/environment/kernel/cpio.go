@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// Kinds of entry, as in stat(2).
+// File types of entries, as in stat(2).
 const (
 	dir  = 0o040000
 	char = 0o020000
 	file = 0o100000
 )
 
-// archive writes the format in which Linux takes an initramfs, "newc" of cpio: for each entry a header of 110 bytes in hex, a name and the content, the
-// last two filled up to a multiple of 4. See https://docs.kernel.org/driver-api/early-userspace/buffer-format.html. All belongs to root, with no times.
+// archive writes the initramfs format of Linux, which is the format "newc" of cpio. An entry
+// consists of a header of 110 hexadecimal bytes, a name and content. Header and name together are
+// padded to a multiple of 4 bytes, and so is the content. All entries belong to root and have no
+// times. See https://docs.kernel.org/driver-api/early-userspace/buffer-format.html.
 type archive struct {
 	out   io.Writer
 	inode int
@@ -52,8 +54,10 @@ func (a *archive) close() error {
 	return a.err
 }
 
-// WriteInitramfs writes an uncompressed initramfs that holds the agent as /init, the modules below /lib/modules, and /modules, which lists their paths one a
-// line in load order. It is not compressed: the loader copies it at memory speed, while an emulated processor would need a second to unpack it.
+// WriteInitramfs writes an initramfs that contains the agent as /init, and the modules in
+// /lib/modules. The file /modules lists the paths of the modules in load order. The archive is not
+// compressed, because loading it is fast. An emulated processor would need a second to decompress
+// it.
 func WriteInitramfs(out io.Writer, agent []byte, modules []Module) error {
 	a := &archive{out: out}
 	for _, name := range []string{"dev", "lib", "lib/modules", "proc", "sys"} {

@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// module makes the smallest ELF object that says of itself what a module says.
+// module returns a minimal ELF file with the metadata of a kernel module.
 func module(depends string) []byte {
 	info := "license=GPL\x00depends=" + depends + "\x00name=x\x00"
 	names := "\x00.modinfo\x00.shstrtab\x00"
@@ -71,7 +71,7 @@ func TestModulesComeInLoadOrder(t *testing.T) {
 		"drivers/virtio-ring.ko":     module(""),
 		"drivers/char/virtio-rng.ko": module("virtio,virtio_ring"),
 	}, "kernel/lib/crc-builtin.ko\nkernel/drivers/virtio_mmio.ko\n")
-	got, err := Modules(t.Context(), dir, Wanted{Must: []string{"virtio_mmio", "ext4"}, May: []string{"virtio-rng", "not_there"}})
+	got, err := Modules(t.Context(), dir, Wanted{Required: []string{"virtio_mmio", "ext4"}, Optional: []string{"virtio-rng", "not_there"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestModulesThatCantBe(t *testing.T) {
 		"no module":               {map[string][]byte{"ext4.ko": []byte("text")}, fault.Corrupt},
 		"a bomb":                  {map[string][]byte{"ext4.ko.gz": bomb(t)}, fault.Exhausted},
 	} {
-		if _, err := Modules(t.Context(), tree(t, c.modules, ""), Wanted{Must: []string{"ext4"}}); fault.KindOf(err) != c.kind {
+		if _, err := Modules(t.Context(), tree(t, c.modules, ""), Wanted{Required: []string{"ext4"}}); fault.KindOf(err) != c.kind {
 			t.Errorf("%s: kind %q, want %q: %v", name, fault.KindOf(err), c.kind, err)
 		}
 	}
@@ -127,7 +127,7 @@ func bomb(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	w.Close()
-	return bytes.Repeat(b.Bytes(), maxModule>>20+1) // what is packed in parts is one file
+	return bytes.Repeat(b.Bytes(), maxModule>>20+1) // Concatenated streams unpack to one file.
 }
 
 func bzImage(release string) []byte {

@@ -18,41 +18,43 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Module is one loadable module, uncompressed.
+// Module is a loadable kernel module. Its image is not compressed.
 type Module struct {
-	Name  string // "virtio_blk", as the kernel calls it, without dashes
+	Name  string // name in the kernel, with underscores, such as "virtio_blk"
 	Image []byte
 }
 
-// Wanted says which modules to gather.
+// Wanted lists the modules that Modules collects.
 type Wanted struct {
-	Must []string // their lack is an error, unless they are built in
-	May  []string
+	Required []string // It is an error if a module is neither built in nor available.
+	Optional []string
 }
 
-// Guest are the modules of a machine: its disks, its link to the agent and its file system, then what later features use.
-// crc32c_generic is for ext4, which asks for it while mounting and can't start a loader in the initramfs.
+// Guest lists the modules for machines: disks, the link to the agent, the file system, and optional
+// features. ext4 requests crc32c_generic during a mount. The list contains that module, because the
+// initramfs has no module loader.
 var Guest = Wanted{
-	Must: []string{"virtio_mmio", "virtio_blk", "virtio_console", "ext4"},
-	May:  []string{"crc32c_generic", "virtio_net", "virtio_rng", "virtio_balloon", "overlay", "vmw_vsock_virtio_transport"},
+	Required: []string{"virtio_mmio", "virtio_blk", "virtio_console", "ext4"},
+	Optional: []string{"crc32c_generic", "virtio_net", "virtio_rng", "virtio_balloon", "overlay", "vmw_vsock_virtio_transport"},
 }
 
-// maxModule bounds one module, uncompressed.
+// maxModule limits the size of an uncompressed module, in bytes.
 const maxModule = 64 << 20
 
-// Modules gathers the wanted modules and all that they depend on from a module tree such as /lib/modules/6.1.0, in an order in which they can be loaded.
-// Dependencies are read from the modules themselves, since a package that was only unpacked has no modules.dep.
+// Modules returns the wanted modules and their dependencies, in load order. The modules come from a
+// module tree such as /lib/modules/6.1.0. Modules reads the dependencies from the module files,
+// because an unpacked package has no modules.dep.
 func Modules(ctx context.Context, tree string, wanted Wanted) ([]Module, error) {
-	g := gathering{ctx: ctx, files: map[string]string{}, builtin: map[string]bool{}, state: map[string]visit{}}
+	g := collector{ctx: ctx, files: map[string]string{}, builtin: map[string]bool{}, state: map[string]visit{}}
 	if err := g.index(tree); err != nil {
 		return nil, err
 	}
-	for _, name := range wanted.Must {
+	for _, name := range wanted.Required {
 		if err := g.add(name, true); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range wanted.May {
+	for _, name := range wanted.Optional {
 		if err := g.add(name, false); err != nil {
 			return nil, err
 		}
@@ -67,15 +69,15 @@ const (
 	added
 )
 
-type gathering struct {
+type collector struct {
 	ctx     context.Context
-	files   map[string]string // by name
+	files   map[string]string // paths by module name
 	builtin map[string]bool
 	state   map[string]visit
 	ordered []Module
 }
 
-func (g *gathering) index(tree string) error {
+func (g *collector) index(tree string) error {
 	list, err := os.ReadFile(filepath.Join(tree, "modules.builtin"))
 	if err != nil && !os.IsNotExist(err) {
 		return err
@@ -94,26 +96,26 @@ func (g *gathering) index(tree string) error {
 	})
 }
 
-// nameOf gives the name of the module in a file: the kernel makes no difference between dashes and underscores.
+// nameOf returns the name of the module in a file. The kernel treats dashes as underscores.
 func nameOf(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-func (g *gathering) add(name string, must bool) error {
+func (g *collector) add(name string, must bool) error {
 	name = nameOf(name)
 	if g.builtin[name] || g.state[name] == added {
 		return nil
 	}
 	if g.state[name] == entered {
-		return fault.New(fault.Invalid, "order modules", name, "it depends on itself")
+		return fault.New(fault.Invalid, "order modules", name, "it has a cyclic dependency")
 	}
 	path, ok := g.files[name]
 	if !ok {
 		if !must {
 			return nil
 		}
-		return fault.New(fault.Unsupported, "find kernel module", name, "the kernel has it neither built in nor as a module").
+		return fault.New(fault.Unsupported, "find kernel module", name, "the kernel does not have it").
 			WithHint("set PYRO_KERNEL to a kernel with virtio-mmio, virtio-blk, virtio-console and ext4")
 	}
 	g.state[name] = entered
@@ -135,7 +137,8 @@ func (g *gathering) add(name string, must bool) error {
 	return nil
 }
 
-// dependencies reads what a module says of itself: fields "name=value" that end in zero bytes, of which depends lists names.
+// dependencies returns the names in the field "depends=" of the section .modinfo. The fields of
+// this section are separated by NUL.
 func dependencies(image []byte) ([]string, error) {
 	file, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package kernel reads Linux kernels: which release an image is, and which modules a guest needs from its module tree, in load order.
+// Package kernel reads Linux kernels. It finds the release of an image, and the modules for a
+// machine in load order.
 package kernel
 
 import (
@@ -12,18 +13,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// The boot header of a bzImage, after https://docs.kernel.org/arch/x86/boot.html.
+// Boot header of a bzImage, see https://docs.kernel.org/arch/x86/boot.html.
 const (
 	headerMagicAt   = 0x202
-	versionOffsetAt = 0x20e // of the release, less 0x200
+	versionOffsetAt = 0x20e // offset of the release string minus 0x200
 	headerEnd       = 0x210
 	maxRelease      = 128
 )
 
-// maxBanner bounds the search of an uncompressed image, which no kernel comes near.
+// maxBanner limits the search in an uncompressed image, in bytes. It is larger than any kernel.
 const maxBanner = 128 << 20
 
-// Release gives the release of a kernel image, "6.1.0-56-cloud-amd64": of a bzImage from its header, of an uncompressed image from its banner.
+// Release returns the release of a kernel image, such as "6.1.0-56-cloud-amd64". The header of a
+// bzImage contains the release. In an uncompressed image the release is in the banner.
 func Release(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -75,13 +77,13 @@ func firstWord(text []byte) (string, error) {
 	if !found {
 		word, _, _ = bytes.Cut(text, []byte{0})
 	}
-	// The release names a folder below /lib/modules.
+	// Callers use the release as the name of a directory in /lib/modules.
 	ok := len(word) > 0 && len(word) < maxRelease && word[0] != '.'
 	for _, c := range word {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(".+-_~", c) >= 0)
 	}
 	if !ok {
-		return "", errors.New("the image names no release")
+		return "", errors.New("the image has no valid release")
 	}
 	return string(word), nil
 }

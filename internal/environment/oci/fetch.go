@@ -24,41 +24,45 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// The bounds of an image.
+// Limits for an image.
 const (
 	MaxLayers     = 256
-	MaxCompressed = 4 << 30 // all layers together, as they are sent
-	MaxBytes      = 8 << 30 // all layers together, unpacked, what later layers hide counted too
-	MaxEntries    = 1 << 20 // likewise
+	MaxCompressed = 4 << 30 // compressed size of all layers, in bytes
+	MaxBytes      = 8 << 30 // In bytes. Unpacked size of all layers, including files that later layers hide.
+	MaxEntries    = 1 << 20 // number of entries of all layers
 	maxConfig     = 8 << 20
-	maxEnv        = 256 // entries
+	maxEnv        = 256 // number of variables; the same limit applies to the words of the command
 	maxEnvBytes   = 64 << 10
-	maxWord       = 4096 // of User and WorkDir
+	maxWord       = 4096 // Of User and of WorkDir, in bytes.
 )
 
-// stall is how long a registry may send nothing at all.
-var stall = 60 * time.Second
+// stallTimeout is the maximum time that a registry can take without sending data.
+var stallTimeout = 60 * time.Second
 
-var errStalled = errors.New("the registry has stopped sending")
+var errStalled = errors.New("the registry stopped sending data")
 
-// Image is a pulled image whose layers are in a local folder, each checked against its digest.
+// Image is a pulled image. Its layers are local files with verified digests.
 type Image struct {
-	ManifestDigest string // of this architecture's manifest
+	ManifestDigest string // digest of the manifest for this architecture
 	Description    string
 	Env            []string
 	User, WorkDir  string
 
-	layers []string // paths, the lowest first
+	Entrypoint, Cmd []string // together the image's own command
+
+	layers []string // paths of the layers, lowest first
 	flat   *flattened
 }
 
-// Fetch pulls an image for this architecture into dir. Registries on this host may speak plain HTTP. Credentials are those of `docker login`.
-// space is asked whether so many bytes may be written, twice: for the layers and for what they unpack to.
+// Fetch pulls an image for this architecture to dir. Registries on this host can use plain HTTP.
+// Credentials come from `docker login`. Fetch calls the function space twice, each time with the
+// necessary space in bytes: first for the layers, and then for their unpacked content. The function
+// must return an error if that space is not free.
 func Fetch(ctx context.Context, ref name.Reference, dir string, space func(int64) error, report progress.Func) (*Image, error) {
 	report.Phase("asking the registry", ref.Name())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(stall, func() { cancel(errStalled) })
+	watchdog := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
 	defer watchdog.Stop()
 	explain := func(err error, op string, ref name.Reference) error {
 		if errors.Is(context.Cause(ctx), errStalled) {
@@ -74,9 +78,22 @@ func Fetch(ctx context.Context, ref name.Reference, dir string, space func(int64
 	if err != nil {
 		return nil, explain(err, "pull", ref)
 	}
+	failed := func(err error, op string) error { return explain(err, op, ref) }
+	return read(ctx, img, source{ref.Name(), failed, watchdog}, dir, space, report)
+}
+
+// source is where an image comes from.
+type source struct {
+	name     string
+	explain  func(err error, op string) error // completes an error
+	watchdog *time.Timer                      // reset when data arrives; can be nil
+}
+
+// read copies the layers of an image to dir, as described at [Fetch].
+func read(ctx context.Context, img v1.Image, from source, dir string, space func(int64) error, report progress.Func) (*Image, error) {
 	manifest, err := img.Manifest()
 	if err != nil {
-		return nil, explain(err, "read the manifest of", ref)
+		return nil, from.explain(err, "read the manifest of")
 	}
 	var total int64
 	for _, layer := range manifest.Layers {
@@ -87,29 +104,34 @@ func Fetch(ctx context.Context, ref name.Reference, dir string, space func(int64
 		total += layer.Size
 	}
 	if len(manifest.Layers) > MaxLayers || total > MaxCompressed || manifest.Config.Size > maxConfig {
-		return nil, fault.New(fault.Exhausted, "pull", ref.Name(), "an image may have %d layers of %d GiB together", MaxLayers, MaxCompressed>>30)
+		return nil, fault.New(fault.Exhausted, "read", from.name, "an image can have at most %d layers and %d GiB", MaxLayers, MaxCompressed>>30)
 	}
 	if err := space(total); err != nil {
 		return nil, err
 	}
 	result := &Image{}
 	if err := result.describe(img); err != nil {
-		return nil, explain(err, "read the configuration of", ref)
+		return nil, from.explain(err, "read the configuration of")
 	}
 	layers, err := img.Layers()
 	if err != nil {
-		return nil, explain(err, "read the layers of", ref)
+		return nil, from.explain(err, "read the layers of")
 	}
-	done := counter{watchdog: watchdog, report: report, event: progress.Event{Phase: "pulling layers", Subject: ref.Name(), Total: total}}
+	done := counter{watchdog: from.watchdog, report: report, event: progress.Event{Phase: "reading layers", Subject: from.name, Total: total}}
+	if from.watchdog != nil {
+		done.event.Phase = "pulling layers"
+	}
 	for i, layer := range layers {
 		path := filepath.Join(dir, fmt.Sprintf("layer-%d", i))
 		if err := download(layer, manifest.Layers[i], path, &done); err != nil {
-			return nil, explain(err, "pull a layer of", ref)
+			return nil, from.explain(err, "read a layer of")
 		}
 		result.layers = append(result.layers, path)
 	}
-	watchdog.Stop()
-	report.Phase("reading layers", ref.Name())
+	if from.watchdog != nil {
+		from.watchdog.Stop()
+	}
+	report.Phase("reading layers", from.name)
 	if result.flat, err = flatten(ctx, result.layers); err != nil {
 		return nil, err
 	}
@@ -126,32 +148,41 @@ func (i *Image) describe(img v1.Image) error {
 		return err
 	}
 	if file.OS != "" && file.OS != "linux" || file.Architecture != "" && file.Architecture != runtime.GOARCH {
-		return fault.Newf(fault.Unsupported, "the image is for %s/%s, this host runs linux/%s", file.OS, file.Architecture, runtime.GOARCH)
+		return fault.Newf(fault.Unsupported, "the image is for %s/%s, but this host is linux/%s", file.OS, file.Architecture, runtime.GOARCH)
 	}
 	i.ManifestDigest = digest.String()
 	i.Env, i.User, i.WorkDir = file.Config.Env, file.Config.User, file.Config.WorkingDir
+	i.Entrypoint, i.Cmd = file.Config.Entrypoint, file.Config.Cmd
 	i.Description = file.Config.Labels["org.opencontainers.image.title"]
 	if len(i.Description) > 200 || strings.ContainsFunc(i.Description, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		i.Description = ""
 	}
-	bytes := 0
-	for _, entry := range i.Env {
-		bytes += len(entry)
-	}
+	command := slices.Concat(i.Entrypoint, i.Cmd)
 	bad := func(s string) bool { return strings.ContainsRune(s, 0) }
 	noPair := func(s string) bool { return bad(s) || strings.IndexByte(s, '=') < 1 }
 	switch {
-	case len(i.Env) > maxEnv || bytes > maxEnvBytes || len(i.User) > maxWord || len(i.WorkDir) > maxWord:
+	case manyWords(i.Env) || len(i.User) > maxWord || len(i.WorkDir) > maxWord:
 		return fault.Newf(fault.Exhausted, "the image's environment is larger than %d KiB", maxEnvBytes>>10)
-	case bad(i.User) || bad(i.WorkDir) || slices.ContainsFunc(i.Env, noPair):
-		return fault.Newf(fault.Corrupt, "the image's configuration makes no sense")
+	case manyWords(command):
+		return fault.Newf(fault.Exhausted, "the image's command has more than %d words or %d KiB", maxEnv, maxEnvBytes>>10)
+	case bad(i.User) || bad(i.WorkDir) || slices.ContainsFunc(i.Env, noPair) || slices.ContainsFunc(command, bad):
+		return fault.Newf(fault.Corrupt, "the image has an invalid configuration")
 	case i.WorkDir != "" && !filepath.IsAbs(i.WorkDir):
 		i.WorkDir = "/" + i.WorkDir
 	}
 	return nil
 }
 
-// download writes a layer as it is sent. The digest is checked here and not by who reads the layer, who may stop before its end.
+func manyWords(words []string) bool {
+	bytes := 0
+	for _, w := range words {
+		bytes += len(w)
+	}
+	return len(words) > maxEnv || bytes > maxEnvBytes
+}
+
+// download writes a compressed layer to a file and checks its digest. The check must happen here,
+// because readers of the layer can stop before its end.
 func download(layer v1.Layer, want v1.Descriptor, path string, done *counter) error {
 	if want.Digest.Algorithm != "sha256" {
 		return fault.Newf(fault.Unsupported, "digests of %s are not supported", want.Digest.Algorithm)
@@ -176,19 +207,21 @@ func download(layer v1.Layer, want v1.Descriptor, path string, done *counter) er
 	return nil
 }
 
-// counter reports bytes as they come, at most once a MiB.
+// counter reports progress at most once per MiB, and when the download is complete.
 type counter struct {
 	watchdog *time.Timer
 	report   progress.Func
 	event    progress.Event
-	told     int64
+	reported int64
 }
 
 func (c *counter) Write(p []byte) (int, error) {
-	c.watchdog.Reset(stall)
+	if c.watchdog != nil {
+		c.watchdog.Reset(stallTimeout)
+	}
 	c.event.Done += int64(len(p))
-	if c.event.Done-c.told >= 1<<20 || c.event.Done == c.event.Total {
-		c.told = c.event.Done
+	if c.event.Done-c.reported >= 1<<20 || c.event.Done == c.event.Total {
+		c.reported = c.event.Done
 		c.report.Report(c.event)
 	}
 	return len(p), nil

@@ -30,10 +30,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// fakeRegistry is a real registry in this process, with a way to make it faulty.
+// fakeRegistry is a registry in this process. It can simulate faults.
 type fakeRegistry struct {
 	host  string
-	fault func(w http.ResponseWriter, r *http.Request) bool // true: answered
+	fault func(w http.ResponseWriter, r *http.Request) bool // returns true if it sent the response
 }
 
 func newRegistry(t *testing.T) *fakeRegistry {
@@ -45,7 +45,7 @@ func newRegistry(t *testing.T) *fakeRegistry {
 		}
 	}))
 	t.Cleanup(func() {
-		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // which pushed
+		remote.DefaultTransport.(*http.Transport).CloseIdleConnections() // The push has used this transport.
 		server.Close()
 	})
 	f.host = strings.TrimPrefix(server.URL, "http://")
@@ -81,7 +81,7 @@ func unlimited(int64) error { return nil }
 
 func TestFetch(t *testing.T) {
 	r := newRegistry(t)
-	want := v1.Config{Env: []string{"PATH=/bin", "A=b=c"}, User: "1000:1000", WorkingDir: "srv", Labels: map[string]string{"org.opencontainers.image.title": "A tool"}}
+	want := v1.Config{Env: []string{"PATH=/bin", "A=b=c"}, User: "1000:1000", WorkingDir: "srv", Entrypoint: []string{"/bin/sh", "-c"}, Cmd: []string{"exit 3"}, Labels: map[string]string{"org.opencontainers.image.title": "A tool"}}
 	big := strings.Repeat("x", 3<<20)
 	ref := r.push(t, "tool:1", want, gzipped(t, layer(t, "bin/", "bin/sh=#!")), gzipped(t, layer(t, "srv/", "srv/big="+big)))
 	var events []progress.Event
@@ -91,7 +91,7 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{want.Env, want.User, "/srv", "A tool"}, []any{img.Env, img.User, img.WorkDir, img.Description}); diff != "" {
+	if diff := cmp.Diff([]any{want.Env, want.User, "/srv", want.Entrypoint, want.Cmd, "A tool"}, []any{img.Env, img.User, img.WorkDir, img.Entrypoint, img.Cmd, img.Description}); diff != "" {
 		t.Error(diff)
 	}
 	var out bytes.Buffer
@@ -102,7 +102,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("got %d entries", len(got))
 	}
 	if len(asked) != 2 || asked[1] < 3<<20 {
-		t.Errorf("asked for space of %v", asked)
+		t.Errorf("requested space: got %v", asked)
 	}
 	if last := events[len(events)-2]; last.Phase != "pulling layers" || last.Done != last.Total || last.Total != asked[0] {
 		t.Errorf("the last progress of pulling was %+v", last)
@@ -132,7 +132,7 @@ func TestFetchFaults(t *testing.T) {
 			return true
 		}, fault.Unavailable},
 		"gone in the middle of a layer": {func(w http.ResponseWriter, r *http.Request) bool {
-			if !blobs(r) || layerRequests.Add(1) == 1 { // the first is the configuration
+			if !blobs(r) || layerRequests.Add(1) == 1 { // the first request is for the configuration
 				return false
 			}
 			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
@@ -156,7 +156,7 @@ func TestFetchFaults(t *testing.T) {
 				return false
 			}
 			changed := bytes.Clone(content)
-			changed[len(changed)-1] ^= 1 // after all that a reader of the archive looks at
+			changed[len(changed)-1] ^= 1 // after the end of the tar archive
 			w.Write(changed)
 			return true
 		}, fault.Corrupt},
@@ -197,8 +197,8 @@ func TestFetchFaults(t *testing.T) {
 		}, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer func(was time.Duration) { stall = was }(stall)
-			stall = 2 * time.Second
+			defer func(was time.Duration) { stallTimeout = was }(stallTimeout)
+			stallTimeout = 2 * time.Second
 			layerRequests.Store(0)
 			registry := newRegistry(t)
 			ref := registry.push(t, "tool:1", v1.Config{}, content)
@@ -246,6 +246,9 @@ func TestFetchRefuses(t *testing.T) {
 		"no pair":            {v1.Config{Env: []string{"PATH"}}, fault.Corrupt},
 		"a zero byte":        {v1.Config{User: "ro\x00ot"}, fault.Corrupt},
 		"an endless user":    {v1.Config{User: strings.Repeat("u", maxWord+1)}, fault.Exhausted},
+		"too many words":     {v1.Config{Entrypoint: []string{"/bin/sh"}, Cmd: manyEnv}, fault.Exhausted},
+		"a large command":    {v1.Config{Cmd: []string{strings.Repeat("c", maxEnvBytes+1)}}, fault.Exhausted},
+		"a zero byte in it":  {v1.Config{Entrypoint: []string{"a\x00b"}}, fault.Corrupt},
 	} {
 		ref := r.push(t, "bad:1", c.config, small)
 		if _, err := Fetch(t.Context(), ref, t.TempDir(), unlimited, nil); fault.KindOf(err) != c.kind {

@@ -16,19 +16,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// maxBytes is MaxBytes, less in tests.
+// maxBytes equals MaxBytes, except in tests.
 var maxBytes int64 = MaxBytes
 
-// flattened is what remains of all layers' entries.
+// flattened is the result of flattening the layers.
 type flattened struct {
-	names map[place][]string
-	bytes int64 // roughly what the file system takes
+	names map[entryID][]string
+	bytes int64 // approximate size of the file system
 }
 
-// flatten reads what is in the layers, the lowest first, and finds out what is left in the end.
+// flatten reads the entries of all layers, lowest layer first. It determines which entries remain.
 func flatten(ctx context.Context, layers []string) (*flattened, error) {
-	tree, sizes := newTree(), map[place]int64{}
-	err := eachEntry(ctx, layers, func(at place, header *tar.Header, _ io.Reader) error {
+	tree, sizes := newTree(), map[entryID]int64{}
+	err := eachEntry(ctx, layers, func(at entryID, header *tar.Header, _ io.Reader) error {
 		if err := tree.add(header, at); err != nil {
 			return corrupt(header.Name, err)
 		}
@@ -41,9 +41,9 @@ func flatten(ctx context.Context, layers []string) (*flattened, error) {
 		return nil, err
 	}
 	const perEntry = 4 << 10
-	flat := &flattened{names: tree.places()}
+	flat := &flattened{names: tree.entries()}
 	for at := range flat.names {
-		// Each size is below maxBytes, so the sum of a million stays below 1<<63.
+		// Each size is below maxBytes, so the sum of a million sizes is below 1<<63.
 		flat.bytes += sizes[at] + perEntry
 	}
 	if flat.bytes > maxBytes {
@@ -52,10 +52,10 @@ func flatten(ctx context.Context, layers []string) (*flattened, error) {
 	return flat, nil
 }
 
-// WriteTar writes the image's flattened file system to out as an archive.
+// WriteTar writes the flattened file system to out as a tar archive.
 func (i *Image) WriteTar(ctx context.Context, out io.Writer) error {
 	archive := tar.NewWriter(out)
-	err := eachEntry(ctx, i.layers, func(at place, header *tar.Header, content io.Reader) error {
+	err := eachEntry(ctx, i.layers, func(at entryID, header *tar.Header, content io.Reader) error {
 		for n, name := range i.flat.names[at] {
 			entry := *header
 			entry.Name, entry.Format = name, tar.FormatPAX
@@ -83,15 +83,15 @@ func (i *Image) WriteTar(ctx context.Context, out io.Writer) error {
 	return archive.Close()
 }
 
-// eachEntry calls visit for every entry of every layer, within the bounds of an image.
-func eachEntry(ctx context.Context, layers []string, visit func(place, *tar.Header, io.Reader) error) error {
+// eachEntry calls the function visit for every entry of every layer. It enforces the limits.
+func eachEntry(ctx context.Context, layers []string, visit func(entryID, *tar.Header, io.Reader) error) error {
 	left, entries := maxBytes, 0
 	for l, path := range layers {
-		if err := eachOf(ctx, path, &left, func(header *tar.Header, content io.Reader) error {
+		if err := eachInLayer(ctx, path, &left, func(header *tar.Header, content io.Reader) error {
 			if entries++; entries > MaxEntries {
-				return fault.Newf(fault.Exhausted, "the image holds more than %d files", MaxEntries)
+				return fault.Newf(fault.Exhausted, "the image has more than %d files", MaxEntries)
 			}
-			return visit(place{l, entries}, header, content)
+			return visit(entryID{l, entries}, header, content)
 		}); err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func eachEntry(ctx context.Context, layers []string, visit func(place, *tar.Head
 	return nil
 }
 
-func eachOf(ctx context.Context, path string, left *int64, visit func(*tar.Header, io.Reader) error) error {
+func eachInLayer(ctx context.Context, path string, left *int64, visit func(*tar.Header, io.Reader) error) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func eachOf(ctx context.Context, path string, left *int64, visit func(*tar.Heade
 			header.Typeflag = tar.TypeReg
 		case tar.TypeReg, tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo:
 		default:
-			return corrupt(header.Name, fmt.Errorf("unknown kind of entry %q", header.Typeflag))
+			return corrupt(header.Name, fmt.Errorf("unknown entry type %q", header.Typeflag))
 		}
 		if header.Size > maxBytes {
 			return tooLarge()
@@ -153,10 +153,12 @@ func tooLarge() error {
 	return fault.Newf(fault.Exhausted, "the image unpacks to more than %d MiB", maxBytes>>20)
 }
 
-// maxWindow bounds what a zstd layer may make its reader allocate; it is the most that zstd itself accepts unasked.
+// maxWindow limits the memory for decompressing a zstd layer, in bytes. It is the default limit of
+// zstd itself.
 const maxWindow = 128 << 20
 
-// unpack undoes a layer's compression, which is told by its first bytes as in every implementation, since media types are not to be relied on.
+// unpack decompresses a layer. Like other implementations, it detects the format from the first
+// bytes, because media types are unreliable.
 func unpack(file io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(file, 64<<10)
 	magic, err := in.Peek(4)
@@ -176,7 +178,7 @@ func unpack(file io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(in), nil
 }
 
-// boundedReader ends what unpacks to more than an image may, and a wait that nobody wants any more.
+// boundedReader fails if the image exceeds the size limit or ctx is cancelled.
 type boundedReader struct {
 	ctx  context.Context
 	in   io.Reader

@@ -24,7 +24,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// layer writes entries "name", "name/" for a folder, "name -> target" for a symbolic link and "name => target" for a hard link; what follows "=" is content.
+// layer builds a tar archive. An entry has one of the following forms:
+//   - "name" or "name=content" for a file.
+//   - "name/" for a directory.
+//   - "name -> target" for a symbolic link.
+//   - "name => target" for a hard link.
 func layer(t testing.TB, entries ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -62,7 +66,7 @@ func written(t testing.TB, layers ...[]byte) []string {
 	return paths
 }
 
-// contents lists an archive as layer takes it, sorted.
+// contents lists the entries of an archive in the notation that layer accepts, sorted.
 func contents(t testing.TB, archive io.Reader) (all []string) {
 	r := tar.NewReader(archive)
 	for {
@@ -154,22 +158,22 @@ func TestHostileLayers(t *testing.T) {
 		layer []byte
 		kind  fault.Kind
 	}{
-		"climbing":                 {layer(t, "../x=1"), fault.Corrupt},
-		"climbing inside":          {layer(t, "a/../../x=1"), fault.Corrupt},
-		"links in a circle":        {layer(t, "a -> b", "b -> a", "a/x=1"), fault.Corrupt},
-		"hard link to nothing":     {layer(t, "a => b"), fault.Corrupt},
-		"hard link to a folder":    {layer(t, "d/", "a => d"), fault.Corrupt},
-		"file as folder":           {layer(t, "a=1", "a/b=1"), fault.Corrupt},
-		"too deep":                 {layer(t, deep+"=1"), fault.Corrupt},
-		"huge claim":               {huge.Bytes(), fault.Exhausted},
-		"gzip bomb":                {gzipBomb(t, maxBytes+1), fault.Exhausted},
-		"broken gzip":              {[]byte("\x1f\x8b rubbish"), fault.Corrupt},
-		"gzip of rubbish":          {gzipped(t, bytes.Repeat([]byte("rubbish "), 200)), fault.Corrupt},
-		"cut gzip":                 {gzipped(t, layer(t, "a="+strings.Repeat("x", 5000)))[:60], fault.Corrupt},
-		"rubbish":                  {bytes.Repeat([]byte("rubbish "), 200), fault.Corrupt},
-		"cut":                      {layer(t, "a="+strings.Repeat("x", 5000))[:3000], fault.Corrupt},
-		"broken zstd":              {[]byte("\x28\xb5\x2f\xfd rubbish"), fault.Corrupt},
-		"many folders in one name": {manyFolders(t), fault.Exhausted},
+		"climbing":                    {layer(t, "../x=1"), fault.Corrupt},
+		"climbing inside":             {layer(t, "a/../../x=1"), fault.Corrupt},
+		"links in a circle":           {layer(t, "a -> b", "b -> a", "a/x=1"), fault.Corrupt},
+		"hard link to a missing file": {layer(t, "a => b"), fault.Corrupt},
+		"hard link to a directory":    {layer(t, "d/", "a => d"), fault.Corrupt},
+		"file as folder":              {layer(t, "a=1", "a/b=1"), fault.Corrupt},
+		"too deep":                    {layer(t, deep+"=1"), fault.Corrupt},
+		"huge claim":                  {huge.Bytes(), fault.Exhausted},
+		"gzip bomb":                   {gzipBomb(t, maxBytes+1), fault.Exhausted},
+		"broken gzip":                 {[]byte("\x1f\x8b rubbish"), fault.Corrupt},
+		"gzip of rubbish":             {gzipped(t, bytes.Repeat([]byte("rubbish "), 200)), fault.Corrupt},
+		"cut gzip":                    {gzipped(t, layer(t, "a="+strings.Repeat("x", 5000)))[:60], fault.Corrupt},
+		"rubbish":                     {bytes.Repeat([]byte("rubbish "), 200), fault.Corrupt},
+		"cut":                         {layer(t, "a="+strings.Repeat("x", 5000))[:3000], fault.Corrupt},
+		"broken zstd":                 {[]byte("\x28\xb5\x2f\xfd rubbish"), fault.Corrupt},
+		"many folders in one name":    {manyFolders(t), fault.Exhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := flatten(t.Context(), written(t, c.layer))
@@ -180,7 +184,7 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// manyFolders is an archive of few entries that are deep and share nothing.
+// manyFolders returns an archive that has few entries but a huge number of directories.
 func manyFolders(t *testing.T) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -201,11 +205,12 @@ func gzipped(t testing.TB, content []byte) []byte {
 	return b.Bytes()
 }
 
-// gzipBomb is a layer with one file of so many zeros, which takes a thousandth of that.
+// gzipBomb returns a layer that unpacks to size bytes of zeros, about a thousand times its
+// compressed size.
 func gzipBomb(t *testing.T, size int64) []byte {
 	var b bytes.Buffer
 	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-	// Two files: each is within bounds, together they are not.
+	// Each of the two files alone is within the limits. Together they are not.
 	w := tar.NewWriter(z)
 	for _, name := range []string{"a", "b"} {
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size/2 + 1}); err != nil {
@@ -256,7 +261,7 @@ func FuzzFlatten(f *testing.F) {
 		}
 		var out bytes.Buffer
 		if flat.bytes > 16<<20 {
-			return // sparse files
+			return // The files are sparse.
 		}
 		if err := (&Image{layers: paths, flat: flat}).WriteTar(t.Context(), &out); err != nil {
 			if k := fault.KindOf(err); k != fault.Corrupt {

@@ -1,6 +1,7 @@
 // Package oci pulls images from OCI registries and flattens their layers into one archive.
 //
-// Everything that a registry sends is hostile: every blob is checked against its digest before it is opened, and sizes, counts and names are bounded.
+// Data from a registry is not trusted. The package checks every blob against its digest before use,
+// and limits sizes, counts and names.
 package oci
 
 import (
@@ -18,26 +19,33 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// toList is what tells which names need no registry.
-var toList = fault.Act("vm_list_environments", "pyro env list")
+// listAction is the action that lists the names that need no registry.
+var listAction = fault.Act("vm_list_environments", "pyro env list")
 
-// Parse reads a reference such as "alpine:3.20", "localhost:5000/tool:1" or one with a digest. The kind of its error is Invalid.
+// Parse parses a reference such as "alpine:3.20" or "localhost:5000/tool:1". A reference can
+// contain a digest. Errors have kind Invalid.
 func Parse(reference string) (name.Reference, error) {
 	const longest = 512
 	if len(reference) > longest {
-		return nil, fault.New(fault.Invalid, "read reference", reference[:40]+"…", "longer than %d characters", longest)
+		return nil, fault.New(fault.Invalid, "read reference", reference[:40]+"…", "it is longer than %d bytes", longest)
 	}
 	ref, err := name.ParseReference(reference)
 	if slices.Contains(strings.Split(reference, "/"), "..") {
-		err = errors.New("a part of the name climbs") // which the library lets through
+		err = errors.New(`the name contains ".."`) // The library does not check this.
 	}
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "read reference", reference, "%w", err).WithHint("%s", toList)
+		return nil, fault.New(fault.Invalid, "read reference", reference, "%w", err).WithHint("%s", listAction)
 	}
 	return ref, nil
 }
 
-// explain gives errors of a registry their kind and a hint.
+// IsTag reports whether a reference has a tag and no digest.
+func IsTag(ref name.Reference) bool {
+	_, is := ref.(name.Tag)
+	return is
+}
+
+// explain sets the kind and the hint of an error from a registry.
 func explain(err error, op string, ref name.Reference) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -46,7 +54,7 @@ func explain(err error, op string, ref name.Reference) error {
 		return err
 	}
 	f := &fault.Error{Op: op, Subject: ref.Name(), Kind: fault.Unavailable, Err: err, Hint: "check the network and that " + ref.Context().RegistryStr() + " answers"}
-	// The library's own checks against a digest have no type.
+	// The digest errors of the library have no type of their own.
 	text := err.Error()
 	mismatch := strings.Contains(text, "error verifying ") || strings.Contains(text, "does not match requested digest") ||
 		strings.Contains(text, "does not match expected size")
@@ -64,7 +72,7 @@ func explain(err error, op string, ref name.Reference) error {
 		switch answer.StatusCode {
 		case http.StatusNotFound:
 			f.Kind = fault.NotFound
-			f.WithHint("check the name and the tag, or `%s`", toList)
+			f.WithHint("check the name and the tag, or `%s`", listAction)
 		case http.StatusUnauthorized, http.StatusForbidden:
 			f.Kind, f.Hint = fault.Permission, "check the name, or `docker login "+ref.Context().RegistryStr()+"`"
 		case http.StatusTooManyRequests:

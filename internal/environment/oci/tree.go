@@ -10,20 +10,20 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// place says where an entry stands.
-type place struct{ layer, entry int }
+// entryID identifies an entry by its layer and its index.
+type entryID struct{ layer, entry int }
 
-// node is one path of the flattened file system.
+// node is a path in the flattened file system.
 type node struct {
-	children map[string]*node // of a folder
-	kind     byte             // as in tar
-	place    place            // of the entry that describes it; of a hard link, that of the file
-	implied  bool             // a folder that no entry describes
-	layer    int              // that last spoke of it
-	link     string           // target of a symbolic link
+	children map[string]*node // Of a directory. Otherwise nil.
+	kind     byte             // Type of the entry, as in tar.
+	entry    entryID          // For a hard link, the entry of the target.
+	implied  bool             // A directory without an entry.
+	layer    int              // The last layer that changed this path.
+	link     string           // Target of a symbolic link.
 }
 
-// tree is the file system that layers make together. Layers are added from the lowest up.
+// tree is the file system that results from the layers so far. Callers add the lowest layer first.
 type tree struct {
 	root  *node
 	nodes int
@@ -38,14 +38,15 @@ func newFolder(layer int) *node {
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
-	maxLinks = 40 // that lead to a path, as in Linux
+	maxLinks = 40 // number of links that are followed for one path, as in Linux
 	maxDepth = 1024
 )
 
-// add puts one entry into the tree. What a layer says of a path replaces what lower ones said, but a folder keeps its children.
-func (t *tree) add(header *tar.Header, at place) error {
+// add adds an entry. The entry replaces the content of lower layers at its path. However, a
+// directory that replaces a directory keeps the children.
+func (t *tree) add(header *tar.Header, at entryID) error {
 	if slices.Contains(strings.Split(header.Name, "/"), "..") {
-		return errors.New("name has a part that climbs")
+		return errors.New(`the name contains ".."`)
 	}
 	dirName, base := path.Split(path.Clean("/" + header.Name))
 	dir, err := t.folder(dirName, at.layer, 0)
@@ -55,7 +56,7 @@ func (t *tree) add(header *tar.Header, at place) error {
 	switch {
 	case base == "":
 		if header.Typeflag == tar.TypeDir {
-			t.root.place, t.root.implied = at, false
+			t.root.entry, t.root.implied = at, false
 		}
 		return nil
 	case base == opaque:
@@ -68,11 +69,11 @@ func (t *tree) add(header *tar.Header, at place) error {
 		}
 		return nil
 	}
-	added := &node{kind: header.Typeflag, place: at, layer: at.layer}
+	added := &node{kind: header.Typeflag, entry: at, layer: at.layer}
 	switch header.Typeflag {
 	case tar.TypeDir:
 		if old := dir.children[base]; old != nil && old.kind == tar.TypeDir {
-			old.place, old.implied, old.layer = at, false, at.layer
+			old.entry, old.implied, old.layer = at, false, at.layer
 			return nil
 		}
 		added.children = map[string]*node{}
@@ -83,7 +84,7 @@ func (t *tree) add(header *tar.Header, at place) error {
 		if err != nil {
 			return err
 		}
-		added.kind, added.place, added.link = target.kind, target.place, target.link
+		added.kind, added.entry, added.link = target.kind, target.entry, target.link
 	}
 	dir.children[base] = added
 	return t.count()
@@ -91,12 +92,13 @@ func (t *tree) add(header *tar.Header, at place) error {
 
 func (t *tree) count() error {
 	if t.nodes++; t.nodes > MaxEntries {
-		return fault.Newf(fault.Exhausted, "the image holds more than %d files", MaxEntries)
+		return fault.Newf(fault.Exhausted, "the image has more than %d files", MaxEntries)
 	}
 	return nil
 }
 
-// hide takes away what layers below the given one put at n or beneath, and tells whether nothing is left.
+// hide removes everything at and below n that comes from lower layers. It reports whether nothing
+// remains.
 func (n *node) hide(layer int) bool {
 	for name, child := range n.children {
 		if child.hide(layer) {
@@ -110,12 +112,12 @@ func (n *node) hide(layer int) bool {
 	return len(n.children) == 0
 }
 
-// folder gives the folder at a path and makes what is missing of it. Symbolic links are followed inside the tree, as they are where layers are unpacked
-// onto each other.
+// folder returns the directory at a path. It creates missing directories, and follows symbolic
+// links within the tree. Tools that unpack layers on top of each other behave in the same way.
 func (t *tree) folder(name string, layer, links int) (*node, error) {
 	parts := strings.Split(strings.Trim(name, "/"), "/")
 	if len(parts) > maxDepth {
-		return nil, errors.New("too many folders in each other")
+		return nil, errors.New("the directories are nested too deep")
 	}
 	at := t.root
 	for i, part := range parts {
@@ -139,17 +141,17 @@ func (t *tree) folder(name string, layer, links int) (*node, error) {
 			}
 			target := next.link
 			if !path.IsAbs(target) {
-				target = path.Join(path.Join(parts[:i]...), target) // as .. at the root is the root, below
+				target = path.Join(path.Join(parts[:i]...), target) // ".." at the root stays at the root
 			}
 			return t.folder(path.Join("/", target, path.Join(parts[i+1:]...)), layer, links+1)
 		default:
-			return nil, errors.New("a folder on its way is a file")
+			return nil, errors.New("its parent is not a directory")
 		}
 	}
 	return at, nil
 }
 
-// find gives what a hard link leads to.
+// find returns the target of a hard link.
 func (t *tree) find(name string, layer int) (*node, error) {
 	dirName, base := path.Split(path.Clean("/" + name))
 	dir, err := t.folder(dirName, layer, 0)
@@ -159,20 +161,21 @@ func (t *tree) find(name string, layer int) (*node, error) {
 	found := dir.children[base]
 	switch {
 	case found == nil:
-		return nil, errors.New("hard link to nothing")
+		return nil, errors.New("hard link to a missing file")
 	case found.kind == tar.TypeDir:
-		return nil, errors.New("hard link to a folder")
+		return nil, errors.New("hard link to a directory")
 	}
 	return found, nil
 }
 
-// places tells which entries are left, each with the names that it has in the end; a file that has several is hard linked. It drops the tree.
-func (t *tree) places() map[place][]string {
-	names := make(map[place][]string, t.nodes)
+// entries returns the remaining entries with their final names. If an entry has several names, the
+// file has hard links. The tree can't be used after this call.
+func (t *tree) entries() map[entryID][]string {
+	names := make(map[entryID][]string, t.nodes)
 	var walk func(n *node, name string)
 	walk = func(n *node, name string) {
 		if !n.implied {
-			names[n.place] = append(names[n.place], name)
+			names[n.entry] = append(names[n.entry], name)
 		}
 		for child, next := range n.children {
 			walk(next, path.Join(name, child))

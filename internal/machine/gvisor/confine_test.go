@@ -17,7 +17,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// TestConfinement looks at a running machine's processes from outside: the sentry and those that it has forked.
+// TestConfinement inspects a running machine's processes from the host: the sentry and its child
+// processes.
 func TestConfinement(t *testing.T) {
 	root := machinetest.Debian(t)
 	spec := specOf(t, root)
@@ -28,7 +29,7 @@ func TestConfinement(t *testing.T) {
 	}
 	defer near.Close()
 	defer far.Close()
-	network.Link, spec.Network = far, &network // with which it may do no more than without
+	network.Link, spec.Network = far, &network // the network link must not give the sentry further rights
 	s := start(t, driverIn(t, machinetest.SharedDirs(t)), spec)
 	s.shell(t, "grep -q eth0 /proc/net/dev")
 	pids := []int{s.PID()}
@@ -63,7 +64,8 @@ func TestConfinement(t *testing.T) {
 	}
 }
 
-// TestConfinementOfTheGofer looks at the process that serves a volume: it has that, and nothing else of the host.
+// TestConfinementOfTheGofer checks that the process that serves a volume can access the volume and
+// no other files of the host.
 func TestConfinementOfTheGofer(t *testing.T) {
 	folder := t.TempDir()
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: folder})
@@ -93,7 +95,7 @@ func TestConfinementOfTheGofer(t *testing.T) {
 		if err := unix.Statfs(file, &kind); err != nil {
 			t.Fatal(err)
 		}
-		if kind.Type == unix.PROC_SUPER_MAGIC { // the folder of its own files
+		if kind.Type == unix.PROC_SUPER_MAGIC { // folder of the gofer's own open files
 			above, err := os.Stat(file + "/..")
 			if err != nil || !os.SameFile(info, above) {
 				t.Errorf("a way leads out of %s: %v", link, err)
@@ -104,7 +106,8 @@ func TestConfinementOfTheGofer(t *testing.T) {
 			t.Errorf("it has %s open", link)
 		}
 	}
-	for _, file := range glob(t, fmt.Sprintf("/proc/%d/fd/*", s.PID())) { // of the volume the sentry has files, and no folder
+	// The sentry can have files of the volume open, but no folder.
+	for _, file := range glob(t, fmt.Sprintf("/proc/%d/fd/*", s.PID())) {
 		if info, err := os.Stat(file); err == nil && info.IsDir() {
 			t.Errorf("the sentry has the folder %s open", file)
 		}
@@ -116,7 +119,8 @@ func TestConfinementOfTheGofer(t *testing.T) {
 	}
 }
 
-// checkConfinement checks what holds for every process of a machine. capabilities are those that it has in its own user namespace.
+// checkConfinement checks a process of a machine. The parameter capabilities is the set that the
+// process must have in its own user namespace.
 func checkConfinement(t *testing.T, pid int, capabilities uint64) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d", pid)
@@ -151,7 +155,8 @@ func checkConfinement(t *testing.T, pid int, capabilities uint64) {
 	}
 }
 
-// mayHave tells whether a sentry has a use for an open file: its images, its layer, and what has no name.
+// mayHave reports whether a sentry is allowed to have a file open: its images, its layer, unnamed
+// files, sockets and pipes.
 func mayHave(link string) bool {
 	switch {
 	case link == "/dev/null", strings.HasSuffix(link, " (deleted)"), strings.HasPrefix(link, "/memfd:"):
@@ -162,7 +167,7 @@ func mayHave(link string) bool {
 	return strings.Contains(link, "/templates/") && strings.HasSuffix(link, "/"+imageFile)
 }
 
-// filesIn gives the paths of all files in a tree.
+// filesIn lists the paths of all files in a tree.
 func filesIn(t *testing.T, root string) (paths []string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, e fs.DirEntry, err error) error {

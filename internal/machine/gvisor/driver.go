@@ -1,10 +1,14 @@
-// Package gvisor starts machines under gVisor: a kernel in user space, the sentry, that answers their system calls. It needs no hardware virtualisation and runs
-// code at the host's speed.
+// Package gvisor starts machines under gVisor. The sentry, which is gVisor's kernel in user space,
+// answers the system calls of a machine. The machine needs no hardware virtualisation, and its code
+// runs at the host's speed.
 //
-// A machine is one process, pyro-runsc, and what it forks: no daemon, no name in the file system. It finds its agent and its environment in images that it
-// reads (image.go), writes to a file without a name, and is reached by two pipes. With storage another process serves its volume (volume.go), and what it
-// changes of its root can be kept (storage.go). It can be written down while it stands still (save.go), and gone on with (resume.go). It is confined beneath gVisor's own walls (launch.go), bounded by cgroups where the host allows
-// (internal/machine/gvisor/cgroup), and dies with pyro.
+// A machine consists of the process pyro-runsc and its child processes. There is no daemon, and the
+// machine has no name in the file system. It reads its agent and environment from images (image.go)
+// and writes to an unnamed file. Its link consists of two pipes. If the machine has storage,
+// another process serves the volume (volume.go), and the changes to the root can be saved
+// (storage.go). A paused machine can be saved (save.go) and resumed (resume.go). In addition to
+// gVisor, namespaces confine the machine (launch.go). Cgroups limit the machine if the host allows
+// them (internal/machine/gvisor/cgroup). The machine dies when pyro dies.
 package gvisor
 
 import (
@@ -20,11 +24,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
-// Config says what a driver works with.
+// Config has the dependencies of a driver.
 type Config struct {
 	Dirs    dirs.Dirs
 	Guest   *guest.Program
-	Program string // pyro's, beside which the helper may be; may be empty
+	Program string // path of pyro, because the helper might be in the same folder; can be empty
 }
 
 // Driver starts machines under gVisor.
@@ -39,18 +43,20 @@ type Driver struct {
 
 var _ machine.Driver = (*Driver)(nil)
 
-// New makes a driver. It looks at nothing yet.
+// New makes a driver. It starts nothing.
 func New(cfg Config) *Driver {
 	return &Driver{cfg: cfg, templates: template.Store{Dir: cfg.Dirs.Templates()}, groups: sync.OnceValues(cgroup.Find)}
 }
 
-// Isolation is gvisor.
+// Isolation gives machine.GVisor.
 func (d *Driver) Isolation() machine.Isolation { return machine.GVisor }
 
-// Features are those of a sandbox. Limits depend on the host.
+// Features gives the features of a sandbox. Whether Limits is set depends on the host.
 func (d *Driver) Features() machine.Features {
 	_, err := d.groups()
-	return machine.Features{Isolated: true, Limits: err == nil, Namespaces: true, Network: true, Containers: true, SavedState: true}
+	return machine.Features{
+		Isolated: true, OwnKernel: true, Prepares: true, Limits: err == nil, Namespaces: true, Network: true, Containers: true,
+	}
 }
 
 // Start starts a sandbox with the agent as its first process.
@@ -74,7 +80,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*sandbox, error)
 	var from *source
 	if spec.Saved != "" {
 		if from, err = openSaved(spec.Saved, d.describe(helper, spec)); err != nil {
-			return nil, fault.Wrap(err, "go on from what was saved", spec.Saved)
+			return nil, fault.Wrap(err, "resume the saved machine", spec.Saved)
 		}
 		defer from.close()
 	}
@@ -89,7 +95,7 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*sandbox, error)
 		return nil, err
 	}
 	if from != nil {
-		err = fault.Wrap(s.goOn(ctx, from), "go on from what was saved", spec.Saved)
+		err = fault.Wrap(s.awaitRestore(ctx, from), "resume the saved machine", spec.Saved)
 	} else {
 		err = s.started(ctx)
 	}

@@ -20,12 +20,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// patience bounds every single step. It only ends what hangs.
+// patience is the maximum duration of each step. It stops tests that hang.
 const patience = time.Minute
 
-// started is a machine with its agent.
+// started is a running machine with a connection to its agent.
 type started struct {
 	machine.Machine
 	agent *client.Client
@@ -36,7 +37,7 @@ func specOf(t *testing.T, root machine.Root) machine.Spec {
 	return machine.Spec{ID: "test-" + client.NewIdentity("").MachineID[:16], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256}
 }
 
-// start starts a machine, renews and wakes it.
+// start starts a machine, renews its identity and thaws its processes.
 func start(t *testing.T, d *Driver, spec machine.Spec) *started {
 	t.Helper()
 	s := startAsleep(t, d, spec)
@@ -44,15 +45,15 @@ func start(t *testing.T, d *Driver, spec machine.Spec) *started {
 	return s
 }
 
-// wake has run what ran in the machine that it goes on from.
+// wake thaws the machine's processes.
 func (s *started) wake(t *testing.T) {
 	t.Helper()
-	if err := s.Machine.(machine.Waker).Wake(t.Context()); err != nil {
+	if err := s.Machine.(machine.Thawer).Thaw(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// startAsleep starts a machine and renews it.
+// startAsleep starts a machine and renews its identity, but does not thaw its processes.
 func startAsleep(t *testing.T, d *Driver, spec machine.Spec) *started {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -78,14 +79,15 @@ func (s *started) shell(t *testing.T, line string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out bytes.Buffer
-	end, err := s.agent.Exec(ctx, client.Command{Argv: []string{"/bin/sh", "-c", line}}, nil, &out, &out)
+	end, err := s.agent.Exec(ctx, program.Command{Argv: []string{"/bin/sh", "-c", line}}, program.Attach{Stdout: &out, Stderr: &out})
 	if err != nil || end.Code != 0 {
 		t.Fatalf("%s: %+v, %v: %s", line, end, err, out.String())
 	}
 	return strings.TrimSpace(out.String())
 }
 
-// TestIDAndFolderOfACrashedMachine: what a machine that was killed left, and what lies in its folder, is in nobody's way.
+// TestIDAndFolderOfACrashedMachine checks that a machine can start with the ID and the folder of a
+// crashed machine.
 func TestIDAndFolderOfACrashedMachine(t *testing.T) {
 	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	for range 2 {
@@ -101,11 +103,12 @@ func TestIDAndFolderOfACrashedMachine(t *testing.T) {
 		}
 	}
 	if left, _ := os.ReadDir(spec.Dir); len(left) != 1 {
-		t.Errorf("the machines left %v in their folder", left)
+		t.Errorf("leftovers in the folder of the machines: %v", left)
 	}
 }
 
-// TestNothingBesideTheSentry: a machine is its sentry and the processes that this forks, and a gofer where it has a volume.
+// TestNothingBesideTheSentry checks which processes pyro starts for a machine: one sentry, and one
+// gofer if the machine has a volume.
 func TestNothingBesideTheSentry(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	plain := start(t, d, specOf(t, root))
@@ -129,7 +132,7 @@ func TestNothingBesideTheSentry(t *testing.T) {
 	}
 }
 
-// children counts the processes that this one has started, by their command lines.
+// children counts the child processes of this process by command line.
 func children() map[string]int {
 	programs := map[string]int{}
 	files, _ := filepath.Glob("/proc/[0-9]*/status")
@@ -151,7 +154,8 @@ func TestWithoutTheHelper(t *testing.T) {
 	}
 }
 
-// TestAHelperOfAnotherVersion: one that says that it speaks another protocol, one that knows no machines, one that says nothing, and what is no helper at all.
+// TestAHelperOfAnotherVersion tests a helper with another protocol version, one without the machine
+// command, and one that prints nothing. It also tests a program that is no helper.
 func TestAHelperOfAnotherVersion(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"another protocol": {`read -r order <&3; echo '{"event":"failed","error":"it speaks 2","hint":"make build"}' >&3; exit 1`, "speaks 2"},
@@ -178,7 +182,8 @@ func TestAHelperOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestWithoutCgroups: a machine starts all the same, and says that it is not bounded.
+// TestWithoutCgroups checks that a machine starts without cgroups, and that Limits then says why
+// there are no limits.
 func TestWithoutCgroups(t *testing.T) {
 	d := driverIn(t, machinetest.SharedDirs(t))
 	d.groups = func() (*cgroup.Parent, error) { return nil, errors.New("there are none") }

@@ -14,16 +14,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// HelperName is the program that is a machine: gVisor's runsc, built for pyro (the module in runsc/).
+// HelperName is the program that becomes a machine. It is gVisor's runsc, built for pyro from the
+// module in runsc/.
 const HelperName = "pyro-runsc"
 
-// Helper is the program, found.
+// Helper is an installed helper.
 type Helper struct {
 	Path string
 	ID   string // changes when the program is replaced
 }
 
-// FindHelper finds the program where PYRO_RUNSC says, else beside the running executable, else beside pyro's program, where that is another one; it may be empty.
+// FindHelper finds the helper. It uses PYRO_RUNSC if that is set. Otherwise it looks in the folder
+// of the running executable, then in the folder of program. The parameter program can be empty.
 func FindHelper(program string) (Helper, error) {
 	path := os.Getenv("PYRO_RUNSC")
 	if path == "" {
@@ -43,8 +45,9 @@ func FindHelper(program string) (Helper, error) {
 	case err != nil:
 		return Helper{}, missing("find "+HelperName, path, errors.Unwrap(err))
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o001 == 0:
-		// Under root it is run by a user who is nobody on this host.
-		return Helper{}, missing("find "+HelperName, path, fmt.Errorf("it is not a program that everybody may run (%s)", info.Mode()))
+		// If pyro is root, the helper runs as an unprivileged user, who must be able to execute the
+		// file.
+		return Helper{}, missing("find "+HelperName, path, fmt.Errorf("not all users can execute it (%s)", info.Mode()))
 	}
 	id, err := disk.Identity(path)
 	if err != nil {
@@ -53,10 +56,11 @@ func FindHelper(program string) (Helper, error) {
 	return Helper{path, id}, nil
 }
 
-// versionLine is the program's answer to --version.
+// versionLine matches the version in the output of --version.
 var versionLine = regexp.MustCompile(`(?m)^runsc version (\S+)$`)
 
-// Version asks the program for its version, which is that of the pyro that it was built with.
+// Version runs the helper to get its version. This is the version of the pyro that the helper was
+// built for.
 func (h Helper) Version(ctx context.Context) (string, error) {
 	return process.Version(ctx, HelperName, h.Path, versionLine)
 }

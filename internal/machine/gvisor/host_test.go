@@ -24,7 +24,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// again runs one of these tests in a process of its own that has been given fewer rights, and passes on what it said.
+// again runs a test in a new process with the given attributes, such as fewer rights. If the test
+// does not pass there, it reports the output.
 func again(t *testing.T, test string, attr *syscall.SysProcAttr, env ...string) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+test+"$", "-test.v")
@@ -36,7 +37,8 @@ func again(t *testing.T, test string, attr *syscall.SysProcAttr, env ...string) 
 	}
 }
 
-// TestForbiddenUserNamespaces: where the host allows none, the reason is told at once, with what mends it.
+// TestForbiddenUserNamespaces checks that Prove fails with a hint if the host forbids user
+// namespaces.
 func TestForbiddenUserNamespaces(t *testing.T) {
 	const inside = "PYRO_TEST_FORBIDDEN"
 	if os.Getenv(inside) == "" {
@@ -57,7 +59,8 @@ func TestForbiddenUserNamespaces(t *testing.T) {
 	}
 }
 
-// TestCoveredProc: where parts of /proc are covered, as they are in containers, the kernel lets nobody mount another one.
+// TestCoveredProc checks that machines start where parts of /proc are covered by other mounts, as
+// in containers. There the kernel forbids a new mount of /proc.
 func TestCoveredProc(t *testing.T) {
 	const inside = "PYRO_TEST_COVERED"
 	testenv.NeedsRoot(t, "cover a part of /proc")
@@ -70,14 +73,14 @@ func TestCoveredProc(t *testing.T) {
 	}
 	anotherProc := exec.Command("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "true")
 	if out, err := anotherProc.CombinedOutput(); err == nil {
-		t.Fatalf("another /proc can be mounted here: %s", out)
+		t.Fatalf("a new /proc can be mounted here: %s", out)
 	}
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	start(t, d, specOf(t, root)).shell(t, "true")
 	startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: t.TempDir()}).shell(t, "touch "+workspace+"/file")
 }
 
-// TestOrdinaryUser: a machine needs no privilege.
+// TestOrdinaryUser checks that machines start without privileges.
 func TestOrdinaryUser(t *testing.T) {
 	const inside, nobody = "PYRO_TEST_ORDINARY", 65534
 	if folder := os.Getenv(inside); folder != "" {
@@ -135,7 +138,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	if err := disk.Copy(image, open(machinetest.Debian(t).Image)); err != nil { // with its holes
+	if err := disk.Copy(image, open(machinetest.Debian(t).Image)); err != nil { // keeps the holes of the image
 		t.Fatal(err)
 	}
 	helper := copyTo(HelperName, open(os.Getenv("PYRO_RUNSC")), 0o755)
@@ -147,7 +150,9 @@ func TestOrdinaryUser(t *testing.T) {
 		inside+"="+folder, "TMPDIR="+folder, "PYRO_RUNSC="+helper, "PYRO_GUEST="+guestProgram, "HOME="+folder)
 }
 
-// storageOfAnOrdinaryUser: all files in a volume are the user's, who is root inside, and can have no other owner. The root is kept with all owners.
+// storageOfAnOrdinaryUser tests the storage of a machine that an ordinary user starts. All files of
+// the volume belong to this user, who is root inside the machine, and can have no other owner.
+// Files of a saved root can have any owner.
 func storageOfAnOrdinaryUser(t *testing.T, d *Driver, spec machine.Spec) {
 	t.Helper()
 	folder, kept := t.TempDir(), filepath.Join(t.TempDir(), "root")
@@ -161,7 +166,7 @@ func storageOfAnOrdinaryUser(t *testing.T, d *Driver, spec machine.Spec) {
 		t.Errorf("%v, %v", info, err)
 	}
 	checkConfinement(t, s.sandbox().gofer.PID(), 1<<unix.CAP_CHOWN|1<<unix.CAP_DAC_OVERRIDE|1<<unix.CAP_FOWNER|1<<unix.CAP_FSETID)
-	if err := errors.Join(s.sandbox().Pause(t.Context()), s.sandbox().KeepRoot(t.Context(), kept)); err != nil {
+	if err := errors.Join(s.sandbox().Pause(t.Context()), s.sandbox().SaveRoot(t.Context(), kept)); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()

@@ -14,18 +14,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// gVisor reads one kind of image, EROFS, and only where it is neither compressed nor has data among its inodes: files are mapped from it, so that all machines
-// of an environment share the host's cache of it. Each environment is written as one when it is first used, and the agent as another, which is every
-// machine's root; they are templates, found by what they were made of. There is nothing in them that a machine could write.
+// gVisor reads EROFS images if they are not compressed and their inodes have no inline data. It
+// maps files from these images, so all machines of an environment share the host's page cache. The
+// first start on an environment writes the image of that environment. The agent has its own image,
+// which is the root of every machine. Both images are templates. Machines can't write to them.
 
-// The forms of the templates, to be changed when what is written is.
+// These constants are the forms of the templates. Change them if the format changes.
 const (
 	environmentForm = "erofs-environment-1"
 	agentForm       = "erofs-agent-2"
 	imageFile       = "image.erofs"
 )
 
-// images are what a machine reads. They are in use until close.
+// images are the open images of a machine. They count as in use until close.
 type images struct {
 	agent, environment *template.Template
 }
@@ -38,7 +39,7 @@ func (i *images) close() {
 	}
 }
 
-// images finds the images for a machine, or makes them.
+// images opens the images for a machine. It makes images that are missing.
 func (d *Driver) images(ctx context.Context, spec machine.Spec) (*images, error) {
 	var i images
 	var err error
@@ -52,7 +53,7 @@ func (d *Driver) images(ctx context.Context, spec machine.Spec) (*images, error)
 	return &i, nil
 }
 
-// environmentKey and agentKey are all that the two images depend on.
+// environmentKey and agentKey contain everything on which the two images depend.
 func environmentKey(spec machine.Spec) template.Key {
 	return template.Key{Form: environmentForm, Root: spec.Root.Digest}
 }
@@ -76,11 +77,11 @@ func (d *Driver) environmentImage(ctx context.Context, spec machine.Spec) (*temp
 	})
 }
 
-// agentProgram is where the agent is in its image.
+// agentProgram is the path of the agent in its image.
 const agentProgram = "/init"
 
-// agentFolders are the folders in the agent's image: what is mounted needs a place. There is /etc because the image is an environment too, when the driver is
-// proved.
+// agentFolders are the mount points in the agent's image. The image has /etc because Prove also
+// uses it as the environment.
 var agentFolders = []string{"proc", "sys", "dev", "env", "volume", "etc", "run", "tmp"}
 
 func (d *Driver) agentImage(ctx context.Context, report progress.Func) (*template.Template, error) {
@@ -109,7 +110,8 @@ func (d *Driver) agentImage(ctx context.Context, report progress.Func) (*templat
 	})
 }
 
-// image opens the image for a key, or has it written into a file of a folder in which nothing else stays.
+// image opens the image for a key. If there is no such image, it calls the function write to fill
+// one. That function can put temporary files in dir.
 func (d *Driver) image(ctx context.Context, key template.Key, subject string, report progress.Func, write func(dir string, to *os.File) error) (*template.Template, error) {
 	t, err := d.templates.Open(key)
 	if err == nil {

@@ -15,36 +15,47 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/gvisor/cgroup"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor/protocol"
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
 const (
-	// layerSize bounds what a machine may change of its environment, the same as of a QEMU machine's disk.
+	// layerSize is the maximum size of the changes to a machine's root, in bytes. It is the same as
+	// for machines under QEMU.
 	layerSize = 16 << 30
-	// sentryMemory is what the sentry may take beside the machine's memory.
+	// sentryMemory is the memory that the sentry needs in addition to the machine's memory, in
+	// bytes.
 	sentryMemory = 96 << 20
-	// programFD is the number under which the sentry inherits its own program.
+	// programFD is the file descriptor of the sentry's own program.
 	programFD = process.FirstFD + 6
-	// stateFD is the number of the first of the files that the sentry goes on from.
+	// stateFD is the first file descriptor of the files of a saved machine.
 	stateFD = programFD + 3
 )
 
-// openFiles is how many files each process may have open of a machine with a volume.
+// openFiles is the maximum number of open files for each process of a machine with a volume.
 var openFiles = unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}
 
-// sentryEnv is all that the sentry gets of an environment. It keeps Go's runtime from holding the host's cgroup files open.
+// sentryEnv contains settings of Go's runtime in the sentry. They stop the runtime from opening the
+// host's cgroup files.
 var sentryEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 
-// agentEnv has the agent collect its garbage seldom.
+// agentArgs starts the agent with abilities from internal/agent/guest. It gets none for the clock
+// and the network, because gVisor uses the host's clock and configures the network itself.
+var agentArgs = []string{agentProgram, "agent", "cgroups", "devices", "max-processes=2048"}
+
+// agentEnv contains settings of Go's runtime, so that the agent collects garbage rarely.
 var agentEnv = []string{"GODEBUG=asyncpreemptoff=1", "GOGC=400", "GOMEMLIMIT=64MiB"}
 
-// launch starts the process that becomes the machine, with another for its volume where it has one (volume.go), and gives it its order. It is started
-//   - in user, PID, mount, network, IPC and UTS namespaces of its own: nothing of the host is seen from it, and what it forks dies with it;
-//   - as the user of pyro, or under root as one of a range that nobody else uses;
-//   - with the one capability in its namespaces by which it leaves the host's file system, which it gives up at once (runsc/confine.go);
-//   - with no file open but those of its machine.
+// launch starts the process that becomes the machine, and the process for the volume, if there is
+// one (volume.go). Then it sends the start config. The sentry has these restrictions:
+//   - It has its own user, PID, mount, network, IPC and UTS namespaces. It sees nothing of the
+//     host, and its child processes die with it.
+//   - It runs as pyro's user or, if pyro is root, as a user that nothing else uses.
+//   - It has one capability in its namespaces. It uses this capability to leave the host's file
+//     system, then drops it (runsc/confine.go).
+//   - It has only the open files of its machine.
 //
-// from is what it goes on from, nil where it starts anew.
+// The parameter from is the saved machine to resume. If from is nil, the machine boots.
 func (d *Driver) launch(h Helper, i *images, spec machine.Spec, from *source) (*sandbox, error) {
 	near, far, err := machine.NewStream()
 	if err != nil {
@@ -60,7 +71,7 @@ func (d *Driver) launch(h Helper, i *images, spec machine.Spec, from *source) (*
 	out := files.pipe(true)
 	files.open(h.Path)
 	s := &sandbox{
-		id: spec.ID, control: newControl(near), link: link.NewPipes(out, in), done: make(chan struct{}), standing: newStanding(), description: d.describe(h, spec),
+		id: spec.ID, control: newControl(near), link: link.NewPipes(out, in), done: make(chan struct{}), pauseState: newPauseState(), description: d.describe(h, spec),
 	}
 	if spec.Storage != nil {
 		s.storage = spec.Storage.Tree
@@ -73,19 +84,19 @@ func (d *Driver) launch(h Helper, i *images, spec machine.Spec, from *source) (*
 		return nil, err
 	}
 	go s.watch()
-	if err := s.obey(spec, from != nil); err != nil {
+	if err := s.sendConfig(spec, from != nil); err != nil {
 		return nil, s.giveUp(err)
 	}
 	return s, nil
 }
 
-// begin starts the processes, in a cgroup where there may be one.
+// begin starts the processes. They run in a cgroup if the host allows it.
 func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritance, from *source) (err error) {
 	var toSentry *os.File
 	if s.storage != nil {
 		toSentry = files.volume()
 		defer toSentry.Close()
-		if from == nil && s.storage.Root != "" { // else what was saved has what it had changed
+		if from == nil && s.storage.Root != "" { // a saved machine already contains the changes to its root
 			files.open(s.storage.Root)
 		}
 	}
@@ -101,7 +112,9 @@ func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritan
 		return err
 	}
 	s.process, err = s.run(spec.ID, inherited)
-	if errors.Is(err, syscall.ENOSYS) && s.group != nil { // a container's filter may deny clone3, which starts a process in a group
+	// In some containers a seccomp filter denies clone3, which pyro needs to start a process in a
+	// cgroup.
+	if errors.Is(err, syscall.ENOSYS) && s.group != nil {
 		s.group.Close()
 		s.group, s.unlimited = nil, fmt.Errorf("a process can't be started in a cgroup: %w", err)
 		s.process, err = s.run(spec.ID, inherited)
@@ -119,7 +132,7 @@ func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritan
 	return nil
 }
 
-// run starts the process.
+// run starts the sentry.
 func (s *sandbox) run(id string, files []*os.File) (*process.Process, error) {
 	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", programFD), "machine")
 	cmd.Args[0] = HelperName
@@ -133,7 +146,8 @@ func (s *sandbox) run(id string, files []*os.File) (*process.Process, error) {
 	return process.Start("gVisor's sentry", cmd)
 }
 
-// group makes the cgroup of a machine. reason says why there is none, where the host allows none.
+// group makes the cgroup of a machine. If the host does not allow cgroups, reason says why, and g
+// is nil.
 func (d *Driver) group(spec machine.Spec) (g *cgroup.Group, reason, err error) {
 	parent, reason := d.groups()
 	if reason != nil {
@@ -148,7 +162,9 @@ func (d *Driver) group(spec machine.Spec) (g *cgroup.Group, reason, err error) {
 	return g, nil, err
 }
 
-// groupName names the cgroup of a machine. One that comes back under the same id may find that of its life before, whose owner was killed.
+// groupName gives the name of a machine's cgroup. The name of a machine with storage must be
+// unique: a workspace's machine has the same ID at each start, and the group of a crashed machine
+// might still exist.
 func groupName(spec machine.Spec) string {
 	if spec.Storage == nil {
 		return spec.ID
@@ -157,23 +173,26 @@ func groupName(spec machine.Spec) string {
 }
 
 const (
-	// maxTasks bounds the processes and threads that a sentry has on the host: two to four for each
-	// process of the machine, and a copy of those while it becomes another program. The machine's own
-	// limit comes first.
+	// maxTasks is the maximum number of a sentry's processes and threads on the host. The sentry
+	// has two to four for each process of the machine, and more during exec. The machine reaches
+	// its own limit before this one.
 	maxTasks = 16 << 10
-	// mostTasks bounds the processes and threads in a machine, of which there is also no more than one
-	// for each MiB of memory. The agent's limit (agent/guest) leaves room for what the agent starts.
+	// mostTasks is the maximum number of processes and threads in a machine. Another limit depends
+	// on the memory, see tasksOf. The agent's own limit is higher, so the agent can always start
+	// processes.
 	mostTasks   = 2048 - 32
 	sparedTasks = 96
 	leastTasks  = 64
 )
 
-// tasksOf is how many processes and threads the machine may have.
+// tasksOf gives the maximum number of processes and threads in a machine: one for each MiB of
+// memory above sparedTasks, but at least leastTasks and at most mostTasks.
 func tasksOf(spec machine.Spec) int { return max(leastTasks, min(mostTasks, spec.MemMiB-sparedTasks)) }
 
-// obey places the processes in their cgroup and sends the sentry its order. Until then it has forked nothing. Where it has ended by now, what it said tells
-// more than that it could not be told.
-func (s *sandbox) obey(spec machine.Spec, restore bool) error {
+// sendConfig adds the processes to their cgroup, then sends the start config. The sentry forks
+// nothing before it gets the start config. An error from the send is ignored, because the sentry
+// has then ended, and its own error says more.
+func (s *sandbox) sendConfig(spec machine.Spec, restore bool) error {
 	for _, p := range []*process.Process{s.process, s.gofer} {
 		if s.group == nil || p == nil {
 			continue
@@ -182,16 +201,18 @@ func (s *sandbox) obey(spec machine.Spec, restore bool) error {
 			return err
 		}
 	}
-	if s.gofer != nil { // both have the files of the volume open that the machine has: where pyro may, it allows them as many as a machine may have
+	// Both processes open each file of the volume that the machine opens, so pyro raises their
+	// limits if it is allowed to.
+	if s.gofer != nil {
 		unix.Prlimit(s.process.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
 		unix.Prlimit(s.gofer.PID(), unix.RLIMIT_NOFILE, &openFiles, nil)
 	}
-	o := order{
-		Protocol: protocol, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: int64(spec.MemMiB) << 20, LayerBytes: layerSize, Tasks: tasksOf(spec),
-		Args: []string{agentProgram, "sandbox"}, Env: agentEnv, Storage: s.storage != nil, Root: !restore && s.storage != nil && s.storage.Root != "", Restore: restore,
+	o := protocol.StartConfig{
+		Protocol: protocol.Version, ID: spec.ID, VCPUs: spec.VCPUs, MemBytes: uint64(spec.MemMiB) << 20, LayerBytes: layerSize, Tasks: tasksOf(spec),
+		Args: agentArgs, Env: agentEnv, Storage: s.storage != nil, Root: !restore && s.storage != nil && s.storage.Root != "", Restore: restore,
 	}
 	if n := spec.Network; n != nil {
-		o.Network = &network{n.MAC, n.GatewayMAC, n.Address, n.Gateway, n.Address6, n.Gateway6, n.MTU}
+		o.Network = &protocol.Network{MAC: n.MAC, GatewayMAC: n.GatewayMAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6, MTU: n.MTU}
 		s.control.send(o, n.Link)
 		return nil
 	}
@@ -199,7 +220,8 @@ func (s *sandbox) obey(spec machine.Spec, restore bool) error {
 	return nil
 }
 
-// confinement is the sentry's, with the capability to make itself a root.
+// confinement gives the attributes that confine the sentry. With them the sentry can still change
+// its root.
 func confinement(id string) *syscall.SysProcAttr {
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid == 0 {
@@ -209,7 +231,7 @@ func confinement(id string) *syscall.SysProcAttr {
 	return process.Confined(uid, gid, unix.CAP_SYS_ADMIN)
 }
 
-// refused explains why a process in namespaces of its own could not be started.
+// refused explains why a process could not be started in new namespaces.
 func refused(err error) error {
 	f := &fault.Error{Kind: fault.Unavailable, Err: err}
 	switch {
@@ -224,7 +246,8 @@ func refused(err error) error {
 	return f
 }
 
-// inheritance is the files that a process inherits, numbered in the order in which they are added. The first error stays.
+// inheritance is the list of files that a process inherits, in the order of their descriptors. The
+// field err collects the errors of all methods.
 type inheritance struct {
 	all []*os.File
 	err error
@@ -234,7 +257,7 @@ func (i *inheritance) add(f *os.File) { i.all = append(i.all, f) }
 
 func (i *inheritance) open(path string) { i.try(os.Open(path)) }
 
-// unnamed adds an empty file without a name, in a folder's file system.
+// unnamed adds an empty file without a name. The file is in the same file system as the folder.
 func (i *inheritance) unnamed(folder string) { i.try(disk.Unnamed(folder)) }
 
 func (i *inheritance) try(f *os.File, err error) {
@@ -245,7 +268,7 @@ func (i *inheritance) try(f *os.File, err error) {
 	i.add(f)
 }
 
-// volume adds an end of a socket, and gives the other, which may be nil when there is an error.
+// volume adds one end of a socket pair and returns the other end, or nil after an error.
 func (i *inheritance) volume() *os.File {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -256,7 +279,7 @@ func (i *inheritance) volume() *os.File {
 	return os.NewFile(uintptr(fds[1]), "sentry")
 }
 
-// pipe adds an end of a pipe, the one to write to where written is true, and gives the other.
+// pipe adds one end of a pipe and returns the other end. If written is true, it adds the write end.
 func (i *inheritance) pipe(written bool) *os.File {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -15,17 +15,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// losses watches for what ends a machine without the end of its sentry: the death of one of the processes in which the sentry runs the machine's programs. The sentry
-// never ends one of them. It notices a death after half a minute at worst, and the agent of a machine is one of these programs. The kernel kills such a process, and
-// not the sentry, when memory is short and the process has more of it.
+// losses watches the host processes that run the machine's programs for the sentry. One of these
+// programs is the agent. If memory is exhausted, the kernel might kill one of these processes
+// instead of the sentry. The sentry never stops them itself, and notices the death only after up to
+// half a minute.
 type losses struct {
 	epoll *os.File
-	known map[int]*os.File // the processes, by their pids
-	group *os.File         // is readable when the group is out of memory; nil where the host's kernel kills the whole group by itself
+	known map[int]*os.File // pidfds by PID
+	group *os.File         // readable if the group is out of memory; nil if the kernel kills the whole group
 }
 
-// guard watches the processes that the sentry has by now, from the time on at which the agent answers: so the agent's are among them. It may be called again, for a
-// machine whose processes are made later. A host that can't watch has the sentry notice a loss.
+// guard watches the current child processes of the sentry. The first call comes after the agent has
+// answered, so that they include the agent's process. Later calls add new processes. If the host
+// does not support such a watch, only the sentry notices a death.
 func (s *sandbox) guard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,14 +54,14 @@ func newLosses() (*losses, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that Go's poller waits, and it takes no thread
+	if err := unix.SetNonblock(fd, true); err != nil { // Go's poller needs a non-blocking descriptor
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return &losses{epoll: os.NewFile(uintptr(fd), "losses"), known: map[int]*os.File{}}, nil
 }
 
-// process watches a process, unless it has ended or is watched already.
+// process watches a process, unless the process has ended or is already watched.
 func (l *losses) process(pid int) {
 	if l.known[pid] != nil {
 		return
@@ -81,7 +83,8 @@ func (l *losses) add(f *os.File) {
 	}
 }
 
-// await waits for something to happen, and tells whether it was a shortage of the group. It fails once the watch is closed.
+// await waits for an event. shortage is true if the event says that the group was out of
+// memory. It fails after close.
 func (l *losses) await() (shortage bool, err error) {
 	conn, err := l.epoll.SyscallConn()
 	if err != nil {
@@ -105,7 +108,7 @@ func (l *losses) close() {
 	}
 }
 
-// watchLosses ends the machine after a loss.
+// watchLosses kills the sentry when one of its processes is lost.
 func (s *sandbox) watchLosses(l *losses) {
 	for {
 		shortage, err := l.await()
@@ -117,32 +120,36 @@ func (s *sandbox) watchLosses(l *losses) {
 		}
 	}
 	if s.ends() {
-		return // who waits for the sentry knows why
+		return // the function watch records the reason
 	}
 	s.mu.Lock()
 	if s.reason == nil && !s.closing {
 		s.reason = s.outOfMemory(&fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: errLoss})
 	}
 	s.mu.Unlock()
-	s.process.Strike() // who watches it tidies up
+	s.process.Strike() // the function watch then frees the resources
 }
 
-// lossPatience is how long a sentry whose processes end has to end itself: they end with it, and a moment sooner.
-const lossPatience = 250 * time.Millisecond
+// lossTimeout is how long ends waits for the sentry. If the sentry ends, its child processes end a
+// moment earlier.
+const lossTimeout = 250 * time.Millisecond
 
-// ends tells whether the sentry itself is about to end.
+// ends reports whether the sentry itself is ending.
 func (s *sandbox) ends() bool {
 	select {
 	case <-s.process.Done():
 		return true
-	case <-time.After(lossPatience):
+	case <-time.After(lossTimeout):
 		return exiting(s.process.PID())
 	}
 }
 
-// exiting tells whether a process has begun to exit: one that has much memory takes a while.
+// exiting reports whether a process is exiting. An exit takes a while if the process has much
+// memory.
 func exiting(pid int) bool {
-	const flags, isExiting = 6, 0x4 // the field after the name, and PF_EXITING of the kernel's: see proc_pid_stat(5)
+	// flags is the index of the field flags, counted from the field after the name. isExiting is
+	// the kernel's PF_EXITING. See proc_pid_stat(5).
+	const flags, isExiting = 6, 0x4
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
@@ -157,7 +164,7 @@ func exiting(pid int) bool {
 
 var errLoss = errors.New("a process that gVisor's sentry runs the machine's programs in was killed")
 
-// childrenOf gives the children of a process.
+// childrenOf lists the child processes of a process.
 func childrenOf(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, file := range files {

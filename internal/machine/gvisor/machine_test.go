@@ -12,7 +12,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// TestMain has the tests use the helper that was built with pyro.
+// TestMain uses the helper in bin, unless PYRO_RUNSC names another one.
 func TestMain(m *testing.M) {
 	if os.Getenv("PYRO_RUNSC") == "" {
 		if built, err := filepath.Abs("../../../bin/" + HelperName); err == nil {

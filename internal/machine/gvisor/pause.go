@@ -7,62 +7,61 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-var (
-	_ machine.Pauser = (*sandbox)(nil)
-	_ machine.Waker  = (*sandbox)(nil)
-)
+var _ machine.Thawer = (*sandbox)(nil)
 
-// standing is whether a machine stands still, and the turn of who changes that.
-type standing struct {
-	turn  chan struct{}
-	still bool
+// pauseState records whether a machine is paused. Its lock serializes pause, resume and save.
+type pauseState struct {
+	mu     chan struct{}
+	paused bool
 }
 
-func newStanding() standing { return standing{turn: make(chan struct{}, 1)} }
+func newPauseState() pauseState { return pauseState{mu: make(chan struct{}, 1)} }
 
-func (s *standing) take(ctx context.Context) error {
+func (s *pauseState) lock(ctx context.Context) error {
 	select {
-	case s.turn <- struct{}{}:
+	case s.mu <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (s *standing) leave() { <-s.turn }
+func (s *pauseState) unlock() { <-s.mu }
 
-// Pause stops all that runs in the machine, system calls too: what these have written is in the volume's files when it returns. Idempotent. When ctx is
-// cancelled, the machine may be paused or not.
+// Pause stops everything in the machine, including system calls. After Pause the volume contains
+// all writes of these calls. Idempotent. If ctx is cancelled, the machine might or might not be
+// paused.
 func (s *sandbox) Pause(ctx context.Context) error {
-	return fault.Wrap(s.inTurn(ctx, s.pause), "pause machine", s.id)
+	return fault.Wrap(s.locked(ctx, s.pause), "pause machine", s.id)
 }
 
-// Resume lets it go on, after a Save too. Idempotent. When ctx is cancelled, the machine may be paused or not.
+// Resume lets a paused or saved machine run again. Idempotent. If ctx is cancelled, the machine
+// might or might not be paused.
 func (s *sandbox) Resume(ctx context.Context) error {
-	return fault.Wrap(s.inTurn(ctx, s.resume), "resume machine", s.id)
+	return fault.Wrap(s.locked(ctx, s.resume), "resume machine", s.id)
 }
 
-// Wake has the sentry let run what it holds since it was restored. Idempotent.
-func (s *sandbox) Wake(ctx context.Context) error {
-	s.guard() // a machine that goes on has had no processes before
-	return fault.Wrap(s.ask(ctx, "wake", "awake"), "wake machine", s.id)
+// Thaw lets the processes run that the sentry froze after a restore. Idempotent.
+func (s *sandbox) Thaw(ctx context.Context) error {
+	s.guard() // a resumed machine runs its processes only from here on
+	return fault.Wrap(s.ask(ctx, "wake", "awake"), "thaw machine", s.id)
 }
 
-func (s *sandbox) inTurn(ctx context.Context, do func(context.Context) error) error {
-	if err := s.standing.take(ctx); err != nil {
+func (s *sandbox) locked(ctx context.Context, do func(context.Context) error) error {
+	if err := s.pauseState.lock(ctx); err != nil {
 		return err
 	}
-	defer s.standing.leave()
+	defer s.pauseState.unlock()
 	return do(ctx)
 }
 
 func (s *sandbox) pause(ctx context.Context) error {
 	err := s.ask(ctx, "pause", "paused")
-	s.standing.still = s.standing.still || err == nil
+	s.pauseState.paused = s.pauseState.paused || err == nil
 	return err
 }
 
 func (s *sandbox) resume(ctx context.Context) error {
-	s.standing.still = false // whatever comes of it: who asks for this does not want it to stand still
+	s.pauseState.paused = false // false even after an error, because the caller wants the machine to run
 	return s.ask(ctx, "resume", "resumed")
 }

@@ -21,11 +21,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// provePatience bounds a proof, which takes a tenth of a second.
-const provePatience = 30 * time.Second
+// proveTimeout is the maximum duration of one try. A try usually takes a tenth of a second.
+const proveTimeout = 30 * time.Second
 
-// Prove starts a sandbox and has its agent answer. That it did is kept, for this helper, agent, kernel and user; that it did not is tried again each time: it
-// takes no time, and what was missing may be there by now.
+// Prove starts a sandbox and waits for its agent. It records a success for this combination of
+// helper, agent, kernel and user. It does not record a failure, because a try is fast and the cause
+// might be gone later.
 func (d *Driver) Prove(ctx context.Context, report progress.Func) error {
 	return fault.Wrap(d.prove(ctx, report), "prove isolation", string(machine.GVisor))
 }
@@ -45,14 +46,15 @@ func (d *Driver) prove(ctx context.Context, report progress.Func) error {
 		return err
 	}
 	d.proved = true
-	// Where this fails, in a cache that can't be written, it is proved again by the next pyro.
+	// If the cache is read-only, the success is not recorded, and the next pyro process tries
+	// again.
 	if os.MkdirAll(filepath.Dir(proof), 0o700) == nil {
 		os.WriteFile(proof, nil, 0o600)
 	}
 	return nil
 }
 
-// proof is the path of the file that says that it is proved.
+// proof is the path of the file that records a success.
 func (d *Driver) proof(h Helper) string {
 	var kernel unix.Utsname
 	unix.Uname(&kernel)
@@ -70,16 +72,17 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// try starts a sandbox with nothing but the agent in it, and has it do what it does first in every machine.
+// try starts a sandbox that contains only the agent, and renews the agent's identity.
 func (d *Driver) try(ctx context.Context, h Helper, report progress.Func) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, provePatience, errors.New("the sandbox did not get ready in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, proveTimeout, errors.New("the sandbox did not get ready in time"))
 	defer cancel()
 	agent, err := d.agentImage(ctx, report)
 	if err != nil {
 		return err
 	}
 	defer agent.Close()
-	// Among the folders of machines, and locked as they are: what a pyro that was killed leaves is tidied with those.
+	// The folder is among the folders of machines and has the same kind of lock. So after a crash
+	// the sweep of machines removes it too.
 	if err := os.MkdirAll(d.cfg.Dirs.Machines(), 0o700); err != nil {
 		return err
 	}

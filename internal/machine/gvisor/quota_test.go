@@ -11,8 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// fills writes to a volume in different ways, each to its end, and removes what it wrote. Each must fail
-// with ENOSPC, and leave no more than the limit.
+// fills is a Python program that fills a volume in the way that its argument names. It prints the
+// error, which must be ENOSPC. The files must not exceed the limit.
 const fills = `import ctypes, errno, mmap, os, sys
 way, block = sys.argv[1], b"x" * (1 << 20)
 def write(): 
@@ -46,8 +46,8 @@ try: globals()[way]()
 except OSError as e: print(errno.errorcode[e.errno])
 `
 
-// TestAVolumeHasALimit: whatever a program writes to a full volume with, it gets ENOSPC, and goes on
-// when something was removed.
+// TestAVolumeHasALimit checks that all kinds of writes to a full volume fail with ENOSPC, and that
+// writes succeed again after files are removed.
 func TestAVolumeHasALimit(t *testing.T) {
 	const limit = 64 << 20
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir(), Bytes: limit})

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
-// Ready tells whether the images for a machine are there, and whether this host was tried.
+// Ready looks for the images of a machine, and for a recorded success of Prove on this host.
 func (d *Driver) Ready(_ context.Context, spec machine.Spec) (machine.Readiness, error) {
 	h, err := FindHelper(d.cfg.Program)
 	if err != nil {
@@ -46,17 +46,17 @@ func (d *Driver) Ready(_ context.Context, spec machine.Spec) (machine.Readiness,
 		}
 	}
 	if !exists(d.proof(h)) {
-		r.Missing = "it has not been tried whether gVisor works here"
+		r.Missing = "gVisor has not been tested on this host"
 	}
 	return r, nil
 }
 
-// forgetPatience is how long the starts that are under way, which open the images, may take.
-const forgetPatience = 10 * time.Second
+// invalidateTimeout is how long Invalidate waits for starts that are opening the images.
+const invalidateTimeout = 10 * time.Second
 
-// Forget removes the images that such a machine reads. Those that run have them open.
-func (d *Driver) Forget(ctx context.Context, spec machine.Spec) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, forgetPatience, errors.New("it is always in use"))
+// Invalidate removes the images for such a machine. Running machines keep the files open.
+func (d *Driver) Invalidate(ctx context.Context, spec machine.Spec) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, invalidateTimeout, errors.New("it is always in use"))
 	defer cancel()
 	return errors.Join(d.templates.Retire(ctx, environmentKey(spec)), d.templates.Retire(ctx, d.agentKey()))
 }

@@ -8,22 +8,23 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/machine/gvisor/protocol"
 	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
-// savedForm is changed when what Save writes is.
+// savedForm names the format of saved machines. Change it if Save writes another format.
 const savedForm = "gvisor-saved-1"
 
 // description is the record of a saved machine.
 type description struct {
-	Helper string        `json:"helper"` // the program whose state it is
+	Helper string        `json:"helper"` // identity of the helper that saved the machine
 	Agent  string        `json:"agent"`
-	Images string        `json:"images"` // their forms
+	Images string        `json:"images"` // forms of the images
 	Shape  savedShape    `json:"shape"`
-	Files  []record.Sums `json:"files"` // as savedFiles
+	Files  []record.Sums `json:"files"` // in the order of savedFiles
 }
 
-// savedShape is what a machine that goes on has to be like.
+// savedShape contains the properties that must be the same when the machine is resumed.
 type savedShape struct {
 	Root    string `json:"root"`
 	VCPUs   int    `json:"vcpus"`
@@ -34,7 +35,7 @@ type savedShape struct {
 
 func (s savedShape) memory() int64 { return int64(s.MemMiB) << 20 }
 
-// describe describes a machine before it is saved.
+// describe gives the description that Save records.
 func (d *Driver) describe(h Helper, spec machine.Spec) description {
 	return description{
 		Helper: h.ID, Agent: d.cfg.Guest.Digest(), Images: environmentForm + " " + agentForm,
@@ -42,7 +43,7 @@ func (d *Driver) describe(h Helper, spec machine.Spec) description {
 	}
 }
 
-// fits tells what of a machine differs from the one that was saved.
+// fits returns an error that names the first difference between the saved machine and the new one.
 func (was description) fits(now description) error {
 	switch {
 	case was.Shape.Root != now.Shape.Root:
@@ -63,14 +64,14 @@ func (was description) fits(now description) error {
 	return nil
 }
 
-// source is what a machine goes on from.
+// source is a saved machine whose files are open.
 type source struct {
 	dir string
 	description
 	files []*os.File
 }
 
-// openSaved opens what a machine was saved as, where it fits.
+// openSaved opens a saved machine. It fails if the new machine differs from the saved one.
 func openSaved(dir string, now description) (_ *source, err error) {
 	s := &source{dir: dir}
 	defer func() {
@@ -103,7 +104,7 @@ func (s *source) close() {
 	}
 }
 
-// check reads all that was saved and tells what of it is not what it was.
+// check verifies the checksums of all files. The error names the first damaged file.
 func (s *source) check(ctx context.Context) error {
 	for i, sums := range s.Files {
 		if err := sums.Check(ctx, savedFiles[i], s.files[i]); err != nil {
@@ -113,15 +114,16 @@ func (s *source) check(ctx context.Context) error {
 	return nil
 }
 
-// goOn waits until the machine has been restored and its agent runs. The sentry reads what was saved while it is checked, and the machine does not run before it has been.
-func (s *sandbox) goOn(ctx context.Context, from *source) error {
+// awaitRestore waits until the machine is restored and its agent runs. The sentry reads the files
+// while pyro checks them. The machine starts to run only after the check has succeeded.
+func (s *sandbox) awaitRestore(ctx context.Context, from *source) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	checked := make(chan error, 1)
 	go func() {
 		err := from.check(ctx)
 		if err == nil {
-			s.control.send(command{"go"}) // where it fails, the sentry has ended
+			s.control.send(protocol.Command{Do: "go"}) // an error means that the sentry has ended
 		} else {
 			cancel(err)
 		}
@@ -137,7 +139,8 @@ func (s *sandbox) goOn(ctx context.Context, from *source) error {
 	}
 	var refused *fault.Error
 	var r *refusal
-	if errors.As(started, &refused) && errors.As(started, &r) { // it is what was saved, and yet nothing that it can go on from here
+	// The saved files are intact, but the sentry can't restore them on this host.
+	if errors.As(started, &refused) && errors.As(started, &r) {
 		refused.Kind = fault.Precondition
 	}
 	return started

@@ -7,7 +7,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestWhatDoesNotFit: whatever differs from what was saved is named, with kind Precondition.
+// TestWhatDoesNotFit checks that the error has kind Precondition and names the difference.
 func TestWhatDoesNotFit(t *testing.T) {
 	was := description{Helper: "h", Agent: "a", Images: "i", Shape: savedShape{Root: "sha256:r", VCPUs: 1, MemMiB: 256}}
 	if err := was.fits(was); err != nil {

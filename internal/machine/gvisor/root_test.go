@@ -23,7 +23,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// changes makes one of everything that can be changed of a root. describe tells what has become of it.
+// changes is a script that changes a root in every possible way. The script describe prints the
+// result.
 const changes = `
 	cd /root && umask 022
 	echo added >added && mkdir -p folder/below && echo deep >folder/below/file
@@ -61,7 +62,8 @@ print(os.getxattr("added", "user.text"), open(b"n\xfc\nm").read(), os.path.getsi
 f = open("holes", "rb"); print(f.read(8192) == bytes(8192), f.read(6)); f.seek(1 << 40); print(f.read(4))'
 `
 
-// TestAKeptRootIsAnothersRoot: what a machine has changed of its environment, and all that it has not, is the same in another one, again and again.
+// TestAKeptRootIsAnothersRoot checks that a machine that starts from a saved root sees the same
+// files, both changed and unchanged. It saves and starts several times in a row.
 func TestAKeptRootIsAnothersRoot(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	folder, kept := t.TempDir(), filepath.Join(t.TempDir(), "root")
@@ -72,11 +74,11 @@ func TestAKeptRootIsAnothersRoot(t *testing.T) {
 		t.Fatalf("the changes are not as they should be: %s", want)
 	}
 	for round := range 3 {
-		if err := s.sandbox().KeepRoot(t.Context(), kept); err != nil {
+		if err := s.sandbox().SaveRoot(t.Context(), kept); err != nil {
 			t.Fatal(err)
 		}
 		if got := s.shell(t, describe); got != want {
-			t.Errorf("round %d: the machine whose root was kept has\n%s, not\n%s", round, got, want)
+			t.Errorf("round %d: root of the running machine after SaveRoot: got\n%s\nwant\n%s", round, got, want)
 		}
 		s.Close()
 		s = startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder, Root: kept})
@@ -84,9 +86,9 @@ func TestAKeptRootIsAnothersRoot(t *testing.T) {
 			t.Errorf("round %d: the next machine has\n%s, not\n%s", round, got, want)
 		}
 	}
-	// What is deleted of what was there before is gone, and nothing else has been brought back.
+	// Deleted files must stay deleted, and no other files may appear.
 	s.shell(t, "rm -r /root/* /usr/share/man /usr/share/info; ! ls -d /usr/share/doc 2>/dev/null")
-	if err := s.sandbox().KeepRoot(t.Context(), kept); err != nil {
+	if err := s.sandbox().SaveRoot(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
 	s = startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder, Root: kept})
@@ -95,12 +97,13 @@ func TestAKeptRootIsAnothersRoot(t *testing.T) {
 		t.Errorf("after deleting, the next machine has %s", got)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(kept)); len(left) != 1 {
-		t.Errorf("there is %v beside it", left)
+		t.Errorf("got files %v beside the saved root, want none", left)
 	}
 	checkArchive(t, kept)
 }
 
-// checkArchive has tar read an archive, as another reader of the form.
+// checkArchive checks an archive with tar and with Go's tar reader, because both are independent of
+// the code that wrote it.
 func checkArchive(t *testing.T, path string) {
 	t.Helper()
 	list, err := exec.Command("tar", "-tf", path).CombinedOutput()
@@ -130,12 +133,13 @@ func checkArchive(t *testing.T, path string) {
 	}
 	for name := range names {
 		if strings.HasPrefix(name, "workspace/") && name != "workspace/" || strings.HasPrefix(name, "proc/") && name != "proc/" {
-			t.Errorf("%q is not of the root", name)
+			t.Errorf("%q is not in the root", name)
 		}
 	}
 }
 
-// TestKeepingARootTakesNoMemory: neither does bringing it back, of a file that is larger than all the memory that the machine and what runs it may take.
+// TestKeepingARootTakesNoMemory saves and restores a file that is larger than the memory of the
+// machine and its sentry together.
 func TestKeepingARootTakesNoMemory(t *testing.T) {
 	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	spec.MemMiB = 128
@@ -146,7 +150,7 @@ func TestKeepingARootTakesNoMemory(t *testing.T) {
 	}
 	s := startStored(t, d, spec, machine.TreeStorage{Folder: folder})
 	sum := s.shell(t, "head -c 300M /dev/urandom >/root/large && md5sum </root/large")
-	if err := s.sandbox().KeepRoot(t.Context(), kept); err != nil {
+	if err := s.sandbox().SaveRoot(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -157,14 +161,14 @@ func TestKeepingARootTakesNoMemory(t *testing.T) {
 	}
 }
 
-// TestARootThatCantBeRestored is an error, and no machine with a part of it.
+// TestARootThatCantBeRestored checks that Start fails if the saved root is damaged.
 func TestARootThatCantBeRestored(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "root")
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: t.TempDir()})
 	s.shell(t, "seq 100000 >/root/file")
-	if err := s.sandbox().KeepRoot(t.Context(), kept); err != nil {
+	if err := s.sandbox().SaveRoot(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(kept)
@@ -181,14 +185,14 @@ func TestARootThatCantBeRestored(t *testing.T) {
 		m, err := d.Start(t.Context(), spec)
 		if err == nil {
 			m.Close()
-			t.Errorf("%s: it has started", name)
-		} else if !strings.Contains(err.Error(), "read what had been changed") && !strings.Contains(err.Error(), "unexpected EOF") {
+			t.Errorf("%s: it started, want an error", name)
+		} else if !strings.Contains(err.Error(), "read the earlier changes") && !strings.Contains(err.Error(), "unexpected EOF") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestARootThatCantBeKept leaves what was kept before.
+// TestARootThatCantBeKept checks that the earlier file does not change if SaveRoot fails.
 func TestARootThatCantBeKept(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	kept := filepath.Join(t.TempDir(), "root")
@@ -196,15 +200,15 @@ func TestARootThatCantBeKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain := start(t, d, specOf(t, root))
-	if err := plain.Machine.(*sandbox).KeepRoot(t.Context(), kept); fault.KindOf(err) != fault.Precondition {
+	if err := plain.Machine.(*sandbox).SaveRoot(t.Context(), kept); fault.KindOf(err) != fault.Precondition {
 		t.Errorf("a machine without storage: %v", err)
 	}
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: t.TempDir()})
 	s.shell(t, "head -c 200M /dev/urandom >/root/file")
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error, 1)
-	go func() { asked <- s.sandbox().KeepRoot(ctx, kept) }()
-	for parts := 0; parts == 0; time.Sleep(time.Millisecond) { // until it writes
+	go func() { asked <- s.sandbox().SaveRoot(ctx, kept) }()
+	for parts := 0; parts == 0; time.Sleep(time.Millisecond) { // until SaveRoot writes
 		found, _ := filepath.Glob(filepath.Join(filepath.Dir(kept), ".*"))
 		parts = len(found)
 	}
@@ -212,17 +216,17 @@ func TestARootThatCantBeKept(t *testing.T) {
 	if err := <-asked; !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
-	if err := s.sandbox().KeepRoot(t.Context(), filepath.Join(filepath.Dir(kept), "missing", "root")); fault.KindOf(err) != fault.NotFound {
+	if err := s.sandbox().SaveRoot(t.Context(), filepath.Join(filepath.Dir(kept), "missing", "root")); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("no such folder: %v", err)
 	}
 	if b, _ := os.ReadFile(kept); string(b) != "before" {
-		t.Errorf("%q was kept", b)
+		t.Errorf("leftover: %q", b)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(kept)); len(left) != 1 {
-		t.Errorf("there is %v beside it", left)
+		t.Errorf("got files %v beside the saved root, want none", left)
 	}
 	s.shell(t, "echo the machine goes on")
-	if err := s.sandbox().KeepRoot(t.Context(), kept); err != nil {
+	if err := s.sandbox().SaveRoot(t.Context(), kept); err != nil {
 		t.Errorf("after all that: %v", err)
 	}
 }

@@ -16,31 +16,31 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// sandbox is one running machine.
+// sandbox is a running machine.
 type sandbox struct {
-	id        string
-	process   *process.Process
-	storage   *machine.TreeStorage // nil where it has none
-	gofer     *process.Process     // nil likewise
-	control   *control
-	link      net.Conn
-	group     *cgroup.Group // nil where the host allows none
-	unlimited error         // why not
-	phases    []machine.Phase
-	standing  standing
+	id         string
+	process    *process.Process
+	storage    *machine.TreeStorage // nil if the machine has no storage
+	gofer      *process.Process     // nil if the machine has no volume
+	control    *control
+	link       net.Conn
+	group      *cgroup.Group // nil if the host does not allow cgroups
+	unlimited  error         // why group is nil
+	phases     []machine.Phase
+	pauseState pauseState
 
-	description description // of what it would be saved as
+	description description // recorded by Save
 	done        chan struct{}
 
 	mu      sync.Mutex
 	reason  error
 	closing bool
-	losses  *losses // nil: nothing is watched yet, or the host can't
+	losses  *losses // nil before the first guard and after the end, or if the host does not support the watch
 }
 
 var _ machine.Machine = (*sandbox)(nil)
 
-// started waits until the agent has been started.
+// started waits until the agent has started.
 func (s *sandbox) started(ctx context.Context) error {
 	err := s.control.await(ctx, "started")
 	var r *refusal
@@ -50,11 +50,12 @@ func (s *sandbox) started(ctx context.Context) error {
 	return err
 }
 
-// watch waits for the end of the processes, tells why it came, and gives back what the machine had. None of them outlives the other.
+// watch waits until the machine's processes have ended, records the reason and frees all resources.
+// When one process ends, watch kills the other.
 func (s *sandbox) watch() {
 	if s.gofer == nil {
 		<-s.process.Done()
-		s.tell(s.process)
+		s.setReason(s.process)
 	} else {
 		s.watchBoth()
 	}
@@ -71,7 +72,8 @@ func (s *sandbox) watch() {
 	close(s.done)
 }
 
-// watchBoth is watch for a sentry with its gofer, which ends by itself, with success, once the sentry is gone.
+// watchBoth does the same for a sentry with a gofer. The gofer exits with success after the sentry
+// has ended.
 func (s *sandbox) watchBoth() {
 	select {
 	case <-s.process.Done():
@@ -79,22 +81,22 @@ func (s *sandbox) watchBoth() {
 		if s.gofer.Success() {
 			select {
 			case <-s.process.Done():
-			case <-time.After(endPatience):
+			case <-time.After(endTimeout):
 			}
 		}
 	}
 	select {
 	case <-s.process.Done():
-		s.tell(s.process)
+		s.setReason(s.process)
 	default:
-		s.tell(s.gofer)
+		s.setReason(s.gofer)
 	}
 	s.process.Kill()
 	s.gofer.Kill()
 }
 
-// tell keeps why the machine ends: because of a process that has ended, where nothing else is known.
-func (s *sandbox) tell(of *process.Process) {
+// setReason records why the machine ended, unless a reason is already recorded.
+func (s *sandbox) setReason(of *process.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reason == nil {
@@ -107,12 +109,13 @@ func (s *sandbox) closeConnections() {
 	s.link.Close()
 }
 
-// ended says why a process ended.
+// ended gives the error for a machine after the given process has ended.
 func (s *sandbox) ended(of *process.Process) error {
 	return s.outOfMemory(&fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: of.Ended()})
 }
 
-// outOfMemory gives the error of a machine's end another cause if the kernel has killed one of its processes because memory was short.
+// outOfMemory replaces the error by ErrOutOfMemory if the kernel killed one of the machine's
+// processes because memory was exhausted.
 func (s *sandbox) outOfMemory(e *fault.Error) error {
 	if s.group != nil && s.group.OutOfMemory() {
 		e.Kind, e.Err, e.Hint = fault.Exhausted, machine.ErrOutOfMemory, "--mem-mib gives it more"
@@ -120,35 +123,35 @@ func (s *sandbox) outOfMemory(e *fault.Error) error {
 	return e
 }
 
-// giveUp ends a machine that did not start, and gives the reason that tells most.
+// giveUp ends a machine that did not start, and returns the most precise reason.
 func (s *sandbox) giveUp(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		select { // its own end tells more than that a connection to it has broken
+		select { // the reason for the machine's end says more than a broken connection
 		case <-s.done:
 			err = s.Err()
-		case <-time.After(endPatience):
+		case <-time.After(endTimeout):
 		}
 	}
 	s.Close()
 	return err
 }
 
-// endPatience is how long a machine that failed may take to end by itself.
-const endPatience = 100 * time.Millisecond
+// endTimeout is how long pyro waits for a failed machine to end by itself.
+const endTimeout = 100 * time.Millisecond
 
-// Link is the two pipes to the agent.
+// Link gives the connection to the agent, which consists of two pipes.
 func (s *sandbox) Link() net.Conn { return s.link }
 
-// Window is nil: pipes are fast enough.
-func (s *sandbox) Window() *os.File { return nil }
+// SharedBuffer gives nil, because pipes are fast enough.
+func (s *sandbox) SharedBuffer() *os.File { return nil }
 
-// Phases are the steps of its start.
+// Phases gives the steps of the start.
 func (s *sandbox) Phases() []machine.Phase { return s.phases }
 
-// PID is the sentry's.
+// PID gives the PID of the sentry.
 func (s *sandbox) PID() int { return s.process.PID() }
 
-// PIDs are the sentry's and, where there is a volume, the gofer's.
+// PIDs gives the PIDs of the sentry and the gofer.
 func (s *sandbox) PIDs() []int {
 	if s.gofer == nil {
 		return []int{s.PID()}
@@ -156,7 +159,7 @@ func (s *sandbox) PIDs() []int {
 	return []int{s.PID(), s.gofer.PID()}
 }
 
-// Limits tells why the machine is not bounded, where it is not.
+// Limits gives nil if the machine has limits, or the reason why it has none.
 func (s *sandbox) Limits() error { return s.unlimited }
 
 // Done is closed when the machine has ended.
@@ -177,7 +180,7 @@ func (s *sandbox) Err() error {
 	return s.reason
 }
 
-// fail ends the machine, for a reason.
+// fail records a reason, unless there already is one, and ends the machine.
 func (s *sandbox) fail(reason error) {
 	s.mu.Lock()
 	if s.reason == nil {
@@ -187,7 +190,7 @@ func (s *sandbox) fail(reason error) {
 	s.Close()
 }
 
-// Close ends the sentry, and with it its PID namespace.
+// Close kills the sentry, and so all processes in its PID namespace.
 func (s *sandbox) Close() error {
 	s.mu.Lock()
 	select {
@@ -200,6 +203,6 @@ func (s *sandbox) Close() error {
 	s.mu.Unlock()
 	s.process.Kill()
 	<-s.done
-	s.control.Close() // not before: what the process said last may not have been read yet
+	s.control.Close() // not earlier, because the last message might still be unread
 	return nil
 }

@@ -19,22 +19,25 @@ import (
 
 var _ machine.Saver = (*sandbox)(nil)
 
-// savedFiles are those of a saved machine: the state of its kernel, where each page of its memory belongs, and the pages. They are what the sentry sends, in this order.
+// savedFiles are the files of a saved machine: the state of its kernel, the positions of its memory
+// pages, and the pages themselves. The sentry sends them in this order.
 var savedFiles = [...]string{"state", "index", "pages"}
 
-// maxState bounds what a sentry may send beside pages, which is some hundred KiB and more for each thing that the machine has open.
+// maxState is the maximum size of a sentry's state without pages, in bytes. The usual size is some
+// hundred KiB, and more for each open file of the machine.
 const maxState = 1 << 30
 
-// recoverPatience is how long a machine that could not be saved may take until it goes on.
-const recoverPatience = 30 * time.Second
+// recoverTimeout is the maximum time to resume a machine after a failed save.
+const recoverTimeout = 30 * time.Second
 
-// Save has the sentry send the machine, which stands still, and writes down what comes: a sentry that was taken over has no file of the host's to change later.
+// Save makes the paused sentry send its state, and writes the state to files. The sentry gets no
+// open files of the host. Otherwise a hostile program could change the saved state later.
 func (s *sandbox) Save(ctx context.Context, dir string) error {
-	return fault.Wrap(s.inTurn(ctx, func(ctx context.Context) error { return s.saveTo(ctx, dir) }), "save the machine", dir)
+	return fault.Wrap(s.locked(ctx, func(ctx context.Context) error { return s.saveTo(ctx, dir) }), "save the machine", dir)
 }
 
 func (s *sandbox) saveTo(ctx context.Context, dir string) error {
-	still := s.standing.still
+	paused := s.pauseState.paused
 	err := s.pause(ctx)
 	if err == nil {
 		err = s.writeDown(ctx, dir)
@@ -42,7 +45,7 @@ func (s *sandbox) saveTo(ctx context.Context, dir string) error {
 	if err == nil {
 		return nil
 	}
-	if !still {
+	if !paused {
 		err = errors.Join(err, s.recover(ctx))
 	}
 	for _, name := range append(savedFiles[:], record.Name) {
@@ -53,18 +56,19 @@ func (s *sandbox) saveTo(ctx context.Context, dir string) error {
 	return err
 }
 
-// recover has a machine that could not be saved go on. One that can't ends: nobody could tell it from one that hangs.
+// recover resumes a machine after a failed save. If the machine can't be resumed, recover ends it,
+// because it would hang forever.
 func (s *sandbox) recover(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), recoverPatience, errors.New("gVisor does not answer"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), recoverTimeout, errors.New("gVisor does not answer"))
 	defer cancel()
 	err := s.resume(ctx)
 	if err != nil {
-		s.fail(fault.New(fault.Unavailable, "have the machine go on after it could not be saved", "", "%w", err))
+		s.fail(fault.New(fault.Unavailable, "resume the machine after a failed save", "", "%w", err))
 	}
 	return err
 }
 
-// writeDown writes all that belongs to a saved machine, the record of it last.
+// writeDown writes all files of a saved machine. It writes the record last.
 func (s *sandbox) writeDown(ctx context.Context, dir string) error {
 	var files []*os.File
 	defer func() {
@@ -95,14 +99,15 @@ func (s *sandbox) writeDown(ctx context.Context, dir string) error {
 	return record.Write(dir, savedForm, d)
 }
 
-// receive has the sentry send the machine, and writes each stream to its file, which it flushes.
+// receive makes the sentry send its state as one stream per file. It writes each stream to its file
+// and flushes the files.
 func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums, error) {
 	limits := []int64{maxState, maxState, s.description.Shape.memory() + layerSize + sentryMemory}
 	sums, failed := make([]record.Sums, len(files)), make([]error, len(files))
 	var near []net.Conn
 	var far []*os.File
 	var storing sync.WaitGroup
-	end := func() { // whoever still reads or writes comes to its end
+	end := func() { // stops all reads and writes
 		for i := range near {
 			near[i].Close()
 			far[i].Close()
@@ -119,7 +124,7 @@ func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums,
 		setBuffer(f)
 		storing.Go(func() {
 			sums[i], failed[i] = record.Store(files[i], n, limits[i])
-			n.Close() // where that failed, the sentry waits for nobody
+			n.Close() // after an error, the sentry must not block on a write
 			if failed[i] == nil {
 				failed[i] = files[i].Sync()
 			}
@@ -127,7 +132,7 @@ func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums,
 	}
 	err := s.ask(ctx, "save", "saved", far...)
 	for _, f := range far {
-		f.Close() // so that the end of the sentry is that of the streams
+		f.Close() // after this, the streams end when the sentry closes them
 	}
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() {
@@ -141,7 +146,7 @@ func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums,
 		}
 	}
 	end()
-	// An error of writing is the reason why the sentry could not go on.
+	// If a write failed, the sentry's error is only a consequence.
 	for _, failed := range failed {
 		if failed != nil && !errors.Is(failed, net.ErrClosed) && ctx.Err() == nil {
 			return nil, failed
@@ -150,17 +155,18 @@ func (s *sandbox) receive(ctx context.Context, files []*os.File) ([]record.Sums,
 	return sums, err
 }
 
-// sendBuffer is how much the sentry can be ahead of pyro.
+// sendBuffer is the number of bytes that the sentry can send before pyro reads them.
 const sendBuffer = 1 << 20
 
-// setBuffer lets so much be on its way. It is an optimisation: where the host allows less, it takes a little longer.
+// setBuffer enlarges the send buffer of a socket. If the host does not allow that, the save is only
+// slower.
 func setBuffer(f *os.File) {
 	if unix.SetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, sendBuffer) != nil {
 		unix.SetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
 	}
 }
 
-// flush has the host's file system store what was written to a volume.
+// flush flushes the file system of a volume.
 func flush(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {

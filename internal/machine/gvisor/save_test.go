@@ -26,7 +26,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// save saves a machine, which stands still then, and gives the folder.
+// save saves a machine and returns the folder. Afterwards the machine is paused.
 func (s *started) save(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,13 +36,14 @@ func (s *started) save(t *testing.T) string {
 	return dir
 }
 
-// until waits until a line succeeds.
+// until waits until a command line succeeds.
 func (s *started) until(t *testing.T, line string) {
 	t.Helper()
 	s.shell(t, "until "+line+"; do sleep 0.01; done")
 }
 
-// writer appends to a file that it has open, has another open that has no name any more, and says what it reads in that, whenever it is told to.
+// writer is a program that waits for lines on a FIFO. For each line it appends the line and the
+// content of a removed file to a log file. Both files are open all the time.
 const writer = `python3 -c '
 import os
 log = open("log", "a", 1)
@@ -53,8 +54,9 @@ while True:
     gone.seek(0)
     print(line, gone.read(), file=log)' >/dev/null 2>&1 &`
 
-// TestForkWithAVolume saves a machine with storage. It goes on, and so does another one, on a copy of the volume: each has what they had written until then, to
-// the volume and to the root, and none what the other wrote later. The root of the second can be kept, also after it has been saved itself.
+// TestForkWithAVolume saves a machine with storage and resumes another one on a copy of the volume.
+// Each machine must have all earlier changes to volume and root, and no later changes of the other
+// machine. SaveRoot must work on a machine that was resumed twice.
 func TestForkWithAVolume(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	source := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
@@ -96,16 +98,17 @@ func TestForkWithAVolume(t *testing.T) {
 	check(two, "two", "one nobody finds this")
 	check(one, "again", "one nobody finds this")
 	kept := filepath.Join(t.TempDir(), "root")
-	if err := two.sandbox().KeepRoot(t.Context(), kept); err != nil {
+	if err := two.sandbox().SaveRoot(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
 	next := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: t.TempDir(), Root: kept})
 	if got := next.shell(t, "cd /root; cat before one two; ls again source 2>/dev/null; test -e /etc/debian_version || echo gone"); got != "before\none\ntwo\ngone" {
-		t.Errorf("of the root that was kept there is %q", got)
+		t.Errorf("the saved root has %q", got)
 	}
 }
 
-// TestASavedMachineIsNotAnothersYet: it answers to nobody before it has been renewed, and has nothing of what it was saved as open but what it reads.
+// TestASavedMachineIsNotAnothersYet checks that a resumed machine answers no requests before Renew.
+// It also checks that the sentry has saved files open only for reading.
 func TestASavedMachineIsNotAnothersYet(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := start(t, d, specOf(t, root))
@@ -145,7 +148,8 @@ func TestASavedMachineIsNotAnothersYet(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfASavedMachine: those within it go on; those to others are cut, and it is told, and makes new ones on its new link.
+// TestConnectionsOfASavedMachine checks that connections inside the machine survive. Other
+// connections are reset. The machine can make new connections on its new link.
 func TestConnectionsOfASavedMachine(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	policy, err := egress.New(nil, nil)
@@ -217,7 +221,8 @@ print(socket.create_connection(("1.2.3.4", 80)).recv(5))
 	}
 }
 
-// TestFullDiskWhileSaving: the reason is told, nothing is left, and the machine runs on and can be saved elsewhere.
+// TestFullDiskWhileSaving checks that Save gives the reason and leaves no files. The machine
+// continues to run and can be saved elsewhere.
 func TestFullDiskWhileSaving(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := start(t, d, specOf(t, root))
@@ -233,13 +238,13 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	if err := os.Mkdir(full, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, room := range []int64{0, 100 << 10, 5 << 20, 30 << 20} { // by the last, all but some of its memory fits
+	for _, room := range []int64{0, 100 << 10, 5 << 20, 30 << 20} { // in the last case nearly all memory fits on the disk
 		if err := os.WriteFile(filepath.Join(small, "filler"), make([]byte, 60<<20-room), 0o600); err != nil && !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
 		}
 		err := s.Machine.(machine.Saver).Save(t.Context(), full)
 		if left, _ := os.ReadDir(full); err == nil || fault.KindOf(err) != fault.Exhausted || len(left) > 0 {
-			t.Errorf("with %d bytes: %v, and %v is left", room, err, left)
+			t.Errorf("with %d bytes: got error %v, leftovers: %v", room, err, left)
 			if err == nil {
 				t.FailNow()
 			}
@@ -256,7 +261,7 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	}
 }
 
-// TestSaveOfAMachineThatDies kills the sentry.
+// TestSaveOfAMachineThatDies kills the sentry while the machine is being saved.
 func TestSaveOfAMachineThatDies(t *testing.T) {
 	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	machinetest.KilledWhileSaved(t, "pages", func() machine.Machine {
@@ -270,7 +275,7 @@ func TestSaveOfAMachineThatDies(t *testing.T) {
 	})
 }
 
-// TestFreeMemoryTakesNoRoom: neither what was freed, nor what is zero, is in what is saved.
+// TestFreeMemoryTakesNoRoom checks that saved files contain neither free memory nor zero pages.
 func TestFreeMemoryTakesNoRoom(t *testing.T) {
 	s := start(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)))
 	s.shell(t, "head -c 60000000 /dev/urandom >/run/random; rm /run/random; head -c 60000000 /dev/zero >/run/zero")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/durable"
@@ -14,42 +13,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-var _ machine.RootKeeper = (*sandbox)(nil)
+var _ machine.RootSaver = (*sandbox)(nil)
 
-// maxKept bounds what a machine can have pyro write of its root: its layer, and what there is to say of each file.
-const maxKept = layerSize + layerSize/4
+// maxRootFile is the maximum size of the file of a machine's root, in bytes. The file contains the
+// layer and the metadata of its files.
+const maxRootFile = layerSize + layerSize/4
 
-// KeepRoot writes what the machine has changed of its environment to a file, which it replaces once all of it is on the disk. The form is that of
-// runsc/layer. The machine stands still meanwhile. It has to have been started with storage.
-func (s *sandbox) KeepRoot(ctx context.Context, path string) error {
-	return fault.Wrap(s.keepRoot(ctx, path), "keep root", s.id)
+// SaveRoot writes the changes to the environment to a file, in the format of runsc/layer. It
+// flushes the new file before it replaces the old one. The machine is paused during the call. It
+// must have been started with storage.
+func (s *sandbox) SaveRoot(ctx context.Context, path string) error {
+	return fault.Wrap(s.saveRoot(ctx, path), "keep root", s.id)
 }
 
-func (s *sandbox) keepRoot(ctx context.Context, path string) error {
+func (s *sandbox) saveRoot(ctx context.Context, path string) error {
 	if s.storage == nil {
 		return fault.Newf(fault.Precondition, "the machine was started without storage")
 	}
-	// A file that was left is in nobody's way: whoever writes to this path has the machine to themselves.
-	part := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".part")
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	err = s.writeRoot(ctx, f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		os.Remove(part)
-		return err
-	}
-	return durable.Sync(filepath.Dir(path))
+	return durable.Replacement{}.WriteFunc(path, func(f *os.File) error { return s.writeRoot(ctx, f) })
 }
 
-// writeRoot has the sentry write the root to a stream, and writes to a file what comes: a sentry that was taken over has no file of the host's to change later.
+// writeRoot makes the sentry send the root as a stream, and writes the stream to a file. The sentry
+// gets no open files of the host. Otherwise a hostile program could change the saved root later.
 func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 	near, far, err := machine.NewStream()
 	if err != nil {
@@ -58,11 +43,11 @@ func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 	defer near.Close()
 	written := make(chan error, 1)
 	go func() {
-		n, err := io.Copy(to, io.LimitReader(near, maxKept+1))
-		if err == nil && n > maxKept {
-			err = fault.Newf(fault.Exhausted, "what the machine has changed is more than %d GiB", maxKept>>30)
+		n, err := io.Copy(to, io.LimitReader(near, maxRootFile+1))
+		if err == nil && n > maxRootFile {
+			err = fault.Newf(fault.Exhausted, "the changes of the machine's root are more than %d GiB", maxRootFile>>30)
 		}
-		near.Close() // where that failed, the sentry waits for nobody
+		near.Close() // after an error, the sentry must not block on a write
 		written <- err
 	}()
 	err = s.ask(ctx, "keep", "kept", far)
@@ -70,14 +55,14 @@ func (s *sandbox) writeRoot(ctx context.Context, to *os.File) error {
 	if err != nil {
 		near.Close()
 	}
-	// An error of writing is the reason why the sentry could not go on.
+	// If the write failed, the sentry's error is only a consequence.
 	if failed := <-written; failed != nil && !errors.Is(failed, net.ErrClosed) {
 		return failed
 	}
 	return err
 }
 
-// ask has the machine do something. Where it has ended, the error says why.
+// ask sends a command. If the machine has ended, the error says why it ended.
 func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File) error {
 	err := s.control.ask(ctx, what, done, files...)
 	var r *refusal
@@ -89,9 +74,9 @@ func (s *sandbox) ask(ctx context.Context, what, done string, files ...*os.File)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	select { // the connection has broken: the machine ends
+	select { // the connection is broken, so the machine is ending
 	case <-s.done:
-	case <-time.After(endPatience):
+	case <-time.After(endTimeout):
 	}
 	if reason := s.Err(); reason != nil {
 		return reason

@@ -25,18 +25,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// workspace is where a machine sees what is in the folder files of its volume.
+// workspace is the folder in the machine at which the volume is mounted.
 const workspace = "/workspace"
 
 // stored is a machine with a volume.
 type stored struct {
 	*started
-	files string // the folder on the host that the machine sees as its workspace
+	files string // folder on the host that contains the volume's files
 }
 
 func (s *stored) sandbox() *sandbox { return s.Machine.(*sandbox) }
 
-// startStored starts a machine with storage, and mounts its volume.
+// startStored starts a machine with storage and mounts its volume.
 func startStored(t *testing.T, d *Driver, spec machine.Spec, storage machine.TreeStorage) *stored {
 	t.Helper()
 	spec.Storage = &machine.Storage{Tree: &storage}
@@ -51,7 +51,8 @@ func startStored(t *testing.T, d *Driver, spec machine.Spec, storage machine.Tre
 
 func (s *stored) host(name string) string { return filepath.Join(s.files, name) }
 
-// TestAKilledMachineLosesNothingOfItsVolume: what a program had written is there when the sentry or the gofer is killed, and the machine ends with either.
+// TestAKilledMachineLosesNothingOfItsVolume checks that all completed writes survive if the sentry
+// or the gofer is killed. In both cases the whole machine must end.
 func TestAKilledMachineLosesNothingOfItsVolume(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	for i, victim := range []string{"sentry", "gofer"} {
@@ -64,14 +65,14 @@ func TestAKilledMachineLosesNothingOfItsVolume(t *testing.T) {
 		select {
 		case <-s.Done():
 		case <-time.After(patience):
-			t.Fatalf("the machine goes on without its %s", victim)
+			t.Fatalf("the machine still runs without its %s", victim)
 		}
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), victim+" was killed by signal 9") {
 			t.Errorf("the machine ended with %v", err)
 		}
 		for _, pid := range []int{s.PID(), s.sandbox().gofer.PID()} {
 			if !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-				t.Errorf("without its %s, %d is still there", victim, pid)
+				t.Errorf("without its %s, process %d still runs", victim, pid)
 			}
 		}
 		if b, err := os.ReadFile(s.host(fmt.Sprintf("file%d", i))); err != nil || string(b) != "begun\nended\n" {
@@ -83,11 +84,12 @@ func TestAKilledMachineLosesNothingOfItsVolume(t *testing.T) {
 	}
 	s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
 	if got := s.shell(t, "cd "+workspace+" && cat file0 file1 && tail -qn1 d*/many"); got != "begun\nended\nbegun\nended\n100000\n100000" {
-		t.Errorf("the next machine sees %q", got)
+		t.Errorf("next machine: got %q", got)
 	}
 }
 
-// TestLinksLeaveNothingOpen: git makes one for every object that it writes.
+// TestLinksLeaveNothingOpen checks that the gofer does not keep files open after it made many hard
+// links. Git makes a hard link for each object.
 func TestLinksLeaveNothingOpen(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	open := func() int {
@@ -110,12 +112,13 @@ all = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 [t.start() for t in all]
 [t.join() for t in all]
 " && ls | wc -l | grep -qx 1200 && rm -r `+workspace+"/d")
-	if after := open(); after > before+100 { // what is cached of the folder's surroundings
-		t.Errorf("the gofer has %d files open, and had %d", after, before)
+	if after := open(); after > before+100 { // some other files can be in the gofer's cache
+		t.Errorf("the gofer has %d open files, had %d before", after, before)
 	}
 }
 
-// TestAVolumeIsSharedWithTheHost: each side sees at once what the other does, owners and modes too.
+// TestAVolumeIsSharedWithTheHost checks that the machine and the host see each other's changes at
+// once, including changes to owners and modes.
 func TestAVolumeIsSharedWithTheHost(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	inside := func(want, line string) {
@@ -169,7 +172,7 @@ func TestAVolumeIsSharedWithTheHost(t *testing.T) {
 		t.Error(err)
 	}
 	inside("gone", "rm -r a hard mine soft && echo gone")
-	// What processes of one machine meet at is the machine's own.
+	// Sockets and FIFOs connect processes of the same machine only.
 	inside("through a pipe", "mkfifo pipe && (echo through a pipe >pipe & cat pipe) && rm pipe")
 	inside("through a socket", `python3 -c 'import socket
 listener, caller = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
@@ -179,7 +182,8 @@ listener.bind("socket"); listener.listen(); caller.connect("socket"); listener.a
 	}
 }
 
-// TestNothingLeadsOutOfAVolume: a symlink is the machine's business, who sees its own files by it, and a device in a volume is nobody's.
+// TestNothingLeadsOutOfAVolume checks that symbolic links in a volume lead to files of the machine,
+// not of the host. It also checks that device files in a volume can't be opened.
 func TestNothingLeadsOutOfAVolume(t *testing.T) {
 	folder := t.TempDir()
 	secret := filepath.Join(folder, "secret")
@@ -210,21 +214,21 @@ func TestNothingLeadsOutOfAVolume(t *testing.T) {
 	if got := s.shell(t, "cd "+workspace+" && cd .. && cd .. && cat etc/whose"); got != "the machine" {
 		t.Errorf("above it is %q", got)
 	}
-	// What is made by following a link is the machine's.
+	// If a program makes a file through a symbolic link, the file is in the machine too.
 	s.shell(t, "ln -s /root/made "+workspace+"/made && echo x >"+workspace+"/made && test -s /root/made")
 
 	for _, node := range []struct {
 		name         string
 		kind         uint32
 		major, minor uint32
-		machines     string // what it is called in mknod(1)
+		machines     string // type letter for mknod(1)
 	}{{"mem", unix.S_IFCHR, 1, 1, "c"}, {"kmsg", unix.S_IFCHR, 1, 11, "c"}, {"tty", unix.S_IFCHR, 4, 0, "c"}, {"disk", unix.S_IFBLK, 254, 0, "b"}} {
 		line := fmt.Sprintf("mknod %s/own-%s %s %d %d 2>&1", workspace, node.name, node.machines, node.major, node.minor)
 		if got := s.shell(t, "! "+line); !strings.Contains(got, "not permitted") {
 			t.Errorf("%s: %q", line, got)
 		}
 		if err := unix.Mknod(s.host(node.name), node.kind|0o666, int(unix.Mkdev(node.major, node.minor))); err != nil {
-			t.Log("the host makes no devices:", err)
+			t.Log("the host can't create devices:", err)
 			continue
 		}
 		if got := s.shell(t, fmt.Sprintf("! head -c 1 %s/%s 2>&1", workspace, node.name)); got == "" {
@@ -234,7 +238,7 @@ func TestNothingLeadsOutOfAVolume(t *testing.T) {
 	}
 }
 
-// TestPause: nothing runs in a paused machine, and nothing is written to its volume.
+// TestPause checks that nothing runs in a paused machine, and that nothing writes to its volume.
 func TestPause(t *testing.T) {
 	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
 	s.shell(t, "cd "+workspace+" && (i=0; while :; do i=$((i+1)); echo $i >>beat; done) >/dev/null 2>&1 &")
@@ -258,7 +262,7 @@ func TestPause(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	try(s.sandbox().Resume(ctx)) // which it does already
+	try(s.sandbox().Resume(ctx)) // Resume does nothing while the machine runs
 	for range 3 {
 		try(s.sandbox().Pause(ctx))
 		try(s.sandbox().Pause(ctx))
@@ -267,13 +271,13 @@ func TestPause(t *testing.T) {
 		if after := size(); after != before {
 			t.Errorf("a paused machine has written %d bytes", after-before)
 		}
-		try(s.sandbox().KeepRoot(ctx, filepath.Join(t.TempDir(), "root")))
+		try(s.sandbox().SaveRoot(ctx, filepath.Join(t.TempDir(), "root")))
 		try(s.sandbox().Resume(ctx))
 		try(s.sandbox().Resume(ctx))
 		began := time.Now()
 		for size() == before {
 			if time.Since(began) > patience {
-				t.Fatal("a resumed machine does not go on")
+				t.Fatal("the resumed machine makes no progress")
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -291,7 +295,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestAPausedMachineDiesWithItsOwner, and its gofer too.
+// TestAPausedMachineDiesWithItsOwner checks that the sentry and the gofer of a paused machine die
+// when pyro is killed.
 func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
 	const inside = "PYRO_TEST_OWNER"
 	if folder := os.Getenv(inside); folder != "" {
@@ -307,7 +312,8 @@ func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
 	}
 	folder := t.TempDir()
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), inside+"="+folder, "TMPDIR="+t.TempDir()) // it can't tidy up
+	// The killed process can't remove its temporary files.
+	cmd.Env = append(os.Environ(), inside+"="+folder, "TMPDIR="+t.TempDir())
 	out, _ := cmd.CombinedOutput()
 	pids, err := os.ReadFile(filepath.Join(folder, "pids"))
 	if err != nil {
@@ -320,7 +326,7 @@ func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
 		}
 		for began := time.Now(); syscall.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
 			if state := statusOf(fmt.Sprintf("/proc/%d/status", pid))["State"]; strings.HasPrefix(state, "Z") {
-				break // dead, and nobody here reaps it
+				break // the process is dead, but this process is not its parent and can't reap it
 			}
 			if time.Since(began) > 10*time.Second {
 				t.Fatalf("%d outlives its owner", pid)
@@ -329,19 +335,20 @@ func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
 	}
 }
 
-// TestAVolumeThatIsNotThere is an error that tells so, and leaves nothing.
+// TestAVolumeThatIsNotThere checks that Start fails if the folder of the volume does not exist, and
+// leaves no files.
 func TestAVolumeThatIsNotThere(t *testing.T) {
 	d, spec := driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t))
 	spec.Storage = &machine.Storage{Tree: &machine.TreeStorage{Folder: filepath.Join(t.TempDir(), "missing")}}
 	m, err := d.Start(t.Context(), spec)
 	if err == nil {
 		m.Close()
-		t.Fatal("it has started")
+		t.Fatal("it started, want an error")
 	}
 	if !strings.Contains(err.Error(), "missing: no such file or directory") {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(spec.Dir); len(left) != 0 {
-		t.Errorf("it has left %v", left)
+		t.Errorf("leftovers: %v", left)
 	}
 }

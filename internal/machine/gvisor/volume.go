@@ -20,27 +20,37 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// The sentry opens no file of the host. Where a machine has a volume, another process does that for it: the gofer, whose root is the volume's folder. What the
-// machine writes goes to the host's files at once, by descriptors that the gofer hands to the sentry, and everything else by messages between the two. So
-// nothing of a volume is lost with them.
+// The sentry opens no files of the host. Another process, the gofer, opens the files of the volume.
+// The gofer's root is the volume's folder. The gofer sends file descriptors to the sentry, and the
+// sentry reads and writes the files through them. All other file operations are messages to the
+// gofer. So no write is lost if the sentry or the gofer crashes.
 
-// goferProgramFD is the number under which the gofer inherits its own program. The one before is its socket.
+// goferProgramFD is the file descriptor of the gofer's own program. The descriptor before it is the
+// gofer's socket.
 const goferProgramFD = process.FirstFD + 1
 
-// goferMemory is what the gofer may take.
+// goferMemory is the memory that the gofer needs, in bytes.
 const goferMemory = 64 << 20
 
-// goferCapabilities are for leaving the host's file system, which it gives up at once (runsc/confine.go), and for giving files any owner and mode.
+// goferCapabilities are the capabilities of the gofer. It uses CAP_SYS_ADMIN to leave the host's
+// file system, then drops it (runsc/confine.go). The other capabilities allow the gofer to set any
+// owner and mode.
 var goferCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID}
 
-// startGofer starts the process that serves a folder to a sentry, whose end of the socket is the other one. It is started, as the sentry is, in namespaces of
-// its own, with no file open but those that it needs, and with the few capabilities of goferCapabilities, none of which it has on the host:
-//   - under root as a user whom nobody else is. In its user namespace every user of the host is the same: an owner in the volume is the same inside and on the
-//     host.
-//   - else as the user of pyro, who is root there: then every file in the volume is that user's on the host, and root's inside, and can't have another owner.
+// startGofer starts the process that serves a folder to a sentry. The parameter socket is the
+// gofer's end of the connection. Like the sentry, the gofer has its own namespaces and only the
+// open files that it needs. Its capabilities have no effect outside these namespaces.
+//   - If pyro is root, the gofer runs as a user that nothing else uses. Its user namespace maps
+//     each user ID to itself. So a file in the volume has the same owner inside the machine and on
+//     the host.
+//   - Otherwise the gofer runs as pyro's user, and this user is root in its namespace. So all files
+//     of the volume belong to that user on the host, and to root inside the machine.
 func startGofer(h Helper, id string, storage *machine.TreeStorage, socket *os.File, group *cgroup.Group) (*process.Process, error) {
 	folder, err := filepath.Abs(storage.Folder)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(folder); err != nil { // clearer than the error of the gofer or the sentry
 		return nil, err
 	}
 	program, err := os.Open(h.Path)
@@ -62,7 +72,7 @@ func startGofer(h Helper, id string, storage *machine.TreeStorage, socket *os.Fi
 	return process.Start("gVisor's gofer", cmd)
 }
 
-// goferEnv is all that the gofer gets of an environment: what keeps Go's runtime small.
+// goferEnv contains the environment variables of the gofer. They limit the threads of Go's runtime.
 var goferEnv = append([]string{"GOMAXPROCS=2"}, sentryEnv...)
 
 func goferConfinement(id string) (*syscall.SysProcAttr, error) {
@@ -85,7 +95,8 @@ func goferConfinement(id string) (*syscall.SysProcAttr, error) {
 	return attr, nil
 }
 
-// everyID maps every id that there is in pyro's own user namespace to itself. file is the kernel's map of that.
+// everyID returns mappings of each ID in pyro's user namespace to the same ID. The parameter file
+// is the kernel's ID map of that namespace.
 func everyID(file string) (all []syscall.SysProcIDMap, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

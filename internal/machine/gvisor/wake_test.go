@@ -15,8 +15,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// busy are processes that write to files of their own in all sorts of ways: with threads, by children, from a timer, after a sleep, to memory that is a file's, and one
-// that another one traces or has stopped.
+// busy contains commands that write to their own files in many ways: from threads, from child
+// processes, from a timer, after a sleep, and through mapped memory. One command traces another
+// process.
 var busy = map[string]string{
 	"sleeper": `while :; do sleep 0.02; echo x >>sleeper; done`,
 	"threads": `python3 -c '
@@ -50,7 +51,7 @@ while True: # at each system call of the child
 	"pair": `mkfifo one two; (while read l <one; do echo $l >>pair; echo $l >two; done) & while :; do echo x >one; read l <two; done`,
 }
 
-// written sums up what is in a volume, and names what has been written of some files.
+// written returns the size and a digest of each file that the commands in busy write.
 func written(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	sums := map[string]string{}
@@ -64,8 +65,9 @@ func written(t *testing.T, folder string) map[string]string {
 	return sums
 }
 
-// TestNothingIsWrittenBeforeItIsWoken: whatever ran in a machine that was saved changes nothing on the volume before that is woken, also over another save, and goes on
-// then. What is sent to it meanwhile arrives; what the agent starts meanwhile runs.
+// TestNothingIsWrittenBeforeItIsWoken checks that the processes of a saved machine do not change
+// the volume before Thaw, even if the machine is saved again. Signals that arrive before Thaw must
+// take effect after Thaw. Commands that the agent starts before Thaw must run.
 func TestNothingIsWrittenBeforeItIsWoken(t *testing.T) {
 	d, root, folder := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t), t.TempDir()
 	spec := func() machine.Spec {

@@ -1,5 +1,6 @@
-// Package host starts machines that are none: the agent runs as a process of the host, and so does what it is asked to run. Nothing is isolated.
-// It is what --allow-host-compat allows where no guest can be had.
+// Package host is the driver of host_compat. It runs the agent and the callers' commands as
+// processes of the host. Nothing isolates them. Callers get this driver only with
+// --allow-host-compat, and only if the host can't start any other kind of machine.
 package host
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Config says what a driver works with.
+// Config has the dependencies of a driver.
 type Config struct {
 	Dirs  dirs.Dirs
 	Guest *guest.Program
@@ -34,37 +35,38 @@ type Driver struct{ cfg Config }
 
 var _ machine.Driver = (*Driver)(nil)
 
-// New makes a driver.
+// New makes a driver. It starts nothing.
 func New(cfg Config) *Driver { return &Driver{cfg} }
 
-// Isolation is none.
+// Isolation gives machine.None.
 func (d *Driver) Isolation() machine.Isolation { return machine.None }
 
-// Features are none.
+// Features gives no features.
 func (d *Driver) Features() machine.Features { return machine.Features{} }
 
-// Prove always succeeds where the agent's program can be had.
+// Prove only unpacks the agent's program. It starts nothing.
 func (d *Driver) Prove(context.Context, progress.Func) error {
 	_, err := d.program()
 	return err
 }
 
-// Ready tells that nothing has to be made: the agent's program is put into the cache in no time.
+// Ready never reports missing files, because unpacking the agent's program takes almost no time.
 func (d *Driver) Ready(context.Context, machine.Spec) (machine.Readiness, error) {
 	return machine.Readiness{Parts: map[string]string{machine.PartAgent: d.cfg.Guest.Digest()}}, nil
 }
 
-// Forget has nothing to remove.
-func (d *Driver) Forget(context.Context, machine.Spec) error { return nil }
+// Invalidate does nothing.
+func (d *Driver) Invalidate(context.Context, machine.Spec) error { return nil }
 
 func (d *Driver) program() (string, error) {
 	return d.cfg.Guest.Install(filepath.Join(d.cfg.Dirs.Cache, "agent"))
 }
 
-// endPatience is how long an agent may take to end what it started before it is killed itself.
-const endPatience = 2 * time.Second
+// endTimeout is how long Close waits for the agent to kill its processes. After that the driver
+// kills the agent.
+const endTimeout = 2 * time.Second
 
-// process is the agent's process.
+// process is a machine that consists of the agent's process.
 type process struct {
 	cmd    *exec.Cmd
 	link   net.Conn
@@ -78,7 +80,8 @@ type process struct {
 
 var _ machine.Machine = (*process)(nil)
 
-// Start starts the agent's process. Root, VCPUs and MemMiB bind nothing here, and of the storage there is only the volume.
+// Start starts the agent. It ignores Root, VCPUs and MemMiB, and uses only the volume of
+// Spec.Storage.
 func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap(err, "start machine", spec.ID)
@@ -100,7 +103,8 @@ func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 	p := &process{cmd: exec.Command(program, "host", "3", volume), link: link, done: make(chan struct{})}
 	p.cmd.ExtraFiles = []*os.File{far}
 	p.cmd.Stderr = &p.stderr
-	// No parent-death signal: the end of the link is what the agent ends at, and it has to kill what it started first.
+	// The process gets no parent-death signal, because the agent must kill its own processes first.
+	// The agent does that when the link is closed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.start(); err != nil {
 		link.Close()
@@ -110,7 +114,7 @@ func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine,
 	return p, nil
 }
 
-// start runs the agent and has it waited for.
+// start starts the agent's process and waits for its end in the background.
 func (p *process) start() error {
 	if err := p.cmd.Start(); err != nil {
 		return err
@@ -123,22 +127,22 @@ func (p *process) start() error {
 	return nil
 }
 
-// Link is the socket to the agent.
+// Link gives the socket to the agent.
 func (p *process) Link() net.Conn { return p.link }
 
-// Window is nil: the link is a socket, which is fast enough.
-func (p *process) Window() *os.File { return nil }
+// SharedBuffer gives nil, because a socket is fast enough.
+func (p *process) SharedBuffer() *os.File { return nil }
 
-// Phases are those of the start.
+// Phases gives the only step of the start.
 func (p *process) Phases() []machine.Phase { return p.phases }
 
-// Limits don't bind.
+// Limits says that the machine has no limits.
 func (p *process) Limits() error { return errors.New("a process of the host has none") }
 
-// PID is the agent's.
+// PID gives the PID of the agent's reaper.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the agent has been reaped.
+// Done is closed when the process has been reaped.
 func (p *process) Done() <-chan struct{} { return p.done }
 
 // Err says why the agent ended.
@@ -160,7 +164,7 @@ func (p *process) Err() error {
 	return &fault.Error{Op: "run machine", Kind: fault.Unavailable, Err: err}
 }
 
-// Close has the agent kill what it started and end.
+// Close makes the agent kill its processes and exit. It kills the agent after endTimeout.
 func (p *process) Close() error {
 	p.mu.Lock()
 	select {
@@ -169,13 +173,13 @@ func (p *process) Close() error {
 		p.closing = true
 	}
 	p.mu.Unlock()
-	// The end of the link is what the agent ends at, after it has killed all that it started.
+	// When the link is closed, the agent kills all of its processes and exits.
 	if c, ok := p.link.(*net.UnixConn); ok {
 		c.CloseWrite()
 	}
 	select {
 	case <-p.done:
-	case <-time.After(endPatience):
+	case <-time.After(endTimeout):
 		p.cmd.Process.Kill()
 		<-p.done
 	}

@@ -9,21 +9,17 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
-	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// asleep checks that nothing but the agent runs in a machine that goes on before it is woken, be it renewed or not, and saved once more or not.
+// asleep checks that only the agent runs in a resumed machine before Thaw, even if the machine is
+// renewed and saved again before Thaw.
 func (s suite) asleep(t *testing.T) {
 	s.savable(t)
 	g := s.renewed(t, other)
-	own := s.driver.Features().OwnKernel
-	if _, ok := g.Machine.(machine.Waker); ok == own {
-		t.Errorf("OwnKernel is %t, and that its machines are Wakers %t", own, ok)
-	}
 	g.shell(t, counting)
 	g.until(t, func() bool { return g.number(t, "/run/count") > 2 })
 	dir, stood := g.saveAsleep(t), ""
-	for round := range 3 { // the first two stand where the one does that was saved, the third where the second does
+	for round := range 3 { // rounds 0 and 1 resume from the first save, round 2 from the second
 		if round == 2 {
 			dir = g.saveAsleep(t)
 		}
@@ -33,10 +29,10 @@ func (s suite) asleep(t *testing.T) {
 		}
 		g.pass(t, 500*time.Millisecond)
 		if now := g.read(t, "/run/count"); now != stood {
-			t.Fatalf("round %d: it has counted from %s to %s before it was woken", round, stood, now)
+			t.Fatalf("round %d: the counter went from %s to %s before Thaw", round, stood, now)
 		}
 	}
-	for range 2 { // it is woken, saved at once, and goes on
+	for range 2 { // thaw, save at once, resume
 		g.wake(t)
 		g.wake(t)
 		g = s.follow(t, g, g.saveAsleep(t))
@@ -46,7 +42,8 @@ func (s suite) asleep(t *testing.T) {
 	g.answers(t)
 }
 
-// follow starts a machine that goes on from what another was saved as, renews it, and ends the other.
+// follow resumes a saved machine as a new machine, closes the saved machine, and renews the new
+// one.
 func (s suite) follow(t *testing.T, last *guest, dir string) *guest {
 	t.Helper()
 	g := s.startAs(t, s.again(t, last, dir))
@@ -58,7 +55,7 @@ func (s suite) follow(t *testing.T, last *guest, dir string) *guest {
 	return g
 }
 
-// read gives what is in a small file, as the agent reads it.
+// read gives the content of a small file. The agent reads the file.
 func (g *guest) read(t *testing.T, path string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -70,7 +67,7 @@ func (g *guest) read(t *testing.T, path string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// pass waits until so much time has passed for the agent.
+// pass waits until the agent's own clock has advanced by d.
 func (g *guest) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	uptime := func() time.Duration {
@@ -86,7 +83,8 @@ func (g *guest) pass(t *testing.T, d time.Duration) {
 	g.until(t, func() bool { return uptime()-began >= d })
 }
 
-// saveAsleep saves a machine as one is that others are to take over. It stands still then.
+// saveAsleep freezes the processes of a machine, then saves the machine. The machine is paused
+// afterwards.
 func (g *guest) saveAsleep(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -10,7 +10,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// SharedDirs are the user's own folders: environments and templates that tests share.
+// SharedDirs gives the user's real folders, so that all tests share environments and templates.
 func SharedDirs(t *testing.T) dirs.Dirs {
 	t.Helper()
 	d, err := dirs.Default()
@@ -20,7 +20,7 @@ func SharedDirs(t *testing.T) dirs.Dirs {
 	return d
 }
 
-// Debian gives the environment that tests start machines from, and holds it until the test ends.
+// Debian gives an environment for tests. It locks the environment until the test ends.
 func Debian(t *testing.T) machine.Root {
 	t.Helper()
 	report := progress.Func(func(e progress.Event) {
@@ -28,10 +28,10 @@ func Debian(t *testing.T) machine.Root {
 			t.Log(e.Phase, e.Subject)
 		}
 	})
-	lease, err := environment.Open(SharedDirs(t)).Use(context.Background(), "debian:12", report)
+	ref, err := environment.Open(SharedDirs(t)).Use(context.Background(), "debian:12", report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { lease.Close() })
-	return machine.Root{Digest: lease.Digest, Image: lease.Image}
+	t.Cleanup(func() { ref.Close() })
+	return machine.Root{Digest: ref.Digest, Image: ref.Image}
 }

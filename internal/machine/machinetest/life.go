@@ -14,13 +14,14 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// life checks a machine from its start to its end by Close.
+// life checks a machine from its start to Close.
 func (s suite) life(t *testing.T) {
 	g := s.renewed(t, usual)
 	if len(g.Phases()) == 0 {
-		t.Error("the steps of the start are not told")
+		t.Error("Phases: got none")
 	}
 	for _, p := range g.Phases() {
 		if p.Name == "" || p.Duration < 0 || p.Duration > patience {
@@ -36,17 +37,17 @@ func (s suite) life(t *testing.T) {
 		t.Error("a running machine has an error:", err)
 	}
 	if g.PID() != 0 && syscall.Kill(g.PID(), 0) != nil {
-		t.Error("its process is not there")
+		t.Error("its process does not exist")
 	}
 
-	// What runs inside is no reason to wait.
+	// Close must not wait for commands.
 	nap := fmt.Sprintf("86400.%d", time.Now().UnixNano())
 	napping := make(chan error, 1)
 	go func() {
-		_, err := g.agent.Exec(context.Background(), client.Command{ID: nap, Argv: []string{"sleep", nap}}, nil, io.Discard, io.Discard)
+		_, err := g.agent.Exec(context.Background(), program.Command{ID: nap, Argv: []string{"sleep", nap}}, program.Attach{})
 		napping <- err
 	}()
-	g.until(t, func() bool { // signal 0 reaches what has been started
+	g.until(t, func() bool { // Signal fails until the command has started
 		return fault.KindOf(g.agent.Signal(context.Background(), nap, syscall.SIGCONT)) == ""
 	})
 	var closing sync.WaitGroup
@@ -70,21 +71,21 @@ func (s suite) life(t *testing.T) {
 	}
 	leavesNothing(t, g.PID(), g.spec.Dir)
 	if left := processes(nap); left != nil {
-		t.Error("left behind:", left)
+		t.Error("leftovers:", left)
 	}
 }
 
-// until repeats a check until it holds.
+// until waits until the function holds returns true.
 func (g *guest) until(t *testing.T, holds func() bool) {
 	t.Helper()
 	for began := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > patience {
-			t.Fatal("waited in vain")
+			t.Fatal("timed out")
 		}
 	}
 }
 
-// killed checks what is told of a machine whose process was killed from outside.
+// killed checks how a machine reports that its process was killed.
 func (s suite) killed(t *testing.T) {
 	g := s.renewed(t, usual)
 	if g.PID() == 0 {
@@ -102,7 +103,7 @@ func (s suite) killed(t *testing.T) {
 	g.ended(t)
 	err := g.Err()
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "kill") {
-		t.Errorf("the end is told as %v", err)
+		t.Errorf("Err after the end: got %v", err)
 	}
 	if err := <-napping; err == nil {
 		t.Error("a command outlived its machine")
@@ -111,15 +112,15 @@ func (s suite) killed(t *testing.T) {
 		t.Error(err)
 	}
 	if g.Err() == nil {
-		t.Error("Close made the reason of the end forgotten")
+		t.Error("Close dropped the reason of the end")
 	}
 	leavesNothing(t, g.PID(), g.spec.Dir)
-	g.until(t, func() bool { return processes(nap) == nil }) // the kernel kills what was of the machine a moment after it
+	g.until(t, func() bool { return processes(nap) == nil }) // the kernel kills the other processes a little later
 }
 
-// cancel checks that a start that is given up leaves nothing.
+// cancel checks that a cancelled start leaves no processes and files.
 func (s suite) cancel(t *testing.T) {
-	s.start(t, usual).Close() // what is made on first use is there from here on
+	s.start(t, usual).Close() // now all files exist that the first start makes
 	for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond} {
 		ctx, cancel := context.WithCancel(context.Background())
 		if after == 0 {
@@ -132,9 +133,9 @@ func (s suite) cancel(t *testing.T) {
 		cancel()
 		switch {
 		case err == nil && after == 0:
-			t.Error("it started although that had been given up before")
+			t.Error("it started after its context was cancelled")
 			m.Close()
-		case err == nil: // it was faster, and the context has no say any more
+		case err == nil: // Start returned before the cancel, which then must have no effect
 			if m.Err() != nil {
 				t.Errorf("ended by the context of its start: %v", m.Err())
 			}
@@ -144,12 +145,12 @@ func (s suite) cancel(t *testing.T) {
 		}
 		leavesNothing(t, 0, spec.Dir)
 		if left := children(); left != nil {
-			t.Errorf("cancelled after %s: left behind: %v", after, left)
+			t.Errorf("cancelled after %s: leftover processes: %v", after, left)
 		}
 	}
 }
 
-// children are the child processes of this one.
+// children lists the child processes of this process.
 func children() (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
@@ -165,7 +166,7 @@ func children() (pids []string) {
 	return pids
 }
 
-// renewFirst checks that nothing runs in a machine before it has been renewed.
+// renewFirst checks that the agent starts nothing and reads no files before Renew.
 func (s suite) renewFirst(t *testing.T) {
 	g := s.start(t, usual)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -177,7 +178,7 @@ func (s suite) renewFirst(t *testing.T) {
 		t.Errorf("a machine that was not renewed ran a command: %v", err)
 	}
 	if _, err := g.agent.ReadFile(ctx, "/etc/hostname", 0, 0, io.Discard); fault.KindOf(err) != fault.Precondition {
-		t.Errorf("a machine that was not renewed gave a file: %v", err)
+		t.Errorf("read a file from a machine that was not renewed: %v", err)
 	}
 	if err := g.agent.Renew(ctx, client.NewIdentity(g.spec.ID)); err != nil {
 		t.Fatal(err)

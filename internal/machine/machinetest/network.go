@@ -16,13 +16,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// network checks that a machine has a link where it is given one, that it is on it who it is told to be, be it restored from the template that another one was
-// restored from, and that without one it has its own loopback only.
+// network checks the link of a machine. The machine must use its own addresses, even if another
+// machine was restored from the same template. Without a link the machine must have only loopback.
 func (s suite) network(t *testing.T) {
 	f := s.driver.Features()
 	if !f.Isolated {
 		if f.Network {
-			t.Error("what is not isolated can't be kept to a network")
+			t.Error("a driver without isolation has the feature Network")
 		}
 		return
 	}
@@ -32,7 +32,8 @@ func (s suite) network(t *testing.T) {
 	if !f.Network {
 		return
 	}
-	// Two of one template, and the first of them once more under another identity.
+	// Both machines are from the same template. The test checks the first one again after the
+	// second has started.
 	one, two := LinkOf(1), LinkOf(2)
 	g, near := s.linked(t, one)
 	g.sends(t, near, one)
@@ -48,7 +49,7 @@ func (s suite) network(t *testing.T) {
 	other.answers(t)
 }
 
-// linkOf makes a machine's network, each number another one.
+// LinkOf gives the network config of a test machine. The addresses differ for each n.
 func LinkOf(n byte) machine.Network {
 	at := netip.AddrFrom4([4]byte{10, 200, n, 2})
 	at6 := netip.AddrFrom16([16]byte{0: 0xfd, 7: n, 15: 2})
@@ -58,7 +59,7 @@ func LinkOf(n byte) machine.Network {
 	}
 }
 
-// savedNetwork saves a machine with a link, and has it go on on another one, as somebody else.
+// savedNetwork saves a machine with a link and resumes it on another link with another identity.
 func (s suite) savedNetwork(t *testing.T) {
 	s.savable(t)
 	if !s.driver.Features().Network {
@@ -82,13 +83,14 @@ func (s suite) savedNetwork(t *testing.T) {
 	other.sends(t, far, two)
 }
 
-// linked starts a machine with a link and renews it. near is the other end of the link.
+// linked starts a machine with a link and renews it. The result near is the other end of the link.
 func (s suite) linked(t *testing.T, n machine.Network) (g *guest, near net.Conn) {
 	t.Helper()
 	return s.linkedAs(t, s.spec(t, usual), n)
 }
 
-// linkedAs does so with a machine that may have been somebody else, before it is renewed.
+// linkedAs does the same with a given spec. The spec can resume a saved machine. The parameter
+// former lists MAC addresses that the machine can use before it is renewed.
 func (s suite) linkedAs(t *testing.T, spec machine.Spec, n machine.Network, former ...net.HardwareAddr) (g *guest, near net.Conn) {
 	t.Helper()
 	near, far, err := machine.NewLink()
@@ -113,8 +115,10 @@ func (s suite) linkedAs(t *testing.T, spec machine.Spec, n machine.Network, form
 	return g, near
 }
 
-// dropFormer takes from a link what a machine has sent on it before its renewal was acknowledged. Until then its kernel has its former MAC, or a template's, and asks again by
-// itself what it had asked when it was saved. Nobody hears it but the stack at the other end of this one link, which lets no MAC out.
+// dropFormer drops the frames that a machine sent before it acknowledged the renewal. Until then
+// the machine's kernel has the MAC address of the saved machine or of a template, and repeats old
+// requests. These frames reach only the stack at the other end of this link, and that stack
+// forwards no MAC addresses.
 func dropFormer(t *testing.T, near net.Conn, may []net.HardwareAddr) {
 	t.Helper()
 	raw, err := near.(syscall.Conn).SyscallConn()
@@ -124,13 +128,13 @@ func dropFormer(t *testing.T, near net.Conn, may []net.HardwareAddr) {
 	frame := make([]byte, 64<<10)
 	err = raw.Read(func(fd uintptr) bool {
 		for {
-			k, err := unix.Read(int(fd), frame) // which never waits
+			k, err := unix.Read(int(fd), frame) // the socket is non-blocking
 			switch {
 			case err == unix.EINTR:
 			case err != nil || k < 14:
 				return true
 			case !bytes.Equal(frame[12:14], []byte{0x86, 0xdd}) && !slices.ContainsFunc(may, func(mac net.HardwareAddr) bool { return bytes.Equal(frame[6:12], mac) }):
-				t.Errorf("before it was renewed a frame comes from %x: % x", frame[6:12], frame[12:k])
+				t.Errorf("got a frame before Renew from %x: % x", frame[6:12], frame[12:k])
 			}
 		}
 	})
@@ -139,7 +143,7 @@ func dropFormer(t *testing.T, near net.Conn, may []net.HardwareAddr) {
 	}
 }
 
-// sends has the machine send something to its gateway, and looks who it is in what comes.
+// sends makes the machine send a packet to its gateway, and checks the addresses in the frame.
 func (g *guest) sends(t *testing.T, near net.Conn, n machine.Network) {
 	t.Helper()
 	go g.exec(5*time.Second, "bash", "-c", "for i in 1 2 3; do echo x >/dev/udp/"+n.Gateway.String()+"/9; done")
@@ -150,11 +154,11 @@ func (g *guest) sends(t *testing.T, near net.Conn, n machine.Network) {
 			t.Fatalf("%d bytes, %v", k, err)
 		}
 		if !bytes.Equal(frame[6:12], n.MAC) {
-			t.Errorf("a frame comes from %x: % x", frame[6:12], frame[12:k])
+			t.Errorf("got a frame from %x: % x", frame[6:12], frame[12:k])
 		}
 		switch at := frame[14:k]; {
 		case frame[12] == 8 && frame[13] == 6 && bytes.Equal(at[14:18], n.Address.Addr().AsSlice()) && bytes.Equal(at[24:28], n.Gateway.AsSlice()):
-			return // it asks for its gateway
+			return // an ARP request for the gateway
 		case frame[12] == 8 && frame[13] == 0 && bytes.Equal(at[12:16], n.Address.Addr().AsSlice()) && bytes.Equal(at[16:20], n.Gateway.AsSlice()):
 			return
 		}

@@ -8,13 +8,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// ready checks that a driver tells what a start will find, that looking makes nothing, and that what is forgotten is made again while machines go on.
+// ready checks that Ready reports what a start will find, and that Ready makes no files. It checks
+// that a start after Invalidate finds files missing, and that running machines survive Invalidate.
 func (s suite) ready(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	spec := s.spec(t, usual)
-	isolated := s.driver.Features().Isolated
-	if isolated { // of an environment that nobody has started from
+	features := s.driver.Features()
+	if features.Isolated { // the test uses a new environment
 		spec.Root.Digest = "sha256:" + client.NewIdentity("").MachineID + client.NewIdentity("").MachineID
 	}
 	look := func() machine.Readiness {
@@ -23,14 +24,14 @@ func (s suite) ready(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Parts[machine.PartAgent] == "" || isolated && r.Parts[machine.PartEnvironment] != spec.Root.Digest {
+		if r.Parts[machine.PartAgent] == "" || features.Isolated && r.Parts[machine.PartEnvironment] != spec.Root.Digest {
 			t.Errorf("it depends on %v", r.Parts)
 		}
 		return r
 	}
 	for range 2 {
-		if r := look(); (r.Missing != "") != isolated || r.Damaged {
-			t.Errorf("before the first start: %+v", r)
+		if r := look(); (r.Missing != "") != features.Prepares || r.Damaged {
+			t.Errorf("Prepares is %t; before the first start: %+v", features.Prepares, r)
 		}
 	}
 	g := s.startAs(t, spec)
@@ -41,12 +42,12 @@ func (s suite) ready(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := s.driver.Forget(ctx, spec); err != nil {
-			t.Error("forget:", err)
+		if err := s.driver.Invalidate(ctx, spec); err != nil {
+			t.Error("invalidate:", err)
 		}
 	}
-	if r := look(); (r.Missing != "") != isolated || r.Damaged {
-		t.Errorf("forgotten: %+v", r)
+	if r := look(); (r.Missing != "") != features.Prepares || r.Damaged {
+		t.Errorf("Prepares is %t; invalidated: %+v", features.Prepares, r)
 	}
 	g.answers(t)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// rounds saves a machine and has it go on many times: nothing is lost, and what is saved does not grow.
+// rounds saves and resumes a machine many times. The machine must not lose anything, and the saved
+// files must not grow.
 func (s suite) rounds(t *testing.T) {
 	s.savable(t)
 	g := s.renewed(t, other)
@@ -22,7 +23,7 @@ func (s suite) rounds(t *testing.T) {
 		before := g.number(t, "/run/count")
 		dir := g.save(t)
 		size := sizeOf(t, dir)
-		if round == 1 { // the first round has done what every round does
+		if round == 1 { // the test compares with the second save, because only the first machine booted
 			first = size
 		}
 		if round > 1 && size > first+first/4+16<<20 {
@@ -34,7 +35,7 @@ func (s suite) rounds(t *testing.T) {
 		}
 		g = s.startAs(t, s.again(t, g, dir))
 		g.renew(t)
-		if err := os.RemoveAll(dir); err != nil { // a machine that goes on needs it no more
+		if err := os.RemoveAll(dir); err != nil { // a running machine does not need the folder any more
 			t.Fatal(err)
 		}
 		g.until(t, func() bool { return g.number(t, "/run/count") > before })
@@ -42,7 +43,7 @@ func (s suite) rounds(t *testing.T) {
 	g.answers(t)
 }
 
-// sizeOf is how many bytes a folder takes.
+// sizeOf gives the disk space that the files of a folder use, in bytes.
 func sizeOf(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -59,7 +60,8 @@ func sizeOf(t *testing.T, dir string) (total int64) {
 	return total
 }
 
-// saveGivenUp checks that a machine that could not be saved runs on, also where it writes to its memory as fast as it can.
+// saveGivenUp checks that a machine survives a cancelled save, even while a process writes to
+// memory as fast as it can.
 func (s suite) saveGivenUp(t *testing.T) {
 	s.savable(t)
 	g := s.renewed(t, other)
@@ -77,13 +79,13 @@ func (s suite) saveGivenUp(t *testing.T) {
 		cancel()
 		if err == nil {
 			if i == 0 {
-				t.Error("saved although that had been given up before")
+				t.Error("saved after its context was cancelled")
 			}
 			if err := g.Machine.(machine.Pauser).Resume(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		} else if left, _ := os.ReadDir(dir); fault.KindOf(err) != fault.Canceled || len(left) > 0 {
-			t.Errorf("%v, and %v is left", err, left)
+			t.Errorf("got error %v, leftovers: %v", err, left)
 		}
 		before := g.number(t, "/run/count")
 		g.until(t, func() bool { return g.number(t, "/run/count") > before })

@@ -12,9 +12,10 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// save saves a machine, which stands still then, and gives the folder.
+// save saves a machine and returns the folder. Afterwards the machine is paused.
 func (g *guest) save(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,21 +27,21 @@ func (g *guest) save(t *testing.T) string {
 	return dir
 }
 
-// again gives the spec of a machine that goes on from what another was saved as.
+// again gives the spec for a machine that resumes from a folder.
 func (s suite) again(t *testing.T, g *guest, dir string) machine.Spec {
 	spec := s.spec(t, shape{g.spec.VCPUs, g.spec.MemMiB})
 	spec.Saved = dir
 	return spec
 }
 
-// renew makes a machine its own, and wakes it.
+// renew renews a machine and thaws its processes.
 func (g *guest) renew(t *testing.T) {
 	t.Helper()
 	g.renewAsleep(t)
 	g.wake(t)
 }
 
-// renewAsleep makes a machine its own that nothing runs in yet.
+// renewAsleep renews a machine but does not thaw its processes.
 func (g *guest) renewAsleep(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -52,21 +53,21 @@ func (g *guest) renewAsleep(t *testing.T) {
 	}
 }
 
-// wake has run what was saved.
+// wake thaws the machine's processes.
 func (g *guest) wake(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_, err := g.agent.Thaw(ctx)
-	if w, ok := g.Machine.(machine.Waker); ok && err == nil {
-		err = w.Wake(ctx)
+	if w, ok := g.Machine.(machine.Thawer); ok && err == nil {
+		err = w.Thaw(ctx)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// number gives the number in a file.
+// number reads a number from a file.
 func (g *guest) number(t *testing.T, path string) int {
 	t.Helper()
 	n, err := strconv.Atoi(g.shell(t, "cat "+path))
@@ -76,26 +77,23 @@ func (g *guest) number(t *testing.T, path string) int {
 	return n
 }
 
-// counting is a command line that counts for ever, in a file that is whole at all times.
+// counting is a shell command that counts forever in the background. It replaces /run/count with a
+// new file for each number.
 const counting = `echo 0 >/run/count; (i=0; while :; do i=$((i+1)); echo $i >/run/part; mv /run/part /run/count; sleep 0.05; done) >/dev/null 2>&1 &`
 
-// savable skips a test of a driver whose machines can't be saved, which it checks.
+// savable skips a test if the driver's machines don't implement Saver.
 func (s suite) savable(t *testing.T) {
-	if s.driver.Features().SavedState {
-		return
+	if !s.saves {
+		t.Skip("its machines are no machine.Savers")
 	}
-	g := s.start(t, usual)
-	if _, ok := g.Machine.(machine.Saver); ok {
-		t.Error("SavedState is false, and its machines are Savers")
-	}
-	t.Skip("its machines can't be saved")
 }
 
-// goesOn saves a machine in which all sorts of things are under way, and has it go on elsewhere, while those who use it wait.
+// goesOn saves a machine while commands run, and resumes it as another machine. The callers of the
+// commands wait meanwhile.
 func (s suite) goesOn(t *testing.T) {
 	s.savable(t)
 	g := s.start(t, other)
-	link := newRelay(g.Link())
+	link := newMovableConn(g.Link())
 	g.agent.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
@@ -108,15 +106,15 @@ func (s suite) goesOn(t *testing.T) {
 	g.shell(t, counting)
 	g.shell(t, "mkfifo /run/go; echo kept >/etc/kept; head -c 3000000 /dev/urandom >/root/random; cd /root; sha256sum random >sum; sync; echo unflushed >/etc/unflushed")
 
-	// A terminal, and a process whose output nobody takes.
+	// The test starts a terminal and a process whose output it does not read before the resume.
 	terminal, unread := &output{}, &output{gate: make(chan struct{})}
 	keys, typed := io.Pipe()
 	var running sync.WaitGroup
-	run := func(command client.Command, in io.Reader, out io.Writer) {
+	run := func(command program.Command, in io.Reader, out io.Writer) {
 		started := make(chan struct{})
-		command.Cwd, command.Started = "/", func(int) { close(started) }
+		command.Cwd = "/"
 		running.Go(func() {
-			end, err := g.agent.Exec(ctx, command, in, out, nil)
+			end, err := g.agent.Exec(ctx, command, program.Attach{Stdin: in, Stdout: out, Started: func(program.Process) { close(started) }})
 			if err != nil || end.Code != 0 {
 				t.Errorf("%v ended with %+v, %v", command.Argv, end, err)
 			}
@@ -127,8 +125,8 @@ func (s suite) goesOn(t *testing.T) {
 			t.Fatal("not started:", command.Argv)
 		}
 	}
-	run(client.Command{Argv: []string{"sh"}, TTY: &client.Terminal{Cols: 77, Rows: 33}}, keys, terminal)
-	run(client.Command{Argv: []string{"sh", "-c", "seq 1 20000; echo over >/run/printed; read go </run/go; echo and on"}}, nil, unread)
+	run(program.Command{Argv: []string{"sh"}, TTY: &program.Terminal{Cols: 77, Rows: 33}}, keys, terminal)
+	run(program.Command{Argv: []string{"sh", "-c", "seq 1 20000; echo over >/run/printed; read go </run/go; echo and on"}}, nil, unread)
 	io.WriteString(typed, "word=of-before; stty size; cd /usr/share\n")
 	g.until(t, func() bool { return strings.Contains(terminal.String(), "33 77") })
 	g.until(t, func() bool { return g.shell(t, "cat /run/printed 2>/dev/null; :") == "over" })
@@ -165,7 +163,7 @@ func (s suite) goesOn(t *testing.T) {
 		fmt.Fprintln(&want, i+1)
 	}
 	if got := unread.String(); got != want.String()+"and on\n" {
-		t.Errorf("of the output nobody had taken %d bytes came, not %d", len(got), want.Len()+7)
+		t.Errorf("unread output after the restore: got %d bytes, want %d", len(got), want.Len()+7)
 	}
 	g.until(t, func() bool { return g.number(t, "/run/count") > count })
 	if got := g.shell(t, "cat /etc/kept /etc/unflushed; cd /root; sha256sum -c sum"); got != "kept\nunflushed\nrandom: OK" {
@@ -174,7 +172,7 @@ func (s suite) goesOn(t *testing.T) {
 	g.answers(t)
 }
 
-// forks starts several machines from one folder while the one that was saved goes on.
+// forks resumes several machines from one folder while the saved machine continues to run.
 func (s suite) forks(t *testing.T) {
 	s.savable(t)
 	g := s.renewed(t, other)
@@ -193,11 +191,15 @@ func (s suite) forks(t *testing.T) {
 	seen := map[string]int{}
 	for i, g := range all {
 		g.shell(t, fmt.Sprintf("test $(cat /etc/who) = 0; echo %d >/etc/who; echo %d >/run/who", i, i))
-		for _, what := range []string{"head -c 16 /dev/urandom | od -An -tx1", "cat /etc/machine-id", "uname -n", "cat /proc/sys/kernel/random/uuid", "cat /proc/sys/kernel/random/boot_id"} {
+		unique := []string{"head -c 16 /dev/urandom | od -An -tx1", "cat /etc/machine-id", "uname -n", "cat /proc/sys/kernel/random/uuid"}
+		if s.driver.Features().OwnKernel {
+			unique = append(unique, "cat /proc/sys/kernel/random/boot_id")
+		}
+		for _, what := range unique {
 			seen[g.shell(t, what)]++
 		}
 		if id := g.shell(t, "cat /etc/machine-id"); id != g.identity.MachineID {
-			t.Errorf("machine %d is %s, and was to be %s", i, id, g.identity.MachineID)
+			t.Errorf("machine %d: got %s, want %s", i, id, g.identity.MachineID)
 		}
 	}
 	for what, n := range seen {

@@ -1,12 +1,15 @@
-// Package machinetest is the conformance suite of the machine contract (internal/machine). Every driver passes it. It knows no driver by name: it asks for
-// [machine.Features], and checks that they are true, those that are said to be missing too.
+// Package machinetest is the conformance suite for the machine contract (internal/machine). Every
+// driver passes it.
+//
+// The suite has no code for a particular driver. It checks every field of [machine.Features],
+// including those that are false, and tests the interfaces of a machine. docs/add-a-driver.md
+// describes each check.
 package machinetest
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,13 +21,16 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// patience bounds every single step. It only ends what hangs: emulation on a busy host is slow.
+// patience is the maximum duration of each step. It only stops tests that hang. It is long because
+// emulation on a busy host is slow.
 const patience = 3 * time.Minute
 
-// The shapes of the machines: the default one, and one that is told from the host and from the other.
+// These are the shapes of test machines: the default shape, and one that differs from the default
+// and from the host.
 var (
 	usual = shape{1, 1024}
 	other = shape{2, 256}
@@ -32,23 +38,25 @@ var (
 
 type shape struct{ vcpus, memMiB int }
 
-// Run checks a driver, which must be able to start machines on this host, with machines on a root: an environment with a shell and coreutils.
+// Run checks a driver that works on this host. The parameter root is an environment with a shell
+// and coreutils.
 func Run(t *testing.T, d machine.Driver, root machine.Root) {
 	before := goleak.IgnoreCurrent()
-	s := suite{d, root}
+	s := suite{driver: d, root: root}
 	if err := d.Prove(context.Background(), s.report(t)); err != nil {
-		t.Fatal("it is to be proved on this host:", err)
+		t.Fatal("the driver does not work on this host:", err)
 	}
-	t.Run("Cancel", s.cancel) // alone: it looks for children of this process
+	t.Run("Cancel", s.cancel) // not in parallel, because it looks for child processes of this process
 	t.Run("Ready", s.ready)
+	t.Run("Interfaces", func(t *testing.T) { s.saves = s.interfaces(t) })
 	t.Run("Machines", func(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			check func(*testing.T)
 		}{
-			{"Life", s.life}, {"Killed", s.killed}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
-			{"Files", s.files}, {"Timers", s.timers},
-			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
+			{"Life", s.life}, {"Killed", s.killed}, {"Terminal", s.terminal}, {"RenewFirst", s.renewFirst}, {"Isolated", s.isolated}, {"Kernel", s.kernel},
+			{"Files", s.files}, {"Trees", s.trees}, {"Timers", s.timers},
+			{"Identity", s.identity}, {"Network", s.network}, {"Disk", s.disk}, {"Storage", s.storage}, {"Limits", s.limits}, {"Processor", s.processor}, {"OutOfMemory", s.outOfMemory},
 			{"ForkBomb", s.forkBomb}, {"SetUID", s.setUID}, {"Containers", s.containers},
 			{"GoesOn", s.goesOn}, {"Forks", s.forks}, {"Rounds", s.rounds}, {"SavedNetwork", s.savedNetwork}, {"SaveGivenUp", s.saveGivenUp}, {"SavedRefused", s.savedRefused}, {"SavedAsleep", s.asleep},
 			{"KillEverything", s.killEverything}, {"DeleteEverything", s.deleteEverything},
@@ -67,13 +75,14 @@ func Run(t *testing.T, d machine.Driver, root machine.Root) {
 type suite struct {
 	driver machine.Driver
 	root   machine.Root
+	saves  bool // the machines are machine.Savers
 }
 
 func (s suite) report(t *testing.T) progress.Func {
 	return func(e progress.Event) { t.Log(e.Phase, e.Subject) }
 }
 
-// spec is that of a new machine, with a folder of its own.
+// spec gives the spec for a new machine with its own folder.
 func (s suite) spec(t *testing.T, sh shape) machine.Spec {
 	id := client.NewIdentity("").MachineID[:16]
 	return machine.Spec{ID: "test-" + id, Dir: t.TempDir(), Root: s.root, VCPUs: sh.vcpus, MemMiB: sh.memMiB, Progress: s.report(t)}
@@ -87,7 +96,8 @@ type guest struct {
 	identity client.Identity
 }
 
-// start starts a machine and dials its agent. It is closed when the test ends.
+// start starts a machine and connects to its agent. The machine and the connection are closed when
+// the test ends.
 func (s suite) start(t *testing.T, sh shape) *guest {
 	t.Helper()
 	return s.startAs(t, s.spec(t, sh))
@@ -105,14 +115,14 @@ func (s suite) startAs(t *testing.T, spec machine.Spec) *guest {
 	g.Machine = m
 	t.Cleanup(func() { m.Close() })
 	if g.agent, err = client.Dial(ctx, m.Link()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v; the machine: %v", err, g.reason())
 	}
 	t.Cleanup(func() { g.agent.Close() })
-	g.agent.Share(m.Window())
+	g.agent.Share(m.SharedBuffer())
 	return g
 }
 
-// renewed starts a machine and renews it.
+// renewed starts a machine and renews its identity.
 func (s suite) renewed(t *testing.T, sh shape) *guest {
 	t.Helper()
 	g := s.start(t, sh)
@@ -125,16 +135,16 @@ func (s suite) renewed(t *testing.T, sh shape) *guest {
 	return g
 }
 
-// exec runs a command, for at most limit where that is not 0.
-func (g *guest) exec(limit time.Duration, argv ...string) (stdout string, end client.Exit, err error) {
+// exec runs a command. If limit is not 0, it is the maximum duration of the command.
+func (g *guest) exec(limit time.Duration, argv ...string) (stdout string, end program.Exit, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out bytes.Buffer
-	end, err = g.agent.Exec(ctx, client.Command{Argv: argv, Cwd: "/", Timeout: limit}, nil, &out, io.Discard)
+	end, err = g.agent.Exec(ctx, program.Command{Argv: argv, Cwd: "/", Timeout: limit}, program.Attach{Stdout: &out})
 	return out.String(), end, err
 }
 
-// shell gives what a command line prints, which has to succeed.
+// shell runs a command line and returns its output. The test fails if the command fails.
 func (g *guest) shell(t *testing.T, line string) string {
 	t.Helper()
 	out, end, err := g.exec(0, "/bin/sh", "-c", line)
@@ -144,13 +154,13 @@ func (g *guest) shell(t *testing.T, line string) string {
 	return strings.TrimSpace(out)
 }
 
-// answers checks that the agent still does what it is there for.
+// answers checks that the agent still works.
 func (g *guest) answers(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if _, err := g.agent.Status(ctx); err != nil {
-		t.Fatal("the agent does not answer any more:", err)
+		t.Fatal("the agent no longer answers:", err)
 	}
 	text := "still here"
 	spec := client.FileSpec{Path: "/proof/of/life", MakeParents: true, Size: int64(len(text))}
@@ -163,7 +173,7 @@ func (g *guest) answers(t *testing.T) {
 	}
 }
 
-// ended waits for the end of the machine.
+// ended waits until the machine has ended.
 func (g *guest) ended(t *testing.T) {
 	t.Helper()
 	select {
@@ -173,7 +183,8 @@ func (g *guest) ended(t *testing.T) {
 	}
 }
 
-// reason is why the machine ended, where it has: a moment after its link broke.
+// reason returns why the machine ended. It waits up to a second, because the machine might end a
+// moment after its link.
 func (g *guest) reason() error {
 	select {
 	case <-g.Done():
@@ -182,19 +193,20 @@ func (g *guest) reason() error {
 	return g.Err()
 }
 
-// leavesNothing checks that a machine is gone: its process and all that was in its folder.
+// leavesNothing checks that the machine's process does not exist any more and that the machine's
+// folder is empty.
 func leavesNothing(t *testing.T, pid int, dir string) {
 	t.Helper()
 	if pid != 0 && syscall.Kill(pid, 0) != syscall.ESRCH {
-		t.Errorf("process %d is still there", pid)
+		t.Errorf("process %d still exists", pid)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left in the machine's folder: %v, %v", left, err)
+		t.Errorf("leftovers in the machine's folder: %v, %v", left, err)
 	}
 }
 
-// processes are those of this host whose command line holds a text.
+// processes lists the host's processes whose command line contains a text.
 func processes(text string) (found []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {

@@ -5,12 +5,14 @@ import (
 	"syscall"
 )
 
-// inside is who a confined program is in its own user namespace: not root, who would have every capability there. With CAP_SYS_ADMIN, for one, it could
-// mount a folder and leave by it the one that it is locked into.
+// inside is the ID of a confined program's user in its user namespace. This user is not root,
+// because root has all capabilities in the namespace. With CAP_SYS_ADMIN, for example, a program
+// could use a mount to leave its root folder.
 const inside = 1
 
-// Confined has a program start in user, mount, PID, network, IPC and UTS namespaces of its own, where it has these capabilities. On the host it is the given
-// user and group, which have to be pyro's own unless that is root.
+// Confined gives a program its own user, mount, PID, network, IPC and UTS namespaces, and
+// capabilities in them. On the host the program runs as uid and gid. If pyro is not root, uid and
+// gid must be pyro's own.
 func Confined(uid, gid int, capabilities ...uintptr) *syscall.SysProcAttr {
 	root := os.Getuid() == 0
 	return &syscall.SysProcAttr{
@@ -18,7 +20,7 @@ func Confined(uid, gid int, capabilities ...uintptr) *syscall.SysProcAttr {
 			syscall.CLONE_NEWUTS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: inside, HostID: gid, Size: 1}},
-		// An ordinary user keeps the groups that they have; they may not set any.
+		// Ordinary users keep their groups, because they are not allowed to set other groups.
 		Credential:                 &syscall.Credential{Uid: inside, Gid: inside, NoSetGroups: !root},
 		GidMappingsEnableSetgroups: root,
 		AmbientCaps:                capabilities,

@@ -13,20 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starter is the name under which this program runs itself to become another one in an empty mount namespace.
+// starter is the name of this program while it prepares an empty mount namespace for another
+// program.
 const starter = "pyro-empty-root"
 
 func init() {
-	if len(os.Args) > 4 && os.Args[0] == starter && os.Getpid() == 1 { // in a PID namespace of its own, as confined programs are: elsewhere this would change the host
+	// Without the check of the PID, the code could change the host's mount namespace.
+	if len(os.Args) > 4 && os.Args[0] == starter && os.Getpid() == 1 {
 		errno := become(os.Args[1], os.Args[2], os.Args[3:])
 		os.Exit(int(errno))
 	}
 }
 
-// StartEmptied is Start for a program that changes its root to an inherited folder once it has loaded all that it needs, such as QEMU. Its mount namespace holds
-// nothing but an empty read-only folder, and rootFD, a file of the command, is that folder; until the program enters it, it sees the host's files by a root that no
-// mount namespace has. If the host forbids that, rootFD stays what it is and the namespace a copy of the host's. The command must be confined with CAP_SYS_ADMIN,
-// which the program does not get, and be in a new user namespace, in which mounts below the root stay connected to it.
+// StartEmptied is like Start, but gives the program an empty mount namespace. It is for programs
+// such as QEMU, which open all of their files and then change their root to an inherited folder.
+//
+// The mount namespace contains only an empty read-only folder. The descriptor rootFD refers to that
+// folder. The program's root shows the host's files until the program enters the folder, but no
+// mount namespace contains these files. If the host forbids this, rootFD does not change, and the
+// namespace is a copy of the host's.
+//
+// The command must be confined with CAP_SYS_ADMIN. StartEmptied drops this capability before the
+// program runs. The command must be in a new user namespace, so that mounts below the root stay
+// connected to the root.
 func StartEmptied(name string, cmd *exec.Cmd, rootFD int) (*Process, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -43,7 +52,7 @@ func StartEmptied(name string, cmd *exec.Cmd, rootFD int) (*Process, error) {
 		return nil, err
 	}
 	var errno [4]byte
-	if n, err := io.ReadFull(r, errno[:]); n > 0 { // else it was closed by the program's start
+	if n, err := io.ReadFull(r, errno[:]); n > 0 { // n is 0 if exec has succeeded and closed the pipe
 		<-p.Done()
 		if err != nil {
 			return nil, fmt.Errorf("start %s: %w", name, err)
@@ -53,9 +62,11 @@ func StartEmptied(name string, cmd *exec.Cmd, rootFD int) (*Process, error) {
 	return p, nil
 }
 
-// become empties the mount namespace and runs the program: command is its path and arguments. It returns if it can't, and has reported that.
+// become empties the mount namespace and runs a command. The parameter command is a path, followed
+// by the arguments. After an error, become writes the error to the descriptor report and returns
+// it.
 func become(root, report string, command []string) syscall.Errno {
-	runtime.LockOSThread() // capabilities are a thread's
+	runtime.LockOSThread() // each thread has its own capabilities
 	rootFD, err1 := strconv.Atoi(root)
 	reportFD, err2 := strconv.Atoi(report)
 	if err1 != nil || err2 != nil {
@@ -77,11 +88,13 @@ func become(root, report string, command []string) syscall.Errno {
 	return errno
 }
 
-// emptyRootAt is where the empty folder is mounted for a moment. Every host has it.
+// emptyRootAt is a folder that exists on every host. emptyNamespace briefly mounts the empty folder
+// there.
 const emptyRootAt = "/tmp"
 
-// emptyNamespace makes an empty folder the root of the mount namespace, and root that folder. The process itself keeps the host's files as its root. It is no error
-// if the host forbids that: then all is as it was.
+// emptyNamespace makes an empty folder the root of the mount namespace, and makes the descriptor
+// root refer to it. The root of the process itself still shows the host's files. If the host
+// forbids this, emptyNamespace changes nothing and returns no error.
 func emptyNamespace(root int) error {
 	host, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -102,7 +115,8 @@ func emptyNamespace(root int) error {
 	if unix.PivotRoot(".", ".") != nil {
 		return unix.Chdir("/")
 	}
-	// The host's mounts are on top of the new root now: see pivot_root(2). They leave the namespace, and last as long as this process uses them.
+	// The host's mounts are now on top of the new root, see pivot_root(2). The unmount removes them
+	// from the namespace, but they exist as long as this process uses them.
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return err
 	}
@@ -126,7 +140,7 @@ func mountEmpty() error {
 	return unix.Mount("", emptyRootAt, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, "")
 }
 
-// dropAdmin gives CAP_SYS_ADMIN up, and keeps the other capabilities.
+// dropAdmin drops CAP_SYS_ADMIN but no other capability.
 func dropAdmin() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, unix.CAP_SYS_ADMIN, 0, 0); err != nil {
 		return err

@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens one of the files in which the kernel tells of the program, by its name in /proc/PID, what the program has in its memory among them. Its parent may read it, and so may
-// pyro as root. But root may have been denied the power over others (CAP_SYS_PTRACE), as it is in containers: then it opens the file as the user that the program is.
+// Open opens a file in /proc/PID, for example the program's memory. The kernel allows this to the
+// program's parent and to root. But in containers root might lack CAP_SYS_PTRACE. Then Open uses
+// the program's user ID.
 func (p *Process) Open(name string, flags int) (*os.File, error) {
 	path := "/proc/" + strconv.Itoa(p.PID()) + "/" + name
 	f, err := os.OpenFile(path, flags, 0)
-	who := p.cmd.SysProcAttr.Credential
-	if !errors.Is(err, fs.ErrPermission) || os.Getuid() != 0 || who == nil || len(p.cmd.SysProcAttr.UidMappings) > 0 {
+	credential := p.cmd.SysProcAttr.Credential
+	if !errors.Is(err, fs.ErrPermission) || os.Getuid() != 0 || credential == nil || len(p.cmd.SysProcAttr.UidMappings) > 0 {
 		return f, err
 	}
-	runtime.LockOSThread() // who it is for the file system is the thread's alone
+	runtime.LockOSThread() // the kernel stores the file system user ID per thread
 	defer runtime.UnlockOSThread()
-	unix.SetfsgidRetGid(int(who.Gid))
+	unix.SetfsgidRetGid(int(credential.Gid))
 	defer unix.SetfsgidRetGid(os.Getgid())
-	unix.SetfsuidRetUid(int(who.Uid))
+	unix.SetfsuidRetUid(int(credential.Uid))
 	defer unix.SetfsuidRetUid(os.Getuid())
 	return os.OpenFile(path, flags, 0)
 }

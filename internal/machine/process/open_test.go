@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// started starts a program that waits.
+// started starts a program that only sleeps.
 func started(t *testing.T, attr *syscall.SysProcAttr) *Process {
 	t.Helper()
 	cmd := exec.Command("/bin/sleep", "300")
@@ -31,7 +31,8 @@ func started(t *testing.T, attr *syscall.SysProcAttr) *Process {
 	return p
 }
 
-// TestOpen opens the memory of programs however they are confined, as root also without the power to look into others'.
+// TestOpen opens the memory of programs with different confinements. As root, it repeats this
+// without CAP_SYS_PTRACE.
 func TestOpen(t *testing.T) {
 	uid, gid := os.Getuid(), os.Getgid()
 	plain := &syscall.SysProcAttr{Setsid: true}
@@ -70,7 +71,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// powerless takes the power to look into other users' programs from this thread, until what it gives is called.
+// powerless removes CAP_SYS_PTRACE from this thread. The function end restores it.
 func powerless(t *testing.T) (end func()) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -86,7 +87,7 @@ func powerless(t *testing.T) (end func()) {
 	}
 	return func() {
 		if err := unix.Capset(&header, &had[0]); err != nil {
-			t.Fatal(err) // with the thread
+			t.Fatal(err) // the goroutine stays locked to the thread, so the thread ends with the goroutine
 		}
 		runtime.UnlockOSThread()
 	}

@@ -1,4 +1,6 @@
-// Package process runs the programs that machines are: QEMU, gVisor's sentry. Such a process dies with pyro, leaves no core, and is nobody on the host.
+// Package process runs the programs that are machines: QEMU, gVisor's sentry and gVisor's gofer.
+// These programs die with pyro, write no core dumps, and run on the host with user IDs that nothing
+// else uses.
 package process
 
 import (
@@ -13,25 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FirstFD is the number of the first file of exec.Cmd.ExtraFiles.
+// FirstFD is the descriptor number of the first file in exec.Cmd.ExtraFiles.
 const FirstFD = 3
 
-// The user ids that machines run under when pyro is root: a range that neither distributions, nor systemd, nor the default subordinate ids use, so that a
-// program that was broken out of is nobody on the host, and nobody to another machine's program.
+// If pyro is root, machines run with user IDs from this range. Linux distributions, systemd and the
+// default subordinate IDs do not use it. So a program that a hostile machine controls can't access
+// files or processes of the host or of other machines.
 const (
 	firstUID = 0x7079_0000
 	uidRange = 0x1_0000
 )
 
-// User is the user id on the host for a machine's program when pyro is root, picked by the machine's id. The group id is the same number.
+// User gives the user and group ID for a machine's program if pyro is root. The result depends on
+// the machine's ID.
 func User(id string) int {
 	h := fnv.New32a()
 	h.Write([]byte(id))
 	return firstUID + int(h.Sum32()%uidRange)
 }
 
-// stderrKept is how much of what a program says is kept.
-const stderrKept = 4 << 10
+// stderrSize is the number of bytes of standard error that a Process stores.
+const stderrSize = 4 << 10
 
 // Process is a running program.
 type Process struct {
@@ -42,14 +46,16 @@ type Process struct {
 	state  syscall.WaitStatus
 }
 
-// Start starts a program, which is called name in what is told of it. It dies with the thread that started it, which lives until it has been reaped: so it
-// dies with pyro, however pyro ends. The caller sets what is to be inherited and its namespaces; its stderr is kept here.
+// Start starts a program. Errors use the parameter name for the program. One thread starts the
+// program and lives until the program is reaped, and the program dies with that thread. So the
+// program dies with pyro, even if pyro crashes. The caller sets inherited files and namespaces.
+// Start replaces cmd.Stderr, see Said.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
-	p := &Process{name: name, cmd: cmd, stderr: NewTail(stderrKept), done: make(chan struct{})}
+	p := &Process{name: name, cmd: cmd, stderr: NewTail(stderrSize), done: make(chan struct{})}
 	cmd.Stderr = p.stderr
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
-	// The parent-death signal comes when that thread ends, not when the process does.
+	// The kernel sends the parent-death signal when the thread ends, not when the process ends.
 	go func() {
 		runtime.LockOSThread()
 		err := cmd.Start()
@@ -66,27 +72,29 @@ func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	// No core dump: it would hold the machine's memory.
+	// There must be no core dump, because it would contain the machine's memory.
 	unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 	return p, nil
 }
 
-// PID is the program's, on the host.
+// PID gives the PID on the host.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed once the program has been reaped, and with it what it had started in a PID namespace of its own.
+// Done is closed when the program has been reaped. All processes in the program's own PID namespace
+// have then ended too.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the program at once and returns when it has been reaped. Idempotent.
+// Kill kills the program and waits until it is reaped. Idempotent.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Strike ends the program at once and does not wait for it. Idempotent.
+// Strike kills the program without waiting. Idempotent.
 func (p *Process) Strike() { p.cmd.Process.Kill() }
 
-// Signal is what the program was killed by, 0 where it exited. It may be called once Done is closed.
+// Signal returns the signal that killed the program, or 0 if the program exited. Call it only after
+// Done is closed.
 func (p *Process) Signal() syscall.Signal {
 	if p.state.Signaled() {
 		return p.state.Signal()
@@ -94,13 +102,13 @@ func (p *Process) Signal() syscall.Signal {
 	return 0
 }
 
-// Success tells whether the program exited with code 0. It may be called once Done is closed.
+// Success reports whether the program exited with code 0. Call it only after Done is closed.
 func (p *Process) Success() bool { return p.state.Exited() && p.state.ExitStatus() == 0 }
 
-// Said is what the program said last on its stderr.
+// Said returns the end of the program's standard error.
 func (p *Process) Said() string { return strings.TrimSpace(p.stderr.String()) }
 
-// Ended says in words how the program ended. It may be called once Done is closed.
+// Ended describes how the program ended. Call it only after Done is closed.
 func (p *Process) Ended() error {
 	how := fmt.Sprintf("%s exited with code %d", p.name, p.state.ExitStatus())
 	if p.state.Signaled() {

@@ -2,33 +2,33 @@ package process
 
 import "io"
 
-// Tail keeps the last bytes written to it. It is safe for concurrent use.
+// Tail stores the last bytes that were written to it. It is safe for concurrent use.
 type Tail struct {
-	kept chan []byte // holds the one slice: a lock that carries its data
+	last chan []byte // contains the only slice, and so also serves as its lock
 	size int
 }
 
 var _ io.Writer = (*Tail)(nil)
 
-// NewTail makes a Tail of size bytes.
+// NewTail makes a Tail that stores up to size bytes.
 func NewTail(size int) *Tail {
-	t := &Tail{kept: make(chan []byte, 1), size: size}
-	t.kept <- nil
+	t := &Tail{last: make(chan []byte, 1), size: size}
+	t.last <- nil
 	return t
 }
 
 func (t *Tail) Write(p []byte) (int, error) {
-	kept := append(<-t.kept, p...)
+	kept := append(<-t.last, p...)
 	if over := len(kept) - t.size; over > 0 {
 		kept = append([]byte(nil), kept[over:]...)
 	}
-	t.kept <- kept
+	t.last <- kept
 	return len(p), nil
 }
 
 func (t *Tail) String() string {
-	kept := <-t.kept
+	kept := <-t.last
 	text := string(kept)
-	t.kept <- kept
+	t.last <- kept
 	return text
 }

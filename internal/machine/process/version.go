@@ -9,7 +9,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Version asks a program for its version, the first group of pattern in what it answers to --version. The program is called name in errors.
+// Version runs a program with --version and returns the first group of pattern in the output. The
+// parameter name is the program's name in errors.
 func Version(ctx context.Context, name, path string, pattern *regexp.Regexp) (string, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {

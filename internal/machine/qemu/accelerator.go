@@ -16,44 +16,49 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// A /dev/kvm that opens, and even one that creates virtual processors, proves nothing: on some clouds it belongs to a hypervisor that can't run an
-// ordinary kernel. So each accelerator has to boot the real kernel once, both at the same time, and the verdict is kept.
+// It is not enough that /dev/kvm can be opened, or even that it creates virtual processors. In some
+// clouds it belongs to a hypervisor that can't run an ordinary kernel. So pyro boots the real
+// kernel once with each accelerator, both at the same time, and stores the verdicts.
 
 const (
-	// probeLine makes the guest say probeReady on its console as soon as its kernel runs user programs, and power off.
+	// probeLine makes the guest's first program print probeReady and power off.
 	probeLine  = " pyro.probe"
 	probeReady = "pyro-probe: ready"
-	// probePatience bounds a proof; kvmGrace is what is left to KVM once emulation, which is some ten times slower, has booted.
-	probePatience = time.Minute
-	kvmGrace      = 2 * time.Second
-	// refusalLife is how long a refusal is believed: a module may have been loaded or a machine moved since.
+	// probeTimeout is the maximum duration of a probe. Emulation is about ten times slower than
+	// KVM. So when emulation has booted the kernel, KVM gets only kvmGrace more.
+	probeTimeout = time.Minute
+	kvmGrace     = 2 * time.Second
+	// refusalLife is how long a negative verdict is valid. After that a user might have loaded a
+	// module or moved the machine.
 	refusalLife = 24 * time.Hour
 )
 
-// verdict is what was found about one accelerator.
+// verdict is the result for one accelerator.
 type verdict struct {
 	Works       bool      `json:"works"`
 	Reason      string    `json:"reason,omitempty"`
 	QEMUVersion string    `json:"qemu_version"`
-	TSCKHz      int       `json:"tsc_khz,omitempty"` // of the host's time stamp counter
+	TSCKHz      int       `json:"tsc_khz,omitempty"` // frequency of the host's time stamp counter
 	BootMillis  int64     `json:"boot_ms,omitempty"`
 	At          time.Time `json:"at"`
 }
 
-// readOnlyRAM tells whether this QEMU can map a template's memory from a file that it may not write (since 8.2).
+// readOnlyRAM reports whether this QEMU can map a template's memory from a read-only file. QEMU can
+// do so since 8.2.
 func (v verdict) readOnlyRAM() bool {
 	var major, minor int
 	fmt.Sscanf(v.QEMUVersion, "%d.%d", &major, &minor)
 	return major > 8 || major == 8 && minor >= 2
 }
 
-// Prove tells whether the accelerator can run a kernel on this host.
+// Prove checks that the accelerator can run a kernel on this host.
 func (d *Driver) Prove(ctx context.Context, report progress.Func) error {
 	_, err := d.prove(ctx, report)
 	return fault.Wrap(err, "prove accelerator", string(d.cfg.Isolation))
@@ -90,13 +95,14 @@ func (v verdict) err(accel machine.Isolation) error {
 	return fault.Newf(fault.Unavailable, "%s", v.Reason)
 }
 
-// find finds out about the accelerators, or waits for another process that does.
+// find tests the accelerators. If another process is already testing them, find waits for that
+// process.
 func (d *Driver) find(ctx context.Context, p parts, report progress.Func) (verdict, error) {
 	folder := filepath.Dir(d.verdictPath(p, d.cfg.Isolation))
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return verdict{}, fault.Wrap(err, "make folder of verdicts", folder)
 	}
-	const what = "finding out what this host's processor can do"
+	const what = "testing this host's processor"
 	lock, err := flock.Take(ctx, filepath.Join(folder, ".lock"), flock.Exclusive, func() { report.Phase("waiting for another pyro that is "+what, "") })
 	if err != nil {
 		return verdict{}, fault.Wrap(err, "wait for verdicts", folder)
@@ -106,7 +112,7 @@ func (d *Driver) find(ctx context.Context, p parts, report progress.Func) (verdi
 		return v, nil
 	}
 	report.Phase(what, "")
-	// Its name is always the same, so that what was left by a process that was killed here is known for what it is.
+	// The name is constant, so that this call removes the files that a crashed process left.
 	work := filepath.Join(folder, "probe.part")
 	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o700)); err != nil {
 		return verdict{}, fault.Wrap(err, "make folder", work)
@@ -115,15 +121,16 @@ func (d *Driver) find(ctx context.Context, p parts, report progress.Func) (verdi
 	return d.race(ctx, p, work)
 }
 
-// race boots the kernel on emulation and, where there is one, on KVM at the same time, keeps both verdicts and gives the one for this driver. Work is where
-// it may put what it needs meanwhile.
+// race boots the kernel with emulation and with KVM, if there is KVM, at the same time. It stores
+// both verdicts and returns the one for this driver. The parameter work is a folder for temporary
+// files.
 func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error) {
 	version, err := p.binary.Version(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
 	tsc := measureTSC()
-	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("it booted no kernel within %s", probePatience))
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("it booted no kernel within %s", probeTimeout))
 	defer cancel()
 	accels := []machine.Isolation{machine.TCG}
 	if kvmUsable() == nil {
@@ -173,7 +180,7 @@ func (d *Driver) race(ctx context.Context, p parts, work string) (verdict, error
 	return verdicts[d.cfg.Isolation], nil
 }
 
-// probe boots the kernel and waits for its first user program to speak.
+// probe boots the kernel and waits for the line that the guest's first program prints.
 func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, tscKHz int, dir string) error {
 	var f opener
 	defer f.close()
@@ -208,7 +215,8 @@ func (d *Driver) probe(ctx context.Context, p parts, accel machine.Isolation, ts
 	}
 }
 
-// verdictPath is where the verdict for an accelerator is kept: another kernel, QEMU or processor has another.
+// verdictPath gives the path of a verdict's file. The path depends on the kernel, QEMU and the
+// processor.
 func (d *Driver) verdictPath(p parts, accel machine.Isolation) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(accel), p.binary.ID, p.kernel.Digest, hostProcessor()}, "\n")))
 	return filepath.Join(d.cfg.Dirs.Cache, "accelerators", hex.EncodeToString(sum[:8])+".json")
@@ -230,15 +238,12 @@ func (d *Driver) remember(p parts, accel machine.Isolation, v verdict) error {
 	path := d.verdictPath(p, accel)
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err == nil {
-		err = os.WriteFile(path+".part", b, 0o600)
-	}
-	if err == nil {
-		err = os.Rename(path+".part", path)
+		err = durable.Replacement{Unflushed: true}.Write(path, b)
 	}
 	return fault.Wrap(err, "keep verdict", path)
 }
 
-// hostProcessor tells one kind of processor under one kernel from another.
+// hostProcessor identifies the model of the host's processor and the release of the host's kernel.
 func hostProcessor() string {
 	var id strings.Builder
 	var name unix.Utsname

@@ -8,20 +8,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// diskSize is the virtual size of every disk: images are sparse, and a template keeps its idea of the size.
+// diskSize is the virtual size of each disk, in bytes. It can't change after a template is made.
+// The images are sparse.
 const diskSize = 16 << 30
 
-// kernelLine is the guest kernel's command line. reboot=t and panic=-1 end QEMU when the kernel panics; random.trust_cpu keeps the first boot from waiting
-// for entropy, which Renew replaces in any case. init_on_free=0, whatever the kernel's own choice is: it would count on what is in free memory, which Save leaves out.
+// kernelLine gives the guest kernel's command line. With reboot=t and panic=-1, QEMU exits if the
+// kernel panics. With random.trust_cpu the first boot does not wait for entropy, and Renew replaces
+// that entropy anyway. With init_on_free=0 the kernel does not rely on the content of free memory,
+// because Save leaves free memory out.
 //
-// An emulated processor has the host's time stamp counter, but on a busy host the kernel fails to find out its frequency, and then waits for ever for a timer
-// that this machine type does not have. So it is told the frequency.
+// An emulated processor has the host's time stamp counter. On a busy host the kernel can't measure
+// the frequency of this counter. It then waits forever for a timer that this machine type lacks. So
+// the command line contains the frequency.
 //
-// Under emulation three defences of the guest against itself are off, which cost it more than all else: where each process has other addresses
-// (norandmaps), the emulator translates its code anew, and /bin/true takes 26 ms instead of 7; zeroing what is allocated takes a fifth of the time to
-// write a file; and there is no speculation to mitigate. None of them is a part of the wall between the machine and the host.
+// Under emulation three defences of the guest against its own processes are off, because they are
+// slow. With norandmaps each process has the same addresses, and QEMU translates code only once:
+// /bin/true takes 7 ms instead of 26 ms. Without init_on_alloc=0, zeroing memory takes a fifth of
+// the time to write a file. An emulated processor does not speculate, so there is nothing to
+// mitigate. The isolation between machine and host does not depend on these defences.
 //
-// bare has the agent mount no root before it is told to (internal/agent/guest).
+// If bare is true, the agent mounts no root before Mount (internal/agent/guest).
 func kernelLine(accel machine.Isolation, tscKHz int, bare bool) string {
 	line := "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on init_on_free=0"
 	if bare {
@@ -37,13 +43,15 @@ func kernelLine(accel machine.Isolation, tscKHz int, bare bool) string {
 	return line
 }
 
-// wiring is what a QEMU inherits, in order; the numbers that QEMU knows the files by are given as they are added.
+// wiring lists the files that a QEMU process inherits, in order. Its methods return the descriptor
+// numbers of these files in QEMU.
 type wiring struct {
 	files []*os.File
 	sets  int
 }
 
-// set adds files that a disk is made of, as one set of descriptors: QEMU takes the one that was opened as it needs it. path is how a disk is told of it.
+// set adds the files of a disk as one set of descriptors. QEMU chooses the descriptor with the
+// right access mode. The result path is the name of the set.
 func (w *wiring) set(files ...*os.File) (args []string, path string) {
 	w.sets++
 	for _, f := range files {
@@ -59,7 +67,8 @@ func (w *wiring) add(f *os.File) int {
 	return process.FirstFD + len(w.files) - 1
 }
 
-// shape is the part of the command line that makes the machine what it is. A template fits exactly the shape that it was made with.
+// shape gives the arguments that define the machine. A machine can be restored from a template only
+// with the same shape.
 func shape(accel machine.Isolation, vcpus, memMiB int, networked bool) []string {
 	cpu, accelerator := "max,-erms,-fsrm", "tcg,thread=multi,tb-size=128"
 	if accel == machine.KVM {
@@ -82,20 +91,22 @@ func shape(accel machine.Isolation, vcpus, memMiB int, networked bool) []string 
 	return args
 }
 
-// linked gives the machine's network, whose frames are the packets of an inherited socket.
+// linked gives the arguments for the machine's network. Each packet on the inherited socket is an
+// Ethernet frame.
 func linked(fd int) []string {
 	return []string{"-netdev", fmt.Sprintf("dgram,id=net,local.type=fd,local.str=%d", fd)}
 }
 
-// filter is QEMU's own system call filter.
+// filter turns on QEMU's own system call filter.
 var filter = []string{"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"}
 
-// stream gives a character device on an inherited socket.
+// stream gives the arguments for a character device on an inherited socket.
 func stream(name string, fd int) []string {
 	return []string{"-chardev", fmt.Sprintf("socket,id=%s,fd=%d", name, fd)}
 }
 
-// memory maps the machine's memory from an inherited file. share: what the machine writes goes to the file; else it stays the machine's own.
+// memory gives the arguments that map the machine's memory from an inherited file. If share is
+// true, writes go to the file. Otherwise they are private.
 func memory(fd, memMiB int, share, readOnlyFile bool) []string {
 	object := fmt.Sprintf("memory-backend-file,id=mem,size=%dM,mem-path=%s,share=", memMiB, inherited(fd))
 	switch {
@@ -109,7 +120,7 @@ func memory(fd, memMiB int, share, readOnlyFile bool) []string {
 	return []string{"-object", object}
 }
 
-// shared gives the window, which the machine sees as a disk without a cache.
+// shared gives the arguments for the shared buffer, which the machine sees as an uncached disk.
 func shared(w *wiring, window *os.File) []string {
 	args, path := w.set(window)
 	return append(args,
@@ -117,15 +128,16 @@ func shared(w *wiring, window *os.File) []string {
 		"-blockdev", "driver=raw,node-name=window,file=window-file,cache.no-flush=on")
 }
 
-// boot gives the kernel to start, from inherited files.
+// boot gives the arguments for the kernel and its initramfs, which are inherited files.
 func boot(kernelFD, initramfsFD int, line string) []string {
 	return []string{"-kernel", inherited(kernelFD), "-initrd", inherited(initramfsFD), "-append", line}
 }
 
-// ignoreShared leaves the machine's memory out of what is saved: it is in a file already.
+// ignoreShared leaves the machine's memory out of the saved state, because a file already contains
+// it.
 var ignoreShared = command{"migrate-set-capabilities", map[string]any{
 	"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": true}, map[string]any{"capability": "events", "state": true}},
 }}
 
-// unannounced keeps QEMU from telling the link the address that the template's interface had.
+// unannounced stops QEMU from announcing the template's MAC address on the link.
 var unannounced = command{"migrate-set-parameters", map[string]any{"announce-rounds": 0}}

@@ -12,13 +12,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// Binary is the QEMU of this host.
+// Binary is an installed QEMU.
 type Binary struct {
 	Path string
 	ID   string // changes when the program is replaced
 }
 
-// FindBinary finds the QEMU that PYRO_QEMU names, else the one on PATH. It does not run it.
+// FindBinary finds QEMU. It uses PYRO_QEMU if that is set, otherwise it searches PATH. It does not
+// run QEMU.
 func FindBinary() (Binary, error) {
 	if runtime.GOARCH != "amd64" {
 		return Binary{}, fault.New(fault.Unsupported, "find QEMU", runtime.GOARCH, "machines start on x86-64 alone so far")
@@ -40,7 +41,7 @@ func FindBinary() (Binary, error) {
 
 var versionLine = regexp.MustCompile(`version (\d+\.\d+\.\d+)`)
 
-// Version asks the program for its version, such as 7.2.22.
+// Version runs QEMU to get its version, for example 7.2.22.
 func (b Binary) Version(ctx context.Context) (string, error) {
 	return process.Version(ctx, "QEMU", b.Path, versionLine)
 }

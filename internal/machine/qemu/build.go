@@ -15,10 +15,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk/qcow2"
 	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// The files of a template: the machine's memory, which every machine restored from it maps copy on write; what its kernel says of how that is laid out, which may be nothing; what QEMU knows
-// of its devices; and what the machine had written to its root disk by then.
+// These are the files of a template. Restored machines map the memory copy-on-write. The note is
+// the kernel's description of its memory layout, and can be empty. The other files are the state of
+// QEMU's devices and the changes to the root disk.
 const (
 	templateRAM     = "ram"
 	templateNote    = "vmcoreinfo"
@@ -26,21 +28,23 @@ const (
 	templateOverlay = "overlay.qcow2"
 )
 
-// templateForm is changed when what a template holds is.
+// templateForm is the version of the template format. Change it when the content changes.
 const templateForm = "qemu-4"
 
-// templateMAC is that of a template's interface.
+// templateMAC is the MAC address of a template's network interface.
 var templateMAC = net.HardwareAddr{2, 0x70, 0x79, 0x72, 0x6f, 2}
 
-// bootPatience bounds a boot, a slow host and emulation considered.
-const bootPatience = 2 * time.Minute
+// bootTimeout is the maximum duration of a boot. It is long enough for emulation on a slow host.
+const bootTimeout = 2 * time.Minute
 
-// warmUp is run in a machine before it is saved, so that what nearly every command needs is in its memory already. It can't fail.
+// warmUp is a script that runs in a machine before the template is saved. After it, the machine's
+// memory contains the files that most commands need. It can't fail.
 const warmUp = `ls / >/dev/null 2>&1; command -v python3 >/dev/null && python3 -c 'import os, re, json'; command -v git >/dev/null && git --version >/dev/null; :`
 
-// build makes a template in dir: it boots a machine whose memory is a file, waits for its agent, warms it up, and saves its devices.
+// build makes a template in dir. It boots a machine whose memory is a file, waits for the machine's
+// agent, runs warmUp, and saves the state of the devices.
 func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spec, dir string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bootPatience, errors.New("the machine did not get ready in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, bootTimeout, errors.New("the machine did not get ready in time"))
 	defer cancel()
 	bare := bare(spec)
 	var f opener
@@ -60,14 +64,14 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 		return f.err
 	}
 	var far *os.File
-	if spec.Network != nil { // a link to nobody
+	if spec.Network != nil { // the other end of the link discards all frames
 		near, end, err := machine.NewLink()
 		if err != nil {
 			return err
 		}
 		defer near.Close()
 		defer end.Close()
-		go io.Copy(io.Discard, near) // ends with it
+		go io.Copy(io.Discard, near) // the copy ends when the machine ends
 		far = end
 	}
 	in, err := start(d.cfg.Isolation, p.binary.Path, spec.ID, dir, func(w *wiring) []string {
@@ -109,7 +113,7 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 			return err
 		}
 	}
-	// The template must not come back from a power failure with its name but without its content.
+	// After a power failure, a template must not exist with incomplete content.
 	err = errors.Join(ram.Sync(), state.Chmod(0o444), state.Sync())
 	for _, l := range root {
 		err = errors.Join(err, l.file.Sync())
@@ -117,7 +121,8 @@ func (d *Driver) build(ctx context.Context, p parts, v verdict, spec machine.Spe
 	return err
 }
 
-// blankOverlay makes an empty layer. Which image it lies over is said anew at each start.
+// blankOverlay makes an empty layer. Its header names no image. QEMU's arguments say at each start
+// which image is below the layer.
 func blankOverlay(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -127,7 +132,8 @@ func blankOverlay(path string) (err error) {
 	return qcow2.Create(f, diskSize)
 }
 
-// warm waits for the agent of a booted machine and has it run something, then leaves it as it was: without a session and not renewed.
+// warm waits for the agent of a booted machine and runs warmUp. The agent can then have a new
+// session and be renewed again.
 func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) error {
 	c, err := client.Dial(ctx, in.link)
 	if err != nil {
@@ -135,7 +141,7 @@ func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) err
 	}
 	defer c.Close()
 	identity := client.NewIdentity("template")
-	if n != nil { // all but its MAC is that of every machine that is restored from it
+	if n != nil { // restored machines have the same network config, except for the MAC address
 		identity.Network = &client.Network{
 			MAC: templateMAC, Address: n.Address, Gateway: n.Gateway, Address6: n.Address6, Gateway6: n.Gateway6, DNS: []netip.Addr{n.Gateway}, MTU: n.MTU,
 		}
@@ -148,15 +154,16 @@ func (in *instance) warm(ctx context.Context, bare bool, n *machine.Network) err
 		return err
 	}
 	for _, argv := range [][]string{{"/bin/sh", "-c", warmUp}, {"true"}} {
-		if _, err := c.Exec(ctx, client.Command{Argv: argv}, nil, io.Discard, io.Discard); err != nil {
+		if _, err := c.Exec(ctx, program.Command{Argv: argv}, program.Attach{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// save writes the state of the machine's devices to a file. The machine runs until QEMU stops it at the end of that, so that what is restored runs at once.
-// Its memory is in its own file by then, its disk in its layer.
+// save writes the state of the devices to a file. The machine runs until QEMU stops it at the end
+// of the save. QEMU then saves it as a running machine, so that restored machines run at once. The
+// memory is then in its own file, and the changes to the disk are in a layer.
 func (in *instance) save(ctx context.Context, state *os.File) error {
 	_, err := in.monitor.run(ctx, command{name: "qmp_capabilities"}, ignoreShared)
 	if err == nil {

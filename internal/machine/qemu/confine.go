@@ -13,19 +13,21 @@ import (
 
 const nobody = 65534
 
-// confinement is one way to confine QEMU, beside its own system call filter.
+// confinement is one way to confine QEMU, in addition to its system call filter.
 type confinement struct {
 	attr  *syscall.SysProcAttr
 	args  []string
-	empty bool // its mount namespace is emptied
+	empty bool // the mount namespace is empty
 }
 
-// confinements gives the ways to confine a machine's QEMU, the tightest first. rootFD is the number under which QEMU inherits a folder that no longer
-// exists.
+// confinements gives the ways to confine QEMU, the strictest first. The parameter rootFD is the
+// descriptor of a deleted folder.
 //
-// Best is a user namespace of its own, with its own process, network, mount and IPC namespaces, in which QEMU has the one capability to change its root to that
-// folder. What it needs it has inherited open. Its mount namespace holds nothing but an empty folder, if the host allows that. Where the host forbids that, QEMU at least is an unprivileged user when pyro is root. In every case it
-// dies with pyro and has its system call filter.
+// The strictest way gives QEMU its own user, PID, network, mount and IPC namespaces. QEMU has only
+// the capability to change its root to the folder. It inherits all files that it needs. If the host
+// allows it, the mount namespace contains only an empty folder. If the host forbids namespaces and
+// pyro is root, QEMU at least runs as an unprivileged user. In all cases QEMU dies with pyro and
+// has its system call filter.
 func confinements(accel machine.Isolation, id string, rootFD int) []confinement {
 	users := [][2]int{{os.Getuid(), os.Getgid()}}
 	if os.Getuid() == 0 {
@@ -49,10 +51,11 @@ func confinements(accel machine.Isolation, id string, rootFD int) []confinement 
 	return append(ways, confinement{attr: plain})
 }
 
-// inherited is the path by which QEMU opens a file that it has inherited under a number.
+// inherited gives the path of an inherited file in the QEMU process.
 func inherited(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// vanishedFolder is an open folder that has already been removed: nothing can be found or made in it.
+// vanishedFolder opens a folder and deletes it. So the folder is empty, and nobody can make files
+// in it.
 func vanishedFolder(in string) (*os.File, error) {
 	path, err := os.MkdirTemp(in, "root-")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// TestConfinement looks at a running machine's QEMU from outside.
+// TestConfinement inspects a running machine's QEMU process from the host.
 func TestConfinement(t *testing.T) {
 	root := machinetest.Debian(t)
 	s := startSmall(t, driverIn(t, machine.TCG, machinetest.SharedDirs(t)), root)
@@ -36,7 +36,8 @@ func TestConfinement(t *testing.T) {
 	if status["Seccomp"] != "2" || status["NoNewPrivs"] != "1" {
 		t.Errorf("Seccomp %s, NoNewPrivs %s: it has no system call filter", status["Seccomp"], status["NoNewPrivs"])
 	}
-	if status["CapEff"] != "0000000000040000" { // CAP_SYS_CHROOT alone: with more it could mount its way out of its root
+	// Only CAP_SYS_CHROOT; with other capabilities QEMU could use a mount to leave its root.
+	if status["CapEff"] != "0000000000040000" {
 		t.Errorf("CapEff %s: it has other capabilities than the one to change its root", status["CapEff"])
 	}
 	if status["CoreDumping"] == "1" {
@@ -63,7 +64,7 @@ func TestConfinement(t *testing.T) {
 
 	id, _, _ := strings.Cut(string(mounts), " ")
 	for file, link := range openFiles(t, proc) {
-		if link == "/" && strings.Contains(readFile(t, proc+"/fdinfo/"+file), "\nmnt_id:\t"+id+"\n") { // its own root
+		if link == "/" && strings.Contains(readFile(t, proc+"/fdinfo/"+file), "\nmnt_id:\t"+id+"\n") { // QEMU's own root
 			continue
 		}
 		if !s.mayHave(link, root) {
@@ -95,7 +96,7 @@ func readFile(t *testing.T, path string) string {
 	return string(b)
 }
 
-// openFiles are the files that a process has open, by their numbers.
+// openFiles lists the open files of a process by descriptor number.
 func openFiles(t *testing.T, proc string) map[string]string {
 	t.Helper()
 	links := map[string]string{}
@@ -111,7 +112,8 @@ func openFiles(t *testing.T, proc string) map[string]string {
 	return links
 }
 
-// mayHave tells whether QEMU has a use for an open file: its template, its image, a file or folder that is gone, and what has no name.
+// mayHave reports whether QEMU is allowed to have a file open: its template, its image, deleted
+// files and folders, unnamed files, sockets and pipes.
 func (s *started) mayHave(link string, root machine.Root) bool {
 	switch {
 	case link == root.Image, link == "/dev/null", strings.HasSuffix(link, " (deleted)"):

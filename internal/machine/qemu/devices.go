@@ -12,13 +12,14 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/qemu/saved"
 )
 
-// devicesSet is QEMU's set of descriptors for the file into which it tells how its devices are. It is above all sets that a QEMU inherits, and below those of added layers.
+// devicesSet is the number of the descriptor set to which QEMU writes the state of its devices. It
+// is higher than the sets that QEMU inherits, and lower than the sets of added layers.
 const devicesSet = firstAddedSet
 
-// devices is a file in memory into which QEMU tells how the devices of a machine are.
+// devices is a file in memory. QEMU writes the state of a machine's devices to it.
 type devices struct {
 	read  *os.File
-	write *os.File // as QEMU has it: the place that is written to is the same for both
+	write *os.File // QEMU's descriptor shares the file position with this one
 }
 
 func (d *devices) close() {
@@ -26,8 +27,8 @@ func (d *devices) close() {
 	d.write.Close()
 }
 
-// tellable makes the file, once.
-func (in *instance) tellable(ctx context.Context) error {
+// openDevices makes the file if it does not exist yet.
+func (in *instance) openDevices(ctx context.Context) error {
 	if in.devices != nil {
 		return nil
 	}
@@ -36,7 +37,8 @@ func (in *instance) tellable(ctx context.Context) error {
 		return os.NewSyscallError("memfd_create", err)
 	}
 	read := os.NewFile(uintptr(fd), "devices")
-	write, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_WRONLY, 0) // QEMU takes no file that can be read too
+	// QEMU rejects descriptors that are also readable.
+	write, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_WRONLY, 0)
 	if err != nil {
 		read.Close()
 		return err
@@ -51,16 +53,16 @@ func (in *instance) tellable(ctx context.Context) error {
 	return nil
 }
 
-// tell has QEMU tell how the devices of a machine are that stands still.
-func (in *instance) tell(ctx context.Context) ([]byte, error) {
-	if err := in.tellable(ctx); err != nil {
+// readDevices makes QEMU write the state of a paused machine's devices, and returns that state.
+func (in *instance) readDevices(ctx context.Context) ([]byte, error) {
+	if err := in.openDevices(ctx); err != nil {
 		return nil, err
 	}
 	d := in.devices
 	if _, err := d.write.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	if err := d.write.Truncate(0); err != nil { // which QEMU does by itself from 5.0 on
+	if err := d.write.Truncate(0); err != nil { // QEMU 5.0 and later truncate the file themselves
 		return nil, err
 	}
 	if _, err := in.monitor.run(ctx, command{"xen-save-devices-state", map[string]any{"filename": setPath(devicesSet), "live": false}}); err != nil {
@@ -68,7 +70,7 @@ func (in *instance) tell(ctx context.Context) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.NewSectionReader(d.read, 0, saved.MaxDevices+1))
 	if len(b) > saved.MaxDevices {
-		err = errors.New("QEMU tells too much of its devices")
+		err = errors.New("QEMU's list of devices is too long")
 	}
 	return b, err
 }

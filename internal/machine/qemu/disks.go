@@ -12,21 +12,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// The disks of a machine, by the names of their devices. The machine knows them by these too (serial=).
+// These are the names of a machine's disks. They are also the disks' serial numbers inside the
+// machine.
 const (
 	rootDisk   = string(machine.RootDisk)
 	volumeDisk = string(machine.VolumeDisk)
 )
 
-// layer is one file of a disk. All but the highest of a disk are only read.
+// layer is one file of a disk. The machine writes only to the top layer.
 type layer struct {
-	file *os.File
-	raw  bool     // else qcow2
-	kept bool     // what the machine flushes is flushed on the host; else it is thrown away with the machine
-	also *os.File // the same file opened for reading only, for a layer that is written now and will later lie below another
+	file    *os.File
+	raw     bool     // raw, otherwise qcow2
+	durable bool     // The machine's flushes reach the host. Otherwise the layer is deleted with the machine.
+	also    *os.File // The same file, opened read-only, for the time after another layer is added on top.
 }
 
-// layered gives the arguments for a disk of layers, the lowest first.
+// layered gives the arguments for a disk that consists of layers, the lowest first.
 func layered(w *wiring, name string, layers ...layer) []string {
 	var args []string
 	below := ""
@@ -41,7 +42,7 @@ func layered(w *wiring, name string, layers ...layer) []string {
 		args = append(args, set...)
 		common := ",read-only=on"
 		switch {
-		case last && l.kept:
+		case last && l.durable:
 			common = ""
 		case last:
 			common = ",cache.no-flush=on"
@@ -62,7 +63,8 @@ func layered(w *wiring, name string, layers ...layer) []string {
 	return args
 }
 
-// nodesOf names QEMU's nodes of a disk of so many layers, the lowest first. The highest has the name of the disk, by which its device finds it.
+// nodesOf gives the names of QEMU's nodes for a disk, the lowest first. The top node has the name
+// of the disk, and the disk's device refers to that name.
 func nodesOf(name string, layers int) []string {
 	var nodes []string
 	for i := range layers {
@@ -74,7 +76,7 @@ func nodesOf(name string, layers int) []string {
 	return nodes
 }
 
-// backing says what a layer lies on, whatever its header says.
+// backing gives the option that overrides the backing file in a layer's header.
 func backing(node string) string {
 	if node == "" {
 		return ",backing="
@@ -82,16 +84,17 @@ func backing(node string) string {
 	return ",backing=" + node
 }
 
-// noDisk gives a disk that reads as zeros. It takes the place of one that a machine has not, so that all have the same devices.
+// noDisk gives the arguments for a disk that reads as zeros. It replaces a missing disk, so that
+// all machines have the same devices.
 func noDisk(name string) []string {
 	return []string{"-blockdev", fmt.Sprintf("driver=null-co,node-name=%s,size=%d,read-zeroes=on", name, diskSize)}
 }
 
-// layers are those of a disk that is kept, opened for QEMU.
+// layers opens the layers of a persistent disk.
 func (o *opener) layers(paths []string, lowestRaw bool) []layer {
 	var all []layer
 	for i, path := range paths {
-		l := layer{raw: lowestRaw && i == 0, kept: true}
+		l := layer{raw: lowestRaw && i == 0, durable: true}
 		if i == len(paths)-1 {
 			l.file, l.also = o.open(path, os.O_RDWR), o.open(path, os.O_RDONLY)
 		} else {
@@ -102,12 +105,12 @@ func (o *opener) layers(paths []string, lowestRaw bool) []layer {
 	return all
 }
 
-// AddLayers has the machine write to new layers: both in one step of QEMU's, which it takes back where one of them fails.
+// AddLayers makes the machine write to new layers. QEMU changes both disks in one transaction.
 func (in *instance) AddLayers(ctx context.Context, root, volume string) error {
-	if err := in.layering.take(ctx); err != nil {
+	if err := in.layering.lock(ctx); err != nil {
 		return err
 	}
-	defer in.layering.leave()
+	defer in.layering.unlock()
 	var files opener
 	defer files.close()
 	next := map[string]string{}
@@ -125,8 +128,9 @@ func (in *instance) AddLayers(ctx context.Context, root, volume string) error {
 		})
 		next[d.name] = node
 	}
-	// Where it does not answer, nobody knows which layers it writes to: the machine ends then.
-	certain, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionPatience)
+	// If QEMU does not answer, it is unknown which layers the machine writes to. The machine must
+	// then end.
+	certain, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
 	defer cancel()
 	if _, err := in.monitor.run(certain, command{"transaction", map[string]any{"actions": actions}}); err != nil {
 		if certain.Err() != nil {
@@ -141,24 +145,24 @@ func (in *instance) AddLayers(ctx context.Context, root, volume string) error {
 	return nil
 }
 
-// transactionPatience bounds how long QEMU may take to change the layers of its disks.
-const transactionPatience = 30 * time.Second
+// transactionTimeout is how long QEMU can take to change layers.
+const transactionTimeout = 30 * time.Second
 
-// turn is held by who changes the layers of a machine, or needs them not to change.
-type turn chan struct{}
+// layerLock serializes changes to a machine's layers.
+type layerLock chan struct{}
 
-func (t turn) take(ctx context.Context) error {
+func (l layerLock) lock(ctx context.Context) error {
 	select {
-	case t <- struct{}{}:
+	case l <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (t turn) leave() { <-t }
+func (l layerLock) unlock() { <-l }
 
-// addLayer opens a new layer in QEMU, over nothing yet.
+// addLayer opens a new layer in QEMU. The layer has no backing file yet.
 func (in *instance) addLayer(ctx context.Context, files *opener, name, path string) (node string, err error) {
 	rw, ro := files.open(path, os.O_RDWR), files.open(path, os.O_RDONLY)
 	if files.err != nil {
@@ -178,27 +182,28 @@ func (in *instance) addLayer(ctx context.Context, files *opener, name, path stri
 	return node, err
 }
 
-// firstAddedSet is above all sets that a QEMU inherits.
+// firstAddedSet is higher than the numbers of all descriptor sets that a QEMU process inherits.
 const firstAddedSet = 1000
 
-// node is the node that a disk's device writes to now.
+// node gives the name of the node to which a disk's device writes.
 func (in *instance) node(disk string) string {
 	nodes := in.nodes[disk]
 	return nodes[len(nodes)-1]
 }
 
-// Merge has QEMU copy what is in the layers between into the one that is written.
+// Merge makes QEMU copy the layers above the lowest ones into the top layer. The parameter keep is
+// the number of the lowest layers.
 func (in *instance) Merge(ctx context.Context, disk machine.Disk, keep int) error {
-	if err := in.layering.take(ctx); err != nil {
+	if err := in.layering.lock(ctx); err != nil {
 		return err
 	}
-	defer in.layering.leave()
+	defer in.layering.unlock()
 	nodes := in.nodes[string(disk)]
 	if disk == machine.RootDisk {
-		keep++ // the environment's image, which is no layer of the machine's
+		keep++ // the environment's image, which does not count as a layer
 	}
 	if keep < 1 || keep >= len(nodes)-1 {
-		return nil // there is nothing between
+		return nil // there are no layers to copy
 	}
 	if err := in.stream(ctx, nodes[len(nodes)-1], nodes[keep-1]); err != nil {
 		return err
@@ -217,20 +222,22 @@ func (in *instance) Merge(ctx context.Context, disk machine.Disk, keep int) erro
 	return err
 }
 
-// flush has what QEMU knows of a node be in its file. To open it once more does that, to copy into it does not: where QEMU was killed then, what it had copied was lost,
-// which the machine had flushed long before.
+// flush makes QEMU write its metadata for a node to the file. QEMU does that when it reopens the
+// node, but not when it copies data into the node. Without the flush, a killed QEMU would lose
+// copied data, even if the machine had flushed this data long before the merge.
 func (in *instance) flush(ctx context.Context, node, below string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	same := map[string]string{"driver": "qcow2", "node-name": node, "file": node + "-file", "backing": below}
 	_, err := in.monitor.run(ctx, command{"blockdev-reopen", map[string]any{"options": []any{same}}})
 	return err
 }
 
-// flushPatience bounds how long a merged layer may take to be on the disk.
-const flushPatience = 2 * time.Minute
+// flushTimeout is how long QEMU can take to flush a merged layer.
+const flushTimeout = 2 * time.Minute
 
-// stream copies what lies between two nodes of a disk into the upper one, which then lies on the lower.
+// stream copies all nodes between upper and lower into upper. After that, lower is the backing file
+// of upper.
 func (in *instance) stream(ctx context.Context, upper, lower string) error {
 	const job = "merge"
 	if err := ctx.Err(); err != nil {
@@ -240,8 +247,9 @@ func (in *instance) stream(ctx context.Context, upper, lower string) error {
 	in.mu.Lock()
 	in.merged = ended
 	in.mu.Unlock()
-	// What QEMU was told to begin has to be told to end: so these words are not cut short.
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), streamPatience)
+	// If QEMU got the command to start, it must also get the command to stop. So a cancelled ctx
+	// must not interrupt the first command.
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), streamTimeout)
 	defer cancel()
 	_, err := in.monitor.run(short, command{"block-stream", map[string]string{"job-id": job, "device": upper, "base-node": lower}})
 	if err != nil {
@@ -254,13 +262,13 @@ func (in *instance) stream(ctx context.Context, upper, lower string) error {
 		return in.Err()
 	case <-ctx.Done():
 	}
-	short, cancel = context.WithTimeout(context.WithoutCancel(ctx), streamPatience)
+	short, cancel = context.WithTimeout(context.WithoutCancel(ctx), streamTimeout)
 	defer cancel()
 	if _, err := in.monitor.run(short, command{"block-job-cancel", map[string]any{"device": job, "force": true}}); err == nil {
 		select {
 		case err := <-ended:
 			if err == nil {
-				return nil // it had been done by then
+				return nil // the job was already complete
 			}
 		case <-in.done:
 		case <-short.Done():
@@ -269,10 +277,10 @@ func (in *instance) stream(ctx context.Context, upper, lower string) error {
 	return context.Cause(ctx)
 }
 
-// streamPatience bounds how long QEMU may take to begin copying, and to give it up.
-const streamPatience = 10 * time.Second
+// streamTimeout is how long QEMU can take to answer the commands that start and stop copying.
+const streamTimeout = 10 * time.Second
 
-// jobEnded takes QEMU's word that it has copied, or given up.
+// jobEnded handles QEMU's event that a copy has ended.
 func (in *instance) jobEnded(name string, data json.RawMessage) {
 	var event struct {
 		Error string `json:"error"`

@@ -1,16 +1,17 @@
-// Package qemu starts machines under QEMU, on its microvm machine type, with hardware virtualisation (kvm) or emulation (tcg).
+// Package qemu starts machines under QEMU with QEMU's microvm machine type. They use either
+// hardware virtualisation (kvm) or emulation (tcg).
 //
-// A machine is restored from a template: a machine with the same shape and environment that was booted once, whose agent is ready
-// (internal/machine/template, build.go). Its memory is mapped copy on write and its disk is a layer of its own, so a start costs what differs. QEMU
-// is confined (confine.go), is reached through sockets that have no name, and dies with pyro.
+// A machine is restored from a template. A template is a saved machine with the same shape and
+// environment. It was booted once, and its agent was ready (internal/machine/template, build.go).
+// The new machine maps the template's memory copy-on-write, and its disk is a new layer. So a start
+// costs only the differences. QEMU is confined (confine.go), has only sockets without names, and
+// dies with pyro.
 package qemu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -26,15 +27,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// Config says what a driver works with.
+// Config has the dependencies of a driver.
 type Config struct {
 	Isolation machine.Isolation // machine.KVM or machine.TCG
 	Dirs      dirs.Dirs
-	Store     *environment.Store // for the kernel and the initramfs
+	Store     *environment.Store // provides the kernel and the initramfs
 	Guest     *guest.Program
 }
 
-// Driver starts machines under QEMU, with one accelerator.
+// Driver starts machines under QEMU with one accelerator.
 type Driver struct {
 	cfg       Config
 	templates template.Store
@@ -46,30 +47,30 @@ type Driver struct {
 
 var _ machine.Driver = (*Driver)(nil)
 
-// New makes a driver. It looks at nothing yet.
+// New makes a driver. It starts nothing.
 func New(cfg Config) *Driver {
 	return &Driver{cfg: cfg, templates: template.Store{Dir: cfg.Dirs.Templates()}}
 }
 
-// Isolation is the accelerator.
+// Isolation gives the isolation level, which names the accelerator.
 func (d *Driver) Isolation() machine.Isolation { return d.cfg.Isolation }
 
-// Features are those of a virtual machine.
+// Features gives the features of a virtual machine.
 func (d *Driver) Features() machine.Features {
 	return machine.Features{
-		Isolated: true, OwnKernel: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true, SetUID: true, Network: true,
-		Containers: true, SavedState: true,
+		Isolated: true, OwnKernel: true, Prepares: true, BlockDisks: true, MemorySnapshot: true, Limits: true, OOMKiller: true, Namespaces: true,
+		SetUID: true, Network: true, Containers: true,
 	}
 }
 
-// parts is what every machine is made of, found once.
+// parts are the files that all machines use. The driver finds them only once.
 type parts struct {
 	binary    Binary
 	kernel    environment.Kernel
 	initramfs environment.Initramfs
 }
 
-// gather finds the parts. The kernel and the initramfs are made on first use.
+// gather finds the parts. If there is no kernel or initramfs yet, it makes them.
 func (d *Driver) gather(ctx context.Context, report progress.Func) (parts, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +92,7 @@ func (d *Driver) gather(ctx context.Context, report progress.Func) (parts, error
 	return p, nil
 }
 
-// Start restores a machine from its template, which is built if there is none.
+// Start restores a machine from its template. If there is no template, Start makes one.
 func (d *Driver) Start(ctx context.Context, spec machine.Spec) (machine.Machine, error) {
 	in, err := d.start(ctx, spec)
 	return in, fault.Wrap(err, "start machine", spec.ID)
@@ -131,7 +132,8 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 		if attempt == 2 || ctx.Err() != nil || fault.KindOf(err) == fault.Exhausted {
 			return nil, err
 		}
-		// QEMU does not accept what it has saved itself: the template is of no use, whatever its checksums say.
+		// QEMU rejects a state that QEMU itself has saved. So the template is useless, although its
+		// checksums are right.
 		spec.Progress.Phase("template could not be restored, making it again", key.Hash())
 		if err := d.templates.Reject(key); err != nil {
 			return nil, err
@@ -139,11 +141,12 @@ func (d *Driver) start(ctx context.Context, spec machine.Spec) (*instance, error
 	}
 }
 
-// bare tells whether a machine starts with a root that others have written to before. It is restored from a template that has no root mounted yet, one for all
-// environments; a new root is that of a template which has the environment mounted, and commands run in it faster.
+// bare reports whether a machine starts with a root that an earlier machine has changed. The
+// template for such a machine has no root mounted and serves all environments. The template for a
+// new root has the environment mounted, so that the first commands run faster.
 func bare(spec machine.Spec) bool { return !spec.Storage.FreshRoot() }
 
-// key is all that the machine's template depends on.
+// key contains everything on which the machine's template depends.
 func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
 	host := ""
 	if d.cfg.Isolation == machine.KVM {
@@ -164,7 +167,7 @@ func (d *Driver) key(p parts, v verdict, spec machine.Spec) template.Key {
 	}
 }
 
-// template opens the template for a key, or makes it.
+// template opens the template for a key. If there is no such template, it makes one.
 func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.Key, spec machine.Spec) (*template.Template, error) {
 	t, err := d.templates.Open(key)
 	if err == nil {
@@ -181,22 +184,23 @@ func (d *Driver) template(ctx context.Context, p parts, v verdict, key template.
 	})
 }
 
-// origin is what a machine goes on from: a template, or what Save wrote.
+// origin is what a machine is restored from: a template or a saved machine.
 type origin struct {
 	accel   machine.Isolation
-	key     template.Key // of the template that its memory is mapped from
+	key     template.Key // Key of the template whose memory the machine maps.
 	verdict verdict
 	spec    machine.Spec
-	ram     *os.File // its memory is mapped from that, copy on write
-	digest  string   // of it
-	note    []byte   // what the machine's kernel says of how its memory is laid out
-	overlay *os.File // what it writes to its root, where that is thrown away with it
-	state   *os.File // what QEMU reads
+	ram     *os.File // Memory that the machine maps copy-on-write.
+	digest  string   // Digest of ram.
+	note    []byte   // The kernel's note about its memory layout.
+	overlay *os.File // Root layer that is deleted with the machine.
+	state   *os.File // State of the devices, for QEMU.
 	root    []layer
 	volume  []layer
 }
 
-// restore starts QEMU with the template's memory and the machine's disks and lets it go on where the template was saved. The instance closes t when it ends.
+// restore starts QEMU with the memory of a template and the machine's disks. The instance closes
+// the template t when the machine ends.
 func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Template, key template.Key, spec machine.Spec) (*instance, error) {
 	var f opener
 	defer f.close()
@@ -215,7 +219,7 @@ func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Te
 	if o.note, err = os.ReadFile(t.Path(templateNote)); err != nil {
 		return nil, err
 	}
-	in, err := d.goOn(ctx, p, o, nil)
+	in, err := d.restoreFrom(ctx, p, o, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +228,7 @@ func (d *Driver) restore(ctx context.Context, p parts, v verdict, t *template.Te
 	return in, nil
 }
 
-// keep keeps open what Save needs of the files that a machine was started with.
+// keep takes over the open files that Save needs. They are closed when the machine ends.
 func (in *instance) keep(f *opener) {
 	o := in.origin
 	files := []*os.File{f.release(o.ram), f.release(o.state)}
@@ -240,8 +244,9 @@ func (in *instance) keep(f *opener) {
 	})
 }
 
-// goOn starts a QEMU that goes on from an origin. fill, which may be nil, is called when it has mapped its memory, and is done with that when it reads how its devices are.
-func (d *Driver) goOn(ctx context.Context, p parts, o *origin, fill func(context.Context, *instance) error) (*instance, error) {
+// restoreFrom starts QEMU from an origin. If fill is not nil, restoreFrom calls it to change the
+// memory. At that time QEMU has mapped the memory but has not read the state of the devices.
+func (d *Driver) restoreFrom(ctx context.Context, p parts, o *origin, fill func(context.Context, *instance) error) (*instance, error) {
 	accel, spec := d.cfg.Isolation, o.spec
 	var stateFD int
 	in, err := start(accel, p.binary.Path, spec.ID, spec.Dir, func(w *wiring) []string {
@@ -283,8 +288,9 @@ func (d *Driver) goOn(ctx context.Context, p parts, o *origin, fill func(context
 	return in, nil
 }
 
-// root opens the layers of a machine's root: the environment's image and what has been kept of it, or a copy of the template's small layer, which is kept
-// where the machine has a place for it.
+// root opens the layers of a machine's root: the environment's image and the layers over it. A new
+// root is a copy of the template's small layer. If the machine has storage, the copy is a
+// persistent file.
 func (o *opener) root(t *template.Template, spec machine.Spec) []layer {
 	image := layer{file: o.open(spec.Root.Image, os.O_RDONLY), raw: true}
 	if bare(spec) {
@@ -304,19 +310,7 @@ func (o *opener) root(t *template.Template, spec machine.Spec) []layer {
 	return append([]layer{image}, o.layers(spec.Storage.Block.Root, false)...)
 }
 
-// copyTo makes a copy of a file at path, whole and flushed or not at all.
+// copyTo copies a file to path and flushes the copy. If there is an error, no file exists at path.
 func copyTo(path string, from *os.File) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".part-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	defer part.Close()
-	if err := errors.Join(disk.Copy(part, from), part.Sync()); err != nil {
-		return err
-	}
-	if err := os.Rename(part.Name(), path); err != nil {
-		return err
-	}
-	return durable.Sync(filepath.Dir(path))
+	return durable.Replacement{Temp: ".part-*"}.WriteFunc(path, func(part *os.File) error { return disk.Copy(part, from) })
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,14 +20,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// patience bounds every single step. It only ends what hangs.
+// patience is the maximum duration of each step. It stops tests that hang.
 const patience = 3 * time.Minute
 
-// phases notes what is reported.
+// phases collects progress reports.
 type phases struct {
 	mu  sync.Mutex
 	all []string
@@ -46,20 +46,20 @@ func (p *phases) has(text string) bool {
 	return strings.Contains(strings.Join(p.all, "\n"), text)
 }
 
-// started is a machine with its agent.
+// started is a running machine with a connection to its agent.
 type started struct {
 	machine.Machine
 	agent *client.Client
 	heard *phases
 }
 
-// startSmall starts a small machine and renews it.
+// startSmall starts a small machine and renews its identity.
 func startSmall(t *testing.T, d *Driver, root machine.Root) *started {
 	t.Helper()
 	return startWith(t, d, machine.Spec{ID: "small-" + client.NewIdentity("").MachineID[:8], Dir: t.TempDir(), Root: root, VCPUs: 1, MemMiB: 256})
 }
 
-// startWith starts a machine and renews it.
+// startWith starts a machine and renews its identity.
 func startWith(t *testing.T, d *Driver, spec machine.Spec) *started {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -86,13 +86,14 @@ func (s *started) works(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out bytes.Buffer
-	end, err := s.agent.Exec(ctx, client.Command{Argv: []string{"ls", "/etc/hostname"}}, nil, &out, io.Discard)
+	end, err := s.agent.Exec(ctx, program.Command{Argv: []string{"ls", "/etc/hostname"}}, program.Attach{Stdout: &out})
 	if err != nil || end.Code != 0 || out.String() != "/etc/hostname\n" {
 		t.Fatalf("%+v, %v: %q", end, err, out.String())
 	}
 }
 
-// TestTemplateFaults has a template made by two processes at once, and then damaged in every way.
+// TestTemplateFaults checks that two drivers make a template only once, and that a damaged template
+// is made again.
 func TestTemplateFaults(t *testing.T) {
 	t.Parallel()
 	root := machinetest.Debian(t)
@@ -102,7 +103,7 @@ func TestTemplateFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Locks are those of open files, so two drivers are to each other what two processes are.
+	// Locks belong to open files, so two drivers behave like two processes.
 	var racers [2]*started
 	t.Run("Race", func(t *testing.T) {
 		var racing sync.WaitGroup
@@ -124,7 +125,7 @@ func TestTemplateFaults(t *testing.T) {
 			}
 		}
 		if made != 1 || waited != 1 {
-			t.Errorf("%d made the template, %d waited: %q, %q", made, waited, racers[0].heard.all, racers[1].heard.all)
+			t.Errorf("%d calls built the template, %d waited: %q, %q", made, waited, racers[0].heard.all, racers[1].heard.all)
 		}
 	})
 	dir := onlyTemplate(t, d)
@@ -147,7 +148,7 @@ func TestTemplateFaults(t *testing.T) {
 			s := startSmall(t, driver(), root)
 			s.works(t)
 			if !s.heard.has(c.said) || !s.heard.has("saving the template") {
-				t.Errorf("it was not told: %q", s.heard.all)
+				t.Errorf("got reports %q, want the reason", s.heard.all)
 			}
 			again := startSmall(t, driver(), root)
 			again.works(t)
@@ -166,12 +167,12 @@ func TestTemplateFaults(t *testing.T) {
 		s := startSmall(t, driver(), root)
 		s.works(t)
 		if !s.heard.has("saving the template") {
-			t.Errorf("it was not told: %q", s.heard.all)
+			t.Errorf("got reports %q, want the reason", s.heard.all)
 		}
 		user.works(t)
 	})
 	if left, _ := filepath.Glob(filepath.Join(d.Templates(), "*.part")); left != nil {
-		t.Errorf("left behind: %q", left)
+		t.Errorf("leftovers: %q", left)
 	}
 }
 
@@ -184,7 +185,7 @@ func onlyTemplate(t *testing.T, d dirs.Dirs) string {
 	return filepath.Dir(found[0])
 }
 
-// flip changes one byte somewhere in the middle.
+// flip changes one bit in the middle of a file.
 func flip(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -206,7 +207,8 @@ func flip(t *testing.T, path string) {
 	}
 }
 
-// forge gives a template a state that QEMU does not accept, and a record by which all is well.
+// forge replaces a template's state by one that QEMU rejects. It also changes the manifest, so that
+// the checksums match.
 func forge(t *testing.T, dir string) {
 	t.Helper()
 	state, record := filepath.Join(dir, templateState), filepath.Join(dir, "template.json")
@@ -241,8 +243,9 @@ func forge(t *testing.T, dir string) {
 	}
 }
 
-// TestBrokenKVMIsFoundOut gives the proof a /dev/kvm for a group, in a mount namespace of a process of its own, and checks that it comes to boot a kernel, and
-// that the verdict is kept. Where KVM works it is that verdict that is checked.
+// TestBrokenKVMIsFoundOut calls Prove in a process with its own mount namespace. There /dev/kvm is
+// a device that only a group can use. Prove must boot a kernel and store the verdict. If KVM works
+// on this host, the verdict is positive.
 func TestBrokenKVMIsFoundOut(t *testing.T) {
 	if os.Getenv(verdictHelper) != "" {
 		proveTwice(t)
@@ -250,11 +253,11 @@ func TestBrokenKVMIsFoundOut(t *testing.T) {
 	}
 	testenv.NeedsRoot(t, "put a device in the place of another")
 	if _, err := os.Stat(kvmDevice); err != nil {
-		testenv.Lacks(t, "this host has no /dev/kvm: ", err)
+		t.Skip("this host has no hardware virtualisation: ", err) // nothing can install it
 	}
 	d := privateDirs(t)
 	machinetest.Debian(t)
-	// A file system of its own: on that of temporary files devices may not work.
+	// The device is on a new file system, because the usual one might forbid devices.
 	script := `mount --make-rprivate / && mount -t tmpfs -o dev tmpfs "$1" && mknod -m 660 "$1/kvm" c 10 232 && { (: <>"$1/kvm") || exit 77; } &&
 chgrp 60666 "$1/kvm" && mount --bind "$1/kvm" /dev/kvm && exec "$2" -test.run '^TestBrokenKVMIsFoundOut$' -test.v`
 	helper := exec.Command("unshare", "-m", "sh", "-c", script, "sh", t.TempDir(), os.Args[0])
@@ -277,7 +280,7 @@ func proveTwice(t *testing.T) {
 	for attempt := range 2 {
 		var heard phases
 		err := driverIn(t, machine.KVM, d).Prove(context.Background(), heard.report)
-		if found := heard.has("finding out"); found != (attempt == 0) {
+		if found := heard.has("testing this host's processor"); found != (attempt == 0) {
 			t.Errorf("attempt %d: %q", attempt, heard.all)
 		}
 		reason := ""
@@ -290,11 +293,11 @@ func proveTwice(t *testing.T) {
 		t.Errorf("QEMU may not open the device: %s", reasons[0])
 	}
 	if reasons[0] != reasons[1] {
-		t.Errorf("the verdict was not kept: %q", reasons)
+		t.Errorf("the verdict was not stored: %q", reasons)
 	}
-	// Emulation was proved in the same race, whatever KVM did to the host meanwhile.
+	// The same race has already tested emulation, whether or not KVM works.
 	var heard phases
-	if err := driverIn(t, machine.TCG, d).Prove(context.Background(), heard.report); err != nil || heard.has("finding out") {
+	if err := driverIn(t, machine.TCG, d).Prove(context.Background(), heard.report); err != nil || heard.has("testing this host's processor") {
 		t.Errorf("%v, %q", err, heard.all)
 	}
 	t.Log("the verdict:", reasons[0])

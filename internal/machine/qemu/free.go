@@ -9,7 +9,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/qemu/vmcore"
 )
 
-// noteIn finds what the kernel of a machine says of how its memory is laid out. It is empty where the kernel says nothing, or more than one thing.
+// noteIn finds the kernel's note about its memory layout in a machine's memory. The result is nil
+// if there is no such note or more than one.
 func noteIn(ram *os.File) (note []byte, err error) {
 	info, err := ram.Stat()
 	if err != nil {
@@ -29,7 +30,8 @@ func noteIn(ram *os.File) (note []byte, err error) {
 	return note, err
 }
 
-// free looks which pages of a machine that stands still are free. nil: that can't be told, and all of them are kept, which costs room and no more.
+// free returns a function that reports whether a page of a paused machine is free. It returns nil
+// if the free pages are unknown. Save then keeps all pages.
 func free(note []byte, memory *saved.Memory, size int64) func(page uint32) bool {
 	kernel, err := vmcore.Parse(note)
 	if err != nil {

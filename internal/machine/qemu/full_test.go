@@ -17,7 +17,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestFullDiskWhileATemplateIsMade: the reason is told, nothing half is left, and with room it works.
+// TestFullDiskWhileATemplateIsMade checks that Start gives the reason if the disk is full, and
+// leaves no files. With enough space Start must succeed.
 func TestFullDiskWhileATemplateIsMade(t *testing.T) {
 	t.Parallel()
 	d := privateDirs(t)
@@ -44,7 +45,7 @@ func TestFullDiskWhileATemplateIsMade(t *testing.T) {
 	entries, _ := os.ReadDir(d.Templates())
 	for _, e := range entries {
 		if e.IsDir() {
-			t.Errorf("%s is left", e.Name())
+			t.Errorf("leftover: %s", e.Name())
 		}
 	}
 	if err := unix.Mount("", d.Templates(), "", unix.MS_REMOUNT, "size=1g"); err != nil {

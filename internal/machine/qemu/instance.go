@@ -14,13 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/agent/window"
+	"github.com/pyro-mcp/pyro/internal/agent/sharedbuffer"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// instance is one running QEMU: a machine, one that becomes a template, or one that only proves an accelerator.
+// instance is a running QEMU process. It is a machine, a template that is being built, or a probe
+// of an accelerator.
 type instance struct {
 	process *process.Process
 	monitor *monitor
@@ -28,29 +29,29 @@ type instance struct {
 	window  *os.File
 	console *process.Tail
 	phases  []machine.Phase
-	running chan struct{} // closed when the guest runs, after a restore too
+	running chan struct{} // closed when the guest runs, even after a restore
 	done    chan struct{}
 
-	origin *origin // what it went on from; nil: it booted
+	origin *origin // what the machine was restored from; nil if it booted
 
-	layering turn
-	devices  *devices            // nil: it has not been asked yet how they are
-	nodes    map[string][]string // of each disk, QEMU's nodes, the lowest first
-	added    int                 // layers
+	layering layerLock
+	devices  *devices            // nil before the first Save
+	nodes    map[string][]string // names of QEMU's nodes for each disk, the lowest first
+	added    int                 // number of added layers
 
 	mu      sync.Mutex
-	reason  error // why it ended, where something knew before the process did
+	reason  error // why the machine ended, if that is known before the process ends
 	closing bool
-	merged  chan error // told when layers have been merged
-	atEnd   []func()   // gives back what the machine used
+	merged  chan error // receives the result of a merge
+	atEnd   []func()   // called when the machine has ended, to free its resources
 }
 
 var _ machine.Machine = (*instance)(nil)
 
-// start runs a QEMU for an accelerator, whose arguments arrange makes, given the wiring to add inherited files to. Those files may be closed once start has
-// returned.
+// start runs QEMU with an accelerator. The function arrange returns arguments and adds inherited
+// files to the wiring. The caller can close these files after start.
 func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring) []string) (*instance, error) {
-	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{}), nodes: map[string][]string{}, layering: make(turn, 1)}
+	in := &instance{console: process.NewTail(16 << 10), running: make(chan struct{}), done: make(chan struct{}), nodes: map[string][]string{}, layering: make(layerLock, 1)}
 	var w wiring
 	var args []string
 	conns := map[string]net.Conn{}
@@ -71,7 +72,7 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 		args = append(args, stream(name, w.add(far))...)
 	}
 	args = append(args, "-mon", "chardev=qmp,mode=control")
-	shareable, err := newWindow()
+	shareable, err := newSharedBuffer()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,8 @@ func start(accel machine.Isolation, binary, id, dir string, arrange func(*wiring
 	return in, nil
 }
 
-// diskFailed ends a machine whose disk can't be written any more: QEMU pauses it, and it would hang until somebody's patience is over.
+// diskFailed ends a machine if the host can't write to the machine's disk. In this case QEMU has
+// paused the machine, which would otherwise hang.
 func (in *instance) diskFailed(data json.RawMessage) {
 	var event struct {
 		NoSpace bool   `json:"nospace"`
@@ -117,7 +119,7 @@ func (in *instance) diskFailed(data json.RawMessage) {
 	in.process.Strike()
 }
 
-// end notes why the machine ends, unless something came before.
+// end records why the machine ended, unless a reason is already recorded.
 func (in *instance) end(reason error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -126,7 +128,7 @@ func (in *instance) end(reason error) {
 	}
 }
 
-// watch reads the console to its end, reaps QEMU and tells why it ended.
+// watch reads the console to its end, reaps QEMU, and records why QEMU ended.
 func (in *instance) watch(console net.Conn) {
 	read := make(chan struct{})
 	go func() {
@@ -134,7 +136,8 @@ func (in *instance) watch(console net.Conn) {
 		io.Copy(in.console, console)
 	}()
 	<-in.process.Done()
-	// What the guest said last is already in the socket; a process that inherited it would keep it open, but QEMU may not start any.
+	// The guest's last output is already in the socket. A child process could keep the socket open,
+	// but the system call filter stops QEMU from starting one.
 	console.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	<-read
 	console.Close()
@@ -150,7 +153,7 @@ func (in *instance) watch(console net.Conn) {
 	in.mu.Unlock()
 }
 
-// onEnd has f called once the machine has ended.
+// onEnd adds a function to call when the machine has ended.
 func (in *instance) onEnd(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -162,7 +165,7 @@ func (in *instance) onEnd(f func()) {
 	}
 }
 
-// died says in words why QEMU ended.
+// died gives the error that describes the end of QEMU.
 func (in *instance) died() error {
 	console := in.console.String()
 	e := &fault.Error{Op: "run machine", Kind: fault.Unavailable}
@@ -171,7 +174,8 @@ func (in *instance) died() error {
 		line, _, _ := strings.Cut(console[at:], "\n")
 		e.Err = errors.New("the guest's kernel panicked: " + strings.TrimSpace(fault.Printable(line)))
 	case in.process.Signal() == syscall.SIGBUS:
-		// Its memory is a file. What can't be stored of it, while a template is made, is told so.
+		// The machine's memory is a file. If the disk is full while a template is made, QEMU gets
+		// SIGBUS.
 		e.Kind, e.Err, e.Hint = fault.Exhausted, errors.New("no space left on the host for the machine's memory"), "pyro env prune"
 	case in.process.Success():
 		e.Err = errors.New("the guest shut itself down" + lastLine(console))
@@ -182,7 +186,7 @@ func (in *instance) died() error {
 	return e
 }
 
-// lastLine gives the last thing that the guest said on its console, for an error.
+// lastLine gives the last line of the guest's console, for use in an error.
 func lastLine(console string) string {
 	lines := strings.FieldsFunc(fault.Printable(console), func(r rune) bool { return r == '\n' })
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -193,7 +197,7 @@ func lastLine(console string) string {
 	return ""
 }
 
-// await waits until ready is closed, the machine ends or ctx does.
+// await waits until ready is closed. It fails if the machine ends or ctx is done.
 func (in *instance) await(ctx context.Context, ready <-chan struct{}) error {
 	select {
 	case <-ready:
@@ -205,10 +209,11 @@ func (in *instance) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// giveUp ends a machine with which something failed, and tells the cause of it: err, unless the machine had ended by itself.
+// giveUp ends a machine after an error. If the machine has ended by itself, giveUp returns that
+// reason, otherwise err.
 func (in *instance) giveUp(err error) error {
 	if errors.Is(err, errMonitorClosed) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
-		// QEMU is on its way out and can tell why.
+		// QEMU is ending, and its reason says more than err.
 		select {
 		case <-in.done:
 		case <-time.After(time.Second):
@@ -221,20 +226,21 @@ func (in *instance) giveUp(err error) error {
 	return err
 }
 
-// Link is the virtio-serial port's stream.
+// Link gives the connection to the agent's virtio-serial port.
 func (in *instance) Link() net.Conn { return in.link }
 
-// Window is the file behind a disk of the machine's.
-func (in *instance) Window() *os.File { return in.window }
+// SharedBuffer gives a file that the machine sees as one of its disks.
+func (in *instance) SharedBuffer() *os.File { return in.window }
 
-// newWindow makes the memory of a window. QEMU can't change its size.
-func newWindow() (*os.File, error) {
+// newSharedBuffer makes the file in memory for a shared buffer. Seals prevent QEMU from changing
+// the size.
+func newSharedBuffer() (*os.File, error) {
 	fd, err := unix.MemfdCreate("window", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), "window")
-	if err = f.Truncate(window.Size); err == nil {
+	if err = f.Truncate(sharedbuffer.Size); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
@@ -244,16 +250,16 @@ func newWindow() (*os.File, error) {
 	return f, nil
 }
 
-// Phases are those of the start.
+// Phases gives the steps of the start.
 func (in *instance) Phases() []machine.Phase { return in.phases }
 
-// Limits bind: they are the machine's hardware.
+// Limits gives nil, because the machine's virtual hardware enforces the limits.
 func (in *instance) Limits() error { return nil }
 
-// PID is QEMU's.
+// PID gives the PID of QEMU.
 func (in *instance) PID() int { return in.process.PID() }
 
-// Done is closed when QEMU has been reaped.
+// Done is closed when QEMU has been reaped and the machine's resources are free.
 func (in *instance) Done() <-chan struct{} { return in.done }
 
 // Err says why the machine ended.

@@ -11,7 +11,7 @@ import (
 
 const kvmDevice = "/dev/kvm"
 
-// kvmUsable tells what can be told without a kernel.
+// kvmUsable checks /dev/kvm as far as possible without booting a kernel.
 func kvmUsable() error {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR|unix.O_CLOEXEC, 0)
 	switch {
@@ -27,7 +27,8 @@ func kvmUsable() error {
 	return err
 }
 
-// kvmGroup is the group that a QEMU which is nobody needs to open /dev/kvm, which it does by its name: 0 where it needs none because anybody may.
+// kvmGroup gives the group that an unprivileged QEMU needs to open /dev/kvm by name, or 0 if
+// everybody can open it.
 func kvmGroup() (int, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(kvmDevice, &st); err != nil {

@@ -21,10 +21,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// kept is a machine with storage, and what it lies on.
-type kept struct {
+// disks is a machine with storage, together with the files of its disks.
+type disks struct {
 	*started
 	t       *testing.T
 	driver  *Driver
@@ -34,10 +35,10 @@ type kept struct {
 	layers  int
 }
 
-// newKept makes the storage of a machine, with an empty volume.
-func newKept(t *testing.T) *kept {
+// newDisks makes the storage for a machine. The volume is empty.
+func newDisks(t *testing.T) *disks {
 	t.Helper()
-	k := &kept{t: t, driver: driverIn(t, machine.TCG, machinetest.SharedDirs(t)), root: machinetest.Debian(t), dir: t.TempDir()}
+	k := &disks{t: t, driver: driverIn(t, machine.TCG, machinetest.SharedDirs(t)), root: machinetest.Debian(t), dir: t.TempDir()}
 	volume := filepath.Join(k.dir, "volume.ext4")
 	var empty bytes.Buffer
 	if err := tar.NewWriter(&empty).Close(); err != nil {
@@ -50,8 +51,8 @@ func newKept(t *testing.T) *kept {
 	return k
 }
 
-// layer makes an empty layer.
-func (k *kept) layer() string {
+// layer makes an empty layer and returns its path.
+func (k *disks) layer() string {
 	k.t.Helper()
 	k.layers++
 	path := filepath.Join(k.dir, fmt.Sprintf("layer-%d.qcow2", k.layers))
@@ -65,8 +66,8 @@ func (k *kept) layer() string {
 	return path
 }
 
-// start starts a machine on the storage, with everything mounted.
-func (k *kept) start() {
+// start starts a machine with the storage and mounts its root and volume.
+func (k *disks) start() {
 	k.t.Helper()
 	id := client.NewIdentity("").MachineID[:16]
 	spec := machine.Spec{ID: "kept-" + id, Dir: k.t.TempDir(), Root: k.root, VCPUs: 1, MemMiB: 256, Storage: &machine.Storage{Block: &k.storage}}
@@ -78,27 +79,27 @@ func (k *kept) start() {
 	}
 }
 
-// end ends the machine, having put it in order.
-func (k *kept) end() {
+// end quiesces the machine's disks and closes the machine.
+func (k *disks) end() {
 	k.t.Helper()
 	if err := errors.Join(k.agent.Quiesce(k.t.Context()), k.agent.Close(), k.Close()); err != nil {
 		k.t.Fatal(err)
 	}
 }
 
-// shell runs a line, which has to succeed.
-func (k *kept) shell(line string) string {
+// shell runs a command line and returns its output. The test fails if the command fails.
+func (k *disks) shell(line string) string {
 	k.t.Helper()
 	var out bytes.Buffer
-	end, err := k.agent.Exec(k.t.Context(), client.Command{Argv: []string{"sh", "-c", line}, Cwd: "/workspace"}, nil, &out, &out)
+	end, err := k.agent.Exec(k.t.Context(), program.Command{Argv: []string{"sh", "-c", line}, Cwd: "/workspace"}, program.Attach{Stdout: &out, Stderr: &out})
 	if err != nil || end.Code != 0 {
 		k.t.Fatalf("%s: %+v, %v: %s", line, end, err, out.String())
 	}
 	return strings.TrimSpace(out.String())
 }
 
-// add gives the machine new layers, its file systems frozen meanwhile.
-func (k *kept) add() {
+// add freezes the file systems and adds a layer to each disk.
+func (k *disks) add() {
 	k.t.Helper()
 	ctx := k.t.Context()
 	root, volume := k.layer(), k.layer()
@@ -114,8 +115,9 @@ func (k *kept) add() {
 	k.storage.Root, k.storage.Volume = append(k.storage.Root, root), append(k.storage.Volume, volume)
 }
 
-// on gives the content of a file of the volume as some of its layers have it.
-func (k *kept) on(layers int, name string) (string, error) {
+// on gives the content of a file in the volume. It reads the volume from its lowest layers only,
+// and the parameter layers is their number.
+func (k *disks) on(layers int, name string) (string, error) {
 	k.t.Helper()
 	disk, err := qcow2.OpenFiles(k.storage.Volume[0], k.storage.Volume[1:layers]...)
 	if err != nil {
@@ -136,10 +138,11 @@ func (k *kept) on(layers int, name string) (string, error) {
 	return b.String(), err
 }
 
-// TestLayers gives a running machine new layers, and merges them: what was kept below stays as it was, and nothing is lost above.
+// TestLayers adds layers to a running machine and merges them. It checks that the lower layers do
+// not change and that no data is lost.
 func TestLayers(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newDisks(t)
 	k.start()
 	const layers = 4
 	for i := range layers {
@@ -147,7 +150,7 @@ func TestLayers(t *testing.T) {
 		k.add()
 	}
 	k.shell("rm of-0; echo end >now")
-	// Each layer holds what there was when it was frozen, without having been unmounted.
+	// Each layer has the state at the time of its freeze, although it was never unmounted.
 	for i := range layers {
 		if got, err := k.on(2+i, "now"); got != fmt.Sprintln(i) || err != nil {
 			t.Errorf("layer %d has %q, %v", i, got, err)
@@ -183,21 +186,22 @@ func TestLayers(t *testing.T) {
 		}
 	}
 	check()
-	k.add() // a merged disk takes new layers like any other
+	k.add() // a disk can get new layers after a merge
 	k.shell("echo after >>/root/after")
 	k.end()
 	if got, err := k.on(3, "now"); got != "1\n" || err != nil {
-		t.Errorf("the layer that was kept has %q, %v", got, err)
+		t.Errorf("kept layer: got %q, %v", got, err)
 	}
 	k.start()
 	check()
 	k.end()
 }
 
-// TestWhatAKilledMachineLeaves kills machines that write: what they had flushed is there, and their disks can be used at once.
+// TestWhatAKilledMachineLeaves kills machines while they write. It checks that flushed data
+// survives and that the next machine can use the disks at once.
 func TestWhatAKilledMachineLeaves(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newDisks(t)
 	for i := range 3 {
 		k.start()
 		if i > 0 {
@@ -215,10 +219,10 @@ func TestWhatAKilledMachineLeaves(t *testing.T) {
 	}
 }
 
-// TestMergedIsKept kills a machine once its layers are merged: what was flushed before is in what is left.
+// TestMergedIsKept kills a machine after a merge. It checks that flushed data survives.
 func TestMergedIsKept(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
+	k := newDisks(t)
 	k.start()
 	k.shell("head -c 3000000 /dev/urandom >random; sha256sum random >sums; cp random /root/random; sync")
 	for range 2 {
@@ -229,7 +233,7 @@ func TestMergedIsKept(t *testing.T) {
 	if err := errors.Join(m.Merge(t.Context(), machine.VolumeDisk, 1), m.Merge(t.Context(), machine.RootDisk, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(k.Close(), k.agent.Close()); err != nil { // which kills it
+	if err := errors.Join(k.Close(), k.agent.Close()); err != nil { // Close kills the machine
 		t.Fatal(err)
 	}
 	k.storage.Volume, k.storage.Root = append(k.storage.Volume[:1:1], k.storage.Volume[len(k.storage.Volume)-1]), k.storage.Root[len(k.storage.Root)-1:]

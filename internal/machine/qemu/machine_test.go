@@ -15,7 +15,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 )
 
-// driverIn makes a driver that works in a cache.
+// driverIn makes a driver that uses the given folders.
 func driverIn(t *testing.T, isolation machine.Isolation, d dirs.Dirs) *Driver {
 	t.Helper()
 	program, err := guest.Find()
@@ -25,7 +25,8 @@ func driverIn(t *testing.T, isolation machine.Isolation, d dirs.Dirs) *Driver {
 	return New(Config{Isolation: isolation, Dirs: d, Store: environment.Open(d), Guest: program})
 }
 
-// privateDirs is a cache with templates and verdicts of its own; environments and kernels are the user's.
+// privateDirs gives folders without templates and verdicts. Only environments and kernels are
+// shared with the user's folders.
 func privateDirs(t *testing.T) dirs.Dirs {
 	t.Helper()
 	d := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
@@ -44,7 +45,7 @@ func TestConformance(t *testing.T) {
 		t.Run(string(isolation), func(t *testing.T) {
 			d := driverIn(t, isolation, machinetest.SharedDirs(t))
 			if err := d.Prove(context.Background(), nil); err != nil && isolation != machine.TCG {
-				t.Skip(err) // not every host has hardware virtualisation
+				t.Skip(err) // some hosts have no hardware virtualisation
 			}
 			machinetest.Run(t, d, root)
 		})

@@ -7,7 +7,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 )
 
-// opener opens the files that a QEMU is to inherit. The first error sticks; close closes what was opened.
+// opener opens the files that a QEMU process inherits. The field err contains the first error. The
+// method close closes all files.
 type opener struct {
 	files []*os.File
 	err   error
@@ -28,7 +29,8 @@ func (o *opener) open(path string, flags int) *os.File {
 	return o.keep(os.OpenFile(path, flags, 0))
 }
 
-// create makes a file that QEMU's user may open again by its number. Its folder keeps everybody else away.
+// create makes a file that QEMU's user can reopen through its descriptor. The permissions of the
+// folder stop other users.
 func (o *opener) create(path string, size int64) *os.File {
 	f := o.make(path)
 	if o.err == nil {
@@ -40,7 +42,7 @@ func (o *opener) create(path string, size int64) *os.File {
 	return f
 }
 
-// make makes a file that is pyro's alone.
+// make makes a file that only pyro's user can open.
 func (o *opener) make(path string) *os.File {
 	return o.keep(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }
@@ -49,7 +51,7 @@ func (o *opener) unnamed(dir string) *os.File {
 	return o.keep(disk.Unnamed(dir))
 }
 
-// release gives a file to somebody else to close.
+// release makes the caller responsible for closing the file.
 func (o *opener) release(f *os.File) *os.File {
 	o.files = slices.DeleteFunc(o.files, func(other *os.File) bool { return other == f })
 	return f

@@ -10,8 +10,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/process"
 )
 
-// launch starts QEMU for an accelerator with the given arguments and inherited files, numbered from process.FirstFD on, trying one confinement after the other until the host allows one.
-// dir is where it may make a folder for a moment.
+// launch starts QEMU with arguments and inherited files. The first file has the descriptor
+// process.FirstFD. launch tries the confinements in order until the host allows one. It makes a
+// folder in dir and soon removes it.
 func launch(accel machine.Isolation, binary string, args []string, files []*os.File, id, dir string) (*process.Process, error) {
 	root, err := vanishedFolder(dir)
 	if err != nil {

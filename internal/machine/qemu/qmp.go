@@ -13,23 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxQMPLine bounds one message of QEMU's. The largest that pyro asks for is some kilobytes.
+// maxQMPLine is the maximum size of a message from QEMU, in bytes. The largest expected message has
+// a few kilobytes.
 const maxQMPLine = 1 << 20
 
-// errMonitorClosed is the cause of every command that had no answer when QEMU went away.
+// errMonitorClosed is the cause if QEMU ends before it answers a command.
 var errMonitorClosed = errors.New("QEMU closed its monitor")
 
-// monitor speaks QMP, QEMU's machine protocol (https://www.qemu.org/docs/master/interop/qmp-spec.html), over one connection.
-// It is safe for concurrent use. Closing the connection ends it.
+// monitor is a client for QMP, QEMU's machine protocol
+// (https://www.qemu.org/docs/master/interop/qmp-spec.html), on one connection. It is safe for
+// concurrent use. It stops when the connection is closed.
 type monitor struct {
 	conn   net.Conn
-	events func(name string, data json.RawMessage) // called in order, must not block; may be nil
+	events func(name string, data json.RawMessage) // called for each event in order; must not block; can be nil
 
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan reply
-	closed  error         // set once no reply can come any more
-	greeted chan struct{} // closed when QEMU has greeted
+	closed  error         // set when no more replies can arrive
+	greeted chan struct{} // closed when QEMU's greeting arrives
 	done    chan struct{}
 }
 
@@ -45,7 +47,8 @@ type reply struct {
 	Data  json.RawMessage `json:"data"`
 }
 
-// newMonitor starts to speak over conn, which it owns from here on. The greeting is not waited for: QEMU takes commands that were sent before it.
+// newMonitor starts a client on conn and takes ownership of conn. It does not wait for the
+// greeting, because QEMU accepts earlier commands.
 func newMonitor(conn net.Conn, events func(string, json.RawMessage)) *monitor {
 	m := &monitor{conn: conn, events: events, waiting: map[int]chan reply{}, greeted: make(chan struct{}), done: make(chan struct{})}
 	go m.receive()
@@ -100,20 +103,20 @@ func (m *monitor) receive() {
 // command is one QMP command.
 type command struct {
 	name string
-	args any // marshalled as the arguments, nil for none
+	args any // marshalled as the arguments, unless nil
 }
 
-// give hands QEMU an open file under a name that later commands may use.
+// give sends QEMU an open file. Later commands can refer to the file by name.
 func (m *monitor) give(ctx context.Context, name string, f *os.File) error {
 	return m.hand(ctx, f, command{"getfd", map[string]string{"fdname": name}})
 }
 
-// giveTo adds an open file to one of QEMU's sets of descriptors.
+// giveTo adds an open file to one of QEMU's descriptor sets.
 func (m *monitor) giveTo(ctx context.Context, set int, f *os.File) error {
 	return m.hand(ctx, f, command{"add-fd", map[string]int{"fdset-id": set}})
 }
 
-// hand sends a command that takes an open file.
+// hand sends a command together with an open file.
 func (m *monitor) hand(ctx context.Context, f *os.File, c command) error {
 	conn, ok := m.conn.(*net.UnixConn)
 	if !ok {
@@ -127,8 +130,9 @@ func (m *monitor) hand(ctx context.Context, f *os.File, c command) error {
 	return err
 }
 
-// send sends commands in one write, so that they cost one round trip together, and gives a function that waits for all their answers and gives
-// the last. QEMU runs them in order, and goes on after one that failed.
+// send sends several commands in one write, which saves round trips. QEMU runs them in order, even
+// after one has failed. The function wait waits for the answers and returns the last one. It stops
+// at the first error.
 func (m *monitor) send(commands ...command) (wait func(context.Context) (json.RawMessage, error)) {
 	return m.sendBy(func(b []byte) error {
 		_, err := m.conn.Write(b)
@@ -183,7 +187,7 @@ func (m *monitor) sendBy(write func([]byte) error, commands ...command) (wait fu
 	}
 }
 
-// run sends commands and waits for their answers, of which it gives the last.
+// run sends commands, waits for the answers, and returns the last one.
 func (m *monitor) run(ctx context.Context, commands ...command) (json.RawMessage, error) {
 	return m.send(commands...)(ctx)
 }
@@ -194,7 +198,7 @@ func (m *monitor) err() error {
 	return m.closed
 }
 
-// close ends the conversation and waits until nothing of it is left.
+// close closes the connection and waits until the reader has stopped.
 func (m *monitor) close() {
 	m.conn.Close()
 	<-m.done

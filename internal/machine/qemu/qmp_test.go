@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// fakeQEMU answers commands on the far end of a monitor's connection with what answer gives, as QEMU would.
+// fakeQEMU gives a connection to a fake QEMU, which answers commands.
 func fakeQEMU(t *testing.T, answer func(name string, id int) string) net.Conn {
 	near, far := net.Pipe()
 	go func() {

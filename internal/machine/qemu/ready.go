@@ -9,7 +9,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// Ready tells whether the template of a machine is there, and all that it is found by. It looks past what gather and prove keep: what is on the disk counts.
+// Ready looks for a machine's template and for everything in its key. It reads the disk and does
+// not use the cached results of gather and Prove.
 func (d *Driver) Ready(ctx context.Context, spec machine.Spec) (machine.Readiness, error) {
 	if d.cfg.Isolation == machine.KVM {
 		if err := kvmUsable(); err != nil {
@@ -37,7 +38,7 @@ func (d *Driver) Ready(ctx context.Context, spec machine.Spec) (machine.Readines
 	}
 	v, ok := d.recall(p, d.cfg.Isolation)
 	if !ok {
-		r.Missing = "it has not been tried what this host's processor can do"
+		r.Missing = "this host's processor has not been tested"
 		return r, nil
 	}
 	if !v.Works {
@@ -59,8 +60,9 @@ func (d *Driver) Ready(ctx context.Context, spec machine.Spec) (machine.Readines
 	return r, ctx.Err()
 }
 
-// Forget removes the template of a machine. What it would be found by now may be unknown, for a kernel that is not there: then there is none.
-func (d *Driver) Forget(_ context.Context, spec machine.Spec) error {
+// Invalidate removes a machine's template. If a part of the template's key does not exist, such as
+// the kernel, there is no template either.
+func (d *Driver) Invalidate(_ context.Context, spec machine.Spec) error {
 	binary, err := FindBinary()
 	if err != nil {
 		return err

@@ -17,28 +17,29 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/template"
 )
 
-// savedForm is changed when what Save writes is.
+// savedForm names the format of saved machines. Change it if Save writes another format.
 const savedForm = "qemu-saved-3"
 
 // description is the record of a saved machine.
 type description struct {
-	Key     template.Key `json:"key"` // of the template that its memory is mapped from
+	Key     template.Key `json:"key"` // key of the template that contains the machine's base memory
 	TSCKHz  int          `json:"tsc_khz"`
 	Shape   savedShape   `json:"shape"`
 	RAM     ramRecord    `json:"ram"`
-	Note    []byte       `json:"note"` // of its kernel, on how its memory is laid out
+	Note    []byte       `json:"note"` // the kernel's note about its memory layout
 	Memory  record.Sums  `json:"memory"`
 	Devices record.Sums  `json:"devices"`
 	Overlay *record.Sums `json:"overlay,omitempty"`
 }
 
-// ramRecord is of the file that its memory is mapped from. It may have names elsewhere, which move its change time as they come and go.
+// ramRecord describes the file that contains a machine's base memory. The ctime of the file is
+// ignored, because it changes when hard links are made and removed.
 type ramRecord struct {
 	Digest string     `json:"digest"`
 	Stamp  disk.Stamp `json:"stamp"`
 }
 
-// savedShape is what a machine that goes on has to be like.
+// savedShape contains the properties that must be the same when the machine is resumed.
 type savedShape struct {
 	Root    string `json:"root"`
 	VCPUs   int    `json:"vcpus"`
@@ -55,7 +56,7 @@ func shapeOf(spec machine.Spec) savedShape {
 	}
 }
 
-// fits tells what of a machine differs from the one that was saved.
+// fits returns an error that names the first difference between the saved machine and the new one.
 func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) error {
 	want, is, key := r.Shape, shapeOf(spec), d.key(p, v, spec)
 	hardware := func(arguments string) string { line, _, _ := strings.Cut(arguments, "\n"); return line }
@@ -84,13 +85,14 @@ func (r description) fits(d *Driver, p parts, v verdict, spec machine.Spec) erro
 	return nil
 }
 
-// near tells whether two measures of a frequency may be of one processor.
+// near reports whether two measured frequencies can belong to the same processor. They can differ
+// by 0.2 percent.
 func near(a, b int) bool { return max(a, b)-min(a, b) <= max(a, b)/500 }
 
-// resume starts a machine from what Save wrote, all of which is checked while QEMU starts.
+// resume starts a machine from the files that Save wrote. It checks the files while QEMU starts.
 func (d *Driver) resume(ctx context.Context, p parts, v verdict, spec machine.Spec) (*instance, error) {
 	in, err := d.resumeFrom(ctx, p, v, spec)
-	return in, fault.Wrap(err, "go on from what was saved", spec.Saved)
+	return in, fault.Wrap(err, "resume the saved machine", spec.Saved)
 }
 
 func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machine.Spec) (*instance, error) {
@@ -127,7 +129,7 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 	checked := make(chan error, 1)
 	go func() { checked <- r.check(checking, path(templateRAM), o.state, overlay) }()
 	check := sync.OnceValue(func() error { return <-checked })
-	defer check() // it reads files that are closed here
+	defer check() // the check reads files that this function closes
 	defer stop()
 	if overlay != nil {
 		mine := f.unnamed(spec.Dir)
@@ -139,14 +141,14 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 		}
 		o.root = []layer{image, {file: mine}}
 	}
-	in, err := d.goOn(ctx, p, o, func(ctx context.Context, in *instance) error {
+	in, err := d.restoreFrom(ctx, p, o, func(ctx context.Context, in *instance) error {
 		if err := r.fill(ctx, in, memory); err != nil {
 			return err
 		}
 		return check()
 	})
 	if err != nil {
-		if damaged := check(); damaged != nil { // for which QEMU may have ended
+		if damaged := check(); damaged != nil { // the damage might be the reason why QEMU ended
 			return nil, damaged
 		}
 		return nil, err
@@ -155,7 +157,8 @@ func (d *Driver) resumeFrom(ctx context.Context, p parts, v verdict, spec machin
 	return in, nil
 }
 
-// fill puts what was saved of the machine's memory in place in a QEMU that has mapped it, which it has done when it greets.
+// fill writes the saved memory to a QEMU process that has mapped the base. When QEMU sends its
+// greeting, it has mapped the base.
 func (r description) fill(ctx context.Context, in *instance, file *os.File) error {
 	if err := in.await(ctx, in.monitor.greeted); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (r description) fill(ctx context.Context, in *instance, file *os.File) erro
 	return saved.Load(ctx, savedMemory, file, r.Memory, memory)
 }
 
-// check reads what was saved, but for the memory, and tells what of it is not what it was.
+// check verifies all files except the saved memory. The error names the first damaged file.
 func (r description) check(ctx context.Context, ram string, devices, overlay *os.File) error {
 	if err := r.Devices.Check(ctx, savedDevices, devices); err != nil {
 		return err

@@ -10,8 +10,9 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// TestMemoryIsReadOnlyWhereItChanged checks a saved machine whose record has a digest that its memory never had, so that whether it is read shows: it is once somebody
-// has written to it, not because names of it have come and gone.
+// TestMemoryIsReadOnlyWhereItChanged checks that check reads the memory only after a write to its
+// file, not after a change of its hard links. The digest in the record is wrong, so check fails if
+// it reads the memory.
 func TestMemoryIsReadOnlyWhereItChanged(t *testing.T) {
 	dir := t.TempDir()
 	ram := filepath.Join(dir, templateRAM)
@@ -27,14 +28,15 @@ func TestMemoryIsReadOnlyWhereItChanged(t *testing.T) {
 	if r.RAM.Stamp, err = disk.StampOf(ram); err != nil {
 		t.Fatal(err)
 	}
-	for now := r.RAM.Stamp; now == r.RAM.Stamp; now, err = disk.StampOf(ram) { // the file system's clock is coarse
+	// Repeats until the clock of the file system has advanced.
+	for now := r.RAM.Stamp; now == r.RAM.Stamp; now, err = disk.StampOf(ram) {
 		other := filepath.Join(dir, "other")
 		if err := errors.Join(err, os.Link(ram, other), os.Remove(other)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := r.check(t.Context(), ram, devices, nil); err != nil {
-		t.Errorf("when it has had another name: %v", err)
+		t.Errorf("after a rename of the file: %v", err)
 	}
 	for now := r.RAM.Stamp; now.MTime == r.RAM.Stamp.MTime; now, err = disk.StampOf(ram) {
 		if err := errors.Join(err, os.WriteFile(ram, []byte("Memory"), 0o600)); err != nil {

@@ -19,12 +19,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
-var (
-	_ machine.Saver  = (*instance)(nil)
-	_ machine.Pauser = (*instance)(nil)
-)
+var _ machine.Saver = (*instance)(nil)
 
-// The files of a saved machine, beside the memory that it was mapped from, which is the template's and has its name.
+// These are the files of a saved machine. In addition there is a hard link to the template's
+// memory.
 const (
 	savedMemory  = "memory"
 	savedDevices = "devices"
@@ -37,22 +35,23 @@ func (in *instance) Pause(ctx context.Context) error {
 	return fault.Wrap(err, "pause the machine", "")
 }
 
-// Resume has them go on, after a Save too.
+// Resume lets the machine's processors run again, even after Save.
 func (in *instance) Resume(ctx context.Context) error {
 	_, err := in.monitor.run(ctx, command{name: "cont"})
-	return fault.Wrap(err, "have the machine go on", "")
+	return fault.Wrap(err, "resume the machine", "")
 }
 
-// Save reads the machine's memory out of QEMU's, and has QEMU tell how its devices are.
+// Save reads the machine's memory from the QEMU process. It makes QEMU write the state of the
+// devices.
 func (in *instance) Save(ctx context.Context, dir string) error {
 	return fault.Wrap(in.saveTo(ctx, dir), "save the machine", dir)
 }
 
 func (in *instance) saveTo(ctx context.Context, dir string) error {
-	if err := in.layering.take(ctx); err != nil {
+	if err := in.layering.lock(ctx); err != nil {
 		return err
 	}
-	defer in.layering.leave()
+	defer in.layering.unlock()
 	status, err := in.status(ctx)
 	if err != nil {
 		return err
@@ -71,7 +70,8 @@ func (in *instance) saveTo(ctx context.Context, dir string) error {
 	return err
 }
 
-// writeDown writes all that belongs to a saved machine, the record of it last. The machine stands still for as little of that as can be.
+// writeDown writes all files of a saved machine. It writes the record last, and pauses the machine
+// as late as possible.
 func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
 	o := in.origin
 	size := int64(o.spec.MemMiB) << 20
@@ -98,7 +98,8 @@ func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer memory.Close()
-	// From then on neither its processors nor QEMU change its memory, and what it has written is flushed to its disks.
+	// From here on neither the processors nor QEMU change the memory. All writes to the disks have
+	// been flushed.
 	if _, err := in.monitor.run(ctx, command{name: "stop"}); err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (in *instance) writeDown(ctx context.Context, dir string) (err error) {
 	return record.Write(dir, savedForm, r)
 }
 
-// memory finds the machine's memory in QEMU's.
+// memory finds the machine's memory in the QEMU process.
 func (in *instance) memory(size int64) (*saved.Memory, error) {
 	m, err := saved.OpenMemory(in.process.Open, size)
 	if errors.Is(err, fs.ErrPermission) {
@@ -139,8 +140,8 @@ func (in *instance) memory(size int64) (*saved.Memory, error) {
 	return m, err
 }
 
-// keepRAM gives the file that the machine's memory was mapped from another name, by which it stays whatever becomes of the template, or makes a copy where it can't
-// have one.
+// keepRAM makes a hard link to the file of the machine's base memory, so that the file outlives the
+// template. If a hard link is impossible, it makes a copy.
 func (o *origin) keepRAM(path string) (ramRecord, error) {
 	r := ramRecord{Digest: o.digest}
 	err := unix.Linkat(unix.AT_FDCWD, inherited(int(o.ram.Fd())), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
@@ -165,13 +166,14 @@ func copyRAM(path string, from *os.File) error {
 	return errors.Join(disk.Copy(to, from), to.Chmod(info.Mode().Perm()), to.Sync(), to.Close())
 }
 
-// keepDevices has QEMU tell how its devices are, and writes that down as a stream with a head.
+// keepDevices reads the state of the devices from QEMU. It writes the state to the file, after the
+// head.
 func (in *instance) keepDevices(ctx context.Context, head saved.Head, file *os.File) (sums record.Sums, err error) {
-	told, err := in.tell(ctx)
+	devices, err := in.readDevices(ctx)
 	if err != nil {
 		return sums, err
 	}
-	stream, err := saved.Devices(head, told)
+	stream, err := saved.Devices(head, devices)
 	if err != nil {
 		return sums, err
 	}
@@ -184,7 +186,7 @@ func (in *instance) keepDevices(ctx context.Context, head saved.Head, file *os.F
 	return record.SumsOf(file)
 }
 
-// keepOverlay makes a copy of what a machine without storage wrote to its root.
+// keepOverlay copies the root layer of a machine without storage.
 func keepOverlay(path string, from *os.File) (*record.Sums, error) {
 	to, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -211,9 +213,10 @@ func (in *instance) status(ctx context.Context) (s runStatus, err error) {
 	return s, err
 }
 
-// recover has a machine that could not be saved be as it was. One that can't be brought back ends: nobody could tell it from one that hangs.
+// recover resumes a machine after a failed save. If the machine can't be resumed, recover ends it,
+// because it would hang forever.
 func (in *instance) recover(ctx context.Context, running bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), transactionTimeout)
 	defer cancel()
 	back := command{name: "cont"}
 	if !running {
@@ -221,7 +224,7 @@ func (in *instance) recover(ctx context.Context, running bool) error {
 	}
 	_, err := in.monitor.run(ctx, back)
 	if err != nil && in.Err() == nil {
-		in.end(fault.New(fault.Unavailable, "have the machine go on after it could not be saved", "", "%w", err))
+		in.end(fault.New(fault.Unavailable, "resume the machine after a failed save", "", "%w", err))
 		in.Close()
 	}
 	return err

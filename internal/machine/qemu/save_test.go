@@ -19,21 +19,22 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
 	"github.com/pyro-mcp/pyro/internal/machine/record"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// shell runs a line, which has to succeed.
+// shell runs a command line and returns its output. The test fails if the command fails.
 func (s *started) shell(t *testing.T, line string) string {
 	t.Helper()
 	var out strings.Builder
-	end, err := s.agent.Exec(t.Context(), client.Command{Argv: []string{"sh", "-c", line}, Cwd: "/"}, nil, &out, &out)
+	end, err := s.agent.Exec(t.Context(), program.Command{Argv: []string{"sh", "-c", line}, Cwd: "/"}, program.Attach{Stdout: &out, Stderr: &out})
 	if err != nil || end.Code != 0 {
 		t.Fatalf("%s: %+v, %v: %s", line, end, err, out.String())
 	}
 	return strings.TrimSpace(out.String())
 }
 
-// save saves a machine, which stands still then, and gives the folder.
+// save saves a machine and returns the folder. Afterwards the machine is paused.
 func (s *started) save(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,17 +44,19 @@ func (s *started) save(t *testing.T) string {
 	return dir
 }
 
-// TestForkWithDisks saves a machine with disks that are kept. It goes on in new layers, another in others, and a third once that has ended: what they had written
-// is there, also what they had not flushed, and none sees what the other wrote later.
+// TestForkWithDisks saves a machine with persistent disks. The saved machine continues on new
+// layers. Another machine resumes on other layers, and more machines resume after the saved one has
+// ended. All of them must have the earlier changes, flushed or not. No machine may have the later
+// changes of another machine.
 func TestForkWithDisks(t *testing.T) {
-	k := newKept(t)
+	k := newDisks(t)
 	k.start()
 	const write = "echo before >before; echo before >/root/before; head -c 5000000 /dev/urandom >random; sync; sha256sum random >/root/sum; echo late >late"
 	k.shell(write)
 	dir := k.save(t)
-	again := k.save(t) // it still stands as it did
-	fork := func(driver *Driver, dir string) *kept {
-		f := &kept{t: t, driver: driver, root: k.root, dir: t.TempDir()}
+	again := k.save(t) // the machine is still paused
+	fork := func(driver *Driver, dir string) *disks {
+		f := &disks{t: t, driver: driver, root: k.root, dir: t.TempDir()}
 		f.storage.Root, f.storage.Volume = append(k.storage.Root[:1:1], f.layer()), append(k.storage.Volume[:2:2], f.layer())
 		id := client.NewIdentity("").MachineID[:16]
 		f.started = startWith(t, driver, machine.Spec{
@@ -68,7 +71,7 @@ func TestForkWithDisks(t *testing.T) {
 	if err := k.Machine.(machine.Pauser).Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	check := func(who string, k *kept) {
+	check := func(who string, k *disks) {
 		t.Helper()
 		if got := k.shell("cat before late /root/before; sha256sum -c /root/sum; ls mine-* /root/mine-* 2>/dev/null; :"); got != "before\nlate\nbefore\nrandom: OK" {
 			t.Errorf("%s has %q", who, got)
@@ -82,8 +85,8 @@ func TestForkWithDisks(t *testing.T) {
 		t.Errorf("the layers that were saved have %q, %v", got, err)
 	}
 
-	// Whatever becomes of the template: it is removed, and made again by somebody else.
-	if err := k.driver.Forget(t.Context(), machine.Spec{Root: k.root, VCPUs: 1, MemMiB: 256}); err != nil {
+	// The test removes the template, and another start makes it again.
+	if err := k.driver.Invalidate(t.Context(), machine.Spec{Root: k.root, VCPUs: 1, MemMiB: 256}); err != nil {
 		t.Fatal(err)
 	}
 	check("a-late-fork", fork(driverIn(t, machine.TCG, machinetest.SharedDirs(t)), again))
@@ -91,8 +94,8 @@ func TestForkWithDisks(t *testing.T) {
 	check("a-later-fork", fork(k.driver, dir))
 }
 
-// TestNothingComesWhileItStandsStill sends a machine on its link what it does not read, before it is saved and between two times: QEMU writes nothing of that to its memory, whose content
-// is saved at several moments.
+// TestNothingComesWhileItStandsStill sends data to a paused machine before and between saves. QEMU
+// must not write this data to the memory, so all saves must contain the same memory.
 func TestNothingComesWhileItStandsStill(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := startSmall(t, d, root)
@@ -105,7 +108,7 @@ func TestNothingComesWhileItStandsStill(t *testing.T) {
 	var dir string
 	for range 3 {
 		s.Link().SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		s.Link().Write(make([]byte, 100_000)) // by the third it is full
+		s.Link().Write(make([]byte, 100_000)) // the buffer is full before the third write
 		dir = s.save(t)
 		var r description
 		if err := record.Read(dir, savedForm, &r); err != nil {
@@ -123,7 +126,8 @@ func TestNothingComesWhileItStandsStill(t *testing.T) {
 	again.works(t)
 }
 
-// TestFullDiskWhileSaving: the reason is told, nothing is left, and the machine runs on and can be saved elsewhere.
+// TestFullDiskWhileSaving checks that Save gives the reason and leaves no files. The machine
+// continues to run and can be saved elsewhere.
 func TestFullDiskWhileSaving(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := startSmall(t, d, root)
@@ -143,13 +147,14 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, room := range []int64{0, base / 2, base + 1<<20, base + 20<<20} { // by the last, all but some of the machine's own memory fits
+	// In the last case, nearly all of the machine's changed memory fits on the disk.
+	for _, room := range []int64{0, base / 2, base + 1<<20, base + 20<<20} {
 		if err := os.WriteFile(filepath.Join(small, "filler"), make([]byte, 400<<20-room), 0o600); err != nil && !errors.Is(err, unix.ENOSPC) {
 			t.Fatal(err)
 		}
 		err := s.Machine.(machine.Saver).Save(t.Context(), full)
 		if left, _ := os.ReadDir(full); err == nil || fault.KindOf(err) != fault.Exhausted || len(left) > 0 {
-			t.Errorf("with %d bytes: %v, and %v is left", room, err, left)
+			t.Errorf("with %d bytes: got error %v, leftovers: %v", room, err, left)
 			if err == nil {
 				t.FailNow()
 			}
@@ -166,7 +171,8 @@ func TestFullDiskWhileSaving(t *testing.T) {
 	}
 }
 
-// churn takes memory and lets go of it, and ends when something that it holds is not what it was.
+// churn is a script that starts a program in the background. The program allocates and frees
+// memory, and stops if its data has changed.
 const churn = `cat >/run/churn.py <<'end'
 import hashlib, os, random
 held, rounds = {}, 0
@@ -188,8 +194,9 @@ end
 (setsid python3 /run/churn.py >/run/churn.log 2>&1 &)
 until [ -s /run/rounds ]; do sleep 0.1; done`
 
-// TestFreeMemoryTakesNoRoom: neither what was freed, nor what is zero, is in what is saved. All else is, while memory changes hands all the time, also when the machine has gone on from there
-// and is saved again.
+// TestFreeMemoryTakesNoRoom checks that saved files contain neither free memory nor zero pages, but
+// all other pages. Meanwhile a program allocates and frees memory. The second round saves a resumed
+// machine.
 func TestFreeMemoryTakesNoRoom(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	s := startSmall(t, d, root)
@@ -209,7 +216,7 @@ func TestFreeMemoryTakesNoRoom(t *testing.T) {
 	}
 }
 
-// TestSaveOfAMachineThatDies kills QEMU.
+// TestSaveOfAMachineThatDies kills QEMU while the machine is being saved.
 func TestSaveOfAMachineThatDies(t *testing.T) {
 	d, root := driverIn(t, machine.TCG, machinetest.SharedDirs(t)), machinetest.Debian(t)
 	machinetest.KilledWhileSaved(t, savedMemory, func() machine.Machine {

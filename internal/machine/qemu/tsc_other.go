@@ -2,5 +2,5 @@
 
 package qemu
 
-// measureTSC gives 0: this processor's emulation needs no help.
+// measureTSC gives 0, because kernels for other processors do not need this frequency.
 func measureTSC() int { return 0 }

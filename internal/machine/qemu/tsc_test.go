@@ -12,7 +12,8 @@ func TestMeasureTSC(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("this processor has no such counter")
 	}
-	// Two measurements of one counter agree within a thousandth; no processor's runs outside of these bounds.
+	// Two measurements must agree to within one part in a thousand. The frequency of any real
+	// processor is between these limits.
 	first, second := float64(measureTSC()), float64(measureTSC())
 	if first < 500_000 || first > 10_000_000 || second < first*0.999 || second > first*1.001 {
 		t.Errorf("measured %g and %g kHz", first, second)
@@ -25,7 +26,7 @@ func TestOnlyAnEmulatedKernelIsToldTheFrequency(t *testing.T) {
 	}
 	for _, line := range []string{kernelLine(machine.KVM, 2_500_000, false), kernelLine(machine.TCG, 0, false)} {
 		if strings.Contains(line, "tsc") {
-			t.Errorf("it finds out by itself: %q", line)
+			t.Errorf("the kernel calibrates its clock: %q", line)
 		}
 	}
 }

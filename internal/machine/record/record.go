@@ -1,5 +1,6 @@
-// Package record keeps what running machines were saved as: files, each MiB of which has a checksum ([Sums]), and the record that describes them, which is written
-// when they are whole and flushed. So a folder without one is of a machine that was not saved to its end.
+// Package record stores saved machines. A saved machine consists of files, which have a checksum
+// for each MiB ([Sums]), and a record that describes these files. The record is written last, after
+// the files have been flushed. A folder without a record is an incomplete save.
 package record
 
 import (
@@ -15,12 +16,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Name is that of the file which describes the others of a saved machine.
+// Name is the name of the record's file.
 const Name = "saved.json"
 
-// sealed is how a record is stored.
+// sealed is the stored form of a record, with a checksum.
 type sealed struct {
-	SHA256 string          `json:"sha256"` // of the form, a line feed and the record
+	SHA256 string          `json:"sha256"` // digest of the form, a line feed and the record
 	Form   string          `json:"form"`
 	Record json.RawMessage `json:"record"`
 }
@@ -30,7 +31,8 @@ func digest(form string, record []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Write writes a record and flushes it and its folder. form is changed when what is written is.
+// Write writes a record and flushes the record and its folder. The parameter form names the format
+// of the saved files. Change the form when the format changes.
 func Write(dir, form string, record any) error {
 	b, err := json.Marshal(record)
 	if err != nil {
@@ -50,7 +52,8 @@ func Write(dir, form string, record any) error {
 	return durable.Sync(dir)
 }
 
-// Read reads a record: with kind Corrupt where it is not what was written, with Precondition where it has another form.
+// Read reads a record. The error has kind Corrupt if the record is missing or damaged. It has kind
+// Precondition if the record has another form.
 func Read(dir, form string, record any) error {
 	b, err := os.ReadFile(filepath.Join(dir, Name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,12 +75,13 @@ func Read(dir, form string, record any) error {
 	return nil
 }
 
-// Differs says that a machine that is to go on is not as it was saved.
+// Differs gives the error for a new machine that does not match the saved one.
 func Differs(what string, was, now any) error {
 	return fault.Newf(fault.Precondition, "it was saved with %s %v, and this is %v", what, was, now)
 }
 
-// Missing says of an error of opening a file of a saved machine that it is Corrupt where the file is not there.
+// Missing converts an error from opening a file. If the file does not exist, the result has kind
+// Corrupt.
 func Missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.Newf(fault.Corrupt, "part of it is missing: %w", err)

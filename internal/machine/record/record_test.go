@@ -21,7 +21,8 @@ func fileFor(t *testing.T) *os.File {
 	return f
 }
 
-// TestCheckNamesTheBlock damages a file at many places.
+// TestCheckNamesTheBlock damages a file at several positions and checks that the error names the
+// block.
 func TestCheckNamesTheBlock(t *testing.T) {
 	file := fileFor(t)
 	content := make([]byte, 3*BlockSize+777)
@@ -51,7 +52,8 @@ func TestCheckNamesTheBlock(t *testing.T) {
 	}
 }
 
-// TestStore: what comes is stored as it came, with the sums that it has, of every length; what is too long is refused.
+// TestStore stores streams of different lengths, then compares the contents and the checksums. A
+// stream that is longer than the limit must fail.
 func TestStore(t *testing.T) {
 	content := make([]byte, 20*BlockSize+5)
 	rand.New(rand.NewSource(1)).Read(content)
@@ -65,23 +67,24 @@ func TestStore(t *testing.T) {
 			t.Error(err)
 		}
 		if b, err := os.ReadFile(file.Name()); err != nil || !bytes.Equal(b, content[:size]) {
-			t.Errorf("%d bytes: it is not what came, %v", size, err)
+			t.Errorf("%d bytes: the file differs from the content, %v", size, err)
 		}
 		if size > 0 {
 			if _, err := Store(fileFor(t), bytes.NewReader(content[:size]), int64(size)-1); fault.KindOf(err) != fault.Exhausted {
-				t.Errorf("%d bytes, which are too many: %v", size, err)
+				t.Errorf("%d bytes, more than the limit: got %v", size, err)
 			}
 		}
 	}
 }
 
-// TestRecord: every byte of it counts, and a record of another form is told from a damaged one.
+// TestRecord damages each byte of a record and checks that Read fails. A record of another form
+// must give another kind of error.
 func TestRecord(t *testing.T) {
 	type pages struct{ Memory Sums }
 	dir, form := t.TempDir(), "test-1"
 	var got pages
 	if err := Read(dir, form, &got); fault.KindOf(err) != fault.Corrupt {
-		t.Errorf("where there is none: %v", err)
+		t.Errorf("missing record: got %v", err)
 	}
 	want := pages{Sums{5, []uint32{7}}}
 	if err := Write(dir, form, want); err != nil {
@@ -91,7 +94,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := Read(dir, "test-2", &got); fault.KindOf(err) != fault.Precondition {
-		t.Errorf("of another form: %v", err)
+		t.Errorf("record of another format: got %v", err)
 	}
 	path := filepath.Join(dir, Name)
 	whole, err := os.ReadFile(path)
@@ -109,6 +112,6 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	if err := Write(dir, form, want); err == nil {
-		t.Error("a record was written over another")
+		t.Error("a record was overwritten")
 	}
 }

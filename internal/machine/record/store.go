@@ -10,21 +10,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Storer writes a file beside whoever makes it, block after block, and sums it up.
+// Storer writes the blocks of a file in the background and computes their checksums.
 type Storer struct {
 	file   *os.File
 	blocks chan []byte
-	free   chan []byte // buffers that have been written
+	free   chan []byte // buffers for reuse
 	done   chan struct{}
 	failed atomic.Pointer[error]
 	sums   Sums
 	ended  bool
 }
 
-// ahead is how many blocks may wait to be written.
+// ahead is the maximum number of blocks that wait to be written.
 const ahead = 8
 
-// NewStorer makes one for a file that is empty. Whoever made it MUST call End.
+// NewStorer makes a Storer for an empty file. The caller MUST call End.
 func NewStorer(file *os.File) *Storer {
 	s := &Storer{file: file, blocks: make(chan []byte, ahead), free: make(chan []byte, ahead), done: make(chan struct{})}
 	go s.run()
@@ -57,21 +57,24 @@ func (s *Storer) run() {
 	<-stored
 }
 
-// storedAtOnce is how much the host is given to store at once.
-const storedAtOnce = 8 << 20
+// syncSize is the number of written bytes after which store makes the kernel write them to the
+// disk.
+const syncSize = 8 << 20
 
-// store has the host begin to store what has been written so far, while more is written: so little is left to do in the end. It may wait for the disk.
+// store makes the kernel write to the disk while more blocks arrive. The final flush then takes
+// little time. It can block until the disk is ready.
 func (s *Storer) store(written <-chan int64) {
 	begun := int64(0)
 	for end := range written {
-		if end-begun >= storedAtOnce {
+		if end-begun >= syncSize {
 			unix.SyncFileRange(int(s.file.Fd()), begun, end-begun, unix.SYNC_FILE_RANGE_WRITE)
 			begun = end
 		}
 	}
 }
 
-// Put has the next block written, which is the Storer's from then on. All but the last have BlockSize. The error is that of an earlier one.
+// Put queues the next block and takes ownership of b. All blocks except the last must have a size
+// of BlockSize. An error is about an earlier block.
 func (s *Storer) Put(b []byte) error {
 	if err := s.failed.Load(); err != nil {
 		return *err
@@ -80,7 +83,7 @@ func (s *Storer) Put(b []byte) error {
 	return nil
 }
 
-// Buffer gives room for the next block.
+// Buffer gives a buffer of BlockSize bytes for the next block.
 func (s *Storer) Buffer() []byte {
 	select {
 	case b := <-s.free:
@@ -90,7 +93,7 @@ func (s *Storer) Buffer() []byte {
 	}
 }
 
-// End waits until nothing is written any more. Idempotent.
+// End waits until all writes are done. Idempotent.
 func (s *Storer) End() {
 	if !s.ended {
 		s.ended = true
@@ -99,7 +102,7 @@ func (s *Storer) End() {
 	<-s.done
 }
 
-// Finish writes what is left, and gives the sums of all that was written.
+// Finish waits until all writes are done. It returns the checksums of all blocks.
 func (s *Storer) Finish() (Sums, error) {
 	s.End()
 	if err := s.failed.Load(); err != nil {
@@ -108,7 +111,8 @@ func (s *Storer) Finish() (Sums, error) {
 	return s.sums, nil
 }
 
-// Store writes what comes of a machine to a file, which is empty, as it comes, and sums it up. Nothing is flushed. More than limit bytes are refused.
+// Store copies a stream to an empty file and computes the checksums. It does not flush the file. It
+// fails if the stream has more than limit bytes.
 func Store(to *os.File, from io.Reader, limit int64) (Sums, error) {
 	s := NewStorer(to)
 	defer s.End()
@@ -117,7 +121,7 @@ func Store(to *os.File, from io.Reader, limit int64) (Sums, error) {
 		n, err := io.ReadFull(from, b)
 		if n > 0 {
 			if size += int64(n); size > limit {
-				return Sums{}, fault.Newf(fault.Exhausted, "what comes of the machine is more than %d bytes", limit)
+				return Sums{}, fault.Newf(fault.Exhausted, "the state of the machine has more than %d bytes", limit)
 			}
 			if err := s.Put(b[:n]); err != nil {
 				return Sums{}, err

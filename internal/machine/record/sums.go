@@ -9,26 +9,26 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// BlockSize is how much of a file has a checksum of its own.
+// BlockSize is the number of bytes that share a checksum.
 const BlockSize = 1 << 20
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli) // processors have an instruction for it
+var castagnoli = crc32.MakeTable(crc32.Castagnoli) // processors have an instruction for this polynomial
 
 func sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Sums tell whether a file is what was written.
+// Sums are the checksums of a file.
 type Sums struct {
 	Size   int64    `json:"size"`
-	CRC32C []uint32 `json:"crc32c"` // of each MiB
+	CRC32C []uint32 `json:"crc32c"` // of each block
 }
 
-// add takes what comes next of a file, a block.
+// add adds the checksum of the next block.
 func (s *Sums) add(b []byte) {
 	s.Size += int64(len(b))
 	s.CRC32C = append(s.CRC32C, sum(b))
 }
 
-// SumsOf sums up a file.
+// SumsOf computes the checksums of a file.
 func SumsOf(f *os.File) (s Sums, err error) {
 	buffer := make([]byte, BlockSize)
 	for {
@@ -45,12 +45,13 @@ func SumsOf(f *os.File) (s Sums, err error) {
 	}
 }
 
-// Damaged says that a block of a file is not what was written.
+// Damaged gives the error for a damaged block of a file.
 func Damaged(name string, block int, how string) error {
 	return fault.Newf(fault.Corrupt, "%s is damaged: block %d, the MiB at %#x, %s", name, block, int64(block)*BlockSize, how)
 }
 
-// Check reads a file whole and tells which block of it is not what was summed up, with kind Corrupt.
+// Check reads the whole file and compares the checksums. If a block is damaged, the error has kind
+// Corrupt and names the block.
 func (s Sums) Check(ctx context.Context, name string, f *os.File) error {
 	if err := s.Measure(name, f); err != nil {
 		return err
@@ -67,7 +68,7 @@ func (s Sums) Check(ctx context.Context, name string, f *os.File) error {
 	return nil
 }
 
-// Measure tells whether a file has the size that was summed up, with kind Corrupt where it has not.
+// Measure compares only the size of a file. If the size is wrong, the error has kind Corrupt.
 func (s Sums) Measure(name string, f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -79,7 +80,8 @@ func (s Sums) Measure(name string, f *os.File) error {
 	return nil
 }
 
-// Block reads a block into a buffer of BlockSize, and tells where it is not what was summed up, with kind Corrupt.
+// Block reads a block and compares its checksum. The buffer must have BlockSize bytes. If the block
+// is damaged, the error has kind Corrupt.
 func (s Sums) Block(name string, f *os.File, i int, buffer []byte) ([]byte, error) {
 	at := int64(i) * BlockSize
 	b := buffer[:min(BlockSize, s.Size-at)]

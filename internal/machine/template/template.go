@@ -1,13 +1,15 @@
-// Package template keeps what a driver makes once so that its machines start fast: for QEMU a started machine that others are restored from, for gVisor the
-// environment's root file system in the form that it reads.
+// Package template stores files that a driver makes once, so that its machines start fast. For QEMU
+// a template is a saved machine. For gVisor it is an environment's file system in another format.
 //
-// A template is a folder of files, whichever its driver has put there. It is found by a [Key], a hash of all that it depends on, so a template of anything
-// else is never found. It is made once, under a lock, in a folder beside its place, and renamed into it; from then on it is only read. A machine that uses it
-// holds a shared lock on it.
+// A template is a folder. Its name is the hash of the template's [Key], which contains everything
+// that affects the template. A driver makes a template only once, under a lock. It makes the
+// template in another folder and then renames that folder. After that the template is only read.
+// Machines that use a template have a shared lock on it.
 package template
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,32 +20,35 @@ import (
 	"strings"
 
 	"github.com/pyro-mcp/pyro/internal/disk"
+	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-// Key is all that a template depends on. Any difference makes another template.
+// Key contains everything that affects a template. If any field differs, the template is a
+// different one.
 type Key struct {
-	Form      string `json:"form"`      // what it holds, and in which version: the driver's word
-	QEMU      string `json:"qemu"`      // version and identity of the program
-	Arguments string `json:"arguments"` // of its command line that shape the machine, separated by spaces, and in a second line the kernel's
-	Host      string `json:"host"`      // the processor, where the machine sees it; empty under emulation
-	Kernel    string `json:"kernel"`    // digest
-	Initramfs string `json:"initramfs"` // digest
-	Root      string `json:"root"`      // digest of the environment
+	Form      string `json:"form"`      // Kind and version of the content, chosen by the driver.
+	QEMU      string `json:"qemu"`      // Version and identity of the program.
+	Arguments string `json:"arguments"` // Arguments that shape the machine, then a line with the kernel's arguments.
+	Host      string `json:"host"`      // Processor, if the machine sees it. Empty under emulation.
+	Kernel    string `json:"kernel"`    // Digest.
+	Initramfs string `json:"initramfs"` // Digest.
+	Root      string `json:"root"`      // Digest of the environment.
 }
 
-// Hash names the template.
+// Hash gives the name of the template's folder.
 func (k Key) Hash() string {
 	b, err := json.Marshal(k)
 	if err != nil {
-		panic(err) // strings always marshal
+		panic(err) // strings can always be marshalled
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
 
-// manifest is the file that describes the others.
+// manifest is the name of the file that describes all other files of a template.
 const manifest = "template.json"
 
 type record struct {
@@ -54,21 +59,22 @@ type record struct {
 type fileRecord struct {
 	Digest string     `json:"digest"`
 	Stamp  disk.Stamp `json:"stamp"`
+	Folder bool       `json:"folder,omitempty"` // the path is a folder, Digest comes from [stampFolder], and Stamp is unused
 }
 
-// Store is the folder of all templates. It is safe for use by many processes at once.
+// Store is the folder that contains all templates. Many processes can use it at once.
 type Store struct{ Dir string }
 
-// Template is one template in use. It is not removed before it is closed.
+// Template is a template that is in use. It is not removed before Close.
 type Template struct {
 	Dir  string
 	lock *flock.Lock
 }
 
-// Path is the path of one of its files.
+// Path gives the path of a file in the template.
 func (t *Template) Path(file string) string { return filepath.Join(t.Dir, file) }
 
-// Digest is that of one of its files.
+// Digest gives the digest of a file in the template.
 func (t *Template) Digest(file string) (string, error) {
 	r, err := read(t.Dir)
 	if err == nil && r.Files[file].Digest == "" {
@@ -77,16 +83,17 @@ func (t *Template) Digest(file string) (string, error) {
 	return r.Files[file].Digest, fault.Wrap(err, "look into template", filepath.Base(t.Dir))
 }
 
-// Close ends the use. Idempotent.
+// Close marks the template as unused. Idempotent.
 func (t *Template) Close() { t.lock.Release() }
 
-// Open gives the template for a key. Kind NotFound: there is none. Kind Corrupt: there is one whose files are no longer what was saved.
-// In both cases the next step is Build.
+// Open gives the template for a key. The error has kind NotFound if there is no such template, and
+// Corrupt if its files have changed. In both cases call Build.
 func (s Store) Open(key Key) (*Template, error) {
 	name := key.Hash()
 	dir := filepath.Join(s.Dir, name)
 	lock, err := flock.TryFolder(dir, flock.Shared)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, flock.ErrHeld) { // held: it is being removed
+	// ErrHeld means that another process is removing the template.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, flock.ErrHeld) {
 		return nil, fault.New(fault.NotFound, "open template", name, "no such template")
 	}
 	if err != nil {
@@ -99,15 +106,15 @@ func (s Store) Open(key Key) (*Template, error) {
 	return &Template{Dir: dir, lock: lock}, nil
 }
 
-// verify tells whether the files in dir are what was saved. It looks at the stamps first, and reads a file only when its stamp has changed. Saved machines give files of
-// templates other names, each of which comes and goes: that tells nothing.
+// verify compares the files in dir with the manifest. It reads a file only if the file's stamp has
+// changed. It ignores the ctime, because saved machines make and remove hard links to the files.
 func verify(dir string, key Key) error {
 	r, err := read(dir)
 	if err != nil {
 		return err
 	}
 	if r.Key != key {
-		return errors.New("it was made for something else")
+		return errors.New("it belongs to another template")
 	}
 	if len(r.Files) == 0 {
 		return errors.New("it names no files")
@@ -115,6 +122,16 @@ func verify(dir string, key Key) error {
 	restamp := false
 	for file, want := range r.Files {
 		path := filepath.Join(dir, filepath.Base(file))
+		if want.Folder {
+			digest, err := stampFolder(path)
+			if err == nil && digest != want.Digest {
+				err = errors.New("the content of folder " + file + " has changed")
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		stamp, err := disk.StampOf(path)
 		if err != nil {
 			return err
@@ -130,9 +147,9 @@ func verify(dir string, key Key) error {
 			return err
 		}
 		if digest != want.Digest {
-			return errors.New(file + " is not what was saved")
+			return errors.New(file + " differs from the saved file")
 		}
-		r.Files[file] = fileRecord{digest, stamp}
+		r.Files[file] = fileRecord{Digest: digest, Stamp: stamp}
 		restamp = true
 	}
 	if restamp {
@@ -149,26 +166,19 @@ func read(dir string) (r record, err error) {
 	return r, err
 }
 
-// write replaces the description. Several may do so at once.
+// write replaces the manifest. Several processes can do so at once.
 func write(dir string, r record) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(dir, manifest+".part-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(b)
-	if err = errors.Join(err, part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), filepath.Join(dir, manifest))
+	return durable.Replacement{Temp: manifest + ".part-*", Unflushed: true}.Write(filepath.Join(dir, manifest), b)
 }
 
-// Build makes the template for a key by calling fill with an empty folder to put the files into, and opens it. When somebody else is making the same
-// template it waits for theirs; waiting, which may be nil, is then called once. A failed or interrupted fill leaves nothing behind.
+// Build makes the template for a key and opens it. The function fill writes the files to an empty
+// folder. If another process is making the template, Build waits for that process. It then calls
+// the function waiting once, unless waiting is nil. If fill fails or is interrupted, no files are
+// left.
 func (s Store) Build(ctx context.Context, key Key, waiting func(), fill func(ctx context.Context, dir string) error) (*Template, error) {
 	name := key.Hash()
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
@@ -182,7 +192,7 @@ func (s Store) Build(ctx context.Context, key Key, waiting func(), fill func(ctx
 	if t, err := s.Open(key); err == nil {
 		return t, nil
 	}
-	// What is left under the name is broken. Machines that use it keep their files open.
+	// The old template is damaged. Machines that use it have its files open.
 	if err := os.RemoveAll(filepath.Join(s.Dir, name)); err != nil {
 		return nil, fault.Wrap(err, "remove broken template", name)
 	}
@@ -203,7 +213,7 @@ func (s Store) Build(ctx context.Context, key Key, waiting func(), fill func(ctx
 	return s.Open(key)
 }
 
-// seal describes the files in dir.
+// seal writes the manifest that describes the files in dir.
 func seal(dir string, key Key) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -212,6 +222,14 @@ func seal(dir string, key Key) error {
 	r := record{Key: key, Files: map[string]fileRecord{}}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			digest, err := stampFolder(path)
+			if err != nil {
+				return err
+			}
+			r.Files[e.Name()] = fileRecord{Digest: digest, Folder: true}
+			continue
+		}
 		digest, err := disk.Hash(path, nil)
 		if err != nil {
 			return err
@@ -220,25 +238,27 @@ func seal(dir string, key Key) error {
 		if err != nil {
 			return err
 		}
-		r.Files[e.Name()] = fileRecord{digest, stamp}
+		r.Files[e.Name()] = fileRecord{Digest: digest, Stamp: stamp}
 	}
 	return write(dir, r)
 }
 
-// Reject removes a template that proved useless. Machines that use it keep their files open. Idempotent.
+// Reject removes a template that does not work. Machines that use it have its files open.
+// Idempotent.
 func (s Store) Reject(key Key) error {
 	if _, err := os.Stat(filepath.Join(s.Dir, key.Hash())); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	building, err := flock.Try(filepath.Join(s.Dir, key.Hash()+".lock"), flock.Exclusive)
 	if err != nil {
-		return ignoreHeld(err) // somebody is making it again already
+		return ignoreHeld(err) // another process is already making the template again
 	}
 	defer building.Release()
 	return fault.Wrap(os.RemoveAll(filepath.Join(s.Dir, key.Hash())), "remove template", key.Hash())
 }
 
-// Retire removes a template once nobody is opening or using it, which it waits for until ctx ends. Idempotent.
+// Retire removes a template. It waits for processes that make or use the template, until ctx is
+// done. Idempotent.
 func (s Store) Retire(ctx context.Context, key Key) error {
 	name := key.Hash()
 	dir := filepath.Join(s.Dir, name)
@@ -261,14 +281,63 @@ func (s Store) Retire(ctx context.Context, key Key) error {
 	return fault.Wrap(os.RemoveAll(dir), "remove template", name)
 }
 
-// Info describes a template for those who list them.
+// Detach removes the template for a key, so that the next Build makes a new one. Machines that use
+// the old template still have all of its files. Prune removes these files later. Idempotent.
+func (s Store) Detach(ctx context.Context, key Key) error {
+	name := key.Hash()
+	dir := filepath.Join(s.Dir, name)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	building, err := flock.Take(ctx, filepath.Join(s.Dir, name+".lock"), flock.Exclusive, nil)
+	if err != nil {
+		return fault.Wrap(err, "remove template", name)
+	}
+	defer building.Release()
+	using, err := flock.TryFolder(dir, flock.Exclusive)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, flock.ErrHeld):
+		err = os.Rename(dir, dir+detached+rand.Text()) // the rename does not affect the locks
+	case err == nil:
+		defer using.Release()
+		err = os.RemoveAll(dir)
+	}
+	return fault.Wrap(err, "remove template", name)
+}
+
+// detached is part of the names of templates that Detach has renamed because they were in use.
+const detached = ".old-"
+
+// sweepDetached removes the detached templates that are no longer in use.
+func (s Store) sweepDetached() error {
+	old, err := filepath.Glob(filepath.Join(s.Dir, "*"+detached+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range old {
+		using, err := flock.TryFolder(dir, flock.Exclusive)
+		if err != nil {
+			continue // in use, or removed by another process
+		}
+		err = os.RemoveAll(dir)
+		using.Release()
+		if err != nil {
+			return fault.Wrap(err, "remove template", dir)
+		}
+	}
+	return nil
+}
+
+// Info describes a template in a list.
 type Info struct {
 	Name      string
 	Key       Key
-	SizeBytes int64 // allocated on disk
+	SizeBytes int64 // space that is allocated on the disk
 }
 
-// List gives all whole templates, and those being made are left out.
+// List lists all complete templates.
 func (s Store) List() ([]Info, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -293,14 +362,19 @@ func (s Store) List() ([]Info, error) {
 }
 
 func (r record) size(dir string) (total int64) {
-	for file := range r.Files {
-		n, _ := disk.Allocated(filepath.Join(dir, filepath.Base(file)))
+	for file, is := range r.Files {
+		path := filepath.Join(dir, filepath.Base(file))
+		n, _ := disk.Allocated(path)
+		if is.Folder {
+			n, _, _ = tree.Size(context.Background(), path)
+		}
 		total += n
 	}
 	return total
 }
 
-// Prune removes the templates that keep does not want and that no machine uses, and what interrupted builds left. It gives what was removed.
+// Prune removes templates for which the function keep returns false, unless a machine uses them. It
+// also removes the leftovers of interrupted builds. It returns the removed templates.
 func (s Store) Prune(keep func(Info) bool) ([]Info, error) {
 	infos, err := s.List()
 	if err != nil {
@@ -319,10 +393,21 @@ func (s Store) Prune(keep func(Info) bool) ([]Info, error) {
 			removed = append(removed, info)
 		}
 	}
-	return removed, s.sweep()
+	return removed, errors.Join(s.sweep(), s.sweepDetached())
 }
 
-// remove removes a template unless it is in use or being built: every change to a template's folder is made under its builder's lock.
+// InUse reports whether a process uses or makes a template.
+func (s Store) InUse(name string) (bool, error) {
+	for _, path := range []string{filepath.Join(s.Dir, name+".lock"), filepath.Join(s.Dir, name)} {
+		if held, err := flock.InUse(path); held || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return held, err
+		}
+	}
+	return false, nil
+}
+
+// remove removes a template unless a process uses or makes it. A process must have the build lock
+// of a template to change the template's folder.
 func (s Store) remove(name string) (bool, error) {
 	building, err := flock.Try(filepath.Join(s.Dir, name+".lock"), flock.Exclusive)
 	if err != nil {
@@ -331,7 +416,7 @@ func (s Store) remove(name string) (bool, error) {
 	defer building.Release()
 	using, err := flock.TryFolder(filepath.Join(s.Dir, name), flock.Exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil // another prune was faster
+		return false, nil // another process has already removed the template
 	}
 	if err != nil {
 		return false, ignoreHeld(err)
@@ -347,7 +432,7 @@ func ignoreHeld(err error) error {
 	return err
 }
 
-// sweep removes what builders that died left behind.
+// sweep removes the leftovers of crashed builds.
 func (s Store) sweep() error {
 	locks, err := filepath.Glob(filepath.Join(s.Dir, "*.lock"))
 	if err != nil {
@@ -356,7 +441,7 @@ func (s Store) sweep() error {
 	for _, path := range locks {
 		lock, err := flock.Try(path, flock.Exclusive)
 		if err != nil {
-			continue // being built
+			continue // the build is still running
 		}
 		err = errors.Join(os.RemoveAll(strings.TrimSuffix(path, ".lock")+".part"), os.Remove(path))
 		lock.Release()

@@ -14,7 +14,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// contents are the files of the templates here.
+// contents lists the files of the templates in these tests.
 var contents = []string{"ram", "state", "overlay"}
 
 func fill(_ context.Context, dir string) error {
@@ -66,7 +66,8 @@ func TestBuildOnceThenOpen(t *testing.T) {
 	}
 }
 
-// TestNamesAreNoDamage gives a file of a template another name, and takes it away: that is no reason to read it.
+// TestNamesAreNoDamage makes and removes a hard link to a template's file. It checks that Open does
+// not read the file again.
 func TestNamesAreNoDamage(t *testing.T) {
 	s, key := Store{t.TempDir()}, Key{Root: "a"}
 	got := build(t, s, key)
@@ -74,7 +75,7 @@ func TestNamesAreNoDamage(t *testing.T) {
 		t.Fatal(digest, err)
 	}
 	if _, err := got.Digest("no such file"); err == nil {
-		t.Error("a file that is not there has a digest")
+		t.Error("got a digest of a missing file")
 	}
 	described := func() string {
 		b, err := os.ReadFile(got.Path(manifest))
@@ -89,7 +90,8 @@ func TestNamesAreNoDamage(t *testing.T) {
 		func() error { return os.Remove(other) },
 	} {
 		stamp, err := disk.StampOf(got.Path("ram"))
-		for now := stamp; err == nil && now == stamp; now, err = disk.StampOf(got.Path("ram")) { // the file system's clock is coarse
+		// Repeats until the clock of the file system has advanced.
+		for now := stamp; err == nil && now == stamp; now, err = disk.StampOf(got.Path("ram")) {
 			if err := change(); err != nil {
 				t.Fatal(err)
 			}
@@ -103,8 +105,8 @@ func TestNamesAreNoDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		again.Close()
-		if described() != before { // who reads a file notes its stamp
-			t.Error("it has been read")
+		if described() != before { // verify writes new stamps to the manifest if it has read a file
+			t.Error("the file was read again")
 		}
 	}
 }
@@ -219,7 +221,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("left %+v", left)
 	}
 	if _, err := os.Stat(dead); !os.IsNotExist(err) {
-		t.Error("an interrupted build is still there")
+		t.Error("an interrupted build was not removed")
 	}
 }
 
@@ -242,7 +244,7 @@ func TestRetire(t *testing.T) {
 	key := Key{Root: "a"}
 	for _, remove := range []func() error{func() error { return s.Retire(t.Context(), key) }, func() error { return s.Reject(key) }} {
 		if err := remove(); err != nil {
-			t.Errorf("where there is none: %v", err)
+			t.Errorf("remove a missing template: %v", err)
 		}
 	}
 	used := build(t, s, key)
@@ -261,7 +263,7 @@ func TestRetire(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.Open(key); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("it still exists: %v", err)
 	}
 	build(t, s, key)
 }

@@ -1,4 +1,4 @@
-// Package mcpdoc says in Markdown what tools are, for the references that tests hold against them.
+// Package mcpdoc describes tools in Markdown, for generated references.
 package mcpdoc
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp"
 )
 
-// Annotations are what a tool does to the world, in words.
+// Annotations returns a text that describes the effects of a tool.
 func Annotations(t mcp.Tool) string {
-	a := t.Announced().Annotations
+	a := t.Definition().Annotations
 	if a.ReadOnlyHint {
 		return "Read-only"
 	}
-	text := "Adds, and changes nothing that was there"
+	text := "Only adds"
 	if *a.DestructiveHint {
 		text = "Destructive"
 	} else if a.IdempotentHint {
@@ -33,7 +33,9 @@ func Annotations(t mcp.Tool) string {
 	return text
 }
 
-// Arguments writes the table of a tool's arguments, where it has any. note is what stands beside one, its description where note is nil.
+// Arguments writes a table of the tool's arguments, or nothing if the tool has none. The function
+// note returns the description of an argument. If note is nil, Arguments uses the description in
+// the schema.
 func Arguments(w io.Writer, t mcp.Tool, note func(mcp.Arg) string) {
 	if len(t.Args) == 0 {
 		return
@@ -47,7 +49,7 @@ func Arguments(w io.Writer, t mcp.Tool, note func(mcp.Arg) string) {
 	}
 }
 
-// Type is what an argument may be.
+// Type returns a text that describes the values that a schema allows.
 func Type(s *jsonschema.Schema) string {
 	switch {
 	case len(s.Enum) > 0:
@@ -82,7 +84,7 @@ func Type(s *jsonschema.Schema) string {
 	return s.Type
 }
 
-// Default is what an argument is where it is left out.
+// Default returns a text that describes the default of an argument.
 func Default(a mcp.Arg) string {
 	switch s := a.Schema(); {
 	case a.Required:

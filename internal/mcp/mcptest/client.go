@@ -1,4 +1,4 @@
-// Package mcptest connects tests with servers of the Model Context Protocol.
+// Package mcptest connects tests to MCP servers.
 package mcptest
 
 import (
@@ -10,7 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Client connects the SDK's client over streams with what serves them, and fails the test if a result is not as its tool's output schema says. Both have ended with the test.
+// Client connects the SDK's client to a server over a pipe. If a result does not match the tool's
+// output schema, the test fails. The client and the server stop when the test ends.
 func Client(t testing.TB, serve func(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error, o *sdk.ClientOptions) *sdk.ClientSession {
 	t.Helper()
 	theirs, ours := net.Pipe()

@@ -11,7 +11,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// checked holds each result against the output schema of its tool, with no field that the schema does not name. Hints in it must name tools, not commands.
+// checked validates each result against the tool's output schema, and allows no undeclared fields.
+// It also checks that every hint refers to a tool, not to a command.
 func checked(t testing.TB) sdk.Middleware {
 	var once sync.Once
 	schemas := map[string]*jsonschema.Resolved{}
@@ -34,20 +35,20 @@ func checked(t testing.TB) sdk.Middleware {
 			once.Do(func() { list(context.WithoutCancel(ctx), r.GetSession().(*sdk.ClientSession)) })
 			name := r.GetParams().(*sdk.CallToolParams).Name
 			if text, _ := json.Marshal(called); strings.Contains(string(text), "pyro workspace ") {
-				t.Errorf("%s: an agent is told a command: %s", name, text)
+				t.Errorf("%s: the result has a CLI command as a hint: %s", name, text)
 			}
-			if schemas[name] == nil { // a tool that only a test has
+			if schemas[name] == nil { // the server does not announce this tool
 				return result, err
 			}
 			if err := schemas[name].Validate(called.StructuredContent); err != nil {
-				t.Errorf("%s: %+v is not as its schema says: %v", name, called.StructuredContent, err)
+				t.Errorf("%s: %+v does not match its schema: %v", name, called.StructuredContent, err)
 			}
 			return result, err
 		}
 	}
 }
 
-// resolved is the output schema of a tool, without leave for fields that it does not name.
+// resolved returns a tool's output schema, changed so that it allows no undeclared fields.
 func resolved(t testing.TB, tool *sdk.Tool) *jsonschema.Resolved {
 	if tool.OutputSchema == nil {
 		return nil
@@ -61,7 +62,7 @@ func resolved(t testing.TB, tool *sdk.Tool) *jsonschema.Resolved {
 		t.Errorf("%s: %v", tool.Name, err)
 		return nil
 	}
-	for _, name := range []string{"error", "kind", "hint"} { // of a failure
+	for _, name := range []string{"error", "kind", "hint"} { // only error results have these fields
 		if s.Properties[name] == nil {
 			s.Properties[name] = &jsonschema.Schema{Type: "string"}
 		}

@@ -1,5 +1,6 @@
-// Package dhcp is the server's side of DHCP for IPv4 (RFC 2131) on a link with one client, which always gets the same address. There is nothing to remember:
-// each answer follows from the request and the configuration.
+// Package dhcp implements the server side of DHCP for IPv4 (RFC 2131) on a link with a single
+// client. The client always gets the same address. The server computes each answer from the request
+// and the configuration, so it keeps no state.
 package dhcp
 
 import (
@@ -9,32 +10,35 @@ import (
 	"time"
 )
 
-// The ports of UDP that a server and a client have.
+// UDP ports of DHCP servers and clients.
 const (
 	ServerPort = 67
 	ClientPort = 68
 )
 
-// Server is the configuration of the one client that there is. Its methods are safe for concurrent use.
+// Server is the DHCP configuration of the single client. Its methods are safe for concurrent use.
 type Server struct {
-	Client   netip.Prefix     // the client's IPv4 address, with the length of its network's prefix
-	MAC      net.HardwareAddr // the client's, 6 bytes; nobody else is answered
-	Gateway  netip.Addr       // the default route and the server's own identity, IPv4
-	DNS      netip.Addr       // the resolver, IPv4; none is told where it is zero
-	MTU      uint16           // of the link, in bytes; none is told where it is zero
-	Hostname string           // the client's, of at most 255 bytes; none is told where it is empty
-	Lease    time.Duration    // how long the address is the client's, told in whole seconds; 136 years are for ever
+	Client   netip.Prefix     // the client's IPv4 address with its prefix length
+	MAC      net.HardwareAddr // MAC address of the client, 6 bytes: the server ignores requests from other clients.
+	Gateway  netip.Addr       // IPv4 address: default route and server identifier.
+	DNS      netip.Addr       // IPv4 address: omitted if zero.
+	MTU      uint16           // in bytes: omitted if 0.
+	Hostname string           // at most 255 bytes: omitted if empty.
+	Lease    time.Duration    // in whole seconds: 136 years means forever.
 }
 
-// Answer is what is sent for a request, both of them payloads of UDP. A broadcast goes to 255.255.255.255, anything else to the client's address, both to the
-// client's MAC. It is not ok where there is nothing to send: the request is not of the client, not for this server, malformed, or of a kind that has no answer.
+// Answer returns the reply to a request. Both are UDP payloads. If broadcast is true, the caller
+// must send the reply to 255.255.255.255, otherwise to the client's address. In both cases the
+// Ethernet destination is the client's MAC address. ok is false if the request needs no reply: it
+// is malformed, comes from another client, is for another server, or is of a kind that has no
+// reply.
 func (s Server) Answer(request []byte) (reply []byte, broadcast, ok bool) {
 	r, ok := parse(request)
 	if !ok || !bytes.Equal(r.mac, s.MAC) {
 		return nil, false, false
 	}
 	if server := r.options[optionServer]; server != nil && r.address(optionServer) != s.Gateway {
-		return nil, false, false // the client has chosen another
+		return nil, false, false // the client chose another server
 	}
 	kind, yours := s.decide(r)
 	if kind == 0 {
@@ -43,15 +47,17 @@ func (s Server) Answer(request []byte) (reply []byte, broadcast, ok bool) {
 	return s.reply(r, kind, yours), s.broadcast(r, kind), true
 }
 
-// decide is the kind of the answer, zero for none, and whether it gives the client its address.
+// decide returns the kind of the reply, or 0 for no reply. yours reports whether the reply assigns
+// the client its address.
 func (s Server) decide(r request) (kind byte, yours bool) {
 	switch r.kind {
 	case discover:
 		return offer, true
-	case inform: // the client has an address from elsewhere, and asks for the rest
+	case inform: // the client is configured already and only asks for options
 		return ack, false
 	case ask:
-		// A client that chooses an offer, or was restarted, names the address in an option; one that renews its lease has it already.
+		// A client that selects an offer or restarts sends the address as an option. A client that
+		// renews its lease sends it in the header.
 		wanted := r.client
 		if r.options[optionAddress] != nil {
 			wanted = r.address(optionAddress)
@@ -64,7 +70,8 @@ func (s Server) decide(r request) (kind byte, yours bool) {
 	return 0, false
 }
 
-// broadcast tells whether the client can't be reached under its address, as it has another or says that it takes nothing before it is configured.
+// broadcast reports whether the client can't receive packets at its address yet. Either the client
+// has another address, or it is not configured and asks for a broadcast.
 func (s Server) broadcast(r request, kind byte) bool {
 	return kind == nak || r.client != s.Client.Addr() && (r.broadcast || r.kind == inform)
 }

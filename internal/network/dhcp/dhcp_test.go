@@ -27,11 +27,12 @@ var (
 	ours, theirs = []byte{10, 87, 3, 2}, []byte{192, 168, 0, 9}
 )
 
-// message makes a request of the client with these options, each a code and its value.
+// message returns a request from the client with the given options. Each option is a code followed
+// by its value.
 func message(kind byte, options ...[]byte) []byte {
 	b := make([]byte, atOptions)
 	b[0], b[1], b[2], b[3] = bootRequest, ethernet, macSize, 1
-	copy(b[4:], []byte{1, 2, 3, 4, 0, 7}) // transaction, seconds
+	copy(b[4:], []byte{1, 2, 3, 4, 0, 7}) // transaction ID, seconds
 	copy(b[atMAC:], mac)
 	binary.BigEndian.PutUint32(b[atCookie:], cookie)
 	b = option(b, optionKind, kind)
@@ -41,7 +42,7 @@ func message(kind byte, options ...[]byte) []byte {
 	return append(b, optionEnd)
 }
 
-// with changes a message at a place.
+// with returns a copy of b with some bytes replaced, starting at the given offset.
 func with(b []byte, at int, value ...byte) []byte {
 	b = bytes.Clone(b)
 	copy(b[at:], value)
@@ -56,14 +57,14 @@ func TestAnswers(t *testing.T) {
 		optionServer: identity, optionMask: {255, 255, 255, 0}, optionRouter: identity, optionDNS: {10, 87, 3, 3},
 		optionMTU: {5, 120}, optionHostname: []byte("machine"), optionBroadcast: {10, 87, 3, 255},
 	}
-	want := func(kind byte, lease bool, more ...[]byte) map[byte][]byte {
+	want := func(kind byte, leaseTime bool, more ...[]byte) map[byte][]byte {
 		options := map[byte][]byte{optionServer: identity}
 		if kind != nak {
 			for code, value := range configuration {
 				options[code] = value
 			}
 		}
-		if lease {
+		if leaseTime {
 			options[optionLease] = []byte{0, 0, 14, 16}
 		}
 		for _, o := range append(more, opt(optionKind, kind)) {
@@ -74,7 +75,7 @@ func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		request   []byte
 		options   map[byte][]byte
-		client    []byte // ciaddr of the answer
+		client    []byte // ciaddr in the reply
 		yours     []byte
 		broadcast bool
 	}{
@@ -127,7 +128,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAnswered(t *testing.T) {
+func TestIgnoredRequests(t *testing.T) {
 	fine := message(discover)
 	for name, request := range map[string][]byte{
 		"empty":                 nil,
@@ -159,7 +160,7 @@ func TestWhatIsNotAnswered(t *testing.T) {
 	}
 }
 
-// TestBareServer has nothing to tell that it need not, and the smallest of networks.
+// TestBareServer checks a server that has only the required configuration, in a /32 network.
 func TestBareServer(t *testing.T) {
 	bare := Server{Client: netip.MustParsePrefix("10.0.0.2/32"), MAC: mac, Gateway: netip.MustParseAddr("10.0.0.1"), Lease: 200 * 365 * 24 * time.Hour}
 	got, _, ok := bare.Answer(message(discover))
@@ -181,7 +182,8 @@ func TestBareServer(t *testing.T) {
 	}
 }
 
-// TestChangedRequests changes bytes of requests at random: what is answered is always for the client.
+// TestChangedRequests changes random bytes in requests. All replies must still be addressed to the
+// client.
 func TestChangedRequests(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seeds := [][]byte{message(discover, opt(optionID, 1, 2)), message(ask, opt(optionAddress, ours...)), with(message(inform), atClient, ours...)}
@@ -203,7 +205,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request []byte) { check(t, request) })
 }
 
-// check holds an answer against what is true of each.
+// check verifies the properties that every reply must have.
 func check(t *testing.T, request []byte) {
 	t.Helper()
 	before := bytes.Clone(request)

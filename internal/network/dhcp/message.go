@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// A message is a header of BOOTP, a cookie, and options (RFC 2131, section 2).
+// Offsets and values in a message: a BOOTP header, a magic cookie and options (RFC 2131, section
+// 2).
 const (
 	atFlags    = 10
-	atClient   = 12 // the address that a client has
-	atYours    = 16 // the address that it gets
+	atClient   = 12 // the address that the client already has
+	atYours    = 16 // the address that the server assigns to the client
 	atRelay    = 24
 	atMAC      = 28
 	atCookie   = 236
 	atOptions  = 240
-	minReply   = 300 // what a client of BOOTP takes for whole
+	minReply   = 300 // BOOTP clients ignore shorter messages
 	maxRequest = 1500
 
 	bootRequest, bootReply = 1, 2
@@ -25,7 +26,7 @@ const (
 	flagBroadcast          = 1 << 15
 )
 
-// The kinds of messages.
+// Message kinds.
 const (
 	discover byte = 1
 	offer    byte = 2
@@ -35,7 +36,7 @@ const (
 	inform   byte = 8
 )
 
-// The options (RFC 2132).
+// Options (RFC 2132).
 const (
 	optionPad       byte = 0
 	optionMask      byte = 1
@@ -52,17 +53,17 @@ const (
 	optionEnd       byte = 255
 )
 
-// request is what matters of a client's message.
+// request contains the parts of a client's message that the server uses.
 type request struct {
-	header    []byte // up to the cookie
+	header    []byte // the bytes before the cookie
 	kind      byte
 	mac       []byte
-	client    netip.Addr // 0.0.0.0 for a client without an address
+	client    netip.Addr // 0.0.0.0 if the client has no address
 	broadcast bool
 	options   map[byte][]byte
 }
 
-// parse reads a request of an Ethernet client on this very link.
+// parse reads a request that an Ethernet client sent directly, not through a relay.
 func parse(b []byte) (request, bool) {
 	if len(b) < atOptions || len(b) > maxRequest || b[0] != bootRequest || b[1] != ethernet || b[2] != macSize ||
 		binary.BigEndian.Uint32(b[atCookie:]) != cookie || binary.BigEndian.Uint32(b[atRelay:]) != 0 {
@@ -87,8 +88,10 @@ func parse(b []byte) (request, bool) {
 	}, true
 }
 
-// parseOptions reads options up to their end, which may be missing. The parts of one that comes more than once belong together (RFC 3396). Options in the
-// header's fields for names are not read: the few that matter here always fit.
+// parseOptions reads options up to the end option, which can be missing. If an option occurs more
+// than once, its values are concatenated (RFC 3396). parseOptions ignores options in the name
+// fields of the header, because the few options that the server uses always fit into the main
+// field.
 func parseOptions(b []byte) (map[byte][]byte, bool) {
 	options := map[byte][]byte{}
 	for len(b) > 0 && b[0] != optionEnd {
@@ -106,13 +109,15 @@ func parseOptions(b []byte) (map[byte][]byte, bool) {
 	return options, true
 }
 
-// address is the value of an option that was found to have 4 bytes.
+// address returns the value of an option as an address. parse has already checked that the value
+// has 4 bytes.
 func (r request) address(option byte) netip.Addr { return netip.AddrFrom4([4]byte(r.options[option])) }
 
-// reply writes an answer. One that gives no address gives no lease either, and a refusal has nothing but who refuses.
+// reply encodes a reply. The reply contains a lease only if it assigns an address. A NAK contains
+// no configuration.
 func (s Server) reply(r request, kind byte, yours bool) []byte {
 	b := make([]byte, atOptions, minReply)
-	copy(b, r.header[:8]) // hardware, transaction
+	copy(b, r.header[:8]) // hardware type, transaction ID
 	b[0], b[3] = bootReply, 0
 	copy(b[atFlags:], r.header[atFlags:atClient])
 	copy(b[atMAC:atMAC+macSize], r.mac)
@@ -126,7 +131,7 @@ func (s Server) reply(r request, kind byte, yours bool) []byte {
 
 	b = option(b, optionKind, kind)
 	b = option(b, optionServer, s.Gateway.AsSlice()...)
-	if id := r.options[optionID]; len(id) <= math.MaxUint8 { // a client may know its answers by it (RFC 6842)
+	if id := r.options[optionID]; len(id) <= math.MaxUint8 { // some clients match replies by this ID (RFC 6842)
 		b = option(b, optionID, id...)
 	}
 	if yours {
@@ -139,9 +144,9 @@ func (s Server) reply(r request, kind byte, yours bool) []byte {
 	return append(b, make([]byte, max(0, minReply-len(b)))...)
 }
 
-// configuration appends what a client is told beside its address.
+// configuration appends all options except the client's address and the lease time.
 func (s Server) configuration(b []byte) []byte {
-	hosts := uint32(math.MaxUint32) >> s.Client.Bits() // the bits of an address that tell a host, none for a network of one
+	hosts := uint32(math.MaxUint32) >> s.Client.Bits() // mask of the host part, 0 for a /32
 	address := s.Client.Addr().As4()
 	b = option(b, optionMask, binary.BigEndian.AppendUint32(nil, ^hosts)...)
 	if s.Client.Bits() <= 30 {
@@ -155,7 +160,7 @@ func (s Server) configuration(b []byte) []byte {
 	return option(b, optionHostname, []byte(s.Hostname[:min(len(s.Hostname), math.MaxUint8)])...)
 }
 
-// option appends one of at most 255 bytes, or none where there is no value.
+// option appends an option of at most 255 bytes. It appends nothing if the value is empty.
 func option(b []byte, code byte, value ...byte) []byte {
 	if len(value) == 0 {
 		return b
@@ -163,7 +168,7 @@ func option(b []byte, code byte, value ...byte) []byte {
 	return append(append(b, code, byte(len(value))), value...)
 }
 
-// seconds is a duration as DHCP has it, where the largest means for ever.
+// seconds converts a duration to the format of DHCP. The maximum value means forever.
 func seconds(d time.Duration) uint32 {
 	return uint32(min(max(d/time.Second, 0), math.MaxUint32))
 }

@@ -1,8 +1,15 @@
-// Package dns answers a machine's DNS queries with what the host's resolver finds and a filter lets through.
+// Package dns answers the DNS queries of a machine with the host's resolver, and filters the
+// answers.
 //
-// It is no forwarder: nothing of a query but a checked name and its type leaves it, and nothing of another server's reply comes back but the records asked for.
-// As Go's resolver tells records only, some of what DNS has is lost. All records live for 30 seconds; a chain of aliases is told as its end; nothing is signed;
-// and a name that has records of other types only, or none but names below it, is told not to exist when its addresses are asked for.
+// The package does not forward messages. Only a checked name and its type leave the machine, and
+// only the requested records come back. Go's resolver returns less than DNS offers. This has these
+// effects:
+//
+//   - All records have a TTL of 30 seconds.
+//   - For a chain of aliases, the answer contains only the last target.
+//   - Answers have no signatures.
+//   - If a name has no addresses, a query for its addresses returns NXDOMAIN, even if the name has
+//     other records or names below it.
 package dns
 
 import (
@@ -16,16 +23,18 @@ import (
 )
 
 const (
-	// TTL is how long a machine may keep an answer, in seconds. Go does not tell how long it is true.
+	// TTL is the lifetime of all records, in seconds. Go's resolver does not return the real
+	// lifetime.
 	TTL = 30
-	// MaxRecords is how many records an answer has at most.
+	// MaxRecords is the maximum number of records in an answer.
 	MaxRecords = 64
 
-	lookupTime = 10 * time.Second // for one query
+	lookupTime = 10 * time.Second // maximum time per query
 )
 
-// Resolver looks names up, as a *net.Resolver does. The names that it gets end in a dot, so that no domains are searched. What the host's files have for a name
-// with a dot within is found: that is for the filter.
+// Resolver looks up names like *net.Resolver. All names end in a dot, so that the resolver does not
+// try the host's search domains. The resolver still finds names with a dot that are in the host's
+// hosts file, so the filter must check these names too.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupCNAME(ctx context.Context, host string) (string, error)
@@ -36,29 +45,36 @@ type Resolver interface {
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
 
-// Filter decides what a machine is told. Names are lower-case, without the dot at their end. It is called concurrently.
+// Filter decides which names a machine is allowed to look up. Names are in lower case without a
+// trailing dot. Calls can be concurrent.
 type Filter interface {
-	// Name refuses a name before anything of it is looked up, with an error. Names of addresses, for PTR, are asked for too, as 1.2.0.192.in-addr.arpa.
+	// Name returns an error if the machine must not look up the name. The server also calls it for
+	// reverse lookups, with names such as 1.2.0.192.in-addr.arpa.
 	Name(name string) error
-	// Addresses tells which of the addresses that a name has may be told. They are either all IPv4 or all IPv6, at most MaxRecords and never none. The machine is
-	// told what is returned. Where that is nothing it may be asked for the name's other addresses too, which only tell whether all of the name is refused.
+	// Addresses removes the addresses that the machine must not see. The argument contains 1 to
+	// MaxRecords addresses, either all IPv4 or all IPv6. If the result is empty, the server can
+	// call Addresses again for the other family, to decide whether the answer is REFUSED.
 	Addresses(name string, found []netip.Addr) (allowed []netip.Addr)
 }
 
-// Server answers one machine. It is safe for concurrent use.
+// Server answers the queries of one machine. It is safe for concurrent use.
 type Server struct {
 	Resolver Resolver
 	Filter   Filter
-	Hosts    map[string]netip.Addr // names of the link's own, as a filter gets them, told without asking anybody
-	IPv6     bool                  // whether the machine has it; otherwise names have no addresses of it
+	Hosts    map[string]netip.Addr // names on the link, in the form that Filter gets; answered without a lookup
+	IPv6     bool                  // whether the machine has IPv6; if not, AAAA answers are empty
 }
 
-// Answer is the reply to a query, or nil for what is none. Over a stream (TCP, without its length) it has at most 65535 bytes. Otherwise (UDP) it has as many
-// as the client takes, 512 if it does not say and never more than 1232; a longer one is cut to none of its records, with the flag that tells to ask again by a
-// stream. It takes at most 10 seconds, or until ctx is done, which both are a failure that the client is told of (SERVFAIL).
+// Answer returns the reply to a query, or nil if the message is not a query.
 //
-// A, AAAA, CNAME, MX, NS, PTR, SRV and TXT of the Internet are looked up. Other types have no data, and what is no type of records (ANY, AXFR) is not
-// implemented. A name that is refused, or whose addresses are all refused, is REFUSED.
+// If stream is true (TCP, without the length prefix), a reply has at most 65535 bytes. Over UDP the
+// limit is the size that the client advertises: 512 bytes by default, at most 1232. If a UDP reply
+// is longer, it is sent without records and with the TC flag, so that the client retries over TCP.
+// After 10 seconds, or when ctx is done, the reply is SERVFAIL.
+//
+// The supported types are A, AAAA, CNAME, MX, NS, PTR, SRV and TXT, in class IN. Answers for other
+// types contain no records. Meta types (ANY, AXFR) return NOTIMP. If the filter refuses the name or
+// all of its addresses, the reply is REFUSED.
 func (s *Server) Answer(ctx context.Context, query []byte, stream bool) []byte {
 	q, code, ok := parse(query)
 	if !ok {
@@ -73,7 +89,8 @@ func (s *Server) Answer(ctx context.Context, query []byte, stream bool) []byte {
 	return q.reply(found, code, stream)
 }
 
-// resolve finds the records that a question asks for. None of them and success is that there is no data of the type.
+// resolve returns the records for a question. RCodeSuccess without records means that the name has
+// no records of this type.
 func (s *Server) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessage.ResourceBody, dnsmessage.RCode) {
 	if q.Class != dnsmessage.ClassINET || isMeta(q.Type) {
 		return nil, dnsmessage.RCodeNotImplemented
@@ -95,13 +112,15 @@ func (s *Server) resolve(ctx context.Context, q dnsmessage.Question) ([]dnsmessa
 		found, code := s.addresses(ctx, name, q.Type)
 		return addressRecords(found), code
 	}
-	return s.others(ctx, name, q.Type)
+	return s.otherRecords(ctx, name, q.Type)
 }
 
-// isMeta tells the types that are no type of a record (RFC 6895, section 3.1).
+// isMeta reports whether t is a meta type. Meta types occur in queries but never in records (RFC
+// 6895, section 3.1).
 func isMeta(t dnsmessage.Type) bool { return t == dnsmessage.TypeOPT || t >= 128 && t <= 255 }
 
-// canonical is a name in lower case without the dot at its end. It is not ok where it has other characters than names of hosts and services have.
+// canonical returns the name in lower case without a trailing dot. ok is false if the name contains
+// characters that are not allowed in the names of hosts and services.
 func canonical(name string) (string, bool) {
 	for _, c := range []byte(name) {
 		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.') {

@@ -17,10 +17,11 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// world is a resolver that knows a few names, and a filter: it refuses names with "refused" in them, and private addresses.
+// world is a resolver that has a few names. It is also a filter that refuses names containing
+// "refused", and private addresses.
 type world struct {
 	addresses map[string][]netip.Addr // by name and network
-	fail      map[string]error        // by what is looked up
+	fail      map[string]error        // by the name that is looked up
 
 	mu    sync.Mutex
 	asked []string
@@ -31,7 +32,7 @@ func newWorld() *world {
 		addresses: map[string][]netip.Addr{
 			"both.example. ip4":  addresses("192.0.2.1", "192.0.2.2"),
 			"both.example. ip6":  addresses("2001:db8::1"),
-			"four.example. ip4":  addresses("::ffff:192.0.2.4"), // as Go has it of the host's files
+			"four.example. ip4":  addresses("::ffff:192.0.2.4"), // Go returns addresses from the hosts file in this form
 			"six.example. ip6":   addresses("2001:db8::6%eth0", "::ffff:10.0.0.1"),
 			"inner.example. ip4": addresses("10.0.0.1"),
 			"mixed.example. ip4": addresses("10.0.0.1", "192.0.2.5"),
@@ -56,7 +57,7 @@ func addresses(text ...string) (all []netip.Addr) {
 	return all
 }
 
-// ask notes a question and tells what it fails with.
+// ask records a query and returns the error that the query should have.
 func (w *world) ask(ctx context.Context, question string) error {
 	w.mu.Lock()
 	w.asked = append(w.asked, question)
@@ -151,7 +152,7 @@ func (w *world) Addresses(name string, found []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(found, netip.Addr.IsPrivate)
 }
 
-// ask makes a query.
+// ask returns a query message.
 func ask(name string, t dnsmessage.Type) dnsmessage.Message {
 	return dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 4711, RecursionDesired: true},
@@ -187,8 +188,9 @@ func answer(t testing.TB, s *Server, query dnsmessage.Message, stream bool) (dns
 	return m, len(b)
 }
 
-// told is an answer in short: its records, or else its code.
-func told(m dnsmessage.Message) []string {
+// summary returns the records in an answer. If the answer has no records, it returns the response
+// code.
+func summary(m dnsmessage.Message) []string {
 	var all []string
 	for _, a := range m.Answers {
 		switch b := a.Body.(type) {
@@ -242,13 +244,13 @@ func TestAnswers(t *testing.T) {
 		{"none.example.", aaaa, []string{missing}},
 		{"files.example.", aaaa, []string{missing}},
 		{"slow.example.", a, []string{failure}},
-		{"slow.example.", aaaa, []string{failure}}, // as whether it exists is not known
+		{"slow.example.", aaaa, []string{failure}}, // the lookup of the other type fails, so it is unknown whether the name exists
 		{"torn.example.", a, []string{failure}},
 		{"inner.example.", a, []string{refused}},
 		{"inner.example.", aaaa, []string{nothing}},
 		{"mixed.example.", a, []string{"192.0.2.5"}},
 		{"half.example.", a, []string{"192.0.2.6"}},
-		{"half.example.", aaaa, []string{nothing}}, // where a refusal would be taken for one of the name
+		{"half.example.", aaaa, []string{nothing}}, // not REFUSED, because clients would apply that to the whole name
 		{"refused.example.", a, []string{refused}},
 		{"refused.example.", dnsmessage.TypeHTTPS, []string{refused}},
 
@@ -293,7 +295,7 @@ func TestAnswers(t *testing.T) {
 		s := &Server{Resolver: newWorld(), Filter: newWorld(), IPv6: true, Hosts: map[string]netip.Addr{"gateway.pyro.internal": netip.MustParseAddr("10.87.3.1")}}
 		query := ask(c.name, c.t)
 		got, _ := answer(t, s, query, true)
-		if d := cmp.Diff(c.want, told(got)); d != "" {
+		if d := cmp.Diff(c.want, summary(got)); d != "" {
 			t.Errorf("%s %v, -want +got:\n%s", c.name, c.t, d)
 		}
 		if got.ID != 4711 || !got.Response || !got.RecursionAvailable || !got.RecursionDesired || got.Truncated || !cmp.Equal(got.Questions, query.Questions) {
@@ -307,7 +309,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWithoutIPv6 asks nothing of names' IPv6 addresses but whether there are some.
+// TestWithoutIPv6 checks that a server without IPv6 looks up IPv6 addresses only to find out
+// whether a name has any.
 func TestWithoutIPv6(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"both.example.":  {"192.0.2.1", "Success"},
@@ -319,18 +322,18 @@ func TestWithoutIPv6(t *testing.T) {
 		s := &Server{Resolver: w, Filter: w}
 		for i, kind := range []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeA} {
 			got, _ := answer(t, s, ask(name, kind), true)
-			if told(got)[0] != want[1-i] {
-				t.Errorf("%s %v: %v", name, kind, told(got))
+			if summary(got)[0] != want[1-i] {
+				t.Errorf("%s %v: %v", name, kind, summary(got))
 			}
 			if kind == dnsmessage.TypeAAAA && len(w.asked) > 0 {
-				t.Errorf("%s: %v were asked", name, w.asked)
+				t.Errorf("%s: queried servers: got %v", name, w.asked)
 			}
 		}
 	}
 }
 
-// TestNamesOfTheHost asks for what only the host could mean something by: the resolver hears nothing of it.
-func TestNamesOfTheHost(t *testing.T) {
+// TestHostNames checks that the resolver never gets names that are local to the host.
+func TestHostNames(t *testing.T) {
 	w := newWorld()
 	s := &Server{Resolver: w, Filter: w, IPv6: true}
 	for name, want := range map[string]string{
@@ -351,7 +354,7 @@ func TestNamesOfTheHost(t *testing.T) {
 		"fe80::1%eth0.example.":      "Success",
 		"*.example.":                 "Success",
 		"a b.example.":               "Success",
-		"\u212aelvin.example.":       "Success", // which is k in lower case
+		"\u212aelvin.example.":       "Success", // U+212A (Kelvin sign), which lower-cases to k
 		"x\x00.example.":             "Success",
 		"home.arpa.":                 "Success",
 		"1.in-addr.arpa.":            "Success",
@@ -365,17 +368,17 @@ func TestNamesOfTheHost(t *testing.T) {
 		for _, kind := range []dnsmessage.Type{
 			dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypePTR, dnsmessage.TypeTXT, dnsmessage.TypeNS, dnsmessage.TypeCNAME,
 		} {
-			if got, _ := answer(t, s, ask(name, kind), false); told(got)[0] != want {
-				t.Errorf("%q %v: %v", name, kind, told(got))
+			if got, _ := answer(t, s, ask(name, kind), false); summary(got)[0] != want {
+				t.Errorf("%q %v: %v", name, kind, summary(got))
 			}
 		}
 	}
 	if len(w.asked) > 0 {
-		t.Errorf("%q were asked", w.asked)
+		t.Errorf("queried names: got %q", w.asked)
 	}
 }
 
-func TestQueriesThatAreNone(t *testing.T) {
+func TestMalformedQueries(t *testing.T) {
 	w := newWorld()
 	s := &Server{Resolver: w, Filter: w}
 	fine := pack(t, ask("both.example.", dnsmessage.TypeA))
@@ -424,14 +427,15 @@ func ask1(m *dnsmessage.Message) []dnsmessage.Resource {
 	return []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{}}}
 }
 
-// TestSizes asks for answers that are too large for UDP, for what the client takes of it, and for a packet.
+// TestSizes checks answers that are longer than 512 bytes, than the client's limit, and than the
+// maximum size of a packet.
 func TestSizes(t *testing.T) {
 	w := newWorld()
 	s := &Server{Resolver: w, Filter: w}
 	for _, c := range []struct {
 		query   dnsmessage.Message
 		stream  bool
-		answers int // none is truncated
+		answers int // 0 means truncated
 	}{
 		{ask("many.example.", dnsmessage.TypeA), false, 0},
 		{ask("many.example.", dnsmessage.TypeA), true, MaxRecords},
@@ -459,7 +463,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// stuck is a resolver that never finds anything.
+// stuck is a resolver that blocks until the context is done.
 type stuck struct{ *world }
 
 func (stuck) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
@@ -467,7 +471,7 @@ func (stuck) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, err
 	return nil, &net.DNSError{Err: ctx.Err().Error(), Name: host, IsTimeout: true}
 }
 
-func TestACallerWhoGoesIsNotKept(t *testing.T) {
+func TestCanceledQuery(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	var m dnsmessage.Message
@@ -477,10 +481,10 @@ func TestACallerWhoGoesIsNotKept(t *testing.T) {
 	}
 }
 
-// through is Go's own resolver, which asks a server that is within this process.
+// through returns Go's resolver, configured so that it sends its queries to s.
 func through(s *Server) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		here, there := net.Pipe() // which it takes for TCP
+		here, there := net.Pipe() // because of the pipe, Go uses the TCP format
 		go func() {
 			defer there.Close()
 			var size [2]byte
@@ -500,7 +504,8 @@ func through(s *Server) *net.Resolver {
 	}}
 }
 
-// TestGoResolver has a server look up with Go's own resolver what another tells: it tells the same then.
+// TestGoResolver connects one server to another through Go's resolver. Both servers must return the
+// same answers.
 func TestGoResolver(t *testing.T) {
 	w := newWorld()
 	far := &Server{Resolver: w, Filter: w, IPv6: true}
@@ -511,11 +516,11 @@ func TestGoResolver(t *testing.T) {
 			dnsmessage.TypeA, dnsmessage.TypeAAAA, dnsmessage.TypeTXT, dnsmessage.TypeMX, dnsmessage.TypeNS, dnsmessage.TypeSRV, dnsmessage.TypeCNAME,
 		} {
 			if name == "torn.example." && kind == dnsmessage.TypeCNAME {
-				continue // Go asks for addresses as well, and fails with one of the failures
+				continue // Go also looks up addresses, and returns one of the two errors
 			}
 			want, _ := answer(t, far, ask(name, kind), true)
 			got, _ := answer(t, near, ask(name, kind), true)
-			a, b := told(got), told(want)
+			a, b := summary(got), summary(want)
 			slices.Sort(a)
 			slices.Sort(b)
 			if d := cmp.Diff(b, a); d != "" {
@@ -524,11 +529,11 @@ func TestGoResolver(t *testing.T) {
 		}
 	}
 	got, _ := answer(t, near, ask("1.2.0.192.in-addr.arpa.", dnsmessage.TypePTR), true)
-	if d := cmp.Diff([]string{"both.example."}, told(got)); d != "" {
+	if d := cmp.Diff([]string{"both.example."}, summary(got)); d != "" {
 		t.Errorf("PTR, -want +got:\n%s", d)
 	}
 	if got, _ := answer(t, near, ask("hidden.onion.", dnsmessage.TypeA), true); got.RCode != dnsmessage.RCodeNameError {
-		t.Errorf("what Go does not look up: %v", got.RCode)
+		t.Errorf("name that Go does not look up: got %v", got.RCode)
 	}
 }
 
@@ -569,7 +574,7 @@ func FuzzAnswer(f *testing.F) {
 		for _, question := range w.asked {
 			name, _, _ := strings.Cut(question, " ")
 			if strings.ToLower(name) != name || !strings.ContainsAny(strings.TrimSuffix(name, "."), ".:") {
-				t.Fatalf("%q was asked", question)
+				t.Fatalf("queried name: got %q", question)
 			}
 		}
 	})

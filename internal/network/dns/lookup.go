@@ -10,10 +10,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// addresses finds those of a type that may be told.
+// addresses returns the addresses of type t that the machine is allowed to see.
 //
-// Where there are none the name's other addresses matter, as some clients (musl) take what they are told of one type for both: a name does not exist when it
-// has addresses of neither type, which Go's resolver can't tell from having none of one; and it is refused when all that it has are.
+// If there are no such addresses, it looks up the other type too. Some clients (musl) apply a
+// negative answer for one type to both types. The answer is NXDOMAIN if the name has no address of
+// either type. Go's resolver can't distinguish this from a name that does not exist. The answer is
+// REFUSED if the filter refuses all addresses of the name.
 func (s *Server) addresses(ctx context.Context, name string, t dnsmessage.Type) ([]netip.Addr, dnsmessage.RCode) {
 	found, err := s.lookup(ctx, name, t)
 	if err != nil {
@@ -42,7 +44,7 @@ func (s *Server) addresses(ctx context.Context, name string, t dnsmessage.Type) 
 	return nil, dnsmessage.RCodeSuccess
 }
 
-// lookup finds the addresses of a type. There may be none.
+// lookup returns the addresses of a type, or nil if there are none.
 func (s *Server) lookup(ctx context.Context, name string, t dnsmessage.Type) ([]netip.Addr, error) {
 	network := "ip4"
 	if t == dnsmessage.TypeAAAA {
@@ -56,7 +58,7 @@ func (s *Server) lookup(ctx context.Context, name string, t dnsmessage.Type) ([]
 	return found[:min(len(found), MaxRecords)], err
 }
 
-// allowed asks the filter, if there is something to ask.
+// allowed filters the addresses. It does not call the filter if there are no addresses.
 func (s *Server) allowed(name string, t dnsmessage.Type, found []netip.Addr) []netip.Addr {
 	if len(found) == 0 {
 		return nil
@@ -64,16 +66,17 @@ func (s *Server) allowed(name string, t dnsmessage.Type, found []netip.Addr) []n
 	return ofType(t, s.Filter.Addresses(name, found))
 }
 
-// ofType picks the addresses of a type, without what else Go may put into them: IPv4 in IPv6, and zones.
+// ofType returns the addresses of type t. Go's resolver can return IPv4-mapped addresses, and
+// addresses with a zone. ofType unmaps the addresses and removes their zones.
 func ofType(t dnsmessage.Type, all []netip.Addr) []netip.Addr {
-	var of []netip.Addr
+	var out []netip.Addr
 	for _, a := range all {
 		a = a.Unmap().WithZone("")
 		if t == dnsmessage.TypeA && a.Is4() || t == dnsmessage.TypeAAAA && a.Is6() {
-			of = append(of, a)
+			out = append(out, a)
 		}
 	}
-	return of
+	return out
 }
 
 func addressRecords(all []netip.Addr) []dnsmessage.ResourceBody {
@@ -88,41 +91,42 @@ func addressRecords(all []netip.Addr) []dnsmessage.ResourceBody {
 	return out
 }
 
-// others finds what is no address. Whether the name exists is not known where it has none of a type, so that it has no data.
-func (s *Server) others(ctx context.Context, name string, t dnsmessage.Type) ([]dnsmessage.ResourceBody, dnsmessage.RCode) {
+// otherRecords looks up records that are not addresses. If the name has no records of type t, the
+// answer is "no data", because Go's resolver does not report whether the name exists.
+func (s *Server) otherRecords(ctx context.Context, name string, t dnsmessage.Type) ([]dnsmessage.ResourceBody, dnsmessage.RCode) {
 	rooted := name + "."
 	switch t {
 	case dnsmessage.TypeCNAME:
 		found, err := s.Resolver.LookupCNAME(ctx, rooted)
-		var aliases []string // one, or none: Go tells a name that is no alias as its own
-		if err == nil && tellable(found) && !strings.EqualFold(dotted(found), rooted) {
+		var aliases []string // at most one: if the name is not an alias, Go returns the name itself
+		if err == nil && isPublic(found) && !strings.EqualFold(fqdn(found), rooted) {
 			aliases = []string{found}
 		}
 		return records(aliases, err, func(alias string) (dnsmessage.ResourceBody, error) {
-			target, err := dnsmessage.NewName(dotted(alias))
+			target, err := dnsmessage.NewName(fqdn(alias))
 			return &dnsmessage.CNAMEResource{CNAME: target}, err
 		})
 	case dnsmessage.TypeTXT:
 		found, err := s.Resolver.LookupTXT(ctx, rooted)
 		return records(found, err, func(text string) (dnsmessage.ResourceBody, error) {
-			return &dnsmessage.TXTResource{TXT: pieces(text)}, nil
+			return &dnsmessage.TXTResource{TXT: splitTXT(text)}, nil
 		})
 	case dnsmessage.TypeMX:
 		found, err := s.Resolver.LookupMX(ctx, rooted)
 		return records(found, err, func(mx *net.MX) (dnsmessage.ResourceBody, error) {
-			host, err := dnsmessage.NewName(dotted(mx.Host))
+			host, err := dnsmessage.NewName(fqdn(mx.Host))
 			return &dnsmessage.MXResource{Pref: mx.Pref, MX: host}, err
 		})
 	case dnsmessage.TypeNS:
 		found, err := s.Resolver.LookupNS(ctx, rooted)
 		return records(found, err, func(ns *net.NS) (dnsmessage.ResourceBody, error) {
-			host, err := dnsmessage.NewName(dotted(ns.Host))
+			host, err := dnsmessage.NewName(fqdn(ns.Host))
 			return &dnsmessage.NSResource{NS: host}, err
 		})
 	case dnsmessage.TypeSRV:
 		_, found, err := s.Resolver.LookupSRV(ctx, "", "", rooted)
 		return records(found, err, func(srv *net.SRV) (dnsmessage.ResourceBody, error) {
-			target, err := dnsmessage.NewName(dotted(srv.Target))
+			target, err := dnsmessage.NewName(fqdn(srv.Target))
 			return &dnsmessage.SRVResource{Priority: srv.Priority, Weight: srv.Weight, Port: srv.Port, Target: target}, err
 		})
 	case dnsmessage.TypePTR:
@@ -132,17 +136,19 @@ func (s *Server) others(ctx context.Context, name string, t dnsmessage.Type) ([]
 		}
 		found, err := s.Resolver.LookupAddr(ctx, address.String())
 		return records(found, err, func(name string) (dnsmessage.ResourceBody, error) {
-			if !tellable(name) {
-				return nil, errors.New("a name of the host's own")
+			if !isPublic(name) {
+				return nil, errors.New("the name is local to the host")
 			}
-			host, err := dnsmessage.NewName(dotted(name))
+			host, err := dnsmessage.NewName(fqdn(name))
 			return &dnsmessage.PTRResource{PTR: host}, err
 		})
 	}
 	return nil, dnsmessage.RCodeSuccess
 }
 
-// records makes them of what was found, but for what can be none. Go may find something and fail: others were malformed then, of which nothing is told.
+// records converts the results of a lookup and skips those that are not valid as records. If some
+// records were malformed, Go's resolver returns an error together with the valid records. In this
+// case the function records ignores the error.
 func records[T any](found []T, failed error, body func(T) (dnsmessage.ResourceBody, error)) ([]dnsmessage.ResourceBody, dnsmessage.RCode) {
 	var out []dnsmessage.ResourceBody
 	for _, f := range found[:min(len(found), MaxRecords)] {
@@ -156,8 +162,9 @@ func records[T any](found []T, failed error, body func(T) (dnsmessage.ResourceBo
 	return out, dnsmessage.RCodeSuccess
 }
 
-// pieces cuts a text, which Go tells as one, into what a record has it in.
-func pieces(text string) []string {
+// splitTXT splits a text into the strings of a TXT record, at most 255 bytes each. Go's resolver
+// joins these strings.
+func splitTXT(text string) []string {
 	cut := []string{}
 	for len(text) > 255 {
 		cut, text = append(cut, text[:255]), text[255:]
@@ -165,10 +172,11 @@ func pieces(text string) []string {
 	return append(cut, text)
 }
 
-// dotted ends a name that may do so in a dot.
-func dotted(name string) string { return strings.TrimSuffix(name, ".") + "." }
+// fqdn makes a name end in exactly one dot.
+func fqdn(name string) string { return strings.TrimSuffix(name, ".") + "." }
 
-// isMissing tells that there is nothing of what was looked up. An address error is Go's way to say so of a name that its host's files have for the other type.
+// isMissing reports whether a lookup found no records. Go returns an AddrError if the hosts file
+// contains the name, but only with addresses of the other type.
 func isMissing(err error) bool {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		return e.IsNotFound

@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	minUDP = 512  // what every client takes
-	maxUDP = 1232 // what is never fragmented
+	minUDP = 512  // every client accepts this size
+	maxUDP = 1232 // packets of this size are not fragmented
 
-	badVersion dnsmessage.RCode = 16 // BADVERS, which only EDNS has the bits for
+	badVersion dnsmessage.RCode = 16 // BADVERS does not fit in 4 bits: EDNS has the upper bits
 )
 
-// query is what matters of one.
+// query contains the parts of a query that the server uses.
 type query struct {
 	header    dnsmessage.Header
-	questions []dnsmessage.Question // one, or none where it was not understood
+	questions []dnsmessage.Question // one question, or none if the query is malformed
 	edns      bool
-	size      int // of a reply over UDP, in bytes
+	size      int // maximum size of a UDP reply, in bytes
 }
 
-// parse reads a query. It is not ok where nobody would wait for a reply; otherwise the code tells what is wrong with it.
+// parse reads a query. ok is false if the message must not get a reply. code describes any other
+// error.
 func parse(b []byte) (q query, code dnsmessage.RCode, ok bool) {
 	var p dnsmessage.Parser
 	header, err := p.Start(b)
@@ -46,7 +47,7 @@ func parse(b []byte) (q query, code dnsmessage.RCode, ok bool) {
 	return q, q.parseAdditionals(&p), true
 }
 
-// parseAdditionals looks for EDNS (RFC 6891). Its options are of no concern.
+// parseAdditionals reads the EDNS version and size (RFC 6891) and ignores the EDNS options.
 func (q *query) parseAdditionals(p *dnsmessage.Parser) dnsmessage.RCode {
 	version := byte(0)
 	for {
@@ -67,7 +68,7 @@ func (q *query) parseAdditionals(p *dnsmessage.Parser) dnsmessage.RCode {
 	return dnsmessage.RCodeSuccess
 }
 
-// reply packs the records that were found for a query, if they fit.
+// reply encodes the reply to a query. If the records don't fit, the reply contains no records.
 func (q query) reply(found []dnsmessage.ResourceBody, code dnsmessage.RCode, stream bool) []byte {
 	m := dnsmessage.Message{
 		Header: dnsmessage.Header{
@@ -78,7 +79,7 @@ func (q query) reply(found []dnsmessage.ResourceBody, code dnsmessage.RCode, str
 			RecursionAvailable: true,
 			RCode:              code & 0xf,
 		},
-		Questions: q.questions, // in the case it was asked in, by which clients know a reply of their own
+		Questions: q.questions, // in the same letter case as the query, because some clients compare it
 	}
 	if q.edns {
 		var h dnsmessage.ResourceHeader
@@ -98,11 +99,11 @@ func (q query) reply(found []dnsmessage.ResourceBody, code dnsmessage.RCode, str
 		return b
 	}
 	m.Answers = nil
-	if err != nil || stream { // there is no other way to ask
+	if err != nil || stream { // the client can't retry with a higher limit
 		m.RCode = dnsmessage.RCodeServerFailure
 	} else {
 		m.Truncated = true
 	}
-	b, _ = m.Pack() // nothing but a question that came in a message
+	b, _ = m.Pack() // can't fail: the message contains only the question, which came from a message
 	return b
 }

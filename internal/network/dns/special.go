@@ -9,13 +9,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// special tells the answer for a name that is not looked up, as only the host could mean something by it.
+// special returns the answer for names that are never looked up because they are local to the host.
 //
-//   - Names of the host itself (localhost, and what is below it and localdomain) and addresses that are written as names do not exist. No top-level domain
-//     begins with a digit.
-//   - Names of a single label have no data. The host's files and search domains have such names; the top-level domains that are called so do exist, which is
-//     why they are not told not to: all that is below them would not exist either (RFC 8020).
-//   - Below arpa there is nothing but PTR of single addresses, and those that are not on the Internet do not exist.
+//   - localhost, localdomain, names below these two, and addresses written as names: NXDOMAIN. No
+//     top-level domain begins with a digit.
+//   - Names with a single label: no data. Such names can be in the host's hosts file or search
+//     domains. NXDOMAIN would be wrong, because it also covers all names below an existing
+//     top-level domain (RFC 8020).
+//   - Names below arpa: only PTR records of single addresses are looked up. The answer is NXDOMAIN
+//     for addresses that are not on the Internet.
 func special(name string, t dnsmessage.Type) (dnsmessage.RCode, bool) {
 	dot := strings.LastIndexByte(name, '.')
 	switch top := name[dot+1:]; {
@@ -33,8 +35,8 @@ func special(name string, t dnsmessage.Type) (dnsmessage.RCode, bool) {
 	return 0, false
 }
 
-// tellable tells whether a name that the host has for something may be told: not its own names.
-func tellable(name string) bool {
+// isPublic reports whether a name from the host's resolver is not local to the host.
+func isPublic(name string) bool {
 	name, ok := canonical(name)
 	if !ok {
 		return false
@@ -43,7 +45,7 @@ func tellable(name string) bool {
 	return !own
 }
 
-// reverse is the address that a name below arpa stands for.
+// reverse returns the address that a name below arpa encodes.
 func reverse(name string) (netip.Addr, bool) {
 	if name, ok := strings.CutSuffix(name, ".in-addr.arpa"); ok {
 		address, err := netip.ParseAddr(strings.Join(reversed(name), "."))
@@ -52,7 +54,7 @@ func reverse(name string) (netip.Addr, bool) {
 	if name, ok := strings.CutSuffix(name, ".ip6.arpa"); ok {
 		digits := reversed(name)
 		raw, err := hex.DecodeString(strings.Join(digits, ""))
-		if err == nil && len(digits) == 32 && len(raw) == 16 { // a digit in each label, as there are no empty ones
+		if err == nil && len(digits) == 32 && len(raw) == 16 { // each label is one digit
 			return netip.AddrFrom16([16]byte(raw)).Unmap(), true
 		}
 	}
@@ -65,7 +67,8 @@ func reversed(name string) []string {
 	return labels
 }
 
-// notInternet are networks beside those that netip knows: carriers' own (RFC 6598) and those for benchmarks (RFC 2544).
+// notInternet lists networks that the methods of netip.Addr do not recognize: carrier-grade NAT
+// (RFC 6598) and benchmarks (RFC 2544).
 var notInternet = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15")}
 
 func onInternet(a netip.Addr) bool {

@@ -25,8 +25,9 @@ func policy(t *testing.T, allow, deny []string) *Policy {
 	return p
 }
 
-// TestByDefault has the first and the last address of each range that is refused, and those beside it that are not.
-func TestByDefault(t *testing.T) {
+// TestDefaults checks the first and the last address of each refused range. It also checks the
+// allowed addresses next to the range.
+func TestDefaults(t *testing.T) {
 	p := policy(t, nil, nil)
 	for _, row := range []struct{ reason, addresses string }{
 		{"", "1.0.0.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 " +
@@ -85,7 +86,25 @@ func TestRules(t *testing.T) {
 		{"*.example.com", "", "1.2.3.5:80", "badexample.com", "not allowed by any rule"},
 		{"example.com:443", "", "1.2.3.5:443", "other.test example.com", ""},
 		{"example.com:443", "", "1.2.3.5:80", "example.com", "not allowed by any rule"},
-		{"example.com", "", "10.0.0.1:80", "example.com", "private address"},
+		{"example.com", "", "10.0.0.1:80", "example.com", ""},
+		{"example.com:443", "", "10.0.0.1:80", "example.com", "private address"},
+		{"example.com 10.0.0.2", "", "10.0.0.1:80", "", "private address"},
+		{"*.example.com", "", "10.0.0.1:80", "www.example.com", "private address"},
+		{"example.com", "", "198.18.0.1:80", "example.com", ""},
+		{"example.com", "", "169.254.169.254:80", "example.com", "metadata address"},
+		{"example.com", "", "[64:ff9b::7f00:1]:80", "example.com", "loopback address"},
+		{"example.com", "", "[2002:7f00:1::1]:80", "example.com", "reserved address"},
+		{"198.18.0.0/15", "", "198.19.0.1:80", "", ""},
+		{"192.0.2.7:443", "", "192.0.2.7:443", "", ""},
+		{"192.0.2.7:443", "", "192.0.2.7:80", "", "documentation address"},
+		{"2001:db8::/48", "", "[2001:db8::1]:80", "", ""},
+		{"240.0.0.0/4", "", "255.255.255.255:80", "", "broadcast address"},
+		{"240.0.0.0/5", "", "240.1.1.1:80", "", ""},
+		{"100::/64", "", "[100::1]:80", "", ""},
+		{"1::/64", "", "[1::1]:80", "", "reserved address"},
+		{"4000::/16", "", "[4000::1]:80", "", ""},
+		{"8000::/1", "", "[fd01::1]:80", "", "private address"},
+		{"::/0", "", "[4000::1]:80", "", "reserved address"},
 		{"example.com", "", "127.0.0.1:80", "example.com", "loopback address"},
 		{"0.0.0.0/0", "", "10.0.0.1:80", "", "private address"},
 		{"10.0.0.0/7", "", "10.0.0.1:80", "", "private address"},
@@ -139,13 +158,15 @@ func TestNames(t *testing.T) {
 		{"", "", "a.test", "10.0.0.1", "private address"},
 		{"", "", "a.test", "::ffff:127.0.0.1", "loopback address"},
 		{"a.test:443", "", "a.test", "1.2.3.4", ""},
-		{"a.test:443", "", "a.test", "192.168.0.1", "private address"},
+		{"a.test:443", "", "a.test", "192.168.0.1", ""},
+		{"*.a.test:443", "", "b.a.test", "192.168.0.1", "private address"},
+		{"a.test:443", "", "a.test", "127.0.0.1", "loopback address"},
 		{"a.test 10.0.0.0/8:80", "", "a.test", "10.0.0.1", ""},
 		{"", "1.2.3.4", "a.test", "1.2.3.4", "denied by 1.2.3.4"},
 		{"", "1.2.3.4:25", "a.test", "1.2.3.4", ""},
 	} {
 		got := ""
-		if r := policy(t, strings.Fields(row.allow), strings.Fields(row.deny)).Told(row.name, netip.MustParseAddr(row.address), nobody); r != nil {
+		if r := policy(t, strings.Fields(row.allow), strings.Fields(row.deny)).Resolve(row.name, netip.MustParseAddr(row.address), nobody); r != nil {
 			got = r.Reason
 		}
 		if (got == "") != (row.reason == "") {
@@ -154,7 +175,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRule(t *testing.T) {
+func TestMalformedRules(t *testing.T) {
 	for _, text := range []string{
 		"", ":", ":80", "*", "*.", "*.com", "com", "localhost", "a..b", "a.b:", "a.b:0", "a.b:65536", "a.b:x", "1.2.3", "1.2.3.4.5", "0x7f.1", "1.2.3.4/33", "::1%eth0",
 		"[::1", "[]", "[]:1", "a b.c", "a.b/24", "-a.b", "a-.b", "http://a.b", "a.b:80:80", "*.*.a.b", "a.*.b", "2130706433", "0177.0.0.1", "::ffff:0:0/90",
@@ -169,7 +190,69 @@ func TestWhatIsNoRule(t *testing.T) {
 	}
 }
 
-// FuzzRule has that no text opens what is never opened.
+// TestOpen checks that rules that open addresses refuse nothing else.
+func TestOpen(t *testing.T) {
+	for _, row := range []struct{ allow, deny, to, names, reason string }{
+		{"", "", "10.0.0.1:443", "mirror.test", ""},
+		{"", "", "10.0.0.1:80", "mirror.test", "private address"},
+		{"", "", "10.0.0.1:443", "other.test", "private address"},
+		{"", "", "1.2.3.4:80", "", ""},
+		{"other.test", "", "10.0.0.1:443", "mirror.test", ""},
+		{"other.test", "", "1.2.3.4:443", "mirror.test", ""},
+		{"other.test", "", "1.2.3.4:443", "", "not allowed by any rule"},
+		{"", "mirror.test", "10.0.0.1:443", "mirror.test", "denied by mirror.test"},
+		{"", "", "127.0.0.1:443", "mirror.test", "loopback address"},
+	} {
+		p, err := NewOpen(strings.Fields(row.allow), strings.Fields(row.deny), []string{"mirror.test:443"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := connect(t, p, row.to, strings.Fields(row.names)...); got != row.reason {
+			t.Errorf("%+v: %q", row, got)
+		}
+		if r := p.Name("mirror.test"); row.deny == "" && r != nil {
+			t.Errorf("%+v: %v", row, r)
+		}
+	}
+	if _, err := NewOpen(nil, nil, []string{"x"}); err == nil {
+		t.Error("a malformed rule is accepted")
+	}
+}
+
+// TestRulesThatNeverMatch checks that such rules are found, and that others are not.
+func TestRulesThatNeverMatch(t *testing.T) {
+	mine := netip.MustParseAddr("192.168.1.7")
+	for _, row := range []struct{ allow, deny, want string }{
+		{"", "127.0.0.0/8 0.0.0.0/0", ""},
+		{"10.0.0.0/8 198.18.0.1 example.com *.example.com:443 0.0.0.0/0 ::/0 192.168.1.0/24 1.2.3.4", "10.1.0.0/16 example.com:443 1.2.3.4:80", ""},
+		{"1.2.3.4 127.0.0.1", "", "127.0.0.1 can never match: no rule opens loopback addresses"},
+		{"[::1]:80", "", "[::1]:80 can never match: no rule opens loopback addresses"},
+		{"169.254.0.0/16", "", "link-local addresses"},
+		{"169.254.169.254:80", "", "metadata addresses"},
+		{"::ffff:127.0.0.1", "", "loopback addresses"},
+		{"64:ff9b::7f00:1", "", "loopback addresses"},
+		{"224.0.0.0/8", "", "multicast addresses"},
+		{"2002::/16", "", "reserved addresses"},
+		{"192.168.1.7", "", "addresses of the host"},
+		{"example.com:853", "", "port 853 (DNS over TLS) is always refused"},
+		{"a.localhost", "", "belongs to the machine itself"},
+		{"1.2.3.4", "0.0.0.0/0", "the rule to deny 0.0.0.0/0 refuses all of it"},
+		{"1.2.3.4:80", "1.2.3.0/24:80", "the rule to deny 1.2.3.0/24:80 refuses all of it"},
+		{"www.example.com", "*.example.com", "the rule to deny *.example.com refuses all of it"},
+		{"*.example.com", "*.example.com", "refuses all of it"},
+		{"*.a.example.com", "*.example.com", "refuses all of it"},
+		{"example.com", "*.example.com", ""},
+		{"*.example.com", "www.example.com", ""},
+		{"*.example.com", "example.com", ""},
+	} {
+		err := policy(t, strings.Fields(row.allow), strings.Fields(row.deny)).Check(func(a netip.Addr) bool { return a == mine })
+		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%+v: %v", row, err)
+		}
+	}
+}
+
+// FuzzRule checks that no rule opens an address that must never be reachable.
 func FuzzRule(f *testing.F) {
 	for _, s := range []string{"10.0.0.0/8", "a.b:1", "*.a.b", "[::1]:1", "::ffff:127.0.0.1", "0/0"} {
 		f.Add(s)

@@ -2,65 +2,73 @@ package egress
 
 import "net/netip"
 
-// class is what a range of addresses is for. Those without a name are the public Internet.
+// class describes the purpose of an address range. For the public Internet, it is the zero value.
 type class struct {
-	name string
-	open bool // a rule for addresses within the range lets a machine reach them
-}
-
-// special are the ranges that are not the public Internet, by IANA's registries of special-purpose addresses, and the addresses at which clouds tell a machine
-// its own secrets. Where ranges overlap the first counts.
-var special = []struct {
 	prefix netip.Prefix
-	class
-}{
-	{of("169.254.169.254/32"), class{name: "metadata"}},
-	{of("168.63.129.16/32"), class{name: "metadata"}},   // Azure
-	{of("100.100.100.200/32"), class{name: "metadata"}}, // Alibaba
-	{of("192.0.0.192/32"), class{name: "metadata"}},     // Oracle
-	{of("fd00:ec2::/32"), class{name: "metadata"}},      // AWS
-	{of("fd20:ce::254/128"), class{name: "metadata"}},   // Google
-
-	{of("0.0.0.0/8"), class{name: "unspecified"}},
-	{of("127.0.0.0/8"), class{name: "loopback"}},
-	{of("10.0.0.0/8"), class{"private", true}},
-	{of("172.16.0.0/12"), class{"private", true}},
-	{of("192.168.0.0/16"), class{"private", true}},
-	{of("100.64.0.0/10"), class{"shared", true}},
-	{of("169.254.0.0/16"), class{name: "link-local"}},
-	{of("192.0.0.0/24"), class{name: "reserved"}},
-	{of("192.0.2.0/24"), class{name: "documentation"}},
-	{of("198.51.100.0/24"), class{name: "documentation"}},
-	{of("203.0.113.0/24"), class{name: "documentation"}},
-	{of("192.88.99.0/24"), class{name: "reserved"}}, // relays of 6to4
-	{of("198.18.0.0/15"), class{name: "benchmark"}},
-	{of("224.0.0.0/4"), class{name: "multicast"}},
-	{of("255.255.255.255/32"), class{name: "broadcast"}},
-	{of("240.0.0.0/4"), class{name: "reserved"}},
-
-	{of("::/128"), class{name: "unspecified"}},
-	{of("::1/128"), class{name: "loopback"}},
-	{of("fc00::/7"), class{"private", true}},
-	{of("fe80::/10"), class{name: "link-local"}},
-	{of("fec0::/10"), class{name: "site-local"}},
-	{of("ff00::/8"), class{name: "multicast"}},
-	{of("2001:db8::/32"), class{name: "documentation"}},
-	{of("3fff::/20"), class{name: "documentation"}},
-	{of("2001:2::/48"), class{name: "benchmark"}},
-	{of("2001::/23"), class{name: "reserved"}}, // Teredo among them, which holds an IPv4 address
-	{of("2002::/16"), class{name: "reserved"}}, // 6to4, which holds one too
-	{of("5f00::/16"), class{name: "reserved"}},
+	name   string
+	open   bool // an allow rule can open the range
 }
 
-// nat64 is the prefix under which a translator of the host's network reaches an IPv4 address, which is in the last four bytes.
-var nat64 = of("64:ff9b::/96")
+// special lists the address ranges that are not part of the public Internet, according to IANA's
+// special-purpose address registries. It also lists the metadata addresses of clouds, because
+// metadata services return credentials. If several ranges contain an address, the first one
+// applies.
+//
+// No rule opens ranges whose addresses contain an IPv4 address, because such an address could lead
+// to the host.
+var special = []class{
+	{of("169.254.169.254/32"), "metadata", false},
+	{of("168.63.129.16/32"), "metadata", false},   // Azure
+	{of("100.100.100.200/32"), "metadata", false}, // Alibaba
+	{of("192.0.0.192/32"), "metadata", false},     // Oracle
+	{of("fd00:ec2::/32"), "metadata", false},      // AWS
+	{of("fd20:ce::254/128"), "metadata", false},   // Google
 
-// global is what of IPv6 has been given out for the public Internet.
-var global = of("2000::/3")
+	{of("0.0.0.0/8"), "unspecified", false},
+	{of("127.0.0.0/8"), "loopback", false},
+	{of("10.0.0.0/8"), "private", true},
+	{of("172.16.0.0/12"), "private", true},
+	{of("192.168.0.0/16"), "private", true},
+	{of("100.64.0.0/10"), "shared", true},
+	{of("169.254.0.0/16"), "link-local", false},
+	{of("192.0.0.0/24"), "reserved", true},
+	{of("192.0.2.0/24"), "documentation", true},
+	{of("198.51.100.0/24"), "documentation", true},
+	{of("203.0.113.0/24"), "documentation", true},
+	{of("192.88.99.0/24"), "reserved", true}, // 6to4 relays
+	{of("198.18.0.0/15"), "benchmark", true},
+	{of("224.0.0.0/4"), "multicast", false},
+	{of("255.255.255.255/32"), "broadcast", false},
+	{of("240.0.0.0/4"), "reserved", true},
+
+	{of("::/128"), "unspecified", false},
+	{of("::1/128"), "loopback", false},
+	{of("fc00::/7"), "private", true},
+	{of("fe80::/10"), "link-local", false},
+	{of("fec0::/10"), "site-local", false},
+	{of("ff00::/8"), "multicast", false},
+	{of("2001:db8::/32"), "documentation", true},
+	{of("3fff::/20"), "documentation", true},
+	{of("2001:2::/48"), "benchmark", true},
+	{of("2001::/32"), "reserved", false}, // Teredo addresses contain an IPv4 address
+	{of("2001::/23"), "reserved", true},
+	{of("2002::/16"), "reserved", false}, // 6to4 addresses contain an IPv4 address
+	{of("5f00::/16"), "reserved", true},
+	// Only 2000::/3 is allocated to the public Internet.
+	{of("::/8"), "reserved", false}, // several ranges contain an IPv4 address
+	{of("::/3"), "reserved", true},
+	{of("4000::/2"), "reserved", true},
+	{of("8000::/1"), "reserved", true},
+}
+
+// nat64 is the well-known prefix of addresses that a translator maps to IPv4 addresses (RFC 6052).
+// The last four bytes are the IPv4 address.
+var nat64 = of("64:ff9b::/96")
 
 func of(prefix string) netip.Prefix { return netip.MustParsePrefix(prefix) }
 
-// plain gives the address that is meant: an IPv4 address that is written as one of IPv6 is that IPv4 address.
+// plain returns the IPv4 address that an IPv4-mapped or NAT64 address contains. It returns other
+// addresses unchanged, except that it removes the zone.
 func plain(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	if nat64.Contains(a) {
@@ -70,19 +78,22 @@ func plain(a netip.Addr) netip.Addr {
 	return a
 }
 
-// classOf tells what an address is for. All that is not known to be public has a name.
+// classOf returns the class of an address. If the address is not known to be public, the class has
+// a name.
 func classOf(a netip.Addr) class {
 	a = plain(a)
-	for _, s := range special {
-		if s.prefix.Contains(a) {
-			return s.class
+	if !a.IsValid() {
+		return class{name: "invalid"}
+	}
+	for _, c := range special {
+		if c.prefix.Contains(a) {
+			return c
 		}
 	}
-	switch {
-	case !a.IsValid():
-		return class{name: "invalid"}
-	case a.Is6() && !global.Contains(a):
-		return class{name: "reserved"}
-	}
 	return class{}
+}
+
+// contains reports whether one range contains another one.
+func contains(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }

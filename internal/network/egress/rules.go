@@ -7,26 +7,27 @@ import (
 	"strings"
 )
 
-// MaxRules bounds how many rules there are of each kind, and MaxRule the bytes of one.
+// MaxRules is the maximum number of allow rules, and of deny rules. MaxRule is the maximum size of
+// a rule, in bytes.
 const (
 	MaxRules = 256
 	MaxRule  = 260
 )
 
-// rule is a part of the Internet: addresses or names, and a port of them or all.
+// rule matches addresses or names, on one port or on all ports.
 type rule struct {
 	text   string
-	prefix netip.Prefix // of addresses; else
-	name   string       // a name in lower case, and with
-	below  bool         // those below it instead
-	port   uint16       // 0: any
+	prefix netip.Prefix // matches addresses; the zero value if name is set
+	name   string       // in lower case
+	below  bool         // matches only the names below name
+	port   uint16       // 0 matches all ports
 }
 
-// parseRule reads 192.0.2.0/24, 192.0.2.1, 2001:db8::/32, example.com or *.example.com, each with :PORT behind it or not; an IPv6 address with a port stands in
-// brackets.
+// parseRule reads an address, a range, a name or *.NAME, optionally with :PORT. An IPv6 address
+// with a port must be in brackets.
 func parseRule(text string) (rule, error) {
 	r := rule{text: text}
-	wrong := fmt.Errorf("%.80q is no rule: it must be an address, a range such as 192.0.2.0/24, a name or *.NAME, and may end with :PORT", text)
+	wrong := fmt.Errorf("%.80q is not a rule: use an address, a range such as 192.0.2.0/24, a name or *.NAME, each with an optional :PORT", text)
 	if len(text) > MaxRule {
 		return r, wrong
 	}
@@ -49,7 +50,7 @@ func parseRule(text string) (rule, error) {
 	return r, nil
 }
 
-// splitPort splits what is behind the last colon off, unless that belongs to an IPv6 address.
+// splitPort splits off the text after the last colon, unless the colon belongs to an IPv6 address.
 func splitPort(text string) (host, port string, ok bool) {
 	if inside, bracketed := strings.CutPrefix(text, "["); bracketed {
 		if host, port, ok = strings.Cut(inside, "]:"); ok {
@@ -65,13 +66,14 @@ func splitPort(text string) (host, port string, ok bool) {
 	return strings.Cut(text, ":")
 }
 
-// parsePrefix reads a range or a single address, in the form of the address that is meant.
+// parsePrefix reads a range or an address. It converts addresses that contain an IPv4 address, as
+// plain does.
 func parsePrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {
-			return p, fmt.Errorf("%q is no address", text)
+			return p, fmt.Errorf("%q is not an address", text)
 		}
 		a = plain(a)
 		return netip.PrefixFrom(a, a.BitLen()), nil
@@ -79,14 +81,16 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	if a := p.Addr(); a != plain(a) {
 		bits := p.Bits() - 96
 		if bits < 0 {
-			return p, fmt.Errorf("%q is no range of one kind of addresses", text)
+			return p, fmt.Errorf("%q is a range of both IPv4 and IPv6 addresses", text)
 		}
 		p = netip.PrefixFrom(plain(a), bits)
 	}
 	return p.Masked(), nil
 }
 
-// validName tells whether a text is a domain name: at least two labels, of which the last is no number, since that would be an address in one of its old forms.
+// validName reports whether a text is a domain name with at least two labels. If the last label
+// begins with a digit, the text is not valid, because it could be an old notation of an IPv4
+// address.
 func validName(name string) bool {
 	labels := strings.Split(name, ".")
 	if len(name) > 253 || len(labels) < 2 {
@@ -106,7 +110,7 @@ func validName(name string) bool {
 	return last[0] < '0' || last[0] > '9'
 }
 
-// hasName tells whether the rule is for a name, whose ports are left out of account.
+// hasName reports whether the rule matches a name. It ignores the port.
 func (r rule) hasName(name string) bool {
 	if r.name == "" {
 		return false
@@ -117,7 +121,8 @@ func (r rule) hasName(name string) bool {
 	return name == r.name
 }
 
-// matches tells whether the rule is for an address that has these names.
+// matches reports whether the rule matches an address, or one of the names that resolved to the
+// address.
 func (r rule) matches(to netip.AddrPort, names []string) bool {
 	if r.port != 0 && r.port != to.Port() {
 		return false
@@ -133,15 +138,28 @@ func (r rule) matches(to netip.AddrPort, names []string) bool {
 	return false
 }
 
-// opens tells whether the rule is for addresses of one range that is refused by default, and no others: 0.0.0.0/0 opens none.
-func (r rule) opens() bool {
+// opens reports whether an allow rule opens addresses of a class. A range opens them only if it is
+// inside the range of the class, so 0.0.0.0/0 opens nothing. A name opens them too. *.NAME does
+// not, because everyone who can create names below NAME could choose the addresses.
+func (r rule) opens(c class) bool {
 	if r.name != "" {
+		return !r.below
+	}
+	return contains(c.prefix, r.prefix)
+}
+
+// covers reports whether the rule matches everything that another rule matches.
+func (r rule) covers(other rule) bool {
+	if r.port != 0 && r.port != other.port {
 		return false
 	}
-	for _, s := range special {
-		if s.open && s.prefix.Bits() <= r.prefix.Bits() && s.prefix.Contains(r.prefix.Addr()) {
-			return true
-		}
+	switch {
+	case (r.name == "") != (other.name == ""):
+		return false
+	case r.name == "":
+		return contains(r.prefix, other.prefix)
+	case !r.below:
+		return !other.below && r.name == other.name
 	}
-	return false
+	return r.hasName(other.name) || other.below && r.name == other.name
 }

@@ -1,6 +1,8 @@
-// Package pane keeps programs in panes of a tmux server of pyro's own, which has nothing to do with any server of the user's.
+// Package pane runs programs in the panes of a tmux server that only pyro uses. The package does
+// not touch the user's tmux servers.
 //
-// The server is there as long as there are panes. Each pane has a window of its own, so that its size concerns no other.
+// The server runs as long as it has panes. Each pane has its own window, so each pane can have its
+// own size.
 package pane
 
 import (
@@ -21,24 +23,24 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-// Pane names one.
+// Pane identifies a pane.
 type Pane struct {
-	Folder  string // of the server: its socket, its configuration
-	Session string // of tmux, which panes may share
-	Window  string // which no two panes of a server share
+	Folder  string // contains the server's socket and configuration
+	Session string // tmux session; several panes can share one
+	Window  string // tmux window; the name is unique in the server
 }
 
-// Found is what tmux tells of a pane.
+// Found describes a pane.
 type Found struct {
-	Server   int    // the process of the server
-	PID      int    // the process that was started in the pane
-	TTY      string // its terminal
-	Dead     bool   // that process has ended
+	Server   int    // PID of the server
+	PID      int    // PID of the program in the pane
+	TTY      string // path of the pane's terminal
+	Dead     bool   // the program has ended
 	Status   unix.WaitStatus
-	KnowsEnd bool // Status is how; tmux before 3.3 does not tell of signals
+	KnowsEnd bool // Status is set; versions of tmux before 3.3 do not report signals
 }
 
-// The errors that are asked for.
+// Errors of Find and of operations on a pane.
 var (
 	ErrNoServer = errors.New("there is no tmux server")
 	ErrNoPane   = errors.New("tmux has no such pane")
@@ -46,12 +48,13 @@ var (
 
 const (
 	socketName = "socket"
-	patience   = 10 * time.Second // for an answer of tmux
-	statusTime = 2 * time.Second
-	endTime    = 3 * time.Second // for the end of a server that has no pane any more
+	patience   = 10 * time.Second // for a response from tmux
+	statusTime = 2 * time.Second  // for tmux to report an exit status
+	endTime    = 3 * time.Second  // for a server without panes to end
 )
 
-// configuration is that of the server. A size for all windows ("window-size manual") has tmux 3.3 crash: it is set for each.
+// configuration is the server's configuration. The option "window-size manual" makes tmux 3.3
+// crash, so Open sets the size of each window instead.
 const configuration = `set -g status off
 set -g remain-on-exit on
 set -g history-limit 0
@@ -70,7 +73,7 @@ set -s escape-time 0
 set -s default-terminal xterm-256color
 `
 
-// Open starts a program in a new pane. Its terminal goes to nobody before Pipe.
+// Open starts a program in a new pane. tmux drops the program's output until Pipe is called.
 func (p Pane) Open(ctx context.Context, cols, rows int, program ...string) (Found, error) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		return Found{}, fault.Newf(fault.Unavailable, "there is no tmux: %w", err).WithHint("install tmux 3.x, as with apt install tmux")
@@ -100,7 +103,8 @@ func (p Pane) Open(ctx context.Context, cols, rows int, program ...string) (Foun
 	return found, err
 }
 
-// Find tells of the pane. ErrNoServer, ErrNoPane, and Precondition where there are several in its place, or it is not where it was.
+// Find looks up the pane. ErrNoServer or ErrNoPane: the pane does not exist. Precondition: the
+// window has several panes or is in another tmux session.
 func (p Pane) Find(ctx context.Context) (Found, error) {
 	const format = "#{session_name} #{window_name} #{pid} #{pane_pid} #{pane_tty} #{pane_dead} c#{pane_dead_status} s#{pane_dead_signal}"
 	out, err := p.tmux(ctx, "list-panes", "-a", "-F", format)
@@ -135,33 +139,34 @@ func (p Pane) Find(ctx context.Context) (Found, error) {
 	return Found{}, fault.Newf(fault.Precondition, "tmux has %d panes in its place", len(found))
 }
 
-// End is Find for a pane whose process has ended: it waits, not for long, until tmux knows how, and has given all that was printed to where that goes. It returns at once
-// where another process is in the pane.
+// End is Find for a pane whose program has ended. It waits until tmux reports how the program ended
+// and has forwarded all output, but at most statusTime. If another program runs in the pane, End
+// returns at once.
 func (p Pane) End(ctx context.Context, pid int) (Found, error) {
 	for deadline := time.Now().Add(statusTime); ; time.Sleep(2 * time.Millisecond) {
 		f, err := p.Find(ctx)
 		if err != nil || f.PID != pid || f.Dead && f.KnowsEnd || time.Now().After(deadline) {
 			return f, err
 		}
-		unix.Kill(f.Server, unix.SIGCHLD) // tmux 3.3 misses some, and asks nobody until the next
+		unix.Kill(f.Server, unix.SIGCHLD) // tmux 3.3 misses some SIGCHLD signals until the next one
 	}
 }
 
-// Pipe has all that is printed from now on go to the standard input of a program.
+// Pipe sends all later output of the pane to the standard input of a program.
 func (p Pane) Pipe(ctx context.Context, program ...string) error {
 	command := "exec"
 	for _, word := range program {
 		command += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	// tmux takes formats and times in it for its own.
+	// tmux expands its formats and strftime sequences in the command, so escape both.
 	_, err := p.tmux(ctx, "pipe-pane", "-t", p.target(), strings.NewReplacer("#", "##", "%", "%%").Replace(command))
 	return err
 }
 
-// maxTyped is how many bytes are typed by one command: tmux takes no more than 16 KiB of arguments.
+// maxTyped is the maximum number of bytes that one command types. tmux accepts 16 KiB of arguments.
 const maxTyped = 1024
 
-// Type types bytes as they are.
+// Type types bytes into the pane. tmux does not change them.
 func (p Pane) Type(ctx context.Context, b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), maxTyped)
@@ -177,13 +182,14 @@ func (p Pane) Type(ctx context.Context, b []byte) error {
 	return nil
 }
 
-// Resize gives it another size.
+// Resize sets the size of the pane.
 func (p Pane) Resize(ctx context.Context, cols, rows int) error {
 	_, err := p.tmux(ctx, "resize-window", "-t", p.target(), "-x", strconv.Itoa(cols), "-y", strconv.Itoa(rows))
 	return err
 }
 
-// Close removes the pane, its tmux session when it was the last of it, and the server when it was the last of all. Idempotent.
+// Close removes the pane. When the last pane of a tmux session or server is removed, that session
+// or server ends. Close is idempotent.
 func (p Pane) Close(ctx context.Context) error {
 	unlock, err := p.lock(ctx)
 	if errors.Is(err, os.ErrNotExist) {
@@ -199,7 +205,8 @@ func (p Pane) Close(ctx context.Context) error {
 	return p.sweep(ctx)
 }
 
-// sweep removes what a server leaves that has ended, or ends since it has no pane. The caller holds the lock, without which no server is started.
+// sweep removes the server's socket if the server has ended or ends because it has no panes. The
+// caller must hold the lock, so that no other process starts a server.
 func (p Pane) sweep(ctx context.Context) error {
 	for deadline := time.Now().Add(endTime); ; time.Sleep(5 * time.Millisecond) {
 		out, err := p.tmux(ctx, "list-sessions", "-F", "#{session_name}")
@@ -222,7 +229,7 @@ func (p Pane) sweep(ctx context.Context) error {
 
 func (p Pane) target() string { return "=" + p.Session + ":=" + p.Window }
 
-// lock keeps others from starting and sweeping meanwhile.
+// lock prevents other processes from starting or sweeping the server.
 func (p Pane) lock(ctx context.Context) (func(), error) {
 	l, err := flock.Take(ctx, filepath.Join(p.Folder, "lock"), flock.Exclusive, nil)
 	if err != nil {
@@ -231,14 +238,15 @@ func (p Pane) lock(ctx context.Context) (func(), error) {
 	return l.Release, nil
 }
 
-// tmux has the server do something. Its socket is found by the folder: the path of that may be longer than the address of a socket.
+// tmux runs a tmux command on the server. The command runs in the folder, because the full path of
+// the socket can be too long for a socket address.
 func (p Pane) tmux(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-u", "-S", socketName, "-f", "conf"}, args...)...)
 	cmd.Dir = p.Folder
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "TMUX") && !strings.HasPrefix(v, "PYRO_PTY_SESSION=") { // which would be those of all panes
+		if !strings.HasPrefix(v, "TMUX") && !strings.HasPrefix(v, "PYRO_PTY_SESSION=") { // all panes would inherit these variables
 			cmd.Env = append(cmd.Env, v)
 		}
 	}

@@ -10,20 +10,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// TestPanes has panes in a folder of any name, whose server and socket go with the last of them.
+// TestPanes uses panes in a folder with an unusual name. It checks that the server ends with the
+// last pane, and that the socket is removed.
 func TestPanes(t *testing.T) {
 	testenv.NeedsTool(t, "tmux")
 	folder := t.TempDir() + "/it's a #{pid} %Y " + strings.Repeat("x", 120)
 	first, second := Pane{folder, "s", "1-a"}, Pane{folder, "s", "1-ab"}
 	if err := first.Close(t.Context()); err != nil {
-		t.Errorf("closing what never was: %v", err)
+		t.Errorf("closing a pane that never was: %v", err)
 	}
 	opened, err := first.Open(t.Context(), 70, 20, "sh", "-c", `read x; printf "%s" "$x"; exit 3`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := second.Find(t.Context()); !errors.Is(err, ErrNoPane) {
-		t.Errorf("found what is not there: %v", err)
+		t.Errorf("found a missing pane: %v", err)
 	}
 	if _, err := second.Open(t.Context(), 70, 20, "sleep", "1000"); err != nil {
 		t.Fatal(err)
@@ -58,9 +59,9 @@ func TestPanes(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(folder + "/socket"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the socket is left: %v", err)
+		t.Errorf("leftover socket: %v", err)
 	}
 	if _, err := second.Find(t.Context()); !errors.Is(err, ErrNoServer) {
-		t.Errorf("a server is left: %v", err)
+		t.Errorf("leftover server: %v", err)
 	}
 }

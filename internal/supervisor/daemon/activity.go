@@ -5,34 +5,37 @@ import (
 	"time"
 )
 
-// noteEvery is how often, at most, activity is noted in the database.
-const noteEvery = time.Second
+// recordInterval is the shortest time between two updates of the last activity in the database.
+const recordInterval = time.Second
 
-// busyNote is how often it is noted while something goes on and on.
-const busyNote = 15 * time.Second
+// busyInterval is the shortest time between two such updates while an operation runs.
+const busyInterval = 15 * time.Second
 
-// activity knows when something was last done with a machine, and so when its time is over, and when it is to be paused. While something is being done neither is.
+// activity tracks when a machine was last used. It signals when the time to live has expired, and
+// when the machine can be paused. Neither happens while an operation runs.
 type activity struct {
 	ttl, pause limit
-	note       func(last, expires time.Time) error
+	record     func(last, expires time.Time) error
+	recording  sync.Mutex // serializes the calls of record
 
-	mu      sync.Mutex
-	busy    int
-	last    time.Time
-	noted   time.Time
-	closing chan struct{}
-	closed  sync.WaitGroup
+	mu       sync.Mutex
+	busy     int // number of running operations
+	last     time.Time
+	recorded time.Time   // the time of the last use that the database has
+	timer    *time.Timer // runs while the last use is not in the database
+	fires    time.Time   // when timer fires; zero: it is stopped
+	closed   bool
 }
 
-// limit is how long nothing may be done.
+// limit is how long a machine can be unused.
 type limit struct {
-	after time.Duration // 0: for ever
-	over  chan struct{} // is told when it is over; has room for one
+	after time.Duration // 0: no limit
+	over  chan struct{} // receives a value when the limit is reached; buffers one value
 	timer *time.Timer
 }
 
-func newActivity(ttl, pause time.Duration, note func(last, expires time.Time) error) *activity {
-	a := &activity{note: note, last: time.Now(), closing: make(chan struct{})}
+func newActivity(ttl, pause time.Duration, record func(last, expires time.Time) error) *activity {
+	a := &activity{record: record, last: time.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for l, after := range map[*limit]time.Duration{&a.ttl: ttl, &a.pause: pause} {
@@ -41,20 +44,22 @@ func newActivity(ttl, pause time.Duration, note func(last, expires time.Time) er
 			l.timer = time.AfterFunc(after, func() { a.check(l) })
 		}
 	}
-	a.closed.Go(a.keepNoting)
+	a.timer = time.AfterFunc(recordInterval, func() { a.recordNew(false) })
+	a.fires = a.last.Add(recordInterval)
 	return a
 }
 
-// begin says that something is being done until the function is called that it gives.
+// begin reports the start of an operation. The caller must call the function end when the operation
+// has ended.
 func (a *activity) begin() (end func()) {
 	a.mu.Lock()
 	a.busy++
-	a.last = time.Now()
+	a.used()
 	a.mu.Unlock()
 	return func() {
 		a.mu.Lock()
 		a.busy--
-		a.last = time.Now()
+		a.used()
 		for _, l := range []*limit{&a.ttl, &a.pause} {
 			if l.timer != nil {
 				l.timer.Reset(l.after)
@@ -64,7 +69,39 @@ func (a *activity) begin() (end func()) {
 	}
 }
 
-// check is called when a limit may be over.
+// used records that the machine is used now. The caller holds mu.
+func (a *activity) used() {
+	a.last = time.Now()
+	a.arm(recordInterval)
+}
+
+// arm sets timer to fire after a time, unless it already fires earlier. The caller holds mu.
+func (a *activity) arm(after time.Duration) {
+	at := time.Now().Add(after)
+	if !a.closed && (a.fires.IsZero() || at.Before(a.fires)) {
+		a.fires = at
+		a.timer.Reset(after)
+	}
+}
+
+// setTTL changes the time to live. The change counts as a use.
+func (a *activity) setTTL(after time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ttl.after = after
+	if a.closed {
+		return
+	}
+	a.used()
+	if a.ttl.timer == nil {
+		a.ttl.timer = time.AfterFunc(after, func() { a.check(&a.ttl) })
+	} else {
+		a.ttl.timer.Reset(after)
+	}
+}
+
+// check signals that a limit has been reached, or restarts the timer if the limit has not been
+// reached yet.
 func (a *activity) check(l *limit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,16 +119,18 @@ func (a *activity) check(l *limit) {
 	}
 }
 
-// expired tells once that the time is over.
+// expired returns a channel that receives one value when the time to live has expired.
 func (a *activity) expired() <-chan struct{} { return a.ttl.over }
 
-// idle tells that the machine is to be paused, unless something is done by now. It tells that again only after again.
+// idle returns a channel that receives one value when the machine can be paused. To receive another
+// value, call the method again.
 func (a *activity) idle() <-chan struct{} { return a.pause.over }
 
-// again has idle tell again after a time, unless something is done until then.
+// again makes the channel of idle receive another value after the given time without activity.
 func (a *activity) again(after time.Duration) { a.pause.timer.Reset(after) }
 
-// times tells when something was last done, and when the time is over if nothing is.
+// times returns the time of the last activity, and the time at which the machine expires if it is
+// not used again. expires is zero if the machine has no time to live.
 func (a *activity) times() (last, expires time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,37 +148,37 @@ func (a *activity) timesLocked() (last, expires time.Time) {
 	return last, expires
 }
 
-// keepNoting notes activity where it has not been noted yet.
-func (a *activity) keepNoting() {
-	tick := time.NewTicker(noteEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			a.noteNew()
-		case <-a.closing:
-			a.noteNew()
-			return
-		}
-	}
-}
-
-func (a *activity) noteNew() {
+// recordNew records the last use, unless it has already been recorded. If an operation runs or the
+// record fails, it restarts the timer.
+func (a *activity) recordNew(closing bool) {
+	a.recording.Lock()
+	defer a.recording.Unlock()
 	a.mu.Lock()
-	last, expires := a.timesLocked()
-	due := last.After(a.noted) && (a.busy == 0 || time.Since(a.noted) > busyNote)
-	a.mu.Unlock()
-	if !due {
+	if a.closed != closing {
+		a.mu.Unlock()
 		return
 	}
-	if a.note(last, expires) == nil {
-		a.mu.Lock()
-		a.noted = last
-		a.mu.Unlock()
+	a.fires = time.Time{}
+	last, expires := a.timesLocked()
+	due := last.After(a.recorded) && (a.busy == 0 || time.Since(a.recorded) >= busyInterval)
+	a.mu.Unlock()
+	failed := due && a.record(last, expires) != nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if due && !failed {
+		a.recorded = last
+	}
+	switch {
+	case failed:
+		a.arm(recordInterval)
+	case a.busy > 0:
+		a.arm(max(busyInterval-time.Since(a.recorded), recordInterval))
+	case a.last.After(a.recorded):
+		a.arm(recordInterval)
 	}
 }
 
-// close ends the noting, with what there is to note.
+// close stops the timers, and records the last use unless it has already been recorded.
 func (a *activity) close() {
 	a.mu.Lock()
 	for _, l := range []*limit{&a.ttl, &a.pause} {
@@ -147,7 +186,8 @@ func (a *activity) close() {
 			l.timer.Stop()
 		}
 	}
+	a.closed = true
+	a.timer.Stop()
 	a.mu.Unlock()
-	close(a.closing)
-	a.closed.Wait()
+	a.recordNew(true)
 }

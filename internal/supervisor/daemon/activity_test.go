@@ -1,24 +1,18 @@
 package daemon
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// notes keep what is noted, by the clock of a test.
+// notes collects the calls of note. Its times come from the clock of the test.
 type notes struct {
 	mu    sync.Mutex
-	times []time.Duration // of the notes, since the test began
-	last  []time.Duration // what each said was last done
+	times []time.Duration // when note was called, since the test began
+	last  []time.Duration // the time of the last use in each call
 	fail  bool
 	began time.Time
 }
@@ -76,14 +70,14 @@ func TestTimeIsOverWhenNothingWasDoneForSoLong(t *testing.T) {
 		a.begin()()
 		time.Sleep(59 * time.Second)
 		if synctest.Wait(); over(a) {
-			t.Fatal("what was done in between does not count")
+			t.Fatal("activity in between did not extend the time")
 		}
 		time.Sleep(time.Second)
 		if synctest.Wait(); !over(a) {
 			t.Error("it never ends")
 		}
 		a.begin()()
-		time.Sleep(10 * time.Minute) // and is over once
+		time.Sleep(10 * time.Minute) // it ends only once
 	})
 }
 
@@ -108,7 +102,7 @@ func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
 		if len(n.times) != 1 {
 			t.Errorf("noted at %v", n.times)
 		}
-		for range 100 { // many in a second are one note
+		for range 100 { // many uses within a second are recorded once
 			a.begin()()
 			time.Sleep(time.Millisecond)
 		}
@@ -121,7 +115,7 @@ func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
 		if long := len(n.times) - 2; long < 3 || long > 6 {
-			t.Errorf("noted %d times in a minute of one command", long)
+			t.Errorf("got %d records in a minute of one command", long)
 		}
 		n.failing(true)
 		end()
@@ -130,7 +124,7 @@ func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if last := n.last[len(n.last)-1]; time.Since(n.began)-last != 7*time.Second {
-			t.Errorf("what could not be noted is forgotten: %v", n.last)
+			t.Errorf("a failed record was not repeated: %v", n.last)
 		}
 		a.begin()()
 		a.close()
@@ -140,32 +134,60 @@ func TestActivityIsNotedSoonAndSeldom(t *testing.T) {
 	})
 }
 
-func TestExcerpts(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, size := range []int{0, 1, half - 1, half, half + 1, 2*half - 1, 2 * half, 2*half + 1, 3 * half, 5*half + 7, 1 << 20} {
-		text := make([]byte, size)
-		for i := range text {
-			text[i] = byte('a' + i%23)
+// TestIdleMachinesWriteNoNotes checks that no timer runs without activity. It also checks that many
+// short operations do not delay the records.
+func TestIdleMachinesWriteNoNotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &notes{began: time.Now()}
+		a := newActivity(0, 0, n.note)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if a.mu.Lock(); len(n.times) != 1 || !a.fires.IsZero() {
+			t.Errorf("recorded at %v, the timer fires at %v", n.times, a.fires)
 		}
-		for range 20 {
-			var e excerpt
-			for rest := text; len(rest) > 0; {
-				n := min(len(rest), 1+random.IntN(1<<random.IntN(18)))
-				if taken, err := e.Write(rest[:n]); taken != n || err != nil {
-					t.Fatalf("%d of %d, %v", taken, n, err)
-				}
-				rest = rest[n:]
-				if cap(e.tail) > 4*store.OutputBytes {
-					t.Fatalf("it holds %d bytes", cap(e.tail))
-				}
-			}
-			want := string(text)
-			if size > store.OutputBytes {
-				want = fmt.Sprintf("%s\n[… %d bytes are not kept …]\n%s", text[:half], size-2*half, text[size-half:])
-			}
-			if got := e.bytes(); !bytes.Equal(got, []byte(want)) || e.total != int64(size) {
-				t.Fatalf("%d bytes: other %d bytes are kept: %.80q", size, len(got), strings.TrimPrefix(string(got), string(text[:min(half, size)])))
-			}
+		a.mu.Unlock()
+		for range 100 {
+			a.begin()()
+			time.Sleep(recordInterval / 10)
 		}
+		synctest.Wait()
+		if got := len(n.times) - 1; got < 9 || got > 11 {
+			t.Errorf("%d notes in 10 s of short operations", got)
+		}
+		a.close()
+		a.begin()()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if last := n.times[len(n.times)-1]; time.Since(n.began)-last < time.Hour {
+			t.Error("got a record after the end")
+		}
+	})
+}
+
+func TestChangedTimeToLive(t *testing.T) {
+	for name, before := range map[string]time.Duration{"shorter": time.Hour, "longer": 10 * time.Second, "the first": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &notes{began: time.Now()}
+				a := newActivity(before, 0, n.note)
+				defer a.close()
+				time.Sleep(9 * time.Second)
+				a.setTTL(time.Minute)
+				if last, expires := a.times(); !last.Equal(time.Now()) || expires.Sub(last) != time.Minute {
+					t.Errorf("%v, %v", last, expires)
+				}
+				time.Sleep(59 * time.Second)
+				if synctest.Wait(); over(a) {
+					t.Fatal("time was over too early")
+				}
+				time.Sleep(2 * time.Second)
+				if synctest.Wait(); !over(a) {
+					t.Fatal("time was not over")
+				}
+				if n.last[len(n.last)-1] != 9*time.Second {
+					t.Errorf("recorded: %v", n.last)
+				}
+			})
+		})
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestBackground runs all that is about programs in the background, and about tags, in one machine.
+// TestBackground tests background programs and tags. All subtests share one machine.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-			"two outputs": testBackgroundOutputs, "tags": testTags, "killing": testKilling, "what is taken": testTaken, "bytes": testRawReads,
+			"two outputs": testBackgroundOutputs, "input": testBackgroundInput, "tags": testTags, "killing": testKilling, "what is taken": testAcked, "bytes": testRawReads,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -32,16 +32,16 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// background starts a script in the background, and kills it at the end.
+// background starts a script in the background. It kills the script when the test ends.
 func background(t *testing.T, c *remote.Client, tag, script string) remote.Shell {
 	t.Helper()
-	s, err := c.OpenTagged(t.Context(), tag, client.Command{Argv: []string{"/bin/sh", "-c", script}, Cwd: "/workspace"})
+	s, err := c.OpenTagged(t.Context(), tag, program.Command{Argv: []string{"/bin/sh", "-c", script}, Cwd: "/workspace"}, false)
 	check(t, err)
 	t.Cleanup(func() { c.CloseShell(t.Context(), s.ID) })
 	return s
 }
 
-// readAll reads an output to the end of the program.
+// readAll reads all output until the program has ended.
 func readAll(t *testing.T, c *remote.Client, read remote.ShellRead) (string, remote.Shell) {
 	t.Helper()
 	var all bytes.Buffer
@@ -57,7 +57,7 @@ func readAll(t *testing.T, c *remote.Client, read remote.ShellRead) (string, rem
 }
 
 func testBackgroundOutputs(t *testing.T, h *home, c *remote.Client) {
-	s := background(t, c, "", `echo $$; echo wrong >&2; cat; exit 5`) // which has no input to wait for
+	s := background(t, c, "", `echo $$; echo wrong >&2; cat; exit 5`) // the script has no input, so cat ends at once
 	out, end := readAll(t, c, remote.ShellRead{ID: s.ID})
 	errs, _ := readAll(t, c, remote.ShellRead{ID: s.ID, Errors: true})
 	if out != fmt.Sprintln(s.PID) || errs != "wrong\n" || end.Exit == nil || end.Exit.Code != 5 || !s.InBackground() {
@@ -90,10 +90,33 @@ func testBackgroundOutputs(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
+func testBackgroundInput(t *testing.T, _ *home, c *remote.Client) {
+	script := `read -r line; echo "out $line"; read -r line; echo "error $line" >&2; exec cat >/dev/null`
+	s, err := c.OpenTagged(t.Context(), "", program.Command{Argv: []string{"/bin/sh", "-c", script}}, true)
+	check(t, err)
+	check(t, only(c.WriteShell(t.Context(), s.ID, []byte("one\ntw"))))
+	eventually(t, "the first line is read", func() bool {
+		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: s.ID, Chars: 100})
+		return err == nil && string(out.Data) == "out one\n"
+	})
+	check(t, only(c.WriteShell(t.Context(), s.ID, []byte("o\n"))))
+	eventually(t, "the second line is read", func() bool {
+		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: s.ID, Chars: 100, Errors: true})
+		return err == nil && string(out.Data) == "error two\n"
+	})
+	end, err := c.KillShell(t.Context(), s.ID)
+	if err != nil || end.Exit == nil || end.Exit.Signal != int(syscall.SIGKILL) {
+		t.Errorf("killed: %+v, %v", end, err)
+	}
+	if err := only(c.WriteShell(t.Context(), s.ID, []byte("x"))); fault.KindOf(err) != fault.Precondition {
+		t.Errorf("write after the end: %v", err)
+	}
+}
+
 func testTags(t *testing.T, _ *home, c *remote.Client) {
 	first := background(t, c, "tagged", "read -r line </dev/zero; sleep 1000")
-	for _, tty := range []*client.Terminal{nil, {Cols: 80, Rows: 24}} {
-		if _, err := c.OpenTagged(t.Context(), "tagged", client.Command{Argv: []string{"true"}, TTY: tty}); fault.KindOf(err) != fault.Exists {
+	for _, tty := range []*program.Terminal{nil, {Cols: 80, Rows: 24}} {
+		if _, err := c.OpenTagged(t.Context(), "tagged", program.Command{Argv: []string{"true"}, TTY: tty}, false); fault.KindOf(err) != fault.Exists {
 			t.Errorf("a second one of its tag: %v", err)
 		}
 	}
@@ -101,25 +124,26 @@ func testTags(t *testing.T, _ *home, c *remote.Client) {
 		t.Errorf("found by its tag: %+v, %v", all, err)
 	}
 	if all, err := c.Tagged(t.Context(), "another"); err != nil || len(all) != 0 {
-		t.Errorf("found by another: %+v, %v", all, err)
+		t.Errorf("look-up by another client: got %+v, %v", all, err)
 	}
 	check(t, only(c.KillShell(t.Context(), first.ID)))
 	second := background(t, c, "tagged", "sleep 1000")
 	if all, err := c.Tagged(t.Context(), "tagged"); err != nil || len(all) != 1 || all[0].ID != second.ID {
 		t.Errorf("the next one of its tag: %+v, %v", all, err)
 	}
-	if _, err := c.OpenTagged(t.Context(), strings.Repeat("x", maxTag+1), client.Command{Argv: []string{"true"}}); fault.KindOf(err) != fault.Invalid {
+	if _, err := c.OpenTagged(t.Context(), strings.Repeat("x", maxTag+1), program.Command{Argv: []string{"true"}}, false); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a long tag: %v", err)
 	}
 }
 
-// testKilling has one killed with all that it started, deaf to everything else.
+// testKilling checks that a program that ignores other signals can be killed with all its
+// descendants.
 func testKilling(t *testing.T, _ *home, c *remote.Client) {
-	for _, tty := range []*client.Terminal{nil, {Cols: 80, Rows: 24}} {
+	for _, tty := range []*program.Terminal{nil, {Cols: 80, Rows: 24}} {
 		m := mark()
-		s, err := c.OpenTagged(t.Context(), "", client.Command{
+		s, err := c.OpenTagged(t.Context(), "", program.Command{
 			Argv: []string{"/bin/sh", "-c", "trap '' HUP TERM; (trap '' HUP TERM; setsid sleep " + m + ") & sleep " + m}, TTY: tty,
-		})
+		}, false)
 		check(t, err)
 		eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 3 })
 		check(t, only(c.SignalShell(t.Context(), s.ID, syscall.SIGTERM)))
@@ -133,22 +157,23 @@ func testKilling(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// testTaken: what one reader has taken is where the next goes on.
-func testTaken(t *testing.T, _ *home, c *remote.Client) {
+// testAcked checks the offset of acknowledged output. Another reader can continue at that offset.
+func testAcked(t *testing.T, _ *home, c *remote.Client) {
 	u := open(t, c, "stty raw -echo; printf first; read -r x; printf second; sleep 1000")
 	u.await("first")
-	check(t, only(c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1, Taken: 3})))
-	out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1, Taken: 1}) // by one who comes later and is further back
-	if err != nil || out.TakenBytes != 3 {
-		t.Errorf("taken: %d, %v", out.TakenBytes, err)
+	check(t, only(c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1, Acked: 3})))
+	out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1, Acked: 1}) // acknowledges less than the earlier reader
+	if err != nil || out.AckedBytes != 3 {
+		t.Errorf("acknowledged: got %d, %v", out.AckedBytes, err)
 	}
-	out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1, Taken: 1 << 60})
-	if err != nil || out.TakenBytes != out.OutputBytes {
-		t.Errorf("what is to come is taken: %d of %d, %v", out.TakenBytes, out.OutputBytes, err)
+	out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Chars: 1, Acked: 1 << 60})
+	if err != nil || out.AckedBytes != out.OutputBytes {
+		t.Errorf("acknowledgement beyond the end: got %d of %d, %v", out.AckedBytes, out.OutputBytes, err)
 	}
 }
 
-// testRawReads has half of a character come before the other half is there.
+// testRawReads checks that a raw read returns half a character before the other half has been
+// printed.
 func testRawReads(t *testing.T, _ *home, c *remote.Client) {
 	u := open(t, c, `stty raw -echo; printf 'a\303'; read -r x; printf '\251'; sleep 1000`)
 	cursor := int64(0)
@@ -164,7 +189,8 @@ func testRawReads(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// TestBackgroundIsBounded starts as many as there can be, which leaves room for shells: one that has ended makes room.
+// TestBackgroundIsBounded starts as many programs as are allowed. It checks that shells can still
+// be opened, and that another program can start when one has ended.
 func TestBackgroundIsBounded(t *testing.T) {
 	t.Parallel()
 	_, c := live(t)
@@ -172,7 +198,7 @@ func TestBackgroundIsBounded(t *testing.T) {
 	for range maxBackground {
 		all = append(all, background(t, c, "", "sleep 1000"))
 	}
-	if _, err := c.OpenTagged(t.Context(), "", client.Command{Argv: []string{"sleep", "1000"}}); fault.KindOf(err) != fault.Exhausted {
+	if _, err := c.OpenTagged(t.Context(), "", program.Command{Argv: []string{"sleep", "1000"}}, false); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("one more: %v", err)
 	}
 	open(t, c, "sleep 1000").close()

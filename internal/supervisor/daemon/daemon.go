@@ -1,8 +1,12 @@
-// Package daemon is the supervisor of a workspace's machine, as a process of its own.
+// Package daemon implements the supervisor of a workspace's machine, which is a separate process.
 //
-// It owns the machine: starts it, serves it to any number of pyros on a socket in the workspace's folder, keeps the history of its commands, takes snapshots
-// of it, stops it when its time is over, and dies with it. It outlives whoever started it. That it runs is that it holds a lock, which the kernel takes from it
-// however it ends; so whoever asks is told the truth.
+// The supervisor starts the machine and serves it to any number of clients on a socket in the
+// workspace's folder. It records the history of commands and takes snapshots. It stops the machine
+// when the time to live expires. It outlives the process that started it, and ends when the machine
+// ends.
+//
+// The supervisor holds a lock while it runs. The kernel releases the lock even if the process
+// crashes, so clients can see whether the supervisor runs.
 package daemon
 
 import (
@@ -35,14 +39,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Run is the process: it reads its order from in, tells on out how the start goes, and returns when the machine has ended. The error is for the log: what
-// kept the machine from starting has been told.
+// Run runs the supervisor process. It reads its configuration from in, reports the progress of the
+// start to out, and returns when the machine has ended. If the machine can't be started, Run
+// reports the reason to out. The returned error is for the log.
 func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) error {
 	closeInherited()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a starter that is gone is no reason to die in the middle of tidying up
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // if the starter has died, writes to it must not kill this process during cleanup
 	lines := bufio.NewReader(in)
 	text, err := lines.ReadBytes('\n')
-	var o remote.Order
+	var o remote.StartConfig
 	if err == nil {
 		err = json.Unmarshal(text, &o)
 	}
@@ -51,22 +56,22 @@ func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) 
 	}
 	starting, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	word := make(chan error, 1)
-	go func() { // until the word is given, whoever starts this wants it to end with them
+	acknowledged := make(chan error, 1)
+	go func() { // if the starter dies before it acknowledges the start, the supervisor ends
 		if _, err := lines.ReadByte(); err != nil {
 			giveUp(errAlone)
-			word <- errAlone
+			acknowledged <- errAlone
 			return
 		}
-		word <- nil
+		acknowledged <- nil
 	}()
 	report := &reporter{to: json.NewEncoder(out)}
-	d := &daemon{version: version, order: o, folder: remote.Folder(o.Folder), store: store.Open(o.Dirs.State), stopping: make(chan struct{}), settled: make(chan struct{}), free: make(chan struct{})}
+	d := &daemon{version: version, config: o, folder: remote.Folder(o.Folder), store: store.Open(o.Dirs.State), stopping: make(chan struct{}), flushed: make(chan struct{}), free: make(chan struct{})}
 	defer d.store.Close()
 	if err = d.start(starting, report); err == nil {
-		if err = report.ready(word); err == nil && d.resume != nil {
-			err = d.resume.settle(ctx)
-			report.goesOn(err)
+		if err = report.ready(acknowledged); err == nil && d.resume != nil {
+			err = d.resume.finish(ctx)
+			report.resumed(err)
 		}
 	} else {
 		report.failed(err)
@@ -79,7 +84,8 @@ func Run(ctx context.Context, version string, in io.Reader, out io.WriteCloser) 
 	return d.live(ctx)
 }
 
-// released waits until whoever started the supervisor has let it go, and fails where they died instead.
+// released waits until the starter has acknowledged the start. It returns an error if the starter
+// has died before that.
 func (d *daemon) released(ctx context.Context) error {
 	select {
 	case <-d.free:
@@ -89,15 +95,16 @@ func (d *daemon) released(ctx context.Context) error {
 	select {
 	case <-d.free:
 		return nil
-	case <-d.settled:
-		return fault.New(fault.Unavailable, "use workspace", d.order.Workspace.ID, "%w", errAlone)
+	case <-d.flushed:
+		return fault.New(fault.Unavailable, "use workspace", d.config.Workspace.ID, "%w", errAlone)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// closeInherited closes what whoever started this had open and did not mean to hand on, such as the locks and pipes of a script: a supervisor would keep them
-// for as long as its machine runs. What this process opens itself is told by its close-on-exec flag.
+// closeInherited closes files that the starter left open by accident, such as the locks and pipes
+// of a script. Otherwise they would stay open as long as the machine runs. Files that this process
+// opened have their close-on-exec flag set, and stay open.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -114,54 +121,63 @@ func closeInherited() {
 	}
 }
 
-var errAlone = errors.New("whoever started it is gone")
+var errAlone = errors.New("the process that started it is gone")
 
 // daemon is one supervisor.
 type daemon struct {
 	version string
-	order   remote.Order
+	config  remote.StartConfig
+	spec    atomic.Pointer[store.Spec] // the current settings; see reconfigure
 	folder  remote.Folder
 	store   *store.Store
 
 	lock     *flock.Lock
-	lease    *environment.Lease
+	image    *environment.ImageRef
 	machine  *supervisor.Machine
 	server   *server
 	activity *activity
-	shells   shells
-	services services
-	commands sync.Map       // *running by id
-	ends     ends           // of commands
-	followed sync.WaitGroup // commands without a caller
-	secrets  secrets
-	netlog   networkLog
-	stored   stored
+	shells   jobs[*shell]
+	services jobs[*service]
+	commands jobs[*command]
+	ends     ends // signals the ends of commands
+
+	background sync.WaitGroup // running services, and commands without a caller
+
+	secrets secrets
+	netlog  networkLog
+	stored  stored
+
+	memoryKnown atomic.Int64 // the last result of memory that the machine has answered
 
 	started time.Time
 
-	free      chan struct{} // closed when whoever started this has let it go
-	settled   chan struct{} // closed when nothing of the machine is left to be kept, or can be
-	settleErr error         // set before
+	free     chan struct{} // closed when the starter has acknowledged the start
+	flushed  chan struct{} // closed when the machine's data has been saved or can't be saved
+	flushErr error         // set before flushed is closed
 
 	stopOnce sync.Once
-	stopping chan struct{} // closed when the end has been asked for
+	stopping chan struct{} // closed when a stop was requested
 	stopFor  end
 
-	resume *resuming // nil: the machine started anew
+	resume *resuming // nil if the machine was not restored from a checkpoint
 
-	pausing sync.Mutex  // held while the machine is paused
-	unused  func()      // lets those who use the workspace go on, when this has ended; nil: nobody waits
-	left    atomic.Bool // the machine was saved, and goes on without this supervisor
+	reconfiguring sync.Mutex // locked while settings change
 
-	snapshots sync.Mutex // held while disks change
+	pausing sync.Mutex  // locked while the machine is being paused
+	unused  func()      // releases the locks of [remote.Folder.Unused], so that waiting callers continue; nil: not locked
+	left    atomic.Bool // the machine was saved, and another supervisor will resume it
+
+	starts sync.RWMutex // locked while the machine is being saved; a service that is being started again holds it for reading
+
+	snapshots sync.Mutex // locked while disks change
 	disks     store.Disks
 	merging   yielding
 	tidying   sync.WaitGroup
 	stopTidy  context.CancelFunc
 }
 
-// disksFolder is where the workspace's disks are.
-func (d *daemon) disksFolder() storage.Folder { return d.order.Disks() }
+// disksFolder describes the folder of the workspace's disks.
+func (d *daemon) disksFolder() storage.Folder { return d.config.Disks() }
 
 // start starts the machine and serves it.
 func (d *daemon) start(ctx context.Context, report *reporter) error {
@@ -172,11 +188,12 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	if err := errors.Join(d.folder.AwaitMachine(ctx), d.folder.Clear()); err != nil {
 		return err
 	}
-	if d.secrets, err = openSecrets(d.order); err != nil {
+	if d.secrets, err = openSecrets(d.config); err != nil {
 		return err
 	}
-	d.order.Workspace.Secrets = nil
-	d.disks = d.order.Workspace.Disks
+	d.config.Workspace.Secrets = nil
+	d.spec.Store(&d.config.Workspace.Spec)
+	d.disks = d.config.Workspace.Disks
 	driver, root, err := d.prepare(ctx, report.progress)
 	if err != nil {
 		return err
@@ -185,25 +202,27 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	if err != nil {
 		return err
 	}
-	keep := &supervisor.Kept{ID: d.order.Workspace.ID, Folder: d.folder.Machine(), Started: d.noteProcesses}
+	keep := &supervisor.Persistent{ID: d.config.Workspace.ID, Folder: d.folder.Machine(), Started: d.recordProcesses}
 	if d.resume, err = d.resuming(ctx); err != nil {
-		return d.hopeless(err, driver)
+		return d.withWayOut(err, driver)
 	}
 	if r := d.resume; r != nil {
-		keep.Memory, keep.Copied = r.dir, r.copied
+		keep.Saved, keep.Copied = r.dir, r.copied
 	}
 	keep.Storage = d.disksFolder().Machine(d.disks)
-	spec := d.order.Workspace.Spec
+	spec := d.config.Workspace.Spec
+	shape := d.shape()
 	d.machine, err = supervisor.Start(ctx, supervisor.Config{
-		Dirs: d.order.Dirs, Driver: driver, Root: root, VCPUs: spec.VCPUCount, MemMiB: spec.MemMiB, Progress: report.progress,
-		Network: network,
-		Keep:    keep,
+		HostNetwork: d.config.Workspace.Spec.HostNetwork,
+		Dirs:        d.config.Dirs, Driver: driver, Root: root, VCPUs: shape.VCPUCount, MemMiB: shape.MemMiB, Progress: report.progress,
+		Network:    network,
+		Persistent: keep,
 	})
 	if err != nil {
-		return d.hopeless(err, driver)
+		return d.withWayOut(err, driver)
 	}
 	d.started = time.Now()
-	d.activity = newActivity(time.Duration(spec.TTLSeconds)*time.Second, time.Duration(spec.AutoPause)*time.Second, d.noteActivity)
+	d.activity = newActivity(time.Duration(spec.TTLSeconds)*time.Second, time.Duration(spec.AutoPause)*time.Second, d.recordActivity)
 	if d.server, err = d.serve(); err != nil {
 		return err
 	}
@@ -211,7 +230,7 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	tidy, d.stopTidy = context.WithCancel(context.Background())
 	d.tidying.Go(func() {
 		if err := d.disksFolder().RemoveOld(tidy); err != nil && tidy.Err() == nil {
-			slog.Error("remove old disks", "workspace", d.order.Workspace.ID, "error", err) // the next start tries again
+			slog.Error("remove old disks", "workspace", d.config.Workspace.ID, "error", err) // the next start tries to remove them again
 		}
 	})
 	if m, ok := d.machine.Machine().(machine.Merger); ok {
@@ -220,12 +239,13 @@ func (d *daemon) start(ctx context.Context, report *reporter) error {
 	return nil
 }
 
-// noteProcesses notes the processes of the machine.
-func (d *daemon) noteProcesses(m machine.Machine) error {
+// recordProcesses records the PIDs of the machine's processes in the workspace's folder.
+func (d *daemon) recordProcesses(m machine.Machine) error {
 	return d.folder.WriteProcesses(processesOf(m))
 }
 
-// processesOf gives the processes of a machine that were started for it, but none that these start.
+// processesOf returns the PIDs of the processes that the driver started for a machine, without
+// their children.
 func processesOf(m machine.Machine) []int {
 	if p, ok := m.(machine.Processes); ok {
 		return p.PIDs()
@@ -233,11 +253,11 @@ func processesOf(m machine.Machine) []int {
 	return []int{m.PID()}
 }
 
-// prepare finds the driver that the workspace is bound to, and its environment.
+// prepare returns the driver and the root file system of the machine.
 func (d *daemon) prepare(ctx context.Context, report progress.Func) (machine.Driver, machine.Root, error) {
-	spec := d.order.Workspace.Spec
-	environments := environment.Open(d.order.Dirs)
-	drivers, err := isolation.New(d.order.Dirs, environments, "")
+	spec := d.config.Workspace.Spec
+	environments := environment.Open(d.config.Dirs)
+	drivers, err := isolation.New(d.config.Dirs, environments, "")
 	if err != nil {
 		return nil, machine.Root{}, err
 	}
@@ -245,13 +265,13 @@ func (d *daemon) prepare(ctx context.Context, report progress.Func) (machine.Dri
 	if err != nil || !driver.Features().Isolated {
 		return driver, machine.Root{}, err
 	}
-	if d.lease, err = environments.UseDigest(ctx, spec.Digest, spec.Environment, report); err != nil {
+	if d.image, err = environments.UseDigest(ctx, spec.Digest, spec.Environment, report); err != nil {
 		return nil, machine.Root{}, err
 	}
-	return driver, machine.Root{Digest: d.lease.Digest, Image: d.lease.Image}, nil
+	return driver, machine.Root{Digest: d.image.Digest, Image: d.image.Image}, nil
 }
 
-// live lives until the machine ends, its time is over, or somebody wants it stopped.
+// live waits until the machine must end, and then ends it.
 func (d *daemon) live(ctx context.Context) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
@@ -262,7 +282,7 @@ func (d *daemon) live(ctx context.Context) error {
 	return d.end(ctx, d.stopFor)
 }
 
-// liveOn waits for something to happen, and tells whether that was the end.
+// liveOn waits for the next event. It reports whether the machine must end.
 func (d *daemon) liveOn(ctx context.Context, signals <-chan os.Signal) bool {
 	select {
 	case <-d.activity.idle():
@@ -274,7 +294,7 @@ func (d *daemon) liveOn(ctx context.Context, signals <-chan os.Signal) bool {
 		}
 		d.stop(end{reason: reason, killed: true})
 	case <-d.activity.expired():
-		d.stop(end{reason: fmt.Sprintf("its time to live of %d s was over", d.order.Workspace.Spec.TTLSeconds), expired: true})
+		d.stop(end{reason: fmt.Sprintf("its time to live of %d s was over", d.spec.Load().TTLSeconds), expired: true})
 	case s := <-signals:
 		d.stop(end{reason: "its supervisor was ended by the signal " + s.String()})
 	case <-ctx.Done():
@@ -284,7 +304,7 @@ func (d *daemon) liveOn(ctx context.Context, signals <-chan os.Signal) bool {
 	return true
 }
 
-// noteActivity keeps in the database when something was last done.
-func (d *daemon) noteActivity(last, expires time.Time) error {
-	return d.store.Active(context.Background(), d.order.Workspace.ID, last, expires)
+// recordActivity records the time of the last activity in the database.
+func (d *daemon) recordActivity(last, expires time.Time) error {
+	return d.store.Active(context.Background(), d.config.Workspace.ID, last, expires)
 }

@@ -15,18 +15,18 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// starterEnv has this program start a supervisor by the order in a file, and not let it go before it is told to.
+// starterEnv is set to the path of a configuration if this program must run as beStarter.
 const starterEnv = "PYRO_DAEMON_TEST_STARTER"
 
-// TestMain has this program be the supervisors too, so that they are watched for races as the tests are.
+// TestMain also runs the supervisors in this program, so that the race detector checks them too.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == remote.Command:
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Chmod(dir, 0o755) // others run it too
+	os.Chmod(dir, 0o755) // other users run the program too
 	if os.Getenv(otherUserEnv) == "" {
 		os.Setenv("PYRO_GUEST", filepath.Join(dir, "pyro-guest"))
 		build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", os.Getenv("PYRO_GUEST"), "github.com/pyro-mcp/pyro/cmd/pyro-guest")
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // what is started need not wait a second for others' races at its end
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
 	os.Setenv("PYRO_QEMU", "no-such-qemu")
 	os.Setenv("PYRO_RUNSC", "/nonexistent")
 	goleak.VerifyTestMain(childless{m}, goleak.Cleanup(func(code int) {
@@ -63,7 +63,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// childless waits, when all tests have run, until the supervisors that have let go of their locks have been reaped too.
+// childless waits after the last test until all ended supervisors have been reaped.
 type childless struct{ *testing.M }
 
 func (c childless) Run() int {
@@ -83,14 +83,14 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// home is a workspace without isolation, in folders of its own, as whoever starts its machine has it.
+// home is a workspace without isolation. Its folders are temporary.
 type home struct {
-	order  remote.Order
+	config remote.StartConfig
 	folder remote.Folder
 	store  *store.Store
 }
 
-// furnish makes one, with disks and a record.
+// furnish creates a workspace with disks and a record in the database.
 func furnish(t testing.TB, change func(*store.Workspace)) *home {
 	t.Helper()
 	d := dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()}
@@ -100,7 +100,7 @@ func furnish(t testing.TB, change func(*store.Workspace)) *home {
 func furnishIn(t testing.TB, d dirs.Dirs, change func(*store.Workspace)) *home {
 	t.Helper()
 	w := store.Workspace{
-		ID: "ws-" + client.NewID()[:12], Kind: store.KindWorkspace, CreatedAt: time.Now(), Starts: 1,
+		ID: "ws-" + program.NewID()[:12], Kind: store.KindWorkspace, CreatedAt: time.Now(), Starts: 1,
 		Spec: store.Spec{Environment: "debian:12", Isolation: string(machine.None), VCPUCount: 1, MemMiB: 128},
 	}
 	if change != nil {
@@ -113,24 +113,25 @@ func furnishIn(t testing.TB, d dirs.Dirs, change func(*store.Workspace)) *home {
 	check(t, err)
 	w.Disks = disks
 	check(t, h.store.AddWorkspace(t.Context(), w))
-	h.order = remote.Order{Dirs: d, Folder: string(h.folder), Workspace: w}
+	h.config = remote.StartConfig{Dirs: d, Folder: string(h.folder), Workspace: w}
 	t.Cleanup(func() {
 		if log, err := os.ReadFile(filepath.Join(string(h.folder), "log")); err == nil && bytes.Contains(log, []byte("DATA RACE")) {
-			t.Errorf("the supervisor said:\n%s", log)
+			t.Errorf("the supervisor printed:\n%s", log)
 		}
 	})
 	return h
 }
 
-// begin starts the supervisor, which waits to be let go.
+// begin starts the supervisor, but does not acknowledge the start.
 func (h *home) begin(t testing.TB) *remote.Starting {
 	t.Helper()
-	s, err := remote.Start(t.Context(), os.Args[0], h.order, nil)
+	s, err := remote.Start(t.Context(), os.Args[0], h.config, nil)
 	check(t, err)
 	return s
 }
 
-// live starts the supervisor, lets it go and connects to it. All of it ends with the test.
+// live starts the supervisor, acknowledges the start, and connects. The supervisor is stopped when
+// the test ends.
 func (h *home) live(t testing.TB) *remote.Client {
 	t.Helper()
 	check(t, h.begin(t).Release())
@@ -152,29 +153,30 @@ func (h *home) dial(t testing.TB) *remote.Client {
 	return c
 }
 
-// live gives a machine of its own to a test.
+// live creates a workspace and starts its machine.
 func live(t testing.TB) (*home, *remote.Client) {
 	t.Helper()
 	h := furnish(t, nil)
 	return h, h.live(t)
 }
 
-// files is where the files of the workspace are on the host.
+// files returns the host folder that contains the workspace's files.
 func (h *home) files() string {
-	return filepath.Join(h.disks().Machine(h.order.Workspace.Disks).Tree.Folder, "files")
+	return filepath.Join(h.disks().Machine(h.config.Workspace.Disks).Tree.Folder, "files")
 }
 
-func (h *home) disks() storage.Folder { return h.order.Disks() }
+func (h *home) disks() storage.Folder { return h.config.Disks() }
 
-// history gives the commands of the workspace.
+// history returns the workspace's history of commands.
 func (h *home) history(t testing.TB) []store.Command {
 	t.Helper()
-	all, err := h.store.Commands(context.Background(), h.order.Workspace.ID)
+	all, err := h.store.Commands(context.Background(), h.config.Workspace.ID)
 	check(t, err)
 	return all
 }
 
-// processes are those that have a text among their arguments, this one left out.
+// processes returns the PIDs of processes that have a text in their arguments. It excludes this
+// process.
 func processes(t testing.TB, text string) (pids []int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -189,7 +191,7 @@ func processes(t testing.TB, text string) (pids []int) {
 	return pids
 }
 
-// eventually waits until something is so.
+// eventually waits at most 10 s until the function so returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
@@ -199,7 +201,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// ended waits until nothing of the machine is there: neither supervisor nor agent, nor what it ran with a mark among its arguments.
+// ended waits until the supervisor, the agent and all processes with one of the marks have ended.
 func (h *home) ended(t testing.TB, marks ...string) {
 	t.Helper()
 	eventually(t, "its supervisor has ended", func() bool { return !h.folder.Running() })
@@ -208,31 +210,32 @@ func (h *home) ended(t testing.TB, marks ...string) {
 	}
 }
 
-// sh is a shell's command.
-func sh(text string) client.Command { return client.Command{Argv: []string{"sh", "-c", text}} }
+// sh returns a command that runs a shell script.
+func sh(text string) program.Command { return program.Command{Argv: []string{"sh", "-c", text}} }
 
-// run runs a command of a shell and gives its output.
+// run runs a shell script and returns its output.
 func run(t testing.TB, c *remote.Client, text string) (remote.Exit, string) {
 	t.Helper()
 	var out bytes.Buffer
-	exit, err := c.Exec(t.Context(), sh(text), nil, &out, &out)
+	exit, err := c.Exec(t.Context(), sh(text), program.Attach{Stdout: &out, Stderr: &out})
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return exit, out.String()
 }
 
-// mark gives a number of seconds that nothing else sleeps for.
+// mark returns a unique sleep time in seconds, which identifies the processes of a test.
 func mark() string {
 	return fmt.Sprintf("1000.%d%d", os.Getpid(), time.Now().UnixNano())
 }
 
-// sleeper runs a command that sleeps, and gives its end. It runs when sleeper returns.
+// sleeper runs a command that sleeps. It returns when the command runs. The channel receives the
+// result of the command.
 func sleeper(t testing.TB, c *remote.Client, mark string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Exec(context.Background(), client.Command{Argv: []string{"sleep", mark}}, nil, nil, nil)
+		_, err := c.Exec(context.Background(), program.Command{Argv: []string{"sleep", mark}}, program.Attach{})
 		done <- err
 	}()
 	eventually(t, "the command runs", func() bool { return processes(t, mark) != nil })

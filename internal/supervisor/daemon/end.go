@@ -18,16 +18,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// end is why a supervisor ends.
+// end says why and how a supervisor ends.
 type end struct {
 	reason  string
 	expired bool
-	paused  bool // the machine was saved: there is nothing to put in order either
-	killed  bool // the machine has ended by itself, or never was used: there is nothing to put in order
-	discard bool // what the volume holds is all that is to be kept
+	paused  bool // the machine was saved, so it has nothing to flush.
+	killed  bool // the machine has ended or was never used, so it has nothing to flush.
+	discard bool // only the volume must be kept
 }
 
-// stop asks for the end. The first reason counts.
+// stop requests the end of the supervisor. Only the first call has an effect.
 func (d *daemon) stop(e end) {
 	d.stopOnce.Do(func() {
 		d.stopFor = e
@@ -36,23 +36,25 @@ func (d *daemon) stop(e end) {
 }
 
 const (
-	// agentPatience bounds how long its agent may take to answer when a machine is to be stopped. One
-	// that does not answer can't kill its processes either: the machine is ended with them.
+	// agentPatience is how long the agent can take to answer when the machine is stopped. An agent
+	// that does not answer can't kill the processes either, so the machine is then ended with its
+	// processes.
 	agentPatience = 2 * time.Second
-	// quiescePatience bounds how long a machine may take to put everything in order.
+	// quiescePatience is how long the machine can take to flush and unmount its disks.
 	quiescePatience = 30 * time.Second
-	// keepPatience bounds how long it may take to write down what was changed of a root, which can be gigabytes.
+	// keepPatience is how long the machine can take to save the changes to its root disk, which can
+	// be gigabytes.
 	keepPatience = 30 * time.Minute
 )
 
-// end ends the machine with nothing lost, tells why, and gives everything back.
+// end ends the machine without data loss, records the reason, and releases all resources.
 func (d *daemon) end(ctx context.Context, e end) error {
 	ctx = context.WithoutCancel(ctx)
-	d.pausing.Lock() // one that is under way comes first
+	d.pausing.Lock() // a running pause finishes first
 	defer d.pausing.Unlock()
 	e.paused = d.left.Load()
 	var errs []error
-	if e.killed && !e.paused { // those who ask meanwhile are told
+	if e.killed && !e.paused { // written early, for clients that ask while the supervisor cleans up
 		errs = append(errs, d.writeEnd(e))
 	}
 	if d.stopTidy != nil {
@@ -61,32 +63,32 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	}
 	if d.machine != nil {
 		if d.server != nil && e.killed && !e.paused {
-			// so that nobody takes a machine that is being tidied up after for one that runs
+			// clients must see that the machine has ended, although the socket is still open
 			d.server.refuse(fault.Newf(fault.Unavailable, "its machine has ended").
-				WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", d.order.Workspace.ID)))
+				WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", d.config.Workspace.ID)))
 		}
 		if d.server != nil && !e.killed && !e.paused {
 			d.server.refuse(errStopping)
 			if !e.discard {
-				d.services.end()
+				d.endServices()
 			}
-			if d.settleErr = d.settle(ctx, e); d.settleErr != nil {
-				errs = append(errs, d.settleErr)
-				e.reason += "; " + d.settleErr.Error()
+			d.interruptDetached()
+			if d.flushErr = d.flush(ctx, e); d.flushErr != nil {
+				errs = append(errs, d.flushErr)
+				e.reason += "; " + d.flushErr.Error()
 			}
 		}
-		if e.paused { // its programs go on elsewhere: its agent is not told to kill any
+		if e.paused { // the processes continue in the resumed machine, so the agent must not kill them
 			errs = append(errs, d.machine.Close())
 		}
 		d.services.cancel()
 		d.shells.cancel()
-		errs = append(errs, d.machine.Close()) // a closed machine's agent is not waited for
-		d.services.running.Wait()
+		errs = append(errs, d.machine.Close()) // Close does not wait for the agent
+		d.background.Wait()
 		d.shells.await()
-		d.followed.Wait()
 	}
 	d.netlog.close()
-	close(d.settled)
+	close(d.flushed)
 	if !e.killed || e.paused {
 		errs = append(errs, d.writeEnd(e))
 	}
@@ -96,10 +98,10 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	if d.activity != nil {
 		d.activity.close()
 	}
-	if d.lease != nil {
-		d.lease.Close()
+	if d.image != nil {
+		d.image.Close()
 	}
-	if d.server != nil && e.expired && d.order.Workspace.Kind == store.KindVM {
+	if d.server != nil && e.expired && d.config.Workspace.Kind == store.KindVM {
 		errs = append(errs, d.remove(ctx))
 	}
 	d.lock.Release()
@@ -109,7 +111,8 @@ func (d *daemon) end(ctx context.Context, e end) error {
 	return errors.Join(errs...)
 }
 
-// writeEnd keeps why the machine ended. One that has no lock has no say.
+// writeEnd records why the machine ended. It does nothing if this supervisor does not have the
+// lock.
 func (d *daemon) writeEnd(e end) error {
 	if d.lock == nil {
 		return nil
@@ -117,8 +120,8 @@ func (d *daemon) writeEnd(e end) error {
 	return d.folder.WriteEnd(remote.End{Reason: e.reason, Expired: e.expired, At: time.Now()})
 }
 
-// settle has what the machine was told to keep be on the disks.
-func (d *daemon) settle(ctx context.Context, e end) error {
+// flush writes to the disks all data that must be kept.
+func (d *daemon) flush(ctx context.Context, e end) error {
 	quick, cancel := context.WithTimeout(ctx, quiescePatience)
 	defer cancel()
 	if e.discard {
@@ -129,32 +132,32 @@ func (d *daemon) settle(ctx context.Context, e end) error {
 	}
 	if d.answers(quick) {
 		if err := d.machine.Agent.Quiesce(quick); err != nil {
-			return fault.Wrap(err, "put the machine in order", "")
+			return fault.Wrap(err, "prepare the machine for its end", "")
 		}
 	}
-	keeper, ok := d.machine.Machine().(machine.RootKeeper)
+	saver, ok := d.machine.Machine().(machine.RootSaver)
 	if !ok {
 		return nil
 	}
 	ctx, cancel = context.WithTimeout(ctx, keepPatience)
 	defer cancel()
-	return fault.Wrap(d.keepRoot(ctx, keeper), "keep what was changed of the root", "")
+	return fault.Wrap(d.saveRoot(ctx, saver), "save the changes to the root", "")
 }
 
-// answers reports whether the machine's agent answers in time. What programs had written without
-// flushing it may be missing after the end of one that does not, as after a power failure.
+// answers reports whether the machine's agent answers in time. If it does not answer, unflushed
+// data of programs can be lost, as after a power failure.
 func (d *daemon) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
 	_, err := d.machine.Agent.Status(ctx)
 	if err != nil {
-		slog.Error("stop machine without its agent", "workspace", d.order.Workspace.ID, "error", err)
+		slog.Error("stop machine without its agent", "workspace", d.config.Workspace.ID, "error", err)
 	}
 	return err == nil
 }
 
-// keepRoot writes down what was changed of the root, in the place of what was written down before.
-func (d *daemon) keepRoot(ctx context.Context, keeper machine.RootKeeper) error {
+// saveRoot saves the changes to the root disk. They replace the changes that were saved before.
+func (d *daemon) saveRoot(ctx context.Context, saver machine.RootSaver) error {
 	lock, err := d.folder.TakeDisks(ctx)
 	if err != nil {
 		return err
@@ -164,29 +167,29 @@ func (d *daemon) keepRoot(ctx context.Context, keeper machine.RootKeeper) error 
 	defer d.snapshots.Unlock()
 	before := d.disks.Root
 	path, next := d.disksFolder().NewRoot(d.disks)
-	err = keeper.KeepRoot(ctx, path)
-	if errors.Is(err, syscall.ENOSPC) { // what little was changed fits in the reserve
+	err = saver.SaveRoot(ctx, path)
+	if errors.Is(err, syscall.ENOSPC) { // a few changes fit into the reserved space
 		d.store.Release()
 		defer d.store.Reserve()
-		err = keeper.KeepRoot(ctx, path)
+		err = saver.SaveRoot(ctx, path)
 	}
 	if err != nil {
 		return err
 	}
-	if err := d.store.SetDisks(ctx, d.order.Workspace.ID, next); err != nil {
+	if err := d.store.SetDisks(ctx, d.config.Workspace.ID, next); err != nil {
 		return err
 	}
 	d.disks = next
 	return d.drop(ctx, before)
 }
 
-// drop removes what had been kept of a root, unless a snapshot has it. The lock of the disks is held.
+// drop removes saved root disks that no snapshot needs. The caller has locked the disks.
 func (d *daemon) drop(ctx context.Context, roots []string) error {
-	kept, err := d.store.Snapshots(ctx, d.order.Workspace.ID)
+	snapshots, err := d.store.Snapshots(ctx, d.config.Workspace.ID)
 	if err != nil {
 		return err
 	}
-	for _, s := range kept {
+	for _, s := range snapshots {
 		roots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return slices.Contains(s.Disks.Root, r) })
 	}
 	for _, r := range roots {
@@ -197,9 +200,10 @@ func (d *daemon) drop(ctx context.Context, roots []string) error {
 	return nil
 }
 
-// remove forgets a machine that is not to outlive its time. Where somebody is changing what it is, they see that its time is over.
+// remove deletes a machine whose time to live has expired. If another process has locked the
+// machine to change it, remove does nothing: that process sees that the machine has expired.
 func (d *daemon) remove(ctx context.Context) error {
-	lock, err := flock.Try(filepath.Join(d.order.Folder, remote.LifecycleLock), flock.Exclusive)
+	lock, err := flock.Try(filepath.Join(d.config.Folder, remote.LifecycleLock), flock.Exclusive)
 	if errors.Is(err, flock.ErrHeld) {
 		return nil
 	}
@@ -207,7 +211,7 @@ func (d *daemon) remove(ctx context.Context) error {
 		return err
 	}
 	defer lock.Release()
-	if err := d.store.Delete(ctx, d.order.Workspace.ID); err != nil {
+	if err := d.store.Delete(ctx, d.config.Workspace.ID); err != nil {
 		return err
 	}
 	return d.folder.Remove(ctx)

@@ -4,119 +4,106 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"sync"
-	"syscall"
-	"time"
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
-	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-func pid() int { return os.Getpid() }
+// command is a job with an entry in the history. It has a caller, unless it was resumed after a
+// pause.
+type command struct {
+	job
+	history *history
+}
 
-// endPatience is how long the end of a machine may take to show after its link has broken.
-const endPatience = 2 * time.Second
+var errNoCommand = errors.New("the first message has no command")
 
-// Exec runs a command and keeps it in the history: that it began while it runs, so that one whose machine dies is there too, and how it ended before its caller
-// is told.
+// Exec runs a command and records it in the history. It records the start while the command starts.
+// The caller learns of the start and of the end only when they are recorded. So the history also
+// contains commands whose machine or supervisor dies.
 func (s *server) Exec(ctx context.Context, stream *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.ExecResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
 		return err
 	}
-	start := first.Start
-	if start == nil || len(start.Argv) == 0 {
-		return &fault.Error{Kind: fault.Invalid, Err: errNoStart}
+	if len(first.Start.GetArgv()) == 0 {
+		return &fault.Error{Kind: fault.Invalid, Err: errNoCommand}
 	}
 	done, err := s.beginLong(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	c, err := s.daemon.command(start)
+	d := s.daemon
+	what, err := d.command(first.Start)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	h := s.daemon.record(ctx, start)
+	h := d.newHistory(first.Start)
+	go h.begin(context.WithoutCancel(ctx))
+	to := &sender{stream: stream, recorded: h.begun}
+	c := &command{history: h}
+	c.init(d, ctx, first.Start.ExecId)
+	c.stdout = d.newWriters(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b }), &h.stdout)
+	c.stderr = d.newWriters(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b }), &h.stderr)
+	c.onStart = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // if the caller has gone, the next send fails too
 	var input io.Reader
-	if start.Stdin {
+	if first.Start.Stdin {
 		r, w := io.Pipe()
 		defer r.Close()
-		go receive(stream, first, w, cancel)
+		go receiveInput(stream, first, w, c.cancel)
 		input = r
 	}
-	to := &sender{stream: stream}
-	r := &running{
-		id: start.ExecId, history: h,
-		out:  s.daemon.outletFor(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stdout = b }), &h.stdout),
-		errs: s.daemon.outletFor(to.of(func(r *supervisorv1.ExecResponse, b []byte) { r.Stderr = b }), &h.stderr),
-	}
-	c.Started = func(pid int) { to.send(&supervisorv1.ExecResponse{Pid: uint32(pid)}) } // a caller that is gone is told of by what comes next
-	exit, err := s.daemon.run(ctx, r, c, input)
-	if s.daemon.hasLeft(err) {
+	refusals := d.machine.Network().WatchRefusals()
+	sequence, unrecorded := d.follow(c, what, nil, input)
+	count, refused := refusals.Stop()
+	switch {
+	case errors.Is(c.err, errLeft):
 		return errLeft
+	case c.err != nil:
+		return errors.Join(c.err, unrecorded)
 	}
-	sequence, unrecorded := h.end(exit, err)
-	if err != nil {
-		return errors.Join(err, unrecorded)
+	exit := c.exitRedacted()
+	last := &supervisorv1.ExecResponse{Sequence: int64(sequence), Exit: exit.Encode(), RefusedCount: uint32(count)}
+	for _, r := range refused {
+		last.Refused = append(last.Refused, &supervisorv1.Refusal{Target: d.secrets.Text(r.Target), Reason: r.Reason})
 	}
-	last := &supervisorv1.ExecResponse{Sequence: int64(sequence), Exit: s.daemon.exitOf(exit)}
-	if unrecorded != nil { // the command has run all the same
-		last.HistoryError = fault.Printable(s.daemon.secrets.Text(unrecorded.Error()))
+	if unrecorded != nil { // the command has run, even if the history is incomplete
+		last.HistoryError = fault.Printable(d.secrets.Text(unrecorded.Error()))
+		last.HistoryErrorKind = string(fault.KindOf(unrecorded))
 	}
 	return to.send(last)
 }
 
-// running is a command that runs.
-type running struct {
-	id        string
-	history   *history
-	out, errs *outlet
+// follow runs a command until it ends, or continues one from a checkpoint, and records the end. It
+// returns the command's number in the history.
+func (d *daemon) follow(c *command, what program.Command, from *program.Position, input io.Reader) (sequence int, unrecorded error) {
+	d.commands.add(c, func(all []*command) ([]*command, error) { return all, nil })
+	defer d.commands.remove(c)
+	c.run(what, from, input, func() {
+		if !errors.Is(c.err, errLeft) {
+			sequence, unrecorded = c.history.end(c.exit, c.err)
+		}
+	})
+	return sequence, unrecorded
 }
 
-// run runs a command to its end, or to that of its machine.
-func (d *daemon) run(ctx context.Context, r *running, c client.Command, input io.Reader) (client.Exit, error) {
-	d.commands.Store(r.id, r)
-	exit, err := d.machine.Agent.Exec(ctx, c, input, r.out, r.errs)
-	err = errors.Join(err, r.out.Close(), r.errs.Close())
-	d.commands.Delete(r.id)
-	if err != nil && !d.hasLeft(err) {
-		return d.broken(ctx, err)
-	}
-	return exit, err
+// command decodes a command, and adds the values of secrets to its environment.
+func (d *daemon) command(m *programv1.Command) (program.Command, error) {
+	c := program.Decode(m)
+	secrets, err := d.secrets.env(c.Secrets)
+	c.Env = append(c.Env[:len(c.Env):len(c.Env)], secrets...)
+	c.Secrets = nil
+	return c, err
 }
 
-func (d *daemon) exitOf(e client.Exit) *supervisorv1.ExecExit {
-	return &supervisorv1.ExecExit{
-		Code: int32(e.Code), Signal: int32(e.Signal), TimedOut: e.TimedOut, NotRun: d.secrets.Text(e.Message), OutOfMemory: e.OutOfMemory,
-		OutputHeld: e.OutputHeld, DurationNs: int64(e.Duration),
-	}
-}
-
-// command is what the agent is asked to run, with the secrets that it is to have.
-func (d *daemon) command(s *supervisorv1.ExecStart) (client.Command, error) {
-	secrets, err := d.secrets.env(s.SecretEnv)
-	if err != nil {
-		return client.Command{}, err
-	}
-	c := client.Command{
-		ID: s.ExecId, Argv: s.Argv, Env: append(s.Env[:len(s.Env):len(s.Env)], secrets...), Cwd: s.Cwd, User: s.User, Timeout: time.Duration(s.TimeoutMs) * time.Millisecond,
-	}
-	if s.Tty != nil {
-		c.TTY = &client.Terminal{Cols: int(s.Tty.Cols), Rows: int(s.Tty.Rows), Term: s.Term}
-	}
-	return c, nil
-}
-
-// receive passes on the input of a command. A caller that goes ends the command.
-func receive(stream *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.ExecResponse], m *supervisorv1.ExecRequest, to *io.PipeWriter, gone context.CancelCauseFunc) {
+// receiveInput forwards the input of a command. If the caller leaves, it stops the command.
+func receiveInput(stream *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.ExecResponse], m *supervisorv1.ExecRequest, to *io.PipeWriter, end context.CancelCauseFunc) {
 	for {
 		if len(m.Input) > 0 {
 			if _, err := to.Write(m.Input); err != nil {
@@ -132,91 +119,64 @@ func receive(stream *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.E
 			if errors.Is(err, io.EOF) {
 				err = errors.New("its caller went")
 			}
-			gone(err)
+			end(err)
 			to.CloseWithError(err)
 			return
 		}
 	}
 }
 
-// sender sends what comes from both streams of a command.
+// sender sends messages about a command. It is safe for concurrent use.
 type sender struct {
-	stream *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.ExecResponse]
-	mu     sync.Mutex
+	stream   *connect.BidiStream[supervisorv1.ExecRequest, supervisorv1.ExecResponse]
+	recorded <-chan struct{} // closed when the start is in the history or can't be written
+	mu       sync.Mutex
 }
 
 func (s *sender) send(m *supervisorv1.ExecResponse) error {
+	<-s.recorded
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stream.Send(m)
 }
 
-type senderOf struct {
+// outputSender is a writer that sends one output stream of a command.
+type outputSender struct {
 	*sender
 	set func(*supervisorv1.ExecResponse, []byte)
 }
 
-func (s *sender) of(set func(*supervisorv1.ExecResponse, []byte)) io.Writer { return senderOf{s, set} }
+func (s *sender) of(set func(*supervisorv1.ExecResponse, []byte)) io.Writer {
+	return outputSender{s, set}
+}
 
-func (s senderOf) Write(b []byte) (int, error) {
+func (s outputSender) Write(b []byte) (int, error) {
 	var m supervisorv1.ExecResponse
 	s.set(&m, b)
 	return len(b), s.send(&m)
 }
 
-// broken tells why a command did not come to its end: what ended its machine tells more than that the link broke. That memory was short is a result.
-func (d *daemon) broken(ctx context.Context, err error) (client.Exit, error) {
-	if ctx.Err() != nil {
-		return client.Exit{}, context.Cause(ctx)
+// running returns the running command with an ID. The agent remembers commands for a while after
+// they have ended, so only the supervisor can say which commands still run.
+func (s *server) running(id string) (*command, error) {
+	c, ok := s.daemon.commands.find(func(c *command) bool { return c.id == id })
+	if !ok {
+		return nil, fault.New(fault.NotFound, "find command", fault.Printable(id), "it does not run")
 	}
-	select {
-	case <-d.machine.Done():
-	case <-time.After(endPatience):
-		return client.Exit{}, err
-	}
-	ended := d.machine.Err()
-	if errors.Is(ended, machine.ErrOutOfMemory) {
-		return client.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL), OutOfMemory: true}, nil
-	}
-	if ended == nil {
-		return client.Exit{}, fault.Newf(fault.Unavailable, "the workspace was stopped while the command ran")
-	}
-	return client.Exit{}, fault.Newf(fault.Unavailable, "its machine ended while the command ran: %w", ended).
-		WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", d.order.Workspace.ID))
+	return c, nil
 }
 
-// runs fails for a command that does not run, or no more: an agent knows commands for a while after their end.
-func (s *server) runs(id string) error {
-	if _, ok := s.daemon.commands.Load(id); !ok {
-		return fault.New(fault.NotFound, "find command", fault.Printable(id), "it does not run")
-	}
-	return nil
-}
-
-// Signal signals a command.
-func (s *server) Signal(ctx context.Context, req *connect.Request[supervisorv1.SignalRequest]) (*connect.Response[supervisorv1.SignalResponse], error) {
-	if req.Msg.Signal < 1 || req.Msg.Signal > 64 {
-		return nil, fault.New(fault.Invalid, "signal command", req.Msg.ExecId, "no such signal: %d", req.Msg.Signal)
-	}
-	if err := s.runs(req.Msg.ExecId); err != nil {
-		return nil, err
-	}
-	if err := s.daemon.machine.Agent.Signal(ctx, req.Msg.ExecId, syscall.Signal(req.Msg.Signal)); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&supervisorv1.SignalResponse{}), nil
-}
-
-// Resize resizes the terminal of a command.
+// Resize sets the size of a command's terminal.
 func (s *server) Resize(ctx context.Context, req *connect.Request[supervisorv1.ResizeRequest]) (*connect.Response[supervisorv1.ResizeResponse], error) {
 	size := req.Msg.Size
 	if size == nil {
 		return nil, fault.New(fault.Invalid, "resize terminal", req.Msg.ExecId, "there is no size")
 	}
-	if err := s.runs(req.Msg.ExecId); err != nil {
+	c, err := s.running(req.Msg.ExecId)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.daemon.machine.Agent.Resize(ctx, req.Msg.ExecId, int(size.Cols), int(size.Rows)); err != nil {
+	if err := c.resize(ctx, int(size.Cols), int(size.Rows)); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&supervisorv1.ResizeResponse{}), nil

@@ -16,13 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/sqlite"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestCommands runs all that is about commands alone in one machine.
+// TestCommands tests commands. All subtests share one machine.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -45,7 +46,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// row gives the entry of a command.
+// row returns the history entry of a command.
 func (h *home) row(t *testing.T, exit remote.Exit) store.Command {
 	t.Helper()
 	for _, c := range h.history(t) {
@@ -59,42 +60,42 @@ func (h *home) row(t *testing.T, exit remote.Exit) store.Command {
 
 func testEnds(t *testing.T, h *home, c *remote.Client) {
 	for _, test := range []struct {
-		command client.Command
-		want    client.Exit
+		command program.Command
+		want    program.Exit
 		out     string
 		errs    string
 	}{
-		{sh("echo out; echo err >&2"), client.Exit{}, "out\n", "err\n"},
-		{sh("exit 42"), client.Exit{Code: 42}, "", ""},
-		{sh("kill -TERM $$"), client.Exit{Code: 143, Signal: 15}, "", ""},
-		{client.Command{Argv: []string{"no-such-program"}}, client.Exit{Code: 127, StartFailure: true}, "", ""},
-		{client.Command{Argv: []string{"/etc/passwd"}}, client.Exit{Code: 126, StartFailure: true}, "", ""},
-		{client.Command{Argv: []string{"sh", "-c", "sleep 1000 & wait"}, Timeout: 100 * time.Millisecond}, client.Exit{Code: 124, TimedOut: true}, "", ""},
-		{client.Command{Argv: []string{"sh", "-c", `printf %s "$A"; pwd`}, Env: []string{"A=ä "}, Cwd: "/usr/.."}, client.Exit{}, "ä /\n", ""},
-		{client.Command{Argv: []string{"printf", "%s", "\x7f\u0085 \x01"}}, client.Exit{}, "\x7f\u0085 \x01", ""},
+		{sh("echo out; echo err >&2"), program.Exit{}, "out\n", "err\n"},
+		{sh("exit 42"), program.Exit{Code: 42}, "", ""},
+		{sh("kill -TERM $$"), program.Exit{Code: 143, Signal: 15}, "", ""},
+		{program.Command{Argv: []string{"no-such-program"}}, program.Exit{Code: 127, NotRun: "x"}, "", ""},
+		{program.Command{Argv: []string{"/etc/passwd"}}, program.Exit{Code: 126, NotRun: "x"}, "", ""},
+		{program.Command{Argv: []string{"sh", "-c", "sleep 1000 & wait"}, Timeout: 100 * time.Millisecond}, program.Exit{Code: 124, TimedOut: true}, "", ""},
+		{program.Command{Argv: []string{"sh", "-c", `printf %s "$A"; pwd`}, Env: []string{"A=ä "}, Cwd: "/usr/.."}, program.Exit{}, "ä /\n", ""},
+		{program.Command{Argv: []string{"printf", "%s", "\x7f\u0085 \x01"}}, program.Exit{}, "\x7f\u0085 \x01", ""},
 	} {
 		var out, errs bytes.Buffer
-		exit, err := c.Exec(t.Context(), test.command, nil, &out, &errs)
+		exit, err := c.Exec(t.Context(), test.command, program.Attach{Stdout: &out, Stderr: &errs})
 		if err != nil {
 			t.Errorf("%q: %v", test.command.Argv, err)
 			continue
 		}
 		row := h.row(t, exit)
-		if exit.StartFailure && exit.Message == "" {
-			t.Errorf("%q: nothing tells why it never ran", test.command.Argv)
-		}
-		if row.Result.NotRun != exit.Message || row.Result.DurationNS != int64(exit.Duration) {
+		if row.Result.NotRun != exit.NotRun || row.Result.Duration != exit.Duration {
 			t.Errorf("%q: history has %+v of %+v", test.command.Argv, row.Result, exit)
 		}
 		got := exit.Exit
 		if got.Signal != 0 && got.TimedOut {
-			got.Code, got.Signal = 124, 0 // callers may see the signal that ended it
+			got.Code, got.Signal = 124, 0 // the exit can also contain the signal that ended the command
 		}
-		got.Duration, got.Message = 0, ""
+		got.Duration = 0
+		if got.NotRun != "" {
+			got.NotRun = "x"
+		}
 		if got != test.want || out.String() != test.out || errs.String() != test.errs {
 			t.Errorf("%q: %+v, %q, %q", test.command.Argv, got, out.String(), errs.String())
 		}
-		if r := row.Result; r.ExitCode != exit.Code || r.Signal != exit.Signal || r.TimedOut != exit.TimedOut || r.Broken != "" ||
+		if r := row.Result; r.Code != exit.Code || r.Signal != exit.Signal || r.TimedOut != exit.TimedOut || r.Broken != "" ||
 			fmt.Sprint(row.Argv, row.Cwd) != fmt.Sprint(test.command.Argv, test.command.Cwd) || string(row.Stdout) != test.out || string(row.Stderr) != test.errs ||
 			r.StdoutBytes != int64(len(test.out)) || r.StderrBytes != int64(len(test.errs)) {
 			t.Errorf("%q: history: %+v", test.command.Argv, row)
@@ -111,20 +112,20 @@ func testInput(t *testing.T, _ *home, c *remote.Client) {
 		"with its end": eager{bytes.NewReader(text)},
 	} {
 		sum := sha256.New()
-		if exit, err := c.Exec(t.Context(), client.Command{Argv: []string{"cat"}}, in, sum, nil); err != nil || exit.Code != 0 || [32]byte(sum.Sum(nil)) != sha256.Sum256(text) {
-			t.Errorf("%s: %+v, %v, or not what was put in", name, exit, err)
+		if exit, err := c.Exec(t.Context(), program.Command{Argv: []string{"cat"}}, program.Attach{Stdin: in, Stdout: sum}); err != nil || exit.Code != 0 || [32]byte(sum.Sum(nil)) != sha256.Sum256(text) {
+			t.Errorf("%s: got %+v, %v, or output that differs from the input", name, exit, err)
 		}
 	}
 	var out bytes.Buffer
-	if _, err := c.Exec(t.Context(), client.Command{Argv: []string{"cat"}}, strings.NewReader(""), &out, nil); err != nil || out.Len() > 0 {
+	if _, err := c.Exec(t.Context(), program.Command{Argv: []string{"cat"}}, program.Attach{Stdin: strings.NewReader(""), Stdout: &out}); err != nil || out.Len() > 0 {
 		t.Errorf("empty input: %q, %v", out.String(), err)
 	}
-	if exit, err := c.Exec(t.Context(), sh("exit 3"), bytes.NewReader(text), nil, nil); err != nil || exit.Code != 3 { // which nobody reads
+	if exit, err := c.Exec(t.Context(), sh("exit 3"), program.Attach{Stdin: bytes.NewReader(text)}); err != nil || exit.Code != 3 { // the command does not read its input
 		t.Errorf("a command that does not read: %+v, %v", exit, err)
 	}
 }
 
-// eager gives the end of its input with the last bytes of it.
+// eager is a reader that returns io.EOF together with the last bytes.
 type eager struct{ *bytes.Reader }
 
 func (e eager) Read(b []byte) (int, error) {
@@ -135,7 +136,7 @@ func (e eager) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// watched lets a test wait for what is written.
+// watched is a writer that lets a test wait for a text in the output.
 type watched struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -154,15 +155,15 @@ func (w *watched) has(text string) bool {
 }
 
 func testTerminal(t *testing.T, _ *home, c *remote.Client) {
-	command := client.Command{
-		ID: client.NewID(), TTY: &client.Terminal{Cols: 91, Rows: 37, Term: "vt100"},
+	command := program.Command{
+		ID: program.NewID(), TTY: &program.Terminal{Cols: 91, Rows: 37, Term: "vt100"},
 		Argv: []string{"sh", "-c", `stty -echo size; echo "$TERM"; read line; stty size; echo "$line"`},
 	}
 	in, type_ := io.Pipe()
 	var out watched
 	done := make(chan error, 1)
 	go func() {
-		exit, err := c.Exec(context.Background(), command, in, &out, nil)
+		exit, err := c.Exec(context.Background(), command, program.Attach{Stdin: in, Stdout: &out})
 		if exit.Code != 0 {
 			err = errors.Join(err, fmt.Errorf("%+v", exit))
 		}
@@ -182,11 +183,11 @@ func testTerminal(t *testing.T, _ *home, c *remote.Client) {
 
 func testSignals(t *testing.T, _ *home, c *remote.Client) {
 	command := sh(`trap 'echo got it; exit 7' USR1; echo ready; while :; do sleep 0.01; done`)
-	command.ID = client.NewID()
+	command.ID = program.NewID()
 	var out watched
 	done := make(chan remote.Exit, 1)
 	go func() {
-		exit, err := c.Exec(context.Background(), command, nil, &out, nil)
+		exit, err := c.Exec(context.Background(), command, program.Attach{Stdout: &out})
 		if err != nil {
 			t.Error(err)
 		}
@@ -203,7 +204,7 @@ func testSignals(t *testing.T, _ *home, c *remote.Client) {
 		t.Errorf("%+v", exit)
 	}
 	if err := c.Signal(t.Context(), command.ID, syscall.SIGUSR1); fault.KindOf(err) != fault.NotFound {
-		t.Errorf("what has ended was signalled: %v", err)
+		t.Errorf("signal to an ended command: got %v", err)
 	}
 }
 
@@ -217,7 +218,7 @@ func testCancelling(t *testing.T, h *home, c *remote.Client) {
 		done := make(chan error, 1)
 		var out watched
 		go func() {
-			_, err := c.Exec(ctx, sh("echo here; sleep "+m+" & sleep "+m+"; :"), in, &out, nil)
+			_, err := c.Exec(ctx, sh("echo here; sleep "+m+" & sleep "+m+"; :"), program.Attach{Stdin: in, Stdout: &out})
 			done <- err
 		}()
 		eventually(t, "it runs", func() bool { return len(processes(t, m)) >= 2 && out.has("here") })
@@ -237,7 +238,7 @@ func testCancelling(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// endless is an input that gives a byte now and then.
+// endless is a reader that never ends and returns one byte every 5 ms.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) {
@@ -248,17 +249,17 @@ func (endless) Read(b []byte) (int, error) {
 func testFailingStreams(t *testing.T, _ *home, c *remote.Client) {
 	own := errors.New("the reader's own")
 	m := mark()
-	if _, err := c.Exec(t.Context(), sh("sleep "+m), io.MultiReader(strings.NewReader("x"), failing{own}), nil, nil); !errors.Is(err, own) {
+	if _, err := c.Exec(t.Context(), sh("sleep "+m), program.Attach{Stdin: io.MultiReader(strings.NewReader("x"), failing{own})}); !errors.Is(err, own) {
 		t.Errorf("an input that fails: %v", err)
 	}
 	eventually(t, "it is killed", func() bool { return processes(t, m) == nil })
-	if _, err := c.Exec(t.Context(), sh("echo x; sleep "+m), nil, failing{own}, nil); !errors.Is(err, own) {
+	if _, err := c.Exec(t.Context(), sh("echo x; sleep "+m), program.Attach{Stdout: failing{own}}); !errors.Is(err, own) {
 		t.Errorf("an output that fails: %v", err)
 	}
 	eventually(t, "it is killed", func() bool { return processes(t, m) == nil })
 }
 
-// failing can be neither read nor written.
+// failing is a reader and writer that always fails.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error)  { return 0, f.err }
@@ -272,7 +273,7 @@ func testManyAtOnce(t *testing.T, h *home, c *remote.Client) {
 	for n := range many {
 		all.Go(func() {
 			var out bytes.Buffer
-			exit, err := c.Exec(context.Background(), sh(fmt.Sprintf("echo x >> %s.%d; until test -e %s; do sleep 0.05; done; echo %d; exit %d", file, n, file, n, n)), nil, &out, nil)
+			exit, err := c.Exec(context.Background(), sh(fmt.Sprintf("echo x >> %s.%d; until test -e %s; do sleep 0.05; done; echo %d; exit %d", file, n, file, n, n)), program.Attach{Stdout: &out})
 			if err != nil || exit.Code != n || out.String() != fmt.Sprintln(n) {
 				t.Errorf("%d: %+v, %v, %q", n, exit, err, out.String())
 			}
@@ -294,7 +295,7 @@ func testManyAtOnce(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// gated is a writer that takes nothing before it is let.
+// gated is a writer that blocks until the channel open is closed.
 type gated struct {
 	open <-chan struct{}
 	n    int64
@@ -307,13 +308,13 @@ func (g *gated) Write(b []byte) (int, error) {
 }
 
 func testSlowReader(t *testing.T, _ *home, c *remote.Client) {
-	const size = 16 << 20 // more than all buffers in between
+	const size = 16 << 20 // more than all buffers between command and reader
 	flag := filepath.Join(t.TempDir(), "done")
 	open := make(chan struct{})
 	slow := &gated{open: open}
 	done := make(chan error, 1)
 	go func() {
-		exit, err := c.Exec(context.Background(), sh(fmt.Sprintf("head -c %d /dev/zero; touch %s", size, flag)), nil, slow, nil)
+		exit, err := c.Exec(context.Background(), sh(fmt.Sprintf("head -c %d /dev/zero; touch %s", size, flag)), program.Attach{Stdout: slow})
 		if exit.Code != 0 {
 			err = errors.Join(err, fmt.Errorf("%+v", exit))
 		}
@@ -324,7 +325,7 @@ func testSlowReader(t *testing.T, _ *home, c *remote.Client) {
 		t.Error("the command did not wait for its reader")
 	}
 	if _, out := run(t, c, "echo meanwhile"); out != "meanwhile\n" {
-		t.Error("a slow reader keeps others waiting")
+		t.Error("a slow reader blocks others")
 	}
 	close(open)
 	if err := <-done; err != nil || slow.n != size {
@@ -338,7 +339,7 @@ func testMuchOutput(t *testing.T, h *home, c *remote.Client) {
 	for n := 1; n <= count; n++ {
 		fmt.Fprintln(want, n)
 	}
-	exit, err := c.Exec(t.Context(), sh(fmt.Sprintf("seq %d; seq 20000 >&2", count)), nil, sum, nil)
+	exit, err := c.Exec(t.Context(), sh(fmt.Sprintf("seq %d; seq 20000 >&2", count)), program.Attach{Stdout: sum})
 	if err != nil || exit.Code != 0 || !bytes.Equal(sum.Sum(nil), want.Sum(nil)) {
 		t.Errorf("%+v, %v, or other output", exit, err)
 	}
@@ -356,24 +357,56 @@ func testMuchOutput(t *testing.T, h *home, c *remote.Client) {
 		left, tail, _ := strings.Cut(rest, " bytes are not kept …]\n")
 		if !cut || len(head) != store.OutputBytes/2 || len(tail) != store.OutputBytes/2 || left != fmt.Sprint(stream.total-store.OutputBytes) ||
 			!strings.HasPrefix(head, stream.begin) || !strings.HasSuffix(tail, stream.last) {
-			t.Errorf("of %d bytes are kept %d and %d, and %q are said to be left out", stream.total, len(head), len(tail), left)
+			t.Errorf("of %d bytes got %d and %d, and the notice %q", stream.total, len(head), len(tail), left)
 		}
 	}
 }
 
 func testRefusals(t *testing.T, _ *home, c *remote.Client) {
-	for name, command := range map[string]client.Command{
+	for name, command := range map[string]program.Command{
 		"no UTF-8":            {Argv: []string{"echo", "\xff"}},
 		"no UTF-8 in the cwd": {Argv: []string{"true"}, Cwd: "/\xff"},
 		"an id that is long":  {ID: strings.Repeat("x", 1000), Argv: []string{"true"}},
 		"many megabytes":      {Argv: []string{"true", strings.Repeat("x", 10<<20)}},
 	} {
-		exit, err := c.Exec(t.Context(), command, nil, nil, nil)
+		exit, err := c.Exec(t.Context(), command, program.Attach{})
 		if k := fault.KindOf(err); k != fault.Invalid && k != fault.Exhausted {
 			t.Errorf("%s: %+v, %s: %.300v", name, exit, k, err)
 		}
 	}
 	if _, out := run(t, c, "echo well"); out != "well\n" {
 		t.Errorf("got %q", out)
+	}
+}
+
+// TestHeardOnlyWhenRecorded checks that the caller of a command hears nothing before the start is
+// in the history, although the command runs.
+func TestHeardOnlyWhenRecorded(t *testing.T) {
+	t.Parallel()
+	h, c := live(t)
+	db, err := sqlite.Open(h.store.Path(), sqlite.Immediate)
+	check(t, err)
+	defer db.Close()
+	lock, err := db.BeginTx(t.Context(), nil) // the supervisor waits for its end
+	check(t, err)
+	defer lock.Rollback()
+	ran := filepath.Join(t.TempDir(), "ran")
+	heard, ended := make(chan string, 10), make(chan error, 1)
+	go func() {
+		_, err := c.Exec(t.Context(), sh("echo ready; touch "+ran), program.Attach{
+			Stdout: writerFunc(func(b []byte) (int, error) { heard <- string(b); return len(b), nil }),
+		})
+		ended <- err
+	}()
+	eventually(t, "the command ran", func() bool { _, err := os.Stat(ran); return err == nil })
+	select {
+	case text := <-heard:
+		t.Fatalf("got %q, but the history has %d commands", text, len(h.history(t)))
+	case <-time.After(50 * time.Millisecond):
+	}
+	check(t, lock.Rollback())
+	check(t, <-ended)
+	if text := <-heard; text != "ready\n" || len(h.history(t)) != 1 {
+		t.Errorf("got %q, and the history has %d commands", text, len(h.history(t)))
 	}
 }

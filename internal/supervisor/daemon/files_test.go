@@ -16,16 +16,18 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestFiles makes all calls on files in one machine.
+// TestFiles tests all calls of the file service. All subtests share one machine.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-		"to and fro": testToAndFro, "refusals": testFileRefusals, "callers' own errors": testOwnErrors, "at once": testFilesAtOnce,
+		"to and fro": testToAndFro, "refusals": testFileRefusals, "renames": testRenames, "trees": testTrees, "callers' own errors": testOwnErrors, "at once": testFilesAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, h, c) })
 	}
@@ -69,7 +71,7 @@ func testToAndFro(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// archiveOf makes an archive of files.
+// archiveOf returns a tar archive. Its arguments alternate between file names and contents.
 func archiveOf(t *testing.T, files ...string) io.Reader {
 	t.Helper()
 	var archive bytes.Buffer
@@ -83,6 +85,93 @@ func archiveOf(t *testing.T, files ...string) io.Reader {
 	return &archive
 }
 
+func testRenames(t *testing.T, _ *home, c *remote.Client) {
+	ctx := t.Context()
+	dir := t.TempDir() // the machine uses the file system of the host
+	check(t, c.WriteMachineFile(ctx, dir+"/a", strings.NewReader("x")))
+	check(t, c.MakeMachineFolder(ctx, dir+"/folder"))
+	check(t, c.RenameMachinePath(ctx, dir+"/a", dir+"/folder/b"))
+	check(t, c.RenameMachinePath(ctx, dir+"/folder", dir+"/moved"))
+	if b, err := os.ReadFile(dir + "/moved/b"); string(b) != "x" {
+		t.Errorf("%q, %v", b, err)
+	}
+	check(t, c.RenameMachinePath(ctx, dir+"/moved/b", "/workspace/renamed"))
+	for _, refused := range []struct {
+		from, to string
+		kind     fault.Kind
+		hint     string
+	}{
+		{"/workspace/renamed", dir + "/moved", fault.Exists, ""},
+		{dir + "/none", dir + "/new", fault.NotFound, ""},
+		{"/workspace/renamed", "/workspace/no-folder/b", fault.NotFound, "make this folder first"},
+		{"/workspace", dir + "/new", fault.Invalid, ""},
+	} {
+		if err := c.RenameMachinePath(ctx, refused.from, refused.to); fault.KindOf(err) != refused.kind || fault.HintOf(err) != refused.hint {
+			t.Errorf("%s to %s: %s: %v (%s)", refused.from, refused.to, fault.KindOf(err), err, fault.HintOf(err))
+		}
+	}
+	check(t, c.RemoveMachinePath(ctx, "/workspace/renamed"))
+}
+
+// testTrees unpacks and packs trees at paths of the machine.
+func testTrees(t *testing.T, h *home, c *remote.Client) {
+	ctx := t.Context()
+	archive := func() io.Reader {
+		return archiveOf(t, "a/large", strings.Repeat("x", 3<<20), "a/small", "1")
+	}
+	done, err := c.PutMachineTree(ctx, "/workspace/trees/new", remote.TreeOptions{SetOwner: true, UID: os.Getuid(), GID: os.Getgid()}, archive())
+	if err != nil || done != (remote.Unpacked{Files: 2, Bytes: 3<<20 + 1}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if info, err := os.Stat(filepath.Join(h.files(), "trees/new/a/large")); err != nil || info.Size() != 3<<20 {
+		t.Errorf("%v, %v", info, err)
+	}
+	var back bytes.Buffer
+	check(t, c.GetMachineTree(ctx, "/workspace/trees/new", "as", &back))
+	var names []string
+	for r := tar.NewReader(&back); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		check(t, err)
+		names = append(names, h.Name)
+	}
+	if got := strings.Join(names, " "); got != "as/ as/a/ as/a/large as/a/small" {
+		t.Errorf("packed %s", got)
+	}
+	dir := t.TempDir()
+	check(t, os.Symlink(dir, filepath.Join(h.files(), "to-host")))
+	for path, want := range map[string]fault.Kind{
+		dir: fault.Permission, "/": fault.Permission, "/workspaces": fault.Permission, "/workspace/../etc": fault.Permission, "/workspace/to-host/x": fault.Precondition,
+		"workspace": fault.Invalid, "": fault.Invalid, "/workspace/trees/new/a/small": fault.Precondition,
+	} {
+		if _, err := c.PutMachineTree(ctx, path, remote.TreeOptions{}, archive()); fault.KindOf(err) != want {
+			t.Errorf("unpack into %s: %s: %v", path, fault.KindOf(err), err)
+		}
+	}
+	for path, want := range map[string]fault.Kind{
+		dir: fault.Permission, "/etc/passwd": fault.Permission, "/workspace/to-host/": fault.NotFound, "/workspace/none": fault.NotFound, "x": fault.Invalid,
+	} {
+		if err := c.GetMachineTree(ctx, path, "", io.Discard); fault.KindOf(err) != want {
+			t.Errorf("pack %s: %s: %v", path, fault.KindOf(err), err)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("on the host are %v, %v", left, err)
+	}
+	own := errors.New("own")
+	if _, err := c.PutMachineTree(ctx, "/workspace", remote.TreeOptions{}, io.MultiReader(io.LimitReader(archive(), 5000), failing{own})); !errors.Is(err, own) {
+		t.Errorf("a reader that fails: %v", err)
+	}
+	if _, err := c.PutMachineTree(ctx, "/workspace", remote.TreeOptions{}, io.LimitReader(archive(), 5000)); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("an archive that is cut: %v", err)
+	}
+	if _, err := c.PutMachineTree(ctx, "/workspace", remote.TreeOptions{}, archiveOf(t, "trees", "x")); fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), `"trees"`) {
+		t.Errorf("a file over a folder: %v", err)
+	}
+}
+
 func testFileRefusals(t *testing.T, h *home, c *remote.Client) {
 	check(t, os.Symlink("/etc", filepath.Join(h.files(), "out")))
 	check(t, os.MkdirAll(filepath.Join(h.files(), "folder/below"), 0o755))
@@ -93,7 +182,7 @@ func testFileRefusals(t *testing.T, h *home, c *remote.Client) {
 		"tree":  func(p string) error { return c.ReadTree(ctx, p, io.Discard) },
 		"write": func(p string) error { return c.WriteFile(ctx, p, 0, 1, strings.NewReader("x")) },
 	}
-	for _, way := range []string{"read", "list", "tree", "write"} { // which makes what is not there
+	for _, way := range []string{"read", "list", "tree", "write"} { // write comes last, because it creates the files
 		try := ways[way]
 		for path, want := range map[string][]fault.Kind{
 			"out/passwd":                     {fault.Permission},
@@ -104,21 +193,21 @@ func testFileRefusals(t *testing.T, h *home, c *remote.Client) {
 			strings.Repeat("x", 300):         {fault.Invalid, fault.Precondition, fault.NotFound},
 			strings.Repeat("x/", 4000) + "x": {fault.Invalid},
 			"none/of this":                   {fault.NotFound, ""},
-			"no\x7fne":                       {fault.NotFound, ""}, // bytes that no header of HTTP's may have
+			"no\x7fne":                       {fault.NotFound, ""}, // bytes that an HTTP header can't contain
 			"no\xff\xfene":                   {fault.NotFound, ""},
 			"no\n\r\u0085ne":                 {fault.NotFound, ""},
-			strings.Repeat(strings.Repeat("<", 200)+"/", 19) + "x":    {fault.NotFound, ""}, // which JSON writes six times as long
+			strings.Repeat(strings.Repeat("<", 200)+"/", 19) + "x":    {fault.NotFound, ""}, // six times longer in JSON
 			strings.Repeat(strings.Repeat("\x01", 200)+"/", 19) + "x": {fault.NotFound, ""},
 		} {
 			err, ok := try(path), false
 			for _, k := range want {
-				ok = ok || fault.KindOf(err) == k && err != nil || k == "" && way == "write" && err == nil // writing makes it
+				ok = ok || fault.KindOf(err) == k && err != nil || k == "" && way == "write" && err == nil // a write creates the file
 			}
 			if !ok {
 				t.Errorf("%s of %.60q: %s: %.300v", way, path, fault.KindOf(err), err)
 			}
 			if err != nil && strings.Contains(err.Error(), "supervisor is gone") {
-				t.Errorf("%s of %.60q was taken for the end: %.300v", way, path, err)
+				t.Errorf("%s of %.60q was accepted as the end: %.300v", way, path, err)
 			}
 		}
 	}
@@ -129,7 +218,7 @@ func testFileRefusals(t *testing.T, h *home, c *remote.Client) {
 		t.Errorf("a folder was replaced: %s: %v", fault.KindOf(err), err)
 	}
 	if _, err := c.Change(ctx, strings.NewReader(strings.Repeat("no archive ", 1000))); fault.KindOf(err) != fault.Invalid && fault.KindOf(err) != fault.Corrupt {
-		t.Errorf("what is no archive: %s: %v", fault.KindOf(err), err)
+		t.Errorf("invalid archive: got kind %s: %v", fault.KindOf(err), err)
 	}
 	if _, err := c.Change(ctx, archiveOf(t, "ok", "1", "../evil", "2")); err == nil || exists(h, "ok") {
 		t.Errorf("a half of a change: %v", err)
@@ -141,7 +230,7 @@ func exists(h *home, path string) bool {
 	return err == nil
 }
 
-// spoiler does something when the first bytes come, and then takes all.
+// spoiler is a writer that calls the function do at the first write.
 type spoiler struct {
 	do func()
 	n  int64
@@ -155,7 +244,8 @@ func (s *spoiler) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWhoDoesNotReadDelaysNobody has many files be read, and much printed, by callers that take nothing, while another runs something.
+// TestWhoDoesNotReadDelaysNobody checks that unread calls do not delay other callers. It starts
+// many reads and a command without receiving their content, and runs another command meanwhile.
 func TestWhoDoesNotReadDelaysNobody(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -178,14 +268,14 @@ func TestWhoDoesNotReadDelaysNobody(t *testing.T) {
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	callers.Go(func() { c.Exec(ctx, sh("yes"), nil, stuck, io.Discard) })
+	callers.Go(func() { c.Exec(ctx, sh("yes"), program.Attach{Stdout: stuck}) })
 	for range readers + 1 {
 		<-began
 	}
 	for range 3 {
 		run, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var out bytes.Buffer
-		if _, err := c.Exec(run, sh("head -c 300000 /dev/zero"), nil, &out, io.Discard); err != nil || out.Len() != 300000 {
+		if _, err := c.Exec(run, sh("head -c 300000 /dev/zero"), program.Attach{Stdout: &out}); err != nil || out.Len() != 300000 {
 			t.Errorf("%d bytes, %v", out.Len(), err)
 		}
 		cancel()
@@ -195,14 +285,15 @@ func TestWhoDoesNotReadDelaysNobody(t *testing.T) {
 	callers.Wait()
 }
 
-// writerFunc is a writer by one function.
+// writerFunc is a function that implements io.Writer.
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 var errTook = errors.New("it takes no more")
 
-// TestErrorsBeforeAndAfterTheContentBegan has a server fail as it is asked to, without a machine; one of an older pyro too, which speaks HTTP/2 alone.
+// TestErrorsBeforeAndAfterTheContentBegan checks the errors that a client gets if the server fails
+// at different moments. It also checks an older server that speaks only HTTP/2.
 func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
 	t.Parallel()
 	var older http.Protocols
@@ -212,21 +303,21 @@ func TestErrorsBeforeAndAfterTheContentBegan(t *testing.T) {
 }
 
 func failAsAsked(t *testing.T, speaks *http.Protocols) {
-	d := &daemon{free: make(chan struct{}), settled: make(chan struct{}), activity: newActivity(0, 0, func(_, _ time.Time) error { return nil })}
+	d := &daemon{free: make(chan struct{}), flushed: make(chan struct{}), activity: newActivity(0, 0, func(_, _ time.Time) error { return nil })}
 	close(d.free)
 	defer d.activity.close()
-	told := fault.New(fault.Precondition, "read", "x", "it \x7f \xff \u0085 <changed> \n\r").WithHint("read it again")
+	reported := fault.New(fault.Precondition, "read", "x", "it \x7f \xff \u0085 <changed> \n\r").WithHint("read it again")
 	s := &server{daemon: d}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+remote.FilePath, s.operation(func(w http.ResponseWriter, r *http.Request) error {
-		size, err := number(r.URL.Query(), "limit")
+	mux.Handle("GET "+remote.FilePath, s.operation(func(w *content.Answer, r *http.Request) error {
+		size, err := content.Number(r.URL.Query(), "limit")
 		check(t, err)
 		w.Write(make([]byte, size))
 		if r.URL.Query().Get("path") == "dies" {
 			panic(http.ErrAbortHandler)
 		}
 		if r.URL.Query().Get("path") == "fails" {
-			return told
+			return reported
 		}
 		return nil
 	}))
@@ -244,7 +335,7 @@ func failAsAsked(t *testing.T, speaks *http.Protocols) {
 		if err := c.ReadFile(t.Context(), "well", 0, size, &got); err != nil || int64(got.Len()) != size {
 			t.Errorf("%d of %d bytes, %v", got.Len(), size, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // far more than it takes to be told
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // much longer than the error takes to arrive
 		err := c.ReadFile(ctx, "fails", 0, size, io.Discard)
 		cancel()
 		if fault.KindOf(err) != fault.Precondition || fault.HintOf(err) != "read it again" || !strings.Contains(err.Error(), "<changed>") {
@@ -256,7 +347,7 @@ func failAsAsked(t *testing.T, speaks *http.Protocols) {
 	}
 }
 
-// afterwards checks that a machine still does what it should.
+// afterwards checks that the machine still works.
 func (h *home) afterwards(t *testing.T, c *remote.Client) {
 	t.Helper()
 	var got bytes.Buffer
@@ -266,7 +357,8 @@ func (h *home) afterwards(t *testing.T, c *remote.Client) {
 	}
 }
 
-// testOwnErrors checks that errors of a caller's own readers and writers come back as they are, and leave nothing half.
+// testOwnErrors checks that errors from the caller's readers and writers are returned. It also
+// checks that failed operations leave nothing behind.
 func testOwnErrors(t *testing.T, h *home, c *remote.Client) {
 	own := fault.Newf(fault.Precondition, "the caller's own").WithHint("mend it")
 	broken := io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20)), failing{own})
@@ -278,7 +370,7 @@ func testOwnErrors(t *testing.T, h *home, c *remote.Client) {
 		t.Errorf("change: %s: %v", fault.KindOf(err), err)
 	}
 	if exists(h, "half") {
-		t.Error("the half of a file is there")
+		t.Error("got a partial file")
 	}
 	if err := c.WriteFile(t.Context(), "half", 0, 5, strings.NewReader("four")); err == nil || exists(h, "half") {
 		t.Errorf("4 bytes written as 5: %v", err)
@@ -328,7 +420,8 @@ func testFilesAtOnce(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// TestAMachineThatDiesWhileAFileIsRead: what came is no whole file, and that is told.
+// TestAMachineThatDiesWhileAFileIsRead checks that the reader gets an error instead of an
+// incomplete file.
 func TestAMachineThatDiesWhileAFileIsRead(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)

@@ -7,17 +7,17 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
-	"github.com/pyro-mcp/pyro/internal/transcript"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// followChunk bounds what is read of one stream at once, and so what a slow follower holds.
+// followChunk is the largest number of bytes of one read from a log. It limits the memory that a
+// slow follower needs.
 const followChunk = 64 << 10
 
-// FollowService sends what a service prints, to its end. It does not count as an operation: neither a
-// pause nor the end of the machine waits for a follower.
+// FollowService sends the output of a service until the service ends. It does not count as an
+// operation: neither a pause nor the end of the machine waits for a follower.
 func (s *server) FollowService(ctx context.Context, req *connect.Request[supervisorv1.FollowServiceRequest], stream *connect.ServerStream[supervisorv1.FollowServiceResponse]) error {
 	name, lines := req.Msg.Name, int(req.Msg.Lines)
 	if lines < 0 {
@@ -26,8 +26,8 @@ func (s *server) FollowService(ctx context.Context, req *connect.Request[supervi
 	if err := s.daemon.released(ctx); err != nil {
 		return err
 	}
-	v := s.daemon.services.find(name)
-	if v == nil {
+	v, ok := s.daemon.findService(name)
+	if !ok {
 		return notRunning(name)
 	}
 	logs, err := v.follow(ctx, lines)
@@ -37,7 +37,7 @@ func (s *server) FollowService(ctx context.Context, req *connect.Request[supervi
 	defer logs.close()
 	for {
 		out, errs := logs[0].Changed(), logs[1].Changed()
-		ended := v.hasEnded() // before the last look at the logs
+		ended := v.hasEnded() // read before the logs: if it is true, the logs are complete
 		sent, err := logs.send(stream)
 		switch {
 		case err != nil:
@@ -61,14 +61,14 @@ func notRunning(name string) error {
 	return fault.New(fault.NotFound, "follow service", fault.Printable(name[:min(len(name), 80)]), "it does not run")
 }
 
-// followed are the two logs of a service.
-type followed [2]*transcript.Follower
+// followed are the followers of the two logs of a service.
+type followed [2]*program.Follower
 
-// follow begins with the last lines of both logs.
+// follow opens followers of both logs, which start at the last lines.
 func (v *service) follow(ctx context.Context, lines int) (f followed, err error) {
 	select {
 	case <-v.opened:
-	case <-v.done: // perhaps because its logs could not be opened
+	case <-v.done: // the logs might have failed to open
 		select {
 		case <-v.opened:
 		default:
@@ -83,7 +83,7 @@ func (v *service) follow(ctx context.Context, lines int) (f followed, err error)
 			break
 		}
 	}
-	if errors.Is(err, os.ErrClosed) { // the caller looks into the records: they have to know of the end
+	if errors.Is(err, os.ErrClosed) { // the service has ended: the caller reads its record, which must contain the end
 		select {
 		case <-v.done:
 			err = notRunning(v.record.Name)
@@ -102,7 +102,7 @@ func (f followed) close() {
 	}
 }
 
-// send sends what is new, a piece of each log at most, and tells whether there was anything.
+// send sends new output, at most one chunk of each log. It reports whether there was new output.
 func (f followed) send(to *connect.ServerStream[supervisorv1.FollowServiceResponse]) (sent bool, err error) {
 	var m supervisorv1.FollowServiceResponse
 	if m.Stdout, m.StdoutDropped, err = f[0].Next(followChunk); err != nil {
@@ -117,16 +117,8 @@ func (f followed) send(to *connect.ServerStream[supervisorv1.FollowServiceRespon
 	return true, to.Send(&m)
 }
 
-func (v *service) hasEnded() bool {
-	select {
-	case <-v.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// endOf tells how a service ended. Without an end it was paused with its workspace.
+// endOf returns how a service ended. If the record has no end, the service was paused with its
+// workspace.
 func (v *service) endOf() *supervisorv1.ServiceEnd {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,7 +127,6 @@ func (v *service) endOf() *supervisorv1.ServiceEnd {
 	}
 	r := v.record.Result
 	return &supervisorv1.ServiceEnd{
-		EndedUnixNanos: v.record.EndedAt.UnixNano(), Stopped: r.Stopped, Broken: r.Broken, Failed: r.Failed,
-		Exit: v.of.exitOf(client.Exit{Code: r.ExitCode, Signal: r.Signal, Message: r.NotRun, OutOfMemory: r.OutOfMemory}),
+		EndedUnixNanos: v.record.EndedAt.UnixNano(), Exit: r.Exit.Encode(), Stopped: r.Stopped, Broken: r.Broken, Failed: r.Failed,
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// historyFollower is a call of FollowHistory that reads the database at each message.
+// historyFollower is a call of FollowHistory that reads the database after each message.
 type historyFollower struct {
-	ends   chan int // commands with an end, at each message
+	ends   chan int // number of ended commands in the database, for each message
 	ended  chan struct{}
-	last   int // commands with an end, when it ended
+	last   int // number of ended commands in the database when the call returned
 	paused bool
 	err    error
 }
 
-// endsOf counts the commands that have an end in the database.
+// endsOf returns the number of commands that have an end in the database.
 func endsOf(h *home) (n int, err error) {
-	all, err := h.store.Commands(context.Background(), h.order.Workspace.ID)
+	all, err := h.store.Commands(context.Background(), h.config.Workspace.ID)
 	for _, c := range all {
 		if !c.EndedAt.IsZero() {
 			n++
@@ -50,18 +50,18 @@ func followHistory(t *testing.T, h *home) (*historyFollower, *remote.Client) {
 	return f, watching
 }
 
-// sees waits for the next message, with which so many commands have an end in the database.
+// sees waits for the next message. It checks how many commands then have an end in the database.
 func (f *historyFollower) sees(t *testing.T, want int) {
 	t.Helper()
 	select {
 	case n := <-f.ends:
 		if n != want {
-			t.Errorf("a message came with %d ends in the database, not %d", n, want)
+			t.Errorf("got a message with %d ends in the database, want %d", n, want)
 		}
 	case <-f.ended:
 		t.Fatalf("it ended: %v", f.err)
 	case <-time.After(20 * time.Second):
-		t.Fatal("no message came")
+		t.Fatal("got no message")
 	}
 }
 
@@ -70,11 +70,12 @@ func (f *historyFollower) wait(t *testing.T) {
 	select {
 	case <-f.ended:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the follower does not end")
+		t.Fatal("the follower did not end")
 	}
 }
 
-// TestFollowingHistory gets one message for each end of a command, and none for anything else. It does not use the workspace.
+// TestFollowingHistory checks that a follower gets one message for each command that ends, and no
+// other messages. It also checks that following does not count as use of the workspace.
 func TestFollowingHistory(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -84,10 +85,18 @@ func TestFollowingHistory(t *testing.T) {
 		run(t, c, "echo one")
 		f.sees(t, n)
 	}
-	before, err := watching.Status(t.Context())
-	check(t, err)
+	var before remote.Status
+	eventually(t, "the last call is over", func() bool { // the supervisor records the activity after it has sent the answer
+		first, err := watching.Status(t.Context())
+		check(t, err)
+		time.Sleep(10 * time.Millisecond)
+		before, err = watching.Status(t.Context())
+		check(t, err)
+		return first.LastActivityAt.Equal(before.LastActivityAt)
+	})
 	another, _ := followHistory(t, h)
 	another.sees(t, 3)
+	defer h.dial(t) // the cleanup needs a client
 	c.Close()
 	release, err := h.folder.Unused()
 	check(t, err)
@@ -98,23 +107,24 @@ func TestFollowingHistory(t *testing.T) {
 		t.Errorf("active at %v, then %v", before.LastActivityAt, after.LastActivityAt)
 	}
 	if len(f.ends) != 0 {
-		t.Errorf("a message came with %d ends, though no command ended", <-f.ends)
+		t.Errorf("got a message with %d ends, but no command ended", <-f.ends)
 	}
-	h.dial(t) // for the end of the test: c is closed
 }
 
-// TestFollowingHistoryEnds stops the machine, and kills the supervisor, while the history is followed and commands run.
+// TestFollowingHistoryEnds checks that a follower ends when the machine is stopped or the
+// supervisor is killed while commands run.
 func TestFollowingHistoryEnds(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		h, c := live(t)
 		f, _ := followHistory(t, h)
 		f.sees(t, 0)
-		text := mark()
 		const many = 20
 		var slept []<-chan error
+		var marks []string
 		for range many {
-			slept = append(slept, sleeper(t, c, text))
+			marks = append(marks, mark())
+			slept = append(slept, sleeper(t, c, marks[len(marks)-1]))
 		}
 		began := time.Now()
 		if killed {
@@ -137,8 +147,8 @@ func TestFollowingHistoryEnds(t *testing.T) {
 		case f.err != nil || f.paused || time.Since(began) > closePatience:
 			t.Errorf("stopped: paused %v, %v, after %v", f.paused, f.err, time.Since(began))
 		case f.last != many:
-			t.Errorf("of the %d commands that the stop ended, %d had an end when the follower was told of the last", many, f.last)
+			t.Errorf("the stop ended %d commands, but the last report counts %d", many, f.last)
 		}
-		h.ended(t, text)
+		h.ended(t, marks...)
 	}
 }

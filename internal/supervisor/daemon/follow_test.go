@@ -16,7 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestFollowing follows services in one machine.
+// TestFollowing tests following services. All subtests share one machine.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -33,7 +33,7 @@ func TestFollowing(t *testing.T) {
 	})
 }
 
-// seen is what a follower was passed.
+// seen collects the output that a follower received.
 type seen struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -77,7 +77,7 @@ func (f *following) wait(t *testing.T) {
 	select {
 	case <-f.ended:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the follower does not end")
+		t.Fatal("the follower did not end")
 	}
 }
 
@@ -90,7 +90,7 @@ func (f *following) runs() bool {
 	}
 }
 
-// touch makes an empty file in the workspace.
+// touch creates an empty file in the workspace.
 func touch(t *testing.T, h *home, name string) {
 	t.Helper()
 	check(t, os.WriteFile(filepath.Join(h.files(), name), nil, 0o644))
@@ -99,15 +99,15 @@ func touch(t *testing.T, h *home, name string) {
 func testFollowAsItComes(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "comes", sh(`echo one; echo bad >&2; while ! test -e go; do sleep 0.01; done; echo two; while ! test -e end; do sleep 0.01; done; exit 3`), nil))
 	f := follow(t.Context(), c, "comes", 0)
-	eventually(t, "the first line comes", func() bool { return f.out.String() == "one\n" && f.errs.String() == "bad\n" })
+	eventually(t, "the first line arrives", func() bool { return f.out.String() == "one\n" && f.errs.String() == "bad\n" })
 	touch(t, h, "go")
-	eventually(t, "the second line comes", func() bool { return f.out.String() == "one\ntwo\n" })
+	eventually(t, "the second line arrives", func() bool { return f.out.String() == "one\ntwo\n" })
 	if !f.runs() {
 		t.Error("the follower ended before the service")
 	}
 	touch(t, h, "end")
 	f.wait(t)
-	if f.err != nil || f.end.EndedAt.IsZero() || f.end.Result.ExitCode != 3 || f.end.Result.Stopped || f.out.dropped != 0 {
+	if f.err != nil || f.end.EndedAt.IsZero() || f.end.Result.Code != 3 || f.end.Result.Stopped || f.out.dropped != 0 {
 		t.Errorf("%+v, %v", f.end, f.err)
 	}
 }
@@ -116,7 +116,7 @@ func testFollowLines(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "lines", sh(`seq 1 9; sleep 1000`), nil))
 	eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "lines"); return strings.HasSuffix(out, "9\n") })
 	f := follow(t.Context(), c, "lines", 2)
-	eventually(t, "the last lines come", func() bool { return f.out.String() == "8\n9\n" })
+	eventually(t, "the last lines arrive", func() bool { return f.out.String() == "8\n9\n" })
 	check(t, c.StopService(t.Context(), "lines"))
 	f.wait(t)
 	if f.err != nil || !f.end.Result.Stopped || f.out.String() != "8\n9\n" {
@@ -124,7 +124,7 @@ func testFollowLines(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// slow is a writer that takes nothing until it may.
+// slow is a writer that blocks until the channel may is closed.
 type slow struct {
 	*seen
 	may <-chan struct{}
@@ -135,7 +135,8 @@ func (s slow) Write(b []byte) (int, error) {
 	return s.seen.Write(b)
 }
 
-// testFollowSlowly has a follower that does not read, while far more is printed than is kept anywhere.
+// testFollowSlowly checks that a follower that does not read loses output, and that the lost bytes
+// are counted. The service prints more than a log keeps.
 func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 	const total = 12 << 20
 	check(t, begin(c, t.Context(), "slow", sh(`echo begin; while ! test -e flood; do sleep 0.01; done; head -c 12582912 /dev/zero; echo end`), nil))
@@ -148,25 +149,26 @@ func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 		end, err = c.FollowService(t.Context(), "slow", remote.ServiceReader{Out: slow{&out, may}, Errs: &errs, Dropped: func(n, _ int64) { out.dropped += n }})
 	}()
 	touch(t, h, "flood")
-	if s := h.awaitEnd(t, "slow"); s.Result.ExitCode != 0 {
+	if s := h.awaitEnd(t, "slow"); s.Result.Code != 0 {
 		t.Errorf("the service: %+v", s)
 	}
 	close(may)
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
-		t.Fatal("the follower does not end")
+		t.Fatal("the follower did not end")
 	}
 	text := out.String()
 	if err != nil || end.EndedAt.IsZero() || !strings.HasPrefix(text, "begin\n") || !strings.HasSuffix(text, "\x00end\n") {
 		t.Errorf("%+v, %v, %d bytes", end, err, len(text))
 	}
 	if out.dropped == 0 || int64(len(text))+out.dropped != total+int64(len("begin\nend\n")) {
-		t.Errorf("%d bytes came and %d are gone, of %d", len(text), out.dropped, total)
+		t.Errorf("received %d bytes and lost %d, of %d", len(text), out.dropped, total)
 	}
 }
 
-// testFollowOneRun starts a service again while its last run is followed.
+// testFollowOneRun checks that a follower sees only one run of a service, even if the service is
+// started again.
 func testFollowOneRun(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "again", sh(`echo first; sleep 1000`), nil))
 	f := follow(t.Context(), c, "again", 0)
@@ -200,7 +202,7 @@ func testFollowIsLeft(t *testing.T, h *home, c *remote.Client) {
 func testFollowNothing(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "over", sh(`echo over`), nil))
 	h.awaitEnd(t, "over")
-	eventually(t, "it is told", func() bool {
+	eventually(t, "the end is reported", func() bool {
 		f := follow(t.Context(), c, "over", 0)
 		f.wait(t)
 		return fault.KindOf(f.err) == fault.NotFound
@@ -211,7 +213,8 @@ func testFollowNothing(t *testing.T, h *home, c *remote.Client) {
 	}
 }
 
-// TestFollowingEnds ends the machine, and kills the supervisor, while a service is followed.
+// TestFollowingEnds checks that a follower ends when the machine is stopped or the supervisor is
+// killed.
 func TestFollowingEnds(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
@@ -240,7 +243,7 @@ func TestFollowingEnds(t *testing.T) {
 	}
 }
 
-// TestFollowersDontUse has a workspace be unused while a service of it is followed.
+// TestFollowersDontUse checks that a workspace with a follower counts as unused.
 func TestFollowersDontUse(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -256,7 +259,7 @@ func TestFollowersDontUse(t *testing.T) {
 	release, err := h.folder.Unused()
 	check(t, err)
 	release()
-	h.dial(t) // for the end of the test: c is closed
+	h.dial(t) // needed by the cleanup, because c is closed
 	after, err := watching.Status(t.Context())
 	check(t, err)
 	if !f.runs() || !after.LastActivityAt.Equal(before.LastActivityAt) {

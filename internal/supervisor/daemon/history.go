@@ -1,68 +1,73 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
-	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// history is the entry of one command.
+// history is the entry of one command in the history.
 type history struct {
 	daemon         *daemon
 	command        store.Command
-	begun          chan struct{} // closed when it is in the database, or can't be
-	failed         error         // why not; set before
-	stdout, stderr excerpt
+	begun          chan struct{} // closed when the entry is in the database or can't be written
+	failed         error         // why the entry can't be written; set before begun is closed
+	stdout, stderr program.HeadTail
 }
 
-// record begins an entry, without keeping the command waiting for the disk.
-func (d *daemon) record(ctx context.Context, s *supervisorv1.ExecStart) *history {
-	h := &history{daemon: d, begun: make(chan struct{}), command: store.Command{Argv: d.secrets.texts(s.Argv), Cwd: d.secrets.Text(s.Cwd), StartedAt: time.Now()}}
-	go h.begin(context.WithoutCancel(ctx))
-	return h
+// newHistory returns an entry. The caller starts to write it with begin. Messages to clients wait
+// for the disk, the start of the command does not.
+func (d *daemon) newHistory(s *programv1.Command) *history {
+	return &history{daemon: d, begun: make(chan struct{}), command: store.Command{Argv: d.secrets.texts(s.Argv), Cwd: d.secrets.Text(s.Cwd), StartedAt: time.Now()}}
+}
+
+// sequence returns the number of the command in the history. It is 0 until the entry is written.
+func (h *history) sequence() int {
+	select {
+	case <-h.begun:
+		return h.command.Sequence
+	default:
+		return 0
+	}
 }
 
 func (h *history) begin(ctx context.Context) {
 	defer close(h.begun)
-	h.command.Sequence, h.failed = h.daemon.store.Begin(ctx, h.daemon.order.Workspace.ID, h.command)
+	h.command.Sequence, h.failed = h.daemon.store.Begin(ctx, h.daemon.config.Workspace.ID, h.command)
 }
 
-// end completes the entry, and gives its number.
-func (h *history) end(exit client.Exit, failed error) (int, error) {
+// end completes the entry, and returns its number in the history.
+func (h *history) end(exit program.Exit, failed error) (int, error) {
 	if <-h.begun; h.failed != nil {
 		return 0, fault.Wrap(h.failed, "keep the command's history", "")
 	}
 	c := &h.command
 	c.EndedAt = time.Now()
-	c.Result = store.Result{
-		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, NotRun: h.daemon.secrets.Text(exit.Message), OutOfMemory: exit.OutOfMemory,
-		DurationNS: int64(exit.Duration), StdoutBytes: h.stdout.total, StderrBytes: h.stderr.total,
-	}
+	exit.NotRun = h.daemon.secrets.Text(exit.NotRun)
+	c.Result = store.Result{Exit: exit, StdoutBytes: h.stdout.Total, StderrBytes: h.stderr.Total}
 	if failed != nil {
-		c.Result.ExitCode, c.Result.Broken = fault.ExitFailure, h.daemon.secrets.Text(failed.Error())
-		c.Result.DurationNS = int64(c.EndedAt.Sub(c.StartedAt))
+		c.Result.Code, c.Result.Broken = fault.ExitFailure, h.daemon.secrets.Text(failed.Error())
+		c.Result.Duration = c.EndedAt.Sub(c.StartedAt)
 	}
-	c.Stdout, c.Stderr = h.stdout.bytes(), h.stderr.bytes()
+	c.Stdout, c.Stderr = h.stdout.Bytes(), h.stderr.Bytes()
 	_, expires := h.daemon.activity.times()
-	err := h.daemon.store.End(context.Background(), h.daemon.order.Workspace.ID, *c, expires)
+	err := h.daemon.store.End(context.Background(), h.daemon.config.Workspace.ID, *c, expires)
 	h.daemon.ends.notify()
 	return c.Sequence, fault.Wrap(err, "keep the command's history", "")
 }
 
-// ends tells followers of the history that the end of a command is in the database.
+// ends notifies followers of the history when the database contains another end of a command.
 type ends struct {
 	mu   sync.Mutex
-	next chan struct{} // closed by the next end; nil: no follower waits for it
+	next chan struct{} // closed by the next end; nil: no follower waits
 }
 
-// changed is closed by the next end.
+// changed returns a channel that is closed when the next command has ended.
 func (e *ends) changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -80,45 +85,3 @@ func (e *ends) notify() {
 		e.next = nil
 	}
 }
-
-// excerpt keeps the beginning and the end of a stream.
-type excerpt struct {
-	head, tail []byte
-	total      int64
-}
-
-const half = store.OutputBytes / 2
-
-func (e *excerpt) Write(b []byte) (int, error) {
-	n := len(b)
-	e.total += int64(n)
-	if room := half - len(e.head); room > 0 {
-		taken := min(room, len(b))
-		e.head = append(e.head, b[:taken]...)
-		b = b[taken:]
-	}
-	if len(b) >= half {
-		e.tail = append(e.tail[:0], b[len(b)-half:]...)
-		return n, nil
-	}
-	if e.tail = append(e.tail, b...); len(e.tail) > store.OutputBytes {
-		e.tail = append(e.tail[:0], e.tail[len(e.tail)-half:]...)
-	}
-	return n, nil
-}
-
-// bytes gives what is kept, with a line where something was left out.
-func (e *excerpt) bytes() []byte {
-	tail := e.tail[max(0, len(e.tail)-half):]
-	left := e.total - int64(len(e.head)) - int64(len(tail))
-	if left == 0 {
-		return append(e.head, tail...)
-	}
-	return fmt.Appendf(e.head, "\n[… %d bytes are not kept …]\n%s", left, tail)
-}
-
-func (e *excerpt) standing() standingText {
-	return standingText{bytes.Clone(e.head), bytes.Clone(e.tail), e.total}
-}
-
-func (s standingText) excerpt() excerpt { return excerpt{s.Head, s.Tail, s.Total} }

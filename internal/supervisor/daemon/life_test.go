@@ -17,22 +17,23 @@ import (
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// otherUserEnv is set where a test runs itself again as a user who may do nothing.
+// otherUserEnv is set if a test runs itself again as an unprivileged user.
 const otherUserEnv = "PYRO_DAEMON_TEST_OTHER"
 
 func TestASecondSupervisorIsRefused(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
-	if s, err := remote.Start(t.Context(), os.Args[0], h.order, nil); fault.KindOf(err) != fault.Precondition || s != nil {
+	if s, err := remote.Start(t.Context(), os.Args[0], h.config, nil); fault.KindOf(err) != fault.Precondition || s != nil {
 		t.Errorf("got %v", err)
 	}
 	if _, out := run(t, c, "echo still here"); out != "still here\n" {
-		t.Errorf("the first one says %q", out)
+		t.Errorf("output of the first command: got %q", out)
 	}
 }
 
@@ -56,16 +57,17 @@ func TestStatus(t *testing.T) {
 	if again, _ := c.Status(t.Context()); !again.LastActivityAt.After(s.LastActivityAt) {
 		t.Error("a command was no activity")
 	}
-	eventually(t, "activity is noted", func() bool {
-		w, err := h.store.Workspace(t.Context(), h.order.Workspace.ID)
+	eventually(t, "activity is recorded", func() bool {
+		w, err := h.store.Workspace(t.Context(), h.config.Workspace.ID)
 		return err == nil && w.LastActivityAt.After(s.LastActivityAt) && w.ExpiresAt.Sub(w.LastActivityAt).Round(time.Second) == 600*time.Second
 	})
 }
 
-// beStarter starts a supervisor by the order in a file, lets it go where the file's name says so, and waits to be killed.
+// beStarter starts a supervisor from the configuration in a file, and then waits until it is
+// killed. The name of the file says whether it acknowledges the start.
 func beStarter(path string) {
 	text, err := os.ReadFile(path)
-	var o remote.Order
+	var o remote.StartConfig
 	if err == nil {
 		err = json.Unmarshal(text, &o)
 	}
@@ -90,7 +92,7 @@ func TestAStarterThatDiesTakesItAlongUnlessItWasReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := furnish(t, nil)
-			text, err := json.Marshal(h.order)
+			text, err := json.Marshal(h.config)
 			check(t, err)
 			path := filepath.Join(t.TempDir(), name)
 			check(t, os.WriteFile(path, text, 0o600))
@@ -103,7 +105,7 @@ func TestAStarterThatDiesTakesItAlongUnlessItWasReleased(t *testing.T) {
 			starter.Process.Kill()
 			starter.Wait()
 			if said != "ready\n" {
-				t.Fatalf("the starter said %q", said)
+				t.Fatalf("the starter printed %q", said)
 			}
 			if name == "held" {
 				h.ended(t)
@@ -120,7 +122,8 @@ func TestAStarterThatDiesTakesItAlongUnlessItWasReleased(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneBeforeTheStarterLetsGo: what a client asks for waits, since it would end with the starter.
+// TestNothingIsDoneBeforeTheStarterLetsGo checks that operations wait until the starter
+// acknowledges the start. Until then the supervisor can still end with its starter.
 func TestNothingIsDoneBeforeTheStarterLetsGo(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
@@ -140,7 +143,8 @@ func TestNothingIsDoneBeforeTheStarterLetsGo(t *testing.T) {
 	check(t, errors.Join(<-done, <-done))
 }
 
-// TestAbandoningIsQuickAndLeavesNothing holds the lock of whoever changes the workspace meanwhile, as whoever starts a machine does.
+// TestAbandoningIsQuickAndLeavesNothing checks that an abandoned supervisor ends quickly and
+// without remains. The test holds the lifecycle lock, as a starter does.
 func TestAbandoningIsQuickAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
@@ -158,7 +162,7 @@ func TestAbandoningIsQuickAndLeavesNothing(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	if err := <-waiting; fault.KindOf(err) != fault.Unavailable {
-		t.Errorf("who waited for it was told %v", err)
+		t.Errorf("error of the waiting caller: got %v", err)
 	}
 	h.ended(t)
 	if reason := h.folder.LastEnd().Reason; !strings.HasPrefix(reason, "it could not be started") {
@@ -172,7 +176,7 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 	for after := time.Duration(0); after < 60*time.Millisecond; after += 15 * time.Millisecond {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), after, enough)
-		s, err := remote.Start(ctx, os.Args[0], h.order, nil)
+		s, err := remote.Start(ctx, os.Args[0], h.config, nil)
 		cancel()
 		if err == nil {
 			s.Abandon()
@@ -187,17 +191,17 @@ func TestAStartThatIsCancelledLeavesNothing(t *testing.T) {
 func TestAStartThatFailsTellsWhy(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, func(w *store.Workspace) { w.Spec.Isolation = "kvm" })
-	s, err := remote.Start(t.Context(), os.Args[0], h.order, nil)
+	s, err := remote.Start(t.Context(), os.Args[0], h.config, nil)
 	if err == nil {
 		s.Abandon()
 		t.Fatal("it started")
 	}
-	if k := fault.KindOf(err); k == fault.Internal || k == "" || !strings.Contains(err.Error(), h.order.Workspace.ID) {
+	if k := fault.KindOf(err); k == fault.Internal || k == "" || !strings.Contains(err.Error(), h.config.Workspace.ID) {
 		t.Errorf("%s: %v", k, err)
 	}
 	h.ended(t)
 	if reason := h.folder.LastEnd().Reason; strings.Contains(reason, "killed") {
-		t.Errorf("a supervisor that nobody killed is told to have ended because %q", reason)
+		t.Errorf("end reason of a supervisor that was not killed: got %q", reason)
 	}
 }
 
@@ -216,7 +220,7 @@ func TestStopEndsCommandsThatRun(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	for _, d := range done {
-		if err := <-d; err != nil && fault.KindOf(err) != fault.Unavailable { // or it was seen to be killed
+		if err := <-d; err != nil && fault.KindOf(err) != fault.Unavailable { // no error means that the client saw that the command was killed
 			t.Errorf("a command that was ended: %s, %v", fault.KindOf(err), err)
 		}
 	}
@@ -229,7 +233,7 @@ func TestStopEndsCommandsThatRun(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	_, err := c.Exec(t.Context(), sh("true"), nil, nil, nil)
+	_, err := c.Exec(t.Context(), sh("true"), program.Attach{})
 	if k := fault.KindOf(err); k != fault.Precondition && k != fault.Unavailable || !strings.Contains(fault.HintOf(err), "pyro workspace start") {
 		t.Errorf("after the end: %s, hint %q: %v", k, fault.HintOf(err), err)
 	}
@@ -239,9 +243,10 @@ func TestStopEndsCommandsThatRun(t *testing.T) {
 	}
 }
 
-// endedEarly tells whether a row is that of a command which was killed, or whose end nobody saw, and says so.
+// endedEarly reports whether a command was killed, or whether its entry says why its end was not
+// seen.
 func endedEarly(row store.Command) bool {
-	return !row.EndedAt.IsZero() && (row.Result.Broken != "" || row.Result.Signal == int(syscall.SIGKILL) && row.Result.ExitCode == 137)
+	return !row.EndedAt.IsZero() && (row.Result.Broken != "" || row.Result.Signal == int(syscall.SIGKILL) && row.Result.Code == 137)
 }
 
 func TestManyStopAtOnce(t *testing.T) {
@@ -268,7 +273,7 @@ func TestManyStopAtOnce(t *testing.T) {
 
 func TestAClientThatSaysNothingKeepsNobodyFromStopping(t *testing.T) {
 	t.Parallel()
-	h, _ := live(t) // whose client never says anything
+	h, _ := live(t) // the client of live never sends anything
 	c, err := remote.Dial(t.Context(), h.folder)
 	check(t, err)
 	defer c.Close()
@@ -301,10 +306,10 @@ func TestASupervisorThatIsKilledTakesEverythingAlong(t *testing.T) {
 		t.Errorf("history: %+v", rows)
 	}
 	if b, err := os.ReadFile(filepath.Join(h.files(), "kept")); err != nil || string(b) != "kept" {
-		t.Errorf("what was written is gone: %q, %v", b, err)
+		t.Errorf("the written file is lost: got %q, %v", b, err)
 	}
 	if _, out := run(t, h.live(t), "echo again"); out != "again\n" {
-		t.Errorf("started again it says %q", out)
+		t.Errorf("output after a restart: got %q", out)
 	}
 }
 
@@ -325,11 +330,11 @@ func TestAMachineThatDiesIsTold(t *testing.T) {
 		t.Errorf("it ended because %q", reason)
 	}
 	rows := h.history(t)
-	if len(rows) != 1 || rows[0].Result.Broken == "" || rows[0].EndedAt.IsZero() || rows[0].Result.ExitCode == 0 {
+	if len(rows) != 1 || rows[0].Result.Broken == "" || rows[0].EndedAt.IsZero() || rows[0].Result.Code == 0 {
 		t.Errorf("history: %+v", rows)
 	}
 	for _, pid := range processes(t, m) {
-		syscall.Kill(pid, syscall.SIGKILL) // whose owner was killed: host_compat has no other wall
+		syscall.Kill(pid, syscall.SIGKILL) // host_compat does not end these processes, because their supervisor was killed
 	}
 }
 
@@ -360,7 +365,7 @@ func TestTimeToLive(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, func(w *store.Workspace) { w.Spec.TTLSeconds = 1 })
 	c := h.live(t)
-	if exit, _ := run(t, c, "sleep 2.5"); exit.Code != 0 { // while something runs time is never over
+	if exit, _ := run(t, c, "sleep 2.5"); exit.Code != 0 { // the time to live does not expire while a command runs
 		t.Errorf("%+v", exit)
 	}
 	ran := time.Now()
@@ -368,10 +373,10 @@ func TestTimeToLive(t *testing.T) {
 	if e := h.folder.LastEnd(); !e.Expired || !strings.Contains(e.Reason, "1 s") || e.At.Sub(ran) < 900*time.Millisecond {
 		t.Errorf("%+v, %v after the command", e, e.At.Sub(ran))
 	}
-	if _, err := h.store.Workspace(t.Context(), h.order.Workspace.ID); err != nil {
-		t.Error("a workspace whose time was over is gone:", err)
+	if _, err := h.store.Workspace(t.Context(), h.config.Workspace.ID); err != nil {
+		t.Error("an expired workspace was deleted:", err)
 	}
-	if w, _ := h.store.Workspace(t.Context(), h.order.Workspace.ID); ran.Sub(w.LastActivityAt).Abs() > time.Second {
+	if w, _ := h.store.Workspace(t.Context(), h.config.Workspace.ID); ran.Sub(w.LastActivityAt).Abs() > time.Second {
 		t.Errorf("last active %v before the end of its command", ran.Sub(w.LastActivityAt))
 	}
 }
@@ -380,12 +385,12 @@ func TestAMachineWhoseTimeIsOverIsDeleted(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, func(w *store.Workspace) { w.Kind, w.Spec.TTLSeconds = store.KindVM, 1 })
 	c := h.live(t)
-	// A program may leave a folder that it has taken its own rights to.
+	// A program can create folders that even their owner can't open.
 	if exit, out := run(t, c, "mkdir -p "+h.files()+"/d/e && touch "+h.files()+"/d/e/f && chmod 0 "+h.files()+"/d/e && chmod 500 "+h.files()+"/d"); exit.Code != 0 {
 		t.Fatal(out)
 	}
 	eventually(t, "its record is gone", func() bool {
-		_, err := h.store.Workspace(t.Context(), h.order.Workspace.ID)
+		_, err := h.store.Workspace(t.Context(), h.config.Workspace.ID)
 		return fault.KindOf(err) == fault.NotFound
 	})
 	h.ended(t)
@@ -395,14 +400,15 @@ func TestAMachineWhoseTimeIsOverIsDeleted(t *testing.T) {
 	})
 }
 
-// TestAnOrdinaryUsersMachineIsDeleted is the one before for a user whose programs can keep him out of folders.
+// TestAnOrdinaryUsersMachineIsDeleted runs the previous test as a user who is not root. Only such a
+// user can lose access to folders.
 func TestAnOrdinaryUsersMachineIsDeleted(t *testing.T) {
 	t.Parallel()
 	testenv.NeedsRoot(t, "become an ordinary user")
 	asNobody(t, "^TestAMachineWhoseTimeIsOverIsDeleted$")
 }
 
-// asNobody runs a test again as a user who owns nothing.
+// asNobody runs a test again as an unprivileged user who owns no files.
 func asNobody(t *testing.T, test string) {
 	t.Helper()
 	top, err := os.MkdirTemp("", "pyro-nobody-")
@@ -410,7 +416,9 @@ func asNobody(t *testing.T, test string) {
 	defer os.RemoveAll(top)
 	check(t, os.Chown(top, 65534, 65534))
 	program := filepath.Join(top, "daemon.test")
-	// By a process of its own: what this one has open to write, another test's fork has for a moment too, and what is written to can't be executed.
+	// A separate process copies the program. If this process copied it, a concurrent fork in
+	// another test could inherit the file while it is open for writing. Such a file can't be
+	// executed.
 	if out, err := exec.Command("install", "-m", "755", os.Args[0], program).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -426,7 +434,7 @@ func asNobody(t *testing.T, test string) {
 func TestSocketsInFoldersWithLongPaths(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	for len(state) < 300 { // a socket's may have 107
+	for len(state) < 300 { // the path of a socket has at most 107 bytes
 		state = filepath.Join(state, strings.Repeat("long", 40))
 	}
 	h := furnishIn(t, dirs.Dirs{Cache: t.TempDir(), State: state}, nil)

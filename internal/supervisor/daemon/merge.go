@@ -12,20 +12,22 @@ import (
 )
 
 const (
-	// mergeEvery is how often a machine's layers are looked at.
+	// mergeEvery is the interval between two checks of a machine's layers.
 	mergeEvery = 30 * time.Second
-	// looseLayers is how many layers that nobody needs a disk may have between those that are needed and the one that is written: each of them is one more
-	// for the machine to look through, and to take them away costs copying what is in them.
+	// looseLayers is the number of unneeded layers that a disk can have before they are merged.
+	// Each layer makes reads slower, but merging a layer copies its content.
 	looseLayers = 8
-	// crowdedLayers is how many of them a machine that is to be paused has none more than: it comes back with one more.
+	// crowdedLayers is the number of unneeded layers at which a pause first merges layers. Each
+	// pause adds one layer.
 	crowdedLayers = 3 * looseLayers
 )
 
-// merge keeps the layers of a disk few, as each pause leaves one more, and so do forks and snapshots that were deleted. It gives up when the machine is to stop or a
-// snapshot is to be taken, and begins anew later. The files are removed by whoever next changes what the workspace is.
+// merge keeps the number of layers low. Pauses, forks and deleted snapshots leave unneeded layers
+// behind. If the machine is stopped or a snapshot is taken, merge gives up and tries again later.
+// The next operation that changes the workspace removes the files of merged layers.
 func (d *daemon) merge(ctx context.Context, m machine.Merger) {
 	select {
-	case <-d.free: // until then others may need the disks as they were
+	case <-d.free: // until then other processes might need the unchanged disks
 	case <-ctx.Done():
 		return
 	}
@@ -34,12 +36,12 @@ func (d *daemon) merge(ctx context.Context, m machine.Merger) {
 			return
 		}
 		if err := d.mergeOnce(ctx, m); err != nil && ctx.Err() == nil {
-			slog.Error("merge layers", "workspace", d.order.Workspace.ID, "error", err)
+			slog.Error("merge layers", "workspace", d.config.Workspace.ID, "error", err)
 		}
 	}
 }
 
-// awaitMerge waits until it is time to look again.
+// awaitMerge waits until the next check.
 func (d *daemon) awaitMerge(ctx context.Context) {
 	select {
 	case <-time.After(mergeEvery):
@@ -47,8 +49,9 @@ func (d *daemon) awaitMerge(ctx context.Context) {
 	}
 }
 
-// makeRoom merges layers where there are so many that no more should come, and gives up a merge that goes on where there are not.
-func (d *daemon) makeRoom(ctx context.Context) error {
+// mergeIfCrowded merges layers if a disk has too many for a pause. Otherwise it stops a merge that
+// currently runs.
+func (d *daemon) mergeIfCrowded(ctx context.Context) error {
 	m, ok := d.machine.Machine().(machine.Merger)
 	if !ok {
 		return nil
@@ -61,23 +64,23 @@ func (d *daemon) makeRoom(ctx context.Context) error {
 	return d.mergeOnce(ctx, m)
 }
 
-// crowded tells whether a disk has too many layers that nobody else needs.
+// crowded reports whether a disk has too many unneeded layers for a pause.
 func (d *daemon) crowded(ctx context.Context) (bool, error) {
-	w, err := d.store.Workspace(ctx, d.order.Workspace.ID) // which of them there are is another's to say while layers are merged
+	w, err := d.store.Workspace(ctx, d.config.Workspace.ID) // a running merge might be changing d.disks
 	if err != nil {
 		return false, err
 	}
-	kept, err := d.store.Snapshots(ctx, w.ID)
+	snapshots, err := d.store.Snapshots(ctx, w.ID)
 	for _, of := range disksOf {
 		layers := *of(&w.Disks)
-		if len(layers)-1-neededLayers(layers, w.Disks.Baseline, kept, of) >= crowdedLayers {
+		if len(layers)-1-neededLayers(layers, w.Disks.Baseline, snapshots, of) >= crowdedLayers {
 			return true, err
 		}
 	}
 	return false, err
 }
 
-// disksOf are the layers of each disk.
+// disksOf contains, for each disk, a function that returns its layers.
 var disksOf = map[machine.Disk]func(*store.Disks) *[]string{
 	machine.VolumeDisk: func(d *store.Disks) *[]string { return &d.Volume },
 	machine.RootDisk:   func(d *store.Disks) *[]string { return &d.Root },
@@ -91,13 +94,13 @@ func (d *daemon) mergeOnce(ctx context.Context, m machine.Merger) error {
 	d.merging.begin(cancel)
 	defer d.merging.begin(nil)
 	for disk, of := range disksOf {
-		kept, err := d.store.Snapshots(ctx, d.order.Workspace.ID)
+		snapshots, err := d.store.Snapshots(ctx, d.config.Workspace.ID)
 		if err != nil {
 			return err
 		}
 		next := d.disks
 		layers := *of(&next)
-		keep := neededLayers(layers, d.disks.Baseline, kept, of)
+		keep := neededLayers(layers, d.disks.Baseline, snapshots, of)
 		if len(layers)-1-keep < looseLayers {
 			continue
 		}
@@ -105,7 +108,7 @@ func (d *daemon) mergeOnce(ctx context.Context, m machine.Merger) error {
 			return err
 		}
 		*of(&next) = append(layers[:keep:keep], layers[len(layers)-1])
-		if err := d.store.SetDisks(context.WithoutCancel(ctx), d.order.Workspace.ID, next); err != nil {
+		if err := d.store.SetDisks(context.WithoutCancel(ctx), d.config.Workspace.ID, next); err != nil {
 			return err
 		}
 		d.disks = next
@@ -113,8 +116,8 @@ func (d *daemon) mergeOnce(ctx context.Context, m machine.Merger) error {
 	return nil
 }
 
-// neededLayers is how many of the lowest layers somebody else needs: the baseline, and the snapshots.
-func neededLayers(layers, baseline []string, kept []store.Snapshot, of func(*store.Disks) *[]string) int {
+// neededLayers returns how many layers, counted from the lowest, the baseline or a snapshot needs.
+func neededLayers(layers, baseline []string, snapshots []store.Snapshot, of func(*store.Disks) *[]string) int {
 	needed := 0
 	note := func(others []string) {
 		for i, l := range layers {
@@ -124,26 +127,26 @@ func neededLayers(layers, baseline []string, kept []store.Snapshot, of func(*sto
 		}
 	}
 	note(baseline)
-	for _, s := range kept {
+	for _, s := range snapshots {
 		note(*of(&s.Disks))
 	}
 	return needed
 }
 
-// yielding is work that is given up when something else wants its turn.
+// yielding is work that stops when more urgent work must run.
 type yielding struct {
 	mu     sync.Mutex
-	cancel context.CancelFunc // nil while nothing goes on
+	cancel context.CancelFunc // nil while the work does not run
 }
 
-// begin says what gives the work up; nil at its end.
+// begin sets the function that stops the work. cancel is nil if the work has ended.
 func (y *yielding) begin(cancel context.CancelFunc) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.cancel = cancel
 }
 
-// giveUp has work that goes on be given up.
+// giveUp stops the work if it runs.
 func (y *yielding) giveUp() {
 	y.mu.Lock()
 	defer y.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -12,40 +13,39 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/network"
-	"github.com/pyro-mcp/pyro/internal/network/egress"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// networkLog keeps what the machine does on its network.
+// networkLog records the machine's network activity.
 type networkLog struct {
 	of *daemon
 
 	mu     sync.Mutex
-	file   *transcript.File
+	file   *program.LogFile
 	failed bool
 }
 
-// network is the one that the machine is to have, nil where it is to have none. What it does is logged from then on.
+// network returns the configuration of the machine's network, or nil if the machine has none. It
+// opens the log of network activity.
 func (d *daemon) network() (*supervisor.Network, error) {
-	spec := d.order.Workspace.Spec
-	if !spec.Networked() {
+	if !d.shape().Networked {
 		return nil, nil
 	}
-	policy, err := egress.New(spec.Egress.Allow, spec.Egress.Deny)
+	policy, err := policyOf(d.config.Workspace.Spec)
 	if err != nil {
 		return nil, err
 	}
 	d.netlog.of = d
-	if d.netlog.file, err = transcript.OpenFile(d.folder.NetworkLog(), remote.NetworkLogBytes); err != nil {
-		return nil, fault.Wrap(err, "open log of network", d.order.Workspace.ID)
+	if d.netlog.file, err = program.OpenLogFile(d.folder.NetworkLog(), remote.NetworkLogBytes); err != nil {
+		return nil, fault.Wrap(err, "open log of network", d.config.Workspace.ID)
 	}
 	return &supervisor.Network{Policy: policy, Records: d.netlog.write}, nil
 }
 
-// write notes a record. Names are the machine's own words: a secret may be in one.
+// write adds a record to the log. The machine chooses names, so a name can contain a secret.
 func (l *networkLog) write(r network.Record) {
 	r.Name = l.of.secrets.Text(r.Name)
 	line, err := json.Marshal(r)
@@ -58,8 +58,8 @@ func (l *networkLog) write(r network.Record) {
 		_, err = l.file.Write(append(line, '\n'))
 	}
 	if err != nil && !l.failed {
-		l.failed = true // a log that can't be written, for want of space, is no reason to end a machine
-		slog.Error("write log of network", "workspace", l.of.order.Workspace.ID, "error", err)
+		l.failed = true // log the error only once; a full disk must not end the machine
+		slog.Error("write log of network", "workspace", l.of.config.Workspace.ID, "error", err)
 	}
 }
 
@@ -72,41 +72,119 @@ func (l *networkLog) close() {
 	}
 }
 
-// publish has the service's ports be ports of the host. Those that were published when there is an error are to be taken back.
+// publish publishes more ports of the service on the host, either all of them or none.
 func (v *service) publish(ports []store.Port) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	id := v.of.order.Workspace.ID
-	stack := v.of.machine.Network()
-	if stack == nil || v.of.order.Workspace.Spec.Network != store.NetworkPublished {
-		return fault.New(fault.Precondition, "publish port", strconv.Itoa(ports[0].Guest), "the network policy of the workspace is %s", v.of.order.Workspace.Spec.Network).
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return errNotRunning
+	}
+	for _, p := range ports {
+		if slices.ContainsFunc(v.ports, func(other *network.Port) bool { return other.Guest == p.Guest }) {
+			return fault.Newf(fault.Exists, "port %d is already published", p.Guest)
+		}
+	}
+	if err := remote.CheckPorts(slices.Concat(v.record.Spec.Ports, ports)); err != nil {
+		return err
+	}
+	id := v.daemon.config.Workspace.ID
+	stack := v.daemon.machine.Network()
+	if policy := v.daemon.spec.Load().Network; stack == nil || policy != store.NetworkPublished {
+		return fault.New(fault.Precondition, "publish port", strconv.Itoa(ports[0].Guest), "the network policy of the workspace is %s", policy).
 			WithHint("%s makes one that can; this one is %s",
 				fault.Act("workspace_create", "pyro workspace create --network-policy %s", store.NetworkPublished).Taking("network_policy %q", store.NetworkPublished), id)
 	}
+	var opened []*network.Port
 	for _, p := range ports {
 		published, err := stack.Publish(p.Host, p.Guest)
 		if err != nil {
+			closePorts(opened)
 			return err
 		}
-		v.ports = append(v.ports, published)
-		v.record.Spec.Ports = append(v.record.Spec.Ports, store.Port{Guest: published.Guest, Host: published.Host})
+		opened = append(opened, published)
 	}
+	v.setPorts(slices.Concat(v.ports, opened))
 	return nil
+}
+
+// setPorts sets the published ports. The caller holds v.mu.
+func (v *service) setPorts(ports []*network.Port) {
+	v.ports, v.record.Spec.Ports = ports, nil
+	for _, p := range ports {
+		v.record.Spec.Ports = append(v.record.Spec.Ports, store.Port{Guest: p.Guest, Host: p.Host})
+	}
 }
 
 // unpublish closes the service's ports on the host, and all connections to them.
 func (v *service) unpublish() {
-	for _, p := range v.ports {
+	v.mu.Lock()
+	v.closed = true
+	ports := v.ports
+	v.mu.Unlock()
+	closePorts(ports)
+}
+
+// unpublishSome closes the ports of the host that lead to some ports of the machine.
+func (v *service) unpublishSome(guests []uint32) error {
+	ports, err := v.removePorts(guests)
+	closePorts(ports)
+	return err
+}
+
+// unpublishAll closes all published ports of the service, and records that. It first waits until
+// the service has its record.
+func (v *service) unpublishAll() {
+	select {
+	case <-v.opened:
+	case <-v.done:
+		return
+	}
+	v.mu.Lock()
+	ports := v.ports
+	if len(ports) > 0 && !v.closed {
+		v.setPorts(nil)
+		v.save()
+	}
+	v.mu.Unlock()
+	closePorts(ports)
+}
+
+// removePorts removes ports from the published ports. The caller must close them.
+func (v *service) removePorts(guests []uint32) (removed []*network.Port, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return nil, errNotRunning
+	}
+	kept := slices.Clone(v.ports)
+	for _, guest := range guests {
+		i := slices.IndexFunc(kept, func(p *network.Port) bool { return p.Guest == int(guest) })
+		if i < 0 {
+			return nil, fault.Newf(fault.NotFound, "port %d is not published", guest).
+				WithHint("%s", fault.Act("service_status", "pyro workspace service status %s %s", v.daemon.config.Workspace.ID, v.record.Name).Taking("service_name %q", v.record.Name))
+		}
+		removed, kept = append(removed, kept[i]), slices.Delete(kept, i, i+1)
+	}
+	v.setPorts(kept)
+	return removed, nil
+}
+
+func closePorts(ports []*network.Port) {
+	for _, p := range ports {
 		p.Close()
 	}
 }
 
-// Connections gives those that are open on the machine's network.
+var errNotRunning = fault.Newf(fault.Precondition, "it does not run")
+
+// Connections returns the open connections of the machine's network.
 func (s *server) Connections(ctx context.Context, _ *connect.Request[supervisorv1.ConnectionsRequest]) (*connect.Response[supervisorv1.ConnectionsResponse], error) {
 	stack := s.daemon.machine.Network()
 	if stack == nil {
-		return nil, fault.New(fault.Precondition, "list connections", s.daemon.order.Workspace.ID, "it has no network")
+		return nil, fault.New(fault.Precondition, "list connections", s.daemon.config.Workspace.ID, "it has no network")
 	}
 	answer := &supervisorv1.ConnectionsResponse{}
 	for _, r := range stack.Open() {

@@ -17,10 +17,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// pausePatience bounds a pause: all the memory of a machine is written.
+// pausePatience is how long a pause can take. A pause writes all memory of the machine to disk.
 const pausePatience = 10 * time.Minute
 
-// Pause writes down the machine and ends it.
+// Pause saves the machine and ends it.
 func (s *server) Pause(ctx context.Context, req *connect.Request[supervisorv1.PauseRequest]) (*connect.Response[supervisorv1.PauseResponse], error) {
 	d := s.daemon
 	if err := d.released(ctx); err != nil {
@@ -29,22 +29,23 @@ func (s *server) Pause(ctx context.Context, req *connect.Request[supervisorv1.Pa
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pausePatience)
 	defer cancel()
 	if err := d.pause(ctx); err != nil {
-		return nil, fault.Wrap(err, "pause workspace", d.order.Workspace.ID)
+		return nil, fault.Wrap(err, "pause workspace", d.config.Workspace.ID)
 	}
 	d.stop(end{reason: fault.Printable(req.Msg.Reason)})
-	<-d.settled
+	<-d.flushed
 	return connect.NewResponse(&supervisorv1.PauseResponse{}), nil
 }
 
-// pause writes down the machine, for another supervisor to have it go on. With an error it goes on here as if nothing had been; else it stands still for ever.
+// pause saves the machine, so that another supervisor can resume it. If pause fails, the machine
+// continues here. Otherwise the machine stays paused until it is closed.
 func (d *daemon) pause(ctx context.Context) (err error) {
 	d.pausing.Lock()
 	defer d.pausing.Unlock()
 	if d.left.Load() {
 		return nil
 	}
-	if err := d.makeRoom(ctx); err != nil && ctx.Err() == nil {
-		slog.Error("merge layers", "workspace", d.order.Workspace.ID, "error", err)
+	if err := d.mergeIfCrowded(ctx); err != nil && ctx.Err() == nil {
+		slog.Error("merge layers", "workspace", d.config.Workspace.ID, "error", err)
 	}
 	d.server.refuse(errPausing)
 	defer func() {
@@ -62,28 +63,30 @@ func (d *daemon) pause(ctx context.Context) (err error) {
 	d.snapshots.Lock()
 	defer d.snapshots.Unlock()
 	disks := d.disksFolder()
-	dir, next, err := disks.NewMemory(d.disks)
+	dir, next, err := disks.NewCheckpoint(d.disks)
 	if err != nil {
 		return err
 	}
 	still, err := d.save(ctx, dir)
 	if err == nil {
 		if err = disks.Flush(); err == nil {
-			err = d.store.SetDisks(ctx, d.order.Workspace.ID, next)
+			err = d.store.SetDisks(ctx, d.config.Workspace.ID, next)
 		}
 		if err == nil {
 			still.leave()
 			return nil
 		}
-		err = errors.Join(err, still.goOn(ctx))
+		err = errors.Join(err, still.resume(ctx))
 	}
-	return errors.Join(err, disks.DropMemory(context.WithoutCancel(ctx), next.Memory))
+	return errors.Join(err, disks.RemoveCheckpoint(context.WithoutCancel(ctx), next.Checkpoint))
 }
 
-// autoPauseAgain is when a pause is tried again that could not be done, for want of space for one.
+// autoPauseAgain is the delay before another attempt if a pause has failed, for example because the
+// disk is full.
 const autoPauseAgain = time.Minute
 
-// autoPause pauses the machine because nobody uses it, and tells whether it did. Who is about to use the workspace waits meanwhile, and finds it paused.
+// autoPause pauses the machine if no client uses the workspace. It reports whether it paused the
+// machine. New callers block until the workspace is paused, and then resume it.
 func (d *daemon) autoPause(ctx context.Context) bool {
 	release, err := d.folder.Unused()
 	if err != nil {
@@ -93,87 +96,104 @@ func (d *daemon) autoPause(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pausePatience)
 	defer cancel()
 	if err := d.pause(ctx); err != nil {
-		slog.Error("pause workspace that nobody uses", "workspace", d.order.Workspace.ID, "error", err)
+		slog.Error("pause workspace that nobody uses", "workspace", d.config.Workspace.ID, "error", err)
 		release()
 		d.activity.again(autoPauseAgain)
 		return false
 	}
 	d.unused = release
-	d.stop(end{reason: fmt.Sprintf("nothing was done with it for %d s", d.order.Workspace.Spec.AutoPause)})
+	d.stop(end{reason: fmt.Sprintf("nothing was done with it for %d s", d.config.Workspace.Spec.AutoPause)})
 	return true
 }
 
-// heldFor is how long the processes of a machine may be held, by the machine's own clock, which goes on where it was saved: longer than whoever has it go on waits for its
-// agent, so that none of them runs before the machine is renewed, and as long as the agent takes at most. A machine whose supervisor forgets it ends anyway.
+// heldFor is how long the agent keeps the machine's processes frozen. The machine's own clock
+// measures that time, and continues when the saved machine is resumed. The time is longer than the
+// next supervisor waits for the agent, so no process runs before the machine has been renewed. It
+// is the longest time that the agent allows.
 const heldFor = time.Minute
 
-// still is a machine that was saved, and stands still with all that takes what it prints.
-type still struct {
+// savedMachine is a machine that was saved and is still paused. The outputs of its jobs are
+// blocked.
+type savedMachine struct {
 	daemon *daemon
-	held   []*outlet
+	held   []*redactingWriter
 	frozen bool
+
+	allowRestarts func()
 }
 
-// save writes down the machine, and how what runs in it stands. With an error the machine goes on.
-func (d *daemon) save(ctx context.Context, dir string) (*still, error) {
+// save saves the machine and a checkpoint of its jobs. If it fails, the machine continues.
+func (d *daemon) save(ctx context.Context, dir string) (_ *savedMachine, err error) {
 	m := d.machine.Machine()
 	saver, ok := m.(machine.Saver)
 	if !ok {
-		return nil, fault.Newf(fault.Unsupported, "what runs with the isolation %s can't be written down", d.order.Workspace.Spec.Isolation).
-			WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.order.Workspace.ID))
+		return nil, fault.Newf(fault.Unsupported, "a machine with the isolation %s can't be saved", d.config.Workspace.Spec.Isolation).
+			WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.config.Workspace.ID))
 	}
 	if err := d.replaced(m.PID()); err != nil {
 		return nil, err
 	}
-	if err := d.machine.Agent.Forget(ctx); err != nil {
+	allowRestarts := d.holdRestarts(ctx)
+	defer func() {
+		if err != nil {
+			allowRestarts()
+		}
+	}()
+	if err := d.machine.Agent.ReleaseEnded(ctx); err != nil {
 		return nil, err
 	}
-	// What is on the disks has to do without the memory, too, should that be lost. And nothing runs in who goes on before it has the time, and a random pool of its own.
+	// The disks must be consistent even without the saved memory, because the memory might get
+	// lost. And in a resumed machine, no process must run before the clock is set and the random
+	// number generator has fresh entropy.
 	frozen, err := d.machine.Agent.Hold(ctx, client.Mounts{Root: true, Volume: true}, heldFor)
 	if err != nil {
 		return nil, err
 	}
-	s, had := &still{daemon: d, frozen: frozen}, d.connections()
+	s, had := &savedMachine{daemon: d, frozen: frozen, allowRestarts: allowRestarts}, d.connections()
 	if err := saver.Save(ctx, dir); err != nil {
-		return nil, errors.Join(err, d.wake(ctx, false))
+		return nil, errors.Join(err, d.thawAndRenew(ctx, false))
 	}
-	if s.held, err = d.stand(dir, had); err != nil {
-		return nil, errors.Join(err, s.goOn(ctx))
+	if s.held, err = d.saveJobs(dir, had); err != nil {
+		return nil, errors.Join(err, s.resume(ctx))
 	}
 	return s, nil
 }
 
-// replaced says where a program has been replaced that the machine runs under: what is written down can be gone on with by the same ones alone, so after an upgrade
-// what runs is not put away.
+// replaced returns an error if pyro's or the machine's executable file was replaced since the
+// start. Only the same executables can resume a saved machine, so a running workspace can't be
+// paused after an upgrade.
 func (d *daemon) replaced(machine int) error {
 	for _, pid := range []int{os.Getpid(), machine} {
 		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		if program, gone := strings.CutSuffix(path, " (deleted)"); err == nil && gone {
-			return fault.Newf(fault.Unsupported, "%s was replaced since the machine was started: paused, it could not go on", fault.Printable(program)).
-				WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.order.Workspace.ID))
+			return fault.Newf(fault.Unsupported, "%s was replaced since the machine was started: a paused machine could not be resumed", fault.Printable(program)).
+				WithHint("%s keeps its files", fault.Act("workspace_stop", "pyro workspace stop %s", d.config.Workspace.ID))
 		}
 	}
 	return nil
 }
 
-// goOn has the machine go on here. What it prints is taken once it has the time.
-func (s *still) goOn(ctx context.Context) error {
+// resume continues the machine in this supervisor. It releases the outputs of jobs when the
+// machine's clock has been set.
+func (s *savedMachine) resume(ctx context.Context) error {
 	err := s.daemon.unpause(ctx)
 	if err == nil {
-		err = s.daemon.wake(ctx, s.frozen)
+		err = s.daemon.thawAndRenew(ctx, s.frozen)
 	}
 	for _, o := range s.held {
 		o.release(false)
 	}
+	s.allowRestarts()
 	return err
 }
 
-// goOnPatience bounds how long a machine may take to go on that stands still, and to be given the time.
-const goOnPatience = 30 * time.Second
+// resumePatience is how long a machine can take to continue and to set its clock.
+const resumePatience = 30 * time.Second
 
-// unpause has the processors of a machine go on. One that can't ends: nobody could tell it from one that hangs.
+// unpause resumes the machine's processors. If that fails, it ends the machine, because clients
+// could not distinguish it from a machine that hangs.
 func (d *daemon) unpause(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goOnPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resumePatience)
 	defer cancel()
 	err := d.machine.Machine().(machine.Pauser).Resume(ctx)
 	if err == nil {
@@ -184,21 +204,22 @@ func (d *daemon) unpause(ctx context.Context) error {
 		return err
 	default:
 	}
-	d.stop(end{reason: "its machine stood still and could not go on: " + err.Error(), killed: true})
+	d.stop(end{reason: "its machine stood still and could not continue: " + err.Error(), killed: true})
 	return errors.Join(err, d.machine.Close())
 }
 
-// wake lets a machine write again that stood still, and gives it the time that has passed.
-func (d *daemon) wake(ctx context.Context, frozen bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goOnPatience)
+// thawAndRenew lets the machine write to its disks again, and sets its clock.
+func (d *daemon) thawAndRenew(ctx context.Context, frozen bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resumePatience)
 	defer cancel()
 	return errors.Join(d.thaw(ctx, frozen), d.machine.Renew(ctx))
 }
 
-// leave has it go on elsewhere, and nothing of it here.
-func (s *still) leave() {
+// leave marks the machine as one that another supervisor will resume.
+func (s *savedMachine) leave() {
 	s.daemon.left.Store(true)
 	for _, o := range s.held {
 		o.release(true)
 	}
+	s.allowRestarts()
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor"
 )
 
-// TestAMachineThatCantBePaused is one without isolation, which can't be written down: what runs in it goes on.
+// TestAMachineThatCantBePaused checks that a machine without isolation can't be saved, and that it
+// keeps running.
 func TestAMachineThatCantBePaused(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -30,7 +31,7 @@ func TestAMachineThatCantBePaused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, out := run(t, c, "echo still here"); out != "still here\n" || processes(t, text) == nil {
-		t.Errorf("afterwards it says %q", out)
+		t.Errorf("output afterwards, or its programs: got %q", out)
 	}
 	if left, _ := filepath.Glob(filepath.Join(h.folder.DisksPath(), "memory-*")); left != nil {
 		t.Errorf("left: %v", left)
@@ -41,17 +42,17 @@ func TestAMachineThatCantBePaused(t *testing.T) {
 	check(t, <-ended)
 }
 
-// TestDamageOfWhatStood finds every bit that is another, in what is written beside a saved machine.
-func TestDamageOfWhatStood(t *testing.T) {
+// TestDamagedCheckpoint checks that each flipped bit in the files of a checkpoint is detected.
+func TestDamagedCheckpoint(t *testing.T) {
 	t.Parallel()
 	write := func(dir string) (names []string) {
-		s := standing{Workspace: "ws-0", Sums: map[string]uint32{}, Shells: []standingShell{{ID: "sh-1", Typed: []byte("größer"), Out: point{Came: 7}}}}
-		check(t, errors.Join(s.keep(shellFile(dir, "sh-1"), []byte("what it printed")), s.keep(serviceFile(dir, "web", 0), nil), s.write(dir)))
-		return []string{"shell-sh-1", "service-web.1", standingName}
+		s := checkpoint{Workspace: "ws-0", Sums: map[string]uint32{}, Shells: []savedShell{{ID: "sh-1", Typed: []byte("größer"), Streams: savedStreams{Stdout: position{Bytes: 7}}}}}
+		check(t, errors.Join(s.writeLog(shellFile(dir, "sh-1"), []byte("what it printed")), s.writeLog(serviceFile(dir, "web", 0), nil), s.write(dir)))
+		return []string{"shell-sh-1", "service-web.1", checkpointName}
 	}
 	dir := t.TempDir()
 	names := write(dir)
-	if s, err := readStanding(dir); err != nil || len(s.Shells) != 1 || string(s.Shells[0].Typed) != "größer" || s.Shells[0].Out.Came != 7 {
+	if s, err := readCheckpoint(dir); err != nil || len(s.Shells) != 1 || string(s.Shells[0].Typed) != "größer" || s.Shells[0].Streams.Stdout.Bytes != 7 {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	for _, name := range names {
@@ -60,7 +61,7 @@ func TestDamageOfWhatStood(t *testing.T) {
 		check(t, err)
 		corrupt := func(what string) {
 			t.Helper()
-			if _, err := readStanding(dir); fault.KindOf(err) != fault.Corrupt {
+			if _, err := readCheckpoint(dir); fault.KindOf(err) != fault.Corrupt {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
@@ -80,23 +81,24 @@ func TestDamageOfWhatStood(t *testing.T) {
 		corrupt("gone")
 		check(t, os.WriteFile(path, content, 0o600))
 	}
-	_, err := readStanding(dir)
+	_, err := readCheckpoint(dir)
 	check(t, err)
 }
 
-// TestTooMuchStands refuses to write what could not be read: the machine goes on then.
-func TestTooMuchStands(t *testing.T) {
+// TestCheckpointIsBounded checks that a checkpoint's file is not written if it is too large to be
+// read again.
+func TestCheckpointIsBounded(t *testing.T) {
 	t.Parallel()
-	dir, s := t.TempDir(), standing{Sums: map[string]uint32{}}
-	if err := s.keep(shellFile(dir, "sh-1"), make([]byte, maxKept+1)); fault.KindOf(err) != fault.Exhausted {
+	dir, s := t.TempDir(), checkpoint{Sums: map[string]uint32{}}
+	if err := s.writeLog(shellFile(dir, "sh-1"), make([]byte, maxLogCopy+1)); fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("got %v", err)
 	}
-	check(t, errors.Join(s.keep(shellFile(dir, "sh-1"), make([]byte, maxKept)), s.write(dir)))
-	_, err := readStanding(dir)
+	check(t, errors.Join(s.writeLog(shellFile(dir, "sh-1"), make([]byte, maxLogCopy)), s.write(dir)))
+	_, err := readCheckpoint(dir)
 	check(t, err)
 }
 
-// stuck is a driver whose machines never go on.
+// stuck is a driver whose machines never resume.
 type stuck struct{ machine.Driver }
 
 type stuckMachine struct{ machine.Machine }
@@ -108,7 +110,7 @@ func (s stuck) Start(ctx context.Context, spec machine.Spec) (machine.Machine, e
 
 func (stuckMachine) Pause(context.Context) error  { return nil }
 func (stuckMachine) Resume(context.Context) error { return errStuck }
-func (stuckMachine) Wake(context.Context) error   { return errStuck }
+func (stuckMachine) Thaw(context.Context) error   { return errStuck }
 
 func stuckIn(t *testing.T, in dirs.Dirs) *supervisor.Machine {
 	program, err := guest.Find()
@@ -121,15 +123,16 @@ func stuckIn(t *testing.T, in dirs.Dirs) *supervisor.Machine {
 
 var errStuck = errors.New("it does not")
 
-// TestAMachineThatCantGoOn ends, and with it its supervisor: nobody could tell it from one that hangs. What it printed is held no more.
-func TestAMachineThatCantGoOn(t *testing.T) {
+// TestAMachineThatCantContinue checks that a machine that can't be resumed ends, and that the
+// outputs of its jobs are released.
+func TestAMachineThatCantContinue(t *testing.T) {
 	t.Parallel()
 	m := stuckIn(t, dirs.Dirs{Cache: t.TempDir(), State: t.TempDir()})
 	d := &daemon{machine: m, stopping: make(chan struct{})}
 	var printed bytes.Buffer
-	o := d.outlet(&printed, point{})
+	o := d.newWriter(&printed, position{})
 	o.hold()
-	if err := (&still{daemon: d, held: []*outlet{o}}).goOn(t.Context()); !errors.Is(err, errStuck) {
+	if err := (&savedMachine{daemon: d, held: []*redactingWriter{o}, allowRestarts: func() {}}).resume(t.Context()); !errors.Is(err, errStuck) {
 		t.Errorf("got %v", err)
 	}
 	<-m.Done()
@@ -142,33 +145,34 @@ func TestAMachineThatCantGoOn(t *testing.T) {
 	}
 }
 
-// TestAMachineThatDoesNotWakeStaysPaused has what was saved be there for the next who resumes it.
-func TestAMachineThatDoesNotWakeStaysPaused(t *testing.T) {
+// TestAMachineThatDoesNotThawStaysPaused checks that the saved machine is kept if it can't be
+// thawed, so that it can be resumed later.
+func TestAMachineThatDoesNotThawStaysPaused(t *testing.T) {
 	t.Parallel()
 	h := furnish(t, nil)
-	saved := h.order.Workspace.Disks
-	saved.Memory = "memory-1"
-	h.order.Workspace.Disks = saved
-	check(t, errors.Join(h.store.SetDisks(t.Context(), h.order.Workspace.ID, saved), os.Mkdir(h.disks().DiskPath(saved.Memory), 0o700)))
+	saved := h.config.Workspace.Disks
+	saved.Checkpoint = "memory-1"
+	h.config.Workspace.Disks = saved
+	check(t, errors.Join(h.store.SetDisks(t.Context(), h.config.Workspace.ID, saved), os.Mkdir(h.disks().DiskPath(saved.Checkpoint), 0o700)))
 	lock, err := h.folder.TakeDisks(t.Context())
 	check(t, err)
 	next := saved
-	next.Memory = ""
-	m := stuckIn(t, h.order.Dirs)
-	r := &resuming{daemon: &daemon{order: h.order, folder: h.folder, store: h.store, machine: m}, memory: saved.Memory, next: next, lock: lock}
-	if err := r.settle(t.Context()); !errors.Is(err, errStuck) {
+	next.Checkpoint = ""
+	m := stuckIn(t, h.config.Dirs)
+	r := &resuming{daemon: &daemon{config: h.config, folder: h.folder, store: h.store, machine: m}, checkpoint: saved.Checkpoint, next: next, lock: lock}
+	if err := r.finish(t.Context()); !errors.Is(err, errStuck) {
 		t.Errorf("got %v", err)
 	}
 	select {
 	case <-m.Done():
 	default:
-		t.Error("its machine is still there")
+		t.Error("its machine still runs")
 	}
-	w, err := h.store.Workspace(t.Context(), h.order.Workspace.ID)
+	w, err := h.store.Workspace(t.Context(), h.config.Workspace.ID)
 	check(t, err)
 	if !reflect.DeepEqual(w.Disks, saved) {
 		t.Errorf("its disks are %+v, and were %+v", w.Disks, saved)
 	}
-	_, err = os.Stat(h.disks().DiskPath(saved.Memory))
+	_, err = os.Stat(h.disks().DiskPath(saved.Checkpoint))
 	check(t, err)
 }

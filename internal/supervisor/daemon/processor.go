@@ -12,14 +12,16 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// maxFamily bounds how many processes of a machine are looked at.
+// maxFamily is the largest number of processes of a machine that are counted.
 const maxFamily = 4096
 
-// processorTime returns the processor time that processes and all below them have used, with those
-// that were reaped, and the processes that are there. It reads no more of /proc than it needs, and
-// without what package os does for others: it may run twice a second for each of a host's machines.
+// processorTime returns the processor time that the given processes and all their descendants have
+// used, including reaped ones. It also returns the PIDs of those that still exist.
+//
+// It reads only the necessary files of /proc, and avoids the slower functions of package os. The
+// reason is that it can run twice a second for each machine of a host.
 func processorTime(pids []int) (total time.Duration, family []int) {
-	buffer := make([]byte, maxFamily*len("4194304 ")) // the highest number of a process that Linux gives
+	buffer := make([]byte, maxFamily*len("4194304 ")) // 4194304 is the largest PID on Linux
 	for all := slices.Clone(pids); len(all) > 0 && len(all) < maxFamily; {
 		pid := all[len(all)-1]
 		all = all[:len(all)-1]
@@ -35,11 +37,12 @@ func processorTime(pids []int) (total time.Duration, family []int) {
 	return total, family
 }
 
-// startedBy gives the children of all threads of a process, which is a folder of /proc.
+// startedBy returns the children of all threads of a process. process is the path of its folder in
+// /proc.
 func startedBy(process string, buffer []byte) (children []int) {
 	tasks, err := os.Open(process + "/task")
 	if err != nil {
-		return nil // it is gone
+		return nil // the process has ended
 	}
 	defer tasks.Close()
 	threads, _ := tasks.Readdirnames(-1)
@@ -53,7 +56,8 @@ func startedBy(process string, buffer []byte) (children []int) {
 	return children
 }
 
-// read gives what a file of the kernel's begins with, as much as there is room for; nothing of one that is gone.
+// read returns the start of a kernel file, as much as fits into buffer. It returns nothing if the
+// file does not exist.
 func read(path string, buffer []byte) []byte {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -61,7 +65,7 @@ func read(path string, buffer []byte) []byte {
 	}
 	defer unix.Close(fd)
 	have := 0
-	for have < len(buffer) { // the kernel gives a page at a time
+	for have < len(buffer) { // the kernel returns at most one page per read
 		n, err := unix.Read(fd, buffer[have:])
 		if err == unix.EINTR {
 			continue
@@ -74,12 +78,13 @@ func read(path string, buffer []byte) []byte {
 	return buffer[:have]
 }
 
-// tick is the unit of times in /proc, which is the same on all of Linux's platforms that there are machines on.
+// tick is the unit of times in /proc. It is the same on all supported platforms.
 const tick = 10 * time.Millisecond
 
-// reapedBy returns what the children have used that a process has reaped, as its stat says.
+// reapedBy returns the processor time of the children that a process has reaped. stat is the
+// content of the process's stat file.
 func reapedBy(stat []byte) time.Duration {
-	fields := bytes.Fields(stat[max(bytes.LastIndexByte(stat, ')'), 0):]) // from before the state on, which is the third
+	fields := bytes.Fields(stat[max(bytes.LastIndexByte(stat, ')'), 0):]) // fields[0] is the end of the second field of the file
 	var ticks int64
 	for i := 14; i < 16 && i < len(fields); i++ { // cutime, cstime
 		n, _ := strconv.ParseInt(string(fields[i]), 10, 64)

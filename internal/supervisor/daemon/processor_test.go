@@ -14,7 +14,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 )
 
-// TestProcessorTime counts what is used below a process, whichever of its threads started that.
+// TestProcessorTime checks that the processor time of all descendants is counted, no matter which
+// thread started them.
 func TestProcessorTime(t *testing.T) {
 	own := func() time.Duration {
 		var u unix.Rusage
@@ -35,7 +36,9 @@ func TestProcessorTime(t *testing.T) {
 	started := make(chan *exec.Cmd)
 	for range 3 {
 		go func() {
-			runtime.LockOSThread() // and the thread ends with this, unless it is the first: what it started is another's then
+			// The thread ends with this goroutine, unless it is the main thread. Its child
+			// processes then belong to another thread.
+			runtime.LockOSThread()
 			cmd := exec.Command("sh", "-c", "sh -c 'while :; do :; done' & wait")
 			cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 			if err := cmd.Start(); err != nil {
@@ -55,7 +58,7 @@ func TestProcessorTime(t *testing.T) {
 	const enough = 300 * time.Millisecond
 	for deadline := time.Now().Add(time.Minute); below() < enough; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("what is below it has used %v", below())
+			t.Fatalf("processor time of the descendants: got %v", below())
 		}
 	}
 	for _, cmd := range all {
@@ -67,7 +70,7 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-// beside is a machine of several processes, of which none is below another.
+// beside is a machine with several processes that are not children of each other.
 type beside struct {
 	machine.Machine
 	pids []int
@@ -76,7 +79,8 @@ type beside struct {
 func (b beside) PID() int    { return b.pids[0] }
 func (b beside) PIDs() []int { return b.pids }
 
-// TestProcessorTimeOfSeveral counts what all processes of a machine use: under gVisor the gofer is beside the sentry, not below it.
+// TestProcessorTimeOfSeveral checks that all processes of a machine are counted. With gVisor, the
+// gofer process is not a child of the sentry process.
 func TestProcessorTimeOfSeveral(t *testing.T) {
 	var m beside
 	var each time.Duration
@@ -89,7 +93,7 @@ func TestProcessorTimeOfSeveral(t *testing.T) {
 		defer cmd.Process.Kill()
 		var status unix.WaitStatus
 		if _, err := unix.Wait4(cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
-			t.Fatalf("it did not come to a stop: %v, %v", status, err)
+			t.Fatalf("it did not stop: %v, %v", status, err)
 		}
 		used, _ := processorTime([]int{cmd.Process.Pid})
 		if used <= 0 {
@@ -99,14 +103,15 @@ func TestProcessorTimeOfSeveral(t *testing.T) {
 		m.pids = append(m.pids, cmd.Process.Pid)
 	}
 	if got, family := processorTime(processesOf(m)); got != each || len(family) != len(m.pids) {
-		t.Errorf("both have used %v, which is told as %v of %v", each, got, family)
+		t.Errorf("got processor time %v for each process, want it for both: %v of %v", each, got, family)
 	}
 	if got := processesOf(struct{ machine.Machine }{m}); !slices.Equal(got, m.pids[:1]) {
-		t.Errorf("one that does not say of which processes it is has %v, not %d", got, m.pids[0])
+		t.Errorf("machine without a list of processes: got %v, want PID %d", got, m.pids[0])
 	}
 }
 
-// TestStartedBy finds all that a process has started, where their numbers take more than a page.
+// TestStartedBy checks that all children of a process are found, even if the list of their PIDs is
+// longer than a page.
 func TestStartedBy(t *testing.T) {
 	const many = 1000
 	cmd := exec.Command("sh", "-c", "i=0; while [ $i -lt "+strconv.Itoa(many)+" ]; do sleep 1000 & i=$((i+1)); done; echo; wait")
@@ -137,8 +142,8 @@ func TestStartedBy(t *testing.T) {
 func TestMemoryUsed(t *testing.T) {
 	for text, want := range map[string]int64{
 		"MemTotal:       1000 kB\nMemFree:         300 kB\nMemAvailable:    400 kB\nBuffers: 1 kB\n": 600 << 10,
-		"MemTotal:       1000 kB\nMemFree:         300 kB\nBuffers: 1 kB\n":                          700 << 10, // as kernels before 3.14 tell it
-		"MemTotal:       1000 kB\nMemFree:         3":                                                997 << 10, // cut
+		"MemTotal:       1000 kB\nMemFree:         300 kB\nBuffers: 1 kB\n":                          700 << 10, // as in kernels before 3.14
+		"MemTotal:       1000 kB\nMemFree:         3":                                                997 << 10, // incomplete
 		"MemTotal:\nMemFree: 5 kB": 0,
 		"":                         0,
 	} {

@@ -9,40 +9,41 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// reporter tells whoever started the supervisor how the start goes, a JSON object a line.
+// reporter reports the progress of the start to the starter. Each message is one line of JSON.
 type reporter struct {
 	mu sync.Mutex
 	to *json.Encoder
 }
 
-func (r *reporter) tell(n remote.News) error {
+func (r *reporter) send(n remote.News) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.to.Encode(n)
 }
 
-// progress passes on what is made on first use.
-func (r *reporter) progress(e progress.Event) { r.tell(remote.News{Progress: &e}) }
+// progress reports the preparation of images and templates.
+func (r *reporter) progress(e progress.Event) { r.send(remote.News{Progress: &e}) }
 
 func (r *reporter) failed(err error) {
 	report := fault.WireOf(err)
-	r.tell(remote.News{Failed: &report})
+	r.send(remote.News{Failed: &report})
 }
 
-// ready tells that the machine is served, and waits for the word to go on without its starter. A starter that has died by then gives none, and the machine is
-// not one that anybody knows of.
-func (r *reporter) ready(word <-chan error) error {
-	if err := r.tell(remote.News{Ready: true}); err != nil {
+// ready reports that the machine is served, and waits until the starter acknowledges the start. It
+// returns an error if the starter has died. The machine must then end, because no client knows
+// about it.
+func (r *reporter) ready(acknowledged <-chan error) error {
+	if err := r.send(remote.News{Ready: true}); err != nil {
 		return err
 	}
-	return <-word
+	return <-acknowledged
 }
 
-// goesOn tells whether the machine that was saved runs now.
-func (r *reporter) goesOn(err error) {
+// resumed reports whether the saved machine now runs.
+func (r *reporter) resumed(err error) {
 	if err != nil {
 		r.failed(err)
 		return
 	}
-	r.tell(remote.News{GoesOn: true})
+	r.send(remote.News{GoesOn: true})
 }

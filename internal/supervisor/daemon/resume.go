@@ -6,42 +6,44 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	"github.com/pyro-mcp/pyro/internal/machine"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// resuming is the taking over of a machine that was saved. Until it is settled the workspace is still paused for everybody else, and nothing runs in the machine but its
-// agent: who dies before has done nothing.
+// resuming is the restore of a saved machine. Until finish is called, the workspace still counts as
+// paused, and only the agent runs in the machine. So a failure before finish changes nothing.
 type resuming struct {
-	daemon *daemon
-	memory string // among the disks
-	dir    string // of it
-	copied bool   // the machine that was saved is another workspace's
-	stood  standing
-	next   store.Disks
-	lock   *flock.Lock
+	daemon     *daemon
+	checkpoint string // the name of the saved machine in the folder of disks
+	dir        string // the folder of the saved machine
+	copied     bool   // whether another workspace saved the machine
+	saved      checkpoint
+	next       store.Disks
+	lock       *flock.Lock
 }
 
-// resuming begins to take over the machine that was saved; nil where there is none.
+// resuming starts to restore the saved machine. It returns nil if there is no saved machine.
 func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
-	if d.disks.Memory == "" {
+	if d.disks.Checkpoint == "" {
 		return nil, nil
 	}
 	disks := d.disksFolder()
-	r = &resuming{daemon: d, memory: d.disks.Memory, dir: disks.DiskPath(d.disks.Memory)}
-	if r.stood, err = readStanding(r.dir); err != nil {
+	r = &resuming{daemon: d, checkpoint: d.disks.Checkpoint, dir: disks.DiskPath(d.disks.Checkpoint)}
+	if r.saved, err = readCheckpoint(r.dir); err != nil {
 		return nil, err
 	}
-	r.copied = r.stood.Workspace != d.order.Workspace.ID
+	r.copied = r.saved.Workspace != d.config.Workspace.ID
 	if r.lock, err = d.folder.TakeDisks(ctx); err != nil {
 		return nil, err
 	}
-	if r.next, err = disks.GoOn(ctx, d.disks); err != nil {
+	if r.next, err = disks.Resume(ctx, d.disks); err != nil {
 		r.lock.Release()
 		return nil, err
 	}
@@ -49,94 +51,99 @@ func (d *daemon) resuming(ctx context.Context) (r *resuming, err error) {
 	return r, nil
 }
 
-// hopeless gives the error of a start a way out where the machine that was saved can't go on.
-func (d *daemon) hopeless(err error, driver machine.Driver) error {
+// withWayOut adds a hint to the error of a start if the saved machine can't be resumed.
+func (d *daemon) withWayOut(err error, driver machine.Driver) error {
 	k := fault.KindOf(err)
-	if d.order.Workspace.Disks.Memory == "" || d.resume != nil && d.resume.copied || k != fault.Corrupt && k != fault.Precondition {
+	if d.config.Workspace.Disks.Checkpoint == "" || d.resume != nil && d.resume.copied || k != fault.Corrupt && k != fault.Precondition {
 		return err
 	}
-	id, left := d.order.Workspace.ID, "its files, and loses what ran"
-	if !driver.Features().BlockDisks { // what was changed of the root is in that memory alone
-		left = "/workspace, and loses what ran and what was changed elsewhere since it was last stopped"
+	id, left := d.config.Workspace.ID, "its files and loses running programs"
+	if !driver.Features().BlockDisks { // changes to the root disk are only in the saved machine
+		left = "/workspace and loses running programs and all other changes since the last stop"
 	}
 	return fault.Newf(k, "%w", err).WithHint("%s && %s keeps %s", fault.Act("workspace_stop", "pyro workspace stop %s", id), fault.Act("workspace_start", "pyro workspace start %s", id), left)
 }
 
-// settle has the workspace run, for everybody, then what was saved run, and takes that over.
-func (r *resuming) settle(ctx context.Context) error {
+// finish records that the workspace runs, resumes the programs of the saved machine, and continues
+// its jobs.
+func (r *resuming) finish(ctx context.Context) error {
 	defer r.lock.Release()
 	d := r.daemon
-	if err := d.store.SetDisks(ctx, d.order.Workspace.ID, r.next); err != nil {
+	if err := d.store.SetDisks(ctx, d.config.Workspace.ID, r.next); err != nil {
 		return err
 	}
 	if n := d.machine.Network(); n != nil {
-		n.Sever(r.stood.Connections)
+		n.ResetConnections(r.saved.Connections)
 	}
-	if err := d.machine.Wake(ctx); err != nil {
+	if err := d.machine.Resume(ctx); err != nil {
 		return errors.Join(err, r.giveUp(ctx))
 	}
-	for _, s := range r.stood.Shells {
-		if err := d.shells.takeOver(d, s, r.dir); err != nil {
-			slog.Error("take over shell", "workspace", d.order.Workspace.ID, "shell", s.ID, "error", err)
+	for _, s := range r.saved.Shells {
+		if err := d.resumeShell(ctx, s, r); err != nil {
+			slog.Error("resume shell", "workspace", d.config.Workspace.ID, "shell", s.ID, "error", err)
 		}
 	}
-	for _, s := range r.stood.Services {
-		if err := d.takeOverService(ctx, s, r); err != nil {
-			slog.Error("take over service", "workspace", d.order.Workspace.ID, "service", s.Record.Name, "error", err)
+	for _, s := range r.saved.Services {
+		if err := d.resumeService(ctx, s, r); err != nil {
+			slog.Error("resume service", "workspace", d.config.Workspace.ID, "service", s.Record.Name, "error", err)
 		}
 	}
-	for _, c := range r.stood.Commands {
-		d.takeOverCommand(ctx, c, r.copied)
+	for _, c := range r.saved.Commands {
+		d.resumeCommand(ctx, c, r.copied)
 	}
 	d.tidying.Go(func() {
-		if err := d.disksFolder().DropMemory(ctx, r.memory); err != nil { // the next start tries again
-			slog.Error("remove memory", "workspace", d.order.Workspace.ID, "error", err)
+		if err := d.disksFolder().RemoveCheckpoint(ctx, r.checkpoint); err != nil { // the next start tries to remove it again
+			slog.Error("remove checkpoint", "workspace", d.config.Workspace.ID, "error", err)
 		}
 	})
 	return nil
 }
 
-// giveUp has the workspace be paused as it was, where its machine could not be woken.
+// giveUp restores the paused state of the workspace if the machine could not be thawed.
 func (r *resuming) giveUp(ctx context.Context) error {
 	d := r.daemon
-	return errors.Join(d.machine.Close(), d.store.SetDisks(context.WithoutCancel(ctx), d.order.Workspace.ID, d.order.Workspace.Disks))
+	return errors.Join(d.machine.Close(), d.store.SetDisks(context.WithoutCancel(ctx), d.config.Workspace.ID, d.config.Workspace.Disks))
 }
 
-// takeOver goes on with a shell where another supervisor left it.
-func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
-	kept, err := os.ReadFile(shellFile(dir, stood.ID))
+// resumeShell continues a shell of the saved machine. It omits a detached command that has ended,
+// if the machine was copied: the history of this workspace does not contain the command.
+func (d *daemon) resumeShell(ctx context.Context, saved savedShell, r *resuming) error {
+	if saved.History != nil && r.copied && !saved.Ended.IsZero() {
+		return nil
+	}
+	content, err := os.ReadFile(shellFile(r.dir, saved.ID))
 	if err != nil {
 		return err
 	}
 	s := &shell{
-		of: d, id: stood.ID, execID: stood.ExecID, tag: stood.Tag, pid: stood.PID, argv: stood.Argv, cwd: stood.Cwd, opened: stood.Opened,
-		switches: stood.Switches, cols: stood.Cols, rows: stood.Rows, taken: stood.Read, ended: stood.Ended, exit: stood.Exit, done: make(chan struct{}),
+		shellID: saved.ID, tag: saved.Tag, argv: saved.Argv, cwd: saved.Cwd, opened: saved.Opened,
+		switches: saved.Switches, cols: saved.Cols, rows: saved.Rows, input: saved.Input, consumed: saved.Consumed,
 	}
-	from := &client.Position{Stdout: stood.Out.Came, Input: stood.Taken}
-	if stood.Errs == nil {
-		s.log = transcript.Restore(shellOutput, stood.Kept, kept)
-		s.print(stood.Out, point{})
+	s.init(d, context.Background(), saved.ExecID)
+	s.pid, s.ended, s.exit = saved.PID, saved.Ended, saved.Exit
+	if saved.Streams.Stderr == nil {
+		s.log = program.RestoreLog(shellOutput, saved.LogFrom, content)
 	} else {
-		errs, err := os.ReadFile(shellErrors(dir, stood.ID))
+		errs, err := os.ReadFile(shellErrors(r.dir, saved.ID))
 		if err != nil {
 			return err
 		}
-		s.log, s.errs = transcript.Restore(backgroundOutput, stood.Kept, kept), transcript.Restore(backgroundOutput, stood.KeptErrs, errs)
-		s.print(stood.Out, *stood.Errs)
-		from = &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}
+		s.log, s.errs = program.RestoreLog(backgroundOutput, saved.LogFrom, content), program.RestoreLog(backgroundOutput, saved.ErrsFrom, errs)
 	}
+	if saved.History != nil {
+		s.history = d.resumeHistory(ctx, *saved.History, r.copied)
+	}
+	s.print(saved.Streams)
 	s.ready.init(false)
 	s.in.init()
-	s.in.taken, s.in.typed = stood.Taken, stood.Typed
-	var life context.Context
-	life, s.cancel = context.WithCancelCause(context.Background())
-	if err := all.add(s); err != nil {
+	s.in.accepted, s.in.typed = saved.Accepted, saved.Typed
+	if err := d.shells.add(s, s.admit); err != nil {
 		s.cancel(nil)
 		return err
 	}
-	if !stood.Ended.IsZero() {
-		if stood.Broken != "" {
-			s.err = errors.New(stood.Broken)
+	if !saved.Ended.IsZero() {
+		if saved.Broken != "" {
+			s.err = errors.New(saved.Broken)
 		}
 		s.in.close()
 		s.endLogs()
@@ -144,58 +151,78 @@ func (all *shells) takeOver(d *daemon, stood standingShell, dir string) error {
 		close(s.done)
 		return nil
 	}
-	go s.run(life, client.Command{ID: s.execID, From: from})
+	if s.history != nil {
+		s.unused = d.activity.begin()
+	}
+	go s.run(program.Command{}, saved.Streams.resumeAt(saved.Accepted))
 	return nil
 }
 
-// takeOverService goes on with a service where another supervisor left it.
-func (d *daemon) takeOverService(ctx context.Context, stood standingService, r *resuming) (err error) {
-	life, cancel := context.WithCancelCause(context.Background())
-	v := &service{of: d, execID: stood.ExecID, record: stood.Record, cancel: cancel, opened: make(chan struct{}), done: make(chan struct{})}
+// resumeService continues a service of the saved machine.
+func (d *daemon) resumeService(ctx context.Context, saved savedService, r *resuming) (err error) {
+	v := d.newService(saved.ExecID, saved.Record)
+	c, err := v.commandOf(saved.Start)
+	if err != nil {
+		return err
+	}
 	folder := d.folder.Service(v.record.Name)
 	if err = errors.Join(remote.CheckServiceName(v.record.Name), os.MkdirAll(folder.Path(), 0o700)); err != nil {
 		return err
 	}
 	for i, path := range folder.Logs() {
-		if v.logs[i], err = r.log(v.record.Name, i, path, stood.Gone[i]); err != nil {
+		if v.logs[i], err = r.log(v.record.Name, i, path, saved.Gone[i]); err != nil {
 			return errors.Join(err, v.closeLogs())
 		}
 	}
-	v.print(stood.Out, stood.Errs)
+	v.print(saved.Streams)
 	close(v.opened)
-	if err := d.services.add(v.record.Name, v); err != nil {
+	if err := d.services.add(v, v.admit); err != nil {
 		return errors.Join(err, v.closeLogs())
 	}
 	if err := v.publishAgain(r.copied); err != nil {
-		slog.Error("publish ports again", "workspace", d.order.Workspace.ID, "service", v.record.Name, "error", err)
+		slog.Error("publish ports again", "workspace", d.config.Workspace.ID, "service", v.record.Name, "error", err)
 	}
 	v.mu.Lock()
 	v.save()
 	v.mu.Unlock()
-	c := client.Command{ID: v.execID, Whole: true, From: &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}}
-	d.services.running.Go(func() { v.run(life, c) })
+	d.background.Go(func() { v.run(c, saved.Streams.resumeAt(0)) })
 	return nil
 }
 
-// log goes on with a log of a service: with the workspace's own, or with what another's is kept of.
-func (r *resuming) log(name string, stream int, path string, gone int64) (*transcript.File, error) {
+// commandOf decodes the command that starts the service again. It returns no command if there is no
+// restart policy.
+func (v *service) commandOf(start []byte) (program.Command, error) {
+	if len(start) == 0 {
+		return program.Command{}, nil
+	}
+	v.start = new(programv1.Command)
+	if err := proto.Unmarshal(start, v.start); err != nil {
+		return program.Command{}, err
+	}
+	return v.daemon.command(v.start)
+}
+
+// log opens a log of a service. If the machine was copied, the log gets the content that the other
+// workspace saved.
+func (r *resuming) log(name string, stream int, path string, gone int64) (*program.LogFile, error) {
 	if !r.copied {
-		return transcript.GoOnFile(path, remote.ServiceLogBytes)
+		return program.ResumeLogFile(path, remote.ServiceLogBytes)
 	}
 	kept, err := os.ReadFile(serviceFile(r.dir, name, stream))
 	if err != nil {
 		return nil, err
 	}
-	return transcript.RestoreFile(path, remote.ServiceLogBytes, gone, kept)
+	return program.RestoreLogFile(path, remote.ServiceLogBytes, gone, kept)
 }
 
-// publishAgain publishes what the service had published: at the same ports of the host, or, where those are another's now, at any.
+// publishAgain publishes the service's ports again. It uses the same ports on the host. If those
+// are in use or the machine was copied, it uses any free ports.
 func (v *service) publishAgain(copied bool) error {
 	ports := v.record.Spec.Ports
 	v.record.Spec.Ports = nil
 	var failed error
 	for _, p := range ports {
-		err := errTaken
+		err := errPortInUse
 		if !copied {
 			err = v.publish([]store.Port{p})
 		}
@@ -206,24 +233,33 @@ func (v *service) publishAgain(copied bool) error {
 	return failed
 }
 
-var errTaken = errors.New("the machine that was copied has it")
+var errPortInUse = errors.New("the machine that was copied has it")
 
-// takeOverCommand follows a command whose caller has been told that it goes on without them, for the history.
-func (d *daemon) takeOverCommand(ctx context.Context, stood standingCommand, copied bool) {
-	h := &history{daemon: d, begun: make(chan struct{}), command: stood.Command, stdout: stood.Stdout.excerpt(), stderr: stood.Stderr.excerpt()}
+// resumeCommand continues a command so that the history gets its end. The command's caller has
+// already received the error that the workspace was paused.
+func (d *daemon) resumeCommand(ctx context.Context, saved savedCommand, copied bool) {
+	h := d.resumeHistory(ctx, saved.savedHistory, copied)
+	c := &command{history: h}
+	c.init(d, context.Background(), saved.ID)
+	c.stdout = d.newWriter(&h.stdout, saved.Streams.Stdout)
+	if saved.Streams.Stderr != nil {
+		c.stderr = d.newWriter(&h.stderr, *saved.Streams.Stderr)
+	}
+	d.background.Go(func() {
+		if _, err := d.follow(c, program.Command{}, saved.Streams.resumeAt(0), nil); err != nil {
+			slog.Error("record the end of a command", "workspace", d.config.Workspace.ID, "error", err)
+		}
+	})
+}
+
+// resumeHistory continues the entry of a running command in the history. If the machine was copied,
+// the command gets a new entry in the history of this workspace.
+func (d *daemon) resumeHistory(ctx context.Context, saved savedHistory, copied bool) *history {
+	h := &history{daemon: d, begun: make(chan struct{}), command: saved.Command, stdout: saved.Stdout, stderr: saved.Stderr}
 	if copied {
 		h.begin(ctx)
 	} else {
 		close(h.begun)
 	}
-	r := &running{id: stood.ID, history: h, out: d.outlet(&h.stdout, stood.Out), errs: d.outlet(&h.stderr, stood.Errs)}
-	d.followed.Go(func() {
-		exit, err := d.run(context.Background(), r, client.Command{ID: r.id, From: &client.Position{Stdout: stood.Out.Came, Stderr: stood.Errs.Came}}, nil)
-		if d.hasLeft(err) {
-			return
-		}
-		if _, err := h.end(exit, err); err != nil {
-			slog.Error("note the end of a command", "workspace", d.order.Workspace.ID, "error", err)
-		}
-	})
+	return h
 }

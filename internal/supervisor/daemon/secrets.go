@@ -11,19 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
-	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// secrets are those of the workspace, and hide them in all that leaves the machine but files.
+// secrets are the workspace's secrets. They are redacted in all data that leaves the machine,
+// except in the content of files.
 type secrets struct {
-	*secret.Redactor // nil where there are none
+	*secret.Redactor // nil if there are no secrets
 	values           map[string]secret.Value
 }
 
-// openSecrets opens what the order has sealed. From then on nothing that this process logs shows a value, and no dump of its memory is written.
-func openSecrets(o remote.Order) (secrets, error) {
+// openSecrets opens the sealed secrets in the configuration. Afterwards this process logs no secret
+// values and writes no core dumps.
+func openSecrets(o remote.StartConfig) (secrets, error) {
 	sealed := o.Workspace.Secrets
 	if len(sealed) == 0 {
 		return secrets{}, nil
@@ -48,7 +50,8 @@ func openSecrets(o remote.Order) (secrets, error) {
 	return s, nil
 }
 
-// hiding is the standard error with values hidden in each piece that is written to it, which for a log is one record.
+// hiding writes to standard error, with secrets redacted in each write. The logger writes one
+// record per call.
 type hiding struct{ *secret.Redactor }
 
 func (h hiding) Write(b []byte) (int, error) {
@@ -56,8 +59,8 @@ func (h hiding) Write(b []byte) (int, error) {
 	return len(b), err
 }
 
-// env gives environment variables that hold secrets, as NAME=VALUE.
-func (s secrets) env(wanted []*supervisorv1.SecretEnv) ([]string, error) {
+// env returns environment variables in the form NAME=VALUE, with the values of the wanted secrets.
+func (s secrets) env(wanted []program.SecretEnv) ([]string, error) {
 	var env []string
 	for _, w := range wanted {
 		if err := secret.CheckName(w.Env); err != nil {
@@ -87,7 +90,7 @@ func (s secrets) texts(all []string) []string {
 	return hidden
 }
 
-// error gives an error that shows no value, of the same kind and with the same hint.
+// error returns err with secrets redacted, and with the same kind and hint.
 func (s secrets) error(err error) error {
 	if err == nil || s.Redactor == nil {
 		return err

@@ -8,19 +8,20 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/terminal"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
 const (
-	maxChars    = 1 << 20 // in one answer
-	maxBefore   = 1 << 20 // bytes of what a screen was made with
+	maxChars    = 1 << 20 // characters in one answer
+	maxBefore   = 1 << 20 // bytes of earlier output that are used to compute the screen
 	maxWait     = 60 * time.Second
-	maxTerminal = 1000 // columns, rows
+	maxTerminal = 1000 // largest number of columns or rows
 )
 
-// OpenShell opens a shell.
+// OpenShell starts a shell.
 func (s *server) OpenShell(ctx context.Context, req *connect.Request[supervisorv1.OpenShellRequest]) (*connect.Response[supervisorv1.OpenShellResponse], error) {
 	done, err := s.begin(ctx)
 	if err != nil {
@@ -33,17 +34,19 @@ func (s *server) OpenShell(ctx context.Context, req *connect.Request[supervisorv
 		return nil, fault.New(fault.Invalid, "open shell", "", "there is no program")
 	case start.Tty != nil && !validSize(start.Tty):
 		return nil, fault.New(fault.Invalid, "open shell", "", "a terminal has 1 to %d columns and rows", maxTerminal)
+	case start.Tty != nil && req.Msg.Record:
+		return nil, fault.New(fault.Invalid, "open shell", "", "a program on a terminal can't be in the history")
 	case len(req.Msg.Tag) > maxTag:
 		return nil, fault.New(fault.Invalid, "open shell", "", "its tag has more than %d bytes", maxTag)
 	}
-	opened, err := s.daemon.shells.open(ctx, s.daemon, req.Msg)
+	opened, err := s.daemon.openShell(ctx, req.Msg)
 	if err != nil {
 		return nil, fault.Wrap(err, "open shell", "")
 	}
 	return connect.NewResponse(&supervisorv1.OpenShellResponse{Shell: opened.info()}), nil
 }
 
-func validSize(s *supervisorv1.Size) bool {
+func validSize(s *programv1.Size) bool {
 	return s != nil && s.Cols >= 1 && s.Cols <= maxTerminal && s.Rows >= 1 && s.Rows <= maxTerminal
 }
 
@@ -63,19 +66,20 @@ func (s *server) ListShells(ctx context.Context, req *connect.Request[supervisor
 	return connect.NewResponse(r), nil
 }
 
-// onShell finds a shell for an operation, which ends with done.
+// onShell begins an operation on a shell and finds the shell. The caller must call the function
+// done when the operation has ended.
 func (s *server) onShell(ctx context.Context, id string, begin func(context.Context) (func(), error)) (one *shell, done func(), err error) {
 	if done, err = begin(ctx); err != nil {
 		return nil, nil, err
 	}
-	if one, err = s.daemon.shells.find(id); err != nil {
+	if one, err = s.daemon.findShell(id); err != nil {
 		done()
 		return nil, nil, err
 	}
 	return one, done, nil
 }
 
-// ReadShell reads what a shell has printed.
+// ReadShell reads the output of a shell.
 func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv1.ReadShellRequest]) (*connect.Response[supervisorv1.ReadShellResponse], error) {
 	m := req.Msg
 	one, done, err := s.onShell(ctx, m.ShellId, s.beginLong)
@@ -89,17 +93,17 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	log := one.log
 	if m.Errors {
 		if log = one.errs; log == nil {
-			return nil, fault.New(fault.Precondition, "read shell", one.id, "on its terminal all output is one")
+			return nil, fault.New(fault.Precondition, "read shell", one.shellID, "on its terminal all output is one")
 		}
 	}
-	one.take(m.Taken)
+	one.consume(m.Taken)
 	if err := one.waitFor(ctx, log, m); err != nil {
 		return nil, err
 	}
 	if one.hasLeft() {
-		return nil, fault.Wrap(errLeft, "read shell", one.id)
+		return nil, fault.Wrap(errLeft, "read shell", one.shellID)
 	}
-	info := one.info() // before the data: where it says that the shell has ended, all data is there
+	info := one.info() // read before the data: if it says that the shell has ended, the log is complete
 	read := log.Read
 	if m.Raw {
 		read = log.ReadRaw
@@ -115,18 +119,21 @@ func (s *server) ReadShell(ctx context.Context, req *connect.Request[supervisorv
 	return connect.NewResponse(r), nil
 }
 
-const minPlain = 4096 // bytes that the text of a piece may have, however few characters were asked for
+const minPlain = 4096 // bytes of plain text that are allowed even if fewer characters were requested
 
-// plain is what a person sees of a piece. Secrets are hidden in it once more: a program can put a value together on the screen by moving the cursor.
-func (s *shell) plain(piece transcript.Piece, chars int) string {
+// plain returns a piece of output as a person sees it on the terminal. It redacts secrets once
+// more, because a program can assemble a secret on the screen by moving the cursor.
+func (s *shell) plain(piece program.Piece, chars int) string {
 	s.mu.Lock()
 	cols, rows := int(s.cols), int(s.rows)
 	s.mu.Unlock()
-	return s.of.secrets.Text(terminal.Plain(cols, rows, max(chars, minPlain), s.before(piece.From), piece.Data))
+	return s.daemon.secrets.Text(terminal.Plain(cols, rows, max(chars, minPlain), s.before(piece.From), piece.Data))
 }
 
-// waitFor waits as a request says. That it was long enough is no error. A shell that has not answered yet is not idle, unless there is enough to read already.
-func (s *shell) waitFor(ctx context.Context, log *transcript.Log, m *supervisorv1.ReadShellRequest) error {
+// waitFor waits as the request demands. If the time limit is reached, it returns no error. A shell
+// that has not yet reacted to input does not count as idle, unless MaxChars characters are
+// available.
+func (s *shell) waitFor(ctx context.Context, log *program.Log, m *supervisorv1.ReadShellRequest) error {
 	wait := maxWait
 	if m.WaitMs > 0 {
 		wait = min(wait, time.Duration(m.WaitMs)*time.Millisecond)
@@ -145,14 +152,15 @@ func (s *shell) waitFor(ctx context.Context, log *transcript.Log, m *supervisorv
 	return context.Cause(ctx)
 }
 
-// take notes that the output before an offset was taken.
-func (s *shell) take(offset int64) {
+// consume records that the client has received all output before offset.
+func (s *shell) consume(offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.taken = max(s.taken, min(offset, s.log.Len()))
+	s.consumed = max(s.consumed, min(offset, s.log.Len()))
 }
 
-// before is what was printed since the alternate screen was last shown, where it is shown at an offset.
+// before returns the output since the alternate screen was entered. It returns nil if the alternate
+// screen is not active at the offset at.
 func (s *shell) before(at int64) []byte {
 	s.mu.Lock()
 	since, alternate := s.switches.Alternate(at)
@@ -169,24 +177,25 @@ func (s *shell) before(at int64) []byte {
 	return append([]byte(show), s.log.Bytes(at-maxBefore+int64(len(show)), at)...)
 }
 
-// WriteShell types into a shell.
+// WriteShell adds input to a shell.
 func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisorv1.WriteShellRequest]) (*connect.Response[supervisorv1.WriteShellResponse], error) {
 	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if one.inBackground() {
-		return nil, fault.New(fault.Precondition, "write to shell", one.id, "it has no terminal")
+	if !one.input {
+		return nil, fault.New(fault.Precondition, "write to shell", one.shellID, "it was started without input")
 	}
 	one.ask()
 	if err := one.in.put(req.Msg.Data); err != nil {
-		return nil, fault.Wrap(err, "write to shell", one.id)
+		return nil, fault.Wrap(err, "write to shell", one.shellID)
 	}
 	return connect.NewResponse(&supervisorv1.WriteShellResponse{Shell: one.info()}), nil
 }
 
-// SignalShell signals the foreground group of a shell, or kills all that it has started.
+// SignalShell sends a signal to the foreground group of a shell, or kills the shell with all its
+// descendants.
 func (s *server) SignalShell(ctx context.Context, req *connect.Request[supervisorv1.SignalShellRequest]) (*connect.Response[supervisorv1.SignalShellResponse], error) {
 	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
@@ -195,19 +204,19 @@ func (s *server) SignalShell(ctx context.Context, req *connect.Request[superviso
 	defer done()
 	switch {
 	case req.Msg.Signal < 1 || req.Msg.Signal > 64:
-		return nil, fault.New(fault.Invalid, "signal shell", one.id, "no such signal: %d", req.Msg.Signal)
+		return nil, fault.New(fault.Invalid, "signal shell", one.shellID, "no such signal: %d", req.Msg.Signal)
 	case req.Msg.Tree && syscall.Signal(req.Msg.Signal) != syscall.SIGKILL:
-		return nil, fault.New(fault.Invalid, "signal shell", one.id, "all that it has started can only be killed")
+		return nil, fault.New(fault.Invalid, "signal shell", one.shellID, "all that it has started can only be killed")
 	case req.Msg.Tree:
 		if err := one.kill(ctx); err != nil {
-			return nil, fault.Wrap(err, "kill shell", one.id)
+			return nil, fault.Wrap(err, "kill shell", one.shellID)
 		}
 		return connect.NewResponse(&supervisorv1.SignalShellResponse{Shell: one.info()}), nil
 	case one.hasEnded():
-		return nil, fault.New(fault.Precondition, "signal shell", one.id, "it has ended")
+		return nil, fault.New(fault.Precondition, "signal shell", one.shellID, "it has ended")
 	}
 	if err := one.signal(ctx, syscall.Signal(req.Msg.Signal)); err != nil {
-		return nil, fault.Wrap(err, "signal shell", one.id)
+		return nil, fault.Wrap(err, "signal shell", one.shellID)
 	}
 	return connect.NewResponse(&supervisorv1.SignalShellResponse{Shell: one.info()}), nil
 }
@@ -222,14 +231,14 @@ func (s *server) ResizeShell(ctx context.Context, req *connect.Request[superviso
 	size := req.Msg.Size
 	switch {
 	case !validSize(size):
-		return nil, fault.New(fault.Invalid, "resize shell", one.id, "a terminal has 1 to %d columns and rows", maxTerminal)
+		return nil, fault.New(fault.Invalid, "resize shell", one.shellID, "a terminal has 1 to %d columns and rows", maxTerminal)
 	case one.inBackground():
-		return nil, fault.New(fault.Precondition, "resize shell", one.id, "it has no terminal")
+		return nil, fault.New(fault.Precondition, "resize shell", one.shellID, "it has no terminal")
 	case one.hasEnded():
-		return nil, fault.New(fault.Precondition, "resize shell", one.id, "it has ended")
+		return nil, fault.New(fault.Precondition, "resize shell", one.shellID, "it has ended")
 	}
-	if err := s.daemon.machine.Agent.Resize(ctx, one.execID, int(size.Cols), int(size.Rows)); err != nil {
-		return nil, fault.Wrap(err, "resize shell", one.id)
+	if err := one.resize(ctx, int(size.Cols), int(size.Rows)); err != nil {
+		return nil, fault.Wrap(err, "resize shell", one.shellID)
 	}
 	one.mu.Lock()
 	one.cols, one.rows = size.Cols, size.Rows
@@ -237,7 +246,7 @@ func (s *server) ResizeShell(ctx context.Context, req *connect.Request[superviso
 	return connect.NewResponse(&supervisorv1.ResizeShellResponse{Shell: one.info()}), nil
 }
 
-// CloseShell ends a shell, where it has not ended, and forgets it.
+// CloseShell ends a shell if it still runs, and deletes it.
 func (s *server) CloseShell(ctx context.Context, req *connect.Request[supervisorv1.CloseShellRequest]) (*connect.Response[supervisorv1.CloseShellResponse], error) {
 	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
@@ -245,6 +254,6 @@ func (s *server) CloseShell(ctx context.Context, req *connect.Request[supervisor
 	}
 	defer done()
 	one.hangUp(ctx)
-	s.daemon.shells.forget(one)
+	s.daemon.shells.remove(one)
 	return connect.NewResponse(&supervisorv1.CloseShellResponse{Shell: one.info()}), nil
 }

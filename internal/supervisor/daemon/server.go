@@ -2,11 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -18,27 +18,28 @@ import (
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// Bounds of what a client may send and have at once. Clients are the same user's; these keep a mistake from taking the machine's host along.
+// Limits for clients. All clients belong to the same user, so the limits protect the host only from
+// mistakes.
 const (
-	maxMessage = 9 << 20 // arguments and environment
+	maxMessage = 9 << 20 // bytes, mostly of arguments and environment
 	maxStreams = 512
 )
 
-// server serves the machine on the socket.
+// server serves the machine on the supervisor's socket.
 type server struct {
 	daemon   *daemon
 	http     *http.Server
 	listener net.Listener
 	done     chan struct{}
-	over     chan struct{} // closed when no operation goes on any more, for followers of the history
+	over     chan struct{} // closed when all operations have ended; ends the followers of the history
 
 	mu      sync.Mutex
-	refused error          // why no operation begins any more
-	calls   sync.WaitGroup // operations that are going on
-	brief   int            // of them those that nothing has to be waited for
+	refused error          // why new operations are refused; nil: they are accepted
+	calls   sync.WaitGroup // the running operations
+	brief   int            // number of running short operations
 }
 
-// serve opens the socket and begins to serve.
+// serve opens the socket and starts serving.
 func (d *daemon) serve() (*server, error) {
 	listener, err := remote.Listen(d.folder)
 	if err != nil {
@@ -63,7 +64,7 @@ func (d *daemon) serve() (*server, error) {
 	return s, nil
 }
 
-// protocols are those that it speaks: HTTP/1.1 is for what is read of files.
+// protocols returns the protocols that the server speaks. Clients read files over HTTP/1.1.
 func protocols() *http.Protocols {
 	var p http.Protocols
 	p.SetHTTP1(true)
@@ -71,8 +72,9 @@ func protocols() *http.Protocols {
 	return &p
 }
 
-// begin lets an operation begin, unless the machine is being stopped, and gives what to call at its end. Nothing begins before whoever started the supervisor
-// has let it go: until then it would end with them.
+// begin registers a short operation. The caller must call the function end when the operation has
+// ended. begin fails if the machine is being paused or stopped. It waits until the starter has
+// acknowledged the start, because until then the supervisor can still end with its starter.
 func (s *server) begin(ctx context.Context) (end func(), err error) {
 	if err := s.daemon.released(ctx); err != nil {
 		return nil, err
@@ -80,21 +82,21 @@ func (s *server) begin(ctx context.Context) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused != nil {
-		return nil, fault.Wrap(s.refused, "use workspace", s.daemon.order.Workspace.ID)
+		return nil, fault.Wrap(s.refused, "use workspace", s.daemon.config.Workspace.ID)
 	}
 	s.calls.Add(1)
 	s.brief++
-	active := s.daemon.activity.begin()
+	unused := s.daemon.activity.begin()
 	return func() {
 		s.mu.Lock()
 		s.brief--
 		s.mu.Unlock()
-		active()
+		unused()
 		s.calls.Done()
 	}, nil
 }
 
-// beginLong lets an operation begin that may take for ever. Nobody waits for it.
+// beginLong registers an operation that can take long. A pause does not wait for it.
 func (s *server) beginLong(ctx context.Context) (func(), error) {
 	end, err := s.begin(ctx)
 	if err != nil {
@@ -113,17 +115,18 @@ func (s *server) beginLong(ctx context.Context) (func(), error) {
 
 var (
 	errStopping = fault.Newf(fault.Precondition, "it is being stopped")
-	errPausing  = fault.Newf(fault.Unavailable, "it is being paused").WithHint("try again: what is done next with it has it go on")
+	errPausing  = fault.Newf(fault.Unavailable, "it is being paused").WithHint("try again: the next operation resumes it")
 )
 
-// refuse lets no operation begin any more, for a reason; nil lets them again.
+// refuse makes new operations fail with the error why. If why is nil, new operations are accepted
+// again.
 func (s *server) refuse(why error) {
 	s.mu.Lock()
 	s.refused = why
 	s.mu.Unlock()
 }
 
-// drain waits for the operations that are going on and don't wait for anything themselves.
+// drain waits until all short operations have ended, at most closePatience.
 func (s *server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closePatience)
 	defer cancel()
@@ -143,13 +146,13 @@ func (s *server) drain(ctx context.Context) {
 }
 
 const (
-	// closePatience is how long operations may take to end.
+	// closePatience is how long the server waits for operations to end.
 	closePatience = 5 * time.Second
-	// answerPatience is how long their answers may take to get through. A client that says nothing would be waited for as long.
+	// answerPatience is how long the server waits until clients have received their answers.
 	answerPatience = 200 * time.Millisecond
 )
 
-// close lets the operations end and closes the socket.
+// close waits until operations have ended, and closes the socket.
 func (s *server) close() {
 	s.refuse(errStopping)
 	ended := make(chan struct{})
@@ -171,7 +174,7 @@ func (s *server) close() {
 	<-ended
 }
 
-// Status tells what the supervisor is, once it goes on by itself.
+// Status describes the supervisor. It waits until the starter has acknowledged the start.
 func (s *server) Status(ctx context.Context, _ *connect.Request[supervisorv1.StatusRequest]) (*connect.Response[supervisorv1.StatusResponse], error) {
 	d := s.daemon
 	if err := d.released(ctx); err != nil {
@@ -181,11 +184,11 @@ func (s *server) Status(ctx context.Context, _ *connect.Request[supervisorv1.Sta
 	refused := s.refused
 	s.mu.Unlock()
 	if refused != nil {
-		return nil, fault.New(fault.Unavailable, "use workspace", d.order.Workspace.ID, "%w", refused)
+		return nil, fault.New(fault.Unavailable, "use workspace", d.config.Workspace.ID, "%w", refused)
 	}
 	last, expires := d.activity.times()
 	r := &supervisorv1.StatusResponse{
-		Version: d.version, Pid: int32(pid()), MachinePid: int32(d.machine.PID()),
+		Version: d.version, Pid: int32(os.Getpid()), MachinePid: int32(d.machine.PID()),
 		StartedUnixNanos: d.started.UnixNano(), LastActivityUnixNanos: last.UnixNano(),
 	}
 	if !expires.IsZero() {
@@ -201,17 +204,17 @@ func (s *server) Status(ctx context.Context, _ *connect.Request[supervisorv1.Sta
 func (s *server) Stop(ctx context.Context, req *connect.Request[supervisorv1.StopRequest]) (*connect.Response[supervisorv1.StopResponse], error) {
 	s.daemon.stop(end{reason: fault.Printable(req.Msg.Reason), discard: req.Msg.Discard})
 	select {
-	case <-s.daemon.settled:
+	case <-s.daemon.flushed:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := s.daemon.settleErr; err != nil {
+	if err := s.daemon.flushErr; err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&supervisorv1.StopResponse{}), nil
 }
 
-// errorDetails has errors keep their kind and hint on the way, and show no secret.
+// errorDetails adds the kind and the hint to errors, and redacts secrets in them.
 type errorDetails struct{ secrets secrets }
 
 func (e errorDetails) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -230,5 +233,3 @@ func (e errorDetails) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		return remote.ToWire(e.secrets.error(next(ctx, conn)))
 	}
 }
-
-var errNoStart = errors.New("the first message says nothing of a command")

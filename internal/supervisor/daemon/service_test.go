@@ -14,12 +14,12 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
-	"github.com/pyro-mcp/pyro/internal/transcript"
 )
 
-// TestServices runs all that is about services alone in one machine.
+// TestServices tests services. All subtests share one machine.
 func TestServices(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -37,10 +37,10 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// service gives what is known of a service.
+// service returns the record of a service in the database.
 func (h *home) service(t *testing.T, name string) store.Service {
 	t.Helper()
-	s, err := h.store.Service(context.Background(), h.order.Workspace.ID, name)
+	s, err := h.store.Service(context.Background(), h.config.Workspace.ID, name)
 	check(t, err)
 	return s
 }
@@ -48,26 +48,26 @@ func (h *home) service(t *testing.T, name string) store.Service {
 func (h *home) logs(t *testing.T, name string) (out, errs string) {
 	t.Helper()
 	folder := h.folder.Service(name)
-	a, _, err := transcript.ReadFile(folder.Stdout())
+	a, _, err := program.ReadLogFile(folder.Stdout())
 	check(t, err)
-	b, _, err := transcript.ReadFile(folder.Stderr())
+	b, _, err := program.ReadLogFile(folder.Stderr())
 	check(t, err)
 	return string(a), string(b)
 }
 
-// awaitEnd waits until a service has ended.
+// awaitEnd waits until the record says that a service has ended.
 func (h *home) awaitEnd(t *testing.T, name string) store.Service {
 	t.Helper()
 	eventually(t, "the service has ended", func() bool { return !h.service(t, name).EndedAt.IsZero() })
 	return h.service(t, name)
 }
 
-// begin starts a service in the workspace.
-func begin(c *remote.Client, ctx context.Context, name string, command client.Command, ready *remote.Readiness) error {
+// begin starts a service in the workspace's folder.
+func begin(c *remote.Client, ctx context.Context, name string, command program.Command, ready *remote.Readiness) error {
 	if command.Cwd == "" {
 		command.Cwd = "/workspace"
 	}
-	return c.StartService(ctx, name, command, ready, nil)
+	return c.StartService(ctx, name, remote.ServiceStart{Command: command, Ready: ready})
 }
 
 func ready(r client.Readiness) *remote.Readiness {
@@ -82,7 +82,7 @@ func testServiceLogs(t *testing.T, h *home, c *remote.Client) {
 		t.Errorf("%+v", s)
 	}
 	check(t, c.StopService(t.Context(), "logs"))
-	if s := h.service(t, "logs"); s.EndedAt.IsZero() || !s.Result.Stopped || s.Result.ExitCode != 143 || s.Result.Signal != 15 {
+	if s := h.service(t, "logs"); s.EndedAt.IsZero() || !s.Result.Stopped || s.Result.Code != 143 || s.Result.Signal != 15 {
 		t.Errorf("%+v", s)
 	}
 	if out, errs := h.logs(t, "logs"); !strings.HasPrefix(out, "out\n/") || errs != "err\n" {
@@ -100,7 +100,7 @@ func testServiceLogsAreBounded(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "much", sh(`seq 1 1000000; echo end`), nil))
 	s := h.awaitEnd(t, "much")
 	out, _ := h.logs(t, "much")
-	if s.Result.ExitCode != 0 || len(out) > remote.ServiceLogBytes || len(out) < remote.ServiceLogBytes/2 || !strings.HasSuffix(out, "\n999999\n1000000\nend\n") {
+	if s.Result.Code != 0 || len(out) > remote.ServiceLogBytes || len(out) < remote.ServiceLogBytes/2 || !strings.HasSuffix(out, "\n999999\n1000000\nend\n") {
 		t.Errorf("%+v, %d bytes", s, len(out))
 	}
 }
@@ -163,7 +163,7 @@ func testReadyURL(t *testing.T, _ *home, c *remote.Client) {
 	defer server.Close()
 	check(t, begin(c, t.Context(), "url", sh(`sleep 1000`), ready(client.Readiness{HTTP: "http://" + l.Addr().String() + "/a?b=c"})))
 	if n := asked.Load(); n != 4 {
-		t.Errorf("it was asked %d times", n)
+		t.Errorf("got %d probes", n)
 	}
 }
 
@@ -195,10 +195,10 @@ func testEndsEarly(t *testing.T, h *home, c *remote.Client) {
 	if fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), "with exit code 7") || !strings.Contains(err.Error(), "why") {
 		t.Errorf("%v", err)
 	}
-	if s := h.service(t, "early"); s.Result.ExitCode != 7 || s.Result.Failed == "" {
+	if s := h.service(t, "early"); s.Result.Code != 7 || s.Result.Failed == "" {
 		t.Errorf("%+v", s)
 	}
-	err = begin(c, t.Context(), "nothing", client.Command{Argv: []string{"/no/such/program"}}, nil)
+	err = begin(c, t.Context(), "nothing", program.Command{Argv: []string{"/no/such/program"}}, nil)
 	if fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), "can't be started") {
 		t.Errorf("%v", err)
 	}
@@ -206,7 +206,7 @@ func testEndsEarly(t *testing.T, h *home, c *remote.Client) {
 
 func testServiceEnds(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "brief", sh(`sleep 0.2; exit 3`), nil))
-	if s := h.awaitEnd(t, "brief"); s.Result.ExitCode != 3 || s.Result.Stopped || s.Result.Failed != "" || s.Result.Broken != "" {
+	if s := h.awaitEnd(t, "brief"); s.Result.Code != 3 || s.Result.Stopped || s.Result.Failed != "" || s.Result.Broken != "" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -224,10 +224,11 @@ func testStubbornService(t *testing.T, h *home, c *remote.Client) {
 	eventually(t, "all of it has ended", func() bool { return processes(t, "61.7") == nil })
 }
 
-// testServiceWithChildren has a service end that leaves others running, some of them in sessions of their own.
+// testServiceWithChildren checks that the descendants of an ended service are killed, even those in
+// other sessions.
 func testServiceWithChildren(t *testing.T, h *home, c *remote.Client) {
 	check(t, begin(c, t.Context(), "forks", sh(`sleep 62.7 & setsid sleep 62.8 >/dev/null 2>&1 & sleep 0.3; exit 0`), nil))
-	if s := h.awaitEnd(t, "forks"); s.Result.ExitCode != 0 {
+	if s := h.awaitEnd(t, "forks"); s.Result.Code != 0 {
 		t.Errorf("%+v", s)
 	}
 	eventually(t, "its children have ended", func() bool { return processes(t, "62.7") == nil && processes(t, "62.8") == nil })
@@ -258,7 +259,7 @@ func testServiceRefusals(t *testing.T, _ *home, c *remote.Client) {
 		"no name":         begin(c, ctx, "", sh("true"), nil),
 		"a path":          begin(c, ctx, "../x", sh("true"), nil),
 		"a long name":     begin(c, ctx, strings.Repeat("x", 65), sh("true"), nil),
-		"no program":      begin(c, ctx, "x", client.Command{}, nil),
+		"no program":      begin(c, ctx, "x", program.Command{}, nil),
 		"no time":         begin(c, ctx, "x", sh("true"), &remote.Readiness{Readiness: client.Readiness{File: "/", Interval: time.Second}}),
 		"an odd address":  begin(c, ctx, "x", sh("sleep 1000"), ready(client.Readiness{TCP: "x"})),
 		"an odd URL":      begin(c, ctx, "y", sh("sleep 1000"), ready(client.Readiness{HTTP: "https://localhost/"})),
@@ -270,19 +271,20 @@ func testServiceRefusals(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// TestServicesEndWithTheirMachine: a stop asks them to end, a crash is told.
+// TestServicesEndWithTheirMachine checks that a stop of the machine asks services to end, and that
+// a crash is recorded.
 func TestServicesEndWithTheirMachine(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
 	check(t, begin(c, t.Context(), "tidy", sh(`trap 'echo tidied up; exit 0' TERM; : >tidy; while :; do sleep 0.1; done`), ready(client.Readiness{File: "/workspace/tidy"})))
 	check(t, c.Stop(t.Context(), "the test", false))
-	if s := h.service(t, "tidy"); !s.Result.Stopped || s.Result.ExitCode != 0 || s.EndedAt.IsZero() {
+	if s := h.service(t, "tidy"); !s.Result.Stopped || s.Result.Code != 0 || s.EndedAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
 	if out, _ := h.logs(t, "tidy"); out != "tidied up\n" {
 		t.Errorf("%q", out)
 	}
-	check(t, h.store.Started(t.Context(), h.order.Workspace.ID, time.Now(), time.Time{}))
+	check(t, h.store.Started(t.Context(), h.config.Workspace.ID, time.Now(), time.Time{}))
 	c = h.live(t)
 	check(t, begin(c, t.Context(), "crash", sh(`echo before; sleep 64.7`), nil))
 	eventually(t, "it has printed", func() bool { out, _ := h.logs(t, "crash"); return out == "before\n" })
@@ -294,13 +296,13 @@ func TestServicesEndWithTheirMachine(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if out, _ := h.logs(t, "crash"); out != "before\n" {
-		t.Errorf("what it printed before: %q", out)
+		t.Errorf("output before the crash: got %q", out)
 	}
-	check(t, h.store.Started(t.Context(), h.order.Workspace.ID, time.Now(), time.Time{}))
+	check(t, h.store.Started(t.Context(), h.config.Workspace.ID, time.Now(), time.Time{}))
 	if s := h.service(t, "crash"); s.EndedAt.IsZero() || s.Result.Broken != store.MachineEnded {
 		t.Errorf("after the next start: %+v", s)
 	}
 	if s := h.service(t, "tidy"); s.Result.Broken != "" {
-		t.Errorf("the one that had ended: %+v", s)
+		t.Errorf("ended service: got %+v", s)
 	}
 }

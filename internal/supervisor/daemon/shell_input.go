@@ -12,18 +12,20 @@ import (
 )
 
 const (
-	promptPatience = 10 * time.Second // for the first prompt of a shell
-	replyPatience  = 5 * time.Second  // for output after the start of a program, or after input
-	inputPatience  = time.Second      // for the machine to accept what was typed before a signal
+	promptPatience = 10 * time.Second // the longest wait for the first prompt of a shell.
+	replyPatience  = 5 * time.Second  // the longest wait for output after the start or after input.
+	inputPatience  = time.Second      // the longest time that a signal waits for the machine to accept input
 )
 
-// readiness says whether a shell takes input and signals. A shell that still starts would echo input twice, and a signal could kill it or be ignored.
+// readiness says whether a shell accepts input and signals. Before that, a starting shell would
+// echo input twice, and a signal could kill the shell or get lost.
 type readiness struct {
-	now  chan struct{} // closed when it is ready
+	now  chan struct{} // closed when the shell is ready
 	once sync.Once
 }
 
-// init makes a shell that prompts ready with its first output, after promptPatience at the latest; any other program at once.
+// init starts to wait until the shell is ready. A shell with prompts is ready at its first output,
+// or after promptPatience. Any other program is ready at once.
 func (r *readiness) init(prompts bool) {
 	r.now = make(chan struct{})
 	if prompts {
@@ -35,7 +37,7 @@ func (r *readiness) init(prompts bool) {
 
 func (r *readiness) set() { r.once.Do(func() { close(r.now) }) }
 
-// typed is the input of a shell, as soon as it is ready.
+// typed is the input of a shell. Read waits until the shell is ready.
 type typed struct{ *shell }
 
 func (t typed) Read(to []byte) (int, error) {
@@ -43,13 +45,13 @@ func (t typed) Read(to []byte) (int, error) {
 	return t.in.Read(to)
 }
 
-// question is something that a shell is expected to answer with output: its start, or input.
+// question is an event after which a shell is expected to print something: its start, or input.
 type question struct {
-	at    int64     // the end of its log then
-	until time.Time // an answer is waited for
+	at    int64     // the length of the log at that time
+	until time.Time // when to stop waiting for output
 }
 
-// ask records that an answer is expected from now on. Call it before the input is typed.
+// ask records that output is expected. It must be called before the input is added.
 func (s *shell) ask() {
 	patience := replyPatience
 	select {
@@ -62,7 +64,8 @@ func (s *shell) ask() {
 	s.mu.Unlock()
 }
 
-// awaitAnswer waits for output after the last question, or until it is clear that there will be none.
+// awaitAnswer waits until the shell has printed something after the last question, or until it is
+// too late for that (question.until).
 func (s *shell) awaitAnswer(ctx context.Context) {
 	s.mu.Lock()
 	asked := s.asked
@@ -72,7 +75,8 @@ func (s *shell) awaitAnswer(ctx context.Context) {
 	s.log.Wait(ctx, asked.at)
 }
 
-// signal sends a signal to the foreground of a shell, after all that was typed before. What ends a program in any state does not wait for it.
+// signal sends a signal to the foreground group. It first waits until the program has read earlier
+// input, except for SIGKILL and SIGHUP.
 func (s *shell) signal(ctx context.Context, sig syscall.Signal) error {
 	if sig != syscall.SIGKILL && sig != syscall.SIGHUP {
 		select {
@@ -82,24 +86,24 @@ func (s *shell) signal(ctx context.Context, sig syscall.Signal) error {
 		}
 		quick, cancel := context.WithTimeout(ctx, inputPatience)
 		defer cancel()
-		s.in.awaitTaken(quick)
+		s.in.awaitRead(quick)
 	}
-	return s.of.machine.Agent.Signal(ctx, s.execID, sig)
+	return s.job.signal(ctx, sig)
 }
 
-// inbox is what was typed and not taken yet.
+// inbox contains input of a shell that the machine has not accepted yet.
 type inbox struct {
-	mu     sync.Mutex
-	some   sync.Cond // of typed, closed
-	typed  []byte
-	taking int    // bytes that were read last: they are known to be taken with the next Read
-	taken  uint64 // bytes before those
-	closed bool
+	mu       sync.Mutex
+	cond     sync.Cond // signalled when typed or closed changes
+	typed    []byte
+	taking   int    // bytes that the last Read returned; the next Read shows that they were accepted
+	accepted uint64 // bytes that were accepted before those
+	closed   bool
 }
 
-func (b *inbox) init() { b.some.L = &b.mu }
+func (b *inbox) init() { b.cond.L = &b.mu }
 
-// put adds what was typed, all of it or nothing.
+// put adds input, either all of it or nothing.
 func (b *inbox) put(typed []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,21 +114,21 @@ func (b *inbox) put(typed []byte) error {
 		return fault.Newf(fault.Exhausted, "%d bytes wait for the program to read them already", len(b.typed))
 	}
 	b.typed = append(b.typed, typed...)
-	b.some.Broadcast()
+	b.cond.Broadcast()
 	return nil
 }
 
-// Read waits for what is typed.
+// Read waits for input and returns it.
 func (b *inbox) Read(to []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.typed = append(b.typed[:0], b.typed[b.taking:]...)
-	b.taken, b.taking = b.taken+uint64(b.taking), 0
+	b.accepted, b.taking = b.accepted+uint64(b.taking), 0
 	if len(b.typed) == 0 {
-		b.some.Broadcast() // to awaitTaken
+		b.cond.Broadcast() // wakes awaitRead
 	}
 	for len(b.typed) == 0 && !b.closed {
-		b.some.Wait()
+		b.cond.Wait()
 	}
 	if b.closed {
 		return 0, io.EOF
@@ -133,30 +137,30 @@ func (b *inbox) Read(to []byte) (int, error) {
 	return b.taking, nil
 }
 
-// awaitTaken waits until the machine has accepted all that was typed, or ctx ends.
-func (b *inbox) awaitTaken(ctx context.Context) {
+// awaitRead waits until the machine has accepted all input or ctx is cancelled.
+func (b *inbox) awaitRead(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		b.mu.Lock()
-		b.some.Broadcast()
+		b.cond.Broadcast()
 		b.mu.Unlock()
 	})()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.typed) > 0 && !b.closed && ctx.Err() == nil {
-		b.some.Wait()
+		b.cond.Wait()
 	}
 }
 
-// left gives what is not known to be taken, and how much is.
-func (b *inbox) left() (taken uint64, typed []byte) {
+// unread returns the number of bytes that the machine has accepted, and the input after them.
+func (b *inbox) unread() (taken uint64, typed []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.taken, bytes.Clone(b.typed)
+	return b.accepted, bytes.Clone(b.typed)
 }
 
 func (b *inbox) close() {
 	b.mu.Lock()
 	b.closed = true
-	b.some.Broadcast()
+	b.cond.Broadcast()
 	b.mu.Unlock()
 }

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// TestShells runs all that is about shells alone in one machine.
+// TestShells tests shells. All subtests share one machine.
 func TestShells(t *testing.T) {
 	t.Parallel()
 	h, c := live(t)
@@ -32,17 +32,17 @@ func TestShells(t *testing.T) {
 		}
 	})
 	if all, err := c.Shells(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%d are left: %v", len(all), err)
+		t.Errorf("%d remain: %v", len(all), err)
 	}
 	if rows := h.history(t); len(rows) != 0 {
 		t.Errorf("%d are in the history of commands", len(rows))
 	}
 }
 
-// open opens a shell that runs a script, and closes it at the end.
+// open opens a shell that runs a script. It closes the shell when the test ends.
 func open(t *testing.T, c *remote.Client, script string, args ...string) *shellUser {
 	t.Helper()
-	s, err := c.OpenShell(t.Context(), client.Command{Argv: append([]string{"/bin/sh", "-c", script, "-"}, args...), Cwd: "/workspace", TTY: &client.Terminal{Cols: 80, Rows: 24}})
+	s, err := c.OpenShell(t.Context(), program.Command{Argv: append([]string{"/bin/sh", "-c", script, "-"}, args...), Cwd: "/workspace", TTY: &program.Terminal{Cols: 80, Rows: 24}})
 	check(t, err)
 	u := &shellUser{t: t, client: c, id: s.ID}
 	t.Cleanup(func() {
@@ -53,17 +53,17 @@ func open(t *testing.T, c *remote.Client, script string, args ...string) *shellU
 	return u
 }
 
-// openPrompting opens one that is said to print a prompt when it is ready.
+// openPrompting opens a shell that prints a prompt when it is ready.
 func openPrompting(t *testing.T, c *remote.Client, script string) *shellUser {
 	t.Helper()
-	s, err := c.OpenPrompting(t.Context(), client.Command{Argv: []string{"/bin/sh", "-c", script}, Cwd: "/workspace", TTY: &client.Terminal{Cols: 80, Rows: 24}})
+	s, err := c.OpenPrompting(t.Context(), program.Command{Argv: []string{"/bin/sh", "-c", script}, Cwd: "/workspace", TTY: &program.Terminal{Cols: 80, Rows: 24}})
 	check(t, err)
 	u := &shellUser{t: t, client: c, id: s.ID}
 	t.Cleanup(func() { u.close() })
 	return u
 }
 
-// shellUser is somebody with a shell.
+// shellUser reads from and writes to a shell.
 type shellUser struct {
 	t      *testing.T
 	client *remote.Client
@@ -86,7 +86,7 @@ func (u *shellUser) write(text string) {
 	check(u.t, err)
 }
 
-// read goes on reading, and waits for something new.
+// read waits for new output and returns it.
 func (u *shellUser) read(chars int) remote.ShellOutput {
 	u.t.Helper()
 	out, err := u.client.ReadShell(u.t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: chars, Wait: 20 * time.Second})
@@ -99,18 +99,18 @@ func (u *shellUser) read(chars int) remote.ShellOutput {
 	return out
 }
 
-// await reads until a text was seen, and gives all that was seen.
+// await reads until the output contains a text. It returns all output.
 func (u *shellUser) await(text string) string {
 	u.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(u.seen.String(), text); {
 		if out := u.read(1000); time.Now().After(deadline) || !out.EndedAt.IsZero() && len(out.Data) == 0 {
-			u.t.Fatalf("%q does not come, but %q", text, u.seen.String())
+			u.t.Fatalf("output %q did not arrive: got %q", text, u.seen.String())
 		}
 	}
 	return u.seen.String()
 }
 
-// end reads to the end.
+// end reads until the shell has ended.
 func (u *shellUser) end() remote.Shell {
 	u.t.Helper()
 	for {
@@ -162,14 +162,14 @@ func testShellOutput(t *testing.T, _ *home, c *remote.Client) {
 		fmt.Fprintf(&want, "%06d line é\n", i+1)
 	}
 	if !bytes.Equal(u.seen.Bytes(), want.Bytes()) || last.OutputBytes != int64(want.Len()) {
-		t.Errorf("%d bytes of %d were seen, the shell tells of %d", u.seen.Len(), want.Len(), last.OutputBytes)
+		t.Errorf("read %d of %d bytes, and the shell reports %d", u.seen.Len(), want.Len(), last.OutputBytes)
 	}
 	if last.Exit == nil || last.Exit.Code != 0 {
 		t.Errorf("it ended with %+v", last.Exit)
 	}
 }
 
-// testShellFlood has a shell print more than is kept while nobody reads.
+// testShellFlood checks a shell that prints more than is kept while no client reads.
 func testShellFlood(t *testing.T, _ *home, c *remote.Client) {
 	u := open(t, c, `stty raw -echo; head -c $((24 << 20)) /dev/zero; echo end`)
 	deadline := time.Now().Add(time.Minute)
@@ -194,15 +194,14 @@ func testShellFlood(t *testing.T, _ *home, c *remote.Client) {
 }
 
 func testShellSignals(t *testing.T, _ *home, c *remote.Client) {
-	u := open(t, c, `set -m; trap 'echo the shell itself' INT TERM; for i in 1 2 3; do echo start $i; sleep 1000; echo "end $i: $?"; done`)
+	// Each job prints its start itself. By then it is in the foreground, so SIGKILL can't hit the
+	// shell.
+	u := open(t, c, `set -m; trap 'echo the shell itself' INT TERM; for i in 1 2 3; do sh -c "echo start $i; exec sleep 1000"; echo "end $i: $?"; done`)
 	for i, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		u.await(fmt.Sprintf("start %d", i+1))
-		for !strings.Contains(u.seen.String(), fmt.Sprintf("end %d: %d", i+1, 128+sig)) {
-			_, err := c.SignalShell(t.Context(), u.id, sig) // until sleep is in the foreground it goes to the shell
-			check(t, err)
-			time.Sleep(50 * time.Millisecond)
-			u.read(1000)
-		}
+		_, err := c.SignalShell(t.Context(), u.id, sig)
+		check(t, err)
+		u.await(fmt.Sprintf("end %d: %d", i+1, 128+sig))
 	}
 }
 
@@ -227,7 +226,7 @@ func testShellEnds(t *testing.T, _ *home, c *remote.Client) {
 	stubborn.await("deaf")
 	began := time.Now()
 	if s := stubborn.close(); s.EndedAt.IsZero() || time.Since(began) > 15*time.Second {
-		t.Errorf("one that does not mind: %+v after %v", s, time.Since(began))
+		t.Errorf("program that ignores signals: got %+v after %v", s, time.Since(began))
 	}
 }
 
@@ -262,7 +261,7 @@ func testShellInput(t *testing.T, _ *home, c *remote.Client) {
 		}
 		check(t, err)
 		if i > 100 {
-			t.Fatal("it takes everything")
+			t.Fatal("it accepts more than the limit")
 		}
 	}
 	u.close()
@@ -271,16 +270,16 @@ func testShellInput(t *testing.T, _ *home, c *remote.Client) {
 func testShellRefusals(t *testing.T, _ *home, c *remote.Client) {
 	ctx := t.Context()
 	u := open(t, c, "sleep 1000")
-	tty := &client.Terminal{Cols: 80, Rows: 24}
+	tty := &program.Terminal{Cols: 80, Rows: 24}
 	for name, one := range map[string]struct {
 		err  error
 		kind fault.Kind
 	}{
-		"no program":       {only(c.OpenShell(ctx, client.Command{TTY: tty})), fault.Invalid},
-		"no terminal":      {only(c.OpenShell(ctx, client.Command{Argv: []string{"true"}})), fault.Invalid},
-		"a huge terminal":  {only(c.OpenShell(ctx, client.Command{Argv: []string{"true"}, TTY: &client.Terminal{Cols: 1001, Rows: 1}})), fault.Invalid},
-		"no such program":  {only(c.OpenShell(ctx, client.Command{Argv: []string{"/no/such"}, TTY: tty})), fault.Precondition},
-		"no such folder":   {only(c.OpenShell(ctx, client.Command{Argv: []string{"true"}, Cwd: "/no/such", TTY: tty})), fault.Precondition},
+		"no program":       {only(c.OpenShell(ctx, program.Command{TTY: tty})), fault.Invalid},
+		"no terminal":      {only(c.OpenShell(ctx, program.Command{Argv: []string{"true"}})), fault.Invalid},
+		"a huge terminal":  {only(c.OpenShell(ctx, program.Command{Argv: []string{"true"}, TTY: &program.Terminal{Cols: 1001, Rows: 1}})), fault.Invalid},
+		"no such program":  {only(c.OpenShell(ctx, program.Command{Argv: []string{"/no/such"}, TTY: tty})), fault.Precondition},
+		"no such folder":   {only(c.OpenShell(ctx, program.Command{Argv: []string{"true"}, Cwd: "/no/such", TTY: tty})), fault.Precondition},
 		"no such shell":    {only(c.ReadShell(ctx, remote.ShellRead{ID: "sh-0", Chars: 1})), fault.NotFound},
 		"no characters":    {only(c.ReadShell(ctx, remote.ShellRead{ID: u.id})), fault.Invalid},
 		"a cursor below 0": {only(c.ReadShell(ctx, remote.ShellRead{ID: u.id, Cursor: -1, Chars: 1})), fault.Invalid},
@@ -314,11 +313,11 @@ func testShellWaiting(t *testing.T, _ *home, c *remote.Client) {
 	began := time.Now()
 	out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: out.Next, Chars: 1000, Wait: 200 * time.Millisecond})
 	if took := time.Since(began); err != nil || len(out.Data) != 0 || took < 200*time.Millisecond || took > 10*time.Second {
-		t.Errorf("for what does not come: %q, %v after %v", out.Data, err, took)
+		t.Errorf("wait without output: got %q, %v after %v", out.Data, err, took)
 	}
 }
 
-// readIdle goes on reading when the shell is idle.
+// readIdle waits until the shell is idle, and returns the new output.
 func (u *shellUser) readIdle(idle time.Duration) string {
 	u.t.Helper()
 	out, err := u.client.ReadShell(u.t.Context(), remote.ShellRead{ID: u.id, Cursor: u.cursor, Chars: 1000, Idle: idle})
@@ -327,11 +326,12 @@ func (u *shellUser) readIdle(idle time.Duration) string {
 	return string(out.Data)
 }
 
-// testShellPrompt: a shell that has not started is not idle, and what is typed early is echoed behind its prompt.
+// testShellPrompt checks that a starting shell does not count as idle. It also checks that early
+// input is echoed after the prompt.
 func testShellPrompt(t *testing.T, _ *home, c *remote.Client) {
 	u := openPrompting(t, c, `sleep 1; printf 'ready> '; read -r x; echo "got $x"; sleep 1000`)
 	if seen := u.readIdle(100 * time.Millisecond); seen != "ready> " {
-		t.Errorf("the first read gives %q", seen)
+		t.Errorf("first read: got %q", seen)
 	}
 	early := openPrompting(t, c, `sleep 1; printf 'ready> '; read -r x; echo "got $x"; sleep 1000`)
 	early.write("this\n")
@@ -340,7 +340,7 @@ func testShellPrompt(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// testShellAnswer: a program that has not answered what was typed is not idle. One that has and prints nothing more is.
+// testShellAnswer checks that a program counts as idle only after it has reacted to input.
 func testShellAnswer(t *testing.T, _ *home, c *remote.Client) {
 	u := open(t, c, `stty -echo; printf '> '; while read -r x; do sleep 1; printf 'answer %s> ' "$x"; done`)
 	u.await("> ")
@@ -354,7 +354,8 @@ func testShellAnswer(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// testShellSilent: a read of a program that prints nothing ends, and later ones do not wait again.
+// testShellSilent checks that a read from a silent program returns, and that later reads do not
+// wait again.
 func testShellSilent(t *testing.T, _ *home, c *remote.Client) {
 	u := open(t, c, `sleep 1000`)
 	began := time.Now()
@@ -363,19 +364,19 @@ func testShellSilent(t *testing.T, _ *home, c *remote.Client) {
 	}
 	began = time.Now()
 	if u.readIdle(100 * time.Millisecond); time.Since(began) > replyPatience/2 {
-		t.Errorf("another read takes %v", time.Since(began))
+		t.Errorf("second read: took %v", time.Since(began))
 	}
 }
 
-// testShellEarlySignal: a signal to a shell that starts waits for its prompt, and for what was typed before.
+// testShellEarlySignal checks that a signal waits for the prompt and for earlier input.
 func testShellEarlySignal(t *testing.T, _ *home, c *remote.Client) {
 	u := openPrompting(t, c, `sleep 1; trap 'echo interrupted' INT; printf 'ready> '; while :; do sleep 0.05; done`)
 	_, err := c.SignalShell(t.Context(), u.id, syscall.SIGINT)
 	check(t, err)
 	u.await("interrupted")
 	for i := range 5 {
-		bash, err := c.OpenPrompting(t.Context(), client.Command{
-			Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=> ", "HISTFILE="}, Cwd: "/workspace", TTY: &client.Terminal{Cols: 80, Rows: 24},
+		bash, err := c.OpenPrompting(t.Context(), program.Command{
+			Argv: []string{"bash", "--norc", "--noprofile", "-i"}, Env: []string{"PS1=> ", "HISTFILE="}, Cwd: "/workspace", TTY: &program.Terminal{Cols: 80, Rows: 24},
 		})
 		check(t, err)
 		u := &shellUser{t: t, client: c, id: bash.ID}
@@ -390,7 +391,8 @@ func testShellEarlySignal(t *testing.T, _ *home, c *remote.Client) {
 	}
 }
 
-// TestShellsAreBounded opens as many as there can be: one that has ended makes room.
+// TestShellsAreBounded checks that only a limited number of shells can be open, and that a new
+// shell can replace an ended one.
 func TestShellsAreBounded(t *testing.T) {
 	t.Parallel()
 	_, c := live(t)
@@ -412,7 +414,7 @@ func TestShellsAreBounded(t *testing.T) {
 		t.Errorf("the one that has ended: %v", err)
 	}
 	users[3].id = ""
-	_, err := c.OpenShell(t.Context(), client.Command{Argv: []string{"sleep", "1000"}, TTY: &client.Terminal{Cols: 1, Rows: 1}})
+	_, err := c.OpenShell(t.Context(), program.Command{Argv: []string{"sleep", "1000"}, TTY: &program.Terminal{Cols: 1, Rows: 1}})
 	if fault.KindOf(err) != fault.Exhausted {
 		t.Errorf("one more: %v", err)
 	}

@@ -16,20 +16,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// snapshotPatience bounds a snapshot: a tree is copied.
+// snapshotPatience is how long a snapshot can take. A snapshot might copy a whole tree.
 const snapshotPatience = 10 * time.Minute
 
-// frozenFor is how long a machine's file systems may be frozen: they thaw by themselves if their supervisor forgets them.
+// frozenFor is how long a machine's file systems can stay frozen. If the supervisor does not thaw
+// them, they thaw on their own.
 const frozenFor = 20 * time.Second
 
-// Snapshot keeps the present state of the workspace.
+// Snapshot saves the current state of the workspace under a name.
 func (s *server) Snapshot(ctx context.Context, req *connect.Request[supervisorv1.SnapshotRequest]) (*connect.Response[supervisorv1.SnapshotResponse], error) {
 	done, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	// What was begun is finished or taken back, whatever becomes of the caller.
+	// A started snapshot is completed or undone, even if the caller leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotPatience)
 	defer cancel()
 	if err := s.daemon.snapshot(ctx, req.Msg.Name, req.Msg.Whole, req.Msg.Live); err != nil {
@@ -44,14 +45,14 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 		defer d.pausing.Unlock()
 	}
 	d.merging.giveUp()
-	lock, err := d.folder.TakeDisks(ctx) // who asked for this may be gone, and with them the lock that they hold
+	lock, err := d.folder.TakeDisks(ctx) // the caller has this lock too, but might die before the snapshot is complete
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
 	d.snapshots.Lock()
 	defer d.snapshots.Unlock()
-	id, disks := d.order.Workspace.ID, d.disksFolder()
+	id, disks := d.config.Workspace.ID, d.disksFolder()
 	if _, err := d.store.Snapshot(ctx, id, name); fault.KindOf(err) != fault.NotFound {
 		if err == nil {
 			err = fault.Newf(fault.Exists, "there is one of this name")
@@ -64,11 +65,11 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 	}
 	hold := func(ctx context.Context) (func() error, error) { return d.freeze(ctx, whole) }
 	if live {
-		dir, kept, err := disks.NewMemory(s.Kept)
+		dir, withCheckpoint, err := disks.NewCheckpoint(s.Disks)
 		if err != nil {
 			return err
 		}
-		s.Kept = kept
+		s.Disks = withCheckpoint
 		hold = func(ctx context.Context) (func() error, error) { return d.saveForCopies(ctx, dir) }
 	}
 	layerer, layers := d.machine.Machine().(machine.Layerer)
@@ -82,7 +83,7 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 	}
 	if err != nil {
 		if live {
-			err = errors.Join(err, disks.DropMemory(context.WithoutCancel(ctx), s.Kept.Memory))
+			err = errors.Join(err, disks.RemoveCheckpoint(context.WithoutCancel(ctx), s.Disks.Checkpoint))
 		}
 		return err
 	}
@@ -90,26 +91,26 @@ func (d *daemon) snapshot(ctx context.Context, name string, whole, live bool) er
 		return err
 	}
 	return d.store.AddSnapshot(ctx, id, store.Snapshot{
-		Name: name, Disks: s.Kept, Whole: whole, SizeBytes: disks.Size(s.Kept, store.Disks{}), CreatedAt: time.Now(),
+		Name: name, Disks: s.Disks, Whole: whole, SizeBytes: disks.Size(s.Disks, store.Disks{}), CreatedAt: time.Now(),
 	}, s.Next)
 }
 
-// freeze has the machine write nothing until release is called.
+// freeze stops all writes to the disks until release is called.
 func (d *daemon) freeze(ctx context.Context, whole bool) (release func() error, err error) {
 	frozen, err := d.machine.Agent.Freeze(ctx, client.Mounts{Root: whole, Volume: true}, frozenFor)
 	return func() error { return d.thaw(ctx, frozen) }, err
 }
 
-// saveForCopies saves the machine, which stands still until release is called.
+// saveForCopies saves the machine, and keeps it paused until release is called.
 func (d *daemon) saveForCopies(ctx context.Context, dir string) (release func() error, err error) {
 	still, err := d.save(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return still.goOn(ctx) }, nil
+	return func() error { return still.resume(ctx) }, nil
 }
 
-// copyHeld copies the disks while the machine is held.
+// copyHeld copies the disks while the function hold stops writes to them.
 func (d *daemon) copyHeld(ctx context.Context, disks storage.Folder, s storage.Snapshot, hold func(context.Context) (func() error, error)) error {
 	release, err := hold(ctx)
 	if err != nil {
@@ -118,10 +119,11 @@ func (d *daemon) copyHeld(ctx context.Context, disks storage.Folder, s storage.S
 	return errors.Join(disks.Take(ctx, s), release())
 }
 
-// addLayers has the machine, while it is held, write to new layers from then on. The database has them first: at no moment is something written to a layer that it does
-// not have.
+// addLayers makes the machine write to new layers. Meanwhile the function hold stops writes to the
+// disks. The layers are added to the database first, so the machine never writes to a layer that
+// the database does not contain.
 func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Snapshot, hold func(context.Context) (func() error, error)) error {
-	id := d.order.Workspace.ID
+	id := d.config.Workspace.ID
 	if err := d.store.SetDisks(ctx, id, s.Next); err != nil {
 		return err
 	}
@@ -135,11 +137,12 @@ func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Sn
 		err = errors.Join(err, release())
 	}
 	select {
-	case <-d.machine.Done(): // whichever layers it wrote to last, those that the database has now hold it
+	case <-d.machine.Done(): // the database already contains all layers to which the machine wrote
 		return err
 	default:
 	}
-	// The machine writes where it did. The new layers are forgotten before they are removed.
+	// The machine still writes to the old layers. The new layers are removed from the database
+	// first, then from the disk.
 	if undone := d.store.SetDisks(ctx, id, before); undone != nil {
 		return errors.Join(err, undone)
 	}
@@ -152,24 +155,26 @@ func (d *daemon) addLayers(ctx context.Context, m machine.Layerer, s *storage.Sn
 	return err
 }
 
-// thaw lets the machine write again. What was kept of file systems that thawed before their time need not be consistent.
+// thaw lets the machine write again. It returns an error if the file systems thawed earlier,
+// because a copy of them might be inconsistent.
 func (d *daemon) thaw(ctx context.Context, frozen bool) error {
 	held, err := d.machine.Agent.Thaw(ctx)
 	if err == nil && frozen && !held {
-		err = errors.New("the machine's disks could not be held still for long enough")
+		err = errors.New("the machine's disks could not be frozen for long enough")
 	}
 	return err
 }
 
-// copyPaused copies the disks while nothing runs in the machine.
+// copyPaused copies the disks. If the driver can pause the machine, it pauses the machine
+// meanwhile.
 func (d *daemon) copyPaused(ctx context.Context, disks storage.Folder, s *storage.Snapshot, whole bool) (err error) {
-	if keeper, ok := d.machine.Machine().(machine.RootKeeper); ok && whole {
-		path, kept := disks.NewRoot(s.Kept)
-		if err := keeper.KeepRoot(ctx, path); err != nil {
+	if saver, ok := d.machine.Machine().(machine.RootSaver); ok && whole {
+		path, withRoot := disks.NewRoot(s.Disks)
+		if err := saver.SaveRoot(ctx, path); err != nil {
 			return err
 		}
-		s.Kept = kept
-		s.RootTaken()
+		s.Disks = withRoot
+		s.RootCopied()
 	}
 	if err := d.machine.Agent.Flush(ctx, whole); err != nil {
 		return err

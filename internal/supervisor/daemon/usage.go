@@ -10,51 +10,76 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
-	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
-// usage tells what the machine takes. Who only looks keeps no machine alive: it is no activity.
+// usage answers a request for the resources that the machine uses. The request does not count as
+// activity.
 func (s *server) usage(w http.ResponseWriter, r *http.Request) {
-	err := s.daemon.released(r.Context())
-	var u remote.Usage
-	if err == nil {
-		u, err = s.daemon.usage(r.Context())
-	}
-	if err != nil {
-		w.Header().Set(remote.ErrorTrailer, remote.EncodeError(err))
-		w.WriteHeader(fault.HTTPStatus(fault.KindOf(err)))
-		return
-	}
-	w.Header().Set("Trailer", remote.WholeTrailer)
-	if remote.WriteUsage(w, u) == nil {
-		w.Header().Set(remote.WholeTrailer, "1")
-	}
+	content.Serve(w, encodeError, func(w *content.Answer) error {
+		if err := s.daemon.released(r.Context()); err != nil {
+			return err
+		}
+		u, err := s.daemon.usage(r.Context())
+		if err != nil {
+			return err
+		}
+		return remote.WriteUsage(w, u)
+	})
 }
 
-// usage measures: processor time by what the host's kernel has counted for the machine's processes, memory by what the machine says, storage by what its folder takes.
+// usage measures the resources that the machine uses. The host's kernel counts the processor time
+// of the machine's processes. The memory comes from /proc/meminfo in the machine. If the machine is
+// too busy to answer, it is the memory of the last answer. The storage is the size of the
+// workspace's folder. The network on the host counts the bytes that it carries.
 func (d *daemon) usage(ctx context.Context) (u remote.Usage, err error) {
 	u.CPU, u.Processes = processorTime(processesOf(d.machine.Machine()))
-	if u.Supervisor = os.Getpid(); len(u.Processes) > maxTold {
+	if u.Supervisor = os.Getpid(); len(u.Processes) > maxReported {
 		u.Processes = nil
 	}
-	var meminfo bytes.Buffer
-	if _, err := d.machine.Agent.ReadFile(ctx, "/proc/meminfo", 0, maxMeminfo, &meminfo); err != nil {
+	if u.MemBytes, err = d.memory(ctx); err != nil {
 		return u, err
 	}
-	u.MemBytes = memoryUsed(meminfo.Bytes())
 	u.DiskBytes = d.stored.bytes(ctx, string(d.folder))
+	if stack := d.machine.Network(); stack != nil {
+		sent, since := stack.Sent()
+		u.SentBytes, u.SentSince, u.ReceivedBytes = sent, since.UnixNano(), stack.Received()
+	}
 	return u, nil
 }
 
-// maxTold bounds how many processes are told of: to read the clocks of more takes longer than to ask.
-const maxTold = 256
+// meminfoTimeout is the maximum time to wait for the memory of a machine.
+const meminfoTimeout = 2 * time.Second
 
-// maxMeminfo bounds what is read of /proc/meminfo, which begins with what is looked for.
+// memory returns the memory that is used inside the machine. If the machine does not
+// answer, memory does not fail: otherwise programs could hide their traffic by keeping the machine
+// busy.
+func (d *daemon) memory(ctx context.Context) (int64, error) {
+	limited, cancel := context.WithTimeout(ctx, meminfoTimeout)
+	defer cancel()
+	var meminfo bytes.Buffer
+	_, err := d.machine.Agent.ReadFile(limited, "/proc/meminfo", 0, maxMeminfo, &meminfo)
+	switch {
+	case err == nil:
+		d.memoryKnown.Store(memoryUsed(meminfo.Bytes()))
+	case limited.Err() == nil || ctx.Err() != nil:
+		return 0, err
+	}
+	return d.memoryKnown.Load(), nil
+}
+
+// maxReported is the largest number of PIDs in an answer. For a client, reading more process clocks
+// takes longer than another request.
+const maxReported = 256
+
+// maxMeminfo is the number of bytes of /proc/meminfo that are read. The needed fields are at its
+// start.
 const maxMeminfo = 4 << 10
 
-// memoryUsed is what is not available, by what /proc/meminfo says.
+// memoryUsed returns the memory that is not available, in bytes. It parses the text of
+// /proc/meminfo.
 func memoryUsed(meminfo []byte) int64 {
 	var total, free int64
 	for line := range bytes.Lines(meminfo) {
@@ -65,21 +90,23 @@ func memoryUsed(meminfo []byte) int64 {
 			total = kib
 		case "MemFree":
 			free = kib
-		case "MemAvailable": // which is after both
+		case "MemAvailable": // this field comes after the other two
 			return max(total-kib, 0) << 10
 		}
 	}
 	return max(total-free, 0) << 10
 }
 
-// stored knows what a folder takes. It is measured anew every few seconds, and when that has not cost much for a while: a folder may hold a million files.
+// stored caches the size of a folder. A folder can contain a million files, so measuring can be
+// slow. It is measured at most every few seconds, and less often if measuring takes long.
 type stored struct {
 	mu    sync.Mutex
 	next  time.Time
 	known int64
 }
 
-// The time between two measurements is at least this, and this much longer than one of them.
+// The time between two measurements is at least measureEvery, and at least measureShare times the
+// duration of the last measurement.
 const (
 	measureEvery = 2 * time.Second
 	measureShare = 50

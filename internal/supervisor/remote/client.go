@@ -4,28 +4,34 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
+	"github.com/pyro-mcp/pyro/internal/agent/spawn"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/supervisor/v1/supervisorv1connect"
 )
 
-// Client is a connection to the supervisor of a workspace. It is safe for concurrent use. Close it.
+// Client is a connection to the supervisor of a workspace. It is safe for concurrent use. The
+// caller must close it.
 type Client struct {
 	folder Folder
 	use    *flock.Lock
 	conns  connections
 	rpc    supervisorv1connect.SupervisorServiceClient
-	calls  *http.Client // over HTTP/2, many on one connection
-	reads  *http.Client // over HTTP/1.1, each on a connection of its own: content comes in pieces of any size, and takes a third less of the processor
+	calls  *http.Client // calls over HTTP/2, which share one connection
+	reads  *http.Client // reads over HTTP/1.1, each on its own connection; that needs a third less processor time
 }
 
-// Dial connects to the supervisor of a workspace, and waits for it where it is starting its machine. Precondition where there is none: it is stopped.
+// Dial connects to the supervisor of a workspace. If the supervisor is still starting its machine,
+// Dial waits. The error has kind Precondition if the workspace is stopped.
 func Dial(ctx context.Context, f Folder) (*Client, error) {
 	use, err := f.use(ctx)
 	if err != nil {
@@ -40,8 +46,8 @@ func Dial(ctx context.Context, f Folder) (*Client, error) {
 	return c, nil
 }
 
-// Watch connects likewise for a client that only follows: as long as no other client uses the machine,
-// its supervisor may pause it.
+// Watch connects like Dial, but the client does not count as use. The supervisor can pause the
+// machine while the client is open.
 func Watch(ctx context.Context, f Folder) (*Client, error) {
 	conn, err := reach(ctx, f)
 	if err != nil {
@@ -81,7 +87,7 @@ func Watch(ctx context.Context, f Folder) (*Client, error) {
 
 var errClosed = fault.New(fault.Unavailable, "use workspace", "", "the connection to its supervisor is closed")
 
-// connections are those of a client that are open.
+// connections are the open network connections of a client.
 type connections struct {
 	mu     sync.Mutex
 	all    map[*connection]bool
@@ -100,7 +106,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// add takes a connection, unless the client has been closed: then it closes it.
+// add adds a connection. If the client has been closed, it closes the connection.
 func (c *connections) add(conn net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +132,7 @@ func (c *connections) close() {
 	c.all = nil
 }
 
-// Close ends the connection, and every operation on it.
+// Close closes the client and cancels all its operations.
 func (c *Client) Close() error {
 	c.conns.close()
 	c.use.Release()
@@ -135,17 +141,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Status is what a supervisor says of itself.
+// Status describes a supervisor.
 type Status struct {
 	Version         string
 	PID, MachinePID int
 	StartedAt       time.Time
 	LastActivityAt  time.Time
-	ExpiresAt       time.Time // zero: never
+	ExpiresAt       time.Time // zero if it never expires
 	UnlimitedReason string
 }
 
-// Status asks the supervisor what it is.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	r, err := c.rpc.Status(ctx, connect.NewRequest(&supervisorv1.StatusRequest{}))
 	if err != nil {
@@ -162,52 +167,83 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// Snapshot keeps the present state of the workspace under a name; with live that of its machine too.
+// Snapshot saves the current state of the workspace under a name. If whole is true, it also saves
+// the root disk. If live is true, it also saves the root disk and the running machine with its
+// programs.
 func (c *Client) Snapshot(ctx context.Context, name string, whole, live bool) error {
 	_, err := c.rpc.Snapshot(ctx, connect.NewRequest(&supervisorv1.SnapshotRequest{Name: name, Whole: whole, Live: live}))
 	return fromWire(ctx, err)
 }
 
-// Pause writes down the machine and ends it, and returns when its supervisor has ended. The client is closed then. With an error the machine goes on.
+// Reconfigure applies the time to live and the network policy that the record of the workspace has
+// now. It closes the connections and the published ports that the new policy refuses. The error has
+// kind Unsupported if an older pyro started the supervisor.
+func (c *Client) Reconfigure(ctx context.Context) error {
+	_, err := c.rpc.Reconfigure(ctx, connect.NewRequest(&supervisorv1.ReconfigureRequest{}))
+	return fromWire(ctx, err)
+}
+
+// Pause saves the machine and ends it. It closes the client, and returns when the supervisor has
+// ended. If the pause fails, the machine keeps running.
 func (c *Client) Pause(ctx context.Context, reason string) error {
 	_, err := c.rpc.Pause(ctx, connect.NewRequest(&supervisorv1.PauseRequest{Reason: reason}))
 	if err != nil {
 		return fromWire(ctx, err)
 	}
-	c.Close() // the supervisor would wait for the connection to be used no more
+	c.Close() // the supervisor ends only when this connection is closed
 	return c.folder.AwaitEnd(ctx)
 }
 
-// Stop stops the machine, and returns when its supervisor has ended. The client is closed then. With discard nothing of it but the volume is to be kept.
+// Stop stops the machine. It closes the client, and returns when the supervisor has ended. If
+// discard is true, changes to the root disk can be lost, but the volume is kept.
 func (c *Client) Stop(ctx context.Context, reason string, discard bool) error {
 	_, err := c.rpc.Stop(ctx, connect.NewRequest(&supervisorv1.StopRequest{Reason: reason, Discard: discard}))
 	if err = fromWire(ctx, err); err != nil && fault.KindOf(err) != fault.Unavailable {
 		return err
 	}
-	c.Close() // the supervisor would wait for the connection to be used no more
+	c.Close() // the supervisor ends only when this connection is closed
 	return c.folder.AwaitEnd(ctx)
 }
 
-// AwaitReason waits until it is known why the last machine ended, or cannot be known any more.
-func (f Folder) AwaitReason(ctx context.Context) error {
-	for !f.ended() && f.Running() {
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+// AwaitReason waits until the record of why the machine ended exists, or until supervisor and
+// machine have ended without it.
+func (f Folder) AwaitReason(ctx context.Context) error { return f.await(ctx, f.ended) }
+
+// AwaitEnd waits until neither the supervisor nor a process of its machine runs.
+func (f Folder) AwaitEnd(ctx context.Context) error { return f.await(ctx, nil) }
+
+// await waits until neither the supervisor nor a process of its machine runs. It returns earlier if
+// the function enough returns true.
+func (f Folder) await(ctx context.Context, enough func() bool) error {
+	for {
+		if err := flock.AwaitRelease(ctx, f.path(supervisorLock), enough); err != nil {
+			return err
+		}
+		if enough != nil && enough() || !f.Running() {
+			return nil
+		}
+		for _, p := range f.processes() {
+			if err := f.awaitProcess(ctx, p); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
 }
 
-// AwaitEnd waits until the workspace has no supervisor any more.
-func (f Folder) AwaitEnd(ctx context.Context) error {
-	for f.Running() {
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// awaitProcess waits until a process of the machine has ended.
+func (f Folder) awaitProcess(ctx context.Context, pid int) error {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil // it has ended
 	}
-	return nil
+	process := os.NewFile(uintptr(fd), "pidfd")
+	defer process.Close()
+	if !slices.Contains(f.processes(), pid) {
+		return nil // it has ended, and another process got its PID
+	}
+	defer context.AfterFunc(ctx, func() { process.SetReadDeadline(time.Unix(1, 0)) })()
+	if err := spawn.AwaitEnd(process); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProcessorTime reads the clock of a process that works, stands still and ends.
+// TestProcessorTime reads the clock of a process that first runs, then is stopped, then has ended.
 func TestProcessorTime(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
 	if err := cmd.Start(); err != nil {
@@ -32,9 +32,10 @@ func TestProcessorTime(t *testing.T) {
 	}
 	before, _ := ProcessorTime(pid)
 	time.Sleep(20 * time.Millisecond)
-	// It is reported as stopped a few microseconds before it leaves its processor.
+	// The kernel reports a process as stopped a few microseconds before the process leaves its
+	// processor.
 	if after, ok := ProcessorTime(pid); !ok || after-before > time.Millisecond {
-		t.Errorf("a process that stands still has used %v, then %v", before, after)
+		t.Errorf("processor time of a stopped process: got %v, then %v", before, after)
 	}
 	cmd.Process.Kill()
 	cmd.Wait()

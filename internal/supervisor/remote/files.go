@@ -3,19 +3,17 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
-	"strconv"
-	"sync"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Where files are served, see proto/supervisor/v1.
+// Paths of the file service. See proto/supervisor/v1.
 const (
 	FilePath   = "/file"
 	ListPath   = "/list"
@@ -24,34 +22,30 @@ const (
 
 	MachineFilePath   = "/machine/file"
 	MachineFolderPath = "/machine/folder"
+	MachineRenamePath = "/machine/rename"
 	MachineListPath   = "/machine/list"
+	MachineTreePath   = "/machine/tree"
 	UsagePath         = "/machine/usage"
-
-	ErrorTrailer = "Pyro-Error" // an error, see EncodeError: a header where nothing else came, else a trailer
-	WholeTrailer = "Pyro-Whole" // the content came to its end
 )
 
-// maxDrained bounds what is read of an answer beside what it is for.
-const maxDrained = 64 << 10
-
-// call makes a call on files and hands its answer's content to take.
+// call sends a request of the file service, and calls the function take with the content of the
+// answer.
 func (c *Client) call(ctx context.Context, method, path string, q url.Values, body io.Reader, take func(io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var given *sent
-	var content io.Reader
+	var given *content.Reader
 	if body != nil {
-		given = &sent{Reader: body}
-		content = given
+		given = &content.Reader{From: body}
+		body = given
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path+"?"+q.Encode(), content)
+	req, err := http.NewRequestWithContext(ctx, method, "http://supervisor"+path+"?"+q.Encode(), body)
 	if err != nil {
 		return err
 	}
 	resp, err := c.ask(req)
 	if err != nil {
-		if own := given.failed(); own != nil {
-			return own
+		if given != nil && given.Err() != nil {
+			return given.Err()
 		}
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
@@ -59,40 +53,55 @@ func (c *Client) call(ctx context.Context, method, path string, q url.Values, bo
 		return gone(err)
 	}
 	defer resp.Body.Close()
-	if told, ok := DecodeError(resp.Header.Get(ErrorTrailer)); ok {
-		return told
-	}
-	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
-		return fault.Newf(fault.Unsupported, "its supervisor is of an older pyro, which can't do this").
-			WithHint("%s, then %s", fault.Act("workspace_stop", "pyro workspace stop"), fault.Act("workspace_start", "pyro workspace start"))
-	}
 	if resp.StatusCode != http.StatusOK {
-		return fault.Newf(fault.Internal, "its supervisor answered %s", resp.Status)
+		return refusal(resp)
 	}
-	answer := &answered{Reader: resp.Body}
+	answer := &content.Reader{From: resp.Body}
 	taken := take(answer)
-	if taken == nil {
-		_, answer.err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxDrained))
-	}
-	if told, ok := DecodeError(resp.Trailer.Get(ErrorTrailer)); ok {
-		return told
+	var said string
+	var whole bool
+	if taken == nil || answer.Err() != nil {
+		said, whole, err = content.End(resp)
 	}
 	switch cause := context.Cause(ctx); {
-	case taken != nil && answer.err == nil:
+	case said != "":
+		return errorOf(said)
+	case taken != nil && answer.Err() == nil:
 		return taken
 	case cause != nil:
 		return cause
-	case answer.err != nil && !errors.Is(answer.err, io.EOF):
-		return gone(answer.err)
-	case taken != nil:
-		return taken
-	case resp.Trailer.Get(WholeTrailer) == "":
+	case answer.Err() != nil:
+		return gone(answer.Err())
+	case err != nil:
+		return gone(err)
+	case !whole:
 		return gone(io.ErrUnexpectedEOF)
 	}
 	return nil
 }
 
-// ask sends a request. A supervisor of an older pyro speaks HTTP/2 alone.
+// refusal returns the error of a response that reports a failure.
+func refusal(resp *http.Response) error {
+	if sent, ok := DecodeError(resp.Header.Get(content.ErrorField)); ok {
+		return sent
+	}
+	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
+		return fault.Newf(fault.Unsupported, "its supervisor is of an older pyro, which can't do this").
+			WithHint("%s, then %s", fault.Act("workspace_stop", "pyro workspace stop"), fault.Act("workspace_start", "pyro workspace start"))
+	}
+	return fault.Newf(fault.Internal, "its supervisor answered %s", resp.Status)
+}
+
+// errorOf decodes an error that the supervisor has encoded.
+func errorOf(text string) error {
+	if err, ok := DecodeError(text); ok {
+		return err
+	}
+	return fault.Newf(fault.Internal, "its supervisor answered with an error that can't be read")
+}
+
+// ask sends a request. It repeats a failed read over HTTP/2, because supervisors of older pyro
+// versions do not speak HTTP/1.1.
 func (c *Client) ask(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
 		if resp, err := c.reads.Do(req); err == nil || req.Context().Err() != nil {
@@ -102,71 +111,28 @@ func (c *Client) ask(req *http.Request) (*http.Response, error) {
 	return c.calls.Do(req)
 }
 
-// sent keeps the error of what is sent: it is the caller's own.
-type sent struct {
-	io.Reader
-	mu  sync.Mutex
-	err error
-}
-
-func (s *sent) Read(b []byte) (int, error) {
-	n, err := s.Reader.Read(b)
-	if err != nil && err != io.EOF {
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
-	}
-	return n, err
-}
-
-func (s *sent) failed() error {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-// answered keeps the error of what is read apart from those of what is done with it.
-type answered struct {
-	io.Reader
-	err error
-}
-
-func (a *answered) Read(b []byte) (int, error) {
-	n, err := a.Reader.Read(b)
-	if err != nil {
-		a.err = err
-	}
-	return n, err
-}
-
-// copying gives a function that copies an answer.
+// copying returns a function that copies an answer to a writer.
 func copying(to io.Writer) func(io.Reader) error {
 	return func(from io.Reader) error {
-		_, err := io.CopyBuffer(to, struct{ io.Reader }{from}, make([]byte, 256<<10))
+		_, err := content.Copy(to, from)
 		return err
 	}
 }
 
-// ReadFile copies a regular file of the workspace, from an offset on and at most limit bytes where that is not 0. Paths are below the workspace here and in all
-// other calls.
+// ReadFile copies a regular file of the workspace, starting at offset. It copies at most limit
+// bytes; 0 means no limit. Paths in this file are relative to the workspace.
 func (c *Client) ReadFile(ctx context.Context, path string, offset, limit int64, to io.Writer) error {
-	q := url.Values{"path": {path}, "offset": {strconv.FormatInt(offset, 10)}, "limit": {strconv.FormatInt(limit, 10)}}
-	return c.call(ctx, http.MethodGet, FilePath, q, nil, copying(to))
+	return c.call(ctx, http.MethodGet, FilePath, content.Range{Offset: offset, Limit: limit}.Query(path), nil, copying(to))
 }
 
-// WriteFile replaces a file as a whole, see client.WriteVolumeFile.
+// WriteFile replaces the whole content of a file. See client.WriteVolumeFile.
 func (c *Client) WriteFile(ctx context.Context, path string, mode fs.FileMode, size int64, from io.Reader) error {
-	q := url.Values{"path": {path}, "mode": {strconv.FormatUint(uint64(mode.Perm()), 10)}, "size": {strconv.FormatInt(size, 10)}}
+	q := content.File{Path: path, Mode: uint32(mode.Perm()), Parents: true, Size: size}.Query()
 	return c.call(ctx, http.MethodPut, FilePath, q, from, copying(io.Discard))
 }
 
-// ModeOf is the mode that a number stands for.
-func ModeOf(n int64) fs.FileMode { return fs.FileMode(n).Perm() }
-
-// List gives what is at a path: of a folder what is in it, and in all folders below it where that is wanted.
+// List calls the function each with the entry of a path. For a folder it also lists the direct
+// content, or everything below the folder if recursive is true.
 func (c *Client) List(ctx context.Context, path string, recursive bool, each func(listing.Entry) error) error {
 	q := url.Values{"path": {path}, "recursive": {"0"}}
 	if recursive {
@@ -175,7 +141,7 @@ func (c *Client) List(ctx context.Context, path string, recursive bool, each fun
 	return c.list(ctx, ListPath, q, each)
 }
 
-// Stat returns the entry at a path. It follows no link, neither on the way nor at the end: a link is itself the entry, with its target.
+// Stat returns the entry at a path. It does not follow links.
 func (c *Client) Stat(ctx context.Context, path string) (found listing.Entry, err error) {
 	err = c.list(ctx, ListPath, url.Values{"path": {path}, "alone": {"1"}}, func(e listing.Entry) error {
 		found = e
@@ -202,12 +168,12 @@ func (c *Client) list(ctx context.Context, at string, q url.Values, each func(li
 	})
 }
 
-// ReadTree copies a tar of what is at a path.
+// ReadTree copies a tar archive of everything at or below a path.
 func (c *Client) ReadTree(ctx context.Context, path string, to io.Writer) error {
 	return c.call(ctx, http.MethodGet, TreePath, url.Values{"path": {path}}, nil, copying(to))
 }
 
-// Changed says what a change did.
+// Changed reports the effects of Change.
 type Changed struct {
 	Created  int64 `json:"created"`
 	Replaced int64 `json:"replaced"`
@@ -215,14 +181,14 @@ type Changed struct {
 	Bytes    int64 `json:"bytes"`
 }
 
-// WriteChanged writes it as an answer.
+// WriteChanged writes the answer to a change request.
 func WriteChanged(w io.Writer, c Changed) error { return json.NewEncoder(w).Encode(c) }
 
-// Change applies a tar of changes, all or none, see client.Change.
+// Change applies a tar archive of changes, either all or none. See client.Change.
 func (c *Client) Change(ctx context.Context, from io.Reader) (Changed, error) {
 	var changed Changed
 	err := c.call(ctx, http.MethodPut, ChangePath, nil, from, func(r io.Reader) error {
-		return json.NewDecoder(io.LimitReader(r, maxDrained)).Decode(&changed)
+		return json.NewDecoder(io.LimitReader(r, content.MaxDrained)).Decode(&changed)
 	})
 	return changed, err
 }

@@ -1,4 +1,5 @@
-// Package remote is a supervisor seen from the pyros that use its machine: where it is found, how it is started and how it is talked to.
+// Package remote is the client side of a supervisor. Processes that use a machine find, start and
+// call its supervisor with this package.
 package remote
 
 import (
@@ -20,6 +21,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/flock"
 	"github.com/pyro-mcp/pyro/internal/machine"
@@ -27,21 +29,21 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Folder is that of a workspace. In it are
+// Folder is the folder of a workspace. It contains:
 //
-//	lock             held by whoever changes what the workspace is: creates, starts, stops, resets or deletes it, or takes a snapshot of it stopped
-//	disks.lock       held by whoever adds to the disks what the database does not name yet, or removes what it does not name
-//	use.lock         held by whoever uses the machine, and alone by a supervisor that finds that nobody does and pauses it
-//	supervisor.lock  held by the supervisor as long as it lives
-//	socket           where it is talked to
-//	processes        those of the machine, which may outlive a supervisor that is killed, for a moment
-//	machine/         what its machine needs while it runs
-//	end.json         why the last machine ended, unless its supervisor was killed
-//	log              what the supervisor said
-//	disks/           see internal/storage
+//	lock             locked during creation, start, stop, reset, deletion and offline snapshots.
+//	disks.lock       locked while the disks can differ from their list in the database.
+//	use.lock         shared by clients, locked exclusively by a supervisor that pauses.
+//	supervisor.lock  locked by the supervisor as long as it runs.
+//	socket           the supervisor's service.
+//	processes        the machine's processes, which can outlive a killed supervisor briefly.
+//	machine/         files of the running machine.
+//	end.json         why the last machine ended, missing if its supervisor was killed.
+//	log              the supervisor's log.
+//	disks/           see internal/storage.
 type Folder string
 
-// LifecycleLock is the name of the lock of whoever changes what a workspace is.
+// LifecycleLock is the file name of the lock that protects changes to a workspace.
 const LifecycleLock = "lock"
 
 const (
@@ -55,18 +57,20 @@ const (
 	maxEnd         = 64 << 10
 )
 
-// Machine is where the machine has what it needs.
+// Machine returns the path of the running machine's folder.
 func (f Folder) Machine() string { return filepath.Join(string(f), "machine") }
 
-// DisksPath is where the disks are.
+// DisksPath returns the path of the folder with the disks.
 func (f Folder) DisksPath() string { return filepath.Join(string(f), "disks") }
 
-// takePatience is how long the lock of the supervisor is tried for. Those who look whether there is one hold it for a moment.
-const takePatience = time.Second
+// takeTimeout is how long Take tries to lock the file, because Running and Alive lock it for a
+// moment too.
+const takeTimeout = time.Second
 
-// Take takes the lock of the supervisor. Precondition where there is one already.
+// Take locks the supervisor's lock. The error has kind Precondition if the workspace already has a
+// supervisor.
 func (f Folder) Take() (*flock.Lock, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), takePatience, flock.ErrHeld)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), takeTimeout, flock.ErrHeld)
 	defer cancel()
 	lock, err := flock.Take(ctx, f.path(supervisorLock), flock.Exclusive, nil)
 	if errors.Is(err, flock.ErrHeld) {
@@ -75,7 +79,7 @@ func (f Folder) Take() (*flock.Lock, error) {
 	return lock, fault.Wrap(err, "start workspace", filepath.Base(string(f)))
 }
 
-// use says that the machine is used, for as long as the lock is held. Nil where there is no such folder.
+// use locks the shared lock of clients. It returns nil and no error if the folder does not exist.
 func (f Folder) use(ctx context.Context) (*flock.Lock, error) {
 	lock, err := flock.Take(ctx, f.path(useLock), flock.Shared, nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +88,8 @@ func (f Folder) use(ctx context.Context) (*flock.Lock, error) {
 	return lock, fault.Wrap(err, "use workspace", filepath.Base(string(f)))
 }
 
-// Unused takes the locks of whoever uses the workspace, and of whoever changes what it is: a supervisor may pause it as long as they are held. ErrHeld: somebody has them.
+// Unused locks the clients' lock exclusively, and the lifecycle lock. A supervisor needs both locks
+// to pause the workspace. The error is flock.ErrHeld if the workspace is in use.
 func (f Folder) Unused() (release func(), err error) {
 	change, err := flock.Try(f.path(LifecycleLock), flock.Exclusive)
 	if err != nil {
@@ -101,24 +106,26 @@ func (f Folder) Unused() (release func(), err error) {
 	}, nil
 }
 
-// TakeDisks takes the lock of whoever changes which disks there are. It is held for as long as that takes, by a supervisor too; who holds it waits for no other
-// lock.
+// TakeDisks locks the list of disks for changes. To avoid deadlocks, its holder must not wait for
+// another lock file.
 func (f Folder) TakeDisks(ctx context.Context) (*flock.Lock, error) {
 	lock, err := flock.Take(ctx, f.path(disksLock), flock.Exclusive, nil)
 	return lock, fault.Wrap(err, "lock the disks of workspace", filepath.Base(string(f)))
 }
 
-// Running tells whether the workspace has a supervisor, or a process of its machine that has not ended yet: for as long its disks are in use.
+// Running reports whether the supervisor or a process of the machine still runs. While one of them
+// runs, the disks are in use.
 func (f Folder) Running() bool {
 	held, err := flock.Held(f.path(supervisorLock))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	return held || err != nil || len(f.processes()) > 0 // where it can't be told that is no reason to touch the disks
+	return held || err != nil || len(f.processes()) > 0 // if the state is unknown, the disks count as in use
 }
 
-// Alive tells whether the workspace has a machine, or one that is being started: its supervisor lives, and of the processes that it has noted one does. A machine that has
-// ended is not alive while its supervisor still tidies up after it, but Running tells of that.
+// Alive reports whether the workspace has a machine that is starting, or a process of its machine
+// that runs. While a supervisor cleans up after its machine, Alive returns false and Running
+// returns true.
 func (f Folder) Alive() bool {
 	held, err := flock.Held(f.path(supervisorLock))
 	if err != nil {
@@ -131,7 +138,8 @@ func (f Folder) Alive() bool {
 	return err != nil || len(text) == 0 || len(f.processes()) > 0
 }
 
-// WriteProcesses notes the processes of the machine, before anything is written to the disks.
+// WriteProcesses records the processes of the machine. The supervisor calls it before the machine
+// writes to the disks.
 func (f Folder) WriteProcesses(pids []int) error {
 	var text strings.Builder
 	for _, pid := range pids {
@@ -142,7 +150,7 @@ func (f Folder) WriteProcesses(pids []int) error {
 	return os.WriteFile(f.path(processesFile), []byte(text.String()), 0o600)
 }
 
-// processes gives those of the machine that were noted and have not ended.
+// processes returns the recorded processes that still run.
 func (f Folder) processes() (alive []int) {
 	text, err := os.ReadFile(f.path(processesFile))
 	if err != nil {
@@ -160,7 +168,8 @@ func (f Folder) processes() (alive []int) {
 	return alive
 }
 
-// bornAt tells when a process was started, in the kernel's own measure, by which it is told from another one of the same number.
+// bornAt returns the start time of a process in clock ticks. With the start time, a later process
+// with the same PID can be distinguished.
 func bornAt(pid int) (string, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -173,8 +182,8 @@ func bornAt(pid int) (string, bool) {
 	return fields[19], true
 }
 
-// AwaitMachine waits until the processes of an earlier machine have ended, killing those that are left: they die with their supervisor, but not before the kernel
-// has finished what they were writing.
+// AwaitMachine kills the processes of an earlier machine, and waits until they have ended. They die
+// with their supervisor, but the kernel might still be finishing their writes.
 func (f Folder) AwaitMachine(ctx context.Context) error {
 	for {
 		alive := f.processes()
@@ -184,16 +193,14 @@ func (f Folder) AwaitMachine(ctx context.Context) error {
 		for _, pid := range alive {
 			unix.Kill(pid, unix.SIGKILL)
 		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
+		if f.awaitProcess(ctx, alive[0]) != nil {
 			return fault.New(fault.Unavailable, "start workspace", filepath.Base(string(f)), "its last machine has not ended yet (process %d)", alive[0])
 		}
 	}
 }
 
-// Remove removes the folder with all that is in it. The caller has taken LifecycleLock, which goes last: who finds the folder meanwhile, and looks whether it was left
-// behind, finds an owner.
+// Remove removes the folder. The caller has locked LifecycleLock. Remove deletes that file last, so
+// other processes see until then that the folder is in use.
 func (f Folder) Remove(ctx context.Context) error {
 	entries, err := os.ReadDir(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,13 +214,15 @@ func (f Folder) Remove(ctx context.Context) error {
 	if err = cmp.Or(err, remove(f.path(LifecycleLock))); err != nil {
 		return err
 	}
-	if err := remove(string(f)); !errors.Is(err, syscall.ENOTEMPTY) { // else somebody has locked it anew, and finds out that it is nothing
+	// If the folder is not empty, another process has just created and locked LifecycleLock. That
+	// process finds that the workspace no longer exists.
+	if err := remove(string(f)); !errors.Is(err, syscall.ENOTEMPTY) {
 		return err
 	}
 	return nil
 }
 
-// Clear removes what the last supervisor left. The caller has taken the lock.
+// Clear removes the files of the last supervisor. The caller has locked the supervisor's lock.
 func (f Folder) Clear() error {
 	return errors.Join(remove(f.path(socketName)), remove(f.path(endFile)), remove(f.path(processesFile)))
 }
@@ -225,34 +234,36 @@ func remove(path string) error {
 	return nil
 }
 
-// NetworkLog is what the machines of the workspace did on their network (internal/transcript), one [network.Record] as JSON a line.
+// NetworkLog returns the path of the network log. The log is a program.LogFile. Each line contains
+// one [network.Record] as JSON.
 func (f Folder) NetworkLog() string { return f.path("network.log") }
 
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
 
-// ServiceLogBytes is about how much of each stream of a service is kept.
+// ServiceLogBytes is the approximate number of bytes that are kept of each stream of a service.
 const ServiceLogBytes = 1 << 20
 
-// ServiceFolder is where what a service printed is.
+// ServiceFolder is the folder with the logs of one service.
 type ServiceFolder string
 
-// Service is the folder of a service, whose name has been checked.
+// Service returns the folder of a service. The caller has checked the name.
 func (f Folder) Service(name string) ServiceFolder { return ServiceFolder(f.path("services/" + name)) }
 
-// Services is where those of all services are.
+// Services returns the path of the folder of all services.
 func (f Folder) Services() string { return f.path("services") }
 
-// Path, Stdout and Stderr are the folder's, and those of its logs (see internal/transcript).
+// Path returns the path of the folder. Stdout and Stderr return the paths of its logs (see
+// program.LogFile).
 func (s ServiceFolder) Path() string   { return string(s) }
 func (s ServiceFolder) Stdout() string { return filepath.Join(string(s), "stdout") }
 func (s ServiceFolder) Stderr() string { return filepath.Join(string(s), "stderr") }
 
-// Logs are those of both streams.
+// Logs returns the paths of both logs.
 func (s ServiceFolder) Logs() [2]string { return [2]string{s.Stdout(), s.Stderr()} }
 
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// CheckServiceName refuses what can't be the name of a service.
+// CheckServiceName returns an error if a service can't have this name.
 func CheckServiceName(name string) error {
 	if !serviceName.MatchString(name) {
 		return fault.Newf(fault.Invalid, "the name of a service is 1 to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit: %q is not",
@@ -261,33 +272,30 @@ func CheckServiceName(name string) error {
 	return nil
 }
 
-// End is why a machine ended.
+// End says why a machine ended.
 type End struct {
 	Reason  string    `json:"reason"`
 	Expired bool      `json:"expired,omitempty"`
 	At      time.Time `json:"at"`
 }
 
-// WriteEnd keeps why the machine ended.
+// WriteEnd records why the machine ended.
 func (f Folder) WriteEnd(e End) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	part := f.path(endFile + ".part")
-	if err := os.WriteFile(part, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(part, f.path(endFile))
+	return durable.Replacement{Unflushed: true}.Write(f.path(endFile), b)
 }
 
-// ended tells whether it is known why the last machine ended.
+// ended reports whether the reason of the last end has been recorded.
 func (f Folder) ended() bool {
 	_, err := os.Lstat(f.path(endFile))
 	return err == nil
 }
 
-// LastEnd tells why the last machine ended. Where nobody has written it down, its supervisor was killed, or the host went down.
+// LastEnd returns why the last machine ended. If there is no record, the supervisor was killed or
+// the host crashed.
 func (f Folder) LastEnd() End {
 	b, err := os.ReadFile(f.path(endFile))
 	var e End
@@ -298,20 +306,21 @@ func (f Folder) LastEnd() End {
 	return e
 }
 
-// Order is what a supervisor is told by whoever starts it.
-type Order struct {
+// StartConfig is the configuration that a starting supervisor reads.
+type StartConfig struct {
 	Dirs      dirs.Dirs
 	Folder    string
-	Blocks    bool // how the disks are stored
+	Blocks    bool // whether the disks are block storage
 	Workspace store.Workspace
 }
 
-// Disks are the workspace's.
-func (o Order) Disks() storage.Folder {
+// Disks describes the folder of the workspace's disks.
+func (o StartConfig) Disks() storage.Folder {
 	return DisksOf(o.Dirs, Folder(o.Folder), o.Blocks, o.Workspace.Spec)
 }
 
-// DisksOf returns the disks of a workspace of spec that has the folder f. On the host their size is not limited.
+// DisksOf describes the folder of a workspace's disks. If the workspace runs without isolation, the
+// size of its disks is not limited.
 func DisksOf(d dirs.Dirs, f Folder, blocks bool, spec store.Spec) storage.Folder {
 	disks := storage.Folder{Path: f.DisksPath(), Blocks: blocks, Shared: d.Volumes()}
 	if spec.Isolation != string(machine.None) {

@@ -17,7 +17,7 @@ import (
 func TestTheLockSaysWhetherItRuns(t *testing.T) {
 	f := Folder(t.TempDir())
 	if f.Running() {
-		t.Error("it runs before it ever did")
+		t.Error("it is running before its start")
 	}
 	if entries, _ := os.ReadDir(string(f)); len(entries) != 0 {
 		t.Errorf("looking left %v", entries)
@@ -25,7 +25,7 @@ func TestTheLockSaysWhetherItRuns(t *testing.T) {
 	lock, err := f.Take()
 	check(t, err)
 	if !f.Running() {
-		t.Error("it does not run")
+		t.Error("it is not running")
 	}
 	if again, err := f.Take(); fault.KindOf(err) != fault.Precondition || again != nil {
 		t.Errorf("a second one: %v", err)
@@ -39,13 +39,14 @@ func TestTheLockSaysWhetherItRuns(t *testing.T) {
 	}
 	lock.Release()
 	if gone := Folder(filepath.Join(string(f), "none")); gone.Running() {
-		t.Error("what is not there runs")
+		t.Error("a missing folder has a running machine")
 	} else if _, err := gone.Take(); err == nil {
-		t.Error("the lock of what is not there was taken")
+		t.Error("took the lock of a missing folder")
 	}
 }
 
-// TestLookingWhetherItRunsKeepsNobodyFromStarting has others ask all the time, as lists do, while supervisors start.
+// TestLookingWhetherItRunsKeepsNobodyFromStarting checks that supervisors can start while other
+// processes constantly call Running, as lists of workspaces do.
 func TestLookingWhetherItRunsKeepsNobodyFromStarting(t *testing.T) {
 	f := Folder(t.TempDir())
 	lock, err := f.Take()
@@ -77,7 +78,7 @@ func TestLookingWhetherItRunsKeepsNobodyFromStarting(t *testing.T) {
 	close(done)
 	asking.Wait()
 	if refused > 0 {
-		t.Errorf("%d of 100 supervisors were told that there is one already", refused)
+		t.Errorf("%d of 100 supervisors failed because another runs", refused)
 	}
 }
 
@@ -123,11 +124,12 @@ func TestAwaitingTheEnd(t *testing.T) {
 	check(t, f.AwaitEnd(t.Context()))
 }
 
-// TestAMachineThatHasEndedIsNotAlive while its supervisor still tidies up after it.
+// TestAMachineThatHasEndedIsNotAlive checks that Alive returns false while the supervisor of an
+// ended machine still cleans up.
 func TestAMachineThatHasEndedIsNotAlive(t *testing.T) {
 	f := Folder(t.TempDir())
 	if f.Alive() {
-		t.Error("it is alive before it ever was")
+		t.Error("it is alive before its start")
 	}
 	lock, err := f.Take()
 	check(t, err)
@@ -141,7 +143,7 @@ func TestAMachineThatHasEndedIsNotAlive(t *testing.T) {
 	defer cmd.Process.Kill()
 	check(t, f.WriteProcesses([]int{cmd.Process.Pid}))
 	if !f.Alive() {
-		t.Error("its process lives, and it does not")
+		t.Error("its process runs, but it is not alive")
 	}
 	check(t, cmd.Process.Kill())
 	for began := time.Now(); f.Alive(); time.Sleep(time.Millisecond) {
@@ -150,6 +152,33 @@ func TestAMachineThatHasEndedIsNotAlive(t *testing.T) {
 		}
 	}
 	if !f.Running() {
-		t.Error("its supervisor has not ended, and it is told to have")
+		t.Error("got Running false, but its supervisor still runs")
 	}
+}
+
+// TestAwaitingProcesses checks that AwaitEnd waits for a process of the machine that outlives the
+// supervisor.
+func TestAwaitingProcesses(t *testing.T) {
+	f := Folder(t.TempDir())
+	lock, err := f.Take()
+	check(t, err)
+	cmd := exec.Command("sleep", "1000")
+	check(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	check(t, f.WriteProcesses([]int{cmd.Process.Pid}))
+	lock.Release()
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, enough)
+	defer cancel()
+	if err := f.AwaitEnd(ctx); !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { cmd.Process.Kill() })
+	check(t, f.AwaitEnd(t.Context()))
+	<-ended
+	check(t, f.AwaitEnd(t.Context()))
 }

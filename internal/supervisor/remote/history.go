@@ -9,8 +9,9 @@ import (
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
 )
 
-// FollowHistory calls changed at once, and again after commands have ended and their ends are in the database. It
-// returns when the supervisor ends, and says whether it paused the machine. Read the history once more then.
+// FollowHistory calls the function changed at once. It calls changed again each time that commands
+// have ended and the database contains that. FollowHistory returns when the supervisor ends, and
+// reports whether the supervisor paused the machine. The caller then reads the history once more.
 func (c *Client) FollowHistory(ctx context.Context, changed func() error) (paused bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

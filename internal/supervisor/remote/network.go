@@ -15,10 +15,10 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// MaxPorts bounds how many ports one service publishes.
+// MaxPorts is the largest number of ports that a service can publish.
 const MaxPorts = 32
 
-// CheckPorts refuses what a service can't publish.
+// CheckPorts returns an error if the ports can't be published.
 func CheckPorts(ports []store.Port) error {
 	wrong := func(format string, args ...any) error { return fault.Newf(fault.Invalid, format, args...) }
 	if len(ports) > MaxPorts {
@@ -40,10 +40,11 @@ func CheckPorts(ports []store.Port) error {
 	return nil
 }
 
-// NetworkLogBytes is about how much of the log of a network is kept.
+// NetworkLogBytes is the approximate number of bytes that are kept of a network log.
 const NetworkLogBytes = 4 << 20
 
-// ReadNetworkLog reads the records of a log. A line that is none, such as the last one of a writer that was killed, is left out.
+// ReadNetworkLog parses the records of a network log. It skips invalid lines. For example, the last
+// line is incomplete if its writer was killed.
 func ReadNetworkLog(text []byte) (all []network.Record) {
 	for line := range bytes.Lines(text) {
 		var r network.Record
@@ -54,7 +55,7 @@ func ReadNetworkLog(text []byte) (all []network.Record) {
 	return all
 }
 
-// Connections gives those that are open on the machine's network.
+// Connections returns the open connections of the machine's network.
 func (c *Client) Connections(ctx context.Context) ([]network.Record, error) {
 	answer, err := c.rpc.Connections(ctx, connect.NewRequest(&supervisorv1.ConnectionsRequest{}))
 	if err != nil {
@@ -68,7 +69,7 @@ func (c *Client) Connections(ctx context.Context) ([]network.Record, error) {
 	return all, nil
 }
 
-// portsOf is ports as they are asked for.
+// portsOf encodes ports for a request.
 func portsOf(ports []store.Port) (all []*supervisorv1.Port) {
 	for _, p := range ports {
 		all = append(all, &supervisorv1.Port{Guest: uint32(p.Guest), Host: uint32(p.Host)})
@@ -76,7 +77,7 @@ func portsOf(ports []store.Port) (all []*supervisorv1.Port) {
 	return all
 }
 
-// PortsFrom gives the ports that are asked for, if they can be published.
+// PortsFrom decodes the ports of a request. It returns an error if they can't be published.
 func PortsFrom(asked []*supervisorv1.Port) (all []store.Port, err error) {
 	for _, p := range asked {
 		all = append(all, store.Port{Guest: int(p.Guest), Host: int(p.Host)})

@@ -9,7 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain has this program be what tests start: a supervisor that does as it is told, or another user.
+// TestMain also runs the programs that the tests start: a supervisor with a given behaviour, or a
+// process of another user.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == Command:
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(strangerEnv) != "":
 		os.Exit(beStranger(os.Getenv(strangerEnv)))
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // what is started need not wait a second for others' races at its end
+	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")) // started processes do not sleep for a second when they exit
 	goleak.VerifyTestMain(m)
 }
 
@@ -28,7 +29,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits at most 10 s until the function so returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,24 +12,40 @@ import (
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Readiness is when a service is ready: one of its texts is set.
+// Readiness says when a service is ready. Exactly one of the text fields is set.
 type Readiness struct {
 	client.Readiness
-	Command string // for /bin/sh: it is when that exits with 0
+	Command string // a command line for /bin/sh; the service is ready when it exits with 0
 	Timeout time.Duration
 }
 
-// StartService starts a program in the background, and returns when it is ready: where ready is nil, when it runs. As long as it runs, ports of the machine are
-// ports of the host.
-func (c *Client) StartService(ctx context.Context, name string, command client.Command, ready *Readiness, ports []store.Port, secrets ...SecretEnv) error {
-	if err := checkCommand(command); err != nil {
+// ServiceStart describes a new service.
+type ServiceStart struct {
+	Command program.Command
+	Ready   *Readiness          // nil: it is ready when the program runs
+	Ports   []store.Port        // are published while it runs
+	Restart store.RestartPolicy // empty: never
+}
+
+// CheckRestart returns an error if there is no such restart policy. It allows an empty one.
+func CheckRestart(p store.RestartPolicy) error {
+	if p != "" && !slices.Contains(store.RestartPolicies, p) {
+		return fault.Newf(fault.Invalid, "restart is %q: it must be %s, %s or %s", p, store.RestartNo, store.RestartOnFailure, store.RestartAlways)
+	}
+	return nil
+}
+
+// StartService starts a program in the background, and returns when the service is ready.
+func (c *Client) StartService(ctx context.Context, name string, s ServiceStart) error {
+	if err := s.Command.Check(); err != nil {
 		return fault.Wrap(err, "start service", name)
 	}
-	req := &supervisorv1.StartServiceRequest{Name: name, Start: startOf(command, secrets, false), Ports: portsOf(ports)}
-	if ready != nil {
+	req := &supervisorv1.StartServiceRequest{Name: name, Start: s.Command.Encode(false), Ports: portsOf(s.Ports), Restart: string(s.Restart)}
+	if ready := s.Ready; ready != nil {
 		req.Readiness = &supervisorv1.Readiness{
 			File: ready.File, Tcp: ready.TCP, Http: ready.HTTP, Command: ready.Command,
 			TimeoutMs: int32(ready.Timeout.Milliseconds()), IntervalMs: int32(ready.Interval.Milliseconds()),
@@ -38,27 +55,44 @@ func (c *Client) StartService(ctx context.Context, name string, command client.C
 	return fromWire(ctx, err)
 }
 
-// StopService ends a service with all that it started. That it does not run is no error.
+// StopService stops a service and its descendants. It does nothing if the service does not run.
 func (c *Client) StopService(ctx context.Context, name string) error {
 	_, err := c.rpc.StopService(ctx, connect.NewRequest(&supervisorv1.StopServiceRequest{Name: name}))
 	return fromWire(ctx, err)
 }
 
-// ServiceReader is what a service that is followed is passed to.
-type ServiceReader struct {
-	Lines   int // begin with the last so many of each stream; 0: with all that is kept
-	Out     io.Writer
-	Errs    io.Writer
-	Dropped func(out, errs int64) // is told how many bytes are missing in front of what comes next
+// PublishPorts publishes more ports of a running service.
+func (c *Client) PublishPorts(ctx context.Context, name string, ports []store.Port) error {
+	_, err := c.rpc.PublishPorts(ctx, connect.NewRequest(&supervisorv1.PublishPortsRequest{Name: name, Ports: portsOf(ports)}))
+	return fromWire(ctx, err)
 }
 
-// ServiceEnd is how a service ended.
+// UnpublishPorts closes published ports of a running service. guests are ports of the machine.
+func (c *Client) UnpublishPorts(ctx context.Context, name string, guests []int) error {
+	req := &supervisorv1.UnpublishPortsRequest{Name: name}
+	for _, guest := range guests {
+		req.Guests = append(req.Guests, uint32(guest))
+	}
+	_, err := c.rpc.UnpublishPorts(ctx, connect.NewRequest(req))
+	return fromWire(ctx, err)
+}
+
+// ServiceReader receives the output of a service.
+type ServiceReader struct {
+	Lines   int // the number of last lines of each stream to start with; 0 means all kept output
+	Out     io.Writer
+	Errs    io.Writer
+	Dropped func(out, errs int64) // receives the number of bytes that were lost before the next output
+}
+
+// ServiceEnd says how a service ended.
 type ServiceEnd struct {
-	EndedAt time.Time // zero: it did not, but was paused with its workspace
+	EndedAt time.Time // zero if the service was paused with its workspace
 	Result  store.ServiceResult
 }
 
-// FollowService passes on what a service prints, to its end. NotFound: it does not run, and nothing was passed on.
+// FollowService copies the output of a service until the service ends. The error has kind NotFound
+// if the service does not run.
 func (c *Client) FollowService(ctx context.Context, name string, to ServiceReader) (ServiceEnd, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +104,7 @@ func (c *Client) FollowService(ctx context.Context, name string, to ServiceReade
 	for stream.Receive() {
 		m := stream.Msg()
 		if m.End != nil {
-			return serviceEndOf(m.End), nil
+			return serviceEndOf(m.End)
 		}
 		if m.StdoutDropped > 0 || m.StderrDropped > 0 {
 			to.Dropped(m.StdoutDropped, m.StderrDropped)
@@ -86,15 +120,18 @@ func (c *Client) FollowService(ctx context.Context, name string, to ServiceReade
 	return ServiceEnd{}, fault.Wrap(fromWire(ctx, err), "follow service", name)
 }
 
-func serviceEndOf(m *supervisorv1.ServiceEnd) ServiceEnd {
+func serviceEndOf(m *supervisorv1.ServiceEnd) (ServiceEnd, error) {
 	if m.Paused {
-		return ServiceEnd{}
+		return ServiceEnd{}, nil
 	}
 	e := ServiceEnd{EndedAt: time.Unix(0, m.EndedUnixNanos).UTC()}
 	e.Result = store.ServiceResult{Stopped: m.Stopped, Broken: fault.Printable(m.Broken), Failed: fault.Printable(m.Failed)}
 	if x := m.Exit; x != nil {
-		exit := exitOf(x)
-		e.Result.ExitCode, e.Result.Signal, e.Result.NotRun, e.Result.OutOfMemory = exit.Code, exit.Signal, exit.Message, exit.OutOfMemory
+		exit, err := program.DecodeExit(x)
+		if err != nil {
+			return ServiceEnd{}, err
+		}
+		e.Result.Exit = exit
 	}
-	return e
+	return e, nil
 }

@@ -8,67 +8,76 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	supervisorv1 "github.com/pyro-mcp/pyro/internal/gen/supervisor/v1"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
-// Shell is a program on a terminal of its own, or in the background, as it is now.
+// Shell describes a program on a terminal or in the background.
 type Shell struct {
 	ID, Cwd     string
-	Tag         string   // by which whoever started it finds it again
-	PID         int      // in the machine
-	Argv        []string // in lists
-	Cols, Rows  int      // 0: it is a program in the background
+	Tag         string   // chosen by the client that started it
+	PID         int      // the process ID in the machine
+	Argv        []string // set only in lists
+	Cols, Rows  int      // 0 if it runs in the background
 	OpenedAt    time.Time
-	EndedAt     time.Time    // zero: it runs
-	Exit        *client.Exit // nil: it runs, or its end was not seen
-	Broken      string       // why that was not seen
+	EndedAt     time.Time     // zero if it still runs
+	Exit        *program.Exit // nil if it still runs or its end was not seen
+	Broken      string        // why its end was not seen
 	OutputBytes int64
-	TakenBytes  int64 // of it, see ShellRead.Taken
+	AckedBytes  int64 // the bytes of output that its client has acknowledged, see ShellRead.Acked
+	Sequence    int   // its number in the history, or 0 if the history does not contain it
 }
 
-// InBackground tells whether it has no terminal.
+// InBackground reports whether s runs in the background, without a terminal.
 func (s *Shell) InBackground() bool { return s.Cols == 0 }
 
 func shellOf(m *supervisorv1.Shell) Shell {
 	s := Shell{
-		ID: fault.Printable(m.GetShellId()), Tag: m.GetTag(), PID: int(m.GetPid()), Argv: m.GetArgv(), TakenBytes: m.GetTakenBytes(), Cwd: m.GetCwd(), Cols: int(m.GetSize().GetCols()), Rows: int(m.GetSize().GetRows()),
-		OpenedAt: time.Unix(0, m.GetOpenedUnixNanos()).UTC(), Broken: m.GetBroken(), OutputBytes: m.GetOutputBytes(),
+		ID: fault.Printable(m.GetShellId()), Tag: m.GetTag(), PID: int(m.GetPid()), Argv: m.GetArgv(), AckedBytes: m.GetTakenBytes(), Cwd: m.GetCwd(), Cols: int(m.GetSize().GetCols()), Rows: int(m.GetSize().GetRows()),
+		OpenedAt: time.Unix(0, m.GetOpenedUnixNanos()).UTC(), Broken: m.GetBroken(), OutputBytes: m.GetOutputBytes(), Sequence: int(m.GetSequence()),
 	}
 	if ended := m.GetEndedUnixNanos(); ended != 0 {
 		s.EndedAt = time.Unix(0, ended).UTC()
 	}
 	if e := m.GetExit(); e != nil {
-		exit := exitOf(e)
+		exit, err := program.DecodeExit(e)
+		if err != nil {
+			s.Broken = err.Error()
+			return s
+		}
 		s.Exit = &exit
 	}
 	return s
 }
 
-// OpenShell starts a program on a terminal, and returns when it runs.
-func (c *Client) OpenShell(ctx context.Context, command client.Command, secrets ...SecretEnv) (Shell, error) {
+// OpenShell starts a program on a terminal. It returns when the program runs.
+func (c *Client) OpenShell(ctx context.Context, command program.Command) (Shell, error) {
 	if command.TTY == nil {
 		return Shell{}, fault.New(fault.Invalid, "open shell", "", "there is no terminal")
 	}
-	return c.OpenTagged(ctx, "", command, secrets...)
+	return c.OpenTagged(ctx, "", command, true)
 }
 
-// OpenPrompting starts a shell that prints a prompt when it is ready: until then, for 10 seconds at most, what is typed into it and signals wait.
-func (c *Client) OpenPrompting(ctx context.Context, command client.Command, secrets ...SecretEnv) (Shell, error) {
-	return c.openShell(ctx, &supervisorv1.OpenShellRequest{Prompts: true}, command, secrets)
+// OpenPrompting is OpenShell for a program that prints a prompt when it is ready. The supervisor
+// delays input and signals until then.
+func (c *Client) OpenPrompting(ctx context.Context, command program.Command) (Shell, error) {
+	return c.openShell(ctx, &supervisorv1.OpenShellRequest{Prompts: true}, command, true)
 }
 
-// OpenTagged starts a program on a terminal, or where the command has none in the background, and returns when it runs. Exists: one that runs has the tag.
-func (c *Client) OpenTagged(ctx context.Context, tag string, command client.Command, secrets ...SecretEnv) (Shell, error) {
-	return c.openShell(ctx, &supervisorv1.OpenShellRequest{Tag: tag}, command, secrets)
+// OpenTagged starts a program with a tag. It returns when the program runs. If the command has no
+// terminal, the program runs in the background. In that case input says whether the program accepts
+// WriteShell. The error has kind Exists if a running program has the tag.
+func (c *Client) OpenTagged(ctx context.Context, tag string, command program.Command, input bool) (Shell, error) {
+	return c.openShell(ctx, &supervisorv1.OpenShellRequest{Tag: tag}, command, input)
 }
 
-func (c *Client) openShell(ctx context.Context, req *supervisorv1.OpenShellRequest, command client.Command, secrets []SecretEnv) (Shell, error) {
-	if err := checkCommand(command); err != nil {
+func (c *Client) openShell(ctx context.Context, req *supervisorv1.OpenShellRequest, command program.Command, input bool) (Shell, error) {
+	if err := command.Check(); err != nil {
 		return Shell{}, fault.Wrap(err, "open shell", "")
 	}
-	req.Start = startOf(command, secrets, false)
+	req.Start = command.Encode(input)
 	r, err := c.rpc.OpenShell(ctx, connect.NewRequest(req))
 	if err != nil {
 		return Shell{}, fromWire(ctx, err)
@@ -76,13 +85,14 @@ func (c *Client) openShell(ctx context.Context, req *supervisorv1.OpenShellReque
 	return shellOf(r.Msg.Shell), nil
 }
 
-// Shells gives those on terminals that were not closed, the oldest first.
+// Shells returns the shells on terminals, oldest first, except closed ones.
 func (c *Client) Shells(ctx context.Context) ([]Shell, error) {
 	all, err := c.Tagged(ctx, "")
 	return slices.DeleteFunc(all, func(s Shell) bool { return s.InBackground() }), err
 }
 
-// Tagged gives what has a tag; with none all, on terminals and in the background, the oldest first.
+// Tagged returns the shells and background programs with a tag, oldest first. If tag is empty, it
+// returns all of them.
 func (c *Client) Tagged(ctx context.Context, tag string) ([]Shell, error) {
 	r, err := c.rpc.ListShells(ctx, connect.NewRequest(&supervisorv1.ListShellsRequest{Tag: tag}))
 	if err != nil {
@@ -95,37 +105,37 @@ func (c *Client) Tagged(ctx context.Context, tag string) ([]Shell, error) {
 	return all, nil
 }
 
-// ShellRead says what to read of a shell.
+// ShellRead describes a request to read output.
 type ShellRead struct {
 	ID     string
 	Cursor int64
-	Chars  int           // at most
-	Idle   time.Duration // wait until nothing was printed for so long; 0: don't
-	Wait   time.Duration // wait for so long at most until something was printed; 0: don't
-	Screen bool          // Before is wanted
-	Plain  bool          // Plain is wanted instead of Data
-	Raw    bool          // Chars are bytes, and no character is waited for to be whole
-	Errors bool          // of a program in the background: its standard error
-	Taken  int64         // what is before this offset has got to whom it is for
+	Chars  int           // the largest number of characters to return
+	Idle   time.Duration // wait until the shell has printed nothing for this time; 0: do not wait
+	Wait   time.Duration // the longest time to wait for output; 0: do not wait
+	Screen bool          // return ShellOutput.Before
+	Plain  bool          // return ShellOutput.Plain instead of Data.
+	Raw    bool          // Chars counts bytes, and characters can be split
+	Errors bool          // read the standard error of a background program
+	Acked  int64         // the client has received all output before this offset
 }
 
-// ShellOutput is what was read.
+// ShellOutput is output of a shell.
 type ShellOutput struct {
 	Shell
 	Data    []byte
 	From    int64 // the offset of Data
-	Next    int64 // the cursor to go on with
-	Dropped int64 // bytes before From that are gone
+	Next    int64 // the cursor for the next read
+	Dropped int64 // lost bytes between the requested cursor and From
 	More    bool
-	Before  []byte // what was printed since the alternate screen was shown, where it is at From
-	Plain   []byte // what a person sees of it
+	Before  []byte // if the alternate screen is active at From, the output since it was entered
+	Plain   []byte // Data as a person sees it
 }
 
-// ReadShell reads what a shell has printed.
+// ReadShell reads the output of a shell.
 func (c *Client) ReadShell(ctx context.Context, read ShellRead) (ShellOutput, error) {
 	r, err := c.rpc.ReadShell(ctx, connect.NewRequest(&supervisorv1.ReadShellRequest{
 		ShellId: read.ID, Cursor: read.Cursor, MaxChars: int32(read.Chars), IdleMs: int32(read.Idle.Milliseconds()), WaitMs: int32(read.Wait.Milliseconds()),
-		Screen: read.Screen, Plain: read.Plain, Raw: read.Raw, Errors: read.Errors, Taken: read.Taken,
+		Screen: read.Screen, Plain: read.Plain, Raw: read.Raw, Errors: read.Errors, Taken: read.Acked,
 	}))
 	if err != nil {
 		return ShellOutput{}, fromWire(ctx, err)
@@ -134,7 +144,7 @@ func (c *Client) ReadShell(ctx context.Context, read ShellRead) (ShellOutput, er
 	return ShellOutput{shellOf(m.Shell), m.Data, m.From, m.Next, m.Dropped, m.More, m.Before, m.Plain}, nil
 }
 
-// WriteShell types into a shell.
+// WriteShell sends input to a shell.
 func (c *Client) WriteShell(ctx context.Context, id string, typed []byte) (Shell, error) {
 	r, err := c.rpc.WriteShell(ctx, connect.NewRequest(&supervisorv1.WriteShellRequest{ShellId: id, Data: typed}))
 	if err != nil {
@@ -152,7 +162,8 @@ func (c *Client) SignalShell(ctx context.Context, id string, sig syscall.Signal)
 	return shellOf(r.Msg.Shell), nil
 }
 
-// KillShell kills all that a shell has started, and returns when its program has ended. It is no error where it has before.
+// KillShell kills a shell's program and its descendants, and returns when the program has ended. It
+// does nothing if the program has already ended.
 func (c *Client) KillShell(ctx context.Context, id string) (Shell, error) {
 	r, err := c.rpc.SignalShell(ctx, connect.NewRequest(&supervisorv1.SignalShellRequest{ShellId: id, Signal: uint32(syscall.SIGKILL), Tree: true}))
 	if err != nil {
@@ -164,7 +175,7 @@ func (c *Client) KillShell(ctx context.Context, id string) (Shell, error) {
 // ResizeShell sets the size of a shell's terminal.
 func (c *Client) ResizeShell(ctx context.Context, id string, cols, rows int) (Shell, error) {
 	r, err := c.rpc.ResizeShell(ctx, connect.NewRequest(&supervisorv1.ResizeShellRequest{
-		ShellId: id, Size: &supervisorv1.Size{Cols: uint32(cols), Rows: uint32(rows)},
+		ShellId: id, Size: &programv1.Size{Cols: uint32(cols), Rows: uint32(rows)},
 	}))
 	if err != nil {
 		return Shell{}, fromWire(ctx, err)
@@ -172,7 +183,7 @@ func (c *Client) ResizeShell(ctx context.Context, id string, cols, rows int) (Sh
 	return shellOf(r.Msg.Shell), nil
 }
 
-// CloseShell ends a shell and forgets it. It gives what it was at its end.
+// CloseShell ends a shell and deletes it with its output. It returns the shell's last state.
 func (c *Client) CloseShell(ctx context.Context, id string) (Shell, error) {
 	r, err := c.rpc.CloseShell(ctx, connect.NewRequest(&supervisorv1.CloseShellRequest{ShellId: id}))
 	if err != nil {

@@ -19,13 +19,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// Listen opens the socket of a workspace. Only processes of the same user, and of root, get through to it.
+// Listen opens the socket of a workspace. Only processes of the same user or of root can connect.
 func Listen(f Folder) (net.Listener, error) { return socket.Listen(string(f), socketName) }
 
-// connectPatience is how long a supervisor that lives may take to open its socket: it has started a machine by then, which may take long the first time.
-const connectPatience = 3 * time.Minute
+// connectTimeout is how long a running supervisor can take to open its socket. It first starts a
+// machine, which is slow the first time.
+const connectTimeout = 3 * time.Minute
 
-// reach connects to the supervisor of a workspace. Precondition where there is none.
+// reach connects to the supervisor of a workspace. The error has kind Precondition if there is no
+// supervisor.
 func reach(ctx context.Context, f Folder) (net.Conn, error) {
 	if _, err := os.Stat(string(f)); errors.Is(err, fs.ErrNotExist) {
 		return nil, stopped(f)
@@ -48,7 +50,7 @@ func reach(ctx context.Context, f Folder) (net.Conn, error) {
 		if !f.Running() {
 			return nil, stopped(f)
 		}
-		if time.Since(began) > connectPatience {
+		if time.Since(began) > connectTimeout {
 			return nil, fault.New(fault.Unavailable, "use workspace", filepath.Base(string(f)), "its supervisor does not answer")
 		}
 		select {
@@ -59,17 +61,18 @@ func reach(ctx context.Context, f Folder) (net.Conn, error) {
 	}
 }
 
-// stopped says that there is no machine to do it in.
+// stopped returns the error of operations that need a running machine.
 func stopped(f Folder) error {
 	id := filepath.Base(string(f))
 	err := fault.New(fault.Precondition, "use workspace", id, "it is stopped")
-	if strings.HasPrefix(id, store.VMPrefix) { // machines have no command
+	if strings.HasPrefix(id, store.VMPrefix) { // there is no command that starts a VM
 		return err
 	}
 	return err.WithHint("%s", fault.Act("workspace_start", "pyro workspace start %s", id))
 }
 
-// Kill kills the supervisor of a workspace, and with it the machine. It is for one that does not answer, be it that its socket is gone: its lock tells who it is.
+// Kill kills the supervisor of a workspace and thereby its machine. It works even if the supervisor
+// does not answer or its socket is missing, because it finds the PID through the supervisor's lock.
 func (f Folder) Kill() error {
 	pid, err := flock.Holder(f.path(supervisorLock))
 	if err != nil && !f.Running() {

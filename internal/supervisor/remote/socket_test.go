@@ -18,7 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// strangerEnv has this program connect to the socket in a folder, and tell what it hears.
+// strangerEnv is set to a folder if this program must run as beStranger.
 const strangerEnv = "PYRO_REMOTE_TEST_STRANGER"
 
 func TestASocketInAFolderWithALongPath(t *testing.T) {
@@ -39,7 +39,7 @@ func TestASocketIsRemovedAndOpenedAgain(t *testing.T) {
 	talk(t, f)
 }
 
-// talk has the two ends of a socket say something to each other.
+// talk checks that both ends of a socket receive what the other end sends.
 func talk(t *testing.T, f Folder) {
 	t.Helper()
 	l, err := Listen(f)
@@ -70,7 +70,7 @@ func greet(l net.Listener) {
 
 func TestWhatIsStoppedIsToldSo(t *testing.T) {
 	stale := Folder(t.TempDir())
-	l, err := net.Listen("unix", stale.path(socketName)) // whose owner was killed
+	l, err := net.Listen("unix", stale.path(socketName)) // the socket's owner was killed
 	check(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	check(t, l.Close())
@@ -115,7 +115,8 @@ func TestOneThatIsStartingIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestClosingGivesTheConnectionBack: also of a client that was never used.
+// TestClosingGivesTheConnectionBack checks that Close closes the connection of a client, even if
+// the client was never used.
 func TestClosingGivesTheConnectionBack(t *testing.T) {
 	f := Folder(t.TempDir())
 	l, err := Listen(f)
@@ -135,11 +136,11 @@ func TestClosingGivesTheConnectionBack(t *testing.T) {
 	check(t, err)
 	check(t, c.Close())
 	if err := <-ended; !errors.Is(err, io.EOF) {
-		t.Errorf("the other end was told %v", err)
+		t.Errorf("error at the other end: got %v, want EOF", err)
 	}
 }
 
-// TestClosingEndsWhatIsGoingOn has a supervisor that never answers.
+// TestClosingEndsWhatIsGoingOn checks that Close ends a call that is never answered.
 func TestClosingEndsWhatIsGoingOn(t *testing.T) {
 	f := Folder(t.TempDir())
 	l, err := Listen(f)
@@ -163,16 +164,16 @@ func TestClosingEndsWhatIsGoingOn(t *testing.T) {
 			t.Error("it was answered")
 		}
 	case <-time.After(3 * time.Second):
-		t.Error("an operation goes on after Close")
+		t.Error("an operation still runs after Close")
 	}
-	(<-accepted).Close() // and with it what still goes on
+	(<-accepted).Close() // this also ends running calls
 	l.Close()
 	if t.Failed() {
 		<-done
 	}
 }
 
-// beStranger connects to the socket in a folder, and tells what it is told.
+// beStranger connects to the socket in a folder and prints what it receives.
 func beStranger(folder string) int {
 	conn, err := net.Dial("unix", filepath.Join(folder, socketName))
 	if err != nil {
@@ -185,7 +186,8 @@ func beStranger(folder string) int {
 	return 0
 }
 
-// TestAnotherUserGetsNoAnswer opens everything for everybody: the socket still tells users apart.
+// TestAnotherUserGetsNoAnswer checks that the socket refuses other users, even if they have access
+// to the folder.
 func TestAnotherUserGetsNoAnswer(t *testing.T) {
 	testenv.NeedsRoot(t, "become another user")
 	top, err := os.MkdirTemp("", "pyro-stranger-")

@@ -17,26 +17,29 @@ import (
 	"github.com/pyro-mcp/pyro/internal/progress"
 )
 
-// News is what a supervisor tells whoever starts it.
+// News is a message from a starting supervisor to the process that started it.
 type News struct {
 	Progress *progress.Event `json:"progress,omitempty"`
 	Failed   *fault.Wire     `json:"failed,omitempty"`
 	Ready    bool            `json:"ready,omitempty"`
-	GoesOn   bool            `json:"goes_on,omitempty"` // a machine that was saved, which from then on runs for everybody
+	GoesOn   bool            `json:"goes_on,omitempty"` // the saved machine has been resumed and now runs
 }
 
-// maxNews bounds one of them.
+// maxNews is the largest size of a message, in bytes.
 const maxNews = 1 << 20
 
-// Command is what pyro is called with where it is to be a supervisor. It reads its order from the standard input and tells its news on the standard output.
+// Command is the pyro command that runs a supervisor. The supervisor reads its configuration from
+// standard input and reports on standard output.
 const Command = "supervise"
 
-// supervisorEnv keeps the supervisor small: it is there as long as its machine, and has little to do.
+// supervisorEnv limits the memory of the supervisor. The supervisor runs as long as its machine and
+// has little to do.
 var supervisorEnv = []string{"GOGC=40", "GOMEMLIMIT=32MiB"}
 
-// handedOn is what a supervisor is given of the environment: what says where things are. Anything else, a secret for one, would stay with it for as long as its
-// machine runs, and under host_compat reach every command.
-func handedOn() (env []string) {
+// inherited returns the environment variables that a supervisor inherits, mostly those with paths.
+// Other variables might contain secrets. They would stay in the supervisor as long as its machine
+// runs. Under host_compat they would reach every command.
+func inherited() (env []string) {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		switch {
@@ -48,23 +51,25 @@ func handedOn() (env []string) {
 	return env
 }
 
-// Starting is a supervisor that has started its machine and waits for the word to go on.
+// Starting is a supervisor that has started its machine and waits until its starter acknowledges
+// the start.
 type Starting struct {
 	order  io.WriteCloser
 	news   io.Closer
-	lines  *bufio.Scanner // of news
+	lines  *bufio.Scanner // the messages
 	cmd    *exec.Cmd
-	paused bool // the machine goes on where it was saved
+	paused bool // whether the machine was saved
 }
 
-// Start starts a supervisor with a pyro program and waits until its machine is served. The caller must either Release it, upon which it goes on by itself, or
-// Abandon it. It is the caller's child as long as the caller lives; nothing has to wait for it.
-func Start(ctx context.Context, program string, o Order, report progress.Func) (*Starting, error) {
+// Start starts a supervisor, and returns when the supervisor serves its machine. The caller must
+// then call Release, so that the supervisor runs on its own, or Abandon. The supervisor is a child
+// process of the caller, but the caller does not need to wait for it.
+func Start(ctx context.Context, program string, o StartConfig, report progress.Func) (*Starting, error) {
 	s, err := start(ctx, program, o, report)
 	return s, fault.Wrap(err, "start workspace", o.Workspace.ID)
 }
 
-func start(ctx context.Context, program string, o Order, report progress.Func) (*Starting, error) {
+func start(ctx context.Context, program string, o StartConfig, report progress.Func) (*Starting, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -77,9 +82,9 @@ func start(ctx context.Context, program string, o Order, report progress.Func) (
 	cmd := exec.Command(program, Command)
 	cmd.Dir = "/"
 	cmd.Stderr = log
-	cmd.Env = append(handedOn(), supervisorEnv...)
+	cmd.Env = append(inherited(), supervisorEnv...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	order, err := cmd.StdinPipe()
+	config, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +95,10 @@ func start(ctx context.Context, program string, o Order, report progress.Func) (
 	if err := cmd.Start(); err != nil {
 		return nil, fault.Newf(fault.Unavailable, "its supervisor can't be started: %w", err)
 	}
-	s := &Starting{order, news, bufio.NewScanner(news), cmd, o.Workspace.Disks.Memory != ""}
+	s := &Starting{config, news, bufio.NewScanner(news), cmd, o.Workspace.Disks.Checkpoint != ""}
 	s.lines.Buffer(make([]byte, 0, 4<<10), maxNews)
-	// One that does not even read its order has ended, and tells why by what it said, or did not.
-	if _, err = order.Write(append(text, '\n')); err == nil || errors.Is(err, syscall.EPIPE) {
+	// If the supervisor ended before it read its configuration, its messages say why.
+	if _, err = config.Write(append(text, '\n')); err == nil || errors.Is(err, syscall.EPIPE) {
 		err = s.await(ctx, report)
 	}
 	if err != nil {
@@ -103,7 +108,8 @@ func start(ctx context.Context, program string, o Order, report progress.Func) (
 	return s, nil
 }
 
-// await passes the news on until the supervisor is ready, has failed, or ctx ends.
+// await forwards progress messages until the supervisor is ready or has failed, or ctx is
+// cancelled.
 func (s *Starting) await(ctx context.Context, report progress.Func) error {
 	stop := context.AfterFunc(ctx, func() { s.order.Close(); s.cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
@@ -114,7 +120,8 @@ func (s *Starting) await(ctx context.Context, report progress.Func) error {
 	return err
 }
 
-// hear passes the news on until the supervisor is where it wanted to get, or has failed.
+// hear forwards progress messages until the supervisor is ready, has resumed its machine, or has
+// failed.
 func (s *Starting) hear(report progress.Func) error {
 	for s.lines.Scan() {
 		var n News
@@ -135,7 +142,9 @@ func (s *Starting) hear(report progress.Func) error {
 
 var errEnded = fault.Newf(fault.Unavailable, "its supervisor ended before its machine was ready").WithHint("see the file log in its folder")
 
-// Release lets the supervisor go on by itself. Where its machine was saved, it returns when that runs for everybody; with an error it has ended, and is as it was saved.
+// Release acknowledges the start, so that the supervisor runs on its own. If its machine was saved,
+// Release returns when the machine runs. If Release then fails, the supervisor has ended and the
+// machine stays saved.
 func (s *Starting) Release() error {
 	_, err := s.order.Write([]byte{'\n'})
 	err = errors.Join(err, s.order.Close())
@@ -149,13 +158,13 @@ func (s *Starting) Release() error {
 			return fault.Wrap(err, "start workspace", "")
 		}
 	}
-	go s.cmd.Wait() // so that it is no zombie where the caller lives on
+	go s.cmd.Wait() // the supervisor must not remain as a zombie
 	return fault.Wrap(err, "start workspace", "")
 }
 
-// Abandon ends the supervisor, with its machine, and returns when it is gone.
+// Abandon ends the supervisor and its machine, and returns when both have ended.
 func (s *Starting) Abandon() {
 	s.order.Close()
-	s.news.Close() // one that goes on telling must not wait for a listener
+	s.news.Close() // messages are no longer read
 	s.cmd.Wait()
 }

@@ -18,11 +18,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
-// What a supervisor of these tests does is the name of its workspace. beSupervisor does it.
+// beSupervisor runs as the supervisor in these tests. The name of the workspace selects its
+// behaviour.
 func beSupervisor() int {
-	in, tell := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
+	in, out := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)
 	text, err := in.ReadBytes('\n')
-	var o Order
+	var o StartConfig
 	if err == nil {
 		err = json.Unmarshal(text, &o)
 	}
@@ -30,11 +31,11 @@ func beSupervisor() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	time.AfterFunc(4*time.Second, func() { os.Exit(3) }) // whatever a test does
+	time.AfterFunc(4*time.Second, func() { os.Exit(3) }) // even if a test hangs
 	switch o.Workspace.Name {
 	case "fails":
 		report := fault.WireOf(fault.Wrap(fault.New(fault.Exhausted, "make disks", "", "the disk is full").WithHint("pyro env prune"), "start machine", "x"))
-		tell.Encode(News{Failed: &report})
+		out.Encode(News{Failed: &report})
 		return 1
 	case "dies":
 		fmt.Fprintln(os.Stderr, "last words")
@@ -46,22 +47,22 @@ func beSupervisor() int {
 			os.Stdout.WriteString(strings.Repeat("x", 64<<10))
 		}
 	case "reports":
-		tell.Encode(News{Progress: &progress.Event{}})
-		tell.Encode(News{Ready: true})
+		out.Encode(News{Progress: &progress.Event{}})
+		out.Encode(News{Ready: true})
 	case "is ready":
-		tell.Encode(News{Ready: true})
+		out.Encode(News{Ready: true})
 	case "is silent":
 	}
 	if _, err := in.ReadByte(); err != nil {
 		os.WriteFile(filepath.Join(o.Folder, "abandoned"), nil, 0o600)
 		return 1
 	}
-	switch o.Workspace.Disks.Memory {
+	switch o.Workspace.Disks.Checkpoint {
 	case "goes on":
-		tell.Encode(News{GoesOn: true})
+		out.Encode(News{GoesOn: true})
 	case "can't go on":
 		report := fault.WireOf(fault.Newf(fault.Exhausted, "the disk is full"))
-		tell.Encode(News{Failed: &report})
+		out.Encode(News{Failed: &report})
 		fallthrough
 	case "dies":
 		os.WriteFile(filepath.Join(o.Folder, "abandoned"), nil, 0o600)
@@ -72,49 +73,51 @@ func beSupervisor() int {
 	return 0
 }
 
-func order(t *testing.T, name string) Order {
-	return Order{Folder: t.TempDir(), Workspace: store.Workspace{ID: "ws-1", Name: name}}
+func startConfig(t *testing.T, name string) StartConfig {
+	return StartConfig{Folder: t.TempDir(), Workspace: store.Workspace{ID: "ws-1", Name: name}}
 }
 
-func has(o Order, name string) bool {
+func has(o StartConfig, name string) bool {
 	_, err := os.Lstat(filepath.Join(o.Folder, name))
 	return err == nil
 }
 
 func TestASupervisorIsReleased(t *testing.T) {
-	o, reports := order(t, "reports"), 0
+	o, reports := startConfig(t, "reports"), 0
 	s, err := Start(t.Context(), os.Args[0], o, func(progress.Event) { reports++ })
 	check(t, err)
 	if has(o, "released") || reports != 1 {
-		t.Errorf("it went on by itself; %d reports", reports)
+		t.Errorf("it continued without an acknowledgement, or got %d reports, want 1", reports)
 	}
 	check(t, s.Release())
-	eventually(t, "it goes on", func() bool { return has(o, "released") })
+	eventually(t, "it continues", func() bool { return has(o, "released") })
 	eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
 }
 
-// TestAPausedMachineGoesOn waits for it to run, and is told where it does not: its supervisor has ended then.
-func TestAPausedMachineGoesOn(t *testing.T) {
+// TestAPausedMachineResumes checks that Release waits until the machine runs. If the machine can't
+// run, it checks that the supervisor has ended.
+func TestAPausedMachineResumes(t *testing.T) {
 	for memory, want := range map[string]fault.Kind{"goes on": "", "can't go on": fault.Exhausted, "dies": fault.Unavailable} {
-		o := order(t, "is ready")
-		o.Workspace.Disks.Memory = memory
+		o := startConfig(t, "is ready")
+		o.Workspace.Disks.Checkpoint = memory
 		s, err := Start(t.Context(), os.Args[0], o, nil)
 		check(t, err)
 		err = s.Release()
 		if err == nil && want != "" || err != nil && (fault.KindOf(err) != want || !has(o, "abandoned") || alive(s.cmd.Process.Pid)) {
 			t.Errorf("%s: %v", memory, err)
 		}
+		eventually(t, "no zombie is left", func() bool { return !alive(s.cmd.Process.Pid) })
 	}
 }
 
-// alive tells whether there is a process, be it a zombie.
+// alive reports whether a process exists, even if only as a zombie.
 func alive(pid int) bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return err == nil
 }
 
 func TestASupervisorIsAbandoned(t *testing.T) {
-	o := order(t, "is ready")
+	o := startConfig(t, "is ready")
 	s, err := Start(t.Context(), os.Args[0], o, nil)
 	check(t, err)
 	s.Abandon()
@@ -136,7 +139,7 @@ func TestStartsThatFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := order(t, name)
+			o := startConfig(t, name)
 			began := time.Now()
 			s, err := Start(t.Context(), os.Args[0], o, nil)
 			if err == nil || s != nil {
@@ -153,15 +156,15 @@ func TestStartsThatFail(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Start(t.Context(), "/nonexistent/pyro", order(t, "is ready"), nil); fault.KindOf(err) != fault.Unavailable {
+	if _, err := Start(t.Context(), "/nonexistent/pyro", startConfig(t, "is ready"), nil); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("no program: %v", err)
 	}
-	o := order(t, "is ready")
-	unread := filepath.Join(o.Folder, "unread") // a program that ends before it reads
+	o := startConfig(t, "is ready")
+	unread := filepath.Join(o.Folder, "unread") // this program ends before it reads its input
 	text, err := os.ReadFile("/bin/true")
 	check(t, err)
 	check(t, os.WriteFile(unread, text, 0o700))
-	o.Workspace.Labels = map[string]string{"long": strings.Repeat("x", 1<<20)} // more than a pipe holds
+	o.Workspace.Labels = map[string]string{"long": strings.Repeat("x", 1<<20)} // more than fits in a pipe
 	if _, err := Start(t.Context(), unread, o, nil); fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "ended before") {
 		t.Errorf("one that ends at once: %s: %v", fault.KindOf(err), err)
 	}
@@ -172,7 +175,7 @@ func TestStartsThatFail(t *testing.T) {
 }
 
 func TestAStartIsCancelled(t *testing.T) {
-	o, enough := order(t, "is silent"), errors.New("enough")
+	o, enough := startConfig(t, "is silent"), errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, enough)
 	defer cancel()
 	began := time.Now()
@@ -183,6 +186,6 @@ func TestAStartIsCancelled(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	if has(o, "released") {
-		t.Error("it goes on")
+		t.Error("it continued without an acknowledgement")
 	}
 }

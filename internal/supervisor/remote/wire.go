@@ -6,27 +6,25 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
+	"github.com/pyro-mcp/pyro/internal/content"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/runes"
 )
 
-// Sizes of the HTTP/2 connection, the same on both ends.
+// Sizes for the HTTP/2 connection. Client and server use the same values.
 const (
 	MaxFrame      = 256 << 10
-	ReceiveBuffer = 1 << 20  // of what came for a call and was not taken
-	SharedBuffer  = 64 << 20 // of all calls: one that is not taken holds up no other
+	ReceiveBuffer = 1 << 20  // unread bytes per call
+	SharedBuffer  = 64 << 20 // unread bytes of all calls, so large that one unread call does not delay the others
 )
 
-// reportHeader carries an error, see EncodeError, beside what Connect says of it.
-const reportHeader = "Pyro-Error"
-
-// maxReport bounds it.
+// maxReport is the largest size of an encoded error, in bytes.
 const maxReport = 96 << 10
 
-// ToWire gives an error of an operation the form in which it leaves a supervisor, with kind, hint and all.
+// ToWire returns an error in the form that clients receive. It includes the kind and the hint.
 func ToWire(err error) error {
 	if err == nil {
 		return nil
@@ -36,11 +34,11 @@ func ToWire(err error) error {
 		return err
 	}
 	e = connect.NewError(connect.Code(fault.RPCCode(fault.KindOf(err))), errors.New(fault.Printable(err.Error())))
-	e.Meta().Set(reportHeader, EncodeError(err))
+	e.Meta().Set(content.ErrorField, EncodeError(err))
 	return e
 }
 
-// fromWire is the error that a call gave, as it was.
+// fromWire returns the original error of a failed call.
 func fromWire(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -52,8 +50,8 @@ func fromWire(ctx context.Context, err error) error {
 	if !errors.As(err, &e) {
 		return gone(err)
 	}
-	if told, ok := DecodeError(e.Meta().Get(reportHeader)); ok {
-		return told
+	if sent, ok := DecodeError(e.Meta().Get(content.ErrorField)); ok {
+		return sent
 	}
 	if !connect.IsWireError(err) {
 		return gone(err)
@@ -61,40 +59,37 @@ func fromWire(ctx context.Context, err error) error {
 	return &fault.Error{Kind: fault.FromRPC(uint32(e.Code())), Err: errors.New(e.Message())}
 }
 
-// gone says that the supervisor has ended, or is about to.
+// gone returns the error that says that the supervisor has ended or is ending.
 func gone(err error) error {
 	return fault.Newf(fault.Unavailable, "its supervisor is gone: %w", err).WithHint("%s tells why; %s starts it again",
 		fault.Act("workspace_status", "pyro workspace status"), fault.Act("workspace_start", "pyro workspace start"))
 }
 
-// EncodeError writes an error into a header, in a form that any header can carry.
+// EncodeError encodes an error for a header or trailer.
 func EncodeError(err error) string {
 	r := fault.WireOf(err)
 	r.Op, r.Subject, r.Message, r.Hint = cut(r.Op), cut(r.Subject), cut(r.Message), cut(r.Hint)
-	if steps, _ := json.Marshal(r.Steps); len(steps) > maxPart { // the hint has them too, as commands
+	if steps, _ := json.Marshal(r.Steps); len(steps) > maxPart { // the hint contains the steps too, as commands
 		r.Steps = nil
 	}
-	b, _ := json.Marshal(r) // strings always marshal
+	b, _ := json.Marshal(r) // marshalling strings never fails
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// maxPart bounds each part of an error on its way, in bytes. JSON makes at most six of one, and base64 four of three.
+// maxPart is the largest size of each part of an encoded error, in bytes. JSON can make a part six
+// times larger, and base64 makes that a third larger.
 const maxPart = 2 << 10
 
-// cut bounds a text, at the end of a character.
+// cut shortens a text to at most maxPart bytes, without splitting a character.
 func cut(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= maxPart {
 		return text
 	}
-	text = text[:maxPart]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text
+	return runes.Head(text[:maxPart])
 }
 
-// DecodeError reads one that was written so.
+// DecodeError decodes an error that EncodeError encoded. ok is false if the header contains none.
 func DecodeError(header string) (error, bool) {
 	var r fault.Wire
 	if header == "" || len(header) > maxReport {

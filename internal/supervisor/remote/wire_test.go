@@ -35,7 +35,7 @@ func TestErrorsKeepWhatTheyTell(t *testing.T) {
 	}
 }
 
-// throughConnect takes an error through what Connect makes of it on the way.
+// throughConnect encodes and decodes an error as a Connect call does.
 func throughConnect(t *testing.T, err error) error {
 	t.Helper()
 	var sent *connect.Error
@@ -49,7 +49,7 @@ func throughConnect(t *testing.T, err error) error {
 	return fromWire(t.Context(), got)
 }
 
-// throughHeader takes an error through a header as HTTP carries it.
+// throughHeader encodes and decodes an error as an HTTP header does.
 func throughHeader(t *testing.T, err error) error {
 	t.Helper()
 	text := EncodeError(err)

@@ -1,4 +1,4 @@
-// Command generate writes the compiled programs for this architecture.
+// Command generate writes the compiled seccomp programs for this architecture.
 package main
 
 import (
@@ -35,7 +35,8 @@ func main() {
 	}
 }
 
-// write writes those programs as a variable whose names, which tell the options that they are for, have all the parts.
+// write writes a variable that contains the wanted programs. A program is wanted if its name
+// contains all parts. The parts are options.
 func write(b *strings.Builder, variable string, all []precompiledseccomp.Program, parts ...string) {
 	fmt.Fprintf(b, "\nvar %s = []precompiledseccomp.Program{\n", variable)
 	for _, p := range all {

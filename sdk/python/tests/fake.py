@@ -1,6 +1,6 @@
-"""Stands in for the command pyro where a test needs one that misbehaves: `fake.py rpc` and `fake.py mcp serve …`.
+"""A fake pyro for tests, which can misbehave: `fake.py rpc` and `fake.py mcp serve …`.
 
-What it does is what the test asks for by workspace_id, of status_workspace and exec_workspace.
+The workspace_id in a call of `fake.py rpc` selects how the fake behaves.
 """
 
 import json
@@ -32,12 +32,12 @@ def serve(id, method, params):
     elif what == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "garbage":
-        sys.stdout.write("panic: this is no answer\n")
+        sys.stdout.write("panic: this is not a response\n")
         sys.stdout.flush()
     elif what == "both":
         say(id=id, result={}, error={})
     elif what == "odd":
-        say(id=id, error="it is not well")
+        say(id=id, error="not an object")
     elif what == "deep":
         sys.stdout.write("[" * 1_000_000 + "\n")
         sys.stdout.flush()
@@ -46,16 +46,18 @@ def serve(id, method, params):
         sys.stdout.flush()
         os._exit(0)
     elif what == "null":
-        say(id=None, error={"code": -32600, "message": "it is too long"})
+        say(id=None, error={"code": -32600, "message": "the request is too long"})
     elif what == "wait":
+        note(f"got {method}")
         cancelled[id].wait()
         say(id=id, error={"code": -32000, "message": "the client cancelled the call", "data": {"kind": "canceled"}})
         note(f"cancelled {method}")
     elif what == "deaf":
+        note(f"got {method}")
         time.sleep(1000)
     elif what == "error":
         data = {"kind": "not_found", "op": "find workspace", "subject": "ws-1", "hint": "pyro workspace list"}
-        say(id=id, error={"code": -32000, "message": "there is none", "data": data})
+        say(id=id, error={"code": -32000, "message": "no such workspace", "data": data})
     elif what == "prints":
         output(id, "ü\n")
         output(id, "/wA=", stream="stderr", encoding="base64")

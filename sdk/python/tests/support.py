@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Helpers for tests."""
 
 import os
 import pathlib
@@ -13,8 +13,8 @@ SOURCE = HERE.parent / "src"
 PATIENCE = 30.0
 
 
-def eventually(true, what="nothing happened"):
-    """Wait until something is true."""
+def eventually(true, what="the condition did not become true"):
+    """Wait until a condition is true. Fail after PATIENCE."""
     until = time.monotonic() + PATIENCE
     while not (value := true()):
         if time.monotonic() > until:
@@ -24,7 +24,7 @@ def eventually(true, what="nothing happened"):
 
 
 def alive(pid):
-    """Whether a process is there, and no zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def alive(pid):
 
 
 class WithFake(unittest.TestCase):
-    """A test in which pyro is fake.py."""
+    """A test that uses fake.py as pyro."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -59,5 +59,5 @@ class WithFake(unittest.TestCase):
         return self.noted.read_text().splitlines()
 
     def script_env(self):
-        """The environment for another Python that uses the package."""
+        """Return the environment variables for a child Python that imports the package."""
         return {**os.environ, "PYTHONPATH": str(SOURCE)}

@@ -1,4 +1,4 @@
-"""How calls behave, whatever the child does."""
+"""Tests of calls, also with a child that misbehaves."""
 
 import os
 import pickle
@@ -52,12 +52,12 @@ class Client(WithFake):
         pyro = Pyro()
         pid = pyro.list_workspaces()["pid"]
         del pyro
-        eventually(lambda: not alive(pid), "the child is still there")
+        eventually(lambda: not alive(pid), "the child is still running")
 
     def test_errors(self):
         error = self.fails("not_found", self.pyro.status_workspace, "error")
-        self.assertEqual((error.message, error.op, error.subject, error.hint), ("there is none", "find workspace", "ws-1", "pyro workspace list"))
-        self.assertEqual(str(error), "there is none\nhint: pyro workspace list")
+        self.assertEqual((error.message, error.op, error.subject, error.hint), ("no such workspace", "find workspace", "ws-1", "pyro workspace list"))
+        self.assertEqual(str(error), "no such workspace\nhint: pyro workspace list")
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((str(again), again.kind, again.op, again.subject), (str(error), error.kind, error.op, error.subject))
 
@@ -79,6 +79,7 @@ class Client(WithFake):
     def test_commands(self):
         self.assertEqual(self.pyro.run_in_vm(environment="e", command="a b")["params"]["command"], "a b")
         self.assertEqual(self.pyro.run_in_vm(environment="e", command=("a", "b"))["params"]["argv"], ["a", "b"])
+        self.assertFalse({"command", "argv"} & self.pyro.run_in_vm(environment="e", command=None)["params"].keys())
 
     def test_no_program(self):
         self.setenv("PYRO_PROGRAM", None)
@@ -114,7 +115,7 @@ class Client(WithFake):
             said = list(threads.map(lambda i: self.pyro.write_workspace_file("slow", str(i), text="x" * 10000), range(96)))
             took = time.monotonic() - began
         self.assertEqual([s["said"]["path"] for s in said], [str(i) for i in range(96)])
-        self.assertLess(took, 96 * 0.1 / 2, "they waited for each other")
+        self.assertLess(took, 96 * 0.1 / 2, "the calls waited for each other")
 
     def test_callbacks(self):
         out, errs, steps = [], [], []
@@ -140,20 +141,30 @@ class Client(WithFake):
             self.pyro.exec_workspace("flood", command="x", on_stdout=fail)
         self.pyro.list_workspaces()
 
+    def got(self, method):
+        """Wait until the child has a call, and the caller waits for its end."""
+        eventually(lambda: f"got {method}" in self.notes())
+        time.sleep(0.2)
+
     def test_interrupt_cancels(self):
-        main = threading.main_thread().ident
-        threading.Thread(target=lambda: (time.sleep(0.5), signal.pthread_kill(main, signal.SIGINT))).start()
+        def interrupt():
+            try:
+                self.got("exec_workspace")
+            finally:
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
         pid = self.pyro.list_workspaces()["pid"]
+        threading.Thread(target=interrupt).start()
         with self.assertRaises(KeyboardInterrupt):
             self.pyro.exec_workspace("wait", command="x")
         eventually(lambda: "cancelled exec_workspace" in self.notes())
-        self.assertEqual(self.pyro.list_workspaces()["pid"], pid, "the child went with it")
+        self.assertEqual(self.pyro.list_workspaces()["pid"], pid, "the child was restarted")
 
     def test_close_fails_what_is_under_way(self):
         with ThreadPoolExecutor(1) as threads:
             pid = self.pyro.list_workspaces()["pid"]
             call = threads.submit(self.pyro.status_workspace, "deaf")
-            time.sleep(0.2)
+            self.got("status_workspace")
             self.pyro.close()
             self.fails("unavailable", call.result, PATIENCE)
         self.assertFalse(alive(pid))
@@ -162,7 +173,7 @@ class Client(WithFake):
         pid = self.pyro.list_workspaces()["pid"]
         child = os.fork()
         if child == 0:
-            try:  # it has a child of its own, and leaves that of its parent alone
+            try:  # the forked process starts its own child, and must not use the parent's
                 other = self.pyro.list_workspaces()["pid"]
                 self.pyro.close()
                 os._exit(0 if other != pid and not alive(other) and alive(pid) else 1)
@@ -197,4 +208,4 @@ threading.Thread(target=lambda: pyro.status_workspace("deaf"), daemon=True).star
             with self.subTest(end):
                 out = subprocess.run([sys.executable, "-c", script], env=self.script_env(), capture_output=True, timeout=PATIENCE)
                 self.assertTrue(out.stdout, out.stderr)
-                eventually(lambda pid=int(out.stdout): not alive(pid), "the child is still there")
+                eventually(lambda pid=int(out.stdout): not alive(pid), "the child is still running")

@@ -1,4 +1,4 @@
-"""The public methods, held against the contract and against the methods of `pyro rpc`."""
+"""Checks that the public methods match the contract and the methods of `pyro rpc`."""
 
 import inspect
 import pathlib
@@ -7,9 +7,9 @@ import unittest
 
 from pyro_mcp import Pyro, create_server
 
-GOLDEN = pathlib.Path(__file__).parents[3] / "testdata" / "rpc.golden"
+GOLDEN = pathlib.Path(__file__).parents[3] / "internal" / "operations" / "testdata" / "rpc.golden"
 
-# As the contract writes them. Parameters after those are by keyword only, and optional.
+# The signatures from the contract. Other parameters are keyword-only and optional.
 CONTRACT = """
 create_server(profile="workspace-full")
 list_environments()
@@ -60,15 +60,31 @@ run_in_vm(*, environment, command, vcpu_count=1, mem_mib=1024, timeout_seconds=3
 create_workspace(*, environment, vcpu_count=1, mem_mib=1024, ttl_seconds=600, allow_host_compat=False, seed_path=None, name=None, labels=None, network_policy="off", secrets=None)
 """
 
-# What the package has beyond the contract.
+# The signatures of methods that are not in the contract.
 BEYOND = """
+copy_to_workspace(workspace_id, source_path, dest, *, keep_owners=False, uid=0, gid=0, follow_link=False)
+copy_from_workspace(workspace_id, path, output_path)
+publish_service(workspace_id, service_name, *, published_ports)
+unpublish_service(workspace_id, service_name, *, guest_ports)
 doctor()
+host_network_settings()
+build_environment(name, context_path, *, dockerfile=None, target=None, build_args=None, secrets=None, no_cache=False)
+commit_workspace(workspace_id, name, *, omit_workspace=False)
+push_environment(environment, *, target=None)
+save_environment(environment, *, output_path)
+load_environment(path, *, name=None)
 prepare_environment(environment="debian:12", *, network=False, force=False)
 summarize_workspace(workspace_id)
+stats_workspaces(workspace_ids=None)
 resize_shell(workspace_id, shell_id, *, cols, rows)
 list_shells(workspace_id)
 pause_workspace(workspace_id)
 resume_workspace(workspace_id)
+start_command(workspace_id, *, command, timeout_seconds=None)
+list_commands(workspace_id)
+read_command(workspace_id, sequence, *, cursor=None, max_chars=65536, wait_seconds=None)
+wait_command(workspace_id, sequence, *, timeout_seconds=None)
+kill_command(workspace_id, sequence, *, signal_name="KILL")
 fork_workspace(workspace_id, *, snapshot=None, live=False, count=1, name=None, labels=None)
 network_log_workspace(workspace_id, *, tail_lines=200, all=False)
 """
@@ -77,7 +93,7 @@ LISTENERS = {"progress": {"on_progress"}, "output": {"on_stdout", "on_stderr"}}
 
 
 def promised(text):
-    """The signatures of a list, by name."""
+    """Yield the name and the parameters of each signature in a text."""
     for line in text.strip().splitlines():
         name, arguments = re.fullmatch(r"(\w+)\((.*)\)", line).groups()
         scope = {}
@@ -86,14 +102,14 @@ def promised(text):
 
 
 def methods():
-    """The public methods, without self."""
+    """Yield the name and the parameters of each public method, without self."""
     for name, method in inspect.getmembers(Pyro, inspect.isfunction):
         if not name.startswith("_") and name != "close":
             yield name, list(inspect.signature(method).parameters.values())[1:]
 
 
 def golden():
-    """The methods of `pyro rpc`: what each may tell, and its params."""
+    """Return the notifications and parameters of each method of `pyro rpc`, by method name."""
     table = {}
     for line in GOLDEN.read_text().splitlines():
         words = line.split()
@@ -106,7 +122,7 @@ def golden():
 
 
 def plain(parameter):
-    """A parameter without its type."""
+    """Return a parameter without its type."""
     return parameter.replace(annotation=inspect.Parameter.empty)
 
 
@@ -132,7 +148,7 @@ class Parity(unittest.TestCase):
         for name, (notes, fields) in table.items():
             with self.subTest(name):
                 if "command" in fields:
-                    fields -= {"argv"}  # a command that is a list
+                    fields -= {"argv"}  # the parameter command also accepts a list
                 listeners = set().union(*(LISTENERS[note] for note in notes))
                 self.assertEqual({p.name for p in have[name]}, fields | listeners)
 

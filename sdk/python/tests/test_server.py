@@ -1,8 +1,9 @@
-"""Serving agents: the server has this process's streams, and ends with it."""
+"""Tests of the server, which uses the standard streams of its process and ends with the process."""
 
 import signal
 import subprocess
 import sys
+import unittest
 
 from support import PATIENCE, WithFake, alive, eventually
 
@@ -17,6 +18,12 @@ print("returned", file=sys.stderr)
 """
 
 
+def setUpModule():
+    """Let child processes handle SIGHUP. If nohup started these tests, they would ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    unittest.addModuleCleanup(signal.signal, signal.SIGHUP, before)
+
+
 class Serving(WithFake):
     def start(self, profile="workspace-core", args=""):
         started = subprocess.Popen(
@@ -28,7 +35,7 @@ class Serving(WithFake):
         return started
 
     def serving(self):
-        """The server's process id, and how it was called."""
+        """Return the PID and the arguments of the server."""
         noted = eventually(lambda: [n for n in self.notes() if n.startswith("serving ")])
         _, pid, called = noted[-1].split(" ", 2)
         return int(pid), called
@@ -74,7 +81,7 @@ class Serving(WithFake):
         pid, _ = self.serving()
         started.kill()
         started.wait()
-        eventually(lambda: not alive(pid), "the server is still there")
+        eventually(lambda: not alive(pid), "the server is still running")
         self.assertIn("terminated", self.notes())
 
     def test_failure(self):

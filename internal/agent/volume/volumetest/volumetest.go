@@ -1,4 +1,5 @@
-// Package volumetest makes and describes what tests of volumes need: archives of changes, folders, trees.
+// Package volumetest has helpers for tests of volumes. They create directories and archives with
+// changes, and describe trees.
 package volumetest
 
 import (
@@ -18,22 +19,22 @@ import (
 	"time"
 )
 
-// Edit is an operation of a change in a test.
+// Edit is an operation of a change.
 type Edit struct {
-	Op      string // of PYRO.op; "link", "symlink", "folder" and "" are puts
+	Op      string // value of PYRO.op; "link", "symlink", "folder" and "" are kinds of put
 	Path    string
-	Text    string // content, or target
+	Text    string // content or link target
 	Mode    int64
 	Expect  string
 	Keep    bool
-	Typing  byte // another type than the operation has
+	Typing  byte // entry type of the archive; 0 for the usual one
 	Records map[string]string
 }
 
-// When is the time of everything that is put.
+// When is the modification time of all archive entries.
 var When = time.Unix(1700000000, 123456789)
 
-// Archive makes the archive of a change.
+// Archive returns the archive of a change that consists of these operations.
 func Archive(t testing.TB, entries ...Edit) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,7 +84,8 @@ func Archive(t testing.TB, entries ...Edit) []byte {
 	return b.Bytes()
 }
 
-// InMemory gives a folder in which flushing costs nothing, if the host has one.
+// InMemory returns a directory on tmpfs if there is one, because flushes are fast there. Otherwise
+// it returns a directory on disk.
 func InMemory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "pyro-test-")
@@ -91,7 +93,7 @@ func InMemory(t testing.TB) string {
 		return t.TempDir()
 	}
 	t.Cleanup(func() {
-		if os.RemoveAll(dir) != nil { // folders that are closed to their owner
+		if os.RemoveAll(dir) != nil { // some directories have no permissions for their owner
 			exec.Command("chmod", "-R", "u+rwx", dir).Run()
 			os.RemoveAll(dir)
 		}
@@ -99,7 +101,7 @@ func InMemory(t testing.TB) string {
 	return dir
 }
 
-// Put writes a file, and makes the folders above it.
+// Put writes a file and creates its parent directories.
 func Put(t testing.TB, path, content string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
@@ -107,7 +109,8 @@ func Put(t testing.TB, path, content string) {
 	}
 }
 
-// Tree describes all that is in a folder: what each thing is, its mode, owner, time, content or target, and which names are of one file.
+// Tree describes everything in a directory: types, modes, owners, modification times, content, link
+// targets and hard links.
 func Tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -152,7 +155,7 @@ func Tree(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// Differ says where two descriptions of trees first differ.
+// Differ describes the first difference between two tree descriptions.
 func Differ(got, want string) string {
 	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(a), len(b)) {
@@ -163,7 +166,7 @@ func Differ(got, want string) string {
 	return fmt.Sprintf("%d and not %d, after %.300s", len(a), len(b), a[min(len(a), len(b))-1])
 }
 
-// NothingPending checks that nothing of what was staged is left.
+// NothingPending checks that no staged files are left.
 func NothingPending(t testing.TB, dir string) {
 	t.Helper()
 	if entries, err := os.ReadDir(filepath.Join(dir, "pending")); err != nil || len(entries) > 0 {

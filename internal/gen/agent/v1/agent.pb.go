@@ -1,71 +1,144 @@
 // The protocol between a machine's supervisor and the agent inside the machine.
 //
-// It is served as Connect over HTTP/2 on one byte stream (see internal/agent/link). Both ends are always built from the same tree, so there is
-// no compatibility promise between versions: a template that holds another agent is rebuilt.
+// The agent serves this protocol as Connect over HTTP/2 on one byte stream (internal/agent/link).
+// The supervisor and the agent are always built from the same source tree, so different versions
+// need not be compatible. If a template contains another agent, the template is rebuilt. The
+// supervisor treats everything that the agent sends as hostile. So every field has a limit. The
+// limits are stated here, and the client enforces them.
 //
-// The content of files travels beside this service, as plain HTTP/2 bodies on the same stream, or through memory that both ends share:
+// File content is not part of this service. It is sent as plain HTTP/2 bodies on the same byte
+// stream, or through memory that the supervisor and the agent share:
 //
-//   GET /file?path=P&offset=N&limit=N             the content of a regular file; limit 0: to its end
-//   PUT /file?path=P&mode=M&parents=B&size=N      replaces a file: it is written beside its place, flushed, and renamed when the body was whole.
-//                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders;
-//                                                 size -1: the body ends where it ends
-//   DELETE /file?path=P                           removes what is there with all below it, and follows no link
-//   PUT /folder?path=P                            makes a folder, and those above it that are missing
-//   GET /list?path=P&depth=N                      what is there, as /volume/list has it, and what is in it to a depth; 0: that alone, and a link as such
+//   GET /file?path=P&offset=N&limit=N
+//       Returns the content of a regular file. Limit 0 means up to the end of the file.
+//   PUT /file?path=P&mode=M&parents=B&size=N
+//       Replaces a file. The agent writes a new file in the same folder and flushes it. When the
+//       body is complete, it renames the new file to the path. The mode is decimal. Mode 0 means
+//       the mode of the existing file, or 0644 for a new file. If parents is true, missing parent
+//       folders are created. Size -1 means up to the end of the body.
+//   DELETE /file?path=P
+//       Removes a file, or a folder with its content. A link is removed, but not its target.
+//   PUT /folder?path=P
+//       Creates a folder and its missing parents.
+//   PUT /rename?path=P&to=P
+//       Moves a file, or a folder with its content, to a path that does not exist. A link is moved,
+//       but not its target. If the parent of the new path does not exist, the status is 404 and
+//       Pyro-Error contains the path of the parent. The request is not idempotent.
+//   GET /list?path=P&depth=N
+//       Lists a path and its content up to a depth, in the format of /volume/list. Depth 0 lists
+//       only the path itself, and then the request does not follow a link at the end of the path.
+//   GET /tree?path=P&as=N
+//       Returns a tar archive of a file, or of a folder with its content, as GET /volume/tree does.
+//       The names begin with N, which is a single name or "."; the default is the last part of the
+//       path. The archive has owners, and extended attributes as SCHILY.xattr records. The request
+//       follows a link at the end of the path only if a slash follows. The content of file systems
+//       that the kernel generates is omitted, for example of /proc.
+//   GET /tree?path=P&list=1
+//       Returns a tar archive of the files that a list names, without the content of folders. P is
+//       the path of the list. It contains paths without a slash at the start, each followed by a
+//       NUL. Files that no longer exist are omitted.
+//   PUT /tree?path=P&uid=N&gid=N
+//       Unpacks a tar archive below a folder, which is created if it is missing. Existing folders
+//       are merged, and other existing files are replaced. The agent follows links to folders. A
+//       file gets its name when it is complete, but the request is not atomic. With uid and gid, all
+//       files get this owner, and existing folders keep their attributes. Devices and pipes are
+//       omitted. The trailer Counts has seven numbers: files, new folders, links, replaced files and
+//       links, bytes of content, omitted files, and attributes that the file system does not accept.
+//       When the agent responds, the files are on disk.
+//   POST /dial?address=A
+//       Connects to a port on a loopback address. The body of the request is sent to the port, and
+//       the body of the response is received from it. At the end of the request's body, the program
+//       reads the end of the connection, and can still send. The connection ends when the program
+//       closes it or the request is cancelled. Status 503 means that no program listens on the port.
 //
-// Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed or not mounted, 507 no space.
+// An error before the content is an HTTP status with the header Pyro-Error:
 //
-// With window=1 the content goes through the window (internal/agent/window), one call at a time, where the answer has the header Window. A GET whose answer
-// has not is answered as without. A PUT is refused then with 423, before it has taken anything; its end is told in the trailers Status and, if that is not
-// 200, Error (query-escaped).
+//   400   unusable request
+//   403   denied
+//   404   not found
+//   409   not a regular file
+//   412   the machine is not renewed, or the file system is not mounted
+//   422   the path exists already
+//   503   the content can't be read to the end
+//   507   no space
 //
-// The volume is what outlives the machine (see Mount). It is reached in the same way, with the same statuses:
+// An error after the start of the content is the trailer Pyro-Error. The header and the trailer
+// contain a query string with the fields status and text. If the error is about one path, they also
+// contain the field path. A response without an error ends with the trailer Pyro-Whole: 1. A
+// response that ends with neither trailer is incomplete (internal/content).
 //
-//   GET /volume/file?path=P&offset=N&limit=N          as /file
-//   PUT /volume/file?path=P&mode=M&parents=B&size=N   as /file. A link in the file's place is not followed and not replaced: 409
-//   GET /volume/list?path=P&recursive=B               what is in a folder
-//   GET /volume/list?path=P&recursive=B&alone=1       the entry at the path alone. No link is followed, on the way or at the end
-//   GET /volume/tree?path=P                           a folder with all below it, or anything else, as a tar archive
-//   PUT /volume/change                                a tar archive of operations that are done all or not at all
+// If a request has window=1, the content goes through the shared buffer
+// (internal/agent/sharedbuffer), which serves one request at a time. The response then has the
+// header Window. If the buffer can't be used, a GET returns the content as a body. A PUT then fails
+// with 423 before the agent reads the content.
 //
-// A path is relative to what is seen at /workspace, whose own path is empty. It has no empty part, no "." and no "..", is at most 4096 bytes, and may hold any
-// byte but NUL. Links on the way and, for reading, at the end of it are followed beneath /workspace; one that leads out, as every absolute one does, is 403.
-// The bodies of list and tree are made as they are sent: the trailer Status says whether they are whole, with Error (query-escaped) where they are not. A body
-// that ends without Status 200 was cut.
+// The volume still exists after the machine has ended (see Mount). Its requests have the same
+// statuses:
 //
-// A list is a record for the path itself, and one for each thing below it, or only for what is directly in it: a folder before what it holds, the names of one
-// folder in the order of their bytes. What vanishes meanwhile is left out. Numbers are varints (those of protobuf; signed ones zigzag), lengths are in bytes:
+//   GET /volume/file?path=P&offset=N&limit=N
+//       As GET /file.
+//   PUT /volume/file?path=P&mode=M&parents=B&size=N
+//       As PUT /file. If the path is a link, the request fails with 409.
+//   GET /volume/list?path=P&recursive=B
+//       Lists a folder.
+//   GET /volume/list?path=P&recursive=B&alone=1
+//       Lists only the path itself. The request follows no links, not even in parent folders.
+//   GET /volume/tree?path=P
+//       Returns a tar archive of a folder with its content, or of any other file.
+//   PUT /volume/change
+//       Applies a tar archive of operations: either all of them or none.
 //
-//   kind       1 file, 2 folder, 3 symbolic link, 4 anything else; 0 ends the list, and is followed by the count of records
-//   shared     how many bytes of the path are those of the record before
-//   rest       the rest of the path, relative to the path that was asked for: length, bytes
+// In requests for the volume, paths are relative to /workspace, and the empty path is /workspace
+// itself. A path has no empty part, no "." and no "..". It has at most 4096 bytes, and none of them
+// is NUL. The agent follows links in parent folders within /workspace. Reads also follow a link at
+// the end of the path. If a link leads out of /workspace, as every absolute link does, the request
+// fails with 403. The agent sends lists and trees while it makes them, so their errors are often
+// trailers.
+//
+// The first record of a list is for the path itself. The other records are for the files in this
+// folder. A recursive list also has the files in all subfolders. A folder comes before its content,
+// and the names in a folder are sorted by their bytes. Files that are removed meanwhile are
+// omitted. Numbers are varints as in protobuf, and signed numbers are in zigzag encoding. Lengths
+// are in bytes:
+//
+//   kind       1 file, 2 folder, 3 symbolic link, 4 other; 0 ends the list, and then only the
+//              number of records follows
+//   shared     length of the common prefix of this path and the previous record's path
+//   rest       the rest of the path, relative to the requested path: length, bytes
 //   mode       permission, set-id and sticky bits
 //   size
-//   mtime      nanoseconds since 1970, signed, less that of the record before
-//   ctime      the same, less this mtime
-//   inode      signed, less that of the record before
+//   mtime      nanoseconds since 1970, as the signed difference from the previous record's mtime
+//   ctime      nanoseconds since 1970, as the signed difference from this record's mtime
+//   inode      the signed difference from the previous record's inode
 //   uid, gid, nlink
-//   target     of a symbolic link only: length, bytes; at most 4096
+//   target     only for a symbolic link: length, bytes; at most 4096 bytes
 //
-// A tree is a PAX archive whose names begin with the last part of the path, or with "." for the empty one. Regular files of several names are hard links after
-// the first. Sockets, pipes and devices are left out. The trailer Counts has three numbers: entries, what was left out, and files that were written to while
-// they were read; those are padded with zeroes or cut to the size that they had.
+// A tree is a PAX archive. Its names begin with the last part of the path, or with "." for the
+// empty path. If a regular file has several names, the archive has hard links for all names but the
+// first. Sockets, pipes and devices are omitted. The trailer Counts has three numbers: entries,
+// omitted files, and files that changed during the read. If the size of a file changes during the
+// read, its content is padded with zeros or cut to the original size.
 //
-// The entries of a change are taken in their order: files, folders, symbolic links and hard links (to another path in the volume), named by their path. PAX
-// records say more:
+// A change is a PAX archive of files, folders, symbolic links and hard links to another path in
+// the volume. The agent applies its entries in order. PAX records specify the operation of an
+// entry:
 //
-//   PYRO.op       absent or "put": the entry replaces what file or link is there. A folder that is there keeps what is in it. Missing parents are made, 0755
-//                 "delete": a file, link or empty folder goes. "mode": only the permission, set-id and sticky bits change
-//   PYRO.expect   absent: anything may be there. "absent": nothing. Else what must have been there before the change, as a list tells it:
-//                 inode:size:mtime:ctime:mode, decimal but for the octal mode
-//   PYRO.keep     "1": a file keeps the mode and the owner of the one it replaces; a folder that is there its mode
+//   PYRO.op       "put" or absent: the entry replaces a file or link. An existing folder keeps its
+//                 content. Missing parents are created with mode 0755.
+//                 "delete": removes a file, link or empty folder.
+//                 "mode": changes only the permission, set-id and sticky bits.
+//   PYRO.expect   the expected state before the change. Absent: any state. "absent": the file does
+//                 not exist. Otherwise it has fields as in a list: inode:size:mtime:ctime:mode. The
+//                 mode is in octal, and the other fields are in decimal.
+//   PYRO.keep     "1": a file keeps the mode and owner of the file that it replaces. An existing
+//                 folder keeps its mode.
 //
-// What is new belongs to root. A time of 0 is that of the change. Nothing is changed unless all can be: 409 with the header or trailer Path (query-escaped) where
-// something else is there than may be, 507 where there is no space. Once it is answered it is on the disk; after a crash at any time before, Mount makes it
-// whole or undoes it. The trailer Counts has four numbers: entries that were not there before, that were, that are deleted, and bytes of content. At most
+// New files belong to root. A time of 0 means the time of the change. If an entry can't be applied,
+// nothing is changed. The status is then 409 with the path if a file is not in the expected state,
+// or 507 if there is no space. When the agent responds, the change is on disk. If the machine ends
+// before that, the next Mount completes or undoes the change. The trailer Counts has four numbers:
+// new entries, replaced entries, deleted entries, and bytes of content. A change has at most
 // 1,000,000 entries.
-//
-// Everything the agent sends is hostile to the supervisor: every field has a bound, stated here and enforced by the client.
 
 // Code generated by protoc-gen-go. DO NOT EDIT.
 // versions:
@@ -76,6 +149,7 @@
 package agentv1
 
 import (
+	v1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -89,52 +163,6 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
-
-type OnFull int32
-
-const (
-	OnFull_ON_FULL_BLOCK       OnFull = 0 // the process waits for its reader: nothing is lost
-	OnFull_ON_FULL_DROP_OLDEST OnFull = 1 // the oldest output goes, and readers are told which
-)
-
-// Enum value maps for OnFull.
-var (
-	OnFull_name = map[int32]string{
-		0: "ON_FULL_BLOCK",
-		1: "ON_FULL_DROP_OLDEST",
-	}
-	OnFull_value = map[string]int32{
-		"ON_FULL_BLOCK":       0,
-		"ON_FULL_DROP_OLDEST": 1,
-	}
-)
-
-func (x OnFull) Enum() *OnFull {
-	p := new(OnFull)
-	*p = x
-	return p
-}
-
-func (x OnFull) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (OnFull) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_v1_agent_proto_enumTypes[0].Descriptor()
-}
-
-func (OnFull) Type() protoreflect.EnumType {
-	return &file_agent_v1_agent_proto_enumTypes[0]
-}
-
-func (x OnFull) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use OnFull.Descriptor instead.
-func (OnFull) EnumDescriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{0}
-}
 
 type Stream int32
 
@@ -166,11 +194,11 @@ func (x Stream) String() string {
 }
 
 func (Stream) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_v1_agent_proto_enumTypes[1].Descriptor()
+	return file_agent_v1_agent_proto_enumTypes[0].Descriptor()
 }
 
 func (Stream) Type() protoreflect.EnumType {
-	return &file_agent_v1_agent_proto_enumTypes[1]
+	return &file_agent_v1_agent_proto_enumTypes[0]
 }
 
 func (x Stream) Number() protoreflect.EnumNumber {
@@ -179,72 +207,14 @@ func (x Stream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Stream.Descriptor instead.
 func (Stream) EnumDescriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{1}
-}
-
-type StartFailure int32
-
-const (
-	StartFailure_START_FAILURE_NONE           StartFailure = 0
-	StartFailure_START_FAILURE_NOT_FOUND      StartFailure = 1 // 127
-	StartFailure_START_FAILURE_NOT_EXECUTABLE StartFailure = 2 // 126, argument list too long among them
-	StartFailure_START_FAILURE_BAD_CWD        StartFailure = 3 // 126
-	StartFailure_START_FAILURE_BAD_USER       StartFailure = 4 // 126
-	StartFailure_START_FAILURE_NO_RESOURCES   StartFailure = 5 // 126, the machine's process limit for one
-)
-
-// Enum value maps for StartFailure.
-var (
-	StartFailure_name = map[int32]string{
-		0: "START_FAILURE_NONE",
-		1: "START_FAILURE_NOT_FOUND",
-		2: "START_FAILURE_NOT_EXECUTABLE",
-		3: "START_FAILURE_BAD_CWD",
-		4: "START_FAILURE_BAD_USER",
-		5: "START_FAILURE_NO_RESOURCES",
-	}
-	StartFailure_value = map[string]int32{
-		"START_FAILURE_NONE":           0,
-		"START_FAILURE_NOT_FOUND":      1,
-		"START_FAILURE_NOT_EXECUTABLE": 2,
-		"START_FAILURE_BAD_CWD":        3,
-		"START_FAILURE_BAD_USER":       4,
-		"START_FAILURE_NO_RESOURCES":   5,
-	}
-)
-
-func (x StartFailure) Enum() *StartFailure {
-	p := new(StartFailure)
-	*p = x
-	return p
-}
-
-func (x StartFailure) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (StartFailure) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_v1_agent_proto_enumTypes[2].Descriptor()
-}
-
-func (StartFailure) Type() protoreflect.EnumType {
-	return &file_agent_v1_agent_proto_enumTypes[2]
-}
-
-func (x StartFailure) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use StartFailure.Descriptor instead.
-func (StartFailure) EnumDescriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{0}
 }
 
 type Scope int32
 
 const (
-	Scope_SCOPE_GROUP Scope = 0 // the process group; with a PTY its foreground group
-	Scope_SCOPE_TREE  Scope = 1 // everything that the exec ever started; signal must be 9
+	Scope_SCOPE_GROUP Scope = 0 // the process group, or the foreground group of a PTY
+	Scope_SCOPE_TREE  Scope = 1 // all processes that the exec started; signal must be 9
 )
 
 // Enum value maps for Scope.
@@ -270,11 +240,11 @@ func (x Scope) String() string {
 }
 
 func (Scope) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_v1_agent_proto_enumTypes[3].Descriptor()
+	return file_agent_v1_agent_proto_enumTypes[1].Descriptor()
 }
 
 func (Scope) Type() protoreflect.EnumType {
-	return &file_agent_v1_agent_proto_enumTypes[3]
+	return &file_agent_v1_agent_proto_enumTypes[1]
 }
 
 func (x Scope) Number() protoreflect.EnumNumber {
@@ -283,7 +253,7 @@ func (x Scope) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Scope.Descriptor instead.
 func (Scope) EnumDescriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{1}
 }
 
 type FileType int32
@@ -325,11 +295,11 @@ func (x FileType) String() string {
 }
 
 func (FileType) Descriptor() protoreflect.EnumDescriptor {
-	return file_agent_v1_agent_proto_enumTypes[4].Descriptor()
+	return file_agent_v1_agent_proto_enumTypes[2].Descriptor()
 }
 
 func (FileType) Type() protoreflect.EnumType {
-	return &file_agent_v1_agent_proto_enumTypes[4]
+	return &file_agent_v1_agent_proto_enumTypes[2]
 }
 
 func (x FileType) Number() protoreflect.EnumNumber {
@@ -338,7 +308,7 @@ func (x FileType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FileType.Descriptor instead.
 func (FileType) EnumDescriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{2}
 }
 
 type StatusRequest struct {
@@ -379,9 +349,9 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 
 type StatusResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // of the agent, at most 64 bytes
+	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // version of the agent, at most 64 bytes
 	Renewed       bool                   `protobuf:"varint,2,opt,name=renewed,proto3" json:"renewed,omitempty"`
-	Kernel        string                 `protobuf:"bytes,3,opt,name=kernel,proto3" json:"kernel,omitempty"` // release, at most 128 bytes
+	Kernel        string                 `protobuf:"bytes,3,opt,name=kernel,proto3" json:"kernel,omitempty"` // kernel release, at most 128 bytes
 	UptimeMs      int64                  `protobuf:"varint,4,opt,name=uptime_ms,json=uptimeMs,proto3" json:"uptime_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -447,15 +417,20 @@ func (x *StatusResponse) GetUptimeMs() int64 {
 
 type RenewRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
-	UnixNanos int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // the host's clock as the request is sent
+	UnixNanos int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // the host's clock when the request is sent
 	Entropy   []byte                 `protobuf:"bytes,2,opt,name=entropy,proto3" json:"entropy,omitempty"`                       // 32 to 512 bytes from the host's random source, credited in full
-	MachineId string                 `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`  // 32 lower-case hex digits. Another one than before: the machine is a copy, and gets a boot id of its own
-	Hostname  string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`                     // at most 63 bytes, a DNS label
-	Network   *Network               `protobuf:"bytes,5,opt,name=network,proto3" json:"network,omitempty"`                       // absent: the machine has no link, and resolv.conf stays as it is. UNIMPLEMENTED where the machine is the host
-	// The root is the environment as it is, which no machine has written to before: what was in it that must be one machine's alone, the host keys of an SSH server, is
-	// removed.
-	FreshRoot     bool `protobuf:"varint,6,opt,name=fresh_root,json=freshRoot,proto3" json:"fresh_root,omitempty"`
-	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"` // processes that stand still by Freeze go on doing so, until Thaw or the next Renew without it
+	// 32 lower-case hex digits. If they differ from the machine's current ID, the machine is a copy
+	// and also gets a new boot ID.
+	MachineId string `protobuf:"bytes,3,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Hostname  string `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"` // a DNS label of at most 63 bytes
+	// Absent: the machine has no network interface, and resolv.conf is unchanged. If the field is set
+	// and the machine is the host, Renew fails with UNIMPLEMENTED.
+	Network *Network `protobuf:"bytes,5,opt,name=network,proto3" json:"network,omitempty"`
+	// The root is a new copy of the environment. Renew then removes the files that must be unique to
+	// a machine, such as SSH host keys.
+	FreshRoot bool `protobuf:"varint,6,opt,name=fresh_root,json=freshRoot,proto3" json:"fresh_root,omitempty"`
+	// Processes that Freeze stopped stay stopped until Thaw or a Renew without held.
+	Held          bool `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,14 +514,15 @@ func (x *RenewRequest) GetHeld() bool {
 	return false
 }
 
-// Network is what the machine's one interface, eth0, is to be, and who resolves names for it. The same once more leaves eth0 as it is by then.
+// Network configures the machine's only interface, eth0, and the machine's name servers. If the
+// configuration equals the previous one, eth0 does not change.
 type Network struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mac           []byte                 `protobuf:"bytes,1,opt,name=mac,proto3" json:"mac,omitempty"`           // 6 bytes, of one station
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`   // IPv4, with the bits of its network: 10.170.3.2/24
+	Mac           []byte                 `protobuf:"bytes,1,opt,name=mac,proto3" json:"mac,omitempty"`           // 6 bytes, a unicast address
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`   // IPv4 with the prefix length, such as 10.170.3.2/24
 	Gateway       string                 `protobuf:"bytes,3,opt,name=gateway,proto3" json:"gateway,omitempty"`   // another address in that network
-	Address6      string                 `protobuf:"bytes,4,opt,name=address6,proto3" json:"address6,omitempty"` // the same of IPv6; empty: none
-	Gateway6      string                 `protobuf:"bytes,5,opt,name=gateway6,proto3" json:"gateway6,omitempty"` // empty where address6 is
+	Address6      string                 `protobuf:"bytes,4,opt,name=address6,proto3" json:"address6,omitempty"` // IPv6 with the prefix length, or empty
+	Gateway6      string                 `protobuf:"bytes,5,opt,name=gateway6,proto3" json:"gateway6,omitempty"` // empty if address6 is empty
 	Dns           []string               `protobuf:"bytes,6,rep,name=dns,proto3" json:"dns,omitempty"`           // addresses of name servers, 1 to 3
 	Mtu           uint32                 `protobuf:"varint,7,opt,name=mtu,proto3" json:"mtu,omitempty"`          // 1280 to 65535
 	unknownFields protoimpl.UnknownFields
@@ -678,16 +654,8 @@ func (x *RenewResponse) GetUnixNanos() int64 {
 
 type ExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // 1 to 64 bytes
-	Argv          []string               `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`                   // at least one; in all at most 4 MiB
-	Env           []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`                     // NAME=VALUE, added to the environment's own
-	Cwd           string                 `protobuf:"bytes,4,opt,name=cwd,proto3" json:"cwd,omitempty"`                     // absolute; empty: the home of the user, or / where it is missing
-	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`                   // name or number, optionally :group; empty: root
-	Stdin         bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`                // false: /dev/null
-	Tty           *Terminal              `protobuf:"bytes,7,opt,name=tty,proto3" json:"tty,omitempty"`                     // set: the process is on a PTY, and all its output is STDOUT
-	OnFull        OnFull                 `protobuf:"varint,8,opt,name=on_full,json=onFull,proto3,enum=agent.v1.OnFull" json:"on_full,omitempty"`
-	Release       []string               `protobuf:"bytes,10,rep,name=release,proto3" json:"release,omitempty"`                      // execs to forget, as Release does: it spares them a call of their own. At most 64
-	TimeoutMs     int64                  `protobuf:"varint,9,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // 0: none. When it is over, everything that the exec started is killed and exit says timed_out
+	Command       *v1.Command            `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	Release       []string               `protobuf:"bytes,2,rep,name=release,proto3" json:"release,omitempty"` // exec IDs to release without calls of Release; at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,60 +690,11 @@ func (*ExecRequest) Descriptor() ([]byte, []int) {
 	return file_agent_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *ExecRequest) GetExecId() string {
+func (x *ExecRequest) GetCommand() *v1.Command {
 	if x != nil {
-		return x.ExecId
-	}
-	return ""
-}
-
-func (x *ExecRequest) GetArgv() []string {
-	if x != nil {
-		return x.Argv
+		return x.Command
 	}
 	return nil
-}
-
-func (x *ExecRequest) GetEnv() []string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *ExecRequest) GetCwd() string {
-	if x != nil {
-		return x.Cwd
-	}
-	return ""
-}
-
-func (x *ExecRequest) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *ExecRequest) GetStdin() bool {
-	if x != nil {
-		return x.Stdin
-	}
-	return false
-}
-
-func (x *ExecRequest) GetTty() *Terminal {
-	if x != nil {
-		return x.Tty
-	}
-	return nil
-}
-
-func (x *ExecRequest) GetOnFull() OnFull {
-	if x != nil {
-		return x.OnFull
-	}
-	return OnFull_ON_FULL_BLOCK
 }
 
 func (x *ExecRequest) GetRelease() []string {
@@ -785,88 +704,22 @@ func (x *ExecRequest) GetRelease() []string {
 	return nil
 }
 
-func (x *ExecRequest) GetTimeoutMs() int64 {
-	if x != nil {
-		return x.TimeoutMs
-	}
-	return 0
-}
-
-type Terminal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cols          uint32                 `protobuf:"varint,1,opt,name=cols,proto3" json:"cols,omitempty"` // 1 to 1000
-	Rows          uint32                 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"` // 1 to 1000
-	Term          string                 `protobuf:"bytes,3,opt,name=term,proto3" json:"term,omitempty"`  // TERM; empty: xterm-256color
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Terminal) Reset() {
-	*x = Terminal{}
-	mi := &file_agent_v1_agent_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Terminal) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Terminal) ProtoMessage() {}
-
-func (x *Terminal) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Terminal.ProtoReflect.Descriptor instead.
-func (*Terminal) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Terminal) GetCols() uint32 {
-	if x != nil {
-		return x.Cols
-	}
-	return 0
-}
-
-func (x *Terminal) GetRows() uint32 {
-	if x != nil {
-		return x.Rows
-	}
-	return 0
-}
-
-func (x *Terminal) GetTerm() string {
-	if x != nil {
-		return x.Term
-	}
-	return ""
-}
-
-// ExecEvent carries all that is new, so that a short command is answered in one message. The first one of a stream has started, the last one has exit.
-// In each stream's order, gaps come before the outputs.
+// ExecEvent contains all new events, so that a short command needs only one message. The first
+// message has started, and the last message has exit. If a stream has both a gap and output, the
+// gap comes before the output.
 type ExecEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Started       *Started               `protobuf:"bytes,1,opt,name=started,proto3" json:"started,omitempty"`
-	Gaps          []*Gap                 `protobuf:"bytes,2,rep,name=gaps,proto3" json:"gaps,omitempty"`       // at most one a stream
-	Outputs       []*Output              `protobuf:"bytes,3,rep,name=outputs,proto3" json:"outputs,omitempty"` // at most one a stream
-	Exit          *Exit                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`
+	Gaps          []*Gap                 `protobuf:"bytes,2,rep,name=gaps,proto3" json:"gaps,omitempty"`       // at most one per stream
+	Outputs       []*Output              `protobuf:"bytes,3,rep,name=outputs,proto3" json:"outputs,omitempty"` // at most one per stream
+	Exit          *v1.Exit               `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecEvent) Reset() {
 	*x = ExecEvent{}
-	mi := &file_agent_v1_agent_proto_msgTypes[7]
+	mi := &file_agent_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +731,7 @@ func (x *ExecEvent) String() string {
 func (*ExecEvent) ProtoMessage() {}
 
 func (x *ExecEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[7]
+	mi := &file_agent_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +744,7 @@ func (x *ExecEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEvent.ProtoReflect.Descriptor instead.
 func (*ExecEvent) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExecEvent) GetStarted() *Started {
@@ -915,7 +768,7 @@ func (x *ExecEvent) GetOutputs() []*Output {
 	return nil
 }
 
-func (x *ExecEvent) GetExit() *Exit {
+func (x *ExecEvent) GetExit() *v1.Exit {
 	if x != nil {
 		return x.Exit
 	}
@@ -924,14 +777,14 @@ func (x *ExecEvent) GetExit() *Exit {
 
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // as the agent sees it; 0 where the process never ran
+	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // PID in the agent's namespace; 0 if the process never ran
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_agent_v1_agent_proto_msgTypes[8]
+	mi := &file_agent_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +796,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[8]
+	mi := &file_agent_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +809,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Started) GetPid() uint32 {
@@ -969,7 +822,7 @@ func (x *Started) GetPid() uint32 {
 type Output struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        Stream                 `protobuf:"varint,1,opt,name=stream,proto3,enum=agent.v1.Stream" json:"stream,omitempty"`
-	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // of data[0] since the start of the process
+	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // offset of data since the start of the process
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`      // 1 byte to 256 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,7 +830,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_agent_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +842,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_agent_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +855,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Output) GetStream() Stream {
@@ -1026,7 +879,7 @@ func (x *Output) GetData() []byte {
 	return nil
 }
 
-// Gap tells that the bytes from..to of a stream are gone.
+// Gap says that some bytes of a stream are lost: the offsets in the interval [from, to).
 type Gap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        Stream                 `protobuf:"varint,1,opt,name=stream,proto3,enum=agent.v1.Stream" json:"stream,omitempty"`
@@ -1038,7 +891,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_agent_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +903,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_agent_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +916,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Gap) GetStream() Stream {
@@ -1087,108 +940,6 @@ func (x *Gap) GetTo() uint64 {
 	return 0
 }
 
-// Exit is sent once the process has been reaped and its output is at its end, or 100 ms after it has been reaped where somebody else
-// still holds the output open.
-type Exit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`     // 0 to 255; 128 + signal where a signal ended it
-	Signal        uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 0 for a normal exit
-	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	StartFailure  StartFailure           `protobuf:"varint,4,opt,name=start_failure,json=startFailure,proto3,enum=agent.v1.StartFailure" json:"start_failure,omitempty"` // set: the process never ran, code is 126 or 127 as shells use them
-	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`                                                           // with start_failure: why, at most 1 KiB
-	DurationMs    int64                  `protobuf:"varint,6,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	OutputHeld    bool                   `protobuf:"varint,7,opt,name=output_held,json=outputHeld,proto3" json:"output_held,omitempty"`      // somebody else still held the output open
-	OutOfMemory   bool                   `protobuf:"varint,8,opt,name=out_of_memory,json=outOfMemory,proto3" json:"out_of_memory,omitempty"` // the machine ran out of memory while it ran and the kernel killed something of it
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Exit) Reset() {
-	*x = Exit{}
-	mi := &file_agent_v1_agent_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Exit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Exit) ProtoMessage() {}
-
-func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Exit.ProtoReflect.Descriptor instead.
-func (*Exit) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Exit) GetCode() int32 {
-	if x != nil {
-		return x.Code
-	}
-	return 0
-}
-
-func (x *Exit) GetSignal() uint32 {
-	if x != nil {
-		return x.Signal
-	}
-	return 0
-}
-
-func (x *Exit) GetTimedOut() bool {
-	if x != nil {
-		return x.TimedOut
-	}
-	return false
-}
-
-func (x *Exit) GetStartFailure() StartFailure {
-	if x != nil {
-		return x.StartFailure
-	}
-	return StartFailure_START_FAILURE_NONE
-}
-
-func (x *Exit) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *Exit) GetDurationMs() int64 {
-	if x != nil {
-		return x.DurationMs
-	}
-	return 0
-}
-
-func (x *Exit) GetOutputHeld() bool {
-	if x != nil {
-		return x.OutputHeld
-	}
-	return false
-}
-
-func (x *Exit) GetOutOfMemory() bool {
-	if x != nil {
-		return x.OutOfMemory
-	}
-	return false
-}
-
 type FollowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -1200,7 +951,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_agent_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +963,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_agent_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +976,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowRequest) GetExecId() string {
@@ -1260,7 +1011,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_agent_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1023,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_agent_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1036,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AckRequest) GetExecId() string {
@@ -1317,7 +1068,7 @@ type AckResponse struct {
 
 func (x *AckResponse) Reset() {
 	*x = AckResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_agent_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1080,7 @@ func (x *AckResponse) String() string {
 func (*AckResponse) ProtoMessage() {}
 
 func (x *AckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_agent_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1093,7 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 type InputRequest struct {
@@ -1350,14 +1101,14 @@ type InputRequest struct {
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"` // at most 256 KiB
-	Eof           bool                   `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`  // close the input after data; on a PTY, send the end-of-file character
+	Eof           bool                   `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`  // close the input after data; on a PTY, type the end-of-file character
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InputRequest) Reset() {
 	*x = InputRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_agent_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1120,7 @@ func (x *InputRequest) String() string {
 func (*InputRequest) ProtoMessage() {}
 
 func (x *InputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_agent_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1133,7 @@ func (x *InputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputRequest.ProtoReflect.Descriptor instead.
 func (*InputRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InputRequest) GetExecId() string {
@@ -1416,14 +1167,14 @@ func (x *InputRequest) GetEof() bool {
 type InputResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Accepted      uint64                 `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"` // offset of the next byte
-	Closed        bool                   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`     // the process takes no more
+	Closed        bool                   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`     // the process has closed its standard input
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InputResponse) Reset() {
 	*x = InputResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_agent_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1186,7 @@ func (x *InputResponse) String() string {
 func (*InputResponse) ProtoMessage() {}
 
 func (x *InputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_agent_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1199,7 @@ func (x *InputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputResponse.ProtoReflect.Descriptor instead.
 func (*InputResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InputResponse) GetAccepted() uint64 {
@@ -1476,7 +1227,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_agent_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1239,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_agent_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1252,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -1533,7 +1284,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_agent_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1296,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_agent_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1309,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 type ResizeRequest struct {
@@ -1572,7 +1323,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_agent_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1335,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_agent_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1348,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -1629,7 +1380,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_agent_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1392,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_agent_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1405,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 type ReleaseRequest struct {
@@ -1666,7 +1417,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_agent_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1429,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_agent_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1442,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseRequest) GetExecId() string {
@@ -1709,7 +1460,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_agent_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1472,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_agent_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1485,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 type StatRequest struct {
@@ -1746,7 +1497,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1509,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1522,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -1789,14 +1540,14 @@ type StatResponse struct {
 	MtimeUnixNanos int64                  `protobuf:"varint,4,opt,name=mtime_unix_nanos,json=mtimeUnixNanos,proto3" json:"mtime_unix_nanos,omitempty"`
 	Uid            uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	Gid            uint32                 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
-	LinkTarget     string                 `protobuf:"bytes,7,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"` // of a symbolic link, at most 4096 bytes
+	LinkTarget     string                 `protobuf:"bytes,7,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"` // only for a symbolic link, at most 4096 bytes
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1559,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1572,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StatResponse) GetType() FileType {
@@ -1873,21 +1624,23 @@ func (x *StatResponse) GetLinkTarget() string {
 	return ""
 }
 
-// ReadyRequest has one of the first three.
+// ReadyRequest is a readiness check. One of the first three fields is set.
 type ReadyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`                                // a path as of Stat; of a link what it leads to
-	Tcp           string                 `protobuf:"bytes,2,opt,name=tcp,proto3" json:"tcp,omitempty"`                                  // host:port, at most 256 bytes: ready when a connection can be made
-	Http          string                 `protobuf:"bytes,3,opt,name=http,proto3" json:"http,omitempty"`                                // a URL, at most 4096 bytes: ready when it is answered with a status from 200 to 399
-	IntervalMs    uint32                 `protobuf:"varint,4,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"` // at most between two requests to http, 1 to 3600000. Files and ports are looked at more often
-	LimitMs       uint32                 `protobuf:"varint,5,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"`          // 1 to 3600000
+	state protoimpl.MessageState `protogen:"open.v1"`
+	File  string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"` // absolute, at most 4096 bytes; links are followed
+	Tcp   string                 `protobuf:"bytes,2,opt,name=tcp,proto3" json:"tcp,omitempty"`   // host:port, at most 256 bytes: ready when it accepts a connection
+	Http  string                 `protobuf:"bytes,3,opt,name=http,proto3" json:"http,omitempty"` // a URL, at most 4096 bytes: ready when its status is 200 to 399
+	// Longest time between two requests to http, 1 to 3600000. Files and ports are checked more
+	// often.
+	IntervalMs    uint32 `protobuf:"varint,4,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	LimitMs       uint32 `protobuf:"varint,5,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"` // 1 to 3600000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadyRequest) Reset() {
 	*x = ReadyRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_agent_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +1652,7 @@ func (x *ReadyRequest) String() string {
 func (*ReadyRequest) ProtoMessage() {}
 
 func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_agent_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +1665,7 @@ func (x *ReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyRequest.ProtoReflect.Descriptor instead.
 func (*ReadyRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReadyRequest) GetFile() string {
@@ -1958,7 +1711,7 @@ type ReadyResponse struct {
 
 func (x *ReadyResponse) Reset() {
 	*x = ReadyResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_agent_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +1723,7 @@ func (x *ReadyResponse) String() string {
 func (*ReadyResponse) ProtoMessage() {}
 
 func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_agent_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +1736,7 @@ func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadyResponse.ProtoReflect.Descriptor instead.
 func (*ReadyResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 type MountRequest struct {
@@ -1996,7 +1749,7 @@ type MountRequest struct {
 
 func (x *MountRequest) Reset() {
 	*x = MountRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_agent_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +1761,7 @@ func (x *MountRequest) String() string {
 func (*MountRequest) ProtoMessage() {}
 
 func (x *MountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_agent_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +1774,7 @@ func (x *MountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MountRequest.ProtoReflect.Descriptor instead.
 func (*MountRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MountRequest) GetRoot() bool {
@@ -2040,15 +1793,15 @@ func (x *MountRequest) GetVolume() bool {
 
 type MountResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Completed     uint32                 `protobuf:"varint,1,opt,name=completed,proto3" json:"completed,omitempty"` // changes that were decided on when the crash came
-	Undone        uint32                 `protobuf:"varint,2,opt,name=undone,proto3" json:"undone,omitempty"`       // changes that were not
+	Completed     uint32                 `protobuf:"varint,1,opt,name=completed,proto3" json:"completed,omitempty"` // changes that were committed before the crash, and are now complete
+	Undone        uint32                 `protobuf:"varint,2,opt,name=undone,proto3" json:"undone,omitempty"`       // changes that were not committed before the crash, and are now undone
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MountResponse) Reset() {
 	*x = MountResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_agent_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +1813,7 @@ func (x *MountResponse) String() string {
 func (*MountResponse) ProtoMessage() {}
 
 func (x *MountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_agent_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +1826,7 @@ func (x *MountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MountResponse.ProtoReflect.Descriptor instead.
 func (*MountResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MountResponse) GetCompleted() uint32 {
@@ -2098,7 +1851,7 @@ type QuiesceRequest struct {
 
 func (x *QuiesceRequest) Reset() {
 	*x = QuiesceRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_agent_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +1863,7 @@ func (x *QuiesceRequest) String() string {
 func (*QuiesceRequest) ProtoMessage() {}
 
 func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_agent_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +1876,7 @@ func (x *QuiesceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceRequest.ProtoReflect.Descriptor instead.
 func (*QuiesceRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 type QuiesceResponse struct {
@@ -2134,7 +1887,7 @@ type QuiesceResponse struct {
 
 func (x *QuiesceResponse) Reset() {
 	*x = QuiesceResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_agent_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +1899,7 @@ func (x *QuiesceResponse) String() string {
 func (*QuiesceResponse) ProtoMessage() {}
 
 func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_agent_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +1912,7 @@ func (x *QuiesceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuiesceResponse.ProtoReflect.Descriptor instead.
 func (*QuiesceResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 type FreezeRequest struct {
@@ -2174,7 +1927,7 @@ type FreezeRequest struct {
 
 func (x *FreezeRequest) Reset() {
 	*x = FreezeRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_agent_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +1939,7 @@ func (x *FreezeRequest) String() string {
 func (*FreezeRequest) ProtoMessage() {}
 
 func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[31]
+	mi := &file_agent_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +1952,7 @@ func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
 func (*FreezeRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FreezeRequest) GetRoot() bool {
@@ -2232,14 +1985,14 @@ func (x *FreezeRequest) GetProcesses() bool {
 
 type FreezeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Frozen        bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"` // false: file systems can't be frozen here; the volume was flushed
+	Frozen        bool                   `protobuf:"varint,1,opt,name=frozen,proto3" json:"frozen,omitempty"` // false: freezing is not supported here, and the volume was only flushed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FreezeResponse) Reset() {
 	*x = FreezeResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2004,7 @@ func (x *FreezeResponse) String() string {
 func (*FreezeResponse) ProtoMessage() {}
 
 func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[32]
+	mi := &file_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2017,7 @@ func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
 func (*FreezeResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FreezeResponse) GetFrozen() bool {
@@ -2282,7 +2035,7 @@ type ThawRequest struct {
 
 func (x *ThawRequest) Reset() {
 	*x = ThawRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_agent_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2294,7 +2047,7 @@ func (x *ThawRequest) String() string {
 func (*ThawRequest) ProtoMessage() {}
 
 func (x *ThawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[33]
+	mi := &file_agent_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2307,19 +2060,19 @@ func (x *ThawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawRequest.ProtoReflect.Descriptor instead.
 func (*ThawRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 type ThawResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // they had been frozen until now
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // the file systems were still frozen when Thaw was called
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ThawResponse) Reset() {
 	*x = ThawResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_agent_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2084,7 @@ func (x *ThawResponse) String() string {
 func (*ThawResponse) ProtoMessage() {}
 
 func (x *ThawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[34]
+	mi := &file_agent_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2097,7 @@ func (x *ThawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawResponse.ProtoReflect.Descriptor instead.
 func (*ThawResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ThawResponse) GetHeld() bool {
@@ -2363,7 +2116,7 @@ type FlushRequest struct {
 
 func (x *FlushRequest) Reset() {
 	*x = FlushRequest{}
-	mi := &file_agent_v1_agent_proto_msgTypes[35]
+	mi := &file_agent_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2128,7 @@ func (x *FlushRequest) String() string {
 func (*FlushRequest) ProtoMessage() {}
 
 func (x *FlushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[35]
+	mi := &file_agent_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2141,7 @@ func (x *FlushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushRequest.ProtoReflect.Descriptor instead.
 func (*FlushRequest) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FlushRequest) GetRoot() bool {
@@ -2406,7 +2159,7 @@ type FlushResponse struct {
 
 func (x *FlushResponse) Reset() {
 	*x = FlushResponse{}
-	mi := &file_agent_v1_agent_proto_msgTypes[36]
+	mi := &file_agent_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2171,7 @@ func (x *FlushResponse) String() string {
 func (*FlushResponse) ProtoMessage() {}
 
 func (x *FlushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agent_v1_agent_proto_msgTypes[36]
+	mi := &file_agent_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,14 +2184,14 @@ func (x *FlushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushResponse.ProtoReflect.Descriptor instead.
 func (*FlushResponse) Descriptor() ([]byte, []int) {
-	return file_agent_v1_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 var File_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x14agent/v1/agent.proto\x12\bagent.v1\"\x0f\n" +
+	"\x14agent/v1/agent.proto\x12\bagent.v1\x1a\x18program/v1/program.proto\"\x0f\n" +
 	"\rStatusRequest\"y\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
@@ -2466,29 +2219,15 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x03mtu\x18\a \x01(\rR\x03mtu\".\n" +
 	"\rRenewResponse\x12\x1d\n" +
 	"\n" +
-	"unix_nanos\x18\x01 \x01(\x03R\tunixNanos\"\x92\x02\n" +
-	"\vExecRequest\x12\x17\n" +
-	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
-	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x10\n" +
-	"\x03env\x18\x03 \x03(\tR\x03env\x12\x10\n" +
-	"\x03cwd\x18\x04 \x01(\tR\x03cwd\x12\x12\n" +
-	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
-	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12$\n" +
-	"\x03tty\x18\a \x01(\v2\x12.agent.v1.TerminalR\x03tty\x12)\n" +
-	"\aon_full\x18\b \x01(\x0e2\x10.agent.v1.OnFullR\x06onFull\x12\x18\n" +
-	"\arelease\x18\n" +
-	" \x03(\tR\arelease\x12\x1d\n" +
-	"\n" +
-	"timeout_ms\x18\t \x01(\x03R\ttimeoutMs\"F\n" +
-	"\bTerminal\x12\x12\n" +
-	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\tR\x04term\"\xab\x01\n" +
+	"unix_nanos\x18\x01 \x01(\x03R\tunixNanos\"V\n" +
+	"\vExecRequest\x12-\n" +
+	"\acommand\x18\x01 \x01(\v2\x13.program.v1.CommandR\acommand\x12\x18\n" +
+	"\arelease\x18\x02 \x03(\tR\arelease\"\xad\x01\n" +
 	"\tExecEvent\x12+\n" +
 	"\astarted\x18\x01 \x01(\v2\x11.agent.v1.StartedR\astarted\x12!\n" +
 	"\x04gaps\x18\x02 \x03(\v2\r.agent.v1.GapR\x04gaps\x12*\n" +
-	"\aoutputs\x18\x03 \x03(\v2\x10.agent.v1.OutputR\aoutputs\x12\"\n" +
-	"\x04exit\x18\x04 \x01(\v2\x0e.agent.v1.ExitR\x04exit\"\x1b\n" +
+	"\aoutputs\x18\x03 \x03(\v2\x10.agent.v1.OutputR\aoutputs\x12$\n" +
+	"\x04exit\x18\x04 \x01(\v2\x10.program.v1.ExitR\x04exit\"\x1b\n" +
 	"\aStarted\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\"^\n" +
 	"\x06Output\x12(\n" +
@@ -2498,18 +2237,7 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x03Gap\x12(\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x10.agent.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x04R\x02to\"\x8c\x02\n" +
-	"\x04Exit\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\rR\x06signal\x12\x1b\n" +
-	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12;\n" +
-	"\rstart_failure\x18\x04 \x01(\x0e2\x16.agent.v1.StartFailureR\fstartFailure\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\x12\x1f\n" +
-	"\vduration_ms\x18\x06 \x01(\x03R\n" +
-	"durationMs\x12\x1f\n" +
-	"\voutput_held\x18\a \x01(\bR\n" +
-	"outputHeld\x12\"\n" +
-	"\rout_of_memory\x18\b \x01(\bR\voutOfMemory\"r\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\"r\n" +
 	"\rFollowRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12#\n" +
 	"\rstdout_offset\x18\x02 \x01(\x04R\fstdoutOffset\x12#\n" +
@@ -2580,20 +2308,10 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x04held\x18\x01 \x01(\bR\x04held\"\"\n" +
 	"\fFlushRequest\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\bR\x04root\"\x0f\n" +
-	"\rFlushResponse*4\n" +
-	"\x06OnFull\x12\x11\n" +
-	"\rON_FULL_BLOCK\x10\x00\x12\x17\n" +
-	"\x13ON_FULL_DROP_OLDEST\x10\x01*.\n" +
+	"\rFlushResponse*.\n" +
 	"\x06Stream\x12\x11\n" +
 	"\rSTREAM_STDOUT\x10\x00\x12\x11\n" +
-	"\rSTREAM_STDERR\x10\x01*\xbc\x01\n" +
-	"\fStartFailure\x12\x16\n" +
-	"\x12START_FAILURE_NONE\x10\x00\x12\x1b\n" +
-	"\x17START_FAILURE_NOT_FOUND\x10\x01\x12 \n" +
-	"\x1cSTART_FAILURE_NOT_EXECUTABLE\x10\x02\x12\x19\n" +
-	"\x15START_FAILURE_BAD_CWD\x10\x03\x12\x1a\n" +
-	"\x16START_FAILURE_BAD_USER\x10\x04\x12\x1e\n" +
-	"\x1aSTART_FAILURE_NO_RESOURCES\x10\x05*(\n" +
+	"\rSTREAM_STDERR\x10\x01*(\n" +
 	"\x05Scope\x12\x0f\n" +
 	"\vSCOPE_GROUP\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -2634,102 +2352,98 @@ func file_agent_v1_agent_proto_rawDescGZIP() []byte {
 	return file_agent_v1_agent_proto_rawDescData
 }
 
-var file_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_agent_v1_agent_proto_goTypes = []any{
-	(OnFull)(0),             // 0: agent.v1.OnFull
-	(Stream)(0),             // 1: agent.v1.Stream
-	(StartFailure)(0),       // 2: agent.v1.StartFailure
-	(Scope)(0),              // 3: agent.v1.Scope
-	(FileType)(0),           // 4: agent.v1.FileType
-	(*StatusRequest)(nil),   // 5: agent.v1.StatusRequest
-	(*StatusResponse)(nil),  // 6: agent.v1.StatusResponse
-	(*RenewRequest)(nil),    // 7: agent.v1.RenewRequest
-	(*Network)(nil),         // 8: agent.v1.Network
-	(*RenewResponse)(nil),   // 9: agent.v1.RenewResponse
-	(*ExecRequest)(nil),     // 10: agent.v1.ExecRequest
-	(*Terminal)(nil),        // 11: agent.v1.Terminal
-	(*ExecEvent)(nil),       // 12: agent.v1.ExecEvent
-	(*Started)(nil),         // 13: agent.v1.Started
-	(*Output)(nil),          // 14: agent.v1.Output
-	(*Gap)(nil),             // 15: agent.v1.Gap
-	(*Exit)(nil),            // 16: agent.v1.Exit
-	(*FollowRequest)(nil),   // 17: agent.v1.FollowRequest
-	(*AckRequest)(nil),      // 18: agent.v1.AckRequest
-	(*AckResponse)(nil),     // 19: agent.v1.AckResponse
-	(*InputRequest)(nil),    // 20: agent.v1.InputRequest
-	(*InputResponse)(nil),   // 21: agent.v1.InputResponse
-	(*SignalRequest)(nil),   // 22: agent.v1.SignalRequest
-	(*SignalResponse)(nil),  // 23: agent.v1.SignalResponse
-	(*ResizeRequest)(nil),   // 24: agent.v1.ResizeRequest
-	(*ResizeResponse)(nil),  // 25: agent.v1.ResizeResponse
-	(*ReleaseRequest)(nil),  // 26: agent.v1.ReleaseRequest
-	(*ReleaseResponse)(nil), // 27: agent.v1.ReleaseResponse
-	(*StatRequest)(nil),     // 28: agent.v1.StatRequest
-	(*StatResponse)(nil),    // 29: agent.v1.StatResponse
-	(*ReadyRequest)(nil),    // 30: agent.v1.ReadyRequest
-	(*ReadyResponse)(nil),   // 31: agent.v1.ReadyResponse
-	(*MountRequest)(nil),    // 32: agent.v1.MountRequest
-	(*MountResponse)(nil),   // 33: agent.v1.MountResponse
-	(*QuiesceRequest)(nil),  // 34: agent.v1.QuiesceRequest
-	(*QuiesceResponse)(nil), // 35: agent.v1.QuiesceResponse
-	(*FreezeRequest)(nil),   // 36: agent.v1.FreezeRequest
-	(*FreezeResponse)(nil),  // 37: agent.v1.FreezeResponse
-	(*ThawRequest)(nil),     // 38: agent.v1.ThawRequest
-	(*ThawResponse)(nil),    // 39: agent.v1.ThawResponse
-	(*FlushRequest)(nil),    // 40: agent.v1.FlushRequest
-	(*FlushResponse)(nil),   // 41: agent.v1.FlushResponse
+	(Stream)(0),             // 0: agent.v1.Stream
+	(Scope)(0),              // 1: agent.v1.Scope
+	(FileType)(0),           // 2: agent.v1.FileType
+	(*StatusRequest)(nil),   // 3: agent.v1.StatusRequest
+	(*StatusResponse)(nil),  // 4: agent.v1.StatusResponse
+	(*RenewRequest)(nil),    // 5: agent.v1.RenewRequest
+	(*Network)(nil),         // 6: agent.v1.Network
+	(*RenewResponse)(nil),   // 7: agent.v1.RenewResponse
+	(*ExecRequest)(nil),     // 8: agent.v1.ExecRequest
+	(*ExecEvent)(nil),       // 9: agent.v1.ExecEvent
+	(*Started)(nil),         // 10: agent.v1.Started
+	(*Output)(nil),          // 11: agent.v1.Output
+	(*Gap)(nil),             // 12: agent.v1.Gap
+	(*FollowRequest)(nil),   // 13: agent.v1.FollowRequest
+	(*AckRequest)(nil),      // 14: agent.v1.AckRequest
+	(*AckResponse)(nil),     // 15: agent.v1.AckResponse
+	(*InputRequest)(nil),    // 16: agent.v1.InputRequest
+	(*InputResponse)(nil),   // 17: agent.v1.InputResponse
+	(*SignalRequest)(nil),   // 18: agent.v1.SignalRequest
+	(*SignalResponse)(nil),  // 19: agent.v1.SignalResponse
+	(*ResizeRequest)(nil),   // 20: agent.v1.ResizeRequest
+	(*ResizeResponse)(nil),  // 21: agent.v1.ResizeResponse
+	(*ReleaseRequest)(nil),  // 22: agent.v1.ReleaseRequest
+	(*ReleaseResponse)(nil), // 23: agent.v1.ReleaseResponse
+	(*StatRequest)(nil),     // 24: agent.v1.StatRequest
+	(*StatResponse)(nil),    // 25: agent.v1.StatResponse
+	(*ReadyRequest)(nil),    // 26: agent.v1.ReadyRequest
+	(*ReadyResponse)(nil),   // 27: agent.v1.ReadyResponse
+	(*MountRequest)(nil),    // 28: agent.v1.MountRequest
+	(*MountResponse)(nil),   // 29: agent.v1.MountResponse
+	(*QuiesceRequest)(nil),  // 30: agent.v1.QuiesceRequest
+	(*QuiesceResponse)(nil), // 31: agent.v1.QuiesceResponse
+	(*FreezeRequest)(nil),   // 32: agent.v1.FreezeRequest
+	(*FreezeResponse)(nil),  // 33: agent.v1.FreezeResponse
+	(*ThawRequest)(nil),     // 34: agent.v1.ThawRequest
+	(*ThawResponse)(nil),    // 35: agent.v1.ThawResponse
+	(*FlushRequest)(nil),    // 36: agent.v1.FlushRequest
+	(*FlushResponse)(nil),   // 37: agent.v1.FlushResponse
+	(*v1.Command)(nil),      // 38: program.v1.Command
+	(*v1.Exit)(nil),         // 39: program.v1.Exit
 }
 var file_agent_v1_agent_proto_depIdxs = []int32{
-	8,  // 0: agent.v1.RenewRequest.network:type_name -> agent.v1.Network
-	11, // 1: agent.v1.ExecRequest.tty:type_name -> agent.v1.Terminal
-	0,  // 2: agent.v1.ExecRequest.on_full:type_name -> agent.v1.OnFull
-	13, // 3: agent.v1.ExecEvent.started:type_name -> agent.v1.Started
-	15, // 4: agent.v1.ExecEvent.gaps:type_name -> agent.v1.Gap
-	14, // 5: agent.v1.ExecEvent.outputs:type_name -> agent.v1.Output
-	16, // 6: agent.v1.ExecEvent.exit:type_name -> agent.v1.Exit
-	1,  // 7: agent.v1.Output.stream:type_name -> agent.v1.Stream
-	1,  // 8: agent.v1.Gap.stream:type_name -> agent.v1.Stream
-	2,  // 9: agent.v1.Exit.start_failure:type_name -> agent.v1.StartFailure
-	3,  // 10: agent.v1.SignalRequest.scope:type_name -> agent.v1.Scope
-	4,  // 11: agent.v1.StatResponse.type:type_name -> agent.v1.FileType
-	5,  // 12: agent.v1.AgentService.Status:input_type -> agent.v1.StatusRequest
-	7,  // 13: agent.v1.AgentService.Renew:input_type -> agent.v1.RenewRequest
-	10, // 14: agent.v1.AgentService.Exec:input_type -> agent.v1.ExecRequest
-	17, // 15: agent.v1.AgentService.Follow:input_type -> agent.v1.FollowRequest
-	18, // 16: agent.v1.AgentService.Ack:input_type -> agent.v1.AckRequest
-	20, // 17: agent.v1.AgentService.Input:input_type -> agent.v1.InputRequest
-	22, // 18: agent.v1.AgentService.Signal:input_type -> agent.v1.SignalRequest
-	24, // 19: agent.v1.AgentService.Resize:input_type -> agent.v1.ResizeRequest
-	26, // 20: agent.v1.AgentService.Release:input_type -> agent.v1.ReleaseRequest
-	28, // 21: agent.v1.AgentService.Stat:input_type -> agent.v1.StatRequest
-	30, // 22: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
-	32, // 23: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
-	34, // 24: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
-	36, // 25: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
-	38, // 26: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
-	40, // 27: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
-	6,  // 28: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
-	9,  // 29: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
-	12, // 30: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
-	12, // 31: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
-	19, // 32: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
-	21, // 33: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
-	23, // 34: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
-	25, // 35: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
-	27, // 36: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
-	29, // 37: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
-	31, // 38: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
-	33, // 39: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
-	35, // 40: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
-	37, // 41: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
-	39, // 42: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
-	41, // 43: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
-	28, // [28:44] is the sub-list for method output_type
-	12, // [12:28] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 0: agent.v1.RenewRequest.network:type_name -> agent.v1.Network
+	38, // 1: agent.v1.ExecRequest.command:type_name -> program.v1.Command
+	10, // 2: agent.v1.ExecEvent.started:type_name -> agent.v1.Started
+	12, // 3: agent.v1.ExecEvent.gaps:type_name -> agent.v1.Gap
+	11, // 4: agent.v1.ExecEvent.outputs:type_name -> agent.v1.Output
+	39, // 5: agent.v1.ExecEvent.exit:type_name -> program.v1.Exit
+	0,  // 6: agent.v1.Output.stream:type_name -> agent.v1.Stream
+	0,  // 7: agent.v1.Gap.stream:type_name -> agent.v1.Stream
+	1,  // 8: agent.v1.SignalRequest.scope:type_name -> agent.v1.Scope
+	2,  // 9: agent.v1.StatResponse.type:type_name -> agent.v1.FileType
+	3,  // 10: agent.v1.AgentService.Status:input_type -> agent.v1.StatusRequest
+	5,  // 11: agent.v1.AgentService.Renew:input_type -> agent.v1.RenewRequest
+	8,  // 12: agent.v1.AgentService.Exec:input_type -> agent.v1.ExecRequest
+	13, // 13: agent.v1.AgentService.Follow:input_type -> agent.v1.FollowRequest
+	14, // 14: agent.v1.AgentService.Ack:input_type -> agent.v1.AckRequest
+	16, // 15: agent.v1.AgentService.Input:input_type -> agent.v1.InputRequest
+	18, // 16: agent.v1.AgentService.Signal:input_type -> agent.v1.SignalRequest
+	20, // 17: agent.v1.AgentService.Resize:input_type -> agent.v1.ResizeRequest
+	22, // 18: agent.v1.AgentService.Release:input_type -> agent.v1.ReleaseRequest
+	24, // 19: agent.v1.AgentService.Stat:input_type -> agent.v1.StatRequest
+	26, // 20: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
+	28, // 21: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
+	30, // 22: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
+	32, // 23: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
+	34, // 24: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
+	36, // 25: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
+	4,  // 26: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
+	7,  // 27: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
+	9,  // 28: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
+	9,  // 29: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
+	15, // 30: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
+	17, // 31: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
+	19, // 32: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
+	21, // 33: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
+	23, // 34: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
+	25, // 35: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
+	27, // 36: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
+	29, // 37: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
+	31, // 38: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
+	33, // 39: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
+	35, // 40: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
+	37, // 41: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
+	26, // [26:42] is the sub-list for method output_type
+	10, // [10:26] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_agent_proto_init() }
@@ -2742,8 +2456,8 @@ func file_agent_v1_agent_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_agent_proto_rawDesc), len(file_agent_v1_agent_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   37,
+			NumEnums:      3,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,27 +1,64 @@
-// The protocol between a machine's supervisor and the pyros that use the machine.
+// The protocol between the supervisor of a machine and the pyro processes that use the machine.
 //
-// It is served as Connect over HTTP/2 on a unix socket in the machine's folder, to processes of the same user alone. Both ends know each other by version
-// (Status): a supervisor goes on running while pyro is replaced, so fields are only ever added.
+// The supervisor serves this protocol as Connect over HTTP/2 on a unix socket in the machine's
+// folder. Only processes of the same user can connect. Status returns the version of the
+// supervisor. A supervisor keeps running while pyro is replaced, so fields can be added, but they
+// are never changed or removed.
 //
-// The content of files travels beside this service, as plain bodies: what is read (GET) over HTTP/1.1 on connections of its own, which costs far less than frames of HTTP/2 do, and over
-// HTTP/2 from a supervisor of a pyro that did not know that; what is written over HTTP/2. Where paths are below the workspace:
+// File content is not part of this service. It is sent as plain HTTP bodies. A client reads (GET)
+// over HTTP/1.1 on a separate connection for each read, because HTTP/2 frames cost much more. It
+// writes over HTTP/2. If an older supervisor serves only HTTP/2, the client also reads over HTTP/2.
 //
-//   GET /file?path=P&offset=N&limit=N       the content of a regular file; limit 0: to its end
-//   PUT /file?path=P&mode=M&size=N          replaces a file, whole; missing folders are made. mode 0 (decimal): keep that of an existing file, 0644 for a new one
-//   GET /list?path=P&recursive=0|1          what is there, in the form of internal/agent/listing
-//   GET /tree?path=P                        a tar of what is there
-//   PUT /change                             applies a tar of changes, all or none (see PUT /volume/change in proto/agent/v1)
+// These requests take paths below the workspace:
 //
-// and where they are those of the machine's whole file system, absolute:
+//   GET /file?path=P&offset=N&limit=N
+//       Returns the content of a regular file. Limit 0 means up to the end of the file.
+//   PUT /file?path=P&mode=M&size=N
+//       Replaces a whole file and creates missing parent folders. The mode is decimal. Mode 0 means
+//       the mode of the existing file, or 0644 for a new file.
+//   GET /list?path=P&recursive=0|1
+//       Lists a path in the format of internal/agent/listing.
+//   GET /tree?path=P
+//       Returns a tar archive of a path.
+//   PUT /change
+//       Applies a tar archive of operations: either all of them or none. See PUT /volume/change in
+//       proto/agent/v1.
 //
-//   GET /machine/file?path=P                the content of a regular file, to its end
-//   PUT /machine/file?path=P                replaces a file as PUT /file does; its end is that of the body
-//   DELETE /machine/file?path=P             removes what is there with all below it
-//   PUT /machine/folder?path=P              makes a folder, and those above it that are missing
-//   GET /machine/list?path=P&depth=N        what is there, and what is in it to a depth; 0: that alone
-//   GET /machine/usage                      what the machine takes, as JSON: cpu_ns since its start, mem_bytes, disk_bytes. It is no activity
+// These requests take absolute paths in the machine's file system:
 //
-// Their errors are a status and a fault.Report as JSON; those that come after the body has begun are in the trailer Error.
+//   GET /machine/file?path=P
+//       Returns the content of a regular file.
+//   PUT /machine/file?path=P
+//       Replaces a file as PUT /file does. The content is the whole body.
+//   DELETE /machine/file?path=P
+//       Removes a file, or a folder with its content.
+//   PUT /machine/folder?path=P
+//       Creates a folder and its missing parents.
+//   PUT /machine/rename?path=P&to=P
+//       Moves a file, or a folder with its content, to a path that does not exist.
+//   GET /machine/list?path=P&depth=N
+//       Lists a path and its content up to a depth. Depth 0 lists only the path itself.
+//   GET /machine/tree?path=P&as=N
+//       Returns a tar archive of a path. See GET /tree in proto/agent/v1.
+//   PUT /machine/tree?path=P&uid=N&gid=N
+//       Unpacks a tar archive below a folder. The response has the numbers of PUT /tree in
+//       proto/agent/v1 as JSON: files, folders, links, replaced, bytes, skipped and lost.
+//
+// These requests take no path:
+//
+//   GET /machine/dial?port=N
+//       Connects to a TCP port on a loopback address of the machine. After status 101, this
+//       HTTP/1.1 connection carries the data of the TCP connection. At most 256 such connections
+//       can be open.
+//   GET /machine/usage
+//       Returns the resource usage of the machine as JSON: cpu_ns since the machine's start,
+//       mem_bytes, disk_bytes, sent_bytes and received_bytes. The request does not count as
+//       activity.
+//
+// An error before the body is an HTTP status with the header Pyro-Error. A later error is the
+// trailer Pyro-Error. The header and the trailer contain a fault.Wire as JSON in base64. A body
+// without an error ends with the trailer Pyro-Whole. A body that ends with neither trailer is
+// incomplete (internal/content).
 
 // Code generated by protoc-gen-go. DO NOT EDIT.
 // versions:
@@ -32,6 +69,7 @@
 package supervisorv1
 
 import (
+	v1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -84,13 +122,13 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 
 type StatusResponse struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
-	Version               string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // of the pyro that the supervisor is
+	Version               string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"` // version of the supervisor, which is a version of pyro
 	Pid                   int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	MachinePid            int32                  `protobuf:"varint,3,opt,name=machine_pid,json=machinePid,proto3" json:"machine_pid,omitempty"` // 0: none
+	MachinePid            int32                  `protobuf:"varint,3,opt,name=machine_pid,json=machinePid,proto3" json:"machine_pid,omitempty"` // PID of the machine's process; 0: the machine has no process
 	StartedUnixNanos      int64                  `protobuf:"varint,4,opt,name=started_unix_nanos,json=startedUnixNanos,proto3" json:"started_unix_nanos,omitempty"`
 	LastActivityUnixNanos int64                  `protobuf:"varint,5,opt,name=last_activity_unix_nanos,json=lastActivityUnixNanos,proto3" json:"last_activity_unix_nanos,omitempty"`
 	ExpiresUnixNanos      int64                  `protobuf:"varint,6,opt,name=expires_unix_nanos,json=expiresUnixNanos,proto3" json:"expires_unix_nanos,omitempty"` // 0: never
-	UnlimitedReason       string                 `protobuf:"bytes,7,opt,name=unlimited_reason,json=unlimitedReason,proto3" json:"unlimited_reason,omitempty"`       // why processors and memory are not bounded, where they aren't
+	UnlimitedReason       string                 `protobuf:"bytes,7,opt,name=unlimited_reason,json=unlimitedReason,proto3" json:"unlimited_reason,omitempty"`       // why processors and memory are not limited; empty if they are
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -176,9 +214,9 @@ func (x *StatusResponse) GetUnlimitedReason() string {
 
 type ExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	Start         *v1.Command            `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
 	Input         []byte                 `protobuf:"bytes,2,opt,name=input,proto3" json:"input,omitempty"`                        // at most 256 KiB
-	InputEnd      bool                   `protobuf:"varint,3,opt,name=input_end,json=inputEnd,proto3" json:"input_end,omitempty"` // after input
+	InputEnd      bool                   `protobuf:"varint,3,opt,name=input_end,json=inputEnd,proto3" json:"input_end,omitempty"` // the standard input ends after input
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -213,7 +251,7 @@ func (*ExecRequest) Descriptor() ([]byte, []int) {
 	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *ExecRequest) GetStart() *ExecStart {
+func (x *ExecRequest) GetStart() *v1.Command {
 	if x != nil {
 		return x.Start
 	}
@@ -234,242 +272,25 @@ func (x *ExecRequest) GetInputEnd() bool {
 	return false
 }
 
-type ExecStart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecId        string                 `protobuf:"bytes,10,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // picked by the caller, for Signal and Resize; 1 to 64 bytes
-	Argv          []string               `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
-	Env           []string               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"` // NAME=VALUE
-	Cwd           string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"` // absolute
-	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	Stdin         bool                   `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"` // false: it is at its end from the start
-	Tty           *Size                  `protobuf:"bytes,6,opt,name=tty,proto3" json:"tty,omitempty"`      // set: the command has a terminal
-	Term          string                 `protobuf:"bytes,7,opt,name=term,proto3" json:"term,omitempty"`
-	TimeoutMs     int64                  `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	SecretEnv     []*SecretEnv           `protobuf:"bytes,9,rep,name=secret_env,json=secretEnv,proto3" json:"secret_env,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExecStart) Reset() {
-	*x = ExecStart{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExecStart) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExecStart) ProtoMessage() {}
-
-func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
-func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *ExecStart) GetExecId() string {
-	if x != nil {
-		return x.ExecId
-	}
-	return ""
-}
-
-func (x *ExecStart) GetArgv() []string {
-	if x != nil {
-		return x.Argv
-	}
-	return nil
-}
-
-func (x *ExecStart) GetEnv() []string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *ExecStart) GetCwd() string {
-	if x != nil {
-		return x.Cwd
-	}
-	return ""
-}
-
-func (x *ExecStart) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *ExecStart) GetStdin() bool {
-	if x != nil {
-		return x.Stdin
-	}
-	return false
-}
-
-func (x *ExecStart) GetTty() *Size {
-	if x != nil {
-		return x.Tty
-	}
-	return nil
-}
-
-func (x *ExecStart) GetTerm() string {
-	if x != nil {
-		return x.Term
-	}
-	return ""
-}
-
-func (x *ExecStart) GetTimeoutMs() int64 {
-	if x != nil {
-		return x.TimeoutMs
-	}
-	return 0
-}
-
-func (x *ExecStart) GetSecretEnv() []*SecretEnv {
-	if x != nil {
-		return x.SecretEnv
-	}
-	return nil
-}
-
-// SecretEnv has a secret of the workspace be in an environment variable.
-type SecretEnv struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Secret        string                 `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
-	Env           string                 `protobuf:"bytes,2,opt,name=env,proto3" json:"env,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SecretEnv) Reset() {
-	*x = SecretEnv{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SecretEnv) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SecretEnv) ProtoMessage() {}
-
-func (x *SecretEnv) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SecretEnv.ProtoReflect.Descriptor instead.
-func (*SecretEnv) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *SecretEnv) GetSecret() string {
-	if x != nil {
-		return x.Secret
-	}
-	return ""
-}
-
-func (x *SecretEnv) GetEnv() string {
-	if x != nil {
-		return x.Env
-	}
-	return ""
-}
-
-type Size struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cols          uint32                 `protobuf:"varint,1,opt,name=cols,proto3" json:"cols,omitempty"`
-	Rows          uint32                 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Size) Reset() {
-	*x = Size{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Size) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Size) ProtoMessage() {}
-
-func (x *Size) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Size.ProtoReflect.Descriptor instead.
-func (*Size) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *Size) GetCols() uint32 {
-	if x != nil {
-		return x.Cols
-	}
-	return 0
-}
-
-func (x *Size) GetRows() uint32 {
-	if x != nil {
-		return x.Rows
-	}
-	return 0
-}
-
 type ExecResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // in the history; with the last message
-	Stdout        []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr        []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Exit          *ExecExit              `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`                                     // with the last message
-	Pid           uint32                 `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`                                      // in the machine: with the first message, where the command runs
-	HistoryError  string                 `protobuf:"bytes,6,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"` // why the command is not in the history; with the last message
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Sequence     int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // number of the command in the history; in the last message
+	Stdout       []byte                 `protobuf:"bytes,2,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr       []byte                 `protobuf:"bytes,3,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Exit         *v1.Exit               `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`                                     // in the last message
+	Pid          uint32                 `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`                                      // PID in the machine; in the first message, if the command was started
+	HistoryError string                 `protobuf:"bytes,6,opt,name=history_error,json=historyError,proto3" json:"history_error,omitempty"` // why the command is not in the history; in the last message
+	// The kind of history_error, see internal/fault. Older supervisors do not set it.
+	HistoryErrorKind string     `protobuf:"bytes,7,opt,name=history_error_kind,json=historyErrorKind,proto3" json:"history_error_kind,omitempty"`
+	RefusedCount     uint32     `protobuf:"varint,8,opt,name=refused_count,json=refusedCount,proto3" json:"refused_count,omitempty"` // number of targets that the network policy refused while it ran; in the last message
+	Refused          []*Refusal `protobuf:"bytes,9,rep,name=refused,proto3" json:"refused,omitempty"`                                // the first of them
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[6]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +302,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[6]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +315,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{6}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExecResponse) GetSequence() int64 {
@@ -518,7 +339,7 @@ func (x *ExecResponse) GetStderr() []byte {
 	return nil
 }
 
-func (x *ExecResponse) GetExit() *ExecExit {
+func (x *ExecResponse) GetExit() *v1.Exit {
 	if x != nil {
 		return x.Exit
 	}
@@ -539,34 +360,51 @@ func (x *ExecResponse) GetHistoryError() string {
 	return ""
 }
 
-type ExecExit struct {
+func (x *ExecResponse) GetHistoryErrorKind() string {
+	if x != nil {
+		return x.HistoryErrorKind
+	}
+	return ""
+}
+
+func (x *ExecResponse) GetRefusedCount() uint32 {
+	if x != nil {
+		return x.RefusedCount
+	}
+	return 0
+}
+
+func (x *ExecResponse) GetRefused() []*Refusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Refusal is a target that the network policy refused.
+type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
-	NotRun        string                 `protobuf:"bytes,4,opt,name=not_run,json=notRun,proto3" json:"not_run,omitempty"` // why the program never ran
-	OutOfMemory   bool                   `protobuf:"varint,5,opt,name=out_of_memory,json=outOfMemory,proto3" json:"out_of_memory,omitempty"`
-	OutputHeld    bool                   `protobuf:"varint,6,opt,name=output_held,json=outputHeld,proto3" json:"output_held,omitempty"`
-	DurationNs    int64                  `protobuf:"varint,7,opt,name=duration_ns,json=durationNs,proto3" json:"duration_ns,omitempty"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // a name or an address, with the port of a connection
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExecExit) Reset() {
-	*x = ExecExit{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[7]
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExecExit) String() string {
+func (x *Refusal) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExecExit) ProtoMessage() {}
+func (*Refusal) ProtoMessage() {}
 
-func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[7]
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,81 +415,47 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
-func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{7}
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *ExecExit) GetCode() int32 {
+func (x *Refusal) GetTarget() string {
 	if x != nil {
-		return x.Code
-	}
-	return 0
-}
-
-func (x *ExecExit) GetSignal() int32 {
-	if x != nil {
-		return x.Signal
-	}
-	return 0
-}
-
-func (x *ExecExit) GetTimedOut() bool {
-	if x != nil {
-		return x.TimedOut
-	}
-	return false
-}
-
-func (x *ExecExit) GetNotRun() string {
-	if x != nil {
-		return x.NotRun
+		return x.Target
 	}
 	return ""
 }
 
-func (x *ExecExit) GetOutOfMemory() bool {
+func (x *Refusal) GetReason() string {
 	if x != nil {
-		return x.OutOfMemory
+		return x.Reason
 	}
-	return false
-}
-
-func (x *ExecExit) GetOutputHeld() bool {
-	if x != nil {
-		return x.OutputHeld
-	}
-	return false
-}
-
-func (x *ExecExit) GetDurationNs() int64 {
-	if x != nil {
-		return x.DurationNs
-	}
-	return 0
+	return ""
 }
 
 type Shell struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ShellId         string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	Cwd             string                 `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"`   // in which it was opened
-	Size            *Size                  `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"` // none: it is a program in the background
+	Cwd             string                 `protobuf:"bytes,2,opt,name=cwd,proto3" json:"cwd,omitempty"`   // its working directory at the start
+	Size            *v1.Size               `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"` // unset for a background program
 	OpenedUnixNanos int64                  `protobuf:"varint,4,opt,name=opened_unix_nanos,json=openedUnixNanos,proto3" json:"opened_unix_nanos,omitempty"`
-	EndedUnixNanos  int64                  `protobuf:"varint,5,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"` // 0: it runs
-	Exit            *ExecExit              `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`                                              // where it has ended and that was seen
-	Broken          string                 `protobuf:"bytes,7,opt,name=broken,proto3" json:"broken,omitempty"`                                          // why its end was not seen
-	OutputBytes     int64                  `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`            // that it has printed; of a program in the background its standard output
+	EndedUnixNanos  int64                  `protobuf:"varint,5,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"` // 0: it is running
+	Exit            *v1.Exit               `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`                                              // set if it has ended and its result is known
+	Broken          string                 `protobuf:"bytes,7,opt,name=broken,proto3" json:"broken,omitempty"`                                          // why its result is unknown
+	OutputBytes     int64                  `protobuf:"varint,8,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`            // bytes printed so far; for a background program, on standard output
 	Tag             string                 `protobuf:"bytes,9,opt,name=tag,proto3" json:"tag,omitempty"`
-	Pid             uint32                 `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`                                 // in the machine
-	Argv            []string               `protobuf:"bytes,11,rep,name=argv,proto3" json:"argv,omitempty"`                                // in lists
-	TakenBytes      int64                  `protobuf:"varint,12,opt,name=taken_bytes,json=takenBytes,proto3" json:"taken_bytes,omitempty"` // of its output that a reader has taken
+	Pid             uint32                 `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`                                 // PID in the machine
+	Argv            []string               `protobuf:"bytes,11,rep,name=argv,proto3" json:"argv,omitempty"`                                // only in lists
+	TakenBytes      int64                  `protobuf:"varint,12,opt,name=taken_bytes,json=takenBytes,proto3" json:"taken_bytes,omitempty"` // number of output bytes that a reader has acknowledged with taken
+	Sequence        int64                  `protobuf:"varint,13,opt,name=sequence,proto3" json:"sequence,omitempty"`                       // number in the history; 0: it is not in the history
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Shell) Reset() {
 	*x = Shell{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[8]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +467,7 @@ func (x *Shell) String() string {
 func (*Shell) ProtoMessage() {}
 
 func (x *Shell) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[8]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +480,7 @@ func (x *Shell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shell.ProtoReflect.Descriptor instead.
 func (*Shell) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{8}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Shell) GetShellId() string {
@@ -693,7 +497,7 @@ func (x *Shell) GetCwd() string {
 	return ""
 }
 
-func (x *Shell) GetSize() *Size {
+func (x *Shell) GetSize() *v1.Size {
 	if x != nil {
 		return x.Size
 	}
@@ -714,7 +518,7 @@ func (x *Shell) GetEndedUnixNanos() int64 {
 	return 0
 }
 
-func (x *Shell) GetExit() *ExecExit {
+func (x *Shell) GetExit() *v1.Exit {
 	if x != nil {
 		return x.Exit
 	}
@@ -763,18 +567,33 @@ func (x *Shell) GetTakenBytes() int64 {
 	return 0
 }
 
+func (x *Shell) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 type OpenShellRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Start         *ExecStart             `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`      // without exec_id, stdin and time-out; without tty it is a program in the background
-	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`          // by which its starter finds it again, at most 256 bytes; empty: it has none. One that has ended loses it to the next
-	Prompts       bool                   `protobuf:"varint,3,opt,name=prompts,proto3" json:"prompts,omitempty"` // it is a shell that prints a prompt when it is ready: input and signals wait for that
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// exec_id must be unset, and timeout_ms too unless record is set. If tty is unset, the program
+	// runs in the background. It then accepts WriteShell only if stdin is set.
+	Start *v1.Command `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// A name by which callers find the program, at most 256 bytes; optional. A new program can use
+	// the tag of a program that has ended.
+	Tag string `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
+	// The program prints a prompt when it is ready. Input and signals are delayed until then.
+	Prompts bool `protobuf:"varint,3,opt,name=prompts,proto3" json:"prompts,omitempty"`
+	// Add the program to the history, as a command. It must run in the background. It counts as
+	// activity until it ends.
+	Record        bool `protobuf:"varint,4,opt,name=record,proto3" json:"record,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenShellRequest) Reset() {
 	*x = OpenShellRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[9]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +605,7 @@ func (x *OpenShellRequest) String() string {
 func (*OpenShellRequest) ProtoMessage() {}
 
 func (x *OpenShellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[9]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,10 +618,10 @@ func (x *OpenShellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenShellRequest.ProtoReflect.Descriptor instead.
 func (*OpenShellRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{9}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *OpenShellRequest) GetStart() *ExecStart {
+func (x *OpenShellRequest) GetStart() *v1.Command {
 	if x != nil {
 		return x.Start
 	}
@@ -823,6 +642,13 @@ func (x *OpenShellRequest) GetPrompts() bool {
 	return false
 }
 
+func (x *OpenShellRequest) GetRecord() bool {
+	if x != nil {
+		return x.Record
+	}
+	return false
+}
+
 type OpenShellResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
@@ -832,7 +658,7 @@ type OpenShellResponse struct {
 
 func (x *OpenShellResponse) Reset() {
 	*x = OpenShellResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[10]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +670,7 @@ func (x *OpenShellResponse) String() string {
 func (*OpenShellResponse) ProtoMessage() {}
 
 func (x *OpenShellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[10]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +683,7 @@ func (x *OpenShellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenShellResponse.ProtoReflect.Descriptor instead.
 func (*OpenShellResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{10}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OpenShellResponse) GetShell() *Shell {
@@ -869,14 +695,14 @@ func (x *OpenShellResponse) GetShell() *Shell {
 
 type ListShellsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"` // only what has it; empty: all
+	Tag           string                 `protobuf:"bytes,1,opt,name=tag,proto3" json:"tag,omitempty"` // return only the shell with this tag; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListShellsRequest) Reset() {
 	*x = ListShellsRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[11]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +714,7 @@ func (x *ListShellsRequest) String() string {
 func (*ListShellsRequest) ProtoMessage() {}
 
 func (x *ListShellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[11]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +727,7 @@ func (x *ListShellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShellsRequest.ProtoReflect.Descriptor instead.
 func (*ListShellsRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{11}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListShellsRequest) GetTag() string {
@@ -920,7 +746,7 @@ type ListShellsResponse struct {
 
 func (x *ListShellsResponse) Reset() {
 	*x = ListShellsResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[12]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +758,7 @@ func (x *ListShellsResponse) String() string {
 func (*ListShellsResponse) ProtoMessage() {}
 
 func (x *ListShellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[12]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +771,7 @@ func (x *ListShellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShellsResponse.ProtoReflect.Descriptor instead.
 func (*ListShellsResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{12}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListShellsResponse) GetShells() []*Shell {
@@ -956,24 +782,26 @@ func (x *ListShellsResponse) GetShells() []*Shell {
 }
 
 type ReadShellRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ShellId       string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	Cursor        int64                  `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	MaxChars      int32                  `protobuf:"varint,3,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"` // 1 to 1048576
-	IdleMs        int32                  `protobuf:"varint,4,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`       // wait until nothing was printed for so long, or there is as much as is asked for; 60 s at most
-	WaitMs        int32                  `protobuf:"varint,5,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`       // wait for so long at most until something was printed
-	Screen        bool                   `protobuf:"varint,6,opt,name=screen,proto3" json:"screen,omitempty"`                     // before is wanted
-	Raw           bool                   `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                           // max_chars are bytes, and no character is waited for to be whole
-	Errors        bool                   `protobuf:"varint,8,opt,name=errors,proto3" json:"errors,omitempty"`                     // of a program in the background: its standard error
-	Taken         int64                  `protobuf:"varint,9,opt,name=taken,proto3" json:"taken,omitempty"`                       // what is before this offset has been taken by whom it is for
-	Plain         bool                   `protobuf:"varint,10,opt,name=plain,proto3" json:"plain,omitempty"`                      // of a terminal: the text that a person would see is wanted instead of data
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ShellId  string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
+	Cursor   int64                  `protobuf:"varint,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	MaxChars int32                  `protobuf:"varint,3,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"` // 1 to 1048576
+	// Wait until the shell has printed nothing for this time, or until max_chars are available; at
+	// most 60 s.
+	IdleMs        int32 `protobuf:"varint,4,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
+	WaitMs        int32 `protobuf:"varint,5,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"` // wait for output, but at most this time
+	Screen        bool  `protobuf:"varint,6,opt,name=screen,proto3" json:"screen,omitempty"`               // also return the field before
+	Raw           bool  `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                     // max_chars counts bytes, and a chunk can end within a character
+	Errors        bool  `protobuf:"varint,8,opt,name=errors,proto3" json:"errors,omitempty"`               // read the standard error of a background program
+	Taken         int64 `protobuf:"varint,9,opt,name=taken,proto3" json:"taken,omitempty"`                 // the reader has received all output before this offset
+	Plain         bool  `protobuf:"varint,10,opt,name=plain,proto3" json:"plain,omitempty"`                // return the field plain instead of data
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadShellRequest) Reset() {
 	*x = ReadShellRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[13]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +813,7 @@ func (x *ReadShellRequest) String() string {
 func (*ReadShellRequest) ProtoMessage() {}
 
 func (x *ReadShellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[13]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +826,7 @@ func (x *ReadShellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadShellRequest.ProtoReflect.Descriptor instead.
 func (*ReadShellRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{13}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadShellRequest) GetShellId() string {
@@ -1072,22 +900,24 @@ func (x *ReadShellRequest) GetPlain() bool {
 }
 
 type ReadShellResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	From          int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`       // the offset of data
-	Next          int64                  `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`       // the cursor to go on with
-	Dropped       int64                  `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"` // bytes between the cursor and from that are not kept
-	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`       // there is more already
-	Before        []byte                 `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`    // what was printed since the alternate screen was last shown, where it is at from; at most 1 MiB
-	Plain         []byte                 `protobuf:"bytes,8,opt,name=plain,proto3" json:"plain,omitempty"`      // data and before as the terminal shows them, with secrets hidden in that text too
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Shell   *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
+	Data    []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	From    int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`       // offset of data in the output
+	Next    int64                  `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"`       // cursor for the next read
+	Dropped int64                  `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"` // number of lost bytes between the requested cursor and the offset from
+	More    bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`       // more output is available
+	// If the alternate screen is active at the offset from: the output before that offset, since the
+	// program entered the alternate screen; at most 1 MiB.
+	Before        []byte `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
+	Plain         []byte `protobuf:"bytes,8,opt,name=plain,proto3" json:"plain,omitempty"` // data as a terminal would show it, with redacted secrets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadShellResponse) Reset() {
 	*x = ReadShellResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[14]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +929,7 @@ func (x *ReadShellResponse) String() string {
 func (*ReadShellResponse) ProtoMessage() {}
 
 func (x *ReadShellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[14]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +942,7 @@ func (x *ReadShellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadShellResponse.ProtoReflect.Descriptor instead.
 func (*ReadShellResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{14}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadShellResponse) GetShell() *Shell {
@@ -1181,7 +1011,7 @@ type WriteShellRequest struct {
 
 func (x *WriteShellRequest) Reset() {
 	*x = WriteShellRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[15]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1023,7 @@ func (x *WriteShellRequest) String() string {
 func (*WriteShellRequest) ProtoMessage() {}
 
 func (x *WriteShellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[15]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1036,7 @@ func (x *WriteShellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteShellRequest.ProtoReflect.Descriptor instead.
 func (*WriteShellRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{15}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WriteShellRequest) GetShellId() string {
@@ -1232,7 +1062,7 @@ type WriteShellResponse struct {
 
 func (x *WriteShellResponse) Reset() {
 	*x = WriteShellResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[16]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1074,7 @@ func (x *WriteShellResponse) String() string {
 func (*WriteShellResponse) ProtoMessage() {}
 
 func (x *WriteShellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[16]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1087,7 @@ func (x *WriteShellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteShellResponse.ProtoReflect.Descriptor instead.
 func (*WriteShellResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{16}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WriteShellResponse) GetShell() *Shell {
@@ -1268,17 +1098,19 @@ func (x *WriteShellResponse) GetShell() *Shell {
 }
 
 type SignalShellRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ShellId       string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	Signal        uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1 to 64
-	Tree          bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`     // signal is 9: all that it has started is killed. It is no error where it has ended
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	ShellId string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
+	Signal  uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1 to 64
+	// Kill the program and its descendants; signal must be 9. It also succeeds if the program has
+	// ended.
+	Tree          bool `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SignalShellRequest) Reset() {
 	*x = SignalShellRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[17]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1122,7 @@ func (x *SignalShellRequest) String() string {
 func (*SignalShellRequest) ProtoMessage() {}
 
 func (x *SignalShellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[17]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1135,7 @@ func (x *SignalShellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalShellRequest.ProtoReflect.Descriptor instead.
 func (*SignalShellRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{17}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SignalShellRequest) GetShellId() string {
@@ -1336,7 +1168,7 @@ type SignalShellResponse struct {
 
 func (x *SignalShellResponse) Reset() {
 	*x = SignalShellResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[18]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1180,7 @@ func (x *SignalShellResponse) String() string {
 func (*SignalShellResponse) ProtoMessage() {}
 
 func (x *SignalShellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[18]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1193,7 @@ func (x *SignalShellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalShellResponse.ProtoReflect.Descriptor instead.
 func (*SignalShellResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{18}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SignalShellResponse) GetShell() *Shell {
@@ -1374,14 +1206,14 @@ func (x *SignalShellResponse) GetShell() *Shell {
 type ResizeShellRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ShellId       string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	Size          *Size                  `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	Size          *v1.Size               `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResizeShellRequest) Reset() {
 	*x = ResizeShellRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[19]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1225,7 @@ func (x *ResizeShellRequest) String() string {
 func (*ResizeShellRequest) ProtoMessage() {}
 
 func (x *ResizeShellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[19]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1238,7 @@ func (x *ResizeShellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeShellRequest.ProtoReflect.Descriptor instead.
 func (*ResizeShellRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{19}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResizeShellRequest) GetShellId() string {
@@ -1416,7 +1248,7 @@ func (x *ResizeShellRequest) GetShellId() string {
 	return ""
 }
 
-func (x *ResizeShellRequest) GetSize() *Size {
+func (x *ResizeShellRequest) GetSize() *v1.Size {
 	if x != nil {
 		return x.Size
 	}
@@ -1432,7 +1264,7 @@ type ResizeShellResponse struct {
 
 func (x *ResizeShellResponse) Reset() {
 	*x = ResizeShellResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[20]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1276,7 @@ func (x *ResizeShellResponse) String() string {
 func (*ResizeShellResponse) ProtoMessage() {}
 
 func (x *ResizeShellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[20]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1289,7 @@ func (x *ResizeShellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeShellResponse.ProtoReflect.Descriptor instead.
 func (*ResizeShellResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{20}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResizeShellResponse) GetShell() *Shell {
@@ -1476,7 +1308,7 @@ type CloseShellRequest struct {
 
 func (x *CloseShellRequest) Reset() {
 	*x = CloseShellRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[21]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1320,7 @@ func (x *CloseShellRequest) String() string {
 func (*CloseShellRequest) ProtoMessage() {}
 
 func (x *CloseShellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[21]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1333,7 @@ func (x *CloseShellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseShellRequest.ProtoReflect.Descriptor instead.
 func (*CloseShellRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{21}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CloseShellRequest) GetShellId() string {
@@ -1513,14 +1345,14 @@ func (x *CloseShellRequest) GetShellId() string {
 
 type CloseShellResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"` // as it was at its end
+	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"` // the shell's last state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CloseShellResponse) Reset() {
 	*x = CloseShellResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[22]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1364,7 @@ func (x *CloseShellResponse) String() string {
 func (*CloseShellResponse) ProtoMessage() {}
 
 func (x *CloseShellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[22]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1377,7 @@ func (x *CloseShellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseShellResponse.ProtoReflect.Descriptor instead.
 func (*CloseShellResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{22}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CloseShellResponse) GetShell() *Shell {
@@ -1556,18 +1388,22 @@ func (x *CloseShellResponse) GetShell() *Shell {
 }
 
 type StartServiceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Start         *ExecStart             `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`         // without exec_id, stdin, tty and time-out
-	Readiness     *Readiness             `protobuf:"bytes,3,opt,name=readiness,proto3" json:"readiness,omitempty"` // none: it is ready when it runs
-	Ports         []*Port                `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`         // at most 32, which are published before the program is started, as long as it runs
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Start     *v1.Command            `protobuf:"bytes,2,opt,name=start,proto3" json:"start,omitempty"`         // exec_id, stdin, tty and timeout_ms must be unset
+	Readiness *Readiness             `protobuf:"bytes,3,opt,name=readiness,proto3" json:"readiness,omitempty"` // unset: the service is ready as soon as it is started
+	// At most 32. They are published before the program starts, and until it ends.
+	Ports []*Port `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
+	// When the supervisor starts the program again after its end: on-failure or always. Empty or no:
+	// never. A program that ends before it is ready is not started again.
+	Restart       string `protobuf:"bytes,5,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartServiceRequest) Reset() {
 	*x = StartServiceRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[23]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1415,7 @@ func (x *StartServiceRequest) String() string {
 func (*StartServiceRequest) ProtoMessage() {}
 
 func (x *StartServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[23]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1428,7 @@ func (x *StartServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartServiceRequest.ProtoReflect.Descriptor instead.
 func (*StartServiceRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{23}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StartServiceRequest) GetName() string {
@@ -1602,7 +1438,7 @@ func (x *StartServiceRequest) GetName() string {
 	return ""
 }
 
-func (x *StartServiceRequest) GetStart() *ExecStart {
+func (x *StartServiceRequest) GetStart() *v1.Command {
 	if x != nil {
 		return x.Start
 	}
@@ -1623,18 +1459,25 @@ func (x *StartServiceRequest) GetPorts() []*Port {
 	return nil
 }
 
-// Port is a TCP port of the machine that is one of 127.0.0.1 on the host.
+func (x *StartServiceRequest) GetRestart() string {
+	if x != nil {
+		return x.Restart
+	}
+	return ""
+}
+
+// Port publishes a TCP port of the machine on 127.0.0.1 of the host.
 type Port struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Guest         uint32                 `protobuf:"varint,1,opt,name=guest,proto3" json:"guest,omitempty"`
-	Host          uint32                 `protobuf:"varint,2,opt,name=host,proto3" json:"host,omitempty"` // 0: one that is free
+	Host          uint32                 `protobuf:"varint,2,opt,name=host,proto3" json:"host,omitempty"` // 0: a free port
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1489,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1502,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{24}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Port) GetGuest() uint32 {
@@ -1684,7 +1527,7 @@ type ConnectionsRequest struct {
 
 func (x *ConnectionsRequest) Reset() {
 	*x = ConnectionsRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1696,7 +1539,7 @@ func (x *ConnectionsRequest) String() string {
 func (*ConnectionsRequest) ProtoMessage() {}
 
 func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1709,7 +1552,7 @@ func (x *ConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{25}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{22}
 }
 
 type ConnectionsResponse struct {
@@ -1721,7 +1564,7 @@ type ConnectionsResponse struct {
 
 func (x *ConnectionsResponse) Reset() {
 	*x = ConnectionsResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1576,7 @@ func (x *ConnectionsResponse) String() string {
 func (*ConnectionsResponse) ProtoMessage() {}
 
 func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1589,7 @@ func (x *ConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{26}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConnectionsResponse) GetOpen() []*Connection {
@@ -1758,9 +1601,9 @@ func (x *ConnectionsResponse) GetOpen() []*Connection {
 
 type Connection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	UnixNanos     int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // when it began
+	UnixNanos     int64                  `protobuf:"varint,1,opt,name=unix_nanos,json=unixNanos,proto3" json:"unix_nanos,omitempty"` // when the connection was opened
 	Protocol      string                 `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`                     // tcp or udp
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                             // that the machine was told the address for, where it was
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                             // the name that resolved to the address, if known
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	Port          uint32                 `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1769,7 +1612,7 @@ type Connection struct {
 
 func (x *Connection) Reset() {
 	*x = Connection{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1624,7 @@ func (x *Connection) String() string {
 func (*Connection) ProtoMessage() {}
 
 func (x *Connection) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1637,7 @@ func (x *Connection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connection.ProtoReflect.Descriptor instead.
 func (*Connection) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{27}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Connection) GetUnixNanos() int64 {
@@ -1832,22 +1675,23 @@ func (x *Connection) GetPort() uint32 {
 	return 0
 }
 
-// Readiness has one of the first four.
+// Readiness is a readiness check. One of the first four fields is set.
 type Readiness struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`       // absolute
-	Tcp           string                 `protobuf:"bytes,2,opt,name=tcp,proto3" json:"tcp,omitempty"`         // host:port
-	Http          string                 `protobuf:"bytes,3,opt,name=http,proto3" json:"http,omitempty"`       // a URL
-	Command       string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"` // for /bin/sh, run as the service is: ready when it exits with 0
-	TimeoutMs     int32                  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	IntervalMs    int32                  `protobuf:"varint,6,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"` // at most between two looks
+	state protoimpl.MessageState `protogen:"open.v1"`
+	File  string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"` // absolute
+	Tcp   string                 `protobuf:"bytes,2,opt,name=tcp,proto3" json:"tcp,omitempty"`   // host:port
+	Http  string                 `protobuf:"bytes,3,opt,name=http,proto3" json:"http,omitempty"` // a URL
+	// A command line for /bin/sh with the service's environment: ready when its exit code is 0.
+	Command       string `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
+	TimeoutMs     int32  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	IntervalMs    int32  `protobuf:"varint,6,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"` // longest time between two checks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Readiness) Reset() {
 	*x = Readiness{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1703,7 @@ func (x *Readiness) String() string {
 func (*Readiness) ProtoMessage() {}
 
 func (x *Readiness) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1716,7 @@ func (x *Readiness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Readiness.ProtoReflect.Descriptor instead.
 func (*Readiness) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{28}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Readiness) GetFile() string {
@@ -1925,7 +1769,7 @@ type StartServiceResponse struct {
 
 func (x *StartServiceResponse) Reset() {
 	*x = StartServiceResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +1781,7 @@ func (x *StartServiceResponse) String() string {
 func (*StartServiceResponse) ProtoMessage() {}
 
 func (x *StartServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +1794,7 @@ func (x *StartServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartServiceResponse.ProtoReflect.Descriptor instead.
 func (*StartServiceResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{29}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{26}
 }
 
 type StopServiceRequest struct {
@@ -1962,7 +1806,7 @@ type StopServiceRequest struct {
 
 func (x *StopServiceRequest) Reset() {
 	*x = StopServiceRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +1818,7 @@ func (x *StopServiceRequest) String() string {
 func (*StopServiceRequest) ProtoMessage() {}
 
 func (x *StopServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +1831,7 @@ func (x *StopServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopServiceRequest.ProtoReflect.Descriptor instead.
 func (*StopServiceRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{30}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopServiceRequest) GetName() string {
@@ -2005,7 +1849,7 @@ type StopServiceResponse struct {
 
 func (x *StopServiceResponse) Reset() {
 	*x = StopServiceResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +1861,7 @@ func (x *StopServiceResponse) String() string {
 func (*StopServiceResponse) ProtoMessage() {}
 
 func (x *StopServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,20 +1874,196 @@ func (x *StopServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopServiceResponse.ProtoReflect.Descriptor instead.
 func (*StopServiceResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{28}
+}
+
+type PublishPortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the service
+	Ports         []*Port                `protobuf:"bytes,2,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishPortsRequest) Reset() {
+	*x = PublishPortsRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishPortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishPortsRequest) ProtoMessage() {}
+
+func (x *PublishPortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishPortsRequest.ProtoReflect.Descriptor instead.
+func (*PublishPortsRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PublishPortsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PublishPortsRequest) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+type PublishPortsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishPortsResponse) Reset() {
+	*x = PublishPortsResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishPortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishPortsResponse) ProtoMessage() {}
+
+func (x *PublishPortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishPortsResponse.ProtoReflect.Descriptor instead.
+func (*PublishPortsResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{30}
+}
+
+type UnpublishPortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`             // of the service
+	Guests        []uint32               `protobuf:"varint,2,rep,packed,name=guests,proto3" json:"guests,omitempty"` // ports of the machine
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpublishPortsRequest) Reset() {
+	*x = UnpublishPortsRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpublishPortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpublishPortsRequest) ProtoMessage() {}
+
+func (x *UnpublishPortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpublishPortsRequest.ProtoReflect.Descriptor instead.
+func (*UnpublishPortsRequest) Descriptor() ([]byte, []int) {
 	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *UnpublishPortsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UnpublishPortsRequest) GetGuests() []uint32 {
+	if x != nil {
+		return x.Guests
+	}
+	return nil
+}
+
+type UnpublishPortsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpublishPortsResponse) Reset() {
+	*x = UnpublishPortsResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpublishPortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpublishPortsResponse) ProtoMessage() {}
+
+func (x *UnpublishPortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpublishPortsResponse.ProtoReflect.Descriptor instead.
+func (*UnpublishPortsResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{32}
 }
 
 type FollowServiceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Lines         int32                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"` // begin with the last so many of each stream; 0: with all that is kept
+	Lines         int32                  `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"` // start with this number of last lines of each stream; 0: all stored output
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FollowServiceRequest) Reset() {
 	*x = FollowServiceRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2075,7 @@ func (x *FollowServiceRequest) String() string {
 func (*FollowServiceRequest) ProtoMessage() {}
 
 func (x *FollowServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[32]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2088,7 @@ func (x *FollowServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowServiceRequest.ProtoReflect.Descriptor instead.
 func (*FollowServiceRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{32}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FollowServiceRequest) GetName() string {
@@ -2089,16 +2109,16 @@ type FollowServiceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stdout        []byte                 `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"` // at most 64 KiB
 	Stderr        []byte                 `protobuf:"bytes,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	StdoutDropped int64                  `protobuf:"varint,3,opt,name=stdout_dropped,json=stdoutDropped,proto3" json:"stdout_dropped,omitempty"` // bytes before stdout that are not kept any more
+	StdoutDropped int64                  `protobuf:"varint,3,opt,name=stdout_dropped,json=stdoutDropped,proto3" json:"stdout_dropped,omitempty"` // number of lost bytes before stdout
 	StderrDropped int64                  `protobuf:"varint,4,opt,name=stderr_dropped,json=stderrDropped,proto3" json:"stderr_dropped,omitempty"`
-	End           *ServiceEnd            `protobuf:"bytes,5,opt,name=end,proto3" json:"end,omitempty"` // with the last message
+	End           *ServiceEnd            `protobuf:"bytes,5,opt,name=end,proto3" json:"end,omitempty"` // in the last message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FollowServiceResponse) Reset() {
 	*x = FollowServiceResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2130,7 @@ func (x *FollowServiceResponse) String() string {
 func (*FollowServiceResponse) ProtoMessage() {}
 
 func (x *FollowServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[33]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2143,7 @@ func (x *FollowServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowServiceResponse.ProtoReflect.Descriptor instead.
 func (*FollowServiceResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{33}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FollowServiceResponse) GetStdout() []byte {
@@ -2161,22 +2181,24 @@ func (x *FollowServiceResponse) GetEnd() *ServiceEnd {
 	return nil
 }
 
-// ServiceEnd is how a service ended.
+// ServiceEnd says how a service ended.
 type ServiceEnd struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Paused         bool                   `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"` // it did not: it goes on with its workspace, which was paused. The rest is not set
-	EndedUnixNanos int64                  `protobuf:"varint,2,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"`
-	Exit           *ExecExit              `protobuf:"bytes,3,opt,name=exit,proto3" json:"exit,omitempty"`
-	Stopped        bool                   `protobuf:"varint,4,opt,name=stopped,proto3" json:"stopped,omitempty"` // it was told to end
-	Broken         string                 `protobuf:"bytes,5,opt,name=broken,proto3" json:"broken,omitempty"`    // why its end was not seen
-	Failed         string                 `protobuf:"bytes,6,opt,name=failed,proto3" json:"failed,omitempty"`    // why it did not become ready
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The service did not end: its workspace was paused, and the service continues when the workspace
+	// is resumed. The other fields are unset.
+	Paused         bool     `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	EndedUnixNanos int64    `protobuf:"varint,2,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"`
+	Exit           *v1.Exit `protobuf:"bytes,3,opt,name=exit,proto3" json:"exit,omitempty"`
+	Stopped        bool     `protobuf:"varint,4,opt,name=stopped,proto3" json:"stopped,omitempty"` // StopService ended it
+	Broken         string   `protobuf:"bytes,5,opt,name=broken,proto3" json:"broken,omitempty"`    // why its result is unknown
+	Failed         string   `protobuf:"bytes,6,opt,name=failed,proto3" json:"failed,omitempty"`    // why the service did not become ready
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ServiceEnd) Reset() {
 	*x = ServiceEnd{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2210,7 @@ func (x *ServiceEnd) String() string {
 func (*ServiceEnd) ProtoMessage() {}
 
 func (x *ServiceEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[34]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2223,7 @@ func (x *ServiceEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEnd.ProtoReflect.Descriptor instead.
 func (*ServiceEnd) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{34}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ServiceEnd) GetPaused() bool {
@@ -2218,7 +2240,7 @@ func (x *ServiceEnd) GetEndedUnixNanos() int64 {
 	return 0
 }
 
-func (x *ServiceEnd) GetExit() *ExecExit {
+func (x *ServiceEnd) GetExit() *v1.Exit {
 	if x != nil {
 		return x.Exit
 	}
@@ -2254,7 +2276,7 @@ type FollowHistoryRequest struct {
 
 func (x *FollowHistoryRequest) Reset() {
 	*x = FollowHistoryRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2288,7 @@ func (x *FollowHistoryRequest) String() string {
 func (*FollowHistoryRequest) ProtoMessage() {}
 
 func (x *FollowHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[35]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,20 +2301,20 @@ func (x *FollowHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowHistoryRequest.ProtoReflect.Descriptor instead.
 func (*FollowHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{35}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
 }
 
 type FollowHistoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Over          bool                   `protobuf:"varint,1,opt,name=over,proto3" json:"over,omitempty"`     // the supervisor ends: this is the last message
-	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"` // the machine was paused; with over
+	Over          bool                   `protobuf:"varint,1,opt,name=over,proto3" json:"over,omitempty"`     // the supervisor ends, and this is the last message
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"` // only with over: the supervisor ends because the machine was paused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FollowHistoryResponse) Reset() {
 	*x = FollowHistoryResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2326,7 @@ func (x *FollowHistoryResponse) String() string {
 func (*FollowHistoryResponse) ProtoMessage() {}
 
 func (x *FollowHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[36]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2339,7 @@ func (x *FollowHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowHistoryResponse.ProtoReflect.Descriptor instead.
 func (*FollowHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{36}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FollowHistoryResponse) GetOver() bool {
@@ -2334,18 +2356,90 @@ func (x *FollowHistoryResponse) GetPaused() bool {
 	return false
 }
 
+type ReconfigureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconfigureRequest) Reset() {
+	*x = ReconfigureRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconfigureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconfigureRequest) ProtoMessage() {}
+
+func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
+func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+}
+
+type ReconfigureResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReconfigureResponse) Reset() {
+	*x = ReconfigureResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReconfigureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReconfigureResponse) ProtoMessage() {}
+
+func (x *ReconfigureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReconfigureResponse.ProtoReflect.Descriptor instead.
+func (*ReconfigureResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+}
+
 type SnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Whole         bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"` // the root disk too
-	Live          bool                   `protobuf:"varint,3,opt,name=live,proto3" json:"live,omitempty"`   // the machine too, with all that runs in it. Implies whole
+	Whole         bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"` // also save the root disk
+	Live          bool                   `protobuf:"varint,3,opt,name=live,proto3" json:"live,omitempty"`   // also save the running machine; implies whole
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2451,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[37]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2464,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{37}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SnapshotRequest) GetName() string {
@@ -2402,7 +2496,7 @@ type SnapshotResponse struct {
 
 func (x *SnapshotResponse) Reset() {
 	*x = SnapshotResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2508,7 @@ func (x *SnapshotResponse) String() string {
 func (*SnapshotResponse) ProtoMessage() {}
 
 func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[38]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,20 +2521,22 @@ func (x *SnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{38}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
 }
 
 type SignalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	Signal        uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"` // 1 to 64
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"` // unset if sequence is set
+	Signal        uint32                 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`              // 1 to 64
+	Sequence      int64                  `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`          // number of the command in the history
+	Tree          bool                   `protobuf:"varint,4,opt,name=tree,proto3" json:"tree,omitempty"`                  // kill the command and its descendants; signal must be 9
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2452,7 +2548,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[39]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2465,7 +2561,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{39}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -2482,6 +2578,20 @@ func (x *SignalRequest) GetSignal() uint32 {
 	return 0
 }
 
+func (x *SignalRequest) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SignalRequest) GetTree() bool {
+	if x != nil {
+		return x.Tree
+	}
+	return false
+}
+
 type SignalResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2490,7 +2600,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2612,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[40]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,20 +2625,267 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{40}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
+}
+
+type ReadCommandRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Sequence     int64                  `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"` // number of the command in the history
+	StdoutCursor int64                  `protobuf:"varint,2,opt,name=stdout_cursor,json=stdoutCursor,proto3" json:"stdout_cursor,omitempty"`
+	StderrCursor int64                  `protobuf:"varint,3,opt,name=stderr_cursor,json=stderrCursor,proto3" json:"stderr_cursor,omitempty"`
+	MaxChars     int32                  `protobuf:"varint,4,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"` // for each stream, 1 to 1048576
+	// Wait until there is output after one of the cursors, or until the command has ended, but at most
+	// this time and 60 s.
+	WaitMs        int32 `protobuf:"varint,5,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
+	UntilEnd      bool  `protobuf:"varint,6,opt,name=until_end,json=untilEnd,proto3" json:"until_end,omitempty"` // wait only for the end
+	Raw           bool  `protobuf:"varint,7,opt,name=raw,proto3" json:"raw,omitempty"`                           // max_chars counts bytes, and a piece can end within a character
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadCommandRequest) Reset() {
+	*x = ReadCommandRequest{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadCommandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadCommandRequest) ProtoMessage() {}
+
+func (x *ReadCommandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadCommandRequest.ProtoReflect.Descriptor instead.
+func (*ReadCommandRequest) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ReadCommandRequest) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *ReadCommandRequest) GetStdoutCursor() int64 {
+	if x != nil {
+		return x.StdoutCursor
+	}
+	return 0
+}
+
+func (x *ReadCommandRequest) GetStderrCursor() int64 {
+	if x != nil {
+		return x.StderrCursor
+	}
+	return 0
+}
+
+func (x *ReadCommandRequest) GetMaxChars() int32 {
+	if x != nil {
+		return x.MaxChars
+	}
+	return 0
+}
+
+func (x *ReadCommandRequest) GetWaitMs() int32 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
+func (x *ReadCommandRequest) GetUntilEnd() bool {
+	if x != nil {
+		return x.UntilEnd
+	}
+	return false
+}
+
+func (x *ReadCommandRequest) GetRaw() bool {
+	if x != nil {
+		return x.Raw
+	}
+	return false
+}
+
+type ReadCommandResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Stdout         *OutputPiece           `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"` // unset: the output goes only to the caller of Exec
+	Stderr         *OutputPiece           `protobuf:"bytes,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	EndedUnixNanos int64                  `protobuf:"varint,3,opt,name=ended_unix_nanos,json=endedUnixNanos,proto3" json:"ended_unix_nanos,omitempty"` // 0: it is running
+	Exit           *v1.Exit               `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`                                              // set if it has ended and its result is known
+	Broken         string                 `protobuf:"bytes,5,opt,name=broken,proto3" json:"broken,omitempty"`                                          // why its result is unknown
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ReadCommandResponse) Reset() {
+	*x = ReadCommandResponse{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadCommandResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadCommandResponse) ProtoMessage() {}
+
+func (x *ReadCommandResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadCommandResponse.ProtoReflect.Descriptor instead.
+func (*ReadCommandResponse) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ReadCommandResponse) GetStdout() *OutputPiece {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *ReadCommandResponse) GetStderr() *OutputPiece {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+func (x *ReadCommandResponse) GetEndedUnixNanos() int64 {
+	if x != nil {
+		return x.EndedUnixNanos
+	}
+	return 0
+}
+
+func (x *ReadCommandResponse) GetExit() *v1.Exit {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+func (x *ReadCommandResponse) GetBroken() string {
+	if x != nil {
+		return x.Broken
+	}
+	return ""
+}
+
+// OutputPiece is a part of an output stream. The supervisor stores the last 1 MiB of each stream.
+type OutputPiece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`       // offset of data in the output
+	Next          int64                  `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`       // cursor for the next read
+	Dropped       int64                  `protobuf:"varint,4,opt,name=dropped,proto3" json:"dropped,omitempty"` // number of lost bytes between the requested cursor and the offset from
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`       // more output is available
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputPiece) Reset() {
+	*x = OutputPiece{}
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputPiece) ProtoMessage() {}
+
+func (x *OutputPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputPiece.ProtoReflect.Descriptor instead.
+func (*OutputPiece) Descriptor() ([]byte, []int) {
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *OutputPiece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *OutputPiece) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *OutputPiece) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *OutputPiece) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *OutputPiece) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type ResizeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	Size          *Size                  `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	Size          *v1.Size               `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2897,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[41]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2910,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{41}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -2563,7 +2920,7 @@ func (x *ResizeRequest) GetExecId() string {
 	return ""
 }
 
-func (x *ResizeRequest) GetSize() *Size {
+func (x *ResizeRequest) GetSize() *v1.Size {
 	if x != nil {
 		return x.Size
 	}
@@ -2578,7 +2935,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2947,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[42]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2960,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{42}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{48}
 }
 
 type PauseRequest struct {
@@ -2615,7 +2972,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2984,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[43]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2997,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{43}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PauseRequest) GetReason() string {
@@ -2658,7 +3015,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +3027,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[44]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,20 +3040,20 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{44}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{50}
 }
 
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`    // for whoever asks later
-	Discard       bool                   `protobuf:"varint,2,opt,name=discard,proto3" json:"discard,omitempty"` // what is not on the disks yet need not get there, but for the volume
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`    // shown in the workspace's state
+	Discard       bool                   `protobuf:"varint,2,opt,name=discard,proto3" json:"discard,omitempty"` // data of the root disk can be lost, but no data of the volume
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +3065,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[45]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +3078,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{45}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StopRequest) GetReason() string {
@@ -2746,7 +3103,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3115,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_supervisor_v1_supervisor_proto_msgTypes[46]
+	mi := &file_supervisor_v1_supervisor_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,14 +3128,14 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{46}
+	return file_supervisor_v1_supervisor_proto_rawDescGZIP(), []int{52}
 }
 
 var File_supervisor_v1_supervisor_proto protoreflect.FileDescriptor
 
 const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\n" +
-	"\x1esupervisor/v1/supervisor.proto\x12\rsupervisor.v1\"\x0f\n" +
+	"\x1esupervisor/v1/supervisor.proto\x12\rsupervisor.v1\x1a\x18program/v1/program.proto\"\x0f\n" +
 	"\rStatusRequest\"\x9d\x02\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
@@ -2788,55 +3145,31 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x12started_unix_nanos\x18\x04 \x01(\x03R\x10startedUnixNanos\x127\n" +
 	"\x18last_activity_unix_nanos\x18\x05 \x01(\x03R\x15lastActivityUnixNanos\x12,\n" +
 	"\x12expires_unix_nanos\x18\x06 \x01(\x03R\x10expiresUnixNanos\x12)\n" +
-	"\x10unlimited_reason\x18\a \x01(\tR\x0funlimitedReason\"p\n" +
-	"\vExecRequest\x12.\n" +
-	"\x05start\x18\x01 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\x12\x14\n" +
+	"\x10unlimited_reason\x18\a \x01(\tR\x0funlimitedReason\"k\n" +
+	"\vExecRequest\x12)\n" +
+	"\x05start\x18\x01 \x01(\v2\x13.program.v1.CommandR\x05start\x12\x14\n" +
 	"\x05input\x18\x02 \x01(\fR\x05input\x12\x1b\n" +
-	"\tinput_end\x18\x03 \x01(\bR\binputEnd\"\x99\x02\n" +
-	"\tExecStart\x12\x17\n" +
-	"\aexec_id\x18\n" +
-	" \x01(\tR\x06execId\x12\x12\n" +
-	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x10\n" +
-	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
-	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\x12\x14\n" +
-	"\x05stdin\x18\x05 \x01(\bR\x05stdin\x12%\n" +
-	"\x03tty\x18\x06 \x01(\v2\x13.supervisor.v1.SizeR\x03tty\x12\x12\n" +
-	"\x04term\x18\a \x01(\tR\x04term\x12\x1d\n" +
-	"\n" +
-	"timeout_ms\x18\b \x01(\x03R\ttimeoutMs\x127\n" +
-	"\n" +
-	"secret_env\x18\t \x03(\v2\x18.supervisor.v1.SecretEnvR\tsecretEnv\"5\n" +
-	"\tSecretEnv\x12\x16\n" +
-	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x10\n" +
-	"\x03env\x18\x02 \x01(\tR\x03env\".\n" +
-	"\x04Size\x12\x12\n" +
-	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xbe\x01\n" +
+	"\tinput_end\x18\x03 \x01(\bR\binputEnd\"\xbc\x02\n" +
 	"\fExecResponse\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x16\n" +
 	"\x06stdout\x18\x02 \x01(\fR\x06stdout\x12\x16\n" +
-	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12+\n" +
-	"\x04exit\x18\x04 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x10\n" +
+	"\x06stderr\x18\x03 \x01(\fR\x06stderr\x12$\n" +
+	"\x04exit\x18\x04 \x01(\v2\x10.program.v1.ExitR\x04exit\x12\x10\n" +
 	"\x03pid\x18\x05 \x01(\rR\x03pid\x12#\n" +
-	"\rhistory_error\x18\x06 \x01(\tR\fhistoryError\"\xd2\x01\n" +
-	"\bExecExit\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
-	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x17\n" +
-	"\anot_run\x18\x04 \x01(\tR\x06notRun\x12\"\n" +
-	"\rout_of_memory\x18\x05 \x01(\bR\voutOfMemory\x12\x1f\n" +
-	"\voutput_held\x18\x06 \x01(\bR\n" +
-	"outputHeld\x12\x1f\n" +
-	"\vduration_ns\x18\a \x01(\x03R\n" +
-	"durationNs\"\xf4\x02\n" +
+	"\rhistory_error\x18\x06 \x01(\tR\fhistoryError\x12,\n" +
+	"\x12history_error_kind\x18\a \x01(\tR\x10historyErrorKind\x12#\n" +
+	"\rrefused_count\x18\b \x01(\rR\frefusedCount\x120\n" +
+	"\arefused\x18\t \x03(\v2\x16.supervisor.v1.RefusalR\arefused\"9\n" +
+	"\aRefusal\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x86\x03\n" +
 	"\x05Shell\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x10\n" +
-	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12'\n" +
-	"\x04size\x18\x03 \x01(\v2\x13.supervisor.v1.SizeR\x04size\x12*\n" +
+	"\x03cwd\x18\x02 \x01(\tR\x03cwd\x12$\n" +
+	"\x04size\x18\x03 \x01(\v2\x10.program.v1.SizeR\x04size\x12*\n" +
 	"\x11opened_unix_nanos\x18\x04 \x01(\x03R\x0fopenedUnixNanos\x12(\n" +
-	"\x10ended_unix_nanos\x18\x05 \x01(\x03R\x0eendedUnixNanos\x12+\n" +
-	"\x04exit\x18\x06 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x16\n" +
+	"\x10ended_unix_nanos\x18\x05 \x01(\x03R\x0eendedUnixNanos\x12$\n" +
+	"\x04exit\x18\x06 \x01(\v2\x10.program.v1.ExitR\x04exit\x12\x16\n" +
 	"\x06broken\x18\a \x01(\tR\x06broken\x12!\n" +
 	"\foutput_bytes\x18\b \x01(\x03R\voutputBytes\x12\x10\n" +
 	"\x03tag\x18\t \x01(\tR\x03tag\x12\x10\n" +
@@ -2844,11 +3177,13 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	" \x01(\rR\x03pid\x12\x12\n" +
 	"\x04argv\x18\v \x03(\tR\x04argv\x12\x1f\n" +
 	"\vtaken_bytes\x18\f \x01(\x03R\n" +
-	"takenBytes\"n\n" +
-	"\x10OpenShellRequest\x12.\n" +
-	"\x05start\x18\x01 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\x12\x10\n" +
+	"takenBytes\x12\x1a\n" +
+	"\bsequence\x18\r \x01(\x03R\bsequence\"\x81\x01\n" +
+	"\x10OpenShellRequest\x12)\n" +
+	"\x05start\x18\x01 \x01(\v2\x13.program.v1.CommandR\x05start\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x18\n" +
-	"\aprompts\x18\x03 \x01(\bR\aprompts\"?\n" +
+	"\aprompts\x18\x03 \x01(\bR\aprompts\x12\x16\n" +
+	"\x06record\x18\x04 \x01(\bR\x06record\"?\n" +
 	"\x11OpenShellResponse\x12*\n" +
 	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"%\n" +
 	"\x11ListShellsRequest\x12\x10\n" +
@@ -2886,21 +3221,22 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x06signal\x18\x02 \x01(\rR\x06signal\x12\x12\n" +
 	"\x04tree\x18\x03 \x01(\bR\x04tree\"A\n" +
 	"\x13SignalShellResponse\x12*\n" +
-	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"X\n" +
+	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"U\n" +
 	"\x12ResizeShellRequest\x12\x19\n" +
-	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12'\n" +
-	"\x04size\x18\x02 \x01(\v2\x13.supervisor.v1.SizeR\x04size\"A\n" +
+	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12$\n" +
+	"\x04size\x18\x02 \x01(\v2\x10.program.v1.SizeR\x04size\"A\n" +
 	"\x13ResizeShellResponse\x12*\n" +
 	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\".\n" +
 	"\x11CloseShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\"@\n" +
 	"\x12CloseShellResponse\x12*\n" +
-	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"\xbc\x01\n" +
+	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"\xd1\x01\n" +
 	"\x13StartServiceRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
-	"\x05start\x18\x02 \x01(\v2\x18.supervisor.v1.ExecStartR\x05start\x126\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x05start\x18\x02 \x01(\v2\x13.program.v1.CommandR\x05start\x126\n" +
 	"\treadiness\x18\x03 \x01(\v2\x18.supervisor.v1.ReadinessR\treadiness\x12)\n" +
-	"\x05ports\x18\x04 \x03(\v2\x13.supervisor.v1.PortR\x05ports\"0\n" +
+	"\x05ports\x18\x04 \x03(\v2\x13.supervisor.v1.PortR\x05ports\x12\x18\n" +
+	"\arestart\x18\x05 \x01(\tR\arestart\"0\n" +
 	"\x04Port\x12\x14\n" +
 	"\x05guest\x18\x01 \x01(\rR\x05guest\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\rR\x04host\"\x14\n" +
@@ -2927,7 +3263,15 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x14StartServiceResponse\"(\n" +
 	"\x12StopServiceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
-	"\x13StopServiceResponse\"@\n" +
+	"\x13StopServiceResponse\"T\n" +
+	"\x13PublishPortsRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x05ports\x18\x02 \x03(\v2\x13.supervisor.v1.PortR\x05ports\"\x16\n" +
+	"\x14PublishPortsResponse\"C\n" +
+	"\x15UnpublishPortsRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06guests\x18\x02 \x03(\rR\x06guests\"\x18\n" +
+	"\x16UnpublishPortsResponse\"@\n" +
 	"\x14FollowServiceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05lines\x18\x02 \x01(\x05R\x05lines\"\xc2\x01\n" +
@@ -2936,31 +3280,55 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\x06stderr\x18\x02 \x01(\fR\x06stderr\x12%\n" +
 	"\x0estdout_dropped\x18\x03 \x01(\x03R\rstdoutDropped\x12%\n" +
 	"\x0estderr_dropped\x18\x04 \x01(\x03R\rstderrDropped\x12+\n" +
-	"\x03end\x18\x05 \x01(\v2\x19.supervisor.v1.ServiceEndR\x03end\"\xc5\x01\n" +
+	"\x03end\x18\x05 \x01(\v2\x19.supervisor.v1.ServiceEndR\x03end\"\xbe\x01\n" +
 	"\n" +
 	"ServiceEnd\x12\x16\n" +
 	"\x06paused\x18\x01 \x01(\bR\x06paused\x12(\n" +
-	"\x10ended_unix_nanos\x18\x02 \x01(\x03R\x0eendedUnixNanos\x12+\n" +
-	"\x04exit\x18\x03 \x01(\v2\x17.supervisor.v1.ExecExitR\x04exit\x12\x18\n" +
+	"\x10ended_unix_nanos\x18\x02 \x01(\x03R\x0eendedUnixNanos\x12$\n" +
+	"\x04exit\x18\x03 \x01(\v2\x10.program.v1.ExitR\x04exit\x12\x18\n" +
 	"\astopped\x18\x04 \x01(\bR\astopped\x12\x16\n" +
 	"\x06broken\x18\x05 \x01(\tR\x06broken\x12\x16\n" +
 	"\x06failed\x18\x06 \x01(\tR\x06failed\"\x16\n" +
 	"\x14FollowHistoryRequest\"C\n" +
 	"\x15FollowHistoryResponse\x12\x12\n" +
 	"\x04over\x18\x01 \x01(\bR\x04over\x12\x16\n" +
-	"\x06paused\x18\x02 \x01(\bR\x06paused\"O\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\"\x14\n" +
+	"\x12ReconfigureRequest\"\x15\n" +
+	"\x13ReconfigureResponse\"O\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12\x12\n" +
 	"\x04live\x18\x03 \x01(\bR\x04live\"\x12\n" +
-	"\x10SnapshotResponse\"@\n" +
+	"\x10SnapshotResponse\"p\n" +
 	"\rSignalRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\rR\x06signal\"\x10\n" +
-	"\x0eSignalResponse\"Q\n" +
+	"\x06signal\x18\x02 \x01(\rR\x06signal\x12\x1a\n" +
+	"\bsequence\x18\x03 \x01(\x03R\bsequence\x12\x12\n" +
+	"\x04tree\x18\x04 \x01(\bR\x04tree\"\x10\n" +
+	"\x0eSignalResponse\"\xdf\x01\n" +
+	"\x12ReadCommandRequest\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12#\n" +
+	"\rstdout_cursor\x18\x02 \x01(\x03R\fstdoutCursor\x12#\n" +
+	"\rstderr_cursor\x18\x03 \x01(\x03R\fstderrCursor\x12\x1b\n" +
+	"\tmax_chars\x18\x04 \x01(\x05R\bmaxChars\x12\x17\n" +
+	"\await_ms\x18\x05 \x01(\x05R\x06waitMs\x12\x1b\n" +
+	"\tuntil_end\x18\x06 \x01(\bR\buntilEnd\x12\x10\n" +
+	"\x03raw\x18\a \x01(\bR\x03raw\"\xe5\x01\n" +
+	"\x13ReadCommandResponse\x122\n" +
+	"\x06stdout\x18\x01 \x01(\v2\x1a.supervisor.v1.OutputPieceR\x06stdout\x122\n" +
+	"\x06stderr\x18\x02 \x01(\v2\x1a.supervisor.v1.OutputPieceR\x06stderr\x12(\n" +
+	"\x10ended_unix_nanos\x18\x03 \x01(\x03R\x0eendedUnixNanos\x12$\n" +
+	"\x04exit\x18\x04 \x01(\v2\x10.program.v1.ExitR\x04exit\x12\x16\n" +
+	"\x06broken\x18\x05 \x01(\tR\x06broken\"w\n" +
+	"\vOutputPiece\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\x03R\x04next\x12\x18\n" +
+	"\adropped\x18\x04 \x01(\x03R\adropped\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"N\n" +
 	"\rResizeRequest\x12\x17\n" +
-	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12'\n" +
-	"\x04size\x18\x02 \x01(\v2\x13.supervisor.v1.SizeR\x04size\"\x10\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12$\n" +
+	"\x04size\x18\x02 \x01(\v2\x10.program.v1.SizeR\x04size\"\x10\n" +
 	"\x0eResizeResponse\"&\n" +
 	"\fPauseRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x0f\n" +
@@ -2968,11 +3336,12 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\vStopRequest\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\adiscard\x18\x02 \x01(\bR\adiscard\"\x0e\n" +
-	"\fStopResponse2\x85\f\n" +
+	"\fStopResponse2\xe9\x0e\n" +
 	"\x11SupervisorService\x12E\n" +
 	"\x06Status\x12\x1c.supervisor.v1.StatusRequest\x1a\x1d.supervisor.v1.StatusResponse\x12C\n" +
 	"\x04Exec\x12\x1a.supervisor.v1.ExecRequest\x1a\x1b.supervisor.v1.ExecResponse(\x010\x01\x12E\n" +
-	"\x06Signal\x12\x1c.supervisor.v1.SignalRequest\x1a\x1d.supervisor.v1.SignalResponse\x12E\n" +
+	"\x06Signal\x12\x1c.supervisor.v1.SignalRequest\x1a\x1d.supervisor.v1.SignalResponse\x12T\n" +
+	"\vReadCommand\x12!.supervisor.v1.ReadCommandRequest\x1a\".supervisor.v1.ReadCommandResponse\x12E\n" +
 	"\x06Resize\x12\x1c.supervisor.v1.ResizeRequest\x1a\x1d.supervisor.v1.ResizeResponse\x12N\n" +
 	"\tOpenShell\x12\x1f.supervisor.v1.OpenShellRequest\x1a .supervisor.v1.OpenShellResponse\x12Q\n" +
 	"\n" +
@@ -2985,10 +3354,13 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\n" +
 	"CloseShell\x12 .supervisor.v1.CloseShellRequest\x1a!.supervisor.v1.CloseShellResponse\x12W\n" +
 	"\fStartService\x12\".supervisor.v1.StartServiceRequest\x1a#.supervisor.v1.StartServiceResponse\x12T\n" +
-	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12\\\n" +
+	"\vStopService\x12!.supervisor.v1.StopServiceRequest\x1a\".supervisor.v1.StopServiceResponse\x12W\n" +
+	"\fPublishPorts\x12\".supervisor.v1.PublishPortsRequest\x1a#.supervisor.v1.PublishPortsResponse\x12]\n" +
+	"\x0eUnpublishPorts\x12$.supervisor.v1.UnpublishPortsRequest\x1a%.supervisor.v1.UnpublishPortsResponse\x12\\\n" +
 	"\rFollowService\x12#.supervisor.v1.FollowServiceRequest\x1a$.supervisor.v1.FollowServiceResponse0\x01\x12\\\n" +
 	"\rFollowHistory\x12#.supervisor.v1.FollowHistoryRequest\x1a$.supervisor.v1.FollowHistoryResponse0\x01\x12T\n" +
-	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12K\n" +
+	"\vConnections\x12!.supervisor.v1.ConnectionsRequest\x1a\".supervisor.v1.ConnectionsResponse\x12T\n" +
+	"\vReconfigure\x12!.supervisor.v1.ReconfigureRequest\x1a\".supervisor.v1.ReconfigureResponse\x12K\n" +
 	"\bSnapshot\x12\x1e.supervisor.v1.SnapshotRequest\x1a\x1f.supervisor.v1.SnapshotResponse\x12B\n" +
 	"\x05Pause\x12\x1b.supervisor.v1.PauseRequest\x1a\x1c.supervisor.v1.PauseResponse\x12?\n" +
 	"\x04Stop\x12\x1a.supervisor.v1.StopRequest\x1a\x1b.supervisor.v1.StopResponseBBZ@github.com/pyro-mcp/pyro/internal/gen/supervisor/v1;supervisorv1b\x06proto3"
@@ -3005,122 +3377,142 @@ func file_supervisor_v1_supervisor_proto_rawDescGZIP() []byte {
 	return file_supervisor_v1_supervisor_proto_rawDescData
 }
 
-var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_supervisor_v1_supervisor_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_supervisor_v1_supervisor_proto_goTypes = []any{
-	(*StatusRequest)(nil),         // 0: supervisor.v1.StatusRequest
-	(*StatusResponse)(nil),        // 1: supervisor.v1.StatusResponse
-	(*ExecRequest)(nil),           // 2: supervisor.v1.ExecRequest
-	(*ExecStart)(nil),             // 3: supervisor.v1.ExecStart
-	(*SecretEnv)(nil),             // 4: supervisor.v1.SecretEnv
-	(*Size)(nil),                  // 5: supervisor.v1.Size
-	(*ExecResponse)(nil),          // 6: supervisor.v1.ExecResponse
-	(*ExecExit)(nil),              // 7: supervisor.v1.ExecExit
-	(*Shell)(nil),                 // 8: supervisor.v1.Shell
-	(*OpenShellRequest)(nil),      // 9: supervisor.v1.OpenShellRequest
-	(*OpenShellResponse)(nil),     // 10: supervisor.v1.OpenShellResponse
-	(*ListShellsRequest)(nil),     // 11: supervisor.v1.ListShellsRequest
-	(*ListShellsResponse)(nil),    // 12: supervisor.v1.ListShellsResponse
-	(*ReadShellRequest)(nil),      // 13: supervisor.v1.ReadShellRequest
-	(*ReadShellResponse)(nil),     // 14: supervisor.v1.ReadShellResponse
-	(*WriteShellRequest)(nil),     // 15: supervisor.v1.WriteShellRequest
-	(*WriteShellResponse)(nil),    // 16: supervisor.v1.WriteShellResponse
-	(*SignalShellRequest)(nil),    // 17: supervisor.v1.SignalShellRequest
-	(*SignalShellResponse)(nil),   // 18: supervisor.v1.SignalShellResponse
-	(*ResizeShellRequest)(nil),    // 19: supervisor.v1.ResizeShellRequest
-	(*ResizeShellResponse)(nil),   // 20: supervisor.v1.ResizeShellResponse
-	(*CloseShellRequest)(nil),     // 21: supervisor.v1.CloseShellRequest
-	(*CloseShellResponse)(nil),    // 22: supervisor.v1.CloseShellResponse
-	(*StartServiceRequest)(nil),   // 23: supervisor.v1.StartServiceRequest
-	(*Port)(nil),                  // 24: supervisor.v1.Port
-	(*ConnectionsRequest)(nil),    // 25: supervisor.v1.ConnectionsRequest
-	(*ConnectionsResponse)(nil),   // 26: supervisor.v1.ConnectionsResponse
-	(*Connection)(nil),            // 27: supervisor.v1.Connection
-	(*Readiness)(nil),             // 28: supervisor.v1.Readiness
-	(*StartServiceResponse)(nil),  // 29: supervisor.v1.StartServiceResponse
-	(*StopServiceRequest)(nil),    // 30: supervisor.v1.StopServiceRequest
-	(*StopServiceResponse)(nil),   // 31: supervisor.v1.StopServiceResponse
-	(*FollowServiceRequest)(nil),  // 32: supervisor.v1.FollowServiceRequest
-	(*FollowServiceResponse)(nil), // 33: supervisor.v1.FollowServiceResponse
-	(*ServiceEnd)(nil),            // 34: supervisor.v1.ServiceEnd
-	(*FollowHistoryRequest)(nil),  // 35: supervisor.v1.FollowHistoryRequest
-	(*FollowHistoryResponse)(nil), // 36: supervisor.v1.FollowHistoryResponse
-	(*SnapshotRequest)(nil),       // 37: supervisor.v1.SnapshotRequest
-	(*SnapshotResponse)(nil),      // 38: supervisor.v1.SnapshotResponse
-	(*SignalRequest)(nil),         // 39: supervisor.v1.SignalRequest
-	(*SignalResponse)(nil),        // 40: supervisor.v1.SignalResponse
-	(*ResizeRequest)(nil),         // 41: supervisor.v1.ResizeRequest
-	(*ResizeResponse)(nil),        // 42: supervisor.v1.ResizeResponse
-	(*PauseRequest)(nil),          // 43: supervisor.v1.PauseRequest
-	(*PauseResponse)(nil),         // 44: supervisor.v1.PauseResponse
-	(*StopRequest)(nil),           // 45: supervisor.v1.StopRequest
-	(*StopResponse)(nil),          // 46: supervisor.v1.StopResponse
+	(*StatusRequest)(nil),          // 0: supervisor.v1.StatusRequest
+	(*StatusResponse)(nil),         // 1: supervisor.v1.StatusResponse
+	(*ExecRequest)(nil),            // 2: supervisor.v1.ExecRequest
+	(*ExecResponse)(nil),           // 3: supervisor.v1.ExecResponse
+	(*Refusal)(nil),                // 4: supervisor.v1.Refusal
+	(*Shell)(nil),                  // 5: supervisor.v1.Shell
+	(*OpenShellRequest)(nil),       // 6: supervisor.v1.OpenShellRequest
+	(*OpenShellResponse)(nil),      // 7: supervisor.v1.OpenShellResponse
+	(*ListShellsRequest)(nil),      // 8: supervisor.v1.ListShellsRequest
+	(*ListShellsResponse)(nil),     // 9: supervisor.v1.ListShellsResponse
+	(*ReadShellRequest)(nil),       // 10: supervisor.v1.ReadShellRequest
+	(*ReadShellResponse)(nil),      // 11: supervisor.v1.ReadShellResponse
+	(*WriteShellRequest)(nil),      // 12: supervisor.v1.WriteShellRequest
+	(*WriteShellResponse)(nil),     // 13: supervisor.v1.WriteShellResponse
+	(*SignalShellRequest)(nil),     // 14: supervisor.v1.SignalShellRequest
+	(*SignalShellResponse)(nil),    // 15: supervisor.v1.SignalShellResponse
+	(*ResizeShellRequest)(nil),     // 16: supervisor.v1.ResizeShellRequest
+	(*ResizeShellResponse)(nil),    // 17: supervisor.v1.ResizeShellResponse
+	(*CloseShellRequest)(nil),      // 18: supervisor.v1.CloseShellRequest
+	(*CloseShellResponse)(nil),     // 19: supervisor.v1.CloseShellResponse
+	(*StartServiceRequest)(nil),    // 20: supervisor.v1.StartServiceRequest
+	(*Port)(nil),                   // 21: supervisor.v1.Port
+	(*ConnectionsRequest)(nil),     // 22: supervisor.v1.ConnectionsRequest
+	(*ConnectionsResponse)(nil),    // 23: supervisor.v1.ConnectionsResponse
+	(*Connection)(nil),             // 24: supervisor.v1.Connection
+	(*Readiness)(nil),              // 25: supervisor.v1.Readiness
+	(*StartServiceResponse)(nil),   // 26: supervisor.v1.StartServiceResponse
+	(*StopServiceRequest)(nil),     // 27: supervisor.v1.StopServiceRequest
+	(*StopServiceResponse)(nil),    // 28: supervisor.v1.StopServiceResponse
+	(*PublishPortsRequest)(nil),    // 29: supervisor.v1.PublishPortsRequest
+	(*PublishPortsResponse)(nil),   // 30: supervisor.v1.PublishPortsResponse
+	(*UnpublishPortsRequest)(nil),  // 31: supervisor.v1.UnpublishPortsRequest
+	(*UnpublishPortsResponse)(nil), // 32: supervisor.v1.UnpublishPortsResponse
+	(*FollowServiceRequest)(nil),   // 33: supervisor.v1.FollowServiceRequest
+	(*FollowServiceResponse)(nil),  // 34: supervisor.v1.FollowServiceResponse
+	(*ServiceEnd)(nil),             // 35: supervisor.v1.ServiceEnd
+	(*FollowHistoryRequest)(nil),   // 36: supervisor.v1.FollowHistoryRequest
+	(*FollowHistoryResponse)(nil),  // 37: supervisor.v1.FollowHistoryResponse
+	(*ReconfigureRequest)(nil),     // 38: supervisor.v1.ReconfigureRequest
+	(*ReconfigureResponse)(nil),    // 39: supervisor.v1.ReconfigureResponse
+	(*SnapshotRequest)(nil),        // 40: supervisor.v1.SnapshotRequest
+	(*SnapshotResponse)(nil),       // 41: supervisor.v1.SnapshotResponse
+	(*SignalRequest)(nil),          // 42: supervisor.v1.SignalRequest
+	(*SignalResponse)(nil),         // 43: supervisor.v1.SignalResponse
+	(*ReadCommandRequest)(nil),     // 44: supervisor.v1.ReadCommandRequest
+	(*ReadCommandResponse)(nil),    // 45: supervisor.v1.ReadCommandResponse
+	(*OutputPiece)(nil),            // 46: supervisor.v1.OutputPiece
+	(*ResizeRequest)(nil),          // 47: supervisor.v1.ResizeRequest
+	(*ResizeResponse)(nil),         // 48: supervisor.v1.ResizeResponse
+	(*PauseRequest)(nil),           // 49: supervisor.v1.PauseRequest
+	(*PauseResponse)(nil),          // 50: supervisor.v1.PauseResponse
+	(*StopRequest)(nil),            // 51: supervisor.v1.StopRequest
+	(*StopResponse)(nil),           // 52: supervisor.v1.StopResponse
+	(*v1.Command)(nil),             // 53: program.v1.Command
+	(*v1.Exit)(nil),                // 54: program.v1.Exit
+	(*v1.Size)(nil),                // 55: program.v1.Size
 }
 var file_supervisor_v1_supervisor_proto_depIdxs = []int32{
-	3,  // 0: supervisor.v1.ExecRequest.start:type_name -> supervisor.v1.ExecStart
-	5,  // 1: supervisor.v1.ExecStart.tty:type_name -> supervisor.v1.Size
-	4,  // 2: supervisor.v1.ExecStart.secret_env:type_name -> supervisor.v1.SecretEnv
-	7,  // 3: supervisor.v1.ExecResponse.exit:type_name -> supervisor.v1.ExecExit
-	5,  // 4: supervisor.v1.Shell.size:type_name -> supervisor.v1.Size
-	7,  // 5: supervisor.v1.Shell.exit:type_name -> supervisor.v1.ExecExit
-	3,  // 6: supervisor.v1.OpenShellRequest.start:type_name -> supervisor.v1.ExecStart
-	8,  // 7: supervisor.v1.OpenShellResponse.shell:type_name -> supervisor.v1.Shell
-	8,  // 8: supervisor.v1.ListShellsResponse.shells:type_name -> supervisor.v1.Shell
-	8,  // 9: supervisor.v1.ReadShellResponse.shell:type_name -> supervisor.v1.Shell
-	8,  // 10: supervisor.v1.WriteShellResponse.shell:type_name -> supervisor.v1.Shell
-	8,  // 11: supervisor.v1.SignalShellResponse.shell:type_name -> supervisor.v1.Shell
-	5,  // 12: supervisor.v1.ResizeShellRequest.size:type_name -> supervisor.v1.Size
-	8,  // 13: supervisor.v1.ResizeShellResponse.shell:type_name -> supervisor.v1.Shell
-	8,  // 14: supervisor.v1.CloseShellResponse.shell:type_name -> supervisor.v1.Shell
-	3,  // 15: supervisor.v1.StartServiceRequest.start:type_name -> supervisor.v1.ExecStart
-	28, // 16: supervisor.v1.StartServiceRequest.readiness:type_name -> supervisor.v1.Readiness
-	24, // 17: supervisor.v1.StartServiceRequest.ports:type_name -> supervisor.v1.Port
-	27, // 18: supervisor.v1.ConnectionsResponse.open:type_name -> supervisor.v1.Connection
-	34, // 19: supervisor.v1.FollowServiceResponse.end:type_name -> supervisor.v1.ServiceEnd
-	7,  // 20: supervisor.v1.ServiceEnd.exit:type_name -> supervisor.v1.ExecExit
-	5,  // 21: supervisor.v1.ResizeRequest.size:type_name -> supervisor.v1.Size
-	0,  // 22: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
-	2,  // 23: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
-	39, // 24: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
-	41, // 25: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
-	9,  // 26: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
-	11, // 27: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
-	13, // 28: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
-	15, // 29: supervisor.v1.SupervisorService.WriteShell:input_type -> supervisor.v1.WriteShellRequest
-	17, // 30: supervisor.v1.SupervisorService.SignalShell:input_type -> supervisor.v1.SignalShellRequest
-	19, // 31: supervisor.v1.SupervisorService.ResizeShell:input_type -> supervisor.v1.ResizeShellRequest
-	21, // 32: supervisor.v1.SupervisorService.CloseShell:input_type -> supervisor.v1.CloseShellRequest
-	23, // 33: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
-	30, // 34: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
-	32, // 35: supervisor.v1.SupervisorService.FollowService:input_type -> supervisor.v1.FollowServiceRequest
-	35, // 36: supervisor.v1.SupervisorService.FollowHistory:input_type -> supervisor.v1.FollowHistoryRequest
-	25, // 37: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
-	37, // 38: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
-	43, // 39: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
-	45, // 40: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
-	1,  // 41: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
-	6,  // 42: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
-	40, // 43: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
-	42, // 44: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
-	10, // 45: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
-	12, // 46: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
-	14, // 47: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
-	16, // 48: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
-	18, // 49: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
-	20, // 50: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
-	22, // 51: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
-	29, // 52: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
-	31, // 53: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
-	33, // 54: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
-	36, // 55: supervisor.v1.SupervisorService.FollowHistory:output_type -> supervisor.v1.FollowHistoryResponse
-	26, // 56: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
-	38, // 57: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
-	44, // 58: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
-	46, // 59: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
-	41, // [41:60] is the sub-list for method output_type
-	22, // [22:41] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	53, // 0: supervisor.v1.ExecRequest.start:type_name -> program.v1.Command
+	54, // 1: supervisor.v1.ExecResponse.exit:type_name -> program.v1.Exit
+	4,  // 2: supervisor.v1.ExecResponse.refused:type_name -> supervisor.v1.Refusal
+	55, // 3: supervisor.v1.Shell.size:type_name -> program.v1.Size
+	54, // 4: supervisor.v1.Shell.exit:type_name -> program.v1.Exit
+	53, // 5: supervisor.v1.OpenShellRequest.start:type_name -> program.v1.Command
+	5,  // 6: supervisor.v1.OpenShellResponse.shell:type_name -> supervisor.v1.Shell
+	5,  // 7: supervisor.v1.ListShellsResponse.shells:type_name -> supervisor.v1.Shell
+	5,  // 8: supervisor.v1.ReadShellResponse.shell:type_name -> supervisor.v1.Shell
+	5,  // 9: supervisor.v1.WriteShellResponse.shell:type_name -> supervisor.v1.Shell
+	5,  // 10: supervisor.v1.SignalShellResponse.shell:type_name -> supervisor.v1.Shell
+	55, // 11: supervisor.v1.ResizeShellRequest.size:type_name -> program.v1.Size
+	5,  // 12: supervisor.v1.ResizeShellResponse.shell:type_name -> supervisor.v1.Shell
+	5,  // 13: supervisor.v1.CloseShellResponse.shell:type_name -> supervisor.v1.Shell
+	53, // 14: supervisor.v1.StartServiceRequest.start:type_name -> program.v1.Command
+	25, // 15: supervisor.v1.StartServiceRequest.readiness:type_name -> supervisor.v1.Readiness
+	21, // 16: supervisor.v1.StartServiceRequest.ports:type_name -> supervisor.v1.Port
+	24, // 17: supervisor.v1.ConnectionsResponse.open:type_name -> supervisor.v1.Connection
+	21, // 18: supervisor.v1.PublishPortsRequest.ports:type_name -> supervisor.v1.Port
+	35, // 19: supervisor.v1.FollowServiceResponse.end:type_name -> supervisor.v1.ServiceEnd
+	54, // 20: supervisor.v1.ServiceEnd.exit:type_name -> program.v1.Exit
+	46, // 21: supervisor.v1.ReadCommandResponse.stdout:type_name -> supervisor.v1.OutputPiece
+	46, // 22: supervisor.v1.ReadCommandResponse.stderr:type_name -> supervisor.v1.OutputPiece
+	54, // 23: supervisor.v1.ReadCommandResponse.exit:type_name -> program.v1.Exit
+	55, // 24: supervisor.v1.ResizeRequest.size:type_name -> program.v1.Size
+	0,  // 25: supervisor.v1.SupervisorService.Status:input_type -> supervisor.v1.StatusRequest
+	2,  // 26: supervisor.v1.SupervisorService.Exec:input_type -> supervisor.v1.ExecRequest
+	42, // 27: supervisor.v1.SupervisorService.Signal:input_type -> supervisor.v1.SignalRequest
+	44, // 28: supervisor.v1.SupervisorService.ReadCommand:input_type -> supervisor.v1.ReadCommandRequest
+	47, // 29: supervisor.v1.SupervisorService.Resize:input_type -> supervisor.v1.ResizeRequest
+	6,  // 30: supervisor.v1.SupervisorService.OpenShell:input_type -> supervisor.v1.OpenShellRequest
+	8,  // 31: supervisor.v1.SupervisorService.ListShells:input_type -> supervisor.v1.ListShellsRequest
+	10, // 32: supervisor.v1.SupervisorService.ReadShell:input_type -> supervisor.v1.ReadShellRequest
+	12, // 33: supervisor.v1.SupervisorService.WriteShell:input_type -> supervisor.v1.WriteShellRequest
+	14, // 34: supervisor.v1.SupervisorService.SignalShell:input_type -> supervisor.v1.SignalShellRequest
+	16, // 35: supervisor.v1.SupervisorService.ResizeShell:input_type -> supervisor.v1.ResizeShellRequest
+	18, // 36: supervisor.v1.SupervisorService.CloseShell:input_type -> supervisor.v1.CloseShellRequest
+	20, // 37: supervisor.v1.SupervisorService.StartService:input_type -> supervisor.v1.StartServiceRequest
+	27, // 38: supervisor.v1.SupervisorService.StopService:input_type -> supervisor.v1.StopServiceRequest
+	29, // 39: supervisor.v1.SupervisorService.PublishPorts:input_type -> supervisor.v1.PublishPortsRequest
+	31, // 40: supervisor.v1.SupervisorService.UnpublishPorts:input_type -> supervisor.v1.UnpublishPortsRequest
+	33, // 41: supervisor.v1.SupervisorService.FollowService:input_type -> supervisor.v1.FollowServiceRequest
+	36, // 42: supervisor.v1.SupervisorService.FollowHistory:input_type -> supervisor.v1.FollowHistoryRequest
+	22, // 43: supervisor.v1.SupervisorService.Connections:input_type -> supervisor.v1.ConnectionsRequest
+	38, // 44: supervisor.v1.SupervisorService.Reconfigure:input_type -> supervisor.v1.ReconfigureRequest
+	40, // 45: supervisor.v1.SupervisorService.Snapshot:input_type -> supervisor.v1.SnapshotRequest
+	49, // 46: supervisor.v1.SupervisorService.Pause:input_type -> supervisor.v1.PauseRequest
+	51, // 47: supervisor.v1.SupervisorService.Stop:input_type -> supervisor.v1.StopRequest
+	1,  // 48: supervisor.v1.SupervisorService.Status:output_type -> supervisor.v1.StatusResponse
+	3,  // 49: supervisor.v1.SupervisorService.Exec:output_type -> supervisor.v1.ExecResponse
+	43, // 50: supervisor.v1.SupervisorService.Signal:output_type -> supervisor.v1.SignalResponse
+	45, // 51: supervisor.v1.SupervisorService.ReadCommand:output_type -> supervisor.v1.ReadCommandResponse
+	48, // 52: supervisor.v1.SupervisorService.Resize:output_type -> supervisor.v1.ResizeResponse
+	7,  // 53: supervisor.v1.SupervisorService.OpenShell:output_type -> supervisor.v1.OpenShellResponse
+	9,  // 54: supervisor.v1.SupervisorService.ListShells:output_type -> supervisor.v1.ListShellsResponse
+	11, // 55: supervisor.v1.SupervisorService.ReadShell:output_type -> supervisor.v1.ReadShellResponse
+	13, // 56: supervisor.v1.SupervisorService.WriteShell:output_type -> supervisor.v1.WriteShellResponse
+	15, // 57: supervisor.v1.SupervisorService.SignalShell:output_type -> supervisor.v1.SignalShellResponse
+	17, // 58: supervisor.v1.SupervisorService.ResizeShell:output_type -> supervisor.v1.ResizeShellResponse
+	19, // 59: supervisor.v1.SupervisorService.CloseShell:output_type -> supervisor.v1.CloseShellResponse
+	26, // 60: supervisor.v1.SupervisorService.StartService:output_type -> supervisor.v1.StartServiceResponse
+	28, // 61: supervisor.v1.SupervisorService.StopService:output_type -> supervisor.v1.StopServiceResponse
+	30, // 62: supervisor.v1.SupervisorService.PublishPorts:output_type -> supervisor.v1.PublishPortsResponse
+	32, // 63: supervisor.v1.SupervisorService.UnpublishPorts:output_type -> supervisor.v1.UnpublishPortsResponse
+	34, // 64: supervisor.v1.SupervisorService.FollowService:output_type -> supervisor.v1.FollowServiceResponse
+	37, // 65: supervisor.v1.SupervisorService.FollowHistory:output_type -> supervisor.v1.FollowHistoryResponse
+	23, // 66: supervisor.v1.SupervisorService.Connections:output_type -> supervisor.v1.ConnectionsResponse
+	39, // 67: supervisor.v1.SupervisorService.Reconfigure:output_type -> supervisor.v1.ReconfigureResponse
+	41, // 68: supervisor.v1.SupervisorService.Snapshot:output_type -> supervisor.v1.SnapshotResponse
+	50, // 69: supervisor.v1.SupervisorService.Pause:output_type -> supervisor.v1.PauseResponse
+	52, // 70: supervisor.v1.SupervisorService.Stop:output_type -> supervisor.v1.StopResponse
+	48, // [48:71] is the sub-list for method output_type
+	25, // [25:48] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_supervisor_v1_supervisor_proto_init() }
@@ -3134,7 +3526,7 @@ func file_supervisor_v1_supervisor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_supervisor_v1_supervisor_proto_rawDesc), len(file_supervisor_v1_supervisor_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,10 +1,12 @@
-// Package cgroup bounds the memory, the processors and the processes of a machine by cgroups of the host, where the host lets pyro have some.
+// Package cgroup limits a machine's memory, processors and processes with cgroups of the host, if
+// pyro is allowed to make cgroups.
 //
-// A machine gets a group of its own, which is made below a [Parent]: [Find] looks for one. A host has version 2 of cgroups, one tree for all
-// controllers, or version 1, with a tree for each. A hybrid host has both, and counts as what its memory controller belongs to. Nothing here needs a
-// daemon or a service manager, and nothing here changes the group that pyro itself runs in.
+// Each machine has a group below a [Parent], and [Find] finds the parent. Version 2 of cgroups has
+// one tree for all controllers. Version 1 has one tree for each controller. A hybrid host has both
+// versions. The package then uses the version that has the memory controller. The package needs no
+// daemon or service manager. It never changes pyro's own group.
 //
-// What the files of cgroups mean is from the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/ beside it.
+// The kernel documents the files in Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 package cgroup
 
 import (
@@ -20,17 +22,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Limits says what the processes of a group may take together. A limit of 0 or less is none.
+// Limits apply to all processes of a group together. A value of 0 or less means no limit.
 type Limits struct {
-	// MemoryBytes bounds the memory, what is in files of tmpfs and memfd and what the kernel keeps for the processes included. Swap is no way around it.
+	// MemoryBytes limits the memory. Files in tmpfs and memfd, the kernel's memory for the
+	// processes, and swap count too.
 	MemoryBytes int64
-	// CPUs bounds the time on processors, as so many of them would give.
+	// CPUs limits the processor time. The unit is processors.
 	CPUs int
-	// Processes bounds the processes and threads.
+	// Processes limits the number of processes and threads.
 	Processes int
 }
 
-// The controllers, by their names in the kernel. Without memory nothing is bounded; the others are taken where they are.
+// These are the kernel's names for the controllers. Memory is required. The others are optional.
 const (
 	memory = "memory"
 	cpu    = "cpu"
@@ -39,36 +42,39 @@ const (
 
 var controllers = []string{memory, cpu, pids}
 
-// Parent is where groups can be made.
+// Parent is the group below which pyro makes the groups of machines.
 type Parent struct {
 	host    host
-	version int               // of cgroups
-	folders map[string]string // by controller; version 2 has them all in one
-	stale   time.Duration     // see Sweep
+	version int               // cgroup version, 1 or 2
+	folders map[string]string // path of the parent, by controller; in version 2 all are the same
+	stale   time.Duration     // minimum age of groups that Sweep removes
 }
 
-// Find looks where the present process can make groups. It changes one thing, and only on a host of version 2 without a service manager: where groups
-// are made at the root of the tree, the root has to hand its controllers down, and is told to.
+// Find finds the parent for the current process. Find changes one thing only. On a host with
+// version 2 and no service manager, it makes the root of the tree enable controllers for its
+// children.
 //
-// The error is a fault.Unavailable. It says why there is no place for groups, with a hint where something would help.
+// The error is a fault.Unavailable. It says why pyro can't make groups. It has a hint if there is a
+// fix.
 func Find() (*Parent, error) {
 	return host{proc: "/proc/self", kernel: linux{}, root: os.Geteuid() == 0, processors: runtime.NumCPU()}.find()
 }
 
-// Missing names the controllers that can't be had here, of "cpu" and "pids": [Parent.Make] leaves out their limits.
+// Missing lists the optional controllers, "cpu" and "pids", that this host lacks. [Parent.Make]
+// does not set their limits.
 func (p *Parent) Missing() []string {
 	return slices.DeleteFunc(slices.Clone(controllers), func(c string) bool { return p.folders[c] != "" })
 }
 
-// host is what the package sees of the host. Tests put others in its place.
+// host is the part of the host that the package uses. Tests replace it.
 type host struct {
-	proc       string // the folder of the present process in procfs
+	proc       string // folder of the current process in /proc
 	kernel     kernel
-	root       bool // the present process is root's
+	root       bool // the current process is root
 	processors int
 }
 
-// kernel is how cgroups are changed, as nothing but a kernel's own file system answers to these as it does.
+// kernel has the operations on cgroups that only the kernel's own file system supports.
 type kernel interface {
 	access(path string, mode uint32) error // access(2)
 	mkdir(path string) error
@@ -80,7 +86,8 @@ type linux struct{}
 
 func (linux) access(path string, mode uint32) error { return unix.Access(path, mode) }
 
-// mkdir keeps others out of the folder, who could otherwise hold the lock on it. See Sweep.
+// mkdir lets only root open the folder. Otherwise another user could hold the lock on the folder,
+// see Sweep.
 func (linux) mkdir(path string) error { return os.Mkdir(path, 0o700) }
 
 func (linux) rmdir(path string) error {
@@ -96,7 +103,7 @@ func (linux) write(path, value string) error {
 		return err
 	}
 	defer f.Close()
-	_, err = f.WriteString(value) // with which it has taken effect: Close has nothing to say
+	_, err = f.WriteString(value) // the write takes effect here, so the result of Close does not matter
 	return err
 }
 
@@ -116,7 +123,7 @@ func (h host) find() (*Parent, error) {
 	if err != nil {
 		return nil, unavailable("%w", err)
 	}
-	// A controller belongs to one tree only: one with a line of its own has been taken away from version 2.
+	// A line that names a controller belongs to version 1.
 	if slices.ContainsFunc(groups, func(m membership) bool { return m.has(memory) }) {
 		return h.findV1(groups, mounts)
 	}
@@ -127,20 +134,22 @@ func unavailable(format string, args ...any) *fault.Error {
 	return fault.New(fault.Unavailable, "bound machines by cgroups", "", format, args...)
 }
 
-// writable is the hint for containers.
+// writable is the hint for pyro in a container.
 const writable = "give the container cgroups that it may write, for example with docker run --privileged --cgroupns=host"
 
 func readOnly(m mount) *fault.Error {
 	return unavailable("the cgroups mounted on %s are read-only, as they are in most containers", m.point).WithHint(writable)
 }
 
-// hidden says that a mount does not show pyro's own group: something is mounted over it, or it is from outside the cgroup namespace.
+// hidden reports that a mount does not show pyro's own group. Either another mount covers the
+// group, or the group is outside the cgroup namespace.
 func hidden(m mount, group string) *fault.Error {
 	return unavailable("the cgroups mounted on %s don't show the one that pyro runs in, %s", m.point, group).
 		WithHint("run the container in the host's cgroup namespace, for example with docker run --cgroupns=host")
 }
 
-// refused says that pyro may not write to a folder. hint helps users. Root is refused in user namespaces only, which are a container's.
+// refused reports that pyro is not allowed to write to a folder. The parameter hint is for ordinary
+// users. Root lacks this permission only in user namespaces, that is, in containers.
 func (h host) refused(m mount, folder string, err error, hint string) *fault.Error {
 	if errors.Is(err, unix.EROFS) {
 		return readOnly(m)

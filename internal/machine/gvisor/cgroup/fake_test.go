@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fake is a kernel whose cgroups are folders and files of a test.
+// fake is a kernel for tests. It uses ordinary folders and files as cgroups.
 type fake struct {
-	refused map[string]error // by folder: what may not be written to
-	failing map[string]error // by the name of a file and what is written, or "rmdir"
-	absent  []string         // files that this kernel does not have
-	wrote   []string         // names of files and values, in their order
+	refused map[string]error // errors from access, by folder.
+	failing map[string]error // errors, by file name and value, or by "rmdir".
+	absent  []string         // names of files that this kernel lacks.
+	wrote   []string         // file names and values, in order.
 }
 
 func (k *fake) access(path string, mode uint32) error {
@@ -27,7 +27,8 @@ func (k *fake) access(path string, mode uint32) error {
 	return linux{}.access(path, mode)
 }
 
-// mkdir makes the files that the group above has the controllers for. In version 1 those are the files that it has itself.
+// mkdir makes the files of the controllers that the parent enables. In version 1 the new group has
+// the same files as its parent.
 func (k *fake) mkdir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (k *fake) mkdir(path string) error {
 	return err
 }
 
-// rmdir is refused while a process of the group lives.
+// rmdir fails while the group contains a living process.
 func (k *fake) rmdir(path string) error {
 	if err := k.failing["rmdir"]; err != nil {
 		return &os.PathError{Op: "rmdir", Path: path, Err: err}
@@ -101,7 +102,7 @@ func (k *fake) write(path, value string) error {
 	return os.WriteFile(path, []byte(value), 0o600)
 }
 
-// tree is a fake host. Paths are below its folder, which "@" stands for.
+// tree is a fake host. In its files "@" is replaced by the path of its folder.
 type tree struct {
 	t      *testing.T
 	folder string
@@ -109,7 +110,7 @@ type tree struct {
 	kernel *fake
 }
 
-// newTree makes the folders and files that files names, with their content, beside what the kernel says of the present process.
+// newTree makes the given folders and files, and the files in /proc of the current process.
 func newTree(t *testing.T, cgroup, mountinfo string, files map[string]string) *tree {
 	r := &tree{t: t, folder: t.TempDir(), kernel: &fake{}}
 	r.host = host{proc: r.path("/proc"), kernel: r.kernel, root: true, processors: 4}
@@ -139,7 +140,7 @@ func (r *tree) get(name string) string {
 	return string(b)
 }
 
-// group names the files of a group of version 2, other than the root of the tree.
+// group gives the files of a version 2 group other than the root.
 func group(path, control string, more ...map[string]string) map[string]string {
 	all := map[string]string{
 		path + "/cgroup.procs": "", path + "/cgroup.events": "populated 1\n",

@@ -11,7 +11,8 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// The hosts of the tests: what /proc/self/mountinfo says, and files.
+// These constants describe the hosts of the tests: the content of /proc/self/mountinfo and of
+// /proc/self/cgroup.
 const (
 	unified = "30 1 0:2 / @/cg rw,nosuid shared:1 - cgroup2 cgroup2 rw,nsdelegate\n"
 	trees   = "31 1 0:3 / @/cg/memory rw - cgroup cgroup rw,memory\n" +
@@ -20,7 +21,7 @@ const (
 	inTrees = "5:pids:/\n4:memory:/a\n3:cpu,cpuacct:/b\n1:name=systemd:/init.scope\n"
 )
 
-// root names the files of the root of the tree of version 2.
+// root gives the files of the root of the version 2 tree.
 func root(path, has, control string) map[string]string {
 	return map[string]string{path + "/cgroup.procs": "1\n", path + "/cgroup.controllers": has, path + "/cgroup.subtree_control": control}
 }
@@ -46,8 +47,8 @@ func TestFind(t *testing.T) {
 		files          map[string]string
 		user           bool
 		refused        map[string]error
-		want           string // folders by controller
-		fails, hint    string // or part of the error and its hint
+		want           string // paths of the parent, by controller
+		fails, hint    string // parts of the expected error and hint
 	}{
 		"v2, a delegated scope": {
 			cgroup: "0::" + app + "/run-1.scope\n", mounts: unified, user: true,
@@ -172,7 +173,7 @@ func TestFind(t *testing.T) {
 					t.Fatalf("got %v, hint %q, want %q, hint %q", err, fault.HintOf(err), fails, c.hint)
 				}
 				if strings.Count(err.Error(), "bound machines by cgroups: ") != 1 {
-					t.Errorf("the error says more than once what was being done: %v", err)
+					t.Errorf("the error repeats the operation: %v", err)
 				}
 				return
 			}
@@ -206,7 +207,8 @@ func TestFindWithoutProc(t *testing.T) {
 	}
 }
 
-// The root of the tree hands down what it can. A group in between is left as it is.
+// TestFindHandsDown checks that find makes the root enable all controllers that it has. A group
+// below the root must not change.
 func TestFindHandsDown(t *testing.T) {
 	r := newTree(t, "0::/\n", unified, root("/cg", "cpu memory pids", "pids"))
 	r.kernel.failing = map[string]error{"cgroup.subtree_control +cpu": unix.EINVAL}

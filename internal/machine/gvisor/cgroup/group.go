@@ -19,40 +19,42 @@ import (
 )
 
 const (
-	// prefix is what the names of our groups begin with.
+	// prefix is the start of the names of all groups that pyro makes.
 	prefix = "pyro-"
-	// maxName bounds the rest of a name: file names may have 255 bytes.
+	// maxName is the maximum length of the rest of a name, in bytes. File names can have 255 bytes.
 	maxName = 200
-	// cpuPeriod is the time, in microseconds, in which a group may use its share of the processors: the kernel's default.
+	// cpuPeriod is the period of the processor limit in microseconds. It is the kernel's default.
 	cpuPeriod = 100_000
-	// closeTimeout bounds how long Close waits for killed processes to be gone: to free the memory of a big one takes the kernel seconds.
+	// closeTimeout is the maximum time that Close waits for killed processes. The kernel needs
+	// seconds to free much memory.
 	closeTimeout = 10 * time.Second
 	closeEvery   = 2 * time.Millisecond
 )
 
-// setting is a file of a group and what it is set to.
+// setting is a value to write to a file of a group.
 type setting struct {
 	controller, file, value string
-	harmless                error // a failure that is none, or nil
+	harmless                error // an error to ignore, or nil
 }
 
-// Group is the group of one machine. Its methods may be called at the same time.
+// Group is the group of one machine. It is safe for concurrent use.
 type Group struct {
 	kernel  kernel
 	name    string
 	version int
-	events  string // path of the file with the count of kills
+	events  string // path of the file that counts killed processes
 
 	mu      sync.Mutex
-	folders []string // that are not yet removed
-	dir     *os.File // the one folder of version 2
+	folders []string // folders that are not removed yet
+	dir     *os.File // folder of the group in version 2, or nil
 	locks   []*flock.Lock
 	closed  bool
-	oom     bool // at the time of Close
+	oom     bool // OutOfMemory at the time of Close
 }
 
-// Make makes a group that is named after a machine, and sets its limits: all of them, but for those of missing controllers, or there is no group. The
-// kinds of its errors are those of fault.KindOf, among them fault.Exists for a name that is taken. The group lasts until [Group.Close].
+// Make makes a group and sets the limits for all controllers that the host has. It fails if it
+// can't set one of these limits. If a group with this name exists, the error has kind fault.Exists.
+// The group exists until [Group.Close].
 func (p *Parent) Make(name string, l Limits) (*Group, error) {
 	if name == "" || len(name) > maxName || strings.ContainsAny(name, "/\n\x00") {
 		return nil, fault.New(fault.Invalid, "make cgroup", name, "no name for a cgroup")
@@ -68,13 +70,13 @@ func (g *Group) make(p *Parent, l Limits) error {
 	for _, c := range controllers {
 		folder := filepath.Join(p.folders[c], prefix+g.name)
 		if p.folders[c] == "" || slices.Contains(g.folders, folder) {
-			continue // trees of version 1 can have several controllers too
+			continue // several controllers can share a tree of version 1
 		}
 		if err := g.kernel.mkdir(folder); err != nil {
 			return err
 		}
 		g.folders = append(g.folders, folder)
-		lock, err := flock.TryFolder(folder, flock.Exclusive) // see Sweep
+		lock, err := flock.TryFolder(folder, flock.Exclusive) // until Close, see Sweep
 		if err != nil {
 			return err
 		}
@@ -101,23 +103,25 @@ func (g *Group) make(p *Parent, l Limits) error {
 	return nil
 }
 
-// Attr has a process start inside the group, on a host of version 2; on one of version 1 it does nothing, see [Group.Add]. The process has to be
-// started before Close. It takes Linux 5.7.
+// Attr makes a process start in the group on a host with version 2. It needs Linux 5.7. On version
+// 1 Attr does nothing, see [Group.Add]. The process must start before Close.
 func (g *Group) Attr(attr *syscall.SysProcAttr) {
 	if g.version == 2 {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(g.dir.Fd())
 	}
 }
 
-// Add moves a process into the group, on a host of version 1: with the memory that it takes from then on, and with the processes that it starts from
-// then on. On a host of version 2 it does nothing, see [Group.Attr]. After an error the process can be in some of the trees: kill it, and close the
-// group.
+// Add moves a process into the group on a host with version 1. From then on the limits apply to its
+// memory and its child processes. On version 2 Add does nothing, see [Group.Attr]. After an error
+// the process might be in some trees but not in others. The caller must then kill the process and
+// close the group.
 func (g *Group) Add(pid int) error {
 	if g.version == 2 {
 		return nil
 	}
 	if pid <= 0 {
-		return fault.New(fault.Invalid, "move process into cgroup", g.name, "%d is no process", pid) // and 0 would be pyro itself
+		// The kernel would take the PID 0 for this process.
+		return fault.New(fault.Invalid, "move process into cgroup", g.name, "%d is no process", pid)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -132,8 +136,10 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// OutOfMemory tells whether the kernel has killed one of the processes for want of memory, the group's or the host's. Version 2 then kills them all,
-// version 1 one. Before Linux 4.13 the kernel does not count. After Close it is what it was when that began.
+// OutOfMemory reports whether the kernel has killed a process because the group's memory or the
+// host's memory was exhausted. In that case version 2 kills all processes of the group, and version
+// 1 kills one. Before Linux 4.13 the kernel does not count these kills. After Close, OutOfMemory
+// gives the value at the time of Close.
 func (g *Group) OutOfMemory() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,8 +151,8 @@ func (g *Group) outOfMemory() bool {
 	return g.oom || err == nil && count(text, "oom_kill") > 0
 }
 
-// Close kills what is left in the group and removes it. It waits up to ten seconds until the kernel lets go of it, and gives a fault.Timeout where it
-// does not. It is idempotent: the second time there is nothing to do, or what the first left is tried again.
+// Close kills the processes of the group and removes the group. If the kernel still uses the group
+// after ten seconds, the error is a fault.Timeout. Close is idempotent: another call tries again.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,11 +173,11 @@ func (g *Group) Close() error {
 	for _, l := range g.locks {
 		l.Release()
 	}
-	g.dir.Close() // nil does no harm
+	g.dir.Close() // in version 1 dir is nil, and Close then does nothing
 	return nil
 }
 
-// remove removes the folders that can be removed. One that still has processes is busy.
+// remove removes the group's folders. The error is EBUSY while a folder contains processes.
 func (g *Group) remove() error {
 	var failed error
 	g.folders = slices.DeleteFunc(g.folders, func(folder string) bool {
@@ -185,22 +191,22 @@ func (g *Group) remove() error {
 	return failed
 }
 
-// kill kills the processes. cgroup.kill gets all of them at once, those that are just starting too. It is of version 2 and Linux 5.14: elsewhere they
-// are killed one by one, and those that have been started meanwhile the next time. That ends, as after the first step no more can be started where
-// there is pids.
+// kill kills the processes of the group. In version 2, Linux 5.14 has the file cgroup.kill. A write
+// to this file kills all processes at once, including new ones. Otherwise kill kills the processes
+// one by one. If there is a pids controller, kill first forbids new processes.
 func (g *Group) kill() {
 	for _, folder := range g.folders {
 		if g.version == 2 && g.kernel.write(filepath.Join(folder, "cgroup.kill"), "1") == nil {
 			continue
 		}
-		_ = g.kernel.write(filepath.Join(folder, "pids.max"), "0") // is only in the folder of pids
+		_ = g.kernel.write(filepath.Join(folder, "pids.max"), "0") // the file exists only with the pids controller
 		text, err := read(filepath.Join(folder, "cgroup.procs"))
 		if err != nil {
 			continue
 		}
 		all, _ := processes(text)
 		for _, pid := range all {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // one that is gone already, or a zombie
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process is already gone, or is a zombie
 		}
 	}
 }

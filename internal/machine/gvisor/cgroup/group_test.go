@@ -67,7 +67,7 @@ func TestMakeV2(t *testing.T) {
 	if !g.OutOfMemory() {
 		t.Error("something was killed")
 	}
-	r.put("/cg/a/pyro-m/cgroup.procs", "busy\n") // until it is killed
+	r.put("/cg/a/pyro-m/cgroup.procs", "busy\n") // busy until Close kills it
 	for range 2 {
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -83,7 +83,7 @@ func TestMakeV2(t *testing.T) {
 
 func TestMakeV1(t *testing.T) {
 	r, p := newV1(t)
-	r.kernel.failing = map[string]error{"cpu.cfs_quota_us 200000": unix.EINVAL} // as where the group above has less
+	r.kernel.failing = map[string]error{"cpu.cfs_quota_us 200000": unix.EINVAL} // the parent group has a lower limit
 	g, err := p.Make("m", limits)
 	if err != nil {
 		t.Fatal(err)
@@ -121,11 +121,11 @@ func TestMakeV1(t *testing.T) {
 	<-ended
 	for _, f := range folders {
 		if exists(r.path(f)) {
-			t.Error(f, "is still there")
+			t.Error(f, "it still exists")
 		}
 	}
 	if !slices.Contains(r.kernel.wrote, "pids.max 0") {
-		t.Error("what is being killed could still fork")
+		t.Error("got no pids.max of 0, so killed processes can still fork")
 	}
 }
 
@@ -197,7 +197,7 @@ func TestMakeInTreesWithSeveralControllers(t *testing.T) {
 	}
 }
 
-// What can not be removed is killed all the same.
+// TestCloseKillsFirst checks that Close also kills the processes of a group that can't be removed.
 func TestCloseKillsFirst(t *testing.T) {
 	r, p := newV2(t, "memory")
 	g, err := p.Make("m", limits)
@@ -214,7 +214,7 @@ func TestCloseKillsFirst(t *testing.T) {
 	}
 }
 
-// Linux before 5.14 has no cgroup.kill.
+// TestCloseWithoutCgroupKill uses a kernel before Linux 5.14, which has no cgroup.kill.
 func TestCloseWithoutCgroupKill(t *testing.T) {
 	r, p := newV2(t, "memory")
 	r.kernel.absent = []string{"cgroup.kill"}
@@ -251,7 +251,7 @@ func TestCloseIsBounded(t *testing.T) {
 			t.Errorf("took %s", d)
 		}
 		if exists(r.path("/cg/pids/pyro-m")) {
-			t.Error("what can be removed is to be removed")
+			t.Error("a removable cgroup still exists")
 		}
 		r.put("/cg/memory/a/pyro-m/cgroup.procs", "")
 		if err := g.Close(); err != nil || exists(r.path("/cg/memory/a/pyro-m")) {
@@ -294,7 +294,7 @@ func TestSweep(t *testing.T) {
 		"/cg/memory/a/pyro-young": true, "/cg/memory/a/theirs": true, "/cg/memory/a/pyro-held": true, "/cg/pids/pyro-held": true,
 	} {
 		if exists(r.path(name)) != want {
-			t.Errorf("%s: it must be %v that it is there", name, want)
+			t.Errorf("%s: exists must be %v", name, want)
 		}
 	}
 	if err := g.Close(); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// The tests of this file are on the cgroups of the host's kernel, where the user of the test may make some.
+// The tests in this file use real cgroups if the user is allowed to make cgroups.
 
 func realParent(t *testing.T) *Parent {
 	p, err := Find()
@@ -29,7 +29,8 @@ func realParent(t *testing.T) *Parent {
 	return p
 }
 
-// realV2 is a place in the kernel's tree of version 2. On a hybrid host that has no controllers, and bounds nothing.
+// realV2 gives a parent in the kernel's version 2 tree. On a hybrid host this tree has no
+// controllers, so its groups limit nothing.
 func realV2(t *testing.T) *Parent {
 	p := realParent(t)
 	if p.version == 2 {
@@ -65,13 +66,14 @@ func makeReal(t *testing.T, p *Parent, l Limits) *Group {
 	return g
 }
 
-// inside runs a script in the group, which begins as soon as it is in it. end waits for its end and gives what it has written.
+// inside runs a script in the group. The function end waits until the script has ended, and gives
+// its output.
 func inside(t *testing.T, g *Group, script string) (pid int, end func() string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	cmd := exec.CommandContext(ctx, "sh", "-c", "read order; "+script)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = time.Second // children can have its output
+	cmd.WaitDelay = time.Second // child processes can keep the output open
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	g.Attr(cmd.SysProcAttr)
 	order, err := cmd.StdinPipe()
@@ -121,7 +123,7 @@ func TestKernelHasTheProcessInTheGroup(t *testing.T) {
 			t.Errorf("%s has %v, not %d and its child", f, got, pid)
 		}
 		if info, err := os.Stat(f); err != nil || info.Mode().Perm() != 0o700 {
-			t.Logf("others may look into the group: %v, %v", info.Mode(), err) // before some version of Linux
+			t.Logf("other users can read the group: %v, %v", info.Mode(), err) // old Linux versions ignore the mode
 		}
 	}
 	wants := map[string]string{
@@ -146,7 +148,7 @@ func TestKernelHasTheProcessInTheGroup(t *testing.T) {
 	end()
 	for _, f := range folders {
 		if exists(f) {
-			t.Error(f, "is still there")
+			t.Error(f, "it still exists")
 		}
 	}
 	if err := g.Close(); err != nil {
@@ -156,7 +158,7 @@ func TestKernelHasTheProcessInTheGroup(t *testing.T) {
 
 func TestKernelBoundsMemory(t *testing.T) {
 	g := makeReal(t, realParent(t), Limits{MemoryBytes: 64 << 20})
-	_, end := inside(t, g, "ulimit -v 2000000; exec tail /dev/zero") // which ends it where the group does not
+	_, end := inside(t, g, "ulimit -v 2000000; exec tail /dev/zero") // the ulimit stops tail if the group does not
 	if out := end(); strings.Contains(out, "memory exhausted") || !g.OutOfMemory() {
 		t.Errorf("it was not killed for want of memory: %q", out)
 	}
@@ -177,7 +179,7 @@ func TestKernelBoundsProcesses(t *testing.T) {
 	}
 }
 
-// A group can be closed while its processes start others as fast as they can.
+// TestKernelClosesUnderForks checks that Close works while the processes fork as fast as they can.
 func TestKernelClosesUnderForks(t *testing.T) {
 	for name, parent := range map[string]func(*testing.T) *Parent{"limits": realParent, "version 2": realV2} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +196,7 @@ func TestKernelClosesUnderForks(t *testing.T) {
 			t.Logf("Close took %s", time.Since(begin))
 			end()
 			if exists(folders[0]) {
-				t.Error("it is still there")
+				t.Error("it still exists")
 			}
 		})
 	}
@@ -212,7 +214,8 @@ func TestKernelStartsTheProcessInVersion2(t *testing.T) {
 	end()
 }
 
-// A group may not have more of the processors than the one above it, in version 1. There it is left as bound as that.
+// TestKernelTakesLessAbove checks that Make succeeds if the parent has a lower processor limit. In
+// version 1 the kernel then refuses the group's limit, and the parent's limit applies.
 func TestKernelTakesLessAbove(t *testing.T) {
 	p := realParent(t)
 	if slices.Contains(p.Missing(), cpu) || p.host.processors < 2 {
@@ -237,7 +240,7 @@ func TestKernelTakesLessAbove(t *testing.T) {
 func TestKernelSweep(t *testing.T) {
 	for name, parent := range map[string]func(*testing.T) *Parent{"limits": realParent, "version 2": realV2} {
 		t.Run(name, func(t *testing.T) {
-			// Below a group of the test's own, as the Sweep of a test must not meet the groups of anybody else.
+			// The test makes its own parent group, because Sweep must not touch other groups.
 			p := parent(t)
 			outer := makeReal(t, p, Limits{})
 			own := &Parent{host: p.host, version: p.version, folders: map[string]string{}, stale: staleAfter}
@@ -270,7 +273,7 @@ func TestKernelSweep(t *testing.T) {
 			own.stale = 0
 			there(true, "it is held")
 			for _, l := range g.locks {
-				l.Release() // as when its pyro is killed
+				l.Release() // simulates that pyro was killed
 			}
 			own.stale = staleAfter
 			there(true, "it is young")
@@ -284,26 +287,27 @@ func TestKernelSweep(t *testing.T) {
 	}
 }
 
-// TestKernelTellsOfAShortage: a group of version 1 of which the kernel kills one process says so at once.
+// TestKernelTellsOfAShortage checks that a version 1 group reports at once when the kernel kills
+// one of its processes.
 func TestKernelTellsOfAShortage(t *testing.T) {
 	g := makeReal(t, realParent(t), Limits{MemoryBytes: 64 << 20})
-	told, err := g.Shortages()
+	reported, err := g.Shortages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told == nil {
+	if reported == nil {
 		if g.version != 2 {
-			t.Fatal("there is nothing to tell")
+			t.Fatal("no reason to report")
 		}
 		t.Skip("the kernel kills the whole group")
 	}
-	defer told.Close()
-	if g.Killed(told) {
+	defer reported.Close()
+	if g.Killed(reported) {
 		t.Error("nothing was killed yet")
 	}
 	_, end := inside(t, g, "tail /dev/zero; sleep 60")
-	poll := []unix.PollFd{{Fd: int32(told.Fd()), Events: unix.POLLIN}}
-	if n, err := unix.Poll(poll, 30_000); n != 1 || !g.Killed(told) {
+	poll := []unix.PollFd{{Fd: int32(reported.Fd()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, 30_000); n != 1 || !g.Killed(reported) {
 		t.Errorf("got %d, %v", n, err)
 	}
 	g.Close()

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// maxFile bounds what is read of one of the kernel's files: more than a host with ten thousands of mounts or a million processes has.
+// maxFile is the maximum size of a kernel file that read accepts, in bytes. It is enough for tens
+// of thousands of mounts or a million processes.
 const maxFile = 16 << 20
 
 func read(name string) (string, error) {
@@ -30,20 +31,21 @@ func read(name string) (string, error) {
 	return string(b), nil
 }
 
-// membership is in which group of one tree a process is.
+// membership says which group of a tree contains a process.
 type membership struct {
 	v2          bool
-	controllers []string // of the tree, if version 1. One without controllers has a name: "name=systemd"
-	path        string   // of the group, from the root of the cgroup namespace on: ".." in it leads out of that
+	controllers []string // of the tree, in version 1.
+	path        string   // path of the group from the root of the cgroup namespace on.
 }
 
 func (m membership) has(controller string) bool { return slices.Contains(m.controllers, controller) }
 
-// parseMemberships reads /proc/PID/cgroup, see cgroups(7): lines of "number:controller,controller:path". Version 2 has "0::path".
+// parseMemberships parses /proc/PID/cgroup, see cgroups(7). In version 1 a line is
+// "number:controller,controller:path". In version 2 the only line is "0::path".
 func parseMemberships(text string) ([]membership, error) {
 	var all []membership
 	for line := range strings.Lines(text) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3) // a path may have ":" in it, but no line break
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3) // a path can contain ":" but no line break
 		if len(f) != 3 || !strings.HasPrefix(f[2], "/") {
 			return nil, fmt.Errorf("no line of a cgroup file: %.200q", line)
 		}
@@ -60,16 +62,16 @@ func parseMemberships(text string) ([]membership, error) {
 	return all, nil
 }
 
-// mount is a file system that the present process sees.
+// mount is one mount in the mount namespace of the current process.
 type mount struct {
-	root     string   // what of the file system is at point
-	point    string   // where it is
-	readOnly bool     // here, or as a whole
-	kind     string   // of file system: "cgroup" is version 1, "cgroup2" version 2
-	super    []string // options of the file system, among which version 1 has the controllers
+	root     string   // part of the file system
+	point    string   // path of the mount point
+	readOnly bool     // of the mount or of the file system.
+	kind     string   // type of the file system, such as "cgroup2".
+	super    []string // options; in version 1 with the controllers
 }
 
-// parseMounts reads /proc/PID/mountinfo, see proc_pid_mountinfo(5): lines of
+// parseMounts parses /proc/PID/mountinfo, see proc_pid_mountinfo(5). Each line has this form:
 //
 //	number parent major:minor root point options [optional field ...] - kind source super-options
 func parseMounts(text string) ([]mount, error) {
@@ -96,7 +98,8 @@ func parseMounts(text string) ([]mount, error) {
 	return all, nil
 }
 
-// unescape gives back the spaces, tabs, line breaks and backslashes that mountinfo writes as "\" and three octal digits.
+// unescape decodes spaces, tabs, line breaks and backslashes. In mountinfo each of them is a
+// backslash and three octal digits.
 func unescape(s string) (string, bool) {
 	var b strings.Builder
 	for {
@@ -117,8 +120,9 @@ func unescape(s string) (string, bool) {
 	}
 }
 
-// folder is where the mount shows the group that a membership has as its path, if it does. In a container a mount can begin at any group, and both
-// paths can begin above the cgroup namespace: then nothing tells how the one lies to the other.
+// folder gives the path at which the mount shows the given group. The result is false if the mount
+// does not show the group. In a container the root of a mount can be any group. If both paths begin
+// above the cgroup namespace, their relation is unknown, and the result is false.
 func (m mount) folder(group string) (string, bool) {
 	if path.Clean("/"+m.root) != m.root || path.Clean("/"+group) != group {
 		return "", false
@@ -127,7 +131,8 @@ func (m mount) folder(group string) (string, bool) {
 	return filepath.Join(m.point, rest), ok
 }
 
-// count gives the number of a line "key number", as in memory.events.
+// count gives the number that follows a key. Each line of the text is "key number", as in
+// memory.events.
 func count(text, key string) uint64 {
 	for line := range strings.Lines(text) {
 		if n, ok := strings.CutPrefix(line, key+" "); ok {
@@ -138,7 +143,8 @@ func count(text, key string) uint64 {
 	return 0
 }
 
-// processes reads cgroup.procs, which has a process id a line. Processes that this pid namespace does not see are 0 there, which is no id and left out.
+// processes parses cgroup.procs, which has one PID per line. A PID of 0 is a process in another PID
+// namespace. Such processes are left out.
 func processes(text string) ([]int, error) {
 	var all []int
 	for line := range strings.Lines(text) {

@@ -90,7 +90,7 @@ func TestCountAndProcesses(t *testing.T) {
 	}
 }
 
-// FuzzMemberships checks that what is read can be written, and then is read as the same.
+// FuzzMemberships writes parsed memberships and parses them again.
 func FuzzMemberships(f *testing.F) {
 	f.Add("9:name=systemd:/\n2:cpu,cpuacct:/a:b\n0::/x\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -113,7 +113,8 @@ func FuzzMemberships(f *testing.F) {
 	})
 }
 
-// FuzzMounts checks the same of mounts, and that no path of a group leads out of its mount.
+// FuzzMounts writes parsed mounts and parses them again. It also checks that no group's folder is
+// outside its mount.
 func FuzzMounts(f *testing.F) {
 	f.Add("32 31 0:29 /docker/x /a\\040b rw,nosuid shared:9 - cgroup none rw,cpu,cpuacct\n33 31 0:30 / /c ro - cgroup2 c rw\n", "/docker/x/y")
 	f.Add("32 31 0:29 / / rw - cgroup2 none rw\n", "/../x")
@@ -142,7 +143,8 @@ func FuzzMounts(f *testing.F) {
 	})
 }
 
-// FuzzFiles checks the parsers of a group's own files: a process id is one.
+// FuzzFiles checks that the parsers of a group's own files do not panic, and that all PIDs are
+// positive.
 func FuzzFiles(f *testing.F) {
 	f.Add("7\n0\n12\n")
 	f.Add("oom_kill 3\n")

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shortages gives a file that is readable when the group was short of memory, which Killed has to be asked about. It is nil on a host of version 2, whose kernel then
-// kills all processes of the group. On one of version 1 the kernel kills one of them, and leaves the rest. The caller closes the file.
+// Shortages gives a file that becomes readable when a version 1 group is out of memory. The kernel
+// might then have killed one of the processes: call Killed to find out. On version 2 Shortages
+// gives nil, because that kernel kills all processes of the group. The caller closes the file.
 func (g *Group) Shortages() (*os.File, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,21 +27,23 @@ func (g *Group) Shortages() (*os.File, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
-	told := os.NewFile(uintptr(fd), "shortages")
+	eventFile := os.NewFile(uintptr(fd), "shortages")
 	if err := g.kernel.write(filepath.Join(g.folders[0], "cgroup.event_control"), fmt.Sprintf("%d %d", fd, control.Fd())); err != nil {
-		told.Close()
+		eventFile.Close()
 		return nil, err
 	}
-	return told, nil
+	return eventFile, nil
 }
 
-// The kernel says that memory is short before it kills somebody.
+// The kernel reports that memory is exhausted before it kills a process. So Killed waits for the
+// kill.
 const (
 	killPatience = time.Second
 	killEvery    = 2 * time.Millisecond
 )
 
-// Killed tells whether a process of the group was killed in a shortage, for which it waits a second at most. The file can be readable again afterwards.
+// Killed waits up to a second for the kernel to kill a process of the group, and reports whether it
+// did. The file can become readable again afterwards.
 func (g *Group) Killed(shortages *os.File) bool {
 	var count [8]byte
 	unix.Read(int(shortages.Fd()), count[:])

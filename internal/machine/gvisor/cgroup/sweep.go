@@ -10,15 +10,17 @@ import (
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
-// staleAfter is how long a group is left alone that nobody holds: longer than it takes from its making to its lock.
+// staleAfter is the age after which an unlocked group counts as stale. It is longer than the time
+// that pyro needs from making a group to locking it.
 const staleAfter = time.Minute
 
-// Sweep removes the groups that a pyro left behind that was killed: those of ours that are empty, older than a minute and locked by nobody. A group
-// is locked as long as the pyro lives that made it, so that one whose processes have just ended can still be asked what they died of. Failures are
-// not told: what is left is tried again by the next Sweep.
+// Sweep removes the groups that crashed pyro processes have left. These groups are empty, not
+// locked, and at least a minute old. A running pyro locks its groups, because it reads from a group
+// why the processes of that group ended. Sweep reports no errors, because the next Sweep tries
+// again.
 //
-// How old a group is, is what the kernel's file system remembers, and where it has forgotten, it begins anew: groups seem younger than they are,
-// never older.
+// The age comes from the modification time in the kernel's file system. If the kernel forgets this
+// time, the group seems younger, never older.
 func (p *Parent) Sweep() {
 	var swept []string
 	for _, c := range controllers {
@@ -46,5 +48,5 @@ func (p *Parent) sweep(folder string) {
 		return
 	}
 	defer lock.Release()
-	_ = p.host.kernel.rmdir(folder) // fails where processes are in it
+	_ = p.host.kernel.rmdir(folder) // fails while the group contains processes
 }

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findV1 finds a place in each of the trees of version 1: below pyro's own group, as there any group may have both processes and groups in it.
+// findV1 finds a parent in each tree of version 1, which is pyro's own group. In version 1 a group
+// can contain both processes and groups.
 func (h host) findV1(groups []membership, mounts []mount) (*Parent, error) {
 	p := &Parent{host: h, version: 1, folders: map[string]string{}, stale: staleAfter}
 	for _, c := range controllers {
@@ -62,20 +63,22 @@ func (h host) ownV1(m mount, group string) (string, error) {
 	return own, nil
 }
 
-// settingsV1 are the files that set the limits, in an order that the kernel takes: memory with swap may not be bounded below memory, nor a quota be set
-// before its period.
+// settingsV1 gives the settings for the limits in the order that the kernel needs. The memory limit
+// comes before the limit of memory with swap, and the period before the quota.
 func (h host) settingsV1(l Limits) []setting {
 	var all []setting
 	if l.MemoryBytes > 0 {
 		bytes := strconv.FormatInt(l.MemoryBytes, 10)
 		all = append(all,
 			setting{memory, "memory.limit_in_bytes", bytes, nil},
-			setting{memory, "memory.memsw.limit_in_bytes", bytes, fs.ErrNotExist}) // in kernels that account for swap
+			// The file exists only if the kernel accounts for swap.
+			setting{memory, "memory.memsw.limit_in_bytes", bytes, fs.ErrNotExist})
 	}
 	if l.CPUs > 0 && l.CPUs < h.processors {
 		all = append(all,
 			setting{cpu, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod), nil},
-			setting{cpu, "cpu.cfs_quota_us", strconv.Itoa(l.CPUs * cpuPeriod), unix.EINVAL}) // a group above it has less, which is bound enough
+			// The error means that the parent has a lower limit, which is enough.
+			setting{cpu, "cpu.cfs_quota_us", strconv.Itoa(l.CPUs * cpuPeriod), unix.EINVAL})
 	}
 	if l.Processes > 0 {
 		all = append(all, setting{pids, "pids.max", strconv.Itoa(l.Processes), nil})

@@ -11,9 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findV2 finds a place in the tree of version 2. A group that has processes can't hand controllers down ("no internal processes"), and pyro is in its
-// own. So machines get groups beside it: then who may make them depends on the group above, and which controllers they have too. Only the root of the
-// tree may have processes and hand down, and where pyro is in it, machines get groups below.
+// findV2 finds a parent in the version 2 tree. A group that contains processes can't enable
+// controllers for its children, and pyro's own group contains pyro. So the groups of machines are
+// siblings of pyro's group. The permissions and controllers of their common parent apply. Only the
+// root of the tree can have both processes and enabled controllers. If pyro runs in the root, the
+// groups of machines are children of the root.
 func (h host) findV2(groups []membership, mounts []mount) (*Parent, error) {
 	i := slices.IndexFunc(groups, func(m membership) bool { return m.v2 })
 	if i < 0 {
@@ -46,47 +48,50 @@ func (h host) placeV2(m mount, group string) (*Parent, error) {
 	if m.readOnly {
 		return nil, readOnly(m)
 	}
-	place := filepath.Dir(own)
+	parent := filepath.Dir(own)
 	if own == m.point {
 		if !h.isRoot(own) {
 			return nil, unavailable("pyro runs in the topmost cgroup that it can see, beside which it can't make any: it needs a delegated one").
 				WithHint("%s, or in a container move its processes to a cgroup below and hand the controllers down, as docker:dind does at its start", h.scope())
 		}
-		place = own
+		parent = own
 	}
-	// To start a process in another group takes the right to move one there: to write to cgroup.procs of the group above both.
-	err := h.kernel.access(place, unix.W_OK|unix.X_OK)
+	// To start a process in another group, pyro needs write access to cgroup.procs of the common
+	// parent.
+	err := h.kernel.access(parent, unix.W_OK|unix.X_OK)
 	if err == nil {
-		err = h.kernel.access(filepath.Join(place, "cgroup.procs"), unix.W_OK)
+		err = h.kernel.access(filepath.Join(parent, "cgroup.procs"), unix.W_OK)
 	}
 	if err != nil {
-		return nil, h.refused(m, place, err, h.scope())
+		return nil, h.refused(m, parent, err, h.scope())
 	}
-	had, err := h.handedDown(place)
+	had, err := h.handedDown(parent)
 	if err != nil {
 		return nil, err
 	}
 	p := &Parent{host: h, version: 2, folders: map[string]string{}, stale: staleAfter}
 	for _, c := range controllers {
 		if slices.Contains(had, c) {
-			p.folders[c] = place
+			p.folders[c] = parent
 		}
 	}
 	return p, nil
 }
 
-// isRoot tells the root of the tree from the root of a cgroup namespace, which also reads "/": only the first has no cgroup.events.
+// isRoot reports whether a folder is the root of the whole tree. The root of a cgroup namespace
+// also has the path "/". Only the root of the whole tree has no cgroup.events.
 func (h host) isRoot(folder string) bool {
 	return errors.Is(h.kernel.access(filepath.Join(folder, "cgroup.events"), unix.F_OK), fs.ErrNotExist)
 }
 
-// handedDown names the controllers that groups in a folder have, with memory among them. Other than the root, which is told to hand down what it has,
-// groups are left as they are: they are a service manager's.
-func (h host) handedDown(place string) ([]string, error) {
-	control := filepath.Join(place, "cgroup.subtree_control")
+// handedDown lists the controllers that a folder enables for its child groups. Memory must be one
+// of them. If the folder is the root of the tree, handedDown first enables missing controllers. It
+// does not change other groups, because they belong to a service manager.
+func (h host) handedDown(parent string) ([]string, error) {
+	control := filepath.Join(parent, "cgroup.subtree_control")
 	had, err := words(control)
-	if err == nil && h.isRoot(place) {
-		if err = h.handDown(place, had); err == nil {
+	if err == nil && h.isRoot(parent) {
+		if err = h.handDown(parent, had); err == nil {
 			had, err = words(control)
 		}
 	}
@@ -94,12 +99,12 @@ func (h host) handedDown(place string) ([]string, error) {
 		return nil, err
 	}
 	if !slices.Contains(had, memory) {
-		return nil, unavailable("%s does not hand the memory controller down to the cgroups in it", place).WithHint("%s", h.scope())
+		return nil, unavailable("%s does not hand the memory controller down to the cgroups in it", parent).WithHint("%s", h.scope())
 	}
 	return had, nil
 }
 
-// handDown has the root hand down those of our controllers that it does not yet.
+// handDown makes the root of the tree enable the controllers that this package uses.
 func (h host) handDown(root string, had []string) error {
 	has, err := words(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -113,7 +118,8 @@ func (h host) handDown(root string, had []string) error {
 		if !slices.Contains(has, c) || slices.Contains(had, c) {
 			continue
 		}
-		// The others may fail: cpu is refused while a process with real-time priority is in a group.
+		// An error for an optional controller is ignored. For example, the kernel rejects cpu while
+		// a real-time process is in a group.
 		if err := h.kernel.write(filepath.Join(root, "cgroup.subtree_control"), "+"+c); err != nil && c == memory {
 			return unavailable("%w", err)
 		}
@@ -129,7 +135,9 @@ func words(path string) ([]string, error) {
 	return strings.Fields(text), nil
 }
 
-// scope is the command by which systemd gives pyro a group beside which it can make others: to a user, below the manager of the user's services.
+// scope gives a command for a hint. The command makes systemd start pyro in a new group, and pyro
+// is allowed to use the parent of this group. For a user that parent is below the user's service
+// manager.
 func (h host) scope() string {
 	if h.root {
 		return "systemd-run --scope -p Delegate=yes pyro …"
@@ -137,14 +145,15 @@ func (h host) scope() string {
 	return "systemd-run --user --scope -p Delegate=yes pyro …"
 }
 
-// settingsV2 are the files that set the limits.
+// settingsV2 gives the settings for the limits.
 func (h host) settingsV2(l Limits) []setting {
 	var all []setting
 	if l.MemoryBytes > 0 {
 		all = append(all,
 			setting{memory, "memory.max", strconv.FormatInt(l.MemoryBytes, 10), nil},
-			setting{memory, "memory.swap.max", "0", fs.ErrNotExist}, // in kernels that can swap
-			setting{memory, "memory.oom.group", "1", nil})           // a machine of which some processes are killed is of no use
+			setting{memory, "memory.swap.max", "0", fs.ErrNotExist}, // the file exists only if the kernel supports swap
+			// A machine is useless if the kernel kills only some of its processes.
+			setting{memory, "memory.oom.group", "1", nil})
 	}
 	if l.CPUs > 0 && l.CPUs < h.processors {
 		all = append(all, setting{cpu, "cpu.max", strconv.Itoa(l.CPUs*cpuPeriod) + " " + strconv.Itoa(cpuPeriod), nil})

@@ -9,18 +9,19 @@ import (
 	"github.com/pyro-mcp/pyro/internal/disk"
 )
 
-// window is how much of a base is read at once. Pages come in the order of their addresses, mostly.
-const window = 256 << 10
+// chunkSize is the number of bytes that one read returns. Most pages are read in order.
+const chunkSize = 256 << 10
 
-// Base is the file that a machine's memory was mapped from. It is read, not mapped: whoever can cut it short must not be able to end pyro.
+// Base is the file that QEMU mapped as a machine's memory. pyro reads the file instead of mapping
+// it, because a truncated mapped file would crash pyro.
 type Base struct {
 	file  *os.File
-	data  []bool // which pages are not in a hole
-	bytes []byte // a window of it
-	at    int64  // where the window begins, -1 where there is none yet
+	data  []bool // pages that are not in a hole
+	bytes []byte // a chunk of the file
+	at    int64  // offset of the chunk; -1 if no chunk was read yet
 }
 
-// OpenBase looks where the file has data.
+// OpenBase finds the holes in a file.
 func OpenBase(file *os.File, size int64) (*Base, error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -29,7 +30,7 @@ func OpenBase(file *os.File, size int64) (*Base, error) {
 	if info.Size() != size {
 		return nil, errors.New("the file that the machine's memory was mapped from has another size")
 	}
-	b := &Base{file: file, data: make([]bool, size/pageSize), bytes: make([]byte, window), at: -1}
+	b := &Base{file: file, data: make([]bool, size/pageSize), bytes: make([]byte, chunkSize), at: -1}
 	err = disk.Extents(file, func(offset, length int64) error {
 		for page := offset / pageSize; page*pageSize < min(offset+length, size); page++ {
 			b.data[page] = true
@@ -39,13 +40,13 @@ func OpenBase(file *os.File, size int64) (*Base, error) {
 	return b, err
 }
 
-// page gives a page. It stands until the next is asked for.
+// page gives the content of a page. The result is valid until the next call.
 func (b *Base) page(number uint32) ([]byte, error) {
 	if !b.data[number] {
 		return zeroPage, nil
 	}
 	at := int64(number) * pageSize
-	if begin := at / window * window; begin != b.at {
+	if begin := at / chunkSize * chunkSize; begin != b.at {
 		n, err := b.file.ReadAt(b.bytes, begin)
 		if err != nil && err != io.EOF {
 			return nil, err
@@ -56,7 +57,7 @@ func (b *Base) page(number uint32) ([]byte, error) {
 	return b.bytes[at-b.at:][:pageSize], nil
 }
 
-// same tells whether the base has that for a page.
+// same reports whether a page has the same content as in the base.
 func (b *Base) same(number uint32, page []byte) (bool, error) {
 	was, err := b.page(number)
 	return err == nil && bytes.Equal(was, page), err

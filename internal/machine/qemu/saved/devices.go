@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
-// MaxDevices is how much QEMU may say of its devices, which takes some ten KiB.
+// MaxDevices is the maximum size of the state of QEMU's devices, in bytes. The usual size is some
+// ten KiB.
 const MaxDevices = 16 << 20
 
-// Devices makes a stream that a QEMU reads, of a head and what QEMU said of its devices alone. That begins with a mark, which the head has already. The stream ends with a
-// description of its own form, which is left empty: nobody but people would read it.
+// Devices makes a migration stream from a head and the state of QEMU's devices. The state begins
+// with a mark, which is left out because the head also contains it. The stream ends with an empty
+// description of its format. Only people read such a description.
 func Devices(head Head, devices []byte) ([]byte, error) {
 	mark := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, magic), version)
 	rest, ok := bytes.CutPrefix(devices, mark)

@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// The form of a stream.
+// These constants define the format of a stream.
 const (
 	magic   = 0x5145564d
 	version = 3
 
 	kindEOF           = 0
-	kindStart         = 1 // of a section
+	kindStart         = 1 // kinds of sections
 	kindPart          = 2
 	kindEnd           = 3
 	kindFull          = 4
@@ -24,7 +24,7 @@ const (
 	kindConfiguration = 7
 	kindFooter        = 0x7e
 
-	flagZero     = 0x02 // of a record of memory; what is above are the bits of its address
+	flagZero     = 0x02 // flags of a memory record; the higher bits of the word are its address
 	flagSizes    = 0x04
 	flagPage     = 0x08
 	flagEnd      = 0x10
@@ -32,25 +32,27 @@ const (
 	flagBits     = pageSize - 1
 )
 
-// Bounds of a head.
+// These constants limit the size of a head.
 const (
-	maxHead         = 16 << 20 // tables of a firmware, some hundred KiB
+	maxHead         = 16 << 20 // bytes; the tables of a firmware have some hundred KiB
 	maxBlocks       = 64
 	maxCapabilities = 64
 )
 
-// ErrStream says that what came is no stream that can be kept. It is wrapped.
-var ErrStream = errors.New("what QEMU said of its memory or devices can't be understood")
+// ErrStream is the cause if a stream from QEMU can't be parsed.
+var ErrStream = errors.New("the state that QEMU saved of its memory or devices can't be parsed")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrStream, fmt.Sprintf(format, args...))
 }
 
-// Head is what a stream begins with, up to the devices: which machine it is, and all of the memory that is not the machine's own, such as its firmware's tables, which do not
-// change. The machine's memory has been left out.
+// Head is the start of a stream, up to the state of the devices. It describes the machine. It
+// contains all memory blocks except the machine's RAM, for example the constant tables of the
+// firmware.
 type Head []byte
 
-// ReadHead reads the head of a stream, of a QEMU with size bytes of memory which has left that out (x-ignore-shared): of a template, or what [Devices] made.
+// ReadHead reads the head of a stream. The stream comes from a template or from [Devices]. The
+// machine has size bytes of RAM, which are not in the stream (x-ignore-shared).
 func ReadHead(from io.Reader, size int64) (Head, error) {
 	r := &reader{in: bufio.NewReader(io.LimitReader(from, maxHead)), blocks: map[string]int64{}}
 	head, err := r.head(size)
@@ -63,11 +65,11 @@ func ReadHead(from io.Reader, size int64) (Head, error) {
 	return head, nil
 }
 
-// reader reads a head. What it has read is in seen.
+// reader reads a head. The field seen contains all bytes that were read.
 type reader struct {
 	in     *bufio.Reader
 	seen   []byte
-	blocks map[string]int64 // of memory, how long each is; but none of the machine's own
+	blocks map[string]int64 // sizes of the memory blocks, except the RAM
 }
 
 func (r *reader) bytes(n int) ([]byte, error) {
@@ -87,7 +89,7 @@ func (r *reader) long() (uint64, error) {
 	return binary.BigEndian.Uint64(b), err
 }
 
-// name reads a text with its length before it.
+// name reads a length byte and a string of that length.
 func (r *reader) name() (string, error) {
 	n, err := r.bytes(1)
 	if err != nil {
@@ -97,7 +99,7 @@ func (r *reader) name() (string, error) {
 	return string(b), err
 }
 
-// expect reads a number that can only be one.
+// expect reads a number and checks that it has the wanted value.
 func (r *reader) expect(want uint32, what string) error {
 	got, err := r.number()
 	if err == nil && got != want {
@@ -106,7 +108,7 @@ func (r *reader) expect(want uint32, what string) error {
 	return err
 }
 
-// kind reads which of some kinds comes next.
+// kind reads a byte and checks that it is one of the given values.
 func (r *reader) kind(where string, of ...byte) (byte, error) {
 	b, err := r.bytes(1)
 	if err == nil && !slices.Contains(of, b[0]) {
@@ -148,7 +150,7 @@ func (r *reader) head(size int64) (Head, error) {
 	}
 }
 
-// begin reads what comes before the memory.
+// begin reads everything before the memory section.
 func (r *reader) begin() error {
 	if err := r.expect(magic, "its mark"); err != nil {
 		return err
@@ -180,7 +182,7 @@ func (r *reader) begin() error {
 	return err
 }
 
-// capabilities reads what whoever reads the stream has to be able to.
+// capabilities reads the list of capabilities that a reader of the stream needs.
 func (r *reader) capabilities() error {
 	name, err := r.name()
 	if err == nil && name != "configuration/capabilities" {
@@ -202,7 +204,7 @@ func (r *reader) capabilities() error {
 	return err
 }
 
-// sizes reads which blocks there are.
+// sizes reads the list of memory blocks.
 func (r *reader) sizes(size int64) error {
 	name, err := r.name()
 	if err == nil && name != "ram" {
@@ -211,7 +213,7 @@ func (r *reader) sizes(size int64) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.bytes(8); err != nil { // which of them, and the version of what follows
+	if _, err := r.bytes(8); err != nil { // the number of the section's instance and the section's version
 		return err
 	}
 	word, err := r.long()
@@ -234,7 +236,7 @@ func (r *reader) sizes(size int64) error {
 		if length > uint64(left) || length%pageSize != 0 || length == 0 || len(r.blocks) == maxBlocks || r.blocks[name] != 0 || name == own {
 			return malformed("block %q of %d bytes", name, length)
 		}
-		if _, err := r.long(); err != nil { // its address
+		if _, err := r.long(); err != nil { // the block's address
 			return err
 		}
 		left -= int64(length)
@@ -250,7 +252,7 @@ func (r *reader) sizes(size int64) error {
 	return nil
 }
 
-// records reads pages until the end of a section.
+// records reads memory pages until the section ends.
 func (r *reader) records() error {
 	for block := ""; ; {
 		word, err := r.long()

@@ -8,10 +8,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
-// loaders is how many blocks are read, checked and put in place at once.
+// loaders is the number of goroutines that read and check blocks.
 const loaders = 2
 
-// Load puts in place what Save wrote down of a memory, in one that was mapped from the same base and is as it was then. It names the first block that is not what was written.
+// Load writes the content of a file from [Save] to a machine's memory. The memory must be mapped
+// from the same base and must not have changed. The error names a damaged block.
 func Load(ctx context.Context, name string, file *os.File, sums record.Sums, memory *Memory) error {
 	if err := sums.Measure(name, file); err != nil {
 		return err
@@ -37,7 +38,7 @@ func Load(ctx context.Context, name string, file *os.File, sums record.Sums, mem
 	return context.Cause(ctx)
 }
 
-// put puts in place what a block holds.
+// put writes the pages of one block to the memory.
 func (m *Memory) put(name string, i int, b []byte) error {
 	all, ok := stretches(b, uint32(m.size/pageSize))
 	if !ok {

@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// Memory is the memory of a machine, as a process has it that mapped it from a file for itself alone.
+// Memory is the memory of a machine. It is a private mapping of a file in the QEMU process.
 type Memory struct {
 	size    int64
-	begin   int64    // its address
-	content *os.File // what the process has at each address
-	marks   *os.File // a word for each page
+	begin   int64    // address of the mapping
+	content *os.File // /proc/PID/mem, the memory of the process by address
+	marks   *os.File // /proc/PID/pagemap, which has eight bytes for each page
 }
 
-// OpenMemory finds the memory of a machine with size bytes. open opens what the kernel tells of the process that has it, by the names of /proc/PID.
+// OpenMemory finds the memory of a machine with size bytes. It calls the function open for files in
+// /proc/PID.
 func OpenMemory(open func(name string, flags int) (*os.File, error), size int64) (*Memory, error) {
 	m := &Memory{size: size}
 	if err := m.open(open); err != nil {
@@ -44,7 +45,7 @@ func (m *Memory) open(open func(name string, flags int) (*os.File, error)) error
 	return err
 }
 
-// Close ends the use of it.
+// Close closes the files.
 func (m *Memory) Close() {
 	for _, f := range []*os.File{m.content, m.marks} {
 		if f != nil {
@@ -53,13 +54,14 @@ func (m *Memory) Close() {
 	}
 }
 
-// errNoMapping says that a process has nothing mapped that could be a machine's memory, or more than one thing.
+// errNoMapping reports that not exactly one mapping in a process has the expected form.
 var errNoMapping = errors.New("the machine's memory is not where it was mapped")
 
-// find gives the address at which a process has a whole file of a size for itself alone. The kernel lists a mapping in several pieces where something differs between these.
-// The file is known by its size: on some file systems the kernel tells another number of it here than to those who ask for it.
+// find gives the address of a private mapping of a whole file with this size. The kernel can list
+// one mapping in several parts. The inode number can't identify the file, because some file systems
+// report a different number here.
 func find(maps io.Reader, size int64) (int64, error) {
-	var at, next, file uint64 // of the pieces that have come one after the other: the first's address, where the next would be, and their file's number
+	var at, next, file uint64 // start address, end address and inode of the current run of parts
 	var found []uint64
 	lines := bufio.NewScanner(maps)
 	for lines.Scan() {
@@ -89,20 +91,21 @@ func find(maps io.Reader, size int64) (int64, error) {
 	return int64(found[0]), nil
 }
 
-// What the kernel says of a page (https://docs.kernel.org/admin-guide/mm/pagemap.html).
+// These constants are bits of /proc/PID/pagemap
+// (https://docs.kernel.org/admin-guide/mm/pagemap.html).
 const (
 	pagePresent = 1 << 63
 	pageSwapped = 1 << 62
 	pageOfFile  = 1 << 61
 )
 
-// own tells whether the process has a page of its own in place of the file's: it has written there since it mapped the file.
+// own reports whether the process has its own copy of a page, because it has written to the page.
 func own(mark uint64) bool { return mark&(pagePresent|pageSwapped) != 0 && mark&pageOfFile == 0 }
 
-// marksAtOnce is of how many pages the kernel is asked at once.
+// marksAtOnce is the number of pages that one read of pagemap covers.
 const marksAtOnce = 16 << 10
 
-// owned calls f for each stretch of pages that the process has of its own, in their order.
+// owned calls f for each run of pages that the process has copied. The runs are in order.
 func (m *Memory) owned(f func(first, pages uint32) error) error {
 	marks := make([]byte, marksAtOnce*8)
 	var first, pages uint32
@@ -134,7 +137,7 @@ func (m *Memory) owned(f func(first, pages uint32) error) error {
 	return f(first, pages)
 }
 
-// ReadAt reads what the machine has from an offset in its memory on.
+// ReadAt reads the machine's memory.
 func (m *Memory) ReadAt(into []byte, offset int64) (int, error) {
 	if offset < 0 || offset > m.size-int64(len(into)) {
 		return 0, errors.New("that is no memory of the machine's")
@@ -142,13 +145,13 @@ func (m *Memory) ReadAt(into []byte, offset int64) (int, error) {
 	return m.content.ReadAt(into, m.begin+offset)
 }
 
-// read reads pages.
+// read reads pages, starting at the page first.
 func (m *Memory) read(first uint32, into []byte) error {
 	_, err := m.ReadAt(into, int64(first)*pageSize)
 	return err
 }
 
-// write writes pages.
+// write writes pages, starting at the page first.
 func (m *Memory) write(first uint32, from []byte) error {
 	_, err := m.content.WriteAt(from, m.begin+int64(first)*pageSize)
 	return err

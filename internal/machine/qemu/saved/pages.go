@@ -6,18 +6,18 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
-// A file of memory is blocks, each of which stands for itself. It begins with a page that tells which pages of the memory follow it, by their numbers, and which are zero:
-//
-//	n, n numbers of pages that follow, in their order; m, m pairs of the number of the first of some zero pages and how many these are
-//
-// all as 32 bits, the lowest first.
+// A saved memory file consists of independent blocks. The first page of a block is a table of
+// 32-bit numbers in little-endian order:
+//   - a count, then the numbers of the pages that follow the table, in order.
+//   - a count, then that many pairs. A pair is the number of the first zero page and the number of
+//     zero pages.
 const (
 	pageSize     = 4096
 	pagesInBlock = record.BlockSize/pageSize - 1
-	zerosInBlock = 256 // pairs
+	zerosInBlock = 256 // maximum number of pairs
 )
 
-// block is one that is being made.
+// block is a block while it is being filled.
 type block struct {
 	bytes []byte
 	pages []uint32
@@ -26,10 +26,11 @@ type block struct {
 
 func newBlock(buffer []byte) *block { return &block{bytes: buffer} }
 
-// room is where the next pages belong.
+// room gives the space for the next pages.
 func (b *block) room() []byte { return b.bytes[(1+len(b.pages))*pageSize:] }
 
-// add adds a page that is in the room, or behind pages there that were not added.
+// add adds a page. The content can already be in that space. If other pages before it were not
+// added, add moves the content.
 func (b *block) add(number uint32, page []byte) {
 	if room := b.room(); &room[0] != &page[0] {
 		copy(room, page)
@@ -37,7 +38,7 @@ func (b *block) add(number uint32, page []byte) {
 	b.pages = append(b.pages, number)
 }
 
-// zero adds a page of zeros.
+// zero adds a zero page.
 func (b *block) zero(number uint32) {
 	if last := len(b.zeros) - 1; last >= 0 && b.zeros[last][0]+b.zeros[last][1] == number {
 		b.zeros[last][1]++
@@ -50,7 +51,8 @@ func (b *block) full() bool { return len(b.pages) == pagesInBlock || len(b.zeros
 
 func (b *block) empty() bool { return len(b.pages) == 0 && len(b.zeros) == 0 }
 
-// whole gives the block as it is written. All but the last of a file have to be of record.BlockSize.
+// whole returns the bytes of the block. All blocks of a file except the last must have a size of
+// record.BlockSize.
 func (b *block) whole(last bool) []byte {
 	head := binary.LittleEndian.AppendUint32(b.bytes[:0], uint32(len(b.pages)))
 	for _, number := range b.pages {
@@ -69,13 +71,14 @@ func (b *block) whole(last bool) []byte {
 	return b.bytes
 }
 
-// stretch is some pages of a memory one after the other.
+// stretch is a run of consecutive pages.
 type stretch struct {
 	first, pages uint32
-	content      []byte // nil: they are zero
+	content      []byte // nil if all pages are zero
 }
 
-// stretches gives what a block holds of a memory with so many pages; not ok: it is none.
+// stretches parses a block. The machine's memory has size pages. The result ok is false if the
+// block is malformed.
 func stretches(block []byte, size uint32) (all []stretch, ok bool) {
 	if len(block) < pageSize {
 		return nil, false

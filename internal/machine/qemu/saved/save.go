@@ -8,9 +8,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine/record"
 )
 
-// Save writes down what of a memory differs from its base, each page once, into file, which becomes as long as that. Nothing changes the memory meanwhile. Nothing is flushed.
+// Save writes the pages that differ from the base to a file. The memory must not change during the
+// call. Save does not flush the file.
 //
-// Pages that are free, as free tells (nil: none is), are left out, whatever they hold. It is asked in the order of the pages.
+// Save leaves out pages for which the function free returns true. It calls free in the order of the
+// pages. If free is nil, no page counts as free.
 func Save(ctx context.Context, memory *Memory, base *Base, free func(page uint32) bool, file *os.File) (record.Sums, error) {
 	if err := file.Truncate(0); err != nil {
 		return record.Sums{}, err
@@ -29,19 +31,19 @@ func Save(ctx context.Context, memory *Memory, base *Base, free func(page uint32
 	return w.out.Finish()
 }
 
-// writer writes a memory down.
+// writer writes the changed pages of a memory.
 type writer struct {
 	ctx    context.Context
 	memory *Memory
 	base   *Base
 	out    *record.Storer
-	block  *block // what has not been given to be written
+	block  *block // block that is being filled
 }
 
 // zeroPage is a page of zeros.
 var zeroPage = make([]byte, pageSize)
 
-// without takes pages that may differ from the base, but for those that are free.
+// without returns a function that calls take only for pages that are not free.
 func (w *writer) without(free func(page uint32) bool) func(first, pages uint32) error {
 	if free == nil {
 		return w.take
@@ -61,7 +63,7 @@ func (w *writer) without(free func(page uint32) bool) func(first, pages uint32) 
 	}
 }
 
-// take takes pages that may differ from the base.
+// take adds the pages that differ from the base.
 func (w *writer) take(first, pages uint32) error {
 	for pages > 0 {
 		if w.ctx.Err() != nil {
@@ -74,7 +76,7 @@ func (w *writer) take(first, pages uint32) error {
 			return err
 		}
 		for i := range n {
-			// A block that is full of zeros takes no more pages, though it has room for them.
+			// The list of zero pages can be full before the space for pages is full.
 			if w.block.full() {
 				n = i
 				break

@@ -1,10 +1,15 @@
-// Package saved writes down the memory of a running QEMU, and puts it into another that goes on from there.
+// Package saved saves the memory of a running QEMU process and loads it into another one.
 //
-// The memory is read and written from outside, as the kernel shows it to a QEMU's parent ([Memory]). It was mapped from a file, the base, and the kernel knows which pages are not that
-// file's any more: what is written down ([Save], [Load]) is those that differ from it, each once, and are not free. What the machine never changed takes no room, and files don't grow with how
-// often a machine was saved. Each MiB has a checksum ([record.Sums]).
+// QEMU's parent process reads and writes this memory through /proc ([Memory]). The memory is a
+// private mapping of a file, the base. The kernel knows which pages have changed. [Save] writes
+// each page that differs from the base and is not free, and [Load] restores these pages. So
+// unchanged memory takes no space, and the files do not grow if a machine is saved many times. Each
+// MiB has a checksum ([record.Sums]).
 //
-// How the devices are only QEMU knows. What it says of them becomes a migration stream (https://www.qemu.org/docs/master/devel/migration/main.html) that another QEMU reads ([Devices]).
+// The state of the devices comes from QEMU itself. [Devices] makes a migration stream from this
+// state, and another QEMU process reads the stream
+// (https://www.qemu.org/docs/master/devel/migration/main.html).
 //
-// A QEMU may have been taken over, and a file may have been changed: what is read of them is bounded and checked.
+// A hostile guest might control the QEMU process, and a file might be damaged. So all input is
+// limited in size and checked.
 package saved

@@ -18,14 +18,15 @@ import (
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
-// mapped is a memory that this process has mapped from a base, as a QEMU has that of its machine.
+// mapped is a private mapping of a base in the test process. It is like the memory in a QEMU
+// process.
 type mapped struct {
 	*Memory
 	base  *os.File
 	bytes []byte
 }
 
-// baseOf makes a base with some content, of which most is a hole.
+// baseOf makes a base file that is mostly a hole.
 func baseOf(t testing.TB, size int64, random *rand.Rand) *os.File {
 	t.Helper()
 	f := fileFor(t, "ram")
@@ -54,7 +55,7 @@ func self(name string, flags int) (*os.File, error) {
 	return os.OpenFile("/proc/self/"+name, flags, 0)
 }
 
-// mapOf maps a base, of which no other mapping of the size may be there.
+// mapOf maps a base into this process. No other mapping in the process may have this size.
 func mapOf(t testing.TB, base *os.File, size int64) *mapped {
 	t.Helper()
 	b, err := unix.Mmap(int(base.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
@@ -67,7 +68,7 @@ func mapOf(t testing.TB, base *os.File, size int64) *mapped {
 		t.Fatal(err)
 	}
 	if at := int64(uintptr(unsafe.Pointer(&b[0]))); m.begin != at {
-		t.Fatalf("found at %#x, and is at %#x", m.begin, at)
+		t.Fatalf("found at %#x, want %#x", m.begin, at)
 	}
 	return m
 }
@@ -83,7 +84,8 @@ func (m *mapped) unmap(t testing.TB) {
 	m.bytes = nil
 }
 
-// touch changes pages, some to zeros, some to what the base has, and looks at others.
+// touch picks random pages. It sets some to zeros, some to their content in the base, some to
+// random bytes, and only reads the others.
 func (m *mapped) touch(random *rand.Rand, pages int) {
 	was := make([]byte, pageSize)
 	for range pages {
@@ -114,12 +116,13 @@ func (m *mapped) save(t testing.TB, file *os.File) record.Sums {
 		t.Fatal(err)
 	}
 	if err := sums.Check(context.Background(), "memory", file); err != nil {
-		t.Error("what was just written:", err)
+		t.Error("check after writing:", err)
 	}
 	return sums
 }
 
-// TestMemory saves memories that have changed, has others go on from there, and these be changed and saved again.
+// TestMemory saves changed memory and loads it into a new mapping. It changes and saves the new
+// mapping again.
 func TestMemory(t *testing.T) {
 	const size = 24 << 20
 	for seed := range int64(6) {
@@ -127,11 +130,11 @@ func TestMemory(t *testing.T) {
 		m := mapOf(t, baseOf(t, size, random), size)
 		for round := range 3 {
 			m.touch(random, size/pageSize/3)
-			if seed == 1 { // stretches that blocks begin and end in the middle of
+			if seed == 1 { // runs of pages that span several blocks
 				random.Read(m.bytes[2<<20 : 20<<20])
 				clear(m.bytes[7<<20 : 9<<20])
 			}
-			if seed == 2 { // so many zeros that a block has no room to tell of more
+			if seed == 2 { // more zero pages than one block can list
 				for at := int64(0); at < size/8; at += 2 * pageSize {
 					clear(m.bytes[at:][:pageSize])
 				}
@@ -155,14 +158,15 @@ func TestMemory(t *testing.T) {
 				}
 			}
 			if most := different*pageSize + different*pageSize/pagesInBlock + (seed%3/2*10+2)*record.BlockSize; sums.Size > most {
-				t.Errorf("seed %d, round %d: %d pages differ, and it takes %d bytes", seed, round, different, sums.Size)
+				t.Errorf("seed %d, round %d: %d pages differ, saved %d bytes", seed, round, different, sums.Size)
 			}
 		}
 		m.unmap(t)
 	}
 }
 
-// TestNothingChangedTakesNoRoom saves a memory that is what it was mapped from, which has been read, and written with what it had been.
+// TestNothingChangedTakesNoRoom checks that nothing is saved if the memory equals its base. The
+// test first writes the same content to some pages.
 func TestNothingChangedTakesNoRoom(t *testing.T) {
 	const size = 8 << 20
 	m := mapOf(t, baseOf(t, size, rand.New(rand.NewSource(1))), size)
@@ -173,7 +177,8 @@ func TestNothingChangedTakesNoRoom(t *testing.T) {
 	}
 }
 
-// TestFreePagesAreLeftOut: they take no room, whatever they hold, and are what the base has afterwards; the others are all kept.
+// TestFreePagesAreLeftOut checks that free pages are not saved and have the content of the base
+// after Load. All other pages are saved.
 func TestFreePagesAreLeftOut(t *testing.T) {
 	const size = 16 << 20
 	random := rand.New(rand.NewSource(1))
@@ -194,7 +199,7 @@ func TestFreePagesAreLeftOut(t *testing.T) {
 	file, next := fileFor(t, "memory"), uint32(0)
 	sums, err := Save(context.Background(), m.Memory, base, func(page uint32) bool {
 		if page != next {
-			t.Fatalf("page %d is asked for, not %d", page, next)
+			t.Fatalf("got a request for page %d, want %d", page, next)
 		}
 		next++
 		return free[page]
@@ -211,11 +216,12 @@ func TestFreePagesAreLeftOut(t *testing.T) {
 	m.unmap(t)
 	m = mapOf(t, m.base, size)
 	if err := Load(context.Background(), "memory", file, sums, m.Memory); err != nil || !bytes.Equal(m.bytes, want) {
-		t.Errorf("%v, or another memory", err)
+		t.Errorf("got error %v, or the memory differs", err)
 	}
 }
 
-// TestPagesThatAreNotThere has the kernel write pages to the disk, or say that it would: they are the process's own all the same.
+// TestPagesThatAreNotThere makes the kernel swap out pages, and checks that these pages are saved
+// too.
 func TestPagesThatAreNotThere(t *testing.T) {
 	const size = 4 << 20
 	random := rand.New(rand.NewSource(1))
@@ -230,7 +236,7 @@ func TestPagesThatAreNotThere(t *testing.T) {
 	m.unmap(t)
 	m = mapOf(t, m.base, size)
 	if err := Load(context.Background(), "memory", file, sums, m.Memory); err != nil || !bytes.Equal(m.bytes, want) {
-		t.Errorf("%v, or another memory", err)
+		t.Errorf("got error %v, or the memory differs", err)
 	}
 	for mark, is := range map[uint64]bool{
 		0: false, pagePresent: true, pageSwapped: true, pagePresent | pageOfFile: false, pageSwapped | pageOfFile: false, pageOfFile: false, pagePresent | 1<<55: true,
@@ -241,7 +247,8 @@ func TestPagesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestDamageIsNamed changes a bit at many places of a file, and its length: the block is named, and the memory can't be gone on with.
+// TestDamageIsNamed changes bits and the length of a file. It checks that Load fails and that the
+// error names the block.
 func TestDamageIsNamed(t *testing.T) {
 	const size = 8 << 20
 	random := rand.New(rand.NewSource(1))
@@ -277,7 +284,7 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// TestGivenUp saves and loads in a context that is over.
+// TestGivenUp checks that Save and Load fail if the context is cancelled.
 func TestGivenUp(t *testing.T) {
 	const size = 4 << 20
 	random := rand.New(rand.NewSource(1))
@@ -299,7 +306,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestFind gives lists of mappings as kernels do.
+// TestFind parses mapping lists in the format of real kernels.
 func TestFind(t *testing.T) {
 	const whole = "7f0000000000-7f0000002000 rw-p 00000000 fe:00 42 /cache/ram\n"
 	const size = 2 * pageSize
@@ -324,7 +331,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzStretches gives anything for a block: what is accepted lies within the memory and the block.
+// FuzzStretches parses arbitrary blocks. It checks that accepted pages are within the memory and
+// within the block.
 func FuzzStretches(f *testing.F) {
 	b := newBlock(make([]byte, record.BlockSize))
 	for number := range uint32(9) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sender makes streams as QEMU does.
+// sender builds streams in QEMU's format.
 type sender struct{ bytes.Buffer }
 
 const ramID = 2
@@ -26,7 +26,7 @@ func (s *sender) section(kind byte, body func()) {
 	s.number(ramID)
 }
 
-// device says something of a device.
+// device adds the state of a device.
 func (s *sender) device(id uint32, name, state string) {
 	s.WriteByte(kindFull)
 	s.number(id)
@@ -40,7 +40,8 @@ func (s *sender) device(id uint32, name, state string) {
 
 const tables = "/rom@etc/tables"
 
-// templateOf is what a QEMU with size bytes of memory sends of itself when it leaves these out.
+// templateOf gives the stream from a machine with size bytes of RAM. The RAM is not in the stream.
+// The result head is the length of the head.
 func templateOf(size int64) (stream []byte, head int) {
 	var s sender
 	s.number(magic)
@@ -80,7 +81,7 @@ func templateOf(size int64) (stream []byte, head int) {
 	return s.Bytes(), head
 }
 
-// devicesOf is what QEMU says of devices alone.
+// devicesOf gives a stream that contains only the state of the devices.
 func devicesOf(link string) []byte {
 	var s sender
 	s.number(magic)
@@ -94,7 +95,8 @@ func devicesOf(link string) []byte {
 
 const someSize = 64 * pageSize
 
-// TestDevices makes streams of a template's head, and of the head of what was made.
+// TestDevices makes a stream from a template's head, then another stream from the head of the
+// first.
 func TestDevices(t *testing.T) {
 	stream, length := templateOf(someSize)
 	for range 2 {
@@ -103,14 +105,14 @@ func TestDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(head, stream[:length]) {
-			t.Errorf("the head has %d bytes, not %d", len(head), length)
+			t.Errorf("head: got %d bytes, want %d", len(head), length)
 		}
 		devices := devicesOf("later")
 		if stream, err = Devices(head, devices); err != nil {
 			t.Fatal(err)
 		}
 		if rest, ok := bytes.CutPrefix(stream, head); !ok || !bytes.HasPrefix(rest, devices[8:]) || len(rest) != len(devices)-8+5 {
-			t.Errorf("%x comes after the head", rest)
+			t.Errorf("got %x after the head", rest)
 		}
 	}
 	head, whole := Head(stream[:length]), devicesOf("")
@@ -121,7 +123,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestHeadsThatDoNotFit: those of another machine, whose memory is in them, and those cut short.
+// TestHeadsThatDoNotFit checks that ReadHead rejects truncated heads and heads that do not match
+// the machine's RAM.
 func TestHeadsThatDoNotFit(t *testing.T) {
 	stream, length := templateOf(someSize)
 	if _, err := ReadHead(bytes.NewReader(stream), 2*someSize); !errors.Is(err, ErrStream) {
@@ -138,7 +141,8 @@ func TestHeadsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// FuzzHead gives anything for a stream: it may be refused, but what is accepted is the stream's begin, and a stream made of it begins so too.
+// FuzzHead reads arbitrary streams. It checks that an accepted head is a prefix of its stream. A
+// new stream that is made from the head must have the same head.
 func FuzzHead(f *testing.F) {
 	stream, length := templateOf(someSize)
 	f.Add(stream)
@@ -159,14 +163,14 @@ func FuzzHead(f *testing.F) {
 			return
 		}
 		if !bytes.HasPrefix(b, head) {
-			t.Fatal("it is not what the stream begins with")
+			t.Fatal("the sample does not begin with the head")
 		}
 		made, err := Devices(head, devicesOf("x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if again, err := ReadHead(bytes.NewReader(made), someSize); err != nil || !bytes.Equal(again, head) {
-			t.Error("what was made can't be read:", err)
+			t.Error("read the created head:", err)
 		}
 	})
 }

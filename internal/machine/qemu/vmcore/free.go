@@ -6,20 +6,21 @@ import (
 	"io"
 )
 
-// Free tells which pages of a memory are free. It is good for as long as the guest stands still. It is not safe for use by several goroutines.
+// Free finds the free pages in a guest's memory. It is valid only while the guest is paused. It is
+// not safe for concurrent use.
 type Free struct {
 	kernel *Kernel
 	memory io.ReaderAt
 	size   int64
-	maps   []uint64 // the virtual address of the descriptors, less what comes before a section's first, by the section's number
-	err    error    // why no more can be told
+	maps   []uint64 // for each section, the virtual address that frame 0's descriptor would have
+	err    error    // why no more pages can be examined
 
-	chunk       int64  // whose frames are known, -1: none
-	free        []bool // which of them are
+	chunk       int64  // number of the chunk in free; -1 if none
+	free        []bool // which frames of the chunk are free
 	descriptors []byte
 }
 
-// Free begins to look which pages are free in a memory of size bytes, of the kernel that k is of.
+// Free prepares the search for free pages in a memory of size bytes that the kernel k manages.
 func (k *Kernel) Free(memory io.ReaderAt, size int64) (*Free, error) {
 	f := &Free{
 		kernel: k, memory: memory, size: size, chunk: -1,
@@ -31,17 +32,20 @@ func (k *Kernel) Free(memory io.ReaderAt, size int64) (*Free, error) {
 	return f, nil
 }
 
-// chunk is of how many frames the descriptors are read at once: no block of free ones reaches from one chunk into another.
+// chunk is the number of frames in a chunk. The descriptors of a chunk are read at once. No free
+// block crosses the border of a chunk.
 func (k *Kernel) chunk() int64 { return 1 << k.maxOrder }
 
-// What is in the word of a section: the address of its descriptors, and below it marks, of which the second says that it has some.
+// Each section has a word that combines the address of the section's descriptors with flags. The
+// second flag says that the section has descriptors.
 const (
 	sectionHasMap = 1 << 1
 	sectionMarks  = PageSize - 1
 )
 
-// findMaps finds where the descriptors of each section are. The kernel must know exactly the sections that the memory has: else it is not the one that the note was of, or the machine is not
-// laid out as it is taken to be.
+// findMaps finds the descriptors of each section. The kernel must have exactly the sections that
+// the memory has. Otherwise the note belongs to another kernel, or the machine has another memory
+// layout.
 func (f *Free) findMaps() error {
 	k := f.kernel
 	last := frameOf(f.size/PageSize-1) / k.section.frames
@@ -71,7 +75,8 @@ func (f *Free) findMaps() error {
 	return nil
 }
 
-// Page tells whether a page of the memory is free: not, where that can't be found out. It takes the least where pages are asked for in their order.
+// Page reports whether a page is free. It returns false if that is unknown. It is fastest if the
+// caller goes through the pages in order.
 func (f *Free) Page(page uint32) bool {
 	frame := frameOf(int64(page))
 	if chunk := frame / f.kernel.chunk(); chunk != f.chunk {
@@ -86,7 +91,7 @@ func (f *Free) Page(page uint32) bool {
 	return f.free[frame%f.kernel.chunk()]
 }
 
-// look reads the descriptors of a chunk.
+// look reads the descriptors of a chunk and records which frames are free.
 func (f *Free) look(chunk int64) error {
 	k := f.kernel
 	first := chunk * k.chunk()
@@ -109,7 +114,8 @@ func (f *Free) look(chunk int64) error {
 	return nil
 }
 
-// block tells whether a frame is the first of a free block, and the block's order.
+// block reports whether a frame is the first frame of a free block. If so, order is the order of
+// the block.
 func (k *Kernel) block(descriptor []byte) (order int, ok bool) {
 	n := binary.LittleEndian.Uint64(descriptor[k.page.private:])
 	if binary.LittleEndian.Uint32(descriptor[k.page.kind:]) != k.buddy || binary.LittleEndian.Uint32(descriptor[k.page.refcount:]) != 0 || n > uint64(k.maxOrder) {
@@ -118,14 +124,14 @@ func (k *Kernel) block(descriptor []byte) (order int, ok bool) {
 	return int(n), true
 }
 
-// An entry of a page table (Intel's manual, volume 3, 4.5).
+// These constants define a page table entry (Intel's manual, volume 3, 4.5).
 const (
 	present   = 1 << 0
-	large     = 1 << 7 // it maps memory itself, not a further table
+	large     = 1 << 7 // the entry maps memory, not another table
 	addressOf = 1<<52 - PageSize
 )
 
-// read reads what the kernel has at a virtual address, page by page or more at once.
+// read reads memory at a virtual address. It translates each page or large page only once.
 func (f *Free) read(address uint64, into []byte) error {
 	for len(into) > 0 {
 		offset, n, err := f.translate(address)
@@ -141,7 +147,8 @@ func (f *Free) read(address uint64, into []byte) error {
 	return nil
 }
 
-// translate walks the page tables. n is how many bytes from there on lie one after the other.
+// translate translates a virtual address with the page tables. The result n is the number of
+// contiguous bytes from there.
 func (f *Free) translate(address uint64) (offset, n int64, err error) {
 	entry := f.kernel.tables
 	for level := f.kernel.levels - 1; ; level-- {

@@ -10,19 +10,21 @@ import (
 	"strings"
 )
 
-// MaxNote is how long a note may be: a page, less what is before its text.
+// MaxNote is the maximum size of a note, in bytes. A note and its header must fit in a page.
 const MaxNote = PageSize - headLen
 
-// An ELF note: the lengths of its name and its text, its kind, and the name, in words of four bytes.
+// headLen is the size of an ELF note's header. The header consists of four-byte words: the length
+// of the name, the length of the text, the type, and the name itself.
 const headLen = 12 + 12
 
 var noteName = []byte("VMCOREINFO\x00\x00")
 
-// errNote says that a memory has no note that can be used. It is wrapped.
+// errNote reports that a memory contains no usable note.
 var errNote = errors.New("the guest's kernel does not tell how its memory is laid out")
 
-// Find looks for the note of a kernel in what a memory holds from offset on for length bytes, which begins and ends with a page. found is called with each: there should be one alone.
-// It stands until found returns.
+// Find searches length bytes of a memory for notes, starting at an offset. The length and the
+// offset must be multiples of the page size. Find calls the function found for each note. The
+// argument is valid only during that call. There should be only one note.
 func Find(memory io.ReaderAt, offset, length int64, found func(note []byte)) error {
 	const window = 64 * PageSize
 	bytesOf := make([]byte, window)
@@ -40,7 +42,7 @@ func Find(memory io.ReaderAt, offset, length int64, found func(note []byte)) err
 	return nil
 }
 
-// noteIn gives the text of the note that a page begins with; nil: there is none.
+// noteIn gives the text of the note at the start of a page, or nil if there is none.
 func noteIn(page []byte) []byte {
 	if binary.LittleEndian.Uint32(page) != uint32(len("VMCOREINFO\x00")) || !bytes.HasPrefix(page[12:], noteName) {
 		return nil
@@ -52,24 +54,26 @@ func noteIn(page []byte) []byte {
 	return page[headLen:][:n]
 }
 
-// Kernel is what a note says of a kernel: where things are in its memory, and how long they are.
+// Kernel is the content of a note: the addresses and layouts of a kernel's data structures. The
+// field tables is the address of the top page table. The field sections is the address of an array
+// of pointers to section tables. The field page describes the descriptors of frames.
 type Kernel struct {
-	tables   uint64 // physical address of its page tables
-	levels   int    // of them
-	sections uint64 // virtual address of the pointers to tables of sections
+	tables   uint64 // physical address
+	levels   int    // number of levels
+	sections uint64 // virtual address of the section pointers
 	section  struct {
 		size, perTable, memMap int64
-		frames                 int64 // of a section
+		frames                 int64 // frames in a section
 	}
-	page     struct{ size, refcount, kind, private int64 } // a frame's descriptor, and what of it is where
-	buddy    uint32                                        // the kind of the first frame of a free block
-	maxOrder int                                           // of a block, which has 1<<order frames
+	page     struct{ size, refcount, kind, private int64 } // size of a descriptor, and offsets of its fields
+	buddy    uint32                                        // type of the first frame of a free block
+	maxOrder int                                           // maximum order; a block has 1<<order frames
 }
 
-// textStart is the virtual address of the kernel's image, but for where it was put (__START_KERNEL_map).
+// textStart is the virtual address of the kernel's image before randomization (__START_KERNEL_map).
 const textStart = 0xffffffff80000000
 
-// Parse reads a note.
+// Parse parses a note.
 func Parse(note []byte) (*Kernel, error) {
 	p := &parser{values: map[string]string{}}
 	for line := range strings.Lines(string(note)) {
@@ -96,7 +100,7 @@ func Parse(note []byte) (*Kernel, error) {
 	k.maxOrder = int(p.number("LENGTH(zone.free_area)", 2, 13)) - 1
 	p.number("PAGESIZE", PageSize, PageSize)
 	p.number("NUMBER(sme_mask)", 0, 0)
-	// The tables of sections are found by pointers, as many as all memory that there may be needs.
+	// The pointers cover all physical memory that the kernel supports.
 	p.number("LENGTH(mem_section)", 1<<max(p.number("NUMBER(MAX_PHYSMEM_BITS)", 36, 52)-bits, 0)/k.section.perTable, 1<<28)
 	if p.err != nil {
 		return nil, p.err
@@ -104,7 +108,7 @@ func Parse(note []byte) (*Kernel, error) {
 	return k, nil
 }
 
-// parser takes values from a note. The first error sticks.
+// parser parses the values of a note. The field err contains the first error.
 type parser struct {
 	values map[string]string
 	err    error

@@ -1,26 +1,33 @@
-// Package vmcore reads the memory of a Linux guest that stands still, as tools for crash dumps do: which of its page frames are free ([Free]).
+// Package vmcore finds the free page frames of a paused Linux guest in the guest's memory ([Free]).
+// It works like a crash dump tool.
 //
-// A Linux kernel keeps a note in its memory for whoever makes a dump of it: where its page tables and the descriptors of its page frames are, and how these are laid out
-// (VMCOREINFO, https://docs.kernel.org/admin-guide/kdump/vmcoreinfo.html). [Find] finds the note in a machine that has just booted, [Parse] reads it, and with what it says the
-// descriptors of any later moment are found. A free frame is one that the buddy allocator has; those that wait in a processor's own list for their next use are not counted.
+// The memory of a Linux kernel contains a note for such tools. The note gives the addresses and
+// layouts of the page tables and of the page frames' descriptors (VMCOREINFO,
+// https://docs.kernel.org/admin-guide/kdump/vmcoreinfo.html). [Find] finds the note in a machine
+// that has just booted, and [Parse] parses it. The parsed note allows reading the descriptors at
+// any later time. A frame is free if the buddy allocator owns it. Frames in the free list of a
+// single processor do not count as free.
 //
-// Nothing is asked of the guest, so nothing changes between the answer and its use. Whoever is root in the guest can have its kernel's memory say what they like: what is read here is
-// bounded and checked, and a lie loses nobody's memory but the guest's own. What is not understood makes no frame free.
+// The guest does not take part, so nothing changes between the search and the use of its result.
+// Root in the guest can forge the kernel's memory. So all input is limited in size and checked. A
+// forged result can damage only the guest's own memory. If the data can't be parsed, no frame
+// counts as free.
 //
-// Only x86-64 is known.
+// The package supports only x86-64.
 package vmcore
 
-// PageSize is that of a frame.
+// PageSize is the size of a page frame, in bytes.
 const PageSize = 4096
 
-// The guest has no memory between 3 and 4 GiB: what would be there begins at 4 GiB. That is how QEMU lays out its microvm machine (hw/i386/microvm.c), and what [Kernel.Free] holds against
-// what the guest's kernel found.
+// The guest has no memory between 3 GiB and 4 GiB. The memory beyond the first 3 GiB begins at 4
+// GiB, as in QEMU's microvm machine (hw/i386/microvm.c). [Kernel.Free] checks that the guest's
+// kernel has the same layout.
 const (
 	holeBegin = 3 << 30
 	holeEnd   = 4 << 30
 )
 
-// offsetOf gives where a physical address is in a memory of size bytes.
+// offsetOf translates a physical address to an offset in the guest's memory, which has size bytes.
 func offsetOf(address uint64, size int64) (offset int64, ok bool) {
 	switch {
 	case address >= 1<<52:
@@ -35,7 +42,7 @@ func offsetOf(address uint64, size int64) (offset int64, ok bool) {
 	return offset, offset < size
 }
 
-// frameOf gives the number that the guest's kernel knows a page of its memory by.
+// frameOf gives the number that the guest's kernel uses for a page.
 func frameOf(page int64) int64 {
 	if page*PageSize >= holeBegin {
 		page += (holeEnd - holeBegin) / PageSize

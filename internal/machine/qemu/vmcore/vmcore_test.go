@@ -12,28 +12,29 @@ import (
 	"testing"
 )
 
-// guest is the memory of a machine whose kernel has laid it out as a real one does, as far as the tests need it.
+// guest is the memory of a machine. It imitates a real kernel's layout as far as the tests need it.
 type guest struct {
 	size   int64
-	pages  map[int64][]byte // by their number in the memory
+	pages  map[int64][]byte // content by page number
 	levels int
-	next   uint64 // physical, of what is allocated next
+	next   uint64 // physical address of the next allocation
 }
 
-// Where things are in it.
+// These constants are addresses in the guest and the size of a section.
 const (
-	vmemmap   = 0xffffea0000000000 // virtual: the descriptors
+	vmemmap   = 0xffffea0000000000 // virtual: descriptors
 	directMap = 0xffff888000000000 // virtual: all memory
-	tables    = 16 << 20           // physical: the page tables
-	roots     = tables + PageSize  // physical: pointers to tables of sections
-	table     = roots + PageSize   // physical: of sections
+	tables    = 16 << 20           // physical: top page table
+	roots     = tables + PageSize  // physical: pointers to section tables
+	table     = roots + PageSize   // physical: section table
 	section   = 1 << 27            // bytes
 )
 
-// boot makes a guest. The descriptors of each second section are mapped at once, the others' by pages.
+// boot makes a guest. Large pages map the descriptors of every second section, and small pages map
+// the others.
 func boot(size int64, levels int) *guest {
 	g := &guest{size: size, pages: map[int64][]byte{}, levels: levels, next: table + PageSize}
-	g.put(g.entry(directMap, 2), 0|0xe3) // a GiB
+	g.put(g.entry(directMap, 2), 0|0xe3) // a page of 1 GiB
 	g.put(roots, directMap+table)
 	for at := int64(0); at <= (frameOf(size/PageSize-1))*PageSize; at += section {
 		if at >= holeBegin && at < holeEnd {
@@ -70,7 +71,7 @@ func (g *guest) ReadAt(into []byte, offset int64) (int, error) {
 	return len(into), nil
 }
 
-// at gives what is at a physical address, up to the end of its page.
+// at gives the memory from a physical address to the end of its page.
 func (g *guest) at(address uint64) []byte {
 	offset, ok := offsetOf(address, g.size)
 	if !ok {
@@ -86,14 +87,14 @@ func (g *guest) put(address, word uint64) { binary.LittleEndian.PutUint64(g.at(a
 
 func (g *guest) get(address uint64) uint64 { return binary.LittleEndian.Uint64(g.at(address)) }
 
-// alloc takes some bytes, aligned to them.
+// alloc allocates bytes. The address is a multiple of their number.
 func (g *guest) alloc(bytes uint64) uint64 {
 	at := (g.next + bytes - 1) / bytes * bytes
 	g.next = at + bytes
 	return at
 }
 
-// entry gives the address of the entry for a virtual address at a level, of tables that are made where they are missing.
+// entry gives the address of the page table entry for a virtual address. It makes missing tables.
 func (g *guest) entry(address uint64, level int) uint64 {
 	in := uint64(tables)
 	for l := g.levels - 1; ; l-- {
@@ -108,7 +109,7 @@ func (g *guest) entry(address uint64, level int) uint64 {
 	}
 }
 
-// note is what a kernel of Debian 12 says, as far as it is read.
+// note gives those lines of Debian 12's note that the package uses.
 func (g *guest) note() string {
 	const base = -675282944
 	return strings.Join([]string{
@@ -121,7 +122,7 @@ func (g *guest) note() string {
 	}, "\n")
 }
 
-// release makes a block free.
+// release marks a block as free.
 func (g *guest) release(frame int64, order uint64) { g.describe(frame, order, -129, 0) }
 
 func (g *guest) describe(frame int64, private uint64, kind, references int32) {
@@ -149,7 +150,7 @@ func (g *guest) free(t testing.TB) *Free {
 	return f
 }
 
-// all gives the pages that are free.
+// all lists the free pages.
 func all(f *Free) (pages []uint32) {
 	for page := range uint32(f.size / PageSize) {
 		if f.Page(page) {
@@ -166,27 +167,28 @@ func block(first, pages uint32) (all []uint32) {
 	return all
 }
 
-// TestFree: blocks of all orders are found, in memory below and above the hole, with page tables of four and five levels; nothing else is.
+// TestFree checks that Free finds blocks of all orders, below and above the hole, with four and
+// five levels of page tables. It must not report other pages.
 func TestFree(t *testing.T) {
-	const above = holeEnd / PageSize // the first frame above the hole, which is the page at 3 GiB
+	const above = holeEnd / PageSize // first frame above the hole; its page is at the offset 3 GiB
 	for _, levels := range []int{4, 5} {
 		g := boot(3500<<20, levels)
 		g.release(0x2000, 0)
 		g.release(0x2002, 1)
-		g.release(0x8000, 10) // the second section's
+		g.release(0x8000, 10) // a block in the second section
 		g.release(0xbfc00, 10)
 		g.release(above, 3)
 		g.release(above+0x8400, 10)
-		g.describe(0x3000, 5, -1, 0)    // in use, with something else where the order would be
-		g.describe(0x3400, 5, -129, 1)  // somebody has it
-		g.describe(0x3800, 11, -129, 0) // greater than any block
-		g.describe(0x3c01, 2, -129, 0)  // where no block of four begins
+		g.describe(0x3000, 5, -1, 0)    // in use; the order field has another meaning
+		g.describe(0x3400, 5, -129, 1)  // in use
+		g.describe(0x3800, 11, -129, 0) // the order is above the maximum
+		g.describe(0x3c01, 2, -129, 0)  // a block of four can't begin here
 		want := slices.Concat(block(0x2000, 1), block(0x2002, 2), block(0x8000, 1024), block(0xbfc00, 1024), block(0xc0000, 8), block(0xc8400, 1024))
 		if got := all(g.free(t)); !slices.Equal(got, want) {
 			t.Errorf("with %d levels %d pages are free, not %d: %x", levels, len(got), len(want), got[:min(len(got), 20)])
 		}
 		f := g.free(t)
-		for _, page := range []uint32{0xc8400, 0x2000, 0xc0000, 0x8000} { // in any order
+		for _, page := range []uint32{0xc8400, 0x2000, 0xc0000, 0x8000} { // the order of the calls must not matter
 			if !f.Page(page) || f.Page(page-0x800) {
 				t.Errorf("page %#x is not free, or %#x is", page, page-0x800)
 			}
@@ -194,7 +196,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestAnotherKernel: a memory that the note does not fit has nothing free.
+// TestAnotherKernel checks that Free fails if the note does not match the memory.
 func TestAnotherKernel(t *testing.T) {
 	for what, spoil := range map[string]func(g *guest) (note string){
 		"no page tables":     func(g *guest) string { clear(g.at(tables)); return g.note() },
@@ -215,7 +217,7 @@ func TestAnotherKernel(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreMissing: from there on nothing is free.
+// TestDescriptorsAreMissing checks that pages count as used from the first missing descriptor on.
 func TestDescriptorsAreMissing(t *testing.T) {
 	g := boot(512<<20, 5)
 	g.release(0x6000, 10)
@@ -226,7 +228,8 @@ func TestDescriptorsAreMissing(t *testing.T) {
 	}
 }
 
-// TestNote: the note is found on the page that begins with it, and each of its lines is needed.
+// TestNote checks that Find accepts a note only at the start of a page, and that Parse needs all of
+// its lines.
 func TestNote(t *testing.T) {
 	g := boot(256<<20, 5)
 	text := g.note()
@@ -234,7 +237,7 @@ func TestNote(t *testing.T) {
 	binary.LittleEndian.PutUint32(page, 11)
 	binary.LittleEndian.PutUint32(page[4:], uint32(len(text)))
 	copy(page[12:], "VMCOREINFO\x00\x00"+text)
-	copy(g.at(0x1300010), page[:PageSize-16]) // not where a page begins
+	copy(g.at(0x1300010), page[:PageSize-16]) // not at the start of a page
 	copy(g.at(0x1400000), page[:headLen])
 	binary.LittleEndian.PutUint32(g.at(0x1400004), MaxNote+1)
 	var found []string
@@ -262,7 +265,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// FuzzFree: whatever a guest says and has in its memory, no more is looked at than there is, and it comes to an end.
+// FuzzFree checks that Free terminates and reads only within its memory. The content of the memory
+// is arbitrary.
 func FuzzFree(f *testing.F) {
 	g := boot(256<<20, 4)
 	f.Add(g.note(), uint64(1))
@@ -276,7 +280,8 @@ func FuzzFree(f *testing.F) {
 		}
 		g := boot(256<<20, k.levels)
 		random := rand.New(rand.NewPCG(seed, 0))
-		for _, page := range []uint64{tables, roots, table, g.entry(vmemmap, 1), g.entry(directMap, 2)} { // some of what they have points elsewhere
+		// Some entries then point elsewhere.
+		for _, page := range []uint64{tables, roots, table, g.entry(vmemmap, 1), g.entry(directMap, 2)} {
 			for range random.IntN(4) {
 				g.put(page/PageSize*PageSize+uint64(random.IntN(PageSize/8)*8), random.Uint64()>>random.IntN(64))
 			}
@@ -291,7 +296,7 @@ func FuzzFree(f *testing.F) {
 	})
 }
 
-// FuzzNote: any page may begin with what looks like a note.
+// FuzzNote parses pages with an arbitrary start.
 func FuzzNote(f *testing.F) {
 	f.Add([]byte("\x0b\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00VMCOREINFO\x00\x00A=1\n"))
 	f.Fuzz(func(t *testing.T, begin []byte) {

@@ -7,7 +7,7 @@ Start with `Pyro`:
     with Pyro() as pyro:
         print(pyro.run_in_vm(environment="debian:12", command="uname -a")["stdout"])
 
-`create_server` serves the same operations to an agent, over the Model Context Protocol.
+`create_server` serves the same operations to an agent over the Model Context Protocol.
 """
 
 from .errors import PyroError

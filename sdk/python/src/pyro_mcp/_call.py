@@ -1,4 +1,4 @@
-"""One call under way, seen from the thread that made it."""
+"""A running call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OnProgress = Callable[[dict[str, Any]], object]
 
 @dataclass(frozen=True)
 class Listeners:
-    """Whom a call tells what comes before its result."""
+    """Callbacks for the events of a call that arrive before its result."""
 
     on_stdout: OnText | None = None
     on_stderr: OnText | None = None
@@ -28,7 +28,11 @@ class Listeners:
 
 
 class Call:
-    """What is heard of a call. The reader thread puts it here, and never waits; the caller's thread takes it, and runs the callbacks."""
+    """The events of a call.
+
+    The reader thread adds events without blocking. The calling thread gets them and runs the
+    callbacks.
+    """
 
     def __init__(self, id: int, listeners: Listeners, consumed: Callable[[int, int], None]) -> None:
         self.id = id
@@ -40,7 +44,7 @@ class Call:
         self._heard.put(message)
 
     def result(self) -> Any:
-        """Wait for the result. What is told meanwhile is handed on."""
+        """Wait for the result, and run the callbacks in the meantime."""
         while True:
             message = self._next()
             if isinstance(message, PyroError):
@@ -52,7 +56,8 @@ class Call:
             self._tell(message["method"], message["params"])
 
     def _next(self) -> dict[str, Any] | PyroError:
-        # Not for ever at once: a signal that comes just before the wait begins is dealt with only after it.
+        # Python handles a signal that arrives just before a wait only after the wait. So the wait
+        # must have a timeout.
         while True:
             try:
                 return self._heard.get(timeout=0.5)
@@ -60,7 +65,7 @@ class Call:
                 pass
 
     def drain(self, patience: float) -> None:
-        """Wait until the call has ended, and drop all that is heard of it."""
+        """Discard events until the call has ended, for at most patience seconds."""
         until = time.monotonic() + patience
         try:
             while True:
@@ -82,7 +87,7 @@ class Call:
 
 
 def _decoded(params: dict[str, Any]) -> tuple[str, int]:
-    """The text of output, and how many bytes it was."""
+    """Decode output. Return the text and the number of bytes."""
     if params["encoding"] == "base64":
         data = base64.b64decode(params["data"])
         return data.decode("utf-8", "replace"), len(data)

@@ -1,4 +1,4 @@
-"""What all operations are called through."""
+"""The base class of all operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ Result = dict[str, Any]
 
 
 class Client:
-    """Calls pyro. The child that does the work is started by the first call, and by the first after one that has died."""
+    """Calls pyro.
+
+    The first call starts a child process. If the child dies, the next call starts another one.
+    """
 
     def __init__(self, program: HostPath | None, env: Mapping[str, str]) -> None:
         self._given = program
@@ -30,7 +33,7 @@ class Client:
         _clients.add(self)
 
     def close(self) -> None:
-        """End what is under way, and the child. Workspaces go on. Idempotent."""
+        """Cancel running calls and end the child. Workspaces keep running. close is idempotent."""
         with self._lock:
             self._closed = True
             connection, self._connection = self._connection, None
@@ -48,7 +51,7 @@ class Client:
     def _connected(self) -> Connection:
         with self._lock:
             if self._closed:
-                raise PyroError("this Pyro is closed", kind="failed_precondition", hint="make another one: Pyro()")
+                raise PyroError("this Pyro is closed", kind="failed_precondition", hint="create another one: Pyro()")
             if self._connection is None or self._connection.ended():
                 if self._finalizer:
                     self._finalizer.detach()
@@ -65,7 +68,7 @@ class Client:
         on_stderr: OnText | None = None,
         on_progress: OnProgress | None = None,
     ) -> Any:
-        """Call a method of `pyro rpc`. Params that are None are left out."""
+        """Call a method of `pyro rpc`. Parameters that are None are omitted."""
         listeners = Listeners(on_stdout, on_stderr, on_progress)
         sent = {name: value for name, value in params.items() if value is not None}
         if listeners.any():
@@ -76,12 +79,12 @@ class Client:
             try:
                 if connection.begin(call, method, sent):
                     return call.result()
-            except BaseException:  # a KeyboardInterrupt, or what a callback raised: the call is of no use to anybody any more
+            except BaseException:  # KeyboardInterrupt, or an exception from a callback
                 connection.cancel(call)
                 raise
 
     def _forked(self) -> None:
-        """Begin anew in a forked process: the child, and whatever holds the lock, are the parent's."""
+        """Reset the client in a forked process: the child and the lock belong to the parent."""
         connection, self._connection = self._connection, None
         self._lock = threading.Lock()
         if self._finalizer:
@@ -103,10 +106,13 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def host_path(path: HostPath | None) -> str | None:
-    """A path of the host as pyro finds it, whose working folder is another one, maybe."""
+    """Make a path on the host absolute, because the child can have another working directory."""
     return os.path.abspath(os.fspath(path)) if path else None
 
 
 def program_of(command: str | Sequence[str]) -> dict[str, Any]:
-    """The params of a command: a text is a line for /bin/sh, anything else a program and its arguments, as they are."""
+    """Return the parameters that describe a command.
+
+    A string is a line for /bin/sh. A list is a program with its arguments.
+    """
     return {"command": command} if isinstance(command, str) else {"argv": list(command)}

@@ -1,4 +1,4 @@
-"""A child `pyro rpc`, and the calls that are under way in it."""
+"""A child process that runs `pyro rpc`, and the calls to it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from ._call import Call, Listeners
 from ._program import HINT
 from .errors import PyroError
 
-MAX_MESSAGE = 34 << 20  # bytes that pyro takes for one message
-WINDOW = 1 << 20  # bytes of a call's output that may be on their way at once
-CANCEL_PATIENCE = 10.0  # seconds that a cancelled call is waited for
-CLOSE_PATIENCE = 10.0  # seconds that the child has to end in
+MAX_MESSAGE = 34 << 20  # maximum size of a message, in bytes
+WINDOW = 1 << 20  # maximum unacknowledged output of a call, in bytes
+CANCEL_TIMEOUT = 10.0  # seconds to wait until a cancelled call ends
+CLOSE_TIMEOUT = 10.0  # seconds to wait until the child ends
 
 
 class Connection:
-    """One child. It ends when this process does, however that ends: it sees the end of its input.
+    """A child process that runs `pyro rpc`.
 
-    A thread of its own writes to it, so that a KeyboardInterrupt never leaves half a message; another reads from it, and never waits for anybody else.
+    The child always ends with this process, because its standard input is closed then.
+
+    One thread writes to the child, so that a KeyboardInterrupt never leaves half a message. Another
+    thread reads from the child, and never waits for other threads.
     """
 
     def __init__(self, program: str, env: Mapping[str, str]) -> None:
         try:
-            # A session of its own: Ctrl-C is for this process, which cancels its calls.
-            # Without buffers, which have locks that a fork of this process would inherit.
+            # A new session, so that Ctrl-C reaches only this process. This process then cancels its
+            # calls. Unbuffered, because a fork would inherit the locks of the buffers.
             self._process = subprocess.Popen(
                 [program, "rpc"], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(env), start_new_session=True
             )
@@ -49,14 +52,14 @@ class Connection:
             thread.start()
 
     def ended(self) -> bool:
-        """Whether no more calls can be made."""
+        """Return whether the child has ended, so that it accepts no more calls."""
         return self._ended is not None
 
     def new_call(self, listeners: Listeners) -> Call:
         return Call(next(self._ids), listeners, self._consumed)
 
     def begin(self, call: Call, method: str, params: dict[str, Any]) -> bool:
-        """Send a call; False where the child has ended before."""
+        """Send a call. Return whether it was sent: False if the child has ended."""
         line = _encoded({"jsonrpc": "2.0", "id": call.id, "method": method, "params": params})
         if len(line) > MAX_MESSAGE:
             raise PyroError(f"{method}: the request has {len(line)} bytes, more than {MAX_MESSAGE}", kind="invalid_argument", op=method)
@@ -68,34 +71,34 @@ class Connection:
         return True
 
     def cancel(self, call: Call) -> None:
-        """End a call that is under way, and wait for a while until it has ended."""
+        """Cancel a running call. Wait until it has ended, for at most CANCEL_TIMEOUT."""
         with self._lock:
             if call.id not in self._calls:
                 return
         self._notify("cancel", {"id": call.id})
-        call.drain(CANCEL_PATIENCE)
+        call.drain(CANCEL_TIMEOUT)
 
     def close(self) -> None:
-        """End the child, which cancels what is under way. Idempotent."""
+        """End the child, which cancels its calls. close is idempotent."""
         self._lines.put(None)
         if threading.current_thread() in self._threads:
-            return  # it would wait for itself
+            return  # one of these threads called close, and a thread can't wait for itself
         self._reap()
         for thread in self._threads:
-            thread.join(CLOSE_PATIENCE)
+            thread.join(CLOSE_TIMEOUT)
 
     def forget(self) -> None:
-        """Let go of the child in a process that is a fork of the one that it belongs to."""
+        """Give up the child in a forked process, because it belongs to the parent process."""
         with open(os.devnull, "r+b") as null:
             for pipe in (self._process.stdin, self._process.stdout):
                 with contextlib.suppress(OSError, ValueError):
                     os.dup2(null.fileno(), pipe.fileno(), inheritable=False)  # type: ignore[union-attr]
-        self._process.returncode = 0  # it is not ours to wait for
+        self._process.returncode = 0  # only the parent process can wait for the child
 
     def _reap(self) -> int:
-        """Wait for the end of the child, and see to it. Its exit code."""
+        """Wait until the child has ended. Kill it after CLOSE_TIMEOUT. Return its exit code."""
         try:
-            return self._process.wait(CLOSE_PATIENCE)
+            return self._process.wait(CLOSE_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
@@ -109,7 +112,7 @@ class Connection:
     def _write(self) -> None:
         stdin = self._process.stdin
         assert stdin
-        with contextlib.suppress(OSError):  # the child has gone: the reader sees that too
+        with contextlib.suppress(OSError):  # the child has ended; the reader thread handles that
             while (line := self._lines.get()) is not None:
                 left = memoryview(line)
                 while left:
@@ -125,7 +128,7 @@ class Connection:
                 for line in _lines_of(stdout):
                     self._hear(json.loads(line))
         except Exception:
-            self._broken = "what it said is no answer"
+            self._broken = "it sent an invalid response"
             self._process.kill()
         finally:
             self._lines.put(None)
@@ -137,15 +140,15 @@ class Connection:
                 call = self._calls.get(message["params"]["id"])
         else:
             if ("result" in message) == ("error" in message) or not isinstance(message.get("error", {}), dict) or message["id"] is None:
-                raise ValueError("no answer to a call")
+                raise ValueError("not the response to a call")
             with self._lock:
                 call = self._calls.pop(message["id"], None)
         if call:
             call.put(message)
 
     def _end(self, code: int) -> None:
-        """Fail the calls that are under way: the child has ended."""
-        reason = self._broken or (f"it was ended by signal {-code}" if code < 0 else f"it ended with exit code {code}")
+        """Fail the running calls, because the child has ended."""
+        reason = self._broken or (f"signal {-code} ended it" if code < 0 else f"it ended with exit code {code}")
 
         def error() -> PyroError:
             return PyroError(
@@ -161,7 +164,7 @@ class Connection:
 
 
 def _lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a stream without a buffer. What has no end is no line."""
+    """Yield the lines of an unbuffered stream, without an incomplete last line."""
     parts: list[bytes] = []
     while chunk := stream.read(1 << 16):
         first, *others = chunk.split(b"\n")
@@ -174,6 +177,6 @@ def _lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 def _encoded(message: dict[str, Any]) -> bytes:
     try:
         return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-    except ValueError as e:  # UnicodeEncodeError is one
-        reason = "a text is not UTF-8" if isinstance(e, UnicodeError) else "a number is not finite"
+    except ValueError as e:  # includes UnicodeEncodeError
+        reason = "a text is not valid Unicode" if isinstance(e, UnicodeError) else "a number is not finite"
         raise PyroError(f"{message['method']}: {reason}", kind="invalid_argument", op=message["method"]) from None

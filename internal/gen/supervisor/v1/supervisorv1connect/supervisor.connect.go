@@ -1,27 +1,64 @@
-// The protocol between a machine's supervisor and the pyros that use the machine.
+// The protocol between the supervisor of a machine and the pyro processes that use the machine.
 //
-// It is served as Connect over HTTP/2 on a unix socket in the machine's folder, to processes of the same user alone. Both ends know each other by version
-// (Status): a supervisor goes on running while pyro is replaced, so fields are only ever added.
+// The supervisor serves this protocol as Connect over HTTP/2 on a unix socket in the machine's
+// folder. Only processes of the same user can connect. Status returns the version of the
+// supervisor. A supervisor keeps running while pyro is replaced, so fields can be added, but they
+// are never changed or removed.
 //
-// The content of files travels beside this service, as plain bodies: what is read (GET) over HTTP/1.1 on connections of its own, which costs far less than frames of HTTP/2 do, and over
-// HTTP/2 from a supervisor of a pyro that did not know that; what is written over HTTP/2. Where paths are below the workspace:
+// File content is not part of this service. It is sent as plain HTTP bodies. A client reads (GET)
+// over HTTP/1.1 on a separate connection for each read, because HTTP/2 frames cost much more. It
+// writes over HTTP/2. If an older supervisor serves only HTTP/2, the client also reads over HTTP/2.
 //
-//   GET /file?path=P&offset=N&limit=N       the content of a regular file; limit 0: to its end
-//   PUT /file?path=P&mode=M&size=N          replaces a file, whole; missing folders are made. mode 0 (decimal): keep that of an existing file, 0644 for a new one
-//   GET /list?path=P&recursive=0|1          what is there, in the form of internal/agent/listing
-//   GET /tree?path=P                        a tar of what is there
-//   PUT /change                             applies a tar of changes, all or none (see PUT /volume/change in proto/agent/v1)
+// These requests take paths below the workspace:
 //
-// and where they are those of the machine's whole file system, absolute:
+//   GET /file?path=P&offset=N&limit=N
+//       Returns the content of a regular file. Limit 0 means up to the end of the file.
+//   PUT /file?path=P&mode=M&size=N
+//       Replaces a whole file and creates missing parent folders. The mode is decimal. Mode 0 means
+//       the mode of the existing file, or 0644 for a new file.
+//   GET /list?path=P&recursive=0|1
+//       Lists a path in the format of internal/agent/listing.
+//   GET /tree?path=P
+//       Returns a tar archive of a path.
+//   PUT /change
+//       Applies a tar archive of operations: either all of them or none. See PUT /volume/change in
+//       proto/agent/v1.
 //
-//   GET /machine/file?path=P                the content of a regular file, to its end
-//   PUT /machine/file?path=P                replaces a file as PUT /file does; its end is that of the body
-//   DELETE /machine/file?path=P             removes what is there with all below it
-//   PUT /machine/folder?path=P              makes a folder, and those above it that are missing
-//   GET /machine/list?path=P&depth=N        what is there, and what is in it to a depth; 0: that alone
-//   GET /machine/usage                      what the machine takes, as JSON: cpu_ns since its start, mem_bytes, disk_bytes. It is no activity
+// These requests take absolute paths in the machine's file system:
 //
-// Their errors are a status and a fault.Report as JSON; those that come after the body has begun are in the trailer Error.
+//   GET /machine/file?path=P
+//       Returns the content of a regular file.
+//   PUT /machine/file?path=P
+//       Replaces a file as PUT /file does. The content is the whole body.
+//   DELETE /machine/file?path=P
+//       Removes a file, or a folder with its content.
+//   PUT /machine/folder?path=P
+//       Creates a folder and its missing parents.
+//   PUT /machine/rename?path=P&to=P
+//       Moves a file, or a folder with its content, to a path that does not exist.
+//   GET /machine/list?path=P&depth=N
+//       Lists a path and its content up to a depth. Depth 0 lists only the path itself.
+//   GET /machine/tree?path=P&as=N
+//       Returns a tar archive of a path. See GET /tree in proto/agent/v1.
+//   PUT /machine/tree?path=P&uid=N&gid=N
+//       Unpacks a tar archive below a folder. The response has the numbers of PUT /tree in
+//       proto/agent/v1 as JSON: files, folders, links, replaced, bytes, skipped and lost.
+//
+// These requests take no path:
+//
+//   GET /machine/dial?port=N
+//       Connects to a TCP port on a loopback address of the machine. After status 101, this
+//       HTTP/1.1 connection carries the data of the TCP connection. At most 256 such connections
+//       can be open.
+//   GET /machine/usage
+//       Returns the resource usage of the machine as JSON: cpu_ns since the machine's start,
+//       mem_bytes, disk_bytes, sent_bytes and received_bytes. The request does not count as
+//       activity.
+//
+// An error before the body is an HTTP status with the header Pyro-Error. A later error is the
+// trailer Pyro-Error. The header and the trailer contain a fault.Wire as JSON in base64. A body
+// without an error ends with the trailer Pyro-Whole. A body that ends with neither trailer is
+// incomplete (internal/content).
 
 // Code generated by protoc-gen-connect-go. DO NOT EDIT.
 //
@@ -66,6 +103,9 @@ const (
 	// SupervisorServiceSignalProcedure is the fully-qualified name of the SupervisorService's Signal
 	// RPC.
 	SupervisorServiceSignalProcedure = "/supervisor.v1.SupervisorService/Signal"
+	// SupervisorServiceReadCommandProcedure is the fully-qualified name of the SupervisorService's
+	// ReadCommand RPC.
+	SupervisorServiceReadCommandProcedure = "/supervisor.v1.SupervisorService/ReadCommand"
 	// SupervisorServiceResizeProcedure is the fully-qualified name of the SupervisorService's Resize
 	// RPC.
 	SupervisorServiceResizeProcedure = "/supervisor.v1.SupervisorService/Resize"
@@ -96,6 +136,12 @@ const (
 	// SupervisorServiceStopServiceProcedure is the fully-qualified name of the SupervisorService's
 	// StopService RPC.
 	SupervisorServiceStopServiceProcedure = "/supervisor.v1.SupervisorService/StopService"
+	// SupervisorServicePublishPortsProcedure is the fully-qualified name of the SupervisorService's
+	// PublishPorts RPC.
+	SupervisorServicePublishPortsProcedure = "/supervisor.v1.SupervisorService/PublishPorts"
+	// SupervisorServiceUnpublishPortsProcedure is the fully-qualified name of the SupervisorService's
+	// UnpublishPorts RPC.
+	SupervisorServiceUnpublishPortsProcedure = "/supervisor.v1.SupervisorService/UnpublishPorts"
 	// SupervisorServiceFollowServiceProcedure is the fully-qualified name of the SupervisorService's
 	// FollowService RPC.
 	SupervisorServiceFollowServiceProcedure = "/supervisor.v1.SupervisorService/FollowService"
@@ -105,6 +151,9 @@ const (
 	// SupervisorServiceConnectionsProcedure is the fully-qualified name of the SupervisorService's
 	// Connections RPC.
 	SupervisorServiceConnectionsProcedure = "/supervisor.v1.SupervisorService/Connections"
+	// SupervisorServiceReconfigureProcedure is the fully-qualified name of the SupervisorService's
+	// Reconfigure RPC.
+	SupervisorServiceReconfigureProcedure = "/supervisor.v1.SupervisorService/Reconfigure"
 	// SupervisorServiceSnapshotProcedure is the fully-qualified name of the SupervisorService's
 	// Snapshot RPC.
 	SupervisorServiceSnapshotProcedure = "/supervisor.v1.SupervisorService/Snapshot"
@@ -116,52 +165,91 @@ const (
 
 // SupervisorServiceClient is a client for the supervisor.v1.SupervisorService service.
 type SupervisorServiceClient interface {
-	// Status tells what the supervisor is, once whoever started it has let it go. Unavailable: they died, and it ends. It is no activity.
+	// Status describes the supervisor. It first waits until the process that started the supervisor
+	// has released the supervisor. If that process dies before the release, the supervisor ends and
+	// Status fails with Unavailable. Status does not count as activity.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
-	// Exec runs a command in the machine to its end and keeps it in the history. The first message has start, further ones its input. When the caller goes, the
-	// command is killed with all that it started. Slow readers slow it down.
+	// Exec runs a command in the machine until the command ends, and adds it to the history. The
+	// first message has start, all others have input. If the caller disconnects, the command is
+	// killed with its descendants. If the caller reads slowly, the command blocks when it writes.
 	Exec(context.Context) *connect.BidiStreamForClient[v1.ExecRequest, v1.ExecResponse]
-	// Signal sends a signal to the process group of a command; on a terminal, to its foreground group.
+	// Signal sends a signal to the process group of a command, or to the foreground group of its
+	// terminal. If tree is set, it kills the command and its descendants, and returns when the command
+	// has ended.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
+	// ReadCommand returns the output of a command of the history, and how the command ended. It can
+	// wait for output or for the end. It returns the end only after the history contains it. It fails
+	// with NotFound if the supervisor does not have the command: the command has ended long ago, or an
+	// earlier machine ran it.
+	ReadCommand(context.Context, *connect.Request[v1.ReadCommandRequest]) (*connect.Response[v1.ReadCommandResponse], error)
 	// Resize sets the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
-	// OpenShell starts a program on a terminal of its own, or in the background, which outlives its caller: until CloseShell, its own end, or that of the machine.
-	// Exhausted: there are as many as there can be. Exists: one that runs has the tag.
+	// OpenShell starts a program on a terminal or in the background. The program continues after the
+	// caller disconnects. It runs until CloseShell, its own end or the end of the machine. OpenShell
+	// fails with Exhausted if the maximum number of shells exists. It fails with Exists if a running
+	// program has the tag.
 	OpenShell(context.Context, *connect.Request[v1.OpenShellRequest]) (*connect.Response[v1.OpenShellResponse], error)
-	// ListShells gives all shells that were not closed, the oldest first.
+	// ListShells returns all shells that were not closed, oldest first.
 	ListShells(context.Context, *connect.Request[v1.ListShellsRequest]) (*connect.Response[v1.ListShellsResponse], error)
-	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. A shell that has not answered
-	// yet, to being opened or to what was typed, is not quiet for the first seconds. Only the last 4 MiB are kept, of a
-	// program in the background the last 1 MiB of each of its outputs.
+	// ReadShell returns the output of a shell, starting at a cursor. If idle_ms is set, it waits
+	// until the shell is silent. If wait_ms is set, it waits for output. After its start or after
+	// input, a shell counts as silent only if it has printed something or a few seconds have passed.
+	// The supervisor stores the last 4 MiB of a shell's output, and the last 1 MiB of each stream of
+	// a background program.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
-	// WriteShell types into a shell. It does not wait for it to read that. Exhausted: it has 1 MiB that it has not read.
+	// WriteShell types into a shell. It does not wait until the shell reads the input. It fails with
+	// Exhausted if the shell has 1 MiB of unread input.
 	WriteShell(context.Context, *connect.Request[v1.WriteShellRequest]) (*connect.Response[v1.WriteShellResponse], error)
-	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a program in the background; or it kills all that it has started.
+	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a
+	// background program. If tree is set, it kills the program and its descendants.
 	SignalShell(context.Context, *connect.Request[v1.SignalShellRequest]) (*connect.Response[v1.SignalShellResponse], error)
 	// ResizeShell sets the size of a shell's terminal.
 	ResizeShell(context.Context, *connect.Request[v1.ResizeShellRequest]) (*connect.Response[v1.ResizeShellResponse], error)
-	// CloseShell hangs up, kills what is left after a moment, and forgets the shell with its output.
+	// CloseShell hangs up the terminal, kills the remaining processes after a grace period, and
+	// deletes the shell with its output.
 	CloseShell(context.Context, *connect.Request[v1.CloseShellRequest]) (*connect.Response[v1.CloseShellResponse], error)
-	// StartService starts a program in the background under a name, and returns when it is ready. Its record is in the database, and what it prints in the workspace's
-	// folder. It goes on until StopService, its own end, or that of the machine. Exists: one of this name runs. Timeout, Precondition: it did not become ready, and
-	// was stopped.
+	// StartService starts a background program with a name, and returns when the program is ready.
+	// The record of the service is in the database, and its output is in the workspace's folder. The
+	// service runs until StopService, its own end or the end of the machine. StartService fails with
+	// Exists if a service with this name is running. If the service does not become ready, it is
+	// stopped, and StartService fails with Timeout or Precondition.
 	StartService(context.Context, *connect.Request[v1.StartServiceRequest]) (*connect.Response[v1.StartServiceResponse], error)
-	// StopService ends a service with all that it started: it is asked to, and killed after a grace. It returns when nothing of it is left. Idempotent.
+	// StopService asks a service to end, and kills it with its descendants after a grace period. It
+	// returns when all processes of the service have ended. It is idempotent.
 	StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error)
-	// FollowService sends what a service that runs has printed, then what it prints as it comes, and at its end how it ended. A slow caller holds up nothing: it is
-	// told how many bytes are gone. It is no activity, and the machine is paused all the same. NotFound: no service of this name runs.
+	// PublishPorts publishes more ports of a running service, either all of them or none. It fails
+	// with Precondition if the service does not run or the network policy does not allow it.
+	PublishPorts(context.Context, *connect.Request[v1.PublishPortsRequest]) (*connect.Response[v1.PublishPortsResponse], error)
+	// UnpublishPorts closes published ports of a running service, with all their connections. It fails
+	// with NotFound if one of them is not published.
+	UnpublishPorts(context.Context, *connect.Request[v1.UnpublishPortsRequest]) (*connect.Response[v1.UnpublishPortsResponse], error)
+	// FollowService streams the stored output of a running service, then new output. The last message
+	// says how the service ended. A slow caller does not delay the service: the supervisor drops
+	// output and reports how many bytes it dropped. FollowService fails with NotFound if no service
+	// with this name is running. It does not count as activity, and does not prevent a pause.
 	FollowService(context.Context, *connect.Request[v1.FollowServiceRequest]) (*connect.ServerStreamForClient[v1.FollowServiceResponse], error)
-	// FollowHistory sends a message at once, and another after commands have ended and their ends are in the database. The last message says that the supervisor
-	// ends, after every command that it ran. It is no activity, and the machine is paused all the same.
+	// FollowHistory sends a message at the start, and a message each time that the database has new
+	// results of commands. The last message says that the supervisor ends. By then the database has
+	// the results of all its commands. The call does not count as activity, and does not prevent a
+	// pause.
 	FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest]) (*connect.ServerStreamForClient[v1.FollowHistoryResponse], error)
-	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
+	// Connections returns the open connections of the machine's network. It fails with Precondition
+	// if the machine has no network.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
-	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
+	// Reconfigure reads the time to live and the network policy from the record of the workspace, and
+	// applies them. It closes the connections and the published ports that the new policy refuses. A
+	// machine that was started without a network stays without one.
+	Reconfigure(context.Context, *connect.Request[v1.ReconfigureRequest]) (*connect.Response[v1.ReconfigureResponse], error)
+	// Snapshot saves the current state of the workspace under a name. It continues even if the caller
+	// disconnects.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error)
-	// Pause writes down the machine, with all that runs in it, and ends it: the next supervisor has it go on. It returns when the machine has ended. With an error it
-	// goes on as if nothing had been. It is finished even when the caller goes. Unsupported: machines of its kind can't be.
+	// Pause saves the machine to disk with its processes, ends the machine, and then returns. The
+	// next supervisor resumes the machine. If Pause fails, the machine keeps running. The pause
+	// continues even if the caller disconnects. Pause fails with Unsupported if the machine's
+	// isolation can't pause machines.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
-	// Stop ends the machine with nothing lost: processes are killed, file systems flushed and unmounted. It returns when the machine has ended. Idempotent.
+	// Stop ends the machine without data loss, and then returns. It kills all processes, then flushes
+	// and unmounts the file systems. It is idempotent.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
 }
 
@@ -192,6 +280,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			httpClient,
 			baseURL+SupervisorServiceSignalProcedure,
 			connect.WithSchema(supervisorServiceMethods.ByName("Signal")),
+			connect.WithClientOptions(opts...),
+		),
+		readCommand: connect.NewClient[v1.ReadCommandRequest, v1.ReadCommandResponse](
+			httpClient,
+			baseURL+SupervisorServiceReadCommandProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("ReadCommand")),
 			connect.WithClientOptions(opts...),
 		),
 		resize: connect.NewClient[v1.ResizeRequest, v1.ResizeResponse](
@@ -254,6 +348,18 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(supervisorServiceMethods.ByName("StopService")),
 			connect.WithClientOptions(opts...),
 		),
+		publishPorts: connect.NewClient[v1.PublishPortsRequest, v1.PublishPortsResponse](
+			httpClient,
+			baseURL+SupervisorServicePublishPortsProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("PublishPorts")),
+			connect.WithClientOptions(opts...),
+		),
+		unpublishPorts: connect.NewClient[v1.UnpublishPortsRequest, v1.UnpublishPortsResponse](
+			httpClient,
+			baseURL+SupervisorServiceUnpublishPortsProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("UnpublishPorts")),
+			connect.WithClientOptions(opts...),
+		),
 		followService: connect.NewClient[v1.FollowServiceRequest, v1.FollowServiceResponse](
 			httpClient,
 			baseURL+SupervisorServiceFollowServiceProcedure,
@@ -270,6 +376,12 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			httpClient,
 			baseURL+SupervisorServiceConnectionsProcedure,
 			connect.WithSchema(supervisorServiceMethods.ByName("Connections")),
+			connect.WithClientOptions(opts...),
+		),
+		reconfigure: connect.NewClient[v1.ReconfigureRequest, v1.ReconfigureResponse](
+			httpClient,
+			baseURL+SupervisorServiceReconfigureProcedure,
+			connect.WithSchema(supervisorServiceMethods.ByName("Reconfigure")),
 			connect.WithClientOptions(opts...),
 		),
 		snapshot: connect.NewClient[v1.SnapshotRequest, v1.SnapshotResponse](
@@ -295,25 +407,29 @@ func NewSupervisorServiceClient(httpClient connect.HTTPClient, baseURL string, o
 
 // supervisorServiceClient implements SupervisorServiceClient.
 type supervisorServiceClient struct {
-	status        *connect.Client[v1.StatusRequest, v1.StatusResponse]
-	exec          *connect.Client[v1.ExecRequest, v1.ExecResponse]
-	signal        *connect.Client[v1.SignalRequest, v1.SignalResponse]
-	resize        *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
-	openShell     *connect.Client[v1.OpenShellRequest, v1.OpenShellResponse]
-	listShells    *connect.Client[v1.ListShellsRequest, v1.ListShellsResponse]
-	readShell     *connect.Client[v1.ReadShellRequest, v1.ReadShellResponse]
-	writeShell    *connect.Client[v1.WriteShellRequest, v1.WriteShellResponse]
-	signalShell   *connect.Client[v1.SignalShellRequest, v1.SignalShellResponse]
-	resizeShell   *connect.Client[v1.ResizeShellRequest, v1.ResizeShellResponse]
-	closeShell    *connect.Client[v1.CloseShellRequest, v1.CloseShellResponse]
-	startService  *connect.Client[v1.StartServiceRequest, v1.StartServiceResponse]
-	stopService   *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
-	followService *connect.Client[v1.FollowServiceRequest, v1.FollowServiceResponse]
-	followHistory *connect.Client[v1.FollowHistoryRequest, v1.FollowHistoryResponse]
-	connections   *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
-	snapshot      *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
-	pause         *connect.Client[v1.PauseRequest, v1.PauseResponse]
-	stop          *connect.Client[v1.StopRequest, v1.StopResponse]
+	status         *connect.Client[v1.StatusRequest, v1.StatusResponse]
+	exec           *connect.Client[v1.ExecRequest, v1.ExecResponse]
+	signal         *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	readCommand    *connect.Client[v1.ReadCommandRequest, v1.ReadCommandResponse]
+	resize         *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
+	openShell      *connect.Client[v1.OpenShellRequest, v1.OpenShellResponse]
+	listShells     *connect.Client[v1.ListShellsRequest, v1.ListShellsResponse]
+	readShell      *connect.Client[v1.ReadShellRequest, v1.ReadShellResponse]
+	writeShell     *connect.Client[v1.WriteShellRequest, v1.WriteShellResponse]
+	signalShell    *connect.Client[v1.SignalShellRequest, v1.SignalShellResponse]
+	resizeShell    *connect.Client[v1.ResizeShellRequest, v1.ResizeShellResponse]
+	closeShell     *connect.Client[v1.CloseShellRequest, v1.CloseShellResponse]
+	startService   *connect.Client[v1.StartServiceRequest, v1.StartServiceResponse]
+	stopService    *connect.Client[v1.StopServiceRequest, v1.StopServiceResponse]
+	publishPorts   *connect.Client[v1.PublishPortsRequest, v1.PublishPortsResponse]
+	unpublishPorts *connect.Client[v1.UnpublishPortsRequest, v1.UnpublishPortsResponse]
+	followService  *connect.Client[v1.FollowServiceRequest, v1.FollowServiceResponse]
+	followHistory  *connect.Client[v1.FollowHistoryRequest, v1.FollowHistoryResponse]
+	connections    *connect.Client[v1.ConnectionsRequest, v1.ConnectionsResponse]
+	reconfigure    *connect.Client[v1.ReconfigureRequest, v1.ReconfigureResponse]
+	snapshot       *connect.Client[v1.SnapshotRequest, v1.SnapshotResponse]
+	pause          *connect.Client[v1.PauseRequest, v1.PauseResponse]
+	stop           *connect.Client[v1.StopRequest, v1.StopResponse]
 }
 
 // Status calls supervisor.v1.SupervisorService.Status.
@@ -329,6 +445,11 @@ func (c *supervisorServiceClient) Exec(ctx context.Context) *connect.BidiStreamF
 // Signal calls supervisor.v1.SupervisorService.Signal.
 func (c *supervisorServiceClient) Signal(ctx context.Context, req *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error) {
 	return c.signal.CallUnary(ctx, req)
+}
+
+// ReadCommand calls supervisor.v1.SupervisorService.ReadCommand.
+func (c *supervisorServiceClient) ReadCommand(ctx context.Context, req *connect.Request[v1.ReadCommandRequest]) (*connect.Response[v1.ReadCommandResponse], error) {
+	return c.readCommand.CallUnary(ctx, req)
 }
 
 // Resize calls supervisor.v1.SupervisorService.Resize.
@@ -381,6 +502,16 @@ func (c *supervisorServiceClient) StopService(ctx context.Context, req *connect.
 	return c.stopService.CallUnary(ctx, req)
 }
 
+// PublishPorts calls supervisor.v1.SupervisorService.PublishPorts.
+func (c *supervisorServiceClient) PublishPorts(ctx context.Context, req *connect.Request[v1.PublishPortsRequest]) (*connect.Response[v1.PublishPortsResponse], error) {
+	return c.publishPorts.CallUnary(ctx, req)
+}
+
+// UnpublishPorts calls supervisor.v1.SupervisorService.UnpublishPorts.
+func (c *supervisorServiceClient) UnpublishPorts(ctx context.Context, req *connect.Request[v1.UnpublishPortsRequest]) (*connect.Response[v1.UnpublishPortsResponse], error) {
+	return c.unpublishPorts.CallUnary(ctx, req)
+}
+
 // FollowService calls supervisor.v1.SupervisorService.FollowService.
 func (c *supervisorServiceClient) FollowService(ctx context.Context, req *connect.Request[v1.FollowServiceRequest]) (*connect.ServerStreamForClient[v1.FollowServiceResponse], error) {
 	return c.followService.CallServerStream(ctx, req)
@@ -394,6 +525,11 @@ func (c *supervisorServiceClient) FollowHistory(ctx context.Context, req *connec
 // Connections calls supervisor.v1.SupervisorService.Connections.
 func (c *supervisorServiceClient) Connections(ctx context.Context, req *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
 	return c.connections.CallUnary(ctx, req)
+}
+
+// Reconfigure calls supervisor.v1.SupervisorService.Reconfigure.
+func (c *supervisorServiceClient) Reconfigure(ctx context.Context, req *connect.Request[v1.ReconfigureRequest]) (*connect.Response[v1.ReconfigureResponse], error) {
+	return c.reconfigure.CallUnary(ctx, req)
 }
 
 // Snapshot calls supervisor.v1.SupervisorService.Snapshot.
@@ -413,52 +549,91 @@ func (c *supervisorServiceClient) Stop(ctx context.Context, req *connect.Request
 
 // SupervisorServiceHandler is an implementation of the supervisor.v1.SupervisorService service.
 type SupervisorServiceHandler interface {
-	// Status tells what the supervisor is, once whoever started it has let it go. Unavailable: they died, and it ends. It is no activity.
+	// Status describes the supervisor. It first waits until the process that started the supervisor
+	// has released the supervisor. If that process dies before the release, the supervisor ends and
+	// Status fails with Unavailable. Status does not count as activity.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
-	// Exec runs a command in the machine to its end and keeps it in the history. The first message has start, further ones its input. When the caller goes, the
-	// command is killed with all that it started. Slow readers slow it down.
+	// Exec runs a command in the machine until the command ends, and adds it to the history. The
+	// first message has start, all others have input. If the caller disconnects, the command is
+	// killed with its descendants. If the caller reads slowly, the command blocks when it writes.
 	Exec(context.Context, *connect.BidiStream[v1.ExecRequest, v1.ExecResponse]) error
-	// Signal sends a signal to the process group of a command; on a terminal, to its foreground group.
+	// Signal sends a signal to the process group of a command, or to the foreground group of its
+	// terminal. If tree is set, it kills the command and its descendants, and returns when the command
+	// has ended.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
+	// ReadCommand returns the output of a command of the history, and how the command ended. It can
+	// wait for output or for the end. It returns the end only after the history contains it. It fails
+	// with NotFound if the supervisor does not have the command: the command has ended long ago, or an
+	// earlier machine ran it.
+	ReadCommand(context.Context, *connect.Request[v1.ReadCommandRequest]) (*connect.Response[v1.ReadCommandResponse], error)
 	// Resize sets the size of a command's terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
-	// OpenShell starts a program on a terminal of its own, or in the background, which outlives its caller: until CloseShell, its own end, or that of the machine.
-	// Exhausted: there are as many as there can be. Exists: one that runs has the tag.
+	// OpenShell starts a program on a terminal or in the background. The program continues after the
+	// caller disconnects. It runs until CloseShell, its own end or the end of the machine. OpenShell
+	// fails with Exhausted if the maximum number of shells exists. It fails with Exists if a running
+	// program has the tag.
 	OpenShell(context.Context, *connect.Request[v1.OpenShellRequest]) (*connect.Response[v1.OpenShellResponse], error)
-	// ListShells gives all shells that were not closed, the oldest first.
+	// ListShells returns all shells that were not closed, oldest first.
 	ListShells(context.Context, *connect.Request[v1.ListShellsRequest]) (*connect.Response[v1.ListShellsResponse], error)
-	// ReadShell gives what a shell has printed from a cursor on, when it is quiet or has printed something where that is asked for. A shell that has not answered
-	// yet, to being opened or to what was typed, is not quiet for the first seconds. Only the last 4 MiB are kept, of a
-	// program in the background the last 1 MiB of each of its outputs.
+	// ReadShell returns the output of a shell, starting at a cursor. If idle_ms is set, it waits
+	// until the shell is silent. If wait_ms is set, it waits for output. After its start or after
+	// input, a shell counts as silent only if it has printed something or a few seconds have passed.
+	// The supervisor stores the last 4 MiB of a shell's output, and the last 1 MiB of each stream of
+	// a background program.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
-	// WriteShell types into a shell. It does not wait for it to read that. Exhausted: it has 1 MiB that it has not read.
+	// WriteShell types into a shell. It does not wait until the shell reads the input. It fails with
+	// Exhausted if the shell has 1 MiB of unread input.
 	WriteShell(context.Context, *connect.Request[v1.WriteShellRequest]) (*connect.Response[v1.WriteShellResponse], error)
-	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a program in the background; or it kills all that it has started.
+	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a
+	// background program. If tree is set, it kills the program and its descendants.
 	SignalShell(context.Context, *connect.Request[v1.SignalShellRequest]) (*connect.Response[v1.SignalShellResponse], error)
 	// ResizeShell sets the size of a shell's terminal.
 	ResizeShell(context.Context, *connect.Request[v1.ResizeShellRequest]) (*connect.Response[v1.ResizeShellResponse], error)
-	// CloseShell hangs up, kills what is left after a moment, and forgets the shell with its output.
+	// CloseShell hangs up the terminal, kills the remaining processes after a grace period, and
+	// deletes the shell with its output.
 	CloseShell(context.Context, *connect.Request[v1.CloseShellRequest]) (*connect.Response[v1.CloseShellResponse], error)
-	// StartService starts a program in the background under a name, and returns when it is ready. Its record is in the database, and what it prints in the workspace's
-	// folder. It goes on until StopService, its own end, or that of the machine. Exists: one of this name runs. Timeout, Precondition: it did not become ready, and
-	// was stopped.
+	// StartService starts a background program with a name, and returns when the program is ready.
+	// The record of the service is in the database, and its output is in the workspace's folder. The
+	// service runs until StopService, its own end or the end of the machine. StartService fails with
+	// Exists if a service with this name is running. If the service does not become ready, it is
+	// stopped, and StartService fails with Timeout or Precondition.
 	StartService(context.Context, *connect.Request[v1.StartServiceRequest]) (*connect.Response[v1.StartServiceResponse], error)
-	// StopService ends a service with all that it started: it is asked to, and killed after a grace. It returns when nothing of it is left. Idempotent.
+	// StopService asks a service to end, and kills it with its descendants after a grace period. It
+	// returns when all processes of the service have ended. It is idempotent.
 	StopService(context.Context, *connect.Request[v1.StopServiceRequest]) (*connect.Response[v1.StopServiceResponse], error)
-	// FollowService sends what a service that runs has printed, then what it prints as it comes, and at its end how it ended. A slow caller holds up nothing: it is
-	// told how many bytes are gone. It is no activity, and the machine is paused all the same. NotFound: no service of this name runs.
+	// PublishPorts publishes more ports of a running service, either all of them or none. It fails
+	// with Precondition if the service does not run or the network policy does not allow it.
+	PublishPorts(context.Context, *connect.Request[v1.PublishPortsRequest]) (*connect.Response[v1.PublishPortsResponse], error)
+	// UnpublishPorts closes published ports of a running service, with all their connections. It fails
+	// with NotFound if one of them is not published.
+	UnpublishPorts(context.Context, *connect.Request[v1.UnpublishPortsRequest]) (*connect.Response[v1.UnpublishPortsResponse], error)
+	// FollowService streams the stored output of a running service, then new output. The last message
+	// says how the service ended. A slow caller does not delay the service: the supervisor drops
+	// output and reports how many bytes it dropped. FollowService fails with NotFound if no service
+	// with this name is running. It does not count as activity, and does not prevent a pause.
 	FollowService(context.Context, *connect.Request[v1.FollowServiceRequest], *connect.ServerStream[v1.FollowServiceResponse]) error
-	// FollowHistory sends a message at once, and another after commands have ended and their ends are in the database. The last message says that the supervisor
-	// ends, after every command that it ran. It is no activity, and the machine is paused all the same.
+	// FollowHistory sends a message at the start, and a message each time that the database has new
+	// results of commands. The last message says that the supervisor ends. By then the database has
+	// the results of all its commands. The call does not count as activity, and does not prevent a
+	// pause.
 	FollowHistory(context.Context, *connect.Request[v1.FollowHistoryRequest], *connect.ServerStream[v1.FollowHistoryResponse]) error
-	// Connections gives those that are open on the machine's network; FailedPrecondition where it has none.
+	// Connections returns the open connections of the machine's network. It fails with Precondition
+	// if the machine has no network.
 	Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error)
-	// Snapshot keeps the present state of the workspace under a name. It is finished even when the caller goes.
+	// Reconfigure reads the time to live and the network policy from the record of the workspace, and
+	// applies them. It closes the connections and the published ports that the new policy refuses. A
+	// machine that was started without a network stays without one.
+	Reconfigure(context.Context, *connect.Request[v1.ReconfigureRequest]) (*connect.Response[v1.ReconfigureResponse], error)
+	// Snapshot saves the current state of the workspace under a name. It continues even if the caller
+	// disconnects.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error)
-	// Pause writes down the machine, with all that runs in it, and ends it: the next supervisor has it go on. It returns when the machine has ended. With an error it
-	// goes on as if nothing had been. It is finished even when the caller goes. Unsupported: machines of its kind can't be.
+	// Pause saves the machine to disk with its processes, ends the machine, and then returns. The
+	// next supervisor resumes the machine. If Pause fails, the machine keeps running. The pause
+	// continues even if the caller disconnects. Pause fails with Unsupported if the machine's
+	// isolation can't pause machines.
 	Pause(context.Context, *connect.Request[v1.PauseRequest]) (*connect.Response[v1.PauseResponse], error)
-	// Stop ends the machine with nothing lost: processes are killed, file systems flushed and unmounted. It returns when the machine has ended. Idempotent.
+	// Stop ends the machine without data loss, and then returns. It kills all processes, then flushes
+	// and unmounts the file systems. It is idempotent.
 	Stop(context.Context, *connect.Request[v1.StopRequest]) (*connect.Response[v1.StopResponse], error)
 }
 
@@ -485,6 +660,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		SupervisorServiceSignalProcedure,
 		svc.Signal,
 		connect.WithSchema(supervisorServiceMethods.ByName("Signal")),
+		connect.WithHandlerOptions(opts...),
+	)
+	supervisorServiceReadCommandHandler := connect.NewUnaryHandler(
+		SupervisorServiceReadCommandProcedure,
+		svc.ReadCommand,
+		connect.WithSchema(supervisorServiceMethods.ByName("ReadCommand")),
 		connect.WithHandlerOptions(opts...),
 	)
 	supervisorServiceResizeHandler := connect.NewUnaryHandler(
@@ -547,6 +728,18 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		connect.WithSchema(supervisorServiceMethods.ByName("StopService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	supervisorServicePublishPortsHandler := connect.NewUnaryHandler(
+		SupervisorServicePublishPortsProcedure,
+		svc.PublishPorts,
+		connect.WithSchema(supervisorServiceMethods.ByName("PublishPorts")),
+		connect.WithHandlerOptions(opts...),
+	)
+	supervisorServiceUnpublishPortsHandler := connect.NewUnaryHandler(
+		SupervisorServiceUnpublishPortsProcedure,
+		svc.UnpublishPorts,
+		connect.WithSchema(supervisorServiceMethods.ByName("UnpublishPorts")),
+		connect.WithHandlerOptions(opts...),
+	)
 	supervisorServiceFollowServiceHandler := connect.NewServerStreamHandler(
 		SupervisorServiceFollowServiceProcedure,
 		svc.FollowService,
@@ -563,6 +756,12 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 		SupervisorServiceConnectionsProcedure,
 		svc.Connections,
 		connect.WithSchema(supervisorServiceMethods.ByName("Connections")),
+		connect.WithHandlerOptions(opts...),
+	)
+	supervisorServiceReconfigureHandler := connect.NewUnaryHandler(
+		SupervisorServiceReconfigureProcedure,
+		svc.Reconfigure,
+		connect.WithSchema(supervisorServiceMethods.ByName("Reconfigure")),
 		connect.WithHandlerOptions(opts...),
 	)
 	supervisorServiceSnapshotHandler := connect.NewUnaryHandler(
@@ -591,6 +790,8 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceExecHandler.ServeHTTP(w, r)
 		case SupervisorServiceSignalProcedure:
 			supervisorServiceSignalHandler.ServeHTTP(w, r)
+		case SupervisorServiceReadCommandProcedure:
+			supervisorServiceReadCommandHandler.ServeHTTP(w, r)
 		case SupervisorServiceResizeProcedure:
 			supervisorServiceResizeHandler.ServeHTTP(w, r)
 		case SupervisorServiceOpenShellProcedure:
@@ -611,12 +812,18 @@ func NewSupervisorServiceHandler(svc SupervisorServiceHandler, opts ...connect.H
 			supervisorServiceStartServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceStopServiceProcedure:
 			supervisorServiceStopServiceHandler.ServeHTTP(w, r)
+		case SupervisorServicePublishPortsProcedure:
+			supervisorServicePublishPortsHandler.ServeHTTP(w, r)
+		case SupervisorServiceUnpublishPortsProcedure:
+			supervisorServiceUnpublishPortsHandler.ServeHTTP(w, r)
 		case SupervisorServiceFollowServiceProcedure:
 			supervisorServiceFollowServiceHandler.ServeHTTP(w, r)
 		case SupervisorServiceFollowHistoryProcedure:
 			supervisorServiceFollowHistoryHandler.ServeHTTP(w, r)
 		case SupervisorServiceConnectionsProcedure:
 			supervisorServiceConnectionsHandler.ServeHTTP(w, r)
+		case SupervisorServiceReconfigureProcedure:
+			supervisorServiceReconfigureHandler.ServeHTTP(w, r)
 		case SupervisorServiceSnapshotProcedure:
 			supervisorServiceSnapshotHandler.ServeHTTP(w, r)
 		case SupervisorServicePauseProcedure:
@@ -642,6 +849,10 @@ func (UnimplementedSupervisorServiceHandler) Exec(context.Context, *connect.Bidi
 
 func (UnimplementedSupervisorServiceHandler) Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.Signal is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) ReadCommand(context.Context, *connect.Request[v1.ReadCommandRequest]) (*connect.Response[v1.ReadCommandResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.ReadCommand is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error) {
@@ -684,6 +895,14 @@ func (UnimplementedSupervisorServiceHandler) StopService(context.Context, *conne
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.StopService is not implemented"))
 }
 
+func (UnimplementedSupervisorServiceHandler) PublishPorts(context.Context, *connect.Request[v1.PublishPortsRequest]) (*connect.Response[v1.PublishPortsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.PublishPorts is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) UnpublishPorts(context.Context, *connect.Request[v1.UnpublishPortsRequest]) (*connect.Response[v1.UnpublishPortsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.UnpublishPorts is not implemented"))
+}
+
 func (UnimplementedSupervisorServiceHandler) FollowService(context.Context, *connect.Request[v1.FollowServiceRequest], *connect.ServerStream[v1.FollowServiceResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.FollowService is not implemented"))
 }
@@ -694,6 +913,10 @@ func (UnimplementedSupervisorServiceHandler) FollowHistory(context.Context, *con
 
 func (UnimplementedSupervisorServiceHandler) Connections(context.Context, *connect.Request[v1.ConnectionsRequest]) (*connect.Response[v1.ConnectionsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.Connections is not implemented"))
+}
+
+func (UnimplementedSupervisorServiceHandler) Reconfigure(context.Context, *connect.Request[v1.ReconfigureRequest]) (*connect.Response[v1.ReconfigureResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("supervisor.v1.SupervisorService.Reconfigure is not implemented"))
 }
 
 func (UnimplementedSupervisorServiceHandler) Snapshot(context.Context, *connect.Request[v1.SnapshotRequest]) (*connect.Response[v1.SnapshotResponse], error) {

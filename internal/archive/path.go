@@ -1,0 +1,117 @@
+package archive
+
+import (
+	"archive/tar"
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// WritePath writes a file, a directory with its content, or a symbolic link of the host as a tar
+// stream. It follows a link at the end of the path only if a slash follows. The entry of the path
+// gets the name as; for a directory, as is ignored: its own entry is "." and its content has names
+// without "./". Otherwise the stream and the errors are as for [Source.WriteTar].
+//
+// NotFound: nothing is at the path. Unsupported: it is a device, a FIFO or a socket.
+func WritePath(ctx context.Context, w io.Writer, path, as string, policy Policy) (Summary, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return Summary{}, fault.Wrap(cause(err), opOpen, path)
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		return writeFolder(ctx, w, path, policy)
+	case 0:
+		return writeFile(ctx, w, path, as, policy)
+	case fs.ModeSymlink:
+		return writeLink(ctx, w, path, as, policy)
+	}
+	return Summary{}, fault.New(fault.Unsupported, opOpen, path, "it is a device, a FIFO or a socket")
+}
+
+// newWalk returns the state for writing a single path. WritePath uses the methods of a walk.
+func newWalk(ctx context.Context, w io.Writer, path string, policy Policy) *walk {
+	return &walk{
+		ctx: ctx, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), subject: func(string) string { return path },
+	}
+}
+
+func writeFolder(ctx context.Context, w io.Writer, path string, policy Policy) (Summary, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return Summary{}, fault.Wrap(cause(err), opOpen, path)
+	}
+	source := &folder{file}
+	defer source.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return Summary{}, fault.Wrap(err, opRead, path)
+	}
+	top := newWalk(ctx, w, path, policy)
+	if err := top.entry(tar.TypeDir, ".", "", &st); err != nil {
+		return Summary{}, err
+	}
+	if err := top.out.out.Flush(); err != nil { // without the end of the archive
+		return Summary{}, err
+	}
+	return source.WriteTar(ctx, w, policy)
+}
+
+func writeFile(ctx context.Context, w io.Writer, path, as string, policy Policy) (Summary, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return Summary{}, fault.Wrap(cause(err), opOpen, path)
+	}
+	defer file.Close()
+	r := newWalk(ctx, w, path, policy)
+	var st, after unix.Stat_t
+	err = unix.Fstat(int(file.Fd()), &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errChanged
+	}
+	if err == nil {
+		err = r.entry(tar.TypeReg, as, "", &st)
+	}
+	if err == nil {
+		err = r.content(int(file.Fd()), st.Size, "")
+	}
+	if err == nil {
+		err = unix.Fstat(int(file.Fd()), &after)
+	}
+	if err == nil && (after.Size != st.Size || after.Mtim != st.Mtim) {
+		err = errChanged
+	}
+	if err == nil {
+		err = r.out.close()
+	}
+	if err != nil {
+		return Summary{}, at(err, path)
+	}
+	return Summary{Files: 1, Bytes: st.Size}, nil
+}
+
+func writeLink(ctx context.Context, w io.Writer, path, as string, policy Policy) (Summary, error) {
+	r := newWalk(ctx, w, path, policy)
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	target := ""
+	if err == nil {
+		target, err = os.Readlink(path)
+	}
+	if err == nil {
+		err = r.entry(tar.TypeSymlink, as, target, &st)
+	}
+	if err == nil {
+		err = r.out.close()
+	}
+	if err != nil {
+		return Summary{}, at(cause(err), filepath.Clean(path))
+	}
+	return Summary{Symlinks: 1}, nil
+}

@@ -1,0 +1,189 @@
+package control
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
+)
+
+// Delays before another attempt, each twice as long as the one before.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// maxCompared is the maximum number of sandboxes of a host that are compared at once.
+const maxCompared = 8
+
+// Follow keeps the records up to date with each host until ctx is done. When a host answers, all
+// its sandboxes are reconciled. Then each change is recorded when the host reports it. If nothing
+// changes, Follow does nothing.
+func (c *Control) Follow(ctx context.Context) {
+	var all sync.WaitGroup
+	for id, h := range c.hosts {
+		f := &follower{Control: c, id: id, host: h, dirty: map[string]*hostv1.WatchResponse{}, failures: map[string]int{}, wake: make(chan struct{}, 1)}
+		c.mu.Lock()
+		c.followers[id] = f
+		c.mu.Unlock()
+		all.Go(func() { f.run(ctx) })
+	}
+	all.Wait()
+}
+
+// templatesOf is marked instead of a sandbox to finish interrupted requests about templates.
+const templatesOf = ""
+
+// look compares a sandbox with its host soon, because an operation may have left it in another
+// state than the recorded one. If no follower runs, look does nothing.
+func (c *Control) look(host, id string) {
+	c.mu.Lock()
+	f := c.followers[host]
+	c.mu.Unlock()
+	if f != nil {
+		f.mark(id, nil)
+	}
+}
+
+// follower follows one host.
+type follower struct {
+	*Control
+	id   string
+	host Host
+	wake chan struct{} // has an element if dirty has one
+
+	mu       sync.Mutex
+	dirty    map[string]*hostv1.WatchResponse // sandboxes to compare, with the states that the host reported; nil: unknown
+	failures map[string]int                   // failed attempts in a row, by ID of the sandbox
+}
+
+// mark lets a sandbox be compared with its record.
+func (f *follower) mark(id string, state *hostv1.WatchResponse) {
+	f.mu.Lock()
+	f.dirty[id] = state
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (f *follower) run(ctx context.Context) {
+	for failed := 0; ; failed++ {
+		synced, err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.answered(f.id, err)
+		if synced {
+			failed = 0
+		}
+		f.log.Warn("the stream of a host has ended", "host", f.host.Name, "error", err)
+		select {
+		case <-time.After(delay(failed)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// delay returns how long to wait after a number of failures. It is random, so that many control
+// planes do not call a host at once.
+func delay(failures int) time.Duration {
+	d := min(firstRetry<<min(failures, 10), lastRetry)
+	return d/2 + rand.N(d/2)
+}
+
+// follow follows the host until the stream breaks. synced reports whether the host has sent all
+// states.
+func (f *follower) follow(ctx context.Context) (synced bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := f.host.Client.Watch(ctx, connect.NewRequest(&hostv1.WatchRequest{}))
+	if err != nil {
+		return false, FromHost(err)
+	}
+	defer stream.Close()
+	there, err := untilSynced(stream)
+	if err != nil {
+		return false, err
+	}
+	f.answered(f.id, nil)
+	ids, err := f.unsettled(ctx, f.id, there)
+	if err != nil {
+		return false, err
+	}
+	f.mark(templatesOf, nil)
+	for _, id := range ids {
+		f.mark(id, nil)
+	}
+	var worker sync.WaitGroup
+	defer worker.Wait()
+	defer cancel()
+	worker.Go(func() { f.work(ctx) })
+	for stream.Receive() {
+		f.mark(stream.Msg().SandboxId, stream.Msg())
+	}
+	if err := stream.Err(); err != nil {
+		return true, FromHost(err)
+	}
+	return true, FromHost(io.EOF)
+}
+
+// work compares marked sandboxes until ctx is done.
+func (f *follower) work(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	free := make(chan struct{}, maxCompared)
+	for {
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return
+		}
+		f.mu.Lock()
+		batch := f.dirty
+		f.dirty = map[string]*hostv1.WatchResponse{}
+		f.mu.Unlock()
+		for id, state := range batch {
+			select {
+			case free <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			running.Go(func() {
+				defer func() { <-free }()
+				f.check(ctx, id, state)
+			})
+		}
+	}
+}
+
+// check compares a sandbox with its record. If it fails, it tries again later.
+func (f *follower) check(ctx context.Context, id string, state *hostv1.WatchResponse) {
+	var err error
+	if id == templatesOf {
+		err = f.reconcileTemplates(ctx, f.id, f.host)
+	} else {
+		err = f.compare(ctx, f.id, f.host, id, state)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil || ctx.Err() != nil {
+		delete(f.failures, id)
+		return
+	}
+	wait := delay(f.failures[id])
+	f.failures[id]++
+	f.log.Error("compare the records with a host", "host", f.host.Name, "sandbox", id, "error", err, "retry_in", wait)
+	time.AfterFunc(wait, func() {
+		if ctx.Err() == nil {
+			f.mark(id, nil)
+		}
+	})
+}

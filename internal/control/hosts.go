@@ -1,0 +1,56 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/control/store"
+)
+
+// HostState is a host and whether it answers.
+type HostState struct {
+	store.Host
+	Online bool      // the last call to follow or reconcile it has not failed
+	SeenAt time.Time // when it last answered; of a host that is online: now
+}
+
+// HostStates returns all hosts, the oldest first. A host that this control plane does not know is
+// offline.
+func (c *Control) HostStates(ctx context.Context) ([]HostState, error) {
+	known, err := c.store.Hosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]HostState, 0, len(known))
+	for _, h := range known {
+		state := HostState{Host: h, SeenAt: h.SeenAt}
+		a, called := c.answers[h.ID]
+		if _, ours := c.hosts[h.ID]; ours && (a.ok || !called) {
+			state.Online, state.SeenAt = true, c.clock().UTC()
+		} else if !a.at.IsZero() {
+			state.SeenAt = a.at
+		}
+		all = append(all, state)
+	}
+	return all, nil
+}
+
+// hostAnswer is how the last call of a host ended.
+type hostAnswer struct {
+	ok bool      // it has answered
+	at time.Time // if it has not: when it last answered, or zero
+}
+
+// answered records whether a host has answered.
+func (c *Control) answered(id string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.answers[id]
+	if err == nil || a.ok {
+		a.at = c.clock().UTC() // until now
+	}
+	a.ok = err == nil
+	c.answers[id] = a
+}

@@ -1,0 +1,148 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"net/mail"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/secret"
+)
+
+// inviteTime is how long the login link of a new user is valid.
+const inviteTime = 7 * 24 * time.Hour
+
+// Members returns the members of the team for which an actor acts, sorted by email.
+func (c *Control) Members(ctx context.Context, by Actor) ([]store.Member, error) {
+	return c.store.Members(ctx, by.TeamID)
+}
+
+// LoginLink is a link for one login.
+type LoginLink struct {
+	Token   secret.Value // empty: there is no link
+	Expires time.Time
+}
+
+// AddMember adds the user with an email to the team for which the actor acts. If there is none, it
+// makes the user, and returns a login link for them. Exists: the user is a member. Permission: only
+// owners can add owners.
+func (c *Control) AddMember(ctx context.Context, by Identity, email string, role store.Role) (m store.Member, link LoginLink, err error) {
+	var user string
+	defer func() { c.audit(ctx, by.Actor, actAdd, onMember, user, err) }()
+	if email, err = checkEmail(email); err != nil {
+		return m, link, err
+	}
+	now := c.clock().UTC()
+	u, err := c.store.UserByEmail(ctx, email)
+	switch fault.KindOf(err) {
+	case "":
+		user, err = u.ID, c.store.AddMember(ctx, by.TeamID, u.ID, role, by.Role, now)
+	case fault.NotFound:
+		name, _, _ := strings.Cut(email, "@")
+		u = store.User{ID: store.NewID(store.UserPrefix), Email: email, Name: name, CreatedAt: now}
+		user = u.ID
+		if err = c.store.Invite(ctx, by.TeamID, u, role, by.Role, now); err == nil {
+			link, err = c.loginLink(ctx, u.ID)
+		}
+	}
+	if err != nil {
+		return m, link, err
+	}
+	m, err = c.store.Member(ctx, by.TeamID, u.ID)
+	return m, link, err
+}
+
+func (c *Control) loginLink(ctx context.Context, user string) (LoginLink, error) {
+	token, err := c.newLink(ctx, user, inviteTime)
+	return LoginLink{token, c.clock().UTC().Add(inviteTime)}, err
+}
+
+// maxEmail is the maximum length of an email address, in bytes.
+const maxEmail = 320
+
+// checkEmail returns an email address in lower case. Invalid: it is none.
+func checkEmail(email string) (string, error) {
+	email = strings.ToLower(strings.TrimSpace(email))
+	a, err := mail.ParseAddress(email)
+	if err != nil || a.Address != email || len(email) > maxEmail {
+		return "", fault.Newf(fault.Invalid, "%.80q is no email address", email)
+	}
+	return email, nil
+}
+
+// NewLoginLink returns a login link for a member of the team for which the actor acts.
+//
+// The link gives the actor everything that the member has. So it fails with Permission if the
+// member has a password or is in another team, unless the actor is an operator.
+func (c *Control) NewLoginLink(ctx context.Context, by Identity, user string) (link LoginLink, err error) {
+	defer func() { c.audit(ctx, by.Actor, actLink, onMember, user, err) }()
+	m, err := c.store.Member(ctx, by.TeamID, user)
+	if err != nil {
+		return link, err
+	}
+	if !by.Role.Includes(m.Role) {
+		return link, fault.New(fault.Permission, "make a login link for member", user, "only an owner can do this for an owner")
+	}
+	operator, err := c.Operator(ctx, by.Actor)
+	if err != nil {
+		return link, err
+	}
+	if !operator {
+		if fresh, err := c.fresh(ctx, user); err != nil || !fresh {
+			return link, cmp.Or(err, error(fault.New(fault.Permission, "make a login link for member", user, "the member has a password, or is in another team").
+				WithHint("ask an operator of the server, who is an owner of the first team")))
+		}
+	}
+	return c.loginLink(ctx, user)
+}
+
+// fresh reports whether a user has only been invited: they have no password, no account at a
+// provider, and no other team.
+func (c *Control) fresh(ctx context.Context, user string) (bool, error) {
+	u, err := c.store.User(ctx, user)
+	if err != nil {
+		return false, err
+	}
+	external, err := c.store.Externals(ctx, user)
+	if err != nil {
+		return false, err
+	}
+	teams, err := c.store.Memberships(ctx, user)
+	return u.Password.Reveal() == "" && len(external) == 0 && len(teams) == 1, err
+}
+
+// SetRole changes the role of a member of the team for which the actor acts. Permission: only
+// owners can change owners. Precondition: the team would have no owner.
+func (c *Control) SetRole(ctx context.Context, by Identity, user string, role store.Role) error {
+	err := c.store.SetRole(ctx, by.TeamID, user, role, by.Role)
+	c.audit(ctx, by.Actor, actUpdate, onMember, user, err)
+	return err
+}
+
+// RemoveMember removes a member from the team for which the actor acts. The member's sessions and
+// keys end at once. Permission: only owners can remove owners. Precondition: the team would have no
+// owner.
+func (c *Control) RemoveMember(ctx context.Context, by Identity, user string) error {
+	err := c.store.RemoveMember(ctx, by.TeamID, user, by.Role)
+	c.audit(ctx, by.Actor, actRemove, onMember, user, err)
+	return err
+}
+
+// LeaveTeam removes the actor from the team for which they act. Precondition: the team would have
+// no owner.
+func (c *Control) LeaveTeam(ctx context.Context, by Identity) error {
+	err := c.store.RemoveMember(ctx, by.TeamID, by.ID, by.Role)
+	c.audit(ctx, by.Actor, actLeave, onMember, by.ID, err)
+	return err
+}
+
+// maxFound is the maximum number of users that a search finds.
+const maxFound = 10
+
+// SearchUsers returns users whose emails begin with a text.
+func (c *Control) SearchUsers(ctx context.Context, begin string) ([]store.User, error) {
+	return c.store.UsersByEmail(ctx, begin, maxFound)
+}

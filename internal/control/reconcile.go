@@ -1,0 +1,203 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
+)
+
+// Reconcile compares the records with each host and finishes interrupted operations. It returns the
+// errors of hosts that do not answer, and of single sandboxes. It can be called again at any time.
+func (c *Control) Reconcile(ctx context.Context) error {
+	var errs []error
+	for id, h := range c.hosts {
+		errs = append(errs, c.reconcileTemplates(ctx, id, h), c.reconcileHost(ctx, id, h))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Control) reconcileHost(ctx context.Context, host string, h Host) error {
+	there, err := hostStates(ctx, h, "")
+	c.answered(host, err)
+	if err != nil {
+		return fault.Wrap(err, "reconcile host", h.Name)
+	}
+	unsettled, err := c.unsettled(ctx, host, there)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range unsettled {
+		errs = append(errs, c.compare(ctx, host, h, id, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// hostStates returns the states of the sandboxes of a host by ID. If only is not empty, it returns
+// only the state of this sandbox.
+func hostStates(ctx context.Context, h Host, only string) (map[string]*hostv1.WatchResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := h.Client.Watch(ctx, connect.NewRequest(&hostv1.WatchRequest{SandboxId: only}))
+	if err != nil {
+		return nil, FromHost(err)
+	}
+	defer stream.Close()
+	return untilSynced(stream)
+}
+
+// untilSynced returns the states at the beginning of a stream.
+func untilSynced(stream *connect.ServerStreamForClient[hostv1.WatchResponse]) (map[string]*hostv1.WatchResponse, error) {
+	there := map[string]*hostv1.WatchResponse{}
+	for stream.Receive() {
+		m := stream.Msg()
+		switch {
+		case m.Synced:
+			return there, nil
+		case m.Status == "":
+			delete(there, m.SandboxId)
+		default:
+			there[m.SandboxId] = m
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, FromHost(err)
+	}
+	return nil, FromHost(io.ErrUnexpectedEOF)
+}
+
+// unsettled returns the IDs of the sandboxes of a host whose records do not agree with the states
+// of the host, or are being changed. For the others, it records what they did.
+func (c *Control) unsettled(ctx context.Context, host string, there map[string]*hostv1.WatchResponse) (ids []string, err error) {
+	c.mu.Lock()
+	changing := slices.Collect(maps.Keys(c.locks)) // their records can become older than the states
+	c.mu.Unlock()
+	all, err := c.store.SandboxesOf(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range all {
+		if !settled(b, there[b.ID]) || slices.Contains(changing, b.ID) {
+			ids = append(ids, b.ID)
+		} else if err := c.observe(ctx, b, there[b.ID]); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// observe records the time of the last activity of a sandbox, and what it has sent.
+func (c *Control) observe(ctx context.Context, b store.Sandbox, there *hostv1.WatchResponse) error {
+	if there == nil {
+		return nil
+	}
+	if at := time.Unix(there.LastActiveAtUnix, 0); at.After(b.ActiveAt) {
+		if err := c.store.SetActive(ctx, b.ID, at); err != nil {
+			return err
+		}
+	}
+	return c.countSent(ctx, b, there)
+}
+
+// compare brings one sandbox to its wanted state. If an operation is changing the sandbox, compare
+// does nothing, but the follower of the host compares the sandbox at the end of the operation.
+//
+// reported is a state that the host has sent, or nil. If it agrees with the record, compare does
+// not ask the host, because a later state would come by itself. Otherwise the reported state can be
+// older than the record. So compare asks the host while no operation changes the sandbox.
+func (c *Control) compare(ctx context.Context, host string, h Host, id string, reported *hostv1.WatchResponse) error {
+	unlock, ok := c.tryLock(id, host, id)
+	if !ok {
+		return nil
+	}
+	defer unlock()
+	b, err := c.store.Record(ctx, id)
+	if fault.KindOf(err) == fault.NotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if reported != nil && reported.Status != "" && settled(b, reported) {
+		if err := c.observe(ctx, b, reported); err != nil {
+			return err
+		}
+		return c.pauseSpender(ctx, b, reported.Status)
+	}
+	there, err := hostStates(ctx, h, id)
+	if err == nil {
+		err = c.countSent(ctx, b, there[id])
+	}
+	switch {
+	case err != nil:
+	case settled(b, there[id]):
+		err = c.pauseSpender(ctx, b, there[id].GetStatus())
+	default:
+		err = c.reconcile(ctx, h, b, there[id])
+	}
+	return fault.Wrap(err, "reconcile sandbox", id)
+}
+
+// reconcile brings one sandbox to its wanted state. there is nil if the host does not have it. The
+// caller holds the sandbox's lock.
+func (c *Control) reconcile(ctx context.Context, h Host, b store.Sandbox, there *hostv1.WatchResponse) (err error) {
+	switch {
+	case b.Wanted == store.WantDeleted && there == nil, there == nil && !b.Made:
+		// Either it is gone, or its creation was interrupted before the host had it. Then no client
+		// got its ID.
+		return c.store.Forget(ctx, b.ID)
+	case b.Wanted == store.WantDeleted:
+		return c.destroy(ctx, h, b)
+	case there == nil:
+		return c.store.Report(ctx, b.ID, StatusMissing, b.StartedAt, b.ActiveAt, c.clock().UTC())
+	case there.Status == store.StatusPending:
+		return nil // its host is still creating it, and reports the end of that
+	}
+	status := there.Status
+	switch {
+	case b.Wanted == store.WantRunning && b.Status == statusPaused && (status == statusPaused || status == statusRunning):
+		// The resume was interrupted. Even if the sandbox runs, its machine may soon be paused
+		// again, because the process that resumed it was killed. Then this call resumes it again.
+		status, err = resume(ctx, h, b)
+	case status == statusRunning && b.Wanted == store.WantPaused && b.Status != statusPaused: // the pause was interrupted
+		status, err = pause(ctx, h, b)
+	case status == statusPaused && b.Wanted == store.WantRunning: // the host has paused it, because it was not used
+		_, err = c.store.Want(ctx, b.TeamID, b.ID, store.WantPaused, c.clock().UTC())
+	case status == statusRunning && b.Wanted == store.WantPaused: // the host has resumed it, because it was used
+		_, err = c.store.Want(ctx, b.TeamID, b.ID, store.WantRunning, c.clock().UTC())
+		if fault.KindOf(err) == fault.Exhausted {
+			status, err = pause(ctx, h, b)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	started, active := b.StartedAt, time.Unix(there.LastActiveAtUnix, 0)
+	if started.IsZero() {
+		started = b.CreatedAt
+	}
+	return c.store.Report(ctx, b.ID, status, started, active, c.clock().UTC())
+}
+
+// settled reports whether the record of a sandbox agrees with its host, apart from the time of the
+// last activity.
+func settled(b store.Sandbox, there *hostv1.WatchResponse) bool {
+	switch {
+	case !b.Made || b.Wanted == store.WantDeleted:
+		return false
+	case there == nil:
+		return b.Status == StatusMissing
+	case b.Status != there.Status:
+		return false
+	}
+	return string(b.Wanted) == there.Status || there.Status != statusRunning && there.Status != statusPaused
+}

@@ -1,0 +1,50 @@
+package diff_test
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/diff"
+	"github.com/pyro-mcp/pyro/internal/diff/difftest"
+)
+
+// TestWhatGitRefusesIsNotInThePatch checks that the patch omits paths that would make git reject
+// the whole patch.
+func TestWhatGitRefusesIsNotInThePatch(t *testing.T) {
+	after := difftest.Tree{}
+	for _, p := range []string{".git/config", "sub/.GIT/index", ".git", "a/git~1", ".git . ", ".git::$INDEX_ALLOCATION", `.git\x`, ".gitignore", ".github/x", "git", "git~12", ".gitmodules"} {
+		after.Put(p, file(p))
+	}
+	delete(after, ".git") // The directory below replaces this file.
+	after.Put(".git", difftest.Node{Mode: fs.ModeDir | 0o755})
+	after.Put("a/.gitmodules", difftest.Node{Mode: fs.ModeSymlink, Link: "x"})
+	result, patch := compare(t, difftest.Tree{}, after, diff.Options{IncludeIgnored: true})
+	taken := difftest.Tree{}
+	for _, c := range result.Entries {
+		if c.Kind != diff.Directory && !c.PatchOmitted {
+			taken.Put(c.Path, after[c.Path])
+		}
+	}
+	if len(taken.Git()) != 6 {
+		t.Errorf("%v", taken)
+	}
+	dir := t.TempDir()
+	if _, err := difftest.Git(dir, patch, "apply", "-"); err != nil {
+		t.Fatal(err)
+	}
+	made, _ := difftest.Read(dir)
+	if said := difftest.Unequal(made.Git(), taken.Git()); said != "" {
+		t.Error(said)
+	}
+	for _, c := range result.Entries { // Git rejects each of the omitted paths.
+		if c.PatchOmitted {
+			_, one := compare(t, difftest.Tree{}, difftest.Tree{"x": after[c.Path]}, diff.Options{})
+			quoted := strings.ReplaceAll(c.Path, `\`, `\\`)
+			one = strings.NewReplacer("a/x", `"a/`+quoted+`"`, "b/x", `"b/`+quoted+`"`).Replace(one)
+			if _, err := difftest.Git(t.TempDir(), one, "apply", "-"); err == nil || !strings.Contains(err.Error(), "invalid path") {
+				t.Errorf("%q: %v", c.Path, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package hostagent
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	hostpb "github.com/pyro-mcp/pyro/internal/gen/host/v1"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/workspace"
+)
+
+// TestSentBytes checks that watchers get the number of sent bytes of a running sandbox, and what a
+// machine has sent just before a pause.
+func TestSentBytes(t *testing.T) {
+	f := newFakes()
+	var bytes atomic.Int64
+	f.usage = func(context.Context) (workspace.Usage, error) {
+		return workspace.Usage{SentBytes: bytes.Load(), SentSince: 7}, nil
+	}
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	c := hostClient(t, serve(t, a, ServeOptions{}))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	state := func() *hostpb.WatchResponse {
+		t.Helper()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		s, err := c.Watch(ctx, connect.NewRequest(&hostpb.WatchRequest{SandboxId: "x"}))
+		if err != nil || !s.Receive() {
+			t.Fatal(err, s.Err())
+		}
+		return s.Msg()
+	}
+	expect := func(when string, want int64) {
+		t.Helper()
+		for m := state(); ; m = state() { // a query of the sampler can be in progress, whose answer is older
+			if m.SentBytes == want && m.SentSinceUnixNano == 7 {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s: got %v, want %d", when, m, want)
+			}
+		}
+	}
+	bytes.Store(1000)
+	expect("a running sandbox", 1000)
+	bytes.Store(2000)
+	if err := pause(t, a, "x"); err != nil {
+		t.Fatal(err)
+	}
+	bytes.Store(3000)
+	expect("a paused sandbox", 2000)
+
+	all, err := c.Watch(ctx, connect.NewRequest(&hostpb.WatchRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for all.Receive() && all.Msg().SentBytes != 2000 {
+	}
+	if err := all.Err(); err != nil {
+		t.Error("a stream of all sandboxes:", err)
+	}
+}

@@ -1,0 +1,59 @@
+package network
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/pyro-mcp/pyro/internal/network/egress"
+)
+
+// openConnection is an open TCP connection or UDP flow of the machine.
+type openConnection struct {
+	Record
+	end func()
+}
+
+// Open returns the open connections, without byte counts.
+func (s *Stack) Open() (all []Record) {
+	for _, c := range s.open.list() {
+		all = append(all, c.Record)
+	}
+	return all
+}
+
+// SetPolicy replaces the policy. It ends the open connections that the new policy refuses.
+func (s *Stack) SetPolicy(p *egress.Policy) {
+	s.policy.Store(p)
+	for _, c := range s.open.list() {
+		if s.changed(c.Record) != nil {
+			c.end()
+		}
+	}
+}
+
+// track adds a connection to the open connections until the function done is called. If the policy
+// has changed since the connection was allowed, and refuses the connection now, track ends it. The
+// function done returns the record of the connection, with the reason if the policy ended it.
+func (s *Stack) track(rec Record, end func()) (done func() Record) {
+	remove, _ := s.open.add(openConnection{rec, end})
+	if s.changed(rec) != nil {
+		end()
+	}
+	return func() Record {
+		remove()
+		if r := s.changed(rec); r != nil {
+			rec.Error = "the network policy has changed: " + r.Reason
+		}
+		return rec
+	}
+}
+
+// changed returns the reason if the policy refuses a connection that it had allowed earlier. The
+// name of the connection counts, even if it was resolved long ago.
+func (s *Stack) changed(rec Record) *egress.Refusal {
+	names := s.names.of(rec.Address)
+	if rec.Name != "" && !slices.Contains(names, rec.Name) {
+		names = append(names, rec.Name)
+	}
+	return s.policy.Load().Connect(netip.AddrPortFrom(rec.Address, rec.Port), names, s.own.has)
+}

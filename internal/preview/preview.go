@@ -1,0 +1,317 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/control"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/secret"
+)
+
+// Names that the guest never sees, and can't set.
+const (
+	cookieName       = "pyro_preview"
+	secureCookieName = "__Host-pyro_preview" // browsers let no other host set it
+	linkParameter    = "pyro_link"
+	openPath         = "/.pyro/open" // where a browser exchanges a token for a cookie
+	// PagePath is the path on the page's host that sends a browser with a session to a preview.
+	PagePath = "/preview/open"
+)
+
+// The two kinds of content of the cookie.
+const (
+	loginKind = "s."
+	linkKind  = "l."
+)
+
+// Options configure a Handler. All fields but Domains are required.
+type Options struct {
+	Control *control.Control
+	Domains []string // in addition to localhost, in lower case
+	Log     *slog.Logger
+	Secure  func(*http.Request) bool   // reports whether the client uses TLS
+	Address func(*http.Request) string // returns the address of the client
+	// Proxied reports whether a trusted proxy can have sent a request. Only then do its headers
+	// X-Forwarded-* count.
+	Proxied func(*http.Request) bool
+}
+
+// Handler serves the previews of all sandboxes.
+type Handler struct {
+	Options
+	proxy     http.Handler
+	transport *http.Transport
+	streams   streams
+}
+
+// New returns a handler. The caller must call Close.
+func New(o Options) *Handler {
+	h := &Handler{Options: o}
+	h.transport = h.newTransport()
+	h.proxy = h.newProxy()
+	h.streams.init()
+	return h
+}
+
+// Port returns the port that a request's Host header names. ok is false if it names none.
+func (h *Handler) Port(r *http.Request) (p Port, ok bool) { return ParseHost(r.Host, h.Domains) }
+
+// Close ends streams that have no end of their own, such as WebSockets, and idle connections. It
+// waits a short time for clients to agree.
+func (h *Handler) Close() {
+	h.streams.close()
+	h.transport.CloseIdleConnections()
+}
+
+// Serve answers a request for a port, which Port has returned for it.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
+	if isWebSocket(r) {
+		w = upgrading{w, &h.streams}
+	}
+	if r.URL.Path == openPath {
+		h.exchange(w, r, p)
+		return
+	}
+	pass := h.pass(r)
+	v, err := h.Control.Visit(r.Context(), p.ID, p.Number, pass)
+	if err == nil && !v.Anonymous && pass.Key.Reveal() == "" && !sameSandbox(r, p, h.Domains) {
+		err = fault.Newf(fault.Permission, "another site sent this request")
+	}
+	if err != nil {
+		h.refuse(w, r, p, pass, err)
+		return
+	}
+	if !v.LinkEnds.IsZero() && r.URL.Query().Has(linkParameter) {
+		http.SetCookie(w, h.cookie(r, linkKind+pass.Link.Reveal(), v.LinkEnds))
+		if navigates(r) {
+			clean := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: withoutLink(r.URL.RawQuery)}
+			redirect(w, local(clean.String()))
+			return
+		}
+	}
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	ctx = context.WithValue(ctx, visitKey{}, &visit{port: p, visitor: v, end: end, hasSession: h.hasSession(r)})
+	h.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// sessionLength is the length of the token of a session.
+const sessionLength = 26
+
+// hasSession reports whether a program has sent the token of a session, which is meant for the API.
+func (h *Handler) hasSession(r *http.Request) bool {
+	token, ok := control.Bearer(r.Header.Get("Authorization"))
+	if !ok || len(token.Reveal()) != sessionLength {
+		return false
+	}
+	_, err := h.Control.SessionIdentity(r.Context(), token, "")
+	return err == nil
+}
+
+// visit is a request that is allowed to reach a port.
+type visit struct {
+	port       Port
+	visitor    control.Visitor
+	end        context.CancelFunc // ends the request
+	hasSession bool               // the header Authorization has the token of a session
+}
+
+type visitKey struct{}
+
+func visitOf(ctx context.Context) *visit {
+	v, _ := ctx.Value(visitKey{}).(*visit)
+	return v
+}
+
+// pass returns what a request shows to prove that it is allowed.
+func (h *Handler) pass(r *http.Request) control.PreviewPass {
+	p := control.PreviewPass{Address: h.Address(r), Link: secret.New(r.URL.Query().Get(linkParameter))}
+	if key, ok := ownKey(r.Header); ok {
+		p.Key = key
+	}
+	c, err := r.Cookie(h.cookieName(r))
+	if err != nil {
+		return p
+	}
+	if token, ok := strings.CutPrefix(c.Value, loginKind); ok {
+		p.Cookie = secret.New(token)
+	}
+	if token, ok := strings.CutPrefix(c.Value, linkKind); ok && p.Link.Reveal() == "" {
+		p.Link = secret.New(token)
+	}
+	return p
+}
+
+func (h *Handler) cookieName(r *http.Request) string {
+	if h.Secure(r) {
+		return secureCookieName
+	}
+	return cookieName
+}
+
+func (h *Handler) cookie(r *http.Request, value string, expires time.Time) *http.Cookie {
+	return &http.Cookie{
+		Name: h.cookieName(r), Value: value, Path: "/", Expires: expires, HttpOnly: true, Secure: h.Secure(r), SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// sameSandbox reports whether a request comes from the preview itself or from another port of the
+// sandbox. Browsers add cookies also to requests that a hostile sandbox sends.
+func sameSandbox(r *http.Request, p Port, domains []string) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true // no browser, or a navigation, or a GET whose answer the sender can't read
+	}
+	u, err := url.Parse(origin)
+	if err != nil {
+		return false
+	}
+	from, ok := ParseHost(u.Host, domains)
+	return ok && from.ID == p.ID && from.Domain == p.Domain
+}
+
+// navigates reports whether a browser shows the answer to a request as a page.
+func navigates(r *http.Request) bool {
+	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" {
+		return false
+	}
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html") && r.Header.Get("Upgrade") == ""
+}
+
+// refuse answers a request that is not allowed. It sends a browser without a login to the page,
+// which sends it back with a token.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p Port, pass control.PreviewPass, err error) {
+	unknown := errors.Is(err, control.ErrUnauthenticated)
+	switch {
+	case unknown && navigates(r) && !r.URL.Query().Has(linkParameter):
+		redirect(w, h.origin(r, p.Domain)+PagePath+"?"+url.Values{
+			"sandbox": {p.ID}, "port": {strconv.Itoa(p.Number)}, "path": {r.URL.RequestURI()},
+		}.Encode())
+	case unknown && r.URL.Query().Has(linkParameter):
+		h.fail(w, r, http.StatusForbidden, problem{Title: "This link does not work", Text: "It has expired, or its owner has ended it.", Hint: "Ask for a new link."})
+	case unknown:
+		h.fail(w, r, http.StatusForbidden, needsLogin)
+	default:
+		h.failWith(w, r, err)
+	}
+}
+
+var needsLogin = problem{
+	Title: "This preview is private", Text: "Only members of the team that owns the sandbox can open it.",
+	Hint: "Log in to pyro in this browser and open the preview again, or ask the owner for a link.",
+}
+
+// origin returns the origin of another host of this server, for the client of a request.
+func (h *Handler) origin(r *http.Request, name string) string {
+	scheme := "http://"
+	if h.Secure(r) {
+		scheme = "https://"
+	}
+	return scheme + at(name, r.Host)
+}
+
+// URL returns the address of a port for the client of a request to the page.
+func (h *Handler) URL(r *http.Request, id string, port int) string {
+	return h.origin(r, Port{id, port, h.domain(r)}.Host()) + "/"
+}
+
+// domain returns the domain for previews that the client of a request to the page can reach.
+func (h *Handler) domain(r *http.Request) string {
+	name := strings.ToLower(r.Host)
+	if host, _, err := net.SplitHostPort(name); err == nil {
+		name = host
+	}
+	for _, d := range h.Domains {
+		if name == d {
+			return d
+		}
+	}
+	if ip := net.ParseIP(strings.Trim(name, "[]")); name != Local && !ip.IsLoopback() && len(h.Domains) > 0 {
+		return h.Domains[0]
+	}
+	return Local
+}
+
+// LinkURL returns an address with the token of a link.
+func LinkURL(address string, token secret.Value) string {
+	return address + "?" + url.Values{linkParameter: {token.Reveal()}}.Encode()
+}
+
+// Open serves PagePath. The caller has checked that session is the cookie of the page. Open sends
+// the browser to a preview, with a token for it.
+func (h *Handler) Open(w http.ResponseWriter, r *http.Request, session secret.Value) {
+	q := r.URL.Query()
+	number, ok := parsePort(q.Get("port"))
+	id := q.Get("sandbox")
+	if !ok || !isID(id) {
+		h.fail(w, r, http.StatusNotFound, problem{Title: "No such preview", Text: "The address does not name a port of a sandbox."})
+		return
+	}
+	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" { // such as an image in a preview
+		h.fail(w, r, http.StatusForbidden, problem{Title: "Not allowed", Text: "Only a browser that opens this address as a page gets a preview."})
+		return
+	}
+	token, err := h.Control.PreviewToken(r.Context(), session, id, number, h.Address(r))
+	switch {
+	case errors.Is(err, control.ErrUnauthenticated):
+		h.loginElsewhere(w, r)
+	case err != nil:
+		h.failWith(w, r, err)
+	default:
+		to := Port{id, number, h.domain(r)}
+		redirect(w, h.origin(r, to.Host())+openPath+"?"+url.Values{"token": {token.Reveal()}, "path": {q.Get("path")}}.Encode())
+	}
+}
+
+// loginElsewhere handles a browser without a session. It can have one at 127.0.0.1, because
+// browsers do not share cookies between that address and localhost.
+func (h *Handler) loginElsewhere(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	name, port, err := net.SplitHostPort(r.Host)
+	if err == nil && name == Local && !q.Has("again") {
+		q.Set("again", "1")
+		redirect(w, "http://"+net.JoinHostPort("127.0.0.1", port)+PagePath+"?"+q.Encode())
+		return
+	}
+	h.fail(w, r, http.StatusForbidden, needsLogin)
+}
+
+// exchange gives a browser the cookie of a preview for a token.
+func (h *Handler) exchange(w http.ResponseWriter, r *http.Request, p Port) {
+	q := r.URL.Query()
+	cookie, expires, err := h.Control.ExchangePreviewToken(r.Context(), secret.New(q.Get("token")), p.ID, p.Number)
+	switch {
+	case errors.Is(err, control.ErrUnauthenticated):
+		h.fail(w, r, http.StatusForbidden, problem{Title: "This address was used", Text: "It works once, within a minute.", Hint: "Open the preview again."})
+	case err != nil:
+		h.failWith(w, r, err)
+	default:
+		http.SetCookie(w, h.cookie(r, loginKind+cookie.Reveal(), expires))
+		redirect(w, local(q.Get("path")))
+	}
+}
+
+// local returns an address of the same host: a path with a query. Others become the root.
+func local(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(address, "/") || strings.HasPrefix(address, "//") || strings.Contains(address, "\\") {
+		return "/"
+	}
+	return u.String()
+}
+
+func redirect(w http.ResponseWriter, to string) {
+	header := w.Header()
+	header.Set("Location", to)
+	header.Set("Cache-Control", "no-store")
+	header.Set("Referrer-Policy", "no-referrer")
+	w.WriteHeader(http.StatusSeeOther)
+}

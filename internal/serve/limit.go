@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/control"
+)
+
+// The default limits. Each sender has a bucket of tokens. A request takes a token, and the bucket
+// gets new ones at the rate.
+const (
+	requestRate  = 100 // requests of a key, a user or an unknown address, each second
+	requestBurst = 200
+
+	loginRate  = 10.0 / 60 // failed logins of an address with an email, each second
+	loginBurst = 10
+
+	addressRate  = 1 // failed logins of an address with any email, each second
+	addressBurst = 60
+)
+
+// maxBuckets bounds the buckets of a limiter. The bucket that was not used for the longest time
+// goes first.
+const maxBuckets = 10_000
+
+// limiter limits how often each of many senders can do something.
+type limiter struct {
+	rate, burst float64
+	clock       func() time.Time
+
+	mu      sync.Mutex
+	buckets map[string]*list.Element
+	recent  *list.List // of *bucket, the last used first
+}
+
+type bucket struct {
+	key    string
+	tokens float64
+	at     time.Time // of tokens
+}
+
+func newLimiter(rate, burst float64, clock func() time.Time) *limiter {
+	return &limiter{rate: rate, burst: burst, clock: clock, buckets: map[string]*list.Element{}, recent: list.New()}
+}
+
+// take takes a token of a sender. If there is none, it returns the time until there is one.
+func (l *limiter) take(key string) (wait time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.bucket(key)
+	if b.tokens < 1 {
+		return time.Duration((1 - b.tokens) / l.rate * float64(time.Second)), false
+	}
+	b.tokens--
+	return 0, true
+}
+
+// back returns the token of a sender.
+func (l *limiter) back(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.bucket(key)
+	b.tokens = min(b.tokens+1, l.burst)
+}
+
+// bucket returns the bucket of a sender with its tokens of now.
+func (l *limiter) bucket(key string) *bucket {
+	now := l.clock()
+	if e := l.buckets[key]; e != nil {
+		l.recent.MoveToFront(e)
+		b := e.Value.(*bucket)
+		b.tokens = min(b.tokens+max(now.Sub(b.at), 0).Seconds()*l.rate, l.burst)
+		b.at = now
+		return b
+	}
+	if len(l.buckets) >= maxBuckets {
+		last := l.recent.Back()
+		delete(l.buckets, l.recent.Remove(last).(*bucket).key)
+	}
+	b := &bucket{key, l.burst, now}
+	l.buckets[key] = l.recent.PushFront(b)
+	return b
+}
+
+func rateLimited(wait time.Duration, message string) *Error {
+	return &Error{
+		status: http.StatusTooManyRequests, retry: max(wait, time.Second),
+		Detail: Detail{Code: "rate_limited", Message: message, Hint: "wait for the time in the header Retry-After"},
+	}
+}
+
+// limit takes a token for a request. It fails with rate_limited if the sender has none.
+func (s *Server) limit(sender string) error {
+	if wait, ok := s.requests.take(sender); !ok {
+		return rateLimited(wait, "too many requests")
+	}
+	return nil
+}
+
+// senderOf returns the name of a bucket for requests of an identity. Requests of unknown senders
+// share the bucket of their network.
+func senderOf(i control.Identity, r *http.Request) string {
+	if i.ID == "" {
+		return "address " + network(address(r))
+	}
+	return i.Type + " " + i.ID
+}
+
+// network returns the part of an address that one sender is assumed to have: an IPv4 address, or
+// the /64 of an IPv6 address.
+func network(address string) string {
+	ip := net.ParseIP(address)
+	if ip == nil || ip.To4() != nil {
+		return address
+	}
+	return ip.Mask(net.CIDRMask(64, 128)).String()
+}
+
+// limitLogin runs an attempt to prove something about a user. It fails with rate_limited after too
+// many failures. Attempts that succeed do not count.
+func (s *Server) limitLogin(r *http.Request, email string, attempt func() error) error {
+	from := network(address(r))
+	both := from + " " + email
+	if wait, ok := s.logins.take(both); !ok {
+		return rateLimited(wait, "too many failed logins")
+	}
+	if wait, ok := s.addresses.take(from); !ok {
+		s.logins.back(both)
+		return rateLimited(wait, "too many failed logins")
+	}
+	err := attempt()
+	if err == nil {
+		s.logins.back(both)
+		s.addresses.back(from)
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package serve
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/pyro-mcp/pyro/internal/control"
+	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+)
+
+// Without arguments, this shell stands for the shell that the sandbox has.
+const (
+	defaultShell = "/bin/bash"
+	findShell    = "[ -x /bin/bash ] && exec /bin/bash; exec /bin/sh"
+)
+
+func (s *Server) bindPty(base string) {
+	bindSocket(s, operation(http.MethodGet, "/v1/"+base+"/{id}/pty", base+"-pty", "Open a terminal over a WebSocket, or connect to one again", store.RoleMember),
+		func(in *ByID) string { return in.ID }, s.pty)
+}
+
+// pty connects a client to a terminal. The program on the terminal continues when the connection
+// ends.
+func (s *Server) pty(c *socket, in *ByID) error {
+	f, err := c.next()
+	if err != nil {
+		return err
+	}
+	req, err := attach(in.ID, f)
+	if err != nil {
+		return err
+	}
+	client, err := s.control.Client(c.ctx, c.by.Actor, in.ID)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(c.ctx)
+	defer stop()
+	stream, err := client.PtyAttach(ctx, connect.NewRequest(req))
+	if err != nil {
+		return control.FromHost(err)
+	}
+	defer stream.Close()
+	more := stream.Receive()
+	s.control.Record(ctx, c.by.Actor, control.ActTerminal, in.ID, control.FromHost(stream.Err()))
+	if !more {
+		return ended(stream.Err())
+	}
+	started := stream.Msg().GetStarted()
+	pid, tag := started.GetPid(), started.GetTag()
+	if err := c.send(event{Type: "started", Tag: tag, PID: &pid}); err != nil {
+		return err
+	}
+	c.pings.Store(true)
+	t := terminal{c, client, in.ID, tag}
+	c.run(stop, func() error {
+		for stream.Receive() {
+			var err error
+			switch e := stream.Msg().Event.(type) {
+			case *pb.PtyAttachResponse_Output:
+				data := base64.StdEncoding.EncodeToString(e.Output.Data)
+				err = c.send(event{Type: "output", Data: data, Offset: &e.Output.Offset})
+			case *pb.PtyAttachResponse_Exited:
+				return c.send(event{Type: "exit", ExitCode: &e.Exited.ExitCode, Error: e.Exited.Error})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return ended(stream.Err())
+	}, func(f frame) error { return t.do(ctx, f) })
+	return nil
+}
+
+// attach returns the request for the first frame of a client.
+func attach(id string, f frame) (*pb.PtyAttachRequest, error) {
+	req := &pb.PtyAttachRequest{SandboxId: id, Tag: f.Tag, Cols: f.Cols, Rows: f.Rows, Offset: &f.Offset}
+	switch f.Type {
+	case "connect":
+		if f.Tag == "" {
+			return nil, fault.Newf(fault.Invalid, "tag is missing").WithHint("send the tag of the frame started")
+		}
+	case "start":
+		req.Cmd, req.Args, req.Envs, req.Cwd, req.User, req.Offset = f.Cmd, f.Args, f.Envs, f.Cwd, f.User, nil
+		if (f.Cmd == "" || f.Cmd == defaultShell) && len(f.Args) == 0 {
+			req.Cmd, req.Args = "/bin/sh", []string{"-c", findShell}
+		} else if f.Cmd == "" {
+			req.Cmd = defaultShell
+		}
+	default:
+		return nil, fault.Newf(fault.Invalid, "the first frame must be of the type start or connect")
+	}
+	return req, nil
+}
+
+// terminal is a terminal that a client has started or connected to.
+type terminal struct {
+	*socket
+	host hostClient
+	id   string // of the sandbox
+	tag  string
+}
+
+// do handles a frame of the client. It returns when the host has handled it, so frames keep their
+// order, and a slow host slows the client down. An error of the host does not end the connection:
+// if the program has ended, its exit is on its way.
+func (t terminal) do(ctx context.Context, f frame) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var err error
+	switch f.Type {
+	case "input":
+		_, err = t.host.PtySendInput(ctx, connect.NewRequest(&pb.PtySendInputRequest{SandboxId: t.id, Tag: t.tag, Data: f.Data}))
+	case "resize":
+		_, err = t.host.PtyResize(ctx, connect.NewRequest(&pb.PtyResizeRequest{SandboxId: t.id, Tag: t.tag, Cols: f.Cols, Rows: f.Rows}))
+	case "kill":
+		_, err = t.host.PtyKill(ctx, connect.NewRequest(&pb.PtyKillRequest{SandboxId: t.id, Tag: t.tag}))
+	default:
+		return fault.Newf(fault.Invalid, "a frame of the type %.40q: after the first frame, only input, resize and kill are allowed", f.Type)
+	}
+	if err != nil && t.ctx.Err() == nil {
+		t.report(control.FromHost(err), false)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+// Package serve is the HTTP API of a control plane.
+//
+// Each operation is bound once. Its Go types give the OpenAPI document at /openapi.json, which
+// /docs shows. Programs send an API key in the header X-API-Key, and browsers have the cookie of a
+// session. Sandboxes have two spellings: /v1/sandboxes and /v1/capsules.
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/pyro-mcp/pyro/internal/control"
+	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/preview"
+	"github.com/pyro-mcp/pyro/internal/secret"
+	"github.com/pyro-mcp/pyro/internal/version"
+)
+
+// Options configure a Server.
+type Options struct {
+	Control *control.Control
+	Log     *slog.Logger // nil: slog.Default
+	Hosts   []string     // names of this server in addition to localhost, in lower case; each is also a domain of previews
+	Metrics secret.Value // the token for /metrics; empty: there is no /metrics
+	OIDC    *OIDC        // nil: no login at an OpenID provider
+}
+
+// Server serves the API. It is an http.Handler.
+type Server struct {
+	control     *control.Control
+	log         *slog.Logger
+	hosts       []string
+	api         huma.API
+	mux         *http.ServeMux
+	crossOrigin *http.CrossOriginProtection
+	sockets     sockets
+	events      *eventStreams
+	pingEvery   time.Duration // of WebSockets
+	previews    *preview.Handler
+	observed    *observed
+	mcp         mcpServers
+
+	requests, logins, addresses *limiter // of all requests, and of failed logins
+}
+
+// Maximum sizes of the body of a request, in bytes.
+const (
+	maxBody    = 1 << 20             // without a file
+	maxRequest = maxUpload + maxBody // with a file
+)
+
+// keyHeader is the header for API keys.
+const keyHeader = control.KeyHeader
+
+// New returns a server.
+func New(o Options) *Server {
+	s := &Server{control: o.Control, log: o.Log, hosts: o.Hosts, mux: http.NewServeMux(), sockets: newSockets(), events: newEventStreams(), pingEvery: pingEvery, crossOrigin: http.NewCrossOriginProtection(), observed: newObserved()}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.previews = preview.New(preview.Options{Control: s.control, Domains: s.hosts, Log: s.log, Secure: secure, Address: address, Proxied: fromProxy})
+	s.requests = newLimiter(requestRate, requestBurst, time.Now)
+	s.logins, s.addresses = newLimiter(loginRate, loginBurst, time.Now), newLimiter(addressRate, addressBurst, time.Now)
+	config := huma.DefaultConfig("pyro", version.String())
+	config.Info.Description = "Sandboxes for AI agents. Send an API key in the header " + keyHeader + "."
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"key":     {Type: "apiKey", In: "header", Name: keyHeader},
+		"token":   {Type: "http", Scheme: "bearer", Description: "An API key, or the token of a session"},
+		"session": {Type: "apiKey", In: "cookie", Name: cookieName},
+	}
+	config.CreateHooks = nil // no link to the schema in each body
+	config.DocsPath = ""     // huma's page loads a script from another site
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	s.api = humago.New(s.mux, config)
+	s.api.UseMiddleware(s.authenticate)
+	s.bindHealth()
+	for _, base := range []string{"sandboxes", "capsules"} {
+		s.bindSandboxes(base)
+		s.bindExec(base)
+		s.bindFiles(base)
+		s.bindStats(base)
+		s.bindFileStreams(base)
+		s.bindStreams(base)
+		s.bindPty(base)
+		s.bindPreviews(base)
+		s.bindChanges(base)
+		s.bindServices(base)
+		s.bindActivity(base)
+	}
+	s.bindSnapshots()
+	s.bindKeys()
+	s.bindLogin()
+	s.bindEvents()
+	s.bindMCP()
+	s.mux.HandleFunc("GET "+preview.PagePath, s.openPreview)
+	s.bindOIDC(o.OIDC)
+	s.bindMe()
+	s.bindTeams()
+	s.bindMembers()
+	s.bindAudit()
+	s.bindHosts()
+	s.bindPage()
+	s.bindMetrics(o.Metrics)
+	s.bindDocs()
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.observe(w, r, http.HandlerFunc(s.answer))
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	if p, ok := s.previews.Port(r); ok { // another origin, with other content and rules
+		r.Pattern = "preview" // the route in the log and the metrics
+		s.previews.Serve(w, r, p)
+		return
+	}
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if err := s.checkSender(r); err != nil {
+		writeError(w, newError(err))
+		return
+	}
+	if !strings.HasPrefix(r.URL.Path, "/") { // http.ServeMux has no JSON error for such a target
+		writeError(w, refusal(http.StatusBadRequest, "the target of the request is no path", ""))
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, streamWrite) {
+		r.Body = &impatient{r.Body, http.NewResponseController(w)}
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	if r.ContentLength > maxRequest {
+		writeError(w, refusal(http.StatusRequestEntityTooLarge, "the body is too large", ""))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequest) // huma does not limit forms
+	s.mux.ServeHTTP(w, r)
+}
+
+// OpenAPI returns the OpenAPI document of the API.
+func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
+
+// operation returns the description of an operation that needs a role.
+func operation(method, path, id, summary string, role store.Role, change ...func(*huma.Operation)) huma.Operation {
+	o := huma.Operation{
+		Method: method, Path: path, OperationID: id, Summary: summary, MaxBodyBytes: maxBody, Metadata: map[string]any{need: role},
+		Security: []map[string][]string{{"key": {}}, {"token": {}}, {"session": {}}}, Errors: []int{400, 401, 403, 404, 409, 413, 429, 501, 502, 503, 504},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+// status sets the status of a success.
+func status(code int) func(*huma.Operation) {
+	return func(o *huma.Operation) { o.DefaultStatus = code }
+}
+
+// Health is the answer of /health.
+type Health struct {
+	Status  string `json:"status" example:"ok"`
+	Version string `json:"version"`
+}
+
+func (s *Server) bindHealth() {
+	huma.Register(s.api, huma.Operation{Method: http.MethodGet, Path: "/health", OperationID: "health", Summary: "Report whether the server works"},
+		func(ctx context.Context, _ *struct{}) (*body[Health], error) {
+			return &body[Health]{Health{"ok", version.String()}}, nil
+		})
+}
+
+// body is an answer with a JSON body.
+type body[T any] struct{ Body T }
+
+// listed returns the answer with a list of records, or the error from finding them.
+func listed[Record, Item any](found []Record, err error, item func(Record) Item) (*body[[]Item], error) {
+	if err != nil {
+		return nil, newError(err)
+	}
+	return &body[[]Item]{itemsOf(found, item)}, nil
+}
+
+// itemsOf returns the items for records. It never returns nil, because that would be null in JSON.
+func itemsOf[Record, Item any](all []Record, item func(Record) Item) []Item {
+	items := make([]Item, 0, len(all))
+	for _, r := range all {
+		items = append(items, item(r))
+	}
+	return items
+}

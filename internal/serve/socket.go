@@ -1,0 +1,162 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/pyro-mcp/pyro/internal/control"
+	"github.com/pyro-mcp/pyro/internal/fault"
+)
+
+// Bounds of WebSockets.
+const (
+	maxFrame      = 1 << 20         // maximum size of a frame from a client, in bytes.
+	maxFirstFrame = 4 << 10         // the same before the client has sent its API key.
+	maxStrangers  = 256             // connections that have not sent their API key yet.
+	firstFrame    = 5 * time.Second // until the API key must have come.
+	pingEvery     = 30 * time.Second
+	sendTimeout   = time.Minute      // until a client must have taken a frame.
+	callTimeout   = 20 * time.Second // of a call for a frame. It is below pingEvery, because pongs wait meanwhile.
+	closeTimeout  = 2 * time.Second  // until Shutdown cuts connections.
+)
+
+// frame is a frame from a client. Each type of frame has some of the fields.
+type frame struct {
+	Type       string            `json:"type"`
+	Token      string            `json:"token"`
+	Cmd        string            `json:"cmd"`
+	Args       []string          `json:"args"`
+	Envs       map[string]string `json:"envs"`
+	Cwd        string            `json:"cwd"`
+	User       string            `json:"user"`
+	TimeoutSec int32             `json:"timeout_sec"`
+	Tag        string            `json:"tag"`
+	Cols       uint32            `json:"cols"`
+	Rows       uint32            `json:"rows"`
+	Offset     int64             `json:"offset"`
+	Data       []byte            `json:"data"` // base64
+}
+
+// event is a frame to a client. Each type of event has some of the fields.
+type event struct {
+	Type     string  `json:"type"`
+	PID      *uint32 `json:"pid,omitempty"`
+	Tag      string  `json:"tag,omitempty"`
+	Data     string  `json:"data,omitempty"`
+	Encoding string  `json:"encoding,omitempty"`
+	Offset   *int64  `json:"offset,omitempty"`
+	ExitCode *int32  `json:"exit_code,omitempty"`
+	Error    string  `json:"error,omitempty"`
+	Fatal    *bool   `json:"fatal,omitempty"`
+	Code     string  `json:"code,omitempty"`
+	Hint     string  `json:"hint,omitempty"`
+}
+
+// parseFrame returns the frame in a message.
+func parseFrame(kind websocket.MessageType, message []byte) (f frame, err error) {
+	if kind != websocket.MessageText {
+		return f, fault.Newf(fault.Invalid, "a binary frame: frames must be text")
+	}
+	if err := json.Unmarshal(message, &f); err != nil {
+		return f, fault.Newf(fault.Invalid, "a frame is not valid: %w", err)
+	}
+	return f, nil
+}
+
+// socket is the WebSocket of a client.
+type socket struct {
+	conn   *websocket.Conn
+	by     control.Identity
+	ctx    context.Context // ends with the connection
+	end    context.CancelFunc
+	closed sync.Once
+	pings  atomic.Bool // send the frame ping
+}
+
+var (
+	errGone    = errors.New("the client has gone")
+	errStopped = errors.New("the client ended it")
+)
+
+// next returns the next frame of the client. It waits until one comes.
+func (c *socket) next() (frame, error) {
+	kind, message, err := c.conn.Read(c.ctx)
+	if err != nil {
+		return frame{}, errGone
+	}
+	return parseFrame(kind, message)
+}
+
+// send sends a frame. It waits until the connection takes the frame, so a slow client slows the
+// program down and costs no memory.
+func (c *socket) send(e event) error {
+	message, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, sendTimeout)
+	defer cancel()
+	if c.conn.Write(ctx, websocket.MessageText, message) != nil {
+		return errGone
+	}
+	return nil
+}
+
+// report sends an error. If it is fatal, the caller closes the connection.
+func (c *socket) report(err error, fatal bool) {
+	e := newError(err)
+	c.send(event{Type: "error", Data: e.Detail.Message, Fatal: &fatal, Code: e.Detail.Code, Hint: e.Detail.Hint})
+}
+
+// finish closes the connection for a reason. Only the first call does.
+func (c *socket) finish(err error) {
+	c.closed.Do(func() {
+		switch {
+		case err == nil, errors.Is(err, errStopped):
+			c.conn.Close(websocket.StatusNormalClosure, "")
+		case errors.Is(err, errGone), c.ctx.Err() != nil:
+			c.end()
+		default:
+			c.report(err, true)
+			c.conn.Close(closeStatus(newError(err).status), "")
+		}
+	})
+}
+
+// closeStatus returns the status that closes a connection after an error. After 1008, it is no use
+// to connect again.
+func closeStatus(status int) websocket.StatusCode {
+	switch {
+	case status == http.StatusServiceUnavailable:
+		return websocket.StatusTryAgainLater
+	case status < 500 || status == http.StatusNotImplemented:
+		return websocket.StatusPolicyViolation
+	}
+	return websocket.StatusInternalError
+}
+
+// run calls output, which sends frames, and input with each frame of the client. When one of them
+// has ended, run calls stop, which must end output. It returns when the connection is closed.
+func (c *socket) run(stop func(), output func() error, input func(frame) error) {
+	var work sync.WaitGroup
+	work.Go(func() { c.finish(output()) })
+	for {
+		f, err := c.next()
+		if err == nil {
+			err = input(f)
+		}
+		if err != nil {
+			c.finish(err)
+			break
+		}
+	}
+	stop()
+	work.Wait()
+}

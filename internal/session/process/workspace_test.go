@@ -1,0 +1,130 @@
+package process
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/session"
+)
+
+// fakeShell implements Shell and Workspaces. Its program repeats its input, and ends with status 3
+// when the input contains an "x".
+type fakeShell struct {
+	mu     sync.Mutex
+	paused bool
+	broken bool // the workspace can't be resumed
+	refuse int  // number of writes that fail before one succeeds
+	output []byte
+	ended  bool
+	closed bool
+}
+
+func (f *fakeShell) Start(context.Context, session.Spec) (Shell, error) { return f, nil }
+func (f *fakeShell) End(context.Context, session.Spec) error            { return nil }
+func (f *fakeShell) PID() int                                           { return 7 }
+
+func (f *fakeShell) Read(ctx context.Context, _ session.Stream, cursor int64) (Piece, error) {
+	for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		p, paused := Piece{Data: f.output[cursor:], Next: int64(len(f.output)), Ended: f.ended}, f.paused
+		f.mu.Unlock()
+		if paused {
+			return Piece{}, ErrPaused
+		}
+		if p.Ended {
+			status := unix.WaitStatus(3 << 8)
+			p.Exit = &status
+		}
+		if p.Ended || len(p.Data) > 0 {
+			return p, nil
+		}
+	}
+	return Piece{}, context.Cause(ctx)
+}
+
+// do calls change, an operation that resumes the workspace.
+func (f *fakeShell) do(change func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.broken {
+		return fault.Newf(fault.Corrupt, "it can't be resumed")
+	}
+	f.paused = false
+	return change()
+}
+
+func (f *fakeShell) Write(_ context.Context, b []byte) error {
+	return f.do(func() error {
+		if f.refuse > 0 {
+			f.refuse--
+			return fault.Newf(fault.Exhausted, "it does not read")
+		}
+		f.output = append(f.output, b...)
+		f.ended = b[len(b)-1] == 'x'
+		return nil
+	})
+}
+
+func (f *fakeShell) Resize(context.Context, int, int) error { return f.do(func() error { return nil }) }
+func (f *fakeShell) Signal(context.Context, unix.Signal) error {
+	return f.do(func() error { return nil })
+}
+func (f *fakeShell) Kill(context.Context) error {
+	return f.do(func() error { f.ended = true; return nil })
+}
+func (f *fakeShell) Close(context.Context) error {
+	return f.do(func() error { f.closed = true; return nil })
+}
+
+func startFake(t *testing.T, f *fakeShell) child {
+	t.Helper()
+	s := spec("command")
+	s.Backend, s.WorkspaceID = session.Workspace, "workspace"
+	c, err := startInWorkspace(f, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestInputResumesAWorkspace types into a paused workspace. Its program does not read the input at
+// first.
+func TestInputResumesAWorkspace(t *testing.T) {
+	f := &fakeShell{paused: true, refuse: 3}
+	c := startFake(t, f)
+	if n, err := c.Write([]byte("typed x")); n != 7 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if b, err := io.ReadAll(c.streams()[session.Output]); string(b) != "typed x" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if status, lost := c.wait(); status.ExitStatus() != 3 || lost {
+		t.Errorf("%v, lost: %v", status, lost)
+	}
+	if c.kill(time.Second); !f.closed {
+		t.Error("its shell still runs")
+	}
+}
+
+// TestKillInAWorkspace kills a program that ignores signals. In a second case the workspace can't
+// be resumed.
+func TestKillInAWorkspace(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		f := &fakeShell{paused: true, broken: broken}
+		c := startFake(t, f)
+		go io.Copy(io.Discard, c.streams()[session.Output])
+		c.kill(10 * time.Millisecond)
+		if _, lost := c.wait(); lost != broken || f.closed == broken {
+			t.Errorf("broken: %v; lost: %v, closed: %v", broken, lost, f.closed)
+		}
+		if _, err := c.Write([]byte("y")); broken && err == nil {
+			t.Error("input after its end was accepted")
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+)
+
+// TestUnknownUser checks that no program runs as an unknown user, and that the error says so at
+// once.
+func TestUnknownUser(t *testing.T) {
+	t.Parallel()
+	_, c := live(t)
+	command := sh("true")
+	command.User = "carl"
+	for name, start := range map[string]func() error{
+		"a command": func() error {
+			_, err := c.Exec(t.Context(), command, program.Attach{})
+			return err
+		},
+		"a detached command": func() error {
+			_, err := c.StartCommand(t.Context(), command)
+			return err
+		},
+		"a shell": func() error {
+			shell := command
+			shell.TTY = &program.Terminal{Cols: 80, Rows: 24}
+			_, err := c.OpenPrompting(t.Context(), shell)
+			return err
+		},
+		"a service": func() error {
+			return c.StartService(t.Context(), "web", remote.ServiceStart{Command: command, Restart: store.RestartAlways})
+		},
+	} {
+		began := time.Now()
+		err := start()
+		if fault.KindOf(err) != fault.Invalid || !strings.HasSuffix(err.Error(), `user "carl": no such user`) || time.Since(began) > endPatience {
+			t.Errorf("%s: %v after %v", name, err, time.Since(began))
+		}
+	}
+}

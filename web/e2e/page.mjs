@@ -1,0 +1,605 @@
+// Uses the page in headless Chromium, against a real server. test/serve_page_test.go starts it:
+//   node page.mjs URL LOGIN_LINK SCREENSHOTS API_KEY_FILE
+// It fails on an error of the page, on a violation of its Content-Security-Policy, on a request to
+// another server, on a violation of axe's rules, and if a text from a sandbox runs as code.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { clientOf, launch, step } from "./lib.mjs";
+
+const [url, link, shots, keyFile] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const payload = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`;
+const problems = [];
+
+const browser = await launch();
+
+/** open returns a new browser context with a page whose faults are recorded. */
+async function open(options = {}) {
+	const context = await browser.newContext({ baseURL: url, viewport: { width: 1280, height: 800 }, colorScheme: "light", reducedMotion: "reduce", locale: "en-GB", ...options });
+	context.setDefaultTimeout(30000);
+	await context.exposeFunction("reportViolation", (text) => problems.push(`Content-Security-Policy: ${text}`));
+	await context.addInitScript(() => document.addEventListener("securitypolicyviolation", (e) => window.reportViolation(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}:${e.lineNumber}`)));
+	context.on("request", (r) => {
+		if (!r.url().startsWith(`${url}/`) && !/^(blob|data):/.test(r.url())) problems.push(`a request to ${r.url()}`);
+	});
+	const page = await context.newPage();
+	page.on("websocket", (s) => new URL(s.url()).host !== new URL(url).host && problems.push(`a WebSocket to ${s.url()}`));
+	page.on("pageerror", (e) => problems.push(`an error: ${e.stack}`));
+	page.on("dialog", (d) => {
+		if (d.type() !== "beforeunload") problems.push(`a dialog: ${d.message()}`);
+		void d.accept();
+	});
+	return { context, page };
+}
+
+/** check runs axe, and checks that no payload has run. */
+async function check(page, where) {
+	assert.equal(await page.evaluate(() => window.hacked), undefined, `${where}: a text ran as code`);
+	await page.evaluate(axe);
+	const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+	for (const v of violations) for (const n of v.nodes) problems.push(`axe, ${where}: ${v.id}: ${n.target.join(" ")}: ${n.failureSummary}`);
+	const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+	assert.ok(wide <= 0, `${where}: the page is ${wide} pixels too wide`);
+}
+
+const shot = (page, name) => page.screenshot({ path: `${shots}/${name}.png` });
+const { context, page } = await open();
+const api = (method, path, data) => context.request.fetch(path, { method, data });
+let id;
+
+try {
+	await step("log in", async () => {
+		await page.goto("/");
+		await page.getByLabel("Email").waitFor();
+		await check(page, "login");
+		await page.getByLabel("Email").fill("nobody@example.com");
+		await page.getByLabel("Password").fill("wrong horse");
+		await page.getByRole("button", { name: "Log in" }).click();
+		await page.getByRole("alert").waitFor();
+		await page.goto(link);
+		await page.getByRole("button", { name: "Log in with this link" }).click();
+		await page.getByRole("heading", { name: "No sandboxes yet" }).waitFor();
+		await check(page, "no sandboxes");
+	});
+
+	await step("create", async () => {
+		await page.getByRole("button", { name: "New sandbox" }).first().click();
+		await page.getByLabel("Name", { exact: true }).fill("fix-parser");
+		await page.getByRole("radio", { name: /^debian:12 / }).check();
+		await check(page, "create");
+		// The answer to the first request is lost. The user tries again, and gets the same sandbox.
+		await page.route("**/v1/sandboxes", async (r) => {
+			if (r.request().method() !== "POST") return r.fallback();
+			await r.fetch({ timeout: 120000 });
+			await r.abort();
+		});
+		const create = page.getByRole("button", { name: "Create sandbox" });
+		await create.click();
+		await page.getByRole("alert").getByText("The server does not answer").waitFor({ timeout: 120000 });
+		await page.unroute("**/v1/sandboxes");
+		await create.click();
+		await page.waitForURL(/\/sandboxes\/[^/]+\/terminal$/);
+		id = page.url().split("/").at(-2);
+		assert.equal((await (await api("GET", "/v1/sandboxes")).json()).length, 1);
+	});
+
+	const typed = (text) => page.locator(".xterm-rows").filter({ hasText: text }).first().waitFor();
+	await step("type in the terminal", async () => {
+		await page.locator(".xterm-rows").filter({ hasText: "#" }).first().waitFor();
+		await page.keyboard.type(`cd /srv; printf '\\e[38;2;242;115;58mwarm %s\\e[0m\\n' colours; echo '${payload}'\r`);
+		await typed("warm colours");
+		await typed("onerror");
+		await check(page, "terminal");
+	});
+
+	await step("reload and share the terminal", async () => {
+		await page.reload();
+		await typed("warm colours");
+		await page.keyboard.type("echo $((6 * 7)) is the answer\r");
+		await typed("42 is the answer");
+		const other = await open({ storageState: await context.storageState().then((s) => ({ ...s, origins: [] })) });
+		const watch = other.page;
+		await watch.goto(page.url());
+		await watch.locator(".xterm-rows").filter({ hasText: "42 is the answer" }).waitFor();
+		await watch.getByText("You only watch").waitFor();
+		await watch.keyboard.type("echo not typed\r");
+		await page.locator(".xterm-helper-textarea").focus();
+		await page.keyboard.type("echo seen by $((1 + 1))\r");
+		await watch.locator(".xterm-rows").filter({ hasText: "seen by 2" }).waitFor();
+		assert.ok(!(await watch.locator(".xterm-rows").innerText()).includes("not typed"), "a browser that watches has typed");
+		await watch.getByRole("button", { name: "Type", exact: true }).click();
+		await watch.locator(".xterm-helper-textarea:focus").waitFor();
+		await watch.keyboard.type("echo taken $((1 + 2))\r");
+		await typed("taken 3");
+		await other.context.close();
+	});
+
+	await step("edit a file", async () => {
+		await api("POST", `/v1/sandboxes/${id}/files/mkdir`, { path: "/srv/app/src" });
+		await context.request.post(`/v1/sandboxes/${id}/files/write`, {
+			multipart: {
+				path: "/srv/app/roman.py",
+				file: {
+					name: "f",
+					mimeType: "text/plain",
+					buffer: Buffer.from(
+						`import sys\n\n\ndef roman(n: int) -> str:\n    """Return a Roman numeral."""\n    out = []\n    for value, text in ((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")):\n        while n >= value:  # the largest first\n            out.append(text)\n            n -= value\n    return "".join(out)\n\n\nif __name__ == "__main__":\n    print(roman(int(sys.argv[1])))\n`,
+					),
+				},
+			},
+		});
+		await page.getByRole("link", { name: "Files" }).click();
+		await page.getByRole("button", { name: "srv", exact: false }).first().click();
+		await page.getByRole("button", { name: "app" }).first().click();
+		await page.getByRole("button", { name: /roman\.py/ }).first().click();
+		const text = page.getByRole("textbox", { name: "Text of roman.py" });
+		await text.click();
+		await page.keyboard.press("Control+Home");
+		await page.keyboard.type("# changed in the page\n");
+		await page.getByText("not saved").waitFor();
+		await page.keyboard.press("Control+s");
+		await page.getByText("roman.py saved").waitFor();
+		await page.getByRole("button", { name: "Dismiss" }).click(); // at once, because it also goes by itself
+		const read = await context.request.post(`/v1/sandboxes/${id}/files/read`, { data: { path: "/srv/app/roman.py" } });
+		assert.match(await read.text(), /^# changed in the page\nimport sys/);
+		await check(page, "files");
+		await shot(page, "page-files");
+		await context.request.post(`/v1/sandboxes/${id}/files/write`, { multipart: { path: `/srv/app/${payload.replaceAll("/", "")}`, file: { name: "f", mimeType: "text/plain", buffer: Buffer.from(payload) } } });
+		await page.getByRole("button", { name: "Load again" }).click();
+		await page.getByRole("button", { name: /^.*<img/ }).first().click();
+		await page.getByText("window.hacked").first().waitFor();
+		await check(page, "a hostile file");
+	});
+
+	await step("upload and download", async () => {
+		await page.locator('input[type="file"]').setInputFiles({ name: "data.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") });
+		await page.getByRole("button", { name: /data\.csv/ }).first().waitFor();
+		await page.getByRole("button", { name: "Actions for data.csv" }).click();
+		const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download", exact: true }).click()]);
+		assert.equal(readFileSync(await download.path(), "utf8"), "a,b\n1,2\n");
+		await page.getByRole("button", { name: "New folder" }).click();
+		await page.getByLabel("Name in /srv/app").fill("docs");
+		await page.getByRole("button", { name: "Create folder" }).click();
+		await page.getByRole("button", { name: "Actions for docs" }).waitFor();
+	});
+
+	await step("rename", async () => {
+		const focused = (name) => page.locator(".entry-name:focus").filter({ hasText: name }).waitFor();
+		const rename = async (name) => {
+			await page.getByRole("button", { name: `Actions for ${name}` }).focus();
+			await page.keyboard.press("Enter");
+			await page.getByRole("button", { name: "Rename…" }).focus();
+			await page.keyboard.press("Enter");
+			await page.getByRole("dialog", { name: `Rename ${name}` }).waitFor();
+		};
+		await rename("data.csv");
+		await check(page, "rename");
+		await page.keyboard.press("Escape");
+		await focused("data.csv");
+		await rename("data.csv");
+		await page.keyboard.type("docs"); // replaces the selected part, not the extension
+		assert.equal(await page.getByLabel("New name").inputValue(), "docs.csv");
+		await page.getByLabel("New name").fill("docs");
+		await page.keyboard.press("Enter");
+		await page.getByRole("alert").getByText("already exists").waitFor();
+		await page.locator("input:focus").waitFor();
+		await check(page, "a name that exists");
+		await page.getByLabel("New name").fill("a/b");
+		await page.keyboard.press("Enter");
+		await page.getByRole("alert").getByText("a name has no /").waitFor();
+		await page.getByLabel("New name").fill("table.csv");
+		await page.keyboard.press("Enter");
+		await focused("table.csv");
+		assert.equal(await page.getByRole("dialog").count(), 0);
+
+		// An open file stays open under its new path. Unsaved changes are not lost without a question.
+		await page.getByRole("button", { name: /^file roman\.py/ }).click();
+		await page.getByRole("textbox", { name: "Text of roman.py" }).click();
+		await page.keyboard.type("# unsaved\n");
+		await page.getByText("not saved").waitFor();
+		await rename("roman.py");
+		await page.getByLabel("New name").fill("numerals.py");
+		await page.keyboard.press("Enter");
+		await page.getByRole("dialog", { name: "Discard the changes?" }).getByRole("button", { name: "Cancel" }).click();
+		await focused("roman.py");
+		await page.getByText("not saved").waitFor();
+		await rename("roman.py");
+		await page.getByLabel("New name").fill("numerals.py");
+		await page.keyboard.press("Enter");
+		await page.getByRole("button", { name: "Discard changes" }).click();
+		await focused("numerals.py");
+		await page.getByRole("textbox", { name: "Text of numerals.py" }).getByText("# changed in the page").waitFor();
+		await rename("numerals.py");
+		await page.getByLabel("New name").fill("roman.py");
+		await page.keyboard.press("Enter");
+		await page.getByRole("textbox", { name: "Text of roman.py" }).waitFor();
+		const read = await context.request.post(`/v1/sandboxes/${id}/files/read`, { data: { path: "/srv/app/table.csv" } });
+		assert.equal(await read.text(), "a,b\n1,2\n");
+		await page.setViewportSize({ width: 390, height: 800 });
+		await page.getByRole("button", { name: "Back to the folder" }).click();
+		await rename("table.csv");
+		await check(page, "rename on a phone");
+		await page.getByLabel("New name").fill("data.csv");
+		await page.getByRole("button", { name: "Rename", exact: true }).click();
+		await focused("data.csv");
+		await page.setViewportSize({ width: 1280, height: 800 });
+	});
+
+	await step("remove", async () => {
+		await page.getByRole("button", { name: "Actions for data.csv" }).click();
+		await page.getByRole("button", { name: "Remove…" }).click();
+		await page.getByRole("heading", { name: "Remove data.csv?" }).waitFor();
+		await check(page, "remove");
+		await page.getByRole("button", { name: "Remove file" }).click();
+		await page.getByRole("button", { name: "Actions for data.csv" }).waitFor({ state: "detached" });
+	});
+
+	await step("see metrics", async () => {
+		await page.getByRole("link", { name: "Metrics" }).click();
+		await page.getByRole("img", { name: /^Memory in the last 10m: now/ }).waitFor();
+		await page.locator("canvas").first().waitFor();
+		for (const range of ["2 h", "24 h"]) await page.getByRole("button", { name: range }).click();
+		await page.getByRole("img", { name: /^Disk(: no data| in the last 24h)/ }).waitFor();
+		await check(page, "metrics");
+	});
+
+	await step("pause and resume", async () => {
+		await page.getByRole("link", { name: "Terminal" }).click();
+		await page.getByRole("button", { name: "Pause" }).click();
+		await page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
+		await check(page, "paused");
+		await page.getByRole("button", { name: "Resume" }).first().click();
+		await typed("42 is the answer");
+		await page.keyboard.type("clear; ls --color / && python3 app/roman.py 19 && uname -sr\r");
+		await typed("XIX");
+		await typed("Linux");
+		await page.mouse.move(600, 600);
+		await shot(page, "page-terminal");
+	});
+
+	await step("metrics of a resumed sandbox", async () => {
+		await page.getByRole("button", { name: "Pause" }).click();
+		await page.getByRole("heading", { name: "This sandbox is paused" }).waitFor();
+		await page.getByRole("link", { name: "Metrics" }).click();
+		await page.getByRole("heading", { name: "Use of resources" }).waitFor();
+		await page.getByRole("button", { name: "Resume" }).click();
+		await page.getByRole("button", { name: "Pause" }).waitFor();
+		await page.waitForTimeout(2000); // the change itself also loads them
+		await page.waitForRequest(/\/metrics\?range=10m$/);
+	});
+
+	await step("hostile names", async () => {
+		const bad = await (await api("POST", "/v1/sandboxes", { metadata: { name: payload, [payload]: payload }, memory_mb: 128 })).json();
+		await api("POST", `/v1/sandboxes/${bad.id}/exec`, { cmd: "sleep", args: ["1000", payload].slice(0, 1), background: true, tag: "sleeps" });
+		await page.goto(`/sandboxes/${bad.id}`);
+		await page.getByText("onerror").first().waitFor();
+		await page.getByText("sleeps").first().waitFor();
+		await check(page, "overview");
+		await page.getByRole("button", { name: "More actions" }).click();
+		await page.getByRole("button", { name: "Delete…" }).click();
+		await page.getByRole("heading", { name: `Delete ${payload}?` }).waitFor();
+		await check(page, "delete");
+		await page.getByRole("button", { name: "Delete sandbox" }).click();
+		await page.getByRole("link", { name: /fix-parser/ }).waitFor();
+	});
+
+	await step("changes, services and network", async () => {
+		await page.getByRole("link", { name: /^fix-parser/ }).click();
+		await context.request.post(`/v1/sandboxes/${id}/files/write`, { multipart: { path: "/workspace/notes.txt", file: { name: "f", mimeType: "text/plain", buffer: Buffer.from(`${payload}\n`) } } });
+		await page.getByRole("link", { name: "Changes" }).click();
+		await page.getByText("+<img").first().waitFor();
+		await page.getByRole("button", { name: "New snapshot" }).click();
+		await page.getByLabel("Name").fill("before-fix");
+		await page.getByRole("button", { name: "Create snapshot" }).click();
+		await page.getByRole("cell", { name: "before-fix", exact: true }).waitFor();
+		await check(page, "changes");
+		await page.getByRole("link", { name: "Services" }).click();
+		await page.getByRole("button", { name: "Start a service" }).click();
+		await page.getByLabel("Name").fill("web");
+		await page.getByLabel("Command").fill(`echo '${payload}'; exec python3 -m http.server 8000`);
+		await page.getByLabel("Port").fill("8000");
+		await check(page, "new service");
+		await page.getByRole("button", { name: "Start service" }).click();
+		await page.getByRole("link", { name: /^:8000/ }).waitFor();
+		await check(page, "services");
+		const port = async () => (await api("GET", `/v1/sandboxes/${id}/ports/8000`)).json();
+		const choose = async (action) => {
+			await page.getByRole("button", { name: "Who may open port 8000" }).click();
+			await page.getByRole("button", { name: action }).click();
+		};
+		await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+		await choose("Copy a link that works for an hour");
+		await page.getByText("The link is copied").waitFor();
+		const copied = new URL(await page.evaluate(() => navigator.clipboard.readText()));
+		assert.equal(copied.host, new URL((await port()).url).host);
+		await choose("Make public…");
+		await check(page, "make public");
+		await page.getByRole("button", { name: "Make public", exact: true }).click();
+		await page.getByText("Public", { exact: true }).waitFor();
+		assert.equal((await port()).public, true);
+		await check(page, "a public port");
+		await choose("Make private…");
+		await page.getByRole("button", { name: "Make private", exact: true }).click();
+		await page.getByText("Public", { exact: true }).waitFor({ state: "detached" });
+		assert.equal((await port()).public, false);
+		await page.getByRole("button", { name: "Logs of web" }).click();
+		await page.getByText("onerror").last().waitFor();
+		await check(page, "logs");
+		await page.getByRole("button", { name: "Close" }).click();
+		await page.getByRole("link", { name: "Network" }).click();
+		await page.getByText("No network").waitFor();
+		await check(page, "network");
+	});
+
+	await step("fork", async () => {
+		await page.getByRole("button", { name: "More actions" }).click();
+		await page.getByRole("button", { name: "Fork…" }).click();
+		await page.getByRole("button", { name: "Create fork" }).click();
+		await page.getByRole("heading", { name: "fix-parser-fork" }).waitFor();
+		await page.getByText("Fork of").waitFor();
+		await page.getByRole("link", { name: "Sandboxes" }).first().click();
+		await page.getByLabel("Fork:").waitFor();
+		await check(page, "forks");
+	});
+
+	await step("templates", async () => {
+		await page.getByRole("link", { name: "Templates" }).click();
+		await page.getByRole("heading", { name: "No templates yet" }).waitFor();
+		await check(page, "no templates");
+		const made = await (await api("POST", "/v1/sandboxes", { metadata: { name: "becomes-a-template" }, memory_mb: 128 })).json();
+		await page.goto(`/sandboxes/${made.id}`);
+		await page.getByRole("button", { name: "More actions" }).click();
+		await page.getByRole("button", { name: "Turn into a template…" }).click();
+		await page.getByLabel("Name of the template").fill("not valid");
+		await page.getByRole("button", { name: "Create template" }).click();
+		await page.getByRole("alert").waitFor();
+		await check(page, "new template");
+		await page.getByLabel("Name of the template").fill("tools");
+		await page.keyboard.press("Enter");
+		await page.getByRole("cell", { name: "tools", exact: true }).waitFor();
+		await check(page, "templates");
+		await page.getByRole("button", { name: "New sandbox from tools" }).click();
+		await check(page, "new sandbox from a template");
+		await page.getByRole("button", { name: "Create sandbox" }).click();
+		await page.waitForURL(/\/sandboxes\/[^/]+\/terminal$/);
+		const from = page.url().split("/").at(-2);
+		assert.equal((await (await api("GET", `/v1/sandboxes/${from}`)).json()).template, "tools");
+		await page.getByRole("link", { name: "Templates" }).click();
+		await page.getByRole("button", { name: "Delete tools" }).click();
+		await page.getByRole("button", { name: "Delete template" }).click();
+		await page.getByRole("alert").waitFor(); // a sandbox uses it
+		await api("DELETE", `/v1/sandboxes/${from}`);
+		await page.getByRole("button", { name: "Delete template" }).click();
+		await page.getByRole("heading", { name: "No templates yet" }).waitFor();
+	});
+
+	await step("members, usage and audit log", async () => {
+		await page.getByRole("link", { name: "Members" }).click();
+		await page.getByRole("button", { name: "Add a member" }).click();
+		await page.getByLabel("Email").fill("ada@example.com");
+		await page.getByRole("button", { name: "Add member" }).click();
+		await page.getByText("It works once").waitFor();
+		await page.getByRole("button", { name: "Done" }).click();
+		await page.getByLabel("Role of ada@example.com").waitFor();
+		await check(page, "members");
+		await page.getByRole("link", { name: "Usage and hosts" }).click();
+		await page.getByText("Online").waitFor();
+		await check(page, "usage");
+		await page.getByRole("link", { name: "Audit log" }).click();
+		await page.getByRole("cell", { name: /Create sandbox/ }).first().waitFor();
+		await check(page, "audit log");
+
+		// New entries push no older ones out of the list.
+		for (let i = 0; i < 30; i++) {
+			const key = await (await api("POST", "/v1/api-keys", { name: "short-lived" })).json();
+			await api("DELETE", `/v1/api-keys/${key.id}`);
+		}
+		await page.getByRole("button", { name: "Show earlier entries" }).click();
+		await page.getByRole("row").nth(60).waitFor();
+		const rows = () => page.locator("tbody tr").evaluateAll((all) => all.map((r) => r.cells[0].innerText + r.cells[1].innerText));
+		const before = await rows();
+		const key = await (await api("POST", "/v1/api-keys", { name: "one-more" })).json();
+		await page.getByRole("row", { name: key.id }).waitFor();
+		assert.deepEqual((await rows()).slice(1), before);
+		await api("DELETE", `/v1/api-keys/${key.id}`);
+	});
+
+	await step("API keys", async () => {
+		await page.getByRole("link", { name: "API keys" }).click();
+		await page.getByRole("button", { name: "New API key" }).click();
+		await page.getByLabel("Name").fill(payload);
+		await check(page, "new key");
+		await page.getByRole("button", { name: "Create key" }).click();
+		await page.getByText("Copy it now").waitFor();
+		await page.getByRole("button", { name: "Done" }).click();
+		await page.getByText("onerror").waitFor();
+		await check(page, "keys");
+		await page.getByRole("button", { name: `Delete ${payload}` }).click();
+		await page.getByRole("button", { name: "Delete key" }).click();
+		await page.getByRole("cell", { name: payload, exact: true }).waitFor({ state: "detached" });
+	});
+
+	await step("switch to another team", async () => {
+		assert.equal((await api("POST", "/v1/teams", { name: `Second ${payload}` })).status(), 201);
+		const turnTo = async (name) => {
+			await page.getByRole("button", { name: "Account" }).click();
+			const stream = page.waitForRequest(`${url}/v1/events`); // the last request of the new page
+			await page.getByRole("button", { name }).click();
+			await stream;
+		};
+		await page.goto("/");
+		await page.getByRole("link", { name: /^fix-parser cl/ }).waitFor();
+		await turnTo(/^Switch to Second/);
+		await page.getByRole("heading", { name: "No sandboxes yet" }).waitFor();
+		await check(page, "another team");
+		await turnTo(/^Switch to/);
+		await page.getByRole("link", { name: /^fix-parser cl/ }).waitFor();
+	});
+
+	await step("changes by other clients", async () => {
+		const client = clientOf(url, keyFile);
+		const soon = { timeout: 30000 }; // nothing polls, so only an event can cause the change
+		let loads = 0;
+		let streams = 0;
+		page.on("load", () => loads++);
+		page.on("request", (r) => r.url() === `${url}/v1/events` && streams++);
+		await page.goto("/");
+		const other = page.getByRole("listitem").filter({ hasText: "other-client" });
+		await page.getByRole("link", { name: /^fix-parser cl/ }).waitFor();
+		const made = await client("POST", "/v1/sandboxes", { metadata: { name: "other-client" }, memory_mb: 128 });
+		await other.getByText("Running").waitFor(soon);
+		await client("POST", `/v1/sandboxes/${made.id}/pause`);
+		await other.getByText("Paused").waitFor(soon);
+		await other.getByRole("link").click();
+		await page.getByRole("heading", { name: "other-client" }).waitFor();
+		await page.getByRole("button", { name: "Resume" }).waitFor();
+		await client("POST", `/v1/sandboxes/${made.id}/resume`);
+		await page.getByRole("button", { name: "Pause" }).waitFor(soon);
+		await client("DELETE", `/v1/sandboxes/${made.id}`);
+		await page.getByText("Somebody deleted this sandbox").waitFor(soon);
+		await page.getByRole("link", { name: "API keys" }).click();
+		await page.getByRole("heading", { name: "API keys" }).waitFor();
+		const key = await (await api("POST", "/v1/api-keys", { name: "other-key" })).json();
+		const row = page.getByRole("cell", { name: "other-key", exact: true });
+		await row.waitFor(soon);
+		await api("DELETE", `/v1/api-keys/${key.id}`);
+		await row.waitFor({ state: "detached", ...soon });
+		assert.equal(loads, 1, "the page was loaded again");
+		assert.equal(streams, 1, "the page must open one stream of events");
+
+		// A page whose stream fails opens another one, and gets the changes in between.
+		const late = await open({ storageState: await context.storageState() });
+		let failed;
+		const failing = new Promise((done) => (failed = done));
+		await late.page.route("**/v1/events", (r) => r.fulfill({ status: 503 }).then(failed), { times: 1 });
+		await late.page.goto("/");
+		await late.page.getByRole("link", { name: /^fix-parser cl/ }).waitFor();
+		await failing;
+		const between = await client("POST", "/v1/sandboxes", { metadata: { name: "in-between" }, memory_mb: 128 });
+		await late.page.getByRole("listitem").filter({ hasText: "in-between" }).waitFor(soon);
+		await client("DELETE", `/v1/sandboxes/${between.id}`);
+		await late.page.getByRole("listitem").filter({ hasText: "in-between" }).waitFor({ state: "detached", ...soon });
+		await late.context.close();
+	});
+
+	await step("dark, on a phone", async () => {
+		await page.goto("/");
+		for (const b of [
+			{ metadata: { name: "review-agent" }, memory_mb: 128 },
+			{ metadata: { name: "nightly-tests" }, memory_mb: 128 },
+		]) {
+			const made = await (await api("POST", "/v1/sandboxes", b)).json();
+			if (b.metadata.name === "review-agent") await api("POST", `/v1/sandboxes/${made.id}/pause`);
+		}
+		await page.reload();
+		await page.getByText("nightly-tests").waitFor();
+		await page.evaluate(() => document.fonts.ready);
+		await shot(page, "page-sandboxes");
+		await page.getByRole("button", { name: "Dark" }).click();
+		await check(page, "dark");
+		const phone = await open({ viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true, deviceScaleFactor: 2, colorScheme: "dark", storageState: await context.storageState() });
+		const small = phone.page;
+		await small.goto("/");
+		await small.getByText("nightly-tests").waitFor();
+		await check(small, "sandboxes on a phone");
+		await shot(small, "page-phone");
+		await small.getByRole("button", { name: "Menu" }).click();
+		await small.getByRole("link", { name: "API keys" }).click();
+		await small.getByRole("heading", { name: "API keys" }).waitFor();
+		await check(small, "keys on a phone");
+		for (const part of ["", "/terminal", "/files?path=/srv/app", "/changes", "/services", "/metrics"]) {
+			await small.goto(`/sandboxes/${id}${part}`);
+			await small.getByRole("link", { name: "Files" }).waitFor();
+			await small.waitForTimeout(500);
+			await check(small, `${part} on a phone`);
+		}
+		await phone.context.close();
+	});
+
+	await step("delete with the keyboard", async () => {
+		await page.goto("/");
+		const link = page.getByRole("link", { name: /^fix-parser cl/ });
+		await link.focus();
+		await page.keyboard.press("Enter");
+		await page.getByRole("heading", { name: "fix-parser", exact: true }).waitFor();
+		await page.getByRole("button", { name: "More actions" }).focus();
+		await page.keyboard.press("Enter");
+		await page.locator(".menu button:focus").waitFor();
+		await page.keyboard.press("ArrowUp");
+		await page.keyboard.press("Enter");
+		await page.getByRole("heading", { name: "Delete fix-parser?" }).waitFor();
+		await page.getByRole("button", { name: "Delete fix-parser" }).focus();
+		await page.keyboard.press("Enter");
+		await page.waitForURL(/\/$/);
+		await link.waitFor({ state: "detached" });
+	});
+
+	await step("load", async () => {
+		const fresh = await open({ storageState: await context.storageState() });
+		const session = await fresh.context.newCDPSession(fresh.page);
+		await session.send("Network.enable");
+		let bytes = 0;
+		session.on("Network.loadingFinished", (e) => (bytes += e.encodedDataLength));
+		const start = performance.now();
+		await fresh.page.goto("/");
+		await fresh.page.getByRole("link", { name: /nightly-tests/ }).waitFor();
+		const usable = Math.round(performance.now() - start);
+		await fresh.page.waitForTimeout(1000); // the stream of events never ends
+		console.log(`first load: ${Math.round(bytes / 1024)} KB compressed, usable after ${usable} ms`);
+		assert.ok(bytes < 250 << 10, `the first load has ${bytes} bytes`);
+		await fresh.context.close();
+	});
+
+	await step("log out and in", async () => {
+		const password = "correct horse";
+		const change = async (action, fields) => {
+			await page.getByRole("button", { name: "Account" }).click();
+			await page.getByRole("button", { name: `${action}…` }).click();
+			for (const [name, text] of Object.entries(fields)) await page.getByLabel(name, { exact: true }).fill(text);
+		};
+		await page.goto("/");
+		await change("Set a password", { "New password": password, "New password again": "something else" });
+		await check(page, "set a password");
+		await page.getByRole("button", { name: "Set password" }).click();
+		await page.getByText("The passwords are not equal").waitFor();
+		await page.getByLabel("New password again").fill(password);
+		await page.getByRole("button", { name: "Set password" }).click();
+		await page.getByLabel("Email").waitFor(); // the new password has ended the session
+		// Without frames, effects run late: after the first message of the stream of changes.
+		await page.evaluate(() => (window.requestAnimationFrame = () => 0));
+		const login = async () => {
+			await page.locator("input[type=email]:focus").waitFor(); // the page sets the focus late too
+			await page.getByLabel("Email").fill("owner@localhost");
+			await page.getByLabel("Password").fill(password);
+			await page.getByRole("button", { name: "Log in" }).click();
+			await page.getByRole("link", { name: /nightly-tests/ }).waitFor();
+		};
+		const logout = async () => {
+			await page.getByRole("button", { name: "Log out" }).click();
+			await page.getByLabel("Email").waitFor();
+		};
+		for (let i = 0; i < 2; i++) {
+			await login();
+			await logout();
+		}
+		// An answer to a request of the ended session comes late, and must not end the next one.
+		await login();
+		let answer;
+		const answered = new Promise((done) => page.route("**/v1/audit-logs*", (r) => (answer = () => done(r.fulfill({ status: 401, json: {} }))), { times: 1 }));
+		await page.getByRole("link", { name: "Audit log" }).click();
+		await page.getByRole("heading", { name: "Audit log" }).waitFor();
+		await logout();
+		await login();
+		answer();
+		await answered;
+		await page.waitForTimeout(500);
+		assert.ok(await page.getByRole("link", { name: /nightly-tests/ }).isVisible(), "a late answer has ended the session");
+	});
+} catch (err) {
+	problems.push(err.stack);
+	await shot(page, "failed").catch(() => {});
+}
+await browser.close();
+for (const p of new Set(problems)) console.error(p);
+process.exitCode = problems.length ? 1 : 0;

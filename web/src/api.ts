@@ -1,0 +1,165 @@
+// A client of the API of this server, typed by its OpenAPI document. The browser sends the cookie of
+// the session by itself.
+import createClient from "openapi-fetch";
+import type { components, paths } from "./api/schema";
+import { capital } from "./format";
+
+/** Lists in the document can be null, but the server sends empty lists. */
+type Filled<T> = [T] extends [null | undefined]
+	? T
+	: [T] extends [(infer E)[] | null | undefined]
+		? Filled<E>[]
+		: [T] extends [object]
+			? { [F in keyof T]: Filled<T[F]> }
+			: T;
+type Schemas = Filled<components["schemas"]>;
+export type Sandbox = Schemas["Sandbox"];
+export type NewSandbox = Schemas["NewSandbox"];
+export type File = Schemas["File"];
+export type Point = Schemas["Point"];
+export type Process = Schemas["Process"];
+export type Key = Schemas["Key"];
+export type NewKey = Schemas["Keys-createRequest"];
+export type Me = Schemas["Me"];
+export type Checkpoint = Schemas["PyroSnapshot"];
+export type Template = Schemas["Template"];
+export type Port = Schemas["Port"];
+export type Service = Schemas["PyroService"];
+export type NetworkRecord = Schemas["PyroNetworkRecord"];
+export type Member = Schemas["AddedMember"];
+export type AuditPage = Schemas["AuditPage"];
+export type Role = Me["role"];
+export type Limits = Schemas["Limits"];
+
+export class ApiError extends Error {
+	constructor(
+		readonly status: number,
+		readonly code: string,
+		message: string,
+		readonly hint = "",
+	) {
+		super(message);
+	}
+}
+
+/** textOf returns an error for people: what failed, and what fixes it. */
+export function textOf(err: unknown): string {
+	if (err instanceof ApiError) {
+		const text = capital(err.message);
+		return err.hint ? `${text}. ${capital(err.hint)}.` : text;
+	}
+	return err instanceof Error ? err.message : String(err);
+}
+
+let onUnauthorized = () => {};
+/** whenUnauthorized sets a function to call when the session has ended. */
+export function whenUnauthorized(f: () => void) {
+	onUnauthorized = f;
+}
+
+// An answer to a request of an ended session must neither end the next session nor show its data.
+let session = 0;
+const sessions = new WeakMap<Request, number>();
+/** forgetRequests makes the requests that still run fail. */
+export const forgetRequests = () => void session++;
+
+const client = createClient<paths>({ headers: { Accept: "application/json" }, credentials: "same-origin" });
+client.use({
+	onRequest({ request }) {
+		sessions.set(request, session);
+	},
+	onError({ error }) {
+		if (error instanceof DOMException && error.name === "AbortError") return;
+		return new ApiError(0, "unreachable", "The server does not answer", "check that pyro serve runs");
+	},
+	async onResponse({ request, response: r, schemaPath }) {
+		if (sessions.get(request) !== session) throw new ApiError(401, "outdated", "The session has ended");
+		if (r.ok) return;
+		const detail = await r
+			.json()
+			.then((b) => b.error)
+			.catch(() => undefined);
+		if (r.status === 401 && !schemaPath.startsWith("/v1/auth/")) onUnauthorized();
+		throw new ApiError(r.status, detail?.code ?? "", detail?.message ?? `The server answered with status ${r.status}`, detail?.hint);
+	},
+});
+
+/** body returns the body of an answer. The client throws an ApiError for answers without success. */
+const body = async <T>(answer: Promise<{ data?: T }>) => (await answer).data as Filled<T>;
+
+/** newRequestKey returns a key for a request: the server carries out repeats with this key once. */
+export const newRequestKey = () => crypto.randomUUID?.() ?? String(Math.random());
+
+/** at returns the parameters of a path. */
+const at = <P extends object>(path: P) => ({ params: { path } });
+
+export const api = {
+	me: () => body(client.GET("/v1/me")),
+	login: (email: string, password: string) => body(client.POST("/v1/auth/login", { body: { email, password } })),
+	loginByLink: (token: string) => body(client.POST("/v1/auth/link", { body: { token } })),
+	logout: () => body(client.POST("/v1/auth/logout")),
+	changePassword: (current_password: string | undefined, new_password: string, confirm_password: string) =>
+		body(client.POST("/v1/me/password", { body: { current_password, new_password, confirm_password } })),
+	teams: () => body(client.GET("/v1/teams")),
+	switchTeam: (team_id: string) => body(client.POST("/v1/auth/switch-team", { body: { team_id } })),
+
+	sandboxes: () => body(client.GET("/v1/sandboxes")),
+	sandbox: (id: string) => body(client.GET("/v1/sandboxes/{id}", at({ id }))),
+	create: (b: NewSandbox, key: string) => body(client.POST("/v1/sandboxes", { params: { header: { "Idempotency-Key": key } }, body: b })),
+	pause: (id: string) => body(client.POST("/v1/sandboxes/{id}/pause", at({ id }))),
+	resume: (id: string) => body(client.POST("/v1/sandboxes/{id}/resume", at({ id }))),
+	remove: (id: string) => body(client.DELETE("/v1/sandboxes/{id}", at({ id }))),
+	processes: (id: string) => body(client.GET("/v1/sandboxes/{id}/processes", at({ id }))).then((r) => r.processes),
+	kill: (id: string, selector: string, signal: "SIGTERM" | "SIGKILL") =>
+		body(client.DELETE("/v1/sandboxes/{id}/processes/{selector}", { params: { path: { id, selector }, query: { signal } } })),
+	metrics: (id: string, range: "10m" | "2h" | "24h") => body(client.GET("/v1/sandboxes/{id}/metrics", { params: { path: { id }, query: { range } } })).then((r) => r.points),
+
+	fork: (id: string, f: Schemas["Fork"], key: string) =>
+		body(client.POST("/v1/sandboxes/{id}/fork", { params: { path: { id }, header: { "Idempotency-Key": key } }, body: f })),
+	diff: (id: string) => body(client.GET("/v1/sandboxes/{id}/diff", at({ id }))),
+	checkpoints: (id: string) => body(client.GET("/v1/sandboxes/{id}/checkpoints", at({ id }))).then((r) => r.snapshots),
+	newCheckpoint: (id: string, snapshot_name: string, full: boolean) => body(client.POST("/v1/sandboxes/{id}/checkpoints", { ...at({ id }), body: { snapshot_name, full } })),
+	removeCheckpoint: (id: string, name: string) => body(client.DELETE("/v1/sandboxes/{id}/checkpoints/{name}", at({ id, name }))),
+	reset: (id: string, snapshot: string) => body(client.POST("/v1/sandboxes/{id}/reset", { ...at({ id }), body: snapshot ? { snapshot } : {} })),
+	services: (id: string) => body(client.GET("/v1/sandboxes/{id}/services", at({ id }))).then((r) => r.services),
+	startService: (id: string, s: Schemas["PyroStartServiceRequest"]) => body(client.POST("/v1/sandboxes/{id}/services", { ...at({ id }), body: s })),
+	stopService: (id: string, name: string) => body(client.POST("/v1/sandboxes/{id}/services/{name}/stop", at({ id, name }))),
+	serviceLogs: (id: string, name: string) => body(client.GET("/v1/sandboxes/{id}/services/{name}/logs", at({ id, name }))),
+	servicePorts: (id: string) => body(client.GET("/v1/sandboxes/{id}/service-ports", at({ id }))).then((r) => r.ports),
+	port: (id: string, port: number) => body(client.GET("/v1/sandboxes/{id}/ports/{port}", at({ id, port }))),
+	setPort: (id: string, port: number, isPublic: boolean) => body(client.PUT("/v1/sandboxes/{id}/ports/{port}", { ...at({ id, port }), body: { public: isPublic } })),
+	resetPort: (id: string, port: number) => body(client.DELETE("/v1/sandboxes/{id}/ports/{port}", at({ id, port }))),
+	portLink: (id: string, port: number) => body(client.POST("/v1/sandboxes/{id}/ports/{port}/link", { ...at({ id, port }), body: {} })),
+	networkLog: (id: string) => body(client.GET("/v1/sandboxes/{id}/network-log", at({ id }))).then((r) => r.records),
+	egress: (id: string) => body(client.GET("/v1/sandboxes/{id}/egress", at({ id }))),
+
+	members: (id: string) => body(client.GET("/v1/teams/{id}/members", at({ id }))),
+	addMember: (id: string, email: string, role: Role) => body(client.POST("/v1/teams/{id}/members", { ...at({ id }), body: { email, role } })),
+	setRole: (id: string, uid: string, role: Role) => body(client.PATCH("/v1/teams/{id}/members/{uid}", { ...at({ id, uid }), body: { role } })),
+	removeMember: (id: string, uid: string) => body(client.DELETE("/v1/teams/{id}/members/{uid}", at({ id, uid }))),
+	audit: (last?: AuditPage) => body(client.GET("/v1/audit-logs", { params: { query: { limit: 50, before: last?.next_before, before_id: last?.next_before_id } } })),
+	quota: (id: string) => body(client.GET("/v1/teams/{id}/quotas", at({ id }))),
+	hosts: () => body(client.GET("/v1/hosts")),
+
+	list: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/list", { ...at({ id }), body: { path } })).then((r) => r.entries),
+	mkdir: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/mkdir", { ...at({ id }), body: { path } })),
+	rm: (id: string, path: string) => body(client.POST("/v1/sandboxes/{id}/files/remove", { ...at({ id }), body: { path } })),
+	rename: (id: string, old_path: string, new_path: string) => body(client.POST("/v1/sandboxes/{id}/files/rename", { ...at({ id }), body: { old_path, new_path } })),
+	/** read returns an answer whose body is the file. */
+	read: (id: string, path: string, signal?: AbortSignal) =>
+		client.POST("/v1/sandboxes/{id}/files/read", { ...at({ id }), body: { path }, headers: { Accept: "*/*" }, parseAs: "stream", signal }).then((a) => a.response),
+	write: (id: string, path: string, content: Blob) => {
+		const form = new FormData();
+		form.append("path", path);
+		form.append("file", content, "file");
+		return body(client.POST("/v1/sandboxes/{id}/files/write", { ...at({ id }), body: form as never }));
+	},
+
+	templates: () => body(client.GET("/v1/snapshots")),
+	newTemplate: (t: Schemas["Snapshots-createRequest"]) => body(client.POST("/v1/snapshots", { body: t })),
+	removeTemplate: (name: string) => body(client.DELETE("/v1/snapshots/{name}", at({ name }))),
+
+	keys: () => body(client.GET("/v1/api-keys")),
+	newKey: (k: NewKey) => body(client.POST("/v1/api-keys", { body: k })),
+	removeKey: (id: string) => body(client.DELETE("/v1/api-keys/{id}", at({ id }))),
+};

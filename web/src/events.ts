@@ -1,0 +1,98 @@
+// The stream of changes, GET /v1/events. After a change by any client, the page loads the values
+// that it concerns again. A page has one stream, while it is visible and somebody is logged in.
+// Browsers permit only six connections to a server, for all pages together.
+import { computed, effect, signal } from "@preact/signals";
+import { loadMe, me, reload, reloadWhere } from "./data";
+
+interface Change {
+	type: string;
+	subject: string;
+	data: { status?: string };
+}
+
+const hiddenTime = 15_000; // until a hidden page closes its stream
+const gatherTime = 100; // changes often come several at once
+const firstDelay = 2_000;
+const lastDelay = 60_000;
+
+const loggedIn = computed(() => !!me.value);
+const shown = signal(document.visibilityState === "visible");
+
+let source: EventSource | undefined;
+let retry: ReturnType<typeof setTimeout> | undefined;
+let delay = firstDelay;
+let lost = false;
+
+function close() {
+	clearTimeout(retry);
+	source?.close();
+	source = undefined;
+}
+
+function open() {
+	close();
+	const stream = (source = new EventSource("/v1/events"));
+	stream.addEventListener("ready", () => {
+		delay = firstDelay;
+		// Values that were loaded before this message may be older than the stream.
+		if (lost) void reload("");
+		else reloadWhere((key) => /^(sandboxes$|sandbox\/[^/]*$|keys$|members\/|quota\/)/.test(key));
+		lost = false;
+	});
+	stream.addEventListener("gone", () => void reload(""));
+	stream.onmessage = (m) => concern(JSON.parse(m.data));
+	stream.onerror = () => {
+		lost = true;
+		if (stream.readyState !== EventSource.CLOSED) return; // the browser connects again
+		close();
+		retry = setTimeout(open, delay);
+		delay = Math.min(delay * 2, lastDelay);
+		void loadMe().catch(() => {}); // the session may have ended
+	};
+}
+
+effect(() => {
+	if (!loggedIn.value || !shown.value) return;
+	lost = false;
+	delay = firstDelay;
+	open();
+	return close;
+});
+
+let hiding: ReturnType<typeof setTimeout> | undefined;
+document.addEventListener("visibilitychange", () => {
+	clearTimeout(hiding);
+	if (document.visibilityState === "visible") shown.value = true;
+	else hiding = setTimeout(() => (shown.value = false), hiddenTime);
+});
+
+const concerned: ((key: string) => boolean)[] = [];
+
+function concern(c: Change) {
+	if (concerned.length === 0)
+		setTimeout(() => {
+			const all = concerned.splice(0);
+			reloadWhere((key) => all.some((f) => f(key)));
+		}, gatherTime);
+	concerned.push(keysOf(c), (key) => key === "audit");
+	if (c.type.startsWith("member.") && c.subject === me.value?.user_id) void loadMe().catch(() => {});
+}
+
+/** keysOf returns a function that reports whether a change concerns the value with a key. */
+function keysOf(c: Change): (key: string) => boolean {
+	switch (c.type.split(".")[0]) {
+		case "sandbox": {
+			const one = `sandbox/${c.subject}`;
+			// Only a running sandbox has programs and files: to ask for them could resume it.
+			const running = c.data.status === "running";
+			return (key) => key === "sandboxes" || key === one || (running && key.startsWith(`${one}/`)) || key.startsWith("quota/");
+		}
+		case "template":
+			return (key) => key === "templates" || key.startsWith("quota/");
+		case "api_key":
+			return (key) => key === "keys";
+		case "member":
+			return (key) => key.startsWith("members/");
+	}
+	return () => false;
+}

@@ -1,0 +1,248 @@
+import type { ComponentChildren, ComponentType } from "preact";
+import { useEffect } from "preact/hooks";
+import { CircleOff, Ellipsis, OctagonX, Pause, Play } from "lucide-preact";
+import { api, textOf, type Process, type Sandbox } from "../api";
+import { activity, canWrite, hrefOf, nameOf, reload, useData } from "../data";
+import { ago, cores, duration, exact, megabytes } from "../format";
+import { lazy } from "../lazy";
+import { go, part } from "../router";
+import { ask, Bone, Button, Copied, Empty, Fact, Menu, Notice, Snippet, Status, Table } from "../ui";
+import { Actions, useToggle } from "./sandboxes";
+
+const Files = lazy(() => import("./files").then((m) => m.Files));
+const Terminals = lazy(() => import("./terminals").then((m) => m.Terminals));
+const Metrics = lazy(() => import("./metrics").then((m) => m.Metrics));
+const Changes = lazy(() => import("./work").then((m) => m.Changes));
+const Services = lazy(() => import("./work").then((m) => m.Services));
+const Network = lazy(() => import("./work").then((m) => m.Network));
+
+/** tabs are the parts of the page. awake: the part needs a running sandbox. */
+const tabs: { name: string; text: string; view?: ComponentType<{ box: Sandbox }>; awake?: boolean }[] = [
+	{ name: "", text: "Overview" },
+	{ name: "terminal", text: "Terminal", view: Terminals, awake: true },
+	{ name: "files", text: "Files", view: Files, awake: true },
+	{ name: "changes", text: "Changes", view: Changes, awake: true },
+	{ name: "services", text: "Services", view: Services, awake: true },
+	{ name: "network", text: "Network", view: Network },
+	{ name: "metrics", text: "Metrics", view: Metrics },
+];
+
+export function SandboxPage() {
+	const id = part(1);
+	const tab = part(2);
+	const { value: b, error } = useData(`sandbox/${id}`, () => api.sandbox(id), activity);
+	const [busy, toggle] = useToggle(b);
+	const name = b ? nameOf(b) : id;
+	useEffect(() => {
+		document.title = `${name} · pyro`;
+	}, [name]);
+	if (error?.status === 404)
+		return (
+			<Empty
+				icon={CircleOff}
+				title={b ? `${name} was deleted` : "There is no such sandbox"}
+				actions={
+					<a class="button" href="/">
+						Go to the sandboxes
+					</a>
+				}
+			>
+				{b ? "Somebody deleted this sandbox." : "It was deleted, or it belongs to another team."}
+			</Empty>
+		);
+	const base = hrefOf(id);
+	const { view: View, awake } = tabs.find((t) => t.name === tab) ?? {};
+	const view = b && View && <View key={tab} box={b} />;
+	return (
+		<div class={`detail ${tab === "terminal" || tab === "files" ? "fixed" : ""}`}>
+			<header class="detail-head">
+				<nav class="crumbs" aria-label="Breadcrumbs">
+					<a href="/">Sandboxes</a>
+					<span aria-hidden="true">/</span>
+				</nav>
+				<div class="detail-title">
+					<h1 tabIndex={-1} class="cut">
+						{b ? name : <Bone w={180} h={20} />}
+					</h1>
+					{b && <Status of={b.status} pill />}
+				</div>
+				<div class="row">
+					{canWrite.value && b?.status === "running" && (
+						<Button icon={Pause} busy={busy} onClick={toggle}>
+							Pause
+						</Button>
+					)}
+					{canWrite.value && b?.status === "paused" && (
+						<Button kind="primary" icon={Play} busy={busy} onClick={toggle}>
+							Resume
+						</Button>
+					)}
+					{b && (
+						<Menu label="More actions" icon={Ellipsis}>
+							<Actions box={b} onDeleted={() => go("/")} />
+						</Menu>
+					)}
+				</div>
+			</header>
+			<nav class="tabs" aria-label="Parts of the sandbox">
+				{tabs.map((t) => (
+					<a href={t.name ? `${base}/${t.name}` : base} aria-current={t.name === tab ? "page" : undefined}>
+						{t.text}
+					</a>
+				))}
+			</nav>
+			{error && (
+				<div class="pad">
+					<Notice>{textOf(error)}</Notice>
+				</div>
+			)}
+			{tab === "" && <Overview id={id} box={b} />}
+			{awake ? (
+				<Awake box={b} what={tab} resume={toggle} busy={busy}>
+					{view}
+				</Awake>
+			) : (
+				view
+			)}
+		</div>
+	);
+}
+
+/** Awake shows a part that needs a running sandbox. */
+function Awake({ box: b, what, resume, busy, children }: { box?: Sandbox; what: string; resume: () => void; busy: boolean; children: ComponentChildren }) {
+	if (!b) return <div class="grow" aria-busy="true" />;
+	if (b.status === "running") return <>{children}</>;
+	if (b.status === "paused")
+		return (
+			<Empty
+				icon={Pause}
+				title="This sandbox is paused"
+				actions={
+					canWrite.value && (
+						<Button kind="primary" icon={Play} busy={busy} onClick={resume}>
+							Resume
+						</Button>
+					)
+				}
+			>
+				Its memory is saved on disk, and its programs wait. Resume it to open its {what}.
+			</Empty>
+		);
+	return (
+		<Empty icon={CircleOff} title={`This sandbox is ${b.status}`}>
+			{b.status === "missing" ? "The host has lost it. Delete it, and create another one." : "It opens when the sandbox runs."}
+		</Empty>
+	);
+}
+
+function Overview({ id, box: b }: { id: string; box?: Sandbox }) {
+	const known = !!b;
+	const labels = Object.entries(b?.metadata ?? {}).filter(([k]) => k !== "name");
+	return (
+		<div class="page narrow-top">
+			<section class="panel" aria-label="Facts">
+				<dl class="facts">
+					<Fact name="ID" known={known} wide>
+						<span class="row">
+							<span class="mono">{id}</span>
+							<Copied text={id} label="Copy the ID" />
+						</span>
+					</Fact>
+					<Fact name="Template" known={known}>
+						<span class="mono">{b?.template}</span>
+					</Fact>
+					<Fact name="Processors and memory" known={known}>
+						{b && `${cores(b.vcpus)} · ${megabytes(b.memory_mb)}`}
+					</Fact>
+					<Fact name="Disk" known={known}>
+						{b && megabytes(b.disk_mb)}
+					</Fact>
+					<Fact name="Created" known={known}>
+						<span title={exact(b?.created_at)}>{ago(b?.created_at)}</span>
+					</Fact>
+					<Fact name="Last active" known={known}>
+						<span title={exact(b?.last_active_at)}>{ago(b?.last_active_at)}</span>
+					</Fact>
+					<Fact name="Pauses by itself" known={known}>
+						{b?.timeout_sec ? `After ${duration(b.timeout_sec)} without use` : "Never"}
+					</Fact>
+					{b?.parent_id && (
+						<Fact name="Fork of" known wide>
+							<a class="link mono" href={hrefOf(b.parent_id)}>
+								{b.parent_id}
+							</a>
+						</Fact>
+					)}
+					{labels.map(([k, v]) => (
+						<Fact name={k} known>
+							{v}
+						</Fact>
+					))}
+				</dl>
+			</section>
+			{b?.status === "running" && <Processes id={id} />}
+			<section class="panel" aria-labelledby="api">
+				<header>
+					<h2 id="api">Use it from a program</h2>
+				</header>
+				<div class="inner stack">
+					<Snippet
+						label="A request that runs a program"
+						text={`curl -H "X-API-Key: $PYRO_API_KEY" -H "Content-Type: application/json" \\\n  -d '{"cmd": "uname", "args": ["-a"]}' \\\n  ${location.origin}/v1/sandboxes/${id}/exec`}
+					/>
+					<p class="dim">
+						The request needs an <a class="link" href="/keys">API key</a>.
+					</p>
+				</div>
+			</section>
+		</div>
+	);
+}
+
+function Processes({ id }: { id: string }) {
+	const { value: all, error } = useData(`sandbox/${id}/processes`, () => api.processes(id), 10);
+	const stop = (p: Process) =>
+		ask({
+			title: `Stop ${p.tag}?`,
+			text: (
+				<>
+					The program <code>{[p.cmd, ...p.args].join(" ").slice(0, 200)}</code> gets the signal SIGTERM.
+				</>
+			),
+			action: "Stop program",
+			run: async () => {
+				await api.kill(id, String(p.pid), "SIGTERM");
+				await reload(`sandbox/${id}/processes`);
+			},
+		});
+	return (
+		<section class="panel" aria-labelledby="programs">
+			<header>
+				<h2 id="programs">Programs in the background</h2>
+			</header>
+			{error && (
+				<div class="inner">
+					<Notice>{textOf(error)}</Notice>
+				</div>
+			)}
+			{!all && !error && (
+				<div class="inner">
+					<Bone w={220} />
+				</div>
+			)}
+			{all?.length === 0 && <p class="inner dim">None. Terminals and programs that run in the background appear here.</p>}
+			{!!all?.length && (
+				<Table columns={["Program", "Tag", "PID"]} actions>
+					{all.map((p) => (
+						<tr key={p.pid}>
+							<td class="mono">{[p.cmd, ...p.args].join(" ").slice(0, 300)}</td>
+							<td class="dim mono">{p.tag}</td>
+							<td class="dim num">{p.pid}</td>
+							<td class="end">{canWrite.value && <Button small kind="quiet" icon={OctagonX} label={`Stop ${p.tag}`} onClick={() => stop(p)} />}</td>
+						</tr>
+					))}
+				</Table>
+			)}
+		</section>
+	);
+}

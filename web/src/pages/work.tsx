@@ -1,0 +1,382 @@
+// What happened in a sandbox: changed files and snapshots, services, and the network.
+import { useState } from "preact/hooks";
+import { Camera, Copy, ExternalLink, FileDiff, Globe, Lock, RotateCcw, Link, Play, Plus, ScrollText, Square, Trash } from "lucide-preact";
+import { api, textOf, type Checkpoint, type NetworkRecord, type Port, type Sandbox, type Service } from "../api";
+import { canWrite, nameOf, reload, useData } from "../data";
+import { ago, bytes, exact, plural } from "../format";
+import { ask, Bone, Button, Empty, Fact, Field, FormModal, Menu, Modal, Notice, showError, Status, Table, toast } from "../ui";
+
+export function Changes({ box: b }: { box: Sandbox }) {
+	const diff = useData(`sandbox/${b.id}/diff`, () => api.diff(b.id));
+	const shots = useData(`sandbox/${b.id}/checkpoints`, () => api.checkpoints(b.id));
+	const [making, setMaking] = useState(false);
+	const reset = (c: Checkpoint) =>
+		ask({
+			title: `Reset ${nameOf(b)} to ${c.snapshot_name}?`,
+			text: "The sandbox gets a fresh machine. Later changes to its files and its running programs are lost.",
+			action: "Reset sandbox",
+			run: async () => {
+				await api.reset(b.id, c.kind === "baseline" ? "" : c.snapshot_name);
+				await reload("sandbox");
+			},
+		});
+	const remove = (c: Checkpoint) =>
+		ask({
+			title: `Delete the snapshot ${c.snapshot_name}?`,
+			text: "This can't be undone. The sandbox itself does not change.",
+			action: "Delete snapshot",
+			run: async () => {
+				await api.removeCheckpoint(b.id, c.snapshot_name);
+				await shots.reload();
+			},
+		});
+	return (
+		<div class="page narrow-top">
+			<section class="panel" aria-labelledby="snapshots">
+				<header>
+					<h2 id="snapshots" class="grow">
+						Snapshots
+					</h2>
+					{canWrite.value && (
+						<Button small icon={Camera} onClick={() => setMaking(true)}>
+							New snapshot
+						</Button>
+					)}
+				</header>
+				{shots.error && (
+					<div class="inner">
+						<Notice>{textOf(shots.error)}</Notice>
+					</div>
+				)}
+				{!shots.error && (
+					<Table columns={["Name", "Contains", "Size", "Created"]} actions loading={!shots.value}>
+						{shots.value?.map((c) => (
+							<tr key={c.snapshot_name}>
+								<td class="strong">{c.snapshot_name}</td>
+								<td class="dim">{c.kind === "baseline" ? "The state after the creation" : c.full ? "The whole disk" : "/workspace"}</td>
+								<td class="dim num">{bytes(c.size_bytes)}</td>
+								<td class="dim" title={exact(c.created_at)}>
+									{ago(c.created_at)}
+								</td>
+								<td class="end">
+									{canWrite.value && <Button small kind="quiet" icon={RotateCcw} label={`Reset to ${c.snapshot_name}`} onClick={() => reset(c)} />}
+									{canWrite.value && c.kind === "named" && <Button small kind="quiet" icon={Trash} label={`Delete ${c.snapshot_name}`} onClick={() => remove(c)} />}
+								</td>
+							</tr>
+						))}
+					</Table>
+				)}
+			</section>
+			<section class="panel" aria-labelledby="diff" aria-busy={!diff.value}>
+				<header>
+					<h2 id="diff" class="grow">
+						Changes in /workspace
+					</h2>
+					{diff.value && (
+						<span class="faint small num">{plural(diff.value.entries.length, "file")}</span>
+					)}
+				</header>
+				{diff.error && (
+					<div class="inner">
+						<Notice>{textOf(diff.error)}</Notice>
+					</div>
+				)}
+				{!diff.value && !diff.error && (
+					<div class="inner">
+						<Bone w="60%" />
+					</div>
+				)}
+				{diff.value && !diff.value.changed && (
+					<Empty icon={FileDiff} title="Nothing has changed">
+						Changes to files in /workspace appear here, compared with the state after the creation.
+					</Empty>
+				)}
+				{diff.value?.changed && (
+					<>
+						<ul class="changed">
+							{diff.value.entries.map((e) => (
+								<li>
+									<span class={`change ${e.status}`}>{e.status}</span>
+									<span class="mono cut">{e.path}</span>
+								</li>
+							))}
+						</ul>
+						<Patch text={diff.value.patch} />
+						{diff.value.patch_truncated && <p class="inner dim">The patch is cut.</p>}
+					</>
+				)}
+			</section>
+			{making && <NewSnapshot id={b.id} onClose={() => setMaking(false)} onDone={shots.reload} />}
+		</div>
+	);
+}
+
+const maxLines = 3000;
+
+function Patch({ text }: { text: string }) {
+	const lines = text.split("\n", maxLines);
+	const kind = (l: string) => (/^(diff|index|---|\+\+\+|new |deleted |old |similarity|rename)/.test(l) ? "meta" : l.startsWith("@@") ? "hunk" : l.startsWith("+") ? "plus" : l.startsWith("-") ? "minus" : "");
+	return (
+		<pre class="patch" tabIndex={0} aria-label="Patch">
+			{lines.map((l) => (
+				<span class={kind(l)}>{`${l}\n`}</span>
+			))}
+		</pre>
+	);
+}
+
+function NewSnapshot({ id, onClose, onDone }: { id: string; onClose: () => void; onDone: () => Promise<unknown> }) {
+	const create = async (form: FormData) => {
+		await api.newCheckpoint(id, String(form.get("name")).trim(), form.get("what") === "full");
+		await onDone();
+		onClose();
+	};
+	return (
+		<FormModal title="New snapshot" action="Create snapshot" submit={create} onClose={onClose}>
+			<Field label="Name" hint="Letters, digits, dots, dashes and underscores.">
+				{(i, hint) => <input id={i} class="input" name="name" required maxLength={64} pattern="[A-Za-z0-9._\-]+" autocomplete="off" spellcheck={false} aria-describedby={hint} placeholder="before-upgrade" />}
+			</Field>
+			<Field label="It contains">
+				{(i) => (
+					<select id={i} class="input" name="what">
+						<option value="">The files in /workspace</option>
+						<option value="full">The whole disk, with installed packages</option>
+					</select>
+				)}
+			</Field>
+		</FormModal>
+	);
+}
+
+export function Services({ box: b }: { box: Sandbox }) {
+	const { value: all, error, reload: again } = useData(`sandbox/${b.id}/services`, () => api.services(b.id), 10);
+	const ports = useData(`sandbox/${b.id}/service-ports`, () => api.servicePorts(b.id), 10);
+	const [starting, setStarting] = useState(false);
+	const [logs, setLogs] = useState<Service>();
+	const refresh = () => Promise.all([again(), ports.reload()]);
+	const stop = (s: Service) =>
+		ask({
+			title: `Stop ${s.service_name}?`,
+			text: "Its program ends, and its previews show an error. You can start it again.",
+			action: "Stop service",
+			run: async () => {
+				await api.stopService(b.id, s.service_name);
+				await refresh();
+			},
+		});
+	const start = canWrite.value && (
+		<Button icon={Plus} onClick={() => setStarting(true)}>
+			Start a service
+		</Button>
+	);
+	return (
+		<div class="page narrow-top">
+			<div class="row">
+				<h2 class="grow">Services and previews</h2>
+				{!!all?.length && start}
+			</div>
+			{error && <Notice>{textOf(error)}</Notice>}
+			<section class="panel" aria-label="List of services" aria-busy={!all}>
+				{!all && !error && (
+					<div class="inner">
+						<Bone w={240} />
+					</div>
+				)}
+				{all?.length === 0 && (
+					<Empty icon={Globe} title="No services" actions={start}>
+						A service is a named program, such as a web server. The page links to a preview of its port.
+					</Empty>
+				)}
+				{!!all?.length && (
+					<Table columns={["Service", "State", "Program", "Previews"]} actions>
+						{all.map((s) => (
+							<tr key={s.service_name}>
+								<td class="strong">{s.service_name}</td>
+								<td title={s.state_reason}>
+									<Status of={s.state === "running" ? "running" : s.state === "failed" ? "error" : "stopped"} text={s.state} />
+								</td>
+								<td class="mono dim">{s.argv.join(" ").slice(0, 200)}</td>
+								<td>
+									{ports.value
+										?.filter((p) => p.service_name === s.service_name)
+										.map((p) => <Preview key={p.port} id={b.id} port={p.port} />)}
+								</td>
+								<td class="end">
+									<Button small kind="quiet" icon={ScrollText} label={`Logs of ${s.service_name}`} onClick={() => setLogs(s)} />
+									{canWrite.value && s.state === "running" && <Button small kind="quiet" icon={Square} label={`Stop ${s.service_name}`} onClick={() => stop(s)} />}
+								</td>
+							</tr>
+						))}
+					</Table>
+				)}
+			</section>
+			{starting && <StartService id={b.id} onClose={() => setStarting(false)} onDone={refresh} />}
+			{logs && <Logs id={b.id} service={logs} onClose={() => setLogs(undefined)} />}
+		</div>
+	);
+}
+
+function Preview({ id, port }: { id: string; port: number }) {
+	const { value: p, reload: again } = useData(`sandbox/${id}/ports/${port}`, () => api.port(id, port));
+	if (!p) return <Bone w={80} />;
+	// Only addresses of previews are links.
+	const safe = /^https?:\/\//.test(p.url);
+	return (
+		<span class="row">
+			<a class="link row whole" href={safe ? p.url : undefined} target="_blank" rel="noopener noreferrer">
+				:{port} <ExternalLink size={14} aria-label="opens in a new tab" />
+			</a>
+			{p.public && <span class="tag">Public</span>}
+			{canWrite.value && (
+				<Menu label={`Who may open port ${port}`} icon={Link} small>
+					<PortActions id={id} port={p} again={again} />
+				</Menu>
+			)}
+		</span>
+	);
+}
+
+function PortActions({ id, port: p, again }: { id: string; port: Port; again: () => Promise<unknown> }) {
+	const copy = () =>
+		api
+			.portLink(id, p.port)
+			.then((l) => navigator.clipboard.writeText(l.url))
+			.then(() => toast("The link is copied. It works for an hour."))
+			.catch(showError);
+	const publish = () =>
+		ask({
+			title: `Make port ${p.port} public?`,
+			text: "Everybody who knows the address can open it, without a login. A request resumes the sandbox if it is paused.",
+			action: "Make public",
+			danger: false,
+			run: () => api.setPort(id, p.port, true).then(again),
+		});
+	const reset = () =>
+		ask({
+			title: p.public ? `Make port ${p.port} private?` : `End all links to port ${p.port}?`,
+			text: "Only your team can open it then. The links that were made for it end.",
+			action: p.public ? "Make private" : "End links",
+			run: () => api.resetPort(id, p.port).then(again),
+		});
+	return (
+		<>
+			<button type="button" onClick={copy}>
+				<Copy size={15} aria-hidden /> Copy a link that works for an hour
+			</button>
+			{!p.public && (
+				<button type="button" onClick={publish}>
+					<Globe size={15} aria-hidden /> Make public…
+				</button>
+			)}
+			<button type="button" onClick={reset}>
+				<Lock size={15} aria-hidden /> {p.public ? "Make private…" : "End all links…"}
+			</button>
+		</>
+	);
+}
+
+function StartService({ id, onClose, onDone }: { id: string; onClose: () => void; onDone: () => Promise<unknown> }) {
+	const start = async (form: FormData) => {
+		const port = Number(form.get("port"));
+		await api.startService(id, {
+			service_name: String(form.get("name")).trim(),
+			command: String(form.get("command")),
+			...(port ? { readiness: { type: "tcp", target: String(port) } } : {}),
+		});
+		await onDone();
+		onClose();
+	};
+	return (
+		<FormModal title="Start a service" action="Start service" icon={Play} submit={start} onClose={onClose}>
+			<Field label="Name">{(i) => <input id={i} class="input" name="name" required maxLength={64} pattern="[A-Za-z0-9._\-]+" autocomplete="off" placeholder="web" />}</Field>
+			<Field label="Command" hint="Runs in /workspace with /bin/sh.">
+				{(i, hint) => <input id={i} class="input mono" name="command" required autocomplete="off" spellcheck={false} aria-describedby={hint} placeholder="python3 -m http.server 8000" />}
+			</Field>
+			<Field label="Port" hint="Optional. The service is ready when it listens on this port, and gets a preview.">
+				{(i, hint) => <input id={i} class="input" name="port" type="number" min={1} max={65535} aria-describedby={hint} placeholder="8000" />}
+			</Field>
+		</FormModal>
+	);
+}
+
+function Logs({ id, service, onClose }: { id: string; service: Service; onClose: () => void }) {
+	const { value, error } = useData(`sandbox/${id}/logs/${service.service_name}`, () => api.serviceLogs(id, service.service_name), 5);
+	return (
+		<Modal title={`Logs of ${service.service_name}`} class="large" onClose={onClose}>
+			{error && <Notice>{textOf(error)}</Notice>}
+			<pre class="logs" tabIndex={0} aria-label="Output">
+				{value ? [value.stdout, value.stderr].filter(Boolean).join("\n") || "It has printed nothing." : " "}
+			</pre>
+		</Modal>
+	);
+}
+
+export function Network({ box: b }: { box: Sandbox }) {
+	const { value: r, error: failed } = useData(`sandbox/${b.id}/egress`, () => api.egress(b.id));
+	const { value: all, error } = useData(`sandbox/${b.id}/network`, () => api.networkLog(b.id), 10);
+	const policies: Record<string, string> = { off: "No network", egress: "Only connections to public addresses", published: "Public addresses, and published ports" };
+	const list = (values: string[] | undefined, none: string) => (values?.length ? values.map((v) => <code class="tag">{v}</code>) : none);
+	return (
+		<div class="page narrow-top">
+			{(failed || error) && <Notice>{textOf(failed ?? error)}</Notice>}
+			<section class="panel" aria-labelledby="rules">
+				<header>
+					<h2 id="rules">Rules</h2>
+				</header>
+				<dl class="facts">
+					<Fact name="Policy" known={!!r}>
+						{r && (policies[r.network_policy] ?? r.network_policy)}
+					</Fact>
+					<Fact name="Allowed" known={!!r}>
+						{list(r?.egress_allow, r?.network_policy === "off" ? "Nothing" : "Everything public")}
+					</Fact>
+					<Fact name="Refused" known={!!r}>
+						{list(r?.egress_deny, "Nothing more")}
+					</Fact>
+				</dl>
+			</section>
+			<section class="panel" aria-labelledby="connections" aria-busy={!all}>
+				<header>
+					<h2 id="connections">Connections</h2>
+				</header>
+				{all?.length === 0 && (
+					<Empty icon={Globe} title="No connections yet">
+						Connections, and attempts that the rules refuse, appear here.
+					</Empty>
+				)}
+				{!!all?.length && (
+					<Table columns={["Target", "Verdict", "Sent", "Received", "When"]}>
+						{all
+							.toReversed()
+							.slice(0, 300)
+							.map((r) => (
+								<Connection record={r} />
+							))}
+					</Table>
+				)}
+			</section>
+		</div>
+	);
+}
+
+function Connection({ record: r }: { record: NetworkRecord }) {
+	return (
+		<tr>
+			<td class="mono">
+				{r.name || r.address}
+				{r.port ? `:${r.port}` : ""} <span class="faint">{r.protocol}</span>
+			</td>
+			<td title={r.reason || r.error}>
+				<span class={`status ${r.verdict === "allowed" ? "running" : "error"}`}>
+					{r.verdict}
+					{r.times > 1 && ` ${r.times} times`}
+				</span>
+			</td>
+			<td class="dim num">{bytes(r.sent_bytes)}</td>
+			<td class="dim num">{bytes(r.received_bytes)}</td>
+			<td class="dim" title={exact(r.time)}>
+				{ago(r.time)}
+			</td>
+		</tr>
+	);
+}
