@@ -151,7 +151,7 @@ func testTrees(t *testing.T, h *home, c *remote.Client) {
 		}
 	}
 	for path, want := range map[string]fault.Kind{
-		dir: fault.Permission, "/etc/passwd": fault.Permission, "/workspace/to-host/": fault.NotFound, "/workspace/none": fault.NotFound, "x": fault.Invalid,
+		dir: fault.Permission, "/etc/passwd": fault.Permission, "/workspace/to-host/": fault.NotFound, "/workspace/trees/absent": fault.NotFound, "x": fault.Invalid,
 	} {
 		if err := c.GetMachineTree(ctx, path, "", io.Discard); fault.KindOf(err) != want {
 			t.Errorf("pack %s: %s: %v", path, fault.KindOf(err), err)
