@@ -14,7 +14,7 @@ LINKED := -s -w -X github.com/pyro-mcp/pyro/internal/version.commit=$(COMMIT)
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 GUEST := internal/guest/files/pyro-guest-$(GOARCH)
 
-.PHONY: build web runsc guest demo host-demo test unit machines soak bench lint generate arm64 clean
+.PHONY: build web runsc guest demo host-demo test test-all unit unit-all machines machines-all fuzz soak bench lint generate arm64 clean
 
 build: guest runsc ## build bin/pyro, which contains the guest agent, bin/pyro-runsc and bin/pty-mcp
 	@go build -ldflags '$(LINKED)' -o bin/pyro ./cmd/pyro
@@ -41,22 +41,37 @@ host-demo: ## install missing packages, build, and call the host agent as a cont
 	@scripts/host_demo.sh
 
 # With PYRO_TEST_REQUIRE, a test fails if a tool that it needs is missing. Otherwise it is skipped.
-test: ## install missing packages, run all tests, and print the time of each part
+test: ## install missing packages and run the tests that each change must pass
 	@scripts/install.sh test
-	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build lint unit machines
+	@PYRO_TEST_REQUIRE=1 scripts/parts.sh --minutes 12 build lint unit machines
 
-# -vet=off, because lint runs vet. With atexit_sleep_ms=0, processes do not wait for a second at
-# exit, as the race detector does by default; the tests start some hundred processes. The number of
-# packages that run at once is one more than the number of processors, because some packages often
-# wait.
+test-all: ## install missing packages and run all tests, also the long ones. This takes hours
+	@scripts/install.sh test
+	@PYRO_TEST_REQUIRE=1 scripts/parts.sh build arm64 lint unit-all machines-all fuzz soak
+
+# -short makes some random tests shorter. -vet=off, because lint runs vet. With atexit_sleep_ms=0,
+# processes do not wait for a second at exit, as the race detector does by default; the tests start
+# some hundred processes. The number of packages that run at once is one more than the number of
+# processors, because some packages often wait.
+RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 scripts/tests.sh ./... -race -vet=off -p $$(($$(nproc) + 1))
 unit: build ## run the tests that need no machine, with the race detector
-	@CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 scripts/tests.sh -race -vet=off -p $$(($$(nproc) + 1)) ./...
-	@cd runsc && ../scripts/tests.sh -vet=off ./...
+	@$(RACE) -short
+	@cd runsc && ../scripts/tests.sh ./... -vet=off
 
-machines: build ## run the tests that need real machines
-	@scripts/machines.sh
+unit-all: build ## run the tests that need no machine, with all rounds and a new random seed
+	@PYRO_TEST_SEED=$${PYRO_TEST_SEED:-$$RANDOM} && export PYRO_TEST_SEED && $(RACE) -timeout 60m
+	@cd runsc && ../scripts/tests.sh ./... -vet=off
 
-soak: build arm64 ## run the long tests for an hour or more: 300 pauses, 50 concurrent live forks, many kills
+machines: build ## run tests with real machines under gVisor, and a few with emulated machines
+	@scripts/machines.sh quick
+
+machines-all: build ## run all tests with real machines, under gVisor and with emulated machines
+	@scripts/machines.sh all
+
+fuzz: build ## run each fuzz test for a minute, or for FUZZTIME
+	@scripts/fuzz.sh
+
+soak: build ## repeat what needs many rounds: 300 pauses, 50 live forks, many kills
 	PYRO_TEST_LONG=1 CGO_ENABLED=1 go test -race -count 1 -timeout 1h ./internal/secret ./internal/serve
 	PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled|TestServeIsKilled' ./test
 

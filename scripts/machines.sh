@@ -1,7 +1,9 @@
 #!/bin/bash
-# machines.sh: runs the tests that need real machines. It also checks that the tests leave no
-# processes, mounts or files behind.
+# machines.sh quick|all: runs the tests that need real machines. It also checks that the tests leave
+# no processes, mounts or files behind. "quick" uses gVisor, and emulated machines (tcg) only for a
+# few tests. "all" runs all tests with both.
 set -euo pipefail
+which=$1
 cd "$(dirname "$0")/.."
 own=$(mktemp -d -p /var/tmp) # on a disk, because /tmp can be in memory
 trap 'rm -rf "$own"' EXIT
@@ -39,15 +41,26 @@ left() {
 go tool -modfile=tools/go.mod -n buf >/dev/null
 
 before=$(processes)
-# Test all drivers, then the built program. More tests than processors run at once, because machines
+# Test the drivers, then the built program. More tests than processors run at once, because machines
 # wait for much of the time.
-packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
-# shellcheck disable=SC2086
-scripts/tests.sh -tags machine -count 1 -p 2 -timeout 20m $packages
-scripts/tests.sh -tags machine -count 1 -parallel 4 -timeout 45m ./test
-# Test the built program again with emulated machines, which is the fallback isolation. -short omits
-# the tests that do not depend on the isolation.
-PYRO_ISOLATION=tcg scripts/tests.sh -tags machine -short -count 1 -parallel 4 -timeout 45m ./test
+case $which in
+quick)
+	scripts/tests.sh ./internal/machine/gvisor -short -tags machine -p 2 -timeout 20m
+	scripts/tests.sh ./test -short -tags machine -parallel 4 -timeout 45m
+	export PYRO_ISOLATION=tcg
+	scripts/tests.sh ./internal/machine/qemu -short -tags machine -timeout 20m \
+		-run '^TestConformance$/^tcg$/^(Cancel|Ready|Interfaces|Machines)$/^(Life|Files|Network|Storage|Forks)$'
+	scripts/tests.sh ./test -short -tags machine -parallel 4 -timeout 45m \
+		-run '^(TestExitCodes|TestDeliveredIsolationIsNamed|TestWorkspaceExec|TestWorkspaceDisk|TestPausedWorkspace|TestEgressDenied)$'
+	;;
+all)
+	packages=$(grep -rl --include='*_test.go' '^//go:build machine$' . | xargs -n 1 dirname | sort -u | grep -vx ./test)
+	scripts/tests.sh "${packages//$'\n'/ }" -tags machine -p 2 -timeout 40m
+	scripts/tests.sh ./test -tags machine -parallel 4 -timeout 90m
+	PYRO_ISOLATION=tcg scripts/tests.sh ./test -tags machine -parallel 4 -timeout 90m
+	;;
+*) echo 'usage: machines.sh quick|all' >&2 && exit 2 ;;
+esac
 found=$(left)
 if [ -n "$found" ]; then
 	printf 'the tests left these behind:\n%s\n' "$found" >&2

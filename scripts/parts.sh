@@ -1,9 +1,11 @@
 #!/bin/bash
-# parts.sh TARGET...: makes one target after the other. It prints the time of each target and the
-# ten slowest tests. It fails if a target fails. It also fails if builds or tests change files of
-# the checkout.
+# parts.sh [--minutes N] TARGET...: makes one target after the other. It prints the time of each
+# target, the ten slowest tests and the flaky tests. It fails if a target fails. It also fails if
+# builds or tests change files of the checkout. It warns if the targets take longer than N minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+minutes=
+[ "${1:-}" != --minutes ] || { minutes=$2; shift 2; }
 
 # state prints the differences between the checkout and the last commit.
 state() { git status --porcelain 2>/dev/null && git diff 2>/dev/null || true; }
@@ -11,10 +13,18 @@ state() { git status --porcelain 2>/dev/null && git diff 2>/dev/null || true; }
 TEST_TIMES=$(mktemp -d)
 export TEST_TIMES
 report=''
+row() { printf '%-10s %d:%02d %s' "$1" $(($2 / 60)) $(($2 % 60)) "$3"; }
 summary() {
 	printf '\nslowest tests\n' >&2
-	cat "$TEST_TIMES"/* 2>/dev/null | go tool -modfile="$PWD/tools/go.mod" gotestsum tool slowest --num 10 >&2 || true
-	printf '\n%-10s %s\n%s' part 'minutes:seconds' "$report" >&2
+	cat "$TEST_TIMES"/*.json 2>/dev/null | go tool -modfile="$PWD/tools/go.mod" gotestsum tool slowest --num 10 >&2 || true
+	printf '\n%-10s %s\n%s%s\n' part 'minutes:seconds' "$report" "$(row total "$SECONDS" '')" >&2
+	if [ -s "$TEST_TIMES/flaky" ]; then
+		sed 's/^/FLAKY: /' "$TEST_TIMES/flaky" >&2
+		echo 'Each of these tests failed once. Find the cause and mend it in the next commit.' >&2
+	fi
+	if [ -n "$minutes" ] && [ "$SECONDS" -gt $((minutes * 60)) ]; then
+		echo "warning: this took longer than $minutes minutes. On a quiet host, make the slowest tests faster." >&2
+	fi
 	rm -rf "$TEST_TIMES"
 }
 trap summary EXIT
@@ -24,7 +34,7 @@ for part in "$@"; do
 	began=$SECONDS
 	"${MAKE:-make}" "$part" && ended=passed || ended=failed
 	took=$((SECONDS - began))
-	report+=$(printf '%-10s %d:%02d %s' "$part" $((took / 60)) $((took % 60)) "$ended")$'\n'
+	report+=$(row "$part" "$took" "$ended")$'\n'
 	[ "$ended" = passed ] || exit 1
 done
 if [ "$(state)" != "$before" ]; then

@@ -90,7 +90,7 @@ func TestPrepare(t *testing.T) {
 			return errors.Join(os.Chmod(file, 0o600), os.Truncate(file, 100))
 		},
 	}
-	if testing.Short() { // each damage boots a machine, which takes long under emulation
+	if emulated() { // each damage boots a machine, which takes long under emulation
 		harms = harms[1:]
 	}
 	for _, harm := range harms {

@@ -139,7 +139,7 @@ func TestMuchOutput(t *testing.T) {
 	const mib = 1 << 20
 	const maxMemoryKiB = 64 << 10
 	total := 1 << 30
-	if testing.Short() {
+	if emulated() {
 		total /= 4
 	}
 	block := noise(mib)

@@ -41,9 +41,7 @@ func chromium(t *testing.T) string {
 // needsBrowser skips a test without Chromium or npm, and installs the packages of the scripts.
 func needsBrowser(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it does not depend on the isolation")
-	}
+	sameForAll(t)
 	chromium(t)
 	if _, err := exec.LookPath("npm"); err != nil {
 		testenv.Lacks(t, err)

@@ -291,9 +291,7 @@ func TestServe(t *testing.T) {
 // Afterwards the host has exactly the recorded sandboxes, in the wanted states. PYRO_TEST_KILLS is
 // the number of rounds.
 func TestServeIsKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it does not depend on the isolation")
-	}
+	sameForAll(t)
 	t.Parallel()
 	a := serveAPI(t)
 	r := rand.New(rand.NewPCG(testenv.Seed(t, 1), 0))

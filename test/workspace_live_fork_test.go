@@ -76,7 +76,7 @@ func TestLiveForks(t *testing.T) {
 	p := workspaces(t)
 	id := p.create("--network-policy", "egress", "--mem-mib", "512", "--ttl-seconds", "7200") // checking fifty emulated machines takes ten minutes
 	few := 6
-	if testing.Short() {
+	if emulated() {
 		few = 2
 	}
 	count := number("PYRO_TEST_FORKS", few)
