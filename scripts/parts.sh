@@ -1,7 +1,8 @@
 #!/bin/bash
 # parts.sh [--minutes N] TARGET...: makes one target after the other. It prints the time of each
-# target, the ten slowest tests and the flaky tests. It fails if a target fails. It also fails if
-# builds or tests change files of the checkout. It warns if the targets take longer than N minutes.
+# target, the ten slowest tests and the flaky tests. It fails if a target fails, but it makes the
+# other targets first, unless "build" fails. It also fails if builds or tests change files of the
+# checkout. It warns if the targets take longer than N minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=
@@ -12,7 +13,7 @@ state() { git status --porcelain 2>/dev/null && git diff 2>/dev/null || true; }
 
 TEST_TIMES=$(mktemp -d)
 export TEST_TIMES
-report=''
+report='' failed=''
 row() { printf '%-10s %d:%02d %s' "$1" $(($2 / 60)) $(($2 % 60)) "$3"; }
 summary() {
 	printf '\nslowest tests\n' >&2
@@ -35,10 +36,12 @@ for part in "$@"; do
 	"${MAKE:-make}" "$part" && ended=passed || ended=failed
 	took=$((SECONDS - began))
 	report+=$(row "$part" "$took" "$ended")$'\n'
-	[ "$ended" = passed ] || exit 1
+	[ "$ended" = passed ] || failed+=" $part"
+	[ "$failed" != ' build' ] || exit 1
 done
 if [ "$(state)" != "$before" ]; then
 	echo 'make test: the tests changed these files of the checkout:' >&2
 	git status --short >&2
 	exit 1
 fi
+[ -z "$failed" ] || { echo "make test: failed:$failed" >&2 && exit 1; }
