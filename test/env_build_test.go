@@ -139,6 +139,9 @@ func TestEnvBuild(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"gvisor", "tcg"} {
 		t.Run(isolation, func(t *testing.T) {
+			if isolation == "tcg" {
+				onlyInAll(t)
+			}
 			t.Parallel()
 			p := workspaces(t).withEnvironment().with("PYRO_ISOLATION", isolation).with("OTHER", "variable")
 			const secret = "the-secret-of-the-build"

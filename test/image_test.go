@@ -165,7 +165,7 @@ func TestUserOfAService(t *testing.T) {
 	restarted(2)
 	p.pause(id)
 	p.must("workspace", "resume", id)
-	restarted(2)
+	restarted(3) // the last one might not have printed its line yet
 	out := p.must("workspace", "service", "logs", id, "loop", "--all")
 	if lines := strings.Fields(out); len(lines) < 5 || strings.ReplaceAll(strings.Join(lines, ""), "nobody", "") != "" {
 		t.Errorf("%q", out)

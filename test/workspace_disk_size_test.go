@@ -17,6 +17,9 @@ func TestWorkspaceSize(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"gvisor", "tcg"} {
 		t.Run(isolation, func(t *testing.T) {
+			if isolation == "tcg" {
+				onlyInAll(t)
+			}
 			p := workspaces(t).with("PYRO_ISOLATION", isolation)
 			if isolation == "gvisor" {
 				p = p.sandboxed()
