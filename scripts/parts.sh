@@ -21,7 +21,7 @@ summary() {
 	printf '\n%-10s %s\n%s%s\n' part 'minutes:seconds' "$report" "$(row total "$SECONDS" '')" >&2
 	if [ -s "$TEST_TIMES/flaky" ]; then
 		sed 's/^/FLAKY: /' "$TEST_TIMES/flaky" >&2
-		echo 'Each of these tests failed once. Find the cause and mend it in the next commit.' >&2
+		echo 'Each of these tests failed once. Find the cause and fix it in the next commit.' >&2
 	fi
 	if [ -n "$minutes" ] && [ "$SECONDS" -gt $((minutes * 60)) ]; then
 		echo "warning: this took longer than $minutes minutes. On a quiet host, make the slowest tests faster." >&2
