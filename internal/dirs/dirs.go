@@ -93,3 +93,6 @@ func (d Dirs) Images() string { return filepath.Join(d.State, "images") }
 // Volumes is the folder of initial volumes. Workspaces share files with these volumes, so both
 // folders are in the state.
 func (d Dirs) Volumes() string { return filepath.Join(d.State, "volumes") }
+
+// Changes is the folder of records of changes to the user's folders that are in progress.
+func (d Dirs) Changes() string { return filepath.Join(d.State, "changes") }

@@ -17,8 +17,9 @@ var layers = []struct {
 }{
 	{[]string{"internal/gen", "internal/content", "internal/fault", "internal/dirs", "internal/durable", "internal/progress", "internal/prometheus", "internal/flock", "internal/guest", "internal/lines", "internal/program", "internal/runes", "internal/socket", "internal/sqlite", "internal/testenv", "internal/tracing", "internal/version", "web"}, "base packages: import only each other"},
 	{[]string{"internal/disk", "internal/agent", "internal/environment", "internal/ignore", "internal/machine", "internal/store"}, "machine packages and records: know no driver"},
-	{[]string{"internal/storage", "internal/agenthost", "internal/archive", "internal/confirm", "internal/danger", "internal/diff", "internal/forward", "internal/hostnet", "internal/mcp", "internal/patch", "internal/project", "internal/network", "internal/rpc", "internal/secret", "internal/terminal"},
+	{[]string{"internal/storage", "internal/agenthost", "internal/archive", "internal/confirm", "internal/danger", "internal/diff", "internal/forward", "internal/hostfolder", "internal/hostnet", "internal/mcp", "internal/patch", "internal/project", "internal/network", "internal/rpc", "internal/secret", "internal/terminal"},
 		"parts of workspaces: disks, networks, operations on file trees and on program output; and protocols for agents and programs"},
+	{[]string{"internal/pull"}, "merges a difference into a folder of the host"},
 	{[]string{"internal/machine/machinetest", "internal/machine/template", "internal/machine/process", "internal/machine/record"}, "shared by drivers: the conformance suite, templates, saved machines"},
 	{[]string{"internal/machine/qemu", "internal/machine/gvisor", "internal/machine/host"}, "drivers: know how a machine starts, not its owner"},
 	{[]string{"internal/isolation"}, "chooses a driver"},

@@ -113,7 +113,7 @@ func (v *Volume) newChange() (*change, error) {
 		return nil, err
 	}
 	if err := unix.Mkdirat(int(v.pending.Fd()), c.name, 0o700); err != nil {
-		return nil, &os.PathError{Op: "mkdir", Path: pendingFolder, Err: err}
+		return nil, &os.PathError{Op: "mkdir", Path: PendingFolder, Err: err}
 	}
 	return c, c.open()
 }
@@ -121,7 +121,7 @@ func (v *Volume) newChange() (*change, error) {
 func (c *change) open() error {
 	fd, err := unix.Openat(int(c.volume.pending.Fd()), c.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: pendingFolder, Err: err}
+		return &os.PathError{Op: "open", Path: PendingFolder, Err: err}
 	}
 	c.dir = os.NewFile(uintptr(fd), c.name)
 	return nil

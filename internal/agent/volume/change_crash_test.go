@@ -60,7 +60,7 @@ func newTrial(t testing.TB, seed int64, kind FSKind) *trial {
 	random := rand.New(rand.NewSource(seed))
 	x := &trial{pristine: filepath.Join(volumetest.InMemory(t), "volume"), kind: kind}
 	files := filepath.Join(x.pristine, FilesFolder)
-	if err := errors.Join(os.Mkdir(x.pristine, 0o755), os.Mkdir(files, 0o755), os.Mkdir(filepath.Join(x.pristine, pendingFolder), 0o700)); err != nil {
+	if err := errors.Join(os.Mkdir(x.pristine, 0o755), os.Mkdir(files, 0o755), os.Mkdir(filepath.Join(x.pristine, PendingFolder), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	var edits []volumetest.Edit

@@ -128,7 +128,7 @@ func TestADamagedRecordIsNotGuessedAt(t *testing.T) {
 			break
 		}
 	}
-	records, _ := filepath.Glob(filepath.Join(c.dir, pendingFolder, "*", stateDecided))
+	records, _ := filepath.Glob(filepath.Join(c.dir, PendingFolder, "*", stateDecided))
 	if len(records) != 1 {
 		t.Fatalf("records: %v", records)
 	}

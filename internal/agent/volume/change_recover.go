@@ -14,7 +14,7 @@ func (v *Volume) recover() (Recovered, error) {
 	var r Recovered
 	names, err := namesIn(int(v.pending.Fd()))
 	if err != nil {
-		return r, &os.PathError{Op: "read", Path: pendingFolder, Err: err}
+		return r, &os.PathError{Op: "read", Path: PendingFolder, Err: err}
 	}
 	for _, name := range names {
 		if err := v.recoverChange(name, &r); err != nil {

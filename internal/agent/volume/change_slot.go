@@ -64,7 +64,7 @@ func (c *change) newSlot() (slot uint32, dir int, err error) {
 			return 0, -1, err
 		}
 		if err := unix.Mkdirat(int(c.dir.Fd()), folderOf(slot), 0o700); err != nil {
-			return 0, -1, &os.PathError{Op: "mkdir", Path: pendingFolder, Err: err}
+			return 0, -1, &os.PathError{Op: "mkdir", Path: PendingFolder, Err: err}
 		}
 	}
 	c.slots.used++
@@ -80,7 +80,7 @@ func (c *change) slotFolder(slot uint32) (int, error) {
 	return c.slots.folder.enter(name, func() (int, error) {
 		fd, err := unix.Openat(int(c.dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return -1, &os.PathError{Op: "open", Path: pendingFolder, Err: err}
+			return -1, &os.PathError{Op: "open", Path: PendingFolder, Err: err}
 		}
 		return fd, nil
 	})

@@ -38,11 +38,11 @@ type operation struct {
 	absent bool          // true if the path must have no entry
 }
 
-// PAX records of an entry.
+// PAX records of an entry; see PUT /volume/change in proto/agent/v1.
 const (
-	recordOp     = "PYRO.op"
-	recordExpect = "PYRO.expect"
-	recordKeep   = "PYRO.keep"
+	RecordOperation = "PYRO.op"
+	RecordExpect    = "PYRO.expect"
+	RecordKeep      = "PYRO.keep"
 )
 
 // Limits of a change.
@@ -131,14 +131,14 @@ func parse(h *tar.Header) (operation, error) {
 	if h.Typeflag == tar.TypeDir {
 		op.path = strings.TrimSuffix(op.path, "/")
 	}
-	switch keep := h.PAXRecords[recordKeep]; keep {
+	switch keep := h.PAXRecords[RecordKeep]; keep {
 	case "", "0":
 	case "1":
 		op.keep = true
 	default:
-		return op, fmt.Errorf("%s must be 1", recordKeep)
+		return op, fmt.Errorf("%s must be 1", RecordKeep)
 	}
-	switch expect := h.PAXRecords[recordExpect]; expect {
+	switch expect := h.PAXRecords[RecordExpect]; expect {
 	case "":
 	case "absent":
 		op.absent = true
@@ -149,7 +149,7 @@ func parse(h *tar.Header) (operation, error) {
 		}
 		op.expect = &m
 	}
-	switch what := h.PAXRecords[recordOp]; what {
+	switch what := h.PAXRecords[RecordOperation]; what {
 	case "", "put":
 		if err := op.put(h); err != nil {
 			return op, err
@@ -159,7 +159,7 @@ func parse(h *tar.Header) (operation, error) {
 	case "mode":
 		op.verb = setMode
 	default:
-		return op, fmt.Errorf("%s must be put, delete or mode, not %q", recordOp, what)
+		return op, fmt.Errorf("%s must be put, delete or mode, not %q", RecordOperation, what)
 	}
 	if op.path == "" {
 		return op, errors.New("the workspace itself can't be an entry")

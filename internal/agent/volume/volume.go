@@ -44,10 +44,11 @@ var (
 	ErrClosed   = fmt.Errorf("%w: the machine is shutting down", ErrNotReady)
 )
 
-// Names of entries in the root of a volume. FilesFolder is the workspace.
+// Names of entries in the root of a volume. FilesFolder is the workspace. PendingFolder is empty if
+// no change is in progress.
 const (
 	FilesFolder   = "files"
-	pendingFolder = "pending"
+	PendingFolder = "pending"
 )
 
 // FSKind is the kind of the file system that contains a volume.
@@ -72,7 +73,19 @@ type Recovered struct {
 // undoes interrupted changes. Open takes ownership of root, even if it fails. Nothing else can use
 // the volume at the same time.
 func Open(root *os.File, kind FSKind) (*Volume, Recovered, error) {
+	return newVolume(root, kind).opened()
+}
+
+// OpenFolder is like Open, but uses the existing directory files as the workspace. Directory root,
+// which must be on the same file system, receives the staged changes. OpenFolder takes ownership of
+// both, even if it fails.
+func OpenFolder(root, files *os.File, kind FSKind) (*Volume, Recovered, error) {
 	v := newVolume(root, kind)
+	v.files = files
+	return v.opened()
+}
+
+func (v *Volume) opened() (*Volume, Recovered, error) {
 	recovered, err := v.open()
 	if err != nil {
 		v.closeFiles()
@@ -86,10 +99,12 @@ func newVolume(root *os.File, kind FSKind) *Volume {
 }
 
 func (v *Volume) open() (recovered Recovered, err error) {
-	if v.files, err = v.folder(FilesFolder, 0o755); err != nil {
-		return recovered, err
+	if v.files == nil {
+		if v.files, err = v.folder(FilesFolder, 0o755); err != nil {
+			return recovered, err
+		}
 	}
-	if v.pending, err = v.folder(pendingFolder, 0o700); err != nil {
+	if v.pending, err = v.folder(PendingFolder, 0o700); err != nil {
 		return recovered, err
 	}
 	return v.recover()
