@@ -1,6 +1,8 @@
 package pyro
 
 import (
+	"log/slog"
+
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/version"
@@ -28,13 +30,18 @@ type Pyro struct {
 	workspaces *workspace.Manager
 }
 
-// New returns a Pyro with the given options. It starts no process and creates no file.
+// New returns a Pyro with the given options. It starts no process and creates no file. If a process
+// was killed while it changed a folder of the host, New completes or undoes that change.
 func New(o Options) (*Pyro, error) {
 	d, err := dirs.Of(o.CacheDir, o.StateDir)
 	if err != nil {
 		return nil, &Error{Op: "open pyro", Kind: fault.Precondition, Err: err}
 	}
-	return &Pyro{workspace.Open(d, o.Program)}, nil
+	w := workspace.Open(d, o.Program)
+	if err := w.Journal().Recover(); err != nil {
+		slog.Warn("an interrupted export or pull can't be recovered", "error", err)
+	}
+	return &Pyro{w}, nil
 }
 
 // Close closes the database of p. Machines and workspaces keep running. Close is idempotent.

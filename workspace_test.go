@@ -209,6 +209,9 @@ func operationsOn(t *testing.T, p *Pyro, id string) (workspace, vm map[string]fu
 			"FollowService": func() error {
 				return only(p.FollowService(ctx, FollowServiceRequest{WorkspaceID: id, ServiceName: "none"}))
 			},
+			"PullWorkspaceSync": func() error {
+				return only(p.PullWorkspaceSync(ctx, PullWorkspaceSyncRequest{WorkspaceID: id, HostPath: t.TempDir()}))
+			},
 			"CloseShell":  func() error { return only(p.CloseShell(ctx, id, "sh-0")) },
 			"AttachShell": func() error { return only(p.AttachShell(ctx, AttachShellRequest{WorkspaceID: id, ShellID: "sh-0"})) },
 		}, map[string]func() error{

@@ -91,9 +91,11 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 // ExportWorkspaceRequest says what to copy out of a workspace.
 type ExportWorkspaceRequest struct {
 	WorkspaceID string `json:"workspace_id"`
-	Path        string `json:"path"`            // file or folder below /workspace
-	OutputPath  string `json:"output_path"`     // the target on the host
-	Force       bool   `json:"force,omitempty"` // replace an existing target
+	Path        string `json:"path"`              // file or folder below /workspace
+	OutputPath  string `json:"output_path"`       // the target on the host
+	Force       bool   `json:"force,omitempty"`   // replace an existing file, or write into an existing folder.
+	Delete      bool   `json:"delete,omitempty"`  // with Force: also delete files that the exported folder does not have.
+	DryRun      bool   `json:"dry_run,omitempty"` // with Delete: only return the paths that would be deleted.
 }
 
 // WorkspaceExport describes a completed export.
@@ -107,12 +109,20 @@ type WorkspaceExport struct {
 	Symlinks     int          `json:"symlinks"`
 	Skipped      int          `json:"skipped"`       // number of omitted devices, pipes and sockets.
 	OutwardLinks int          `json:"outward_links"` // number of symbolic links that lead out of the exported tree.
-	Bytes        int64        `json:"bytes"`         // total size of the files
+	Bytes        int64        `json:"bytes"`         // total size of the files.
+	Created      int64        `json:"created"`       // entries that an existing folder did not have.
+	Replaced     int64        `json:"replaced"`      // files and links of an existing folder that were replaced.
+	Deleted      []string     `json:"deleted"`       // paths that were deleted, or would be, relative to OutputPath.
 }
 
 // ExportWorkspace copies a file or a folder from a running workspace to the host, completely or not
-// at all. It writes nothing outside of OutputPath, even if the machine is hostile. The copied files
-// belong to the caller and have no set-id bits.
+// at all, also if the process is killed. It writes nothing outside of OutputPath, even if the
+// machine is hostile, and follows no links. The copied files belong to the caller and have no
+// set-id bits.
+//
+// In an existing folder, ExportWorkspace adds and replaces files. If Delete is set,
+// it also deletes files, except .git and files that git ignores. If only one of the old and the new
+// entry is a folder, the error has the kind Precondition.
 func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) (*WorkspaceExport, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -122,12 +132,17 @@ func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) 
 			return nil, err
 		}
 	}
-	d, err := p.workspaces.Export(ctx, req.WorkspaceID, req.Path, req.OutputPath, req.Force)
+	d, err := p.workspaces.Export(ctx, req.WorkspaceID, req.Path, req.OutputPath, workspace.ExportOptions{Force: req.Force, Delete: req.Delete, DryRun: req.DryRun})
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
 	s := d.Summary
-	return &WorkspaceExport{
+	done := &WorkspaceExport{
 		req.WorkspaceID, d.Path, d.Output, ArtifactType(d.Artifact), s.Files, s.Directories, s.Symlinks, s.Skipped, s.OutwardLinks, s.Bytes,
-	}, nil
+		d.Created, d.Replaced, []string{},
+	}
+	for _, name := range d.Deleted {
+		done.Deleted = append(done.Deleted, text(name))
+	}
+	return done, nil
 }

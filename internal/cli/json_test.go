@@ -58,6 +58,8 @@ var described = []struct {
 	{"pyro workspace diff", "", pyro.WorkspaceDiff{}},
 	{"pyro workspace diff", "`summary`:", pyro.DiffSummary{}},
 	{"pyro workspace diff", "`entries`:", pyro.ChangedFile{}},
+	{"pyro workspace sync pull", "", pyro.WorkspacePull{}},
+	{"pyro workspace sync pull", "`entries`:", pyro.PulledChange{}},
 	{"pyro workspace snapshot create", "", pyro.WorkspaceSnapshot{}},
 	{"pyro workspace snapshot create", "`snapshot`:", pyro.Snapshot{}},
 	{"pyro workspace snapshot list", "", pyro.WorkspaceSnapshots{}},

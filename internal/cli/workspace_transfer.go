@@ -12,7 +12,7 @@ import (
 )
 
 func newWorkspaceSync() *cobra.Command {
-	return subgroup("sync", "Copy files into a workspace", newSyncPush())
+	return subgroup("sync", "Copy files into a workspace, and changes back", newSyncPush(), newSyncPull())
 }
 
 func newSyncPush() *cobra.Command {
@@ -44,12 +44,92 @@ files that git ignores are left out, unless git ignores the whole folder.`,
 	return cmd
 }
 
+func newSyncPull() *cobra.Command {
+	var req pyro.PullWorkspaceSyncRequest
+	var ours, theirs, merge bool
+	cmd := onWorkspace("pull ID [HOST_PATH]", "Bring the changes of a running workspace back into your project",
+		`Bring back all changes of /workspace since the workspace was created.
+HOST_PATH is a folder of this host; by default it is the folder that the workspace was created from.
+Nothing else in the folder is touched, and no folder named .git. All changes are made or none.
+
+If you have changed the same file, this is a conflict. Then all conflicts are listed and nothing is
+changed, unless --theirs (the workspace), --ours (this host) or --merge decides. --merge marks lines
+that both sides have changed, as git does.
+
+New files that a .gitignore of the workspace ignores are left out.`,
+		`  pyro workspace sync pull ws-0123456789ab --dry-run
+  pyro workspace sync pull ws-0123456789ab
+  pyro workspace sync pull ws-0123456789ab ./copy --merge`,
+		func(cmd *cobra.Command, args []string) error {
+			req.WorkspaceID = args[0]
+			if len(args) > 1 {
+				req.HostPath = args[1]
+			}
+			for how, set := range map[pyro.Resolve]bool{pyro.ResolveOurs: ours, pyro.ResolveTheirs: theirs, pyro.ResolveMerge: merge} {
+				if set {
+					req.Resolve = how
+				}
+			}
+			return operation(cmd, func(ctx context.Context, p *pyro.Pyro, report pyro.ProgressFunc) (*pyro.WorkspacePull, error) {
+				req.Progress = report
+				return p.PullWorkspaceSync(ctx, req)
+			}, showPull)
+		})
+	cmd.Args = cobra.RangeArgs(1, 2)
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "change nothing, and show what would be changed, as git status --short does")
+	cmd.Flags().BoolVar(&ours, "ours", false, "keep files of this host that have conflicts")
+	cmd.Flags().BoolVar(&theirs, "theirs", false, "take files of the workspace that have conflicts")
+	cmd.Flags().BoolVar(&merge, "merge", false, "merge text files that have conflicts")
+	cmd.Flags().BoolVar(&req.Git, "git", false, "also fetch the commits of the workspace, as the branch pyro/ID")
+	cmd.Flags().BoolVar(&req.IncludeIgnored, "include-ignored", false, "also bring back __pycache__ and new files that a .gitignore ignores")
+	cmd.MarkFlagsMutuallyExclusive("ours", "theirs", "merge")
+	return cmd
+}
+
+// pullLetters are the letters of git status --short.
+var pullLetters = map[string]string{"added": "A ", "modified": "M ", "deleted": "D ", "type_changed": "T "}
+
+// showPull prints a line for each change that a pull applies.
+func showPull(d *pyro.WorkspacePull) error {
+	for _, e := range d.Entries {
+		letters, remark := pullLetters[string(e.Status)], ""
+		switch e.Result {
+		case "unchanged", "kept":
+			if e.Conflict == "" {
+				continue
+			}
+			letters, remark = "  ", "  (kept as it is on this host)"
+		case "merged":
+			remark = "  (merged)"
+		case "marked":
+			letters, remark = "UU", "  (has conflict markers)"
+		case "conflicted":
+			letters, remark = "UU", "  ("+e.Conflict+")"
+		}
+		if _, err := fmt.Printf("%s %s%s\n", letters, quoted(e.Path), remark); err != nil {
+			return err
+		}
+	}
+	if d.Branch != "" {
+		fmt.Fprintf(os.Stderr, "the commits of the workspace are in the branch %s\n", d.Branch)
+	}
+	fmt.Fprintf(os.Stderr, "[workspace-sync-pull] workspace_id=%s host_path=%s dry_run=%t created=%d replaced=%d deleted=%d conflicts=%d ignored=%d\n",
+		d.WorkspaceID, quoted(d.HostPath), d.DryRun, d.Created, d.Replaced, d.Deleted, d.Conflicts, d.Ignored)
+	return nil
+}
+
 func newWorkspaceExport() *cobra.Command {
 	var req pyro.ExportWorkspaceRequest
 	cmd := onWorkspace("export ID PATH", "Copy a file or folder out of a running workspace",
 		`Copy a file or folder of a workspace to this host, completely or not at all. The copy belongs to
-you and has no setuid or setgid bits. An existing --output is replaced only with --force.`,
-		"  pyro workspace export ws-0123456789ab dist --output ./dist",
+you and has no setuid or setgid bits.
+
+If --output exists, --force is necessary. It replaces a file. In a folder it adds and replaces
+files, and deletes none. With --delete, it also deletes files that the exported folder does not
+have, but never files that git ignores, and nothing named .git. To bring changes back into your
+project, use pyro workspace sync pull.`,
+		`  pyro workspace export ws-0123456789ab dist --output ./dist
+  pyro workspace export ws-0123456789ab dist --output ./dist --force --delete --dry-run`,
 		func(cmd *cobra.Command, args []string) error {
 			req.WorkspaceID, req.Path = args[0], args[1]
 			if req.OutputPath == "" {
@@ -61,12 +141,26 @@ you and has no setuid or setgid bits. An existing --output is replaced only with
 				if e.OutwardLinks > 0 {
 					fmt.Fprintf(os.Stderr, "pyro: warning: %d symbolic links point out of the export, to files of this host\n", e.OutwardLinks)
 				}
+				verb := "deleted"
+				if req.DryRun {
+					verb = "would delete"
+				}
+				for _, name := range e.Deleted {
+					if _, err := fmt.Printf("%s %s\n", verb, quoted(name)); err != nil {
+						return err
+					}
+				}
+				if req.DryRun {
+					return nil
+				}
 				_, err := fmt.Printf("exported %s to %s: %d files, %s\n", quoted(e.Path), quoted(e.OutputPath), e.Files, size(e.Bytes))
 				return err
 			})
 		})
 	cmd.Flags().StringVar(&req.OutputPath, "output", "", "`PATH` of the target on this host")
-	cmd.Flags().BoolVar(&req.Force, "force", false, "replace an existing target")
+	cmd.Flags().BoolVar(&req.Force, "force", false, "replace an existing file, or write into an existing folder")
+	cmd.Flags().BoolVar(&req.Delete, "delete", false, "with --force: also delete files of an existing folder that the export does not have")
+	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "with --delete: change nothing, and show what would be deleted")
 	return cmd
 }
 

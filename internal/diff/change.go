@@ -56,6 +56,10 @@ type Change struct {
 	// target. Either the change is too large, or the patch has reached its limit, or git rejects
 	// the name.
 	PatchOmitted bool `json:"patch_omitted,omitempty"`
+
+	// Before and After are the types and modes. They are 0 if there is no entry.
+	Before fs.FileMode `json:"-"`
+	After  fs.FileMode `json:"-"`
 }
 
 // Summary counts changes. Each change counts once by its status. In addition, a modified path can
@@ -144,6 +148,7 @@ func describe(before, after *Entry) Change {
 	var c Change
 	if before != nil {
 		c.Path, c.Status, c.Kind, c.OldMode, c.OldLink, c.OldSize = before.Path, Deleted, kindOf(before.Mode), modeOf(before.Mode), before.Link, size(before)
+		c.Before = before.Mode
 	}
 	if after != nil {
 		if c.Status = Added; before != nil {
@@ -156,6 +161,7 @@ func describe(before, after *Entry) Change {
 			}
 		}
 		c.Path, c.Kind, c.NewMode, c.NewLink, c.NewSize = after.Path, kindOf(after.Mode), modeOf(after.Mode), after.Link, size(after)
+		c.After = after.Mode
 	}
 	if c.OldMode == c.NewMode {
 		c.OldMode, c.NewMode = "", ""

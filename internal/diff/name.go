@@ -42,10 +42,10 @@ func tab(quoted string) string {
 	return ""
 }
 
-// gitRefuses reports whether git rejects patches that contain a path. It follows git's function
+// GitRefuses reports whether git rejects patches that contain a path. It follows git's function
 // verify_path. Git rejects names that some file system treats as .git, and links that git would
 // read.
-func gitRefuses(path string, link bool) bool {
+func GitRefuses(path string, link bool) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		lower := strings.ToLower(name)
 		rest, found := strings.CutPrefix(lower, ".git")

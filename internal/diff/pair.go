@@ -42,7 +42,7 @@ func (c *comparison) pair(ctx context.Context, before, after *Entry) error {
 		}
 	}
 	change := describe(before, after)
-	wanted := c.patch != nil && !c.result.Truncated && !gitRefuses(change.Path, change.Kind == Symlink || change.OldKind == Symlink)
+	wanted := c.patch != nil && !c.result.Truncated && !GitRefuses(change.Path, change.Kind == Symlink || change.OldKind == Symlink)
 	var sections []section
 	if sameType {
 		sections = append(sections, newSection(change.Path, &blob{gitMode(before.Mode), old}, &blob{gitMode(after.Mode), now}, wanted))

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pyro-mcp/pyro/internal/disk/view"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/environment/ext4image"
 	"github.com/pyro-mcp/pyro/internal/environment/oci"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -67,23 +69,16 @@ func (s *Store) save(ctx context.Context, name, path string, img v1.Image) error
 	return archiveFolder(ctx, folder, path)
 }
 
-// archiveFolder writes a folder as a tar archive to a new file.
-func archiveFolder(ctx context.Context, folder, path string) (err error) {
+// archiveFolder writes a folder as a tar archive. An existing file is replaced when the archive is
+// complete.
+func archiveFolder(ctx context.Context, folder, path string) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err = errors.Join(err, file.Close()); err != nil {
-			os.Remove(path)
-		}
-	}()
-	return view.Archive(ctx, view.Folder(root), file)
+	replacement := durable.Replacement{Mode: 0o644, Temp: "." + filepath.Base(path) + "-*", Check: ctx.Err}
+	return replacement.WriteFunc(path, func(file *os.File) error { return view.Archive(ctx, view.Folder(root), file) })
 }
 
 // image returns an installed environment as an OCI image. The caller must call closeImage when it

@@ -2,6 +2,9 @@ package operations
 
 import (
 	"context"
+	"path"
+	"path/filepath"
+	"strings"
 
 	"github.com/pyro-mcp/pyro"
 	"github.com/pyro-mcp/pyro/internal/mcp"
@@ -16,6 +19,11 @@ func files() []Operation {
 		operation("push_workspace_sync", "pyro workspace sync push", (*pyro.Pyro).PushWorkspaceSync).
 			tool("workspace_sync_push", "Copy into a workspace", "Copy a folder or archive of the host into a workspace.", mcp.Replaces,
 				argWorkspace, mcp.String("source_path", "on the host").Require(), mcp.String("dest", "").Default(pyro.WorkspacePath), argIncludeIgnored).core(),
+		operation("pull_workspace_sync", "pyro workspace sync pull", (*pyro.Pyro).PullWorkspaceSync).
+			tool("workspace_sync_pull", "Bring changes back", "Bring the changes of a workspace back into a folder of the host. Touch nothing else.", mcp.Replaces,
+				argWorkspace, mcp.String("host_path", "folder of the host; default: the one the workspace was created from"),
+				mcp.String("resolve", "what to do with files that the host has changed too; default: change nothing", "ours", "theirs", "merge"),
+				mcp.Boolean("dry_run", "change nothing").Default(false), argIncludeIgnored, mcp.Boolean("git", "also fetch the commits as a branch").Default(false)),
 		toolAdapts(operation("list_workspace_files", "pyro workspace file list", (*pyro.Pyro).ListWorkspaceFiles).remote(NeedsMachine).
 			tool("workspace_file_list", "List files", "List files.", mcp.Reads, argWorkspace, folder, argRecursive, argIncludeGit, argFull).core(),
 			func(list Function[pyro.ListWorkspaceFilesRequest, *pyro.WorkspaceFiles]) Function[fileListRequest, *fileList] {
@@ -38,11 +46,8 @@ func files() []Operation {
 				mcp.Boolean("stat", "without the patch").Default(false)).core().remote(NeedsMachine),
 		toolCalls(operation("export_workspace", "pyro workspace export", (*pyro.Pyro).ExportWorkspace).
 			tool("workspace_export", "Copy to the host", "Copy a file or folder out of a workspace to the host.", mcp.Replaces,
-				argWorkspace, file, argOutputPath, mcp.Boolean("overwrite", "replace an existing file, or a folder with its contents").Default(false)).core(),
-			func(p *pyro.Pyro, ctx context.Context, req exportRequest) (*pyro.WorkspaceExport, error) {
-				req.Force = req.Overwrite
-				return p.ExportWorkspace(ctx, req.ExportWorkspaceRequest)
-			}),
+				argWorkspace, file, argOutputPath, mcp.Boolean("overwrite", "replace an existing file, or add to an existing folder and replace its files").Default(false)).core(),
+			exportForAgent),
 		operation("copy_to_workspace", "pyro workspace cp", (*pyro.Pyro).CopyToWorkspace),
 		operation("copy_from_workspace", "pyro workspace cp", (*pyro.Pyro).CopyFromWorkspace),
 		operation("export_workspace_disk", "pyro workspace disk export", (*pyro.Pyro).ExportWorkspaceDisk).
@@ -65,4 +70,47 @@ func files() []Operation {
 type exportRequest struct {
 	pyro.ExportWorkspaceRequest
 	Overwrite bool `json:"overwrite"`
+}
+
+// exportForAgent exports a file or folder. If an agent exports all of /workspace over the folder
+// that the workspace was created from, it brings back only the changes of the workspace. The folder
+// can have changed too.
+func exportForAgent(p *pyro.Pyro, ctx context.Context, req exportRequest) (*pyro.WorkspaceExport, error) {
+	req.Force = req.Overwrite
+	if !req.Overwrite || path.Join(pyro.WorkspacePath, strings.TrimPrefix(req.Path, pyro.WorkspacePath)) != pyro.WorkspacePath {
+		return p.ExportWorkspace(ctx, req.ExportWorkspaceRequest)
+	}
+	w, err := p.StatusWorkspace(ctx, req.WorkspaceID)
+	if err != nil {
+		return nil, err
+	}
+	output, err := filepath.Abs(req.OutputPath)
+	if err != nil {
+		return nil, err
+	}
+	if seed := w.WorkspaceSeed; seed.Mode != "directory" || seed.SeedPath != output {
+		return p.ExportWorkspace(ctx, req.ExportWorkspaceRequest)
+	}
+	done, err := p.PullWorkspaceSync(ctx, pyro.PullWorkspaceSyncRequest{WorkspaceID: req.WorkspaceID, HostPath: output})
+	if err != nil {
+		return nil, err
+	}
+	export := &pyro.WorkspaceExport{
+		WorkspaceID: done.WorkspaceID, Path: pyro.WorkspacePath, OutputPath: done.HostPath, ArtifactType: "directory",
+		Created: done.Created, Replaced: done.Replaced, Deleted: []string{},
+	}
+	for _, e := range done.Entries {
+		switch {
+		case e.Result != "applied":
+		case e.Status == "deleted":
+			export.Deleted = append(export.Deleted, e.Path)
+		case e.Kind == "file":
+			export.Files++
+		case e.Kind == "symlink":
+			export.Symlinks++
+		case e.Kind == "directory":
+			export.Directories++
+		}
+	}
+	return export, nil
 }

@@ -31,9 +31,10 @@ const referenceHead = `# Tools for agents
 | --- | --- | --- |
 %s
 ~workspace-core~ has the 16 tools of the public contract of version 3.8 and ~vm_list_environments~.
-~workspace-full~ has the 43 tools of that contract and eleven more: ~workspace_summary~,
+~workspace-full~ has the 43 tools of that contract and twelve more: ~workspace_summary~,
 ~workspace_fork~, ~workspace_pause~, ~workspace_resume~, ~workspace_network_log~, ~command_start~,
-~command_read~, ~command_wait~, ~command_kill~, ~service_publish~ and ~service_unpublish~.
+~command_read~, ~command_wait~, ~command_kill~, ~service_publish~, ~service_unpublish~ and
+~workspace_sync_pull~.
 
 ## Results and errors
 

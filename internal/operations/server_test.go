@@ -12,13 +12,13 @@ import (
 	"github.com/pyro-mcp/pyro"
 )
 
-// contractTools are the tools of the contract, and eleven more.
+// contractTools are the tools of the contract, and twelve more.
 const contractTools = `vm_run vm_list_environments vm_create vm_start vm_exec vm_stop vm_delete vm_status vm_network_info vm_reap_expired
 	workspace_create workspace_list workspace_sync_push workspace_stop workspace_start workspace_exec workspace_file_list workspace_file_read workspace_file_write
 	workspace_export workspace_patch_apply workspace_disk_export workspace_disk_list workspace_disk_read workspace_diff snapshot_create snapshot_list snapshot_delete
 	workspace_reset service_start service_list service_status service_logs service_stop shell_open shell_read shell_write shell_signal shell_close workspace_status
 	workspace_update workspace_logs workspace_delete
-	workspace_summary workspace_fork workspace_pause workspace_resume workspace_network_log command_start command_read command_wait command_kill service_publish service_unpublish`
+	workspace_summary workspace_fork workspace_pause workspace_resume workspace_network_log command_start command_read command_wait command_kill service_publish service_unpublish workspace_sync_pull`
 
 const contractCore = `vm_run workspace_create workspace_list workspace_update workspace_status workspace_sync_push workspace_exec workspace_logs workspace_file_list
 	workspace_file_read workspace_file_write workspace_patch_apply workspace_diff workspace_export workspace_reset workspace_delete vm_list_environments`
@@ -30,7 +30,7 @@ func TestProfiles(t *testing.T) {
 		tools   string
 		model   int // maximum bytes of tools/list without output schemas, titles and annotations
 		most    int // maximum bytes of tools/list
-	}{{ProfileVMRun, "vm_run", 1_700, 3_200}, {ProfileWorkspaceCore, contractCore, 8_500, 33_000}, {ProfileWorkspaceFull, contractTools, 25_000, 100_000}} {
+	}{{ProfileVMRun, "vm_run", 1_700, 3_200}, {ProfileWorkspaceCore, contractCore, 8_500, 33_000}, {ProfileWorkspaceFull, contractTools, 26_000, 102_000}} {
 		s := serve(t, nil, row.profile, "")
 		c := s.client(t)
 		listed, err := c.ListTools(t.Context(), nil)
@@ -70,7 +70,7 @@ func TestToolKinds(t *testing.T) {
 	want := map[string]string{ // read-only, destructive, idempotent, open world
 		"vm_run": "-d-o", "vm_create": "---o", "vm_start": "--i-", "vm_exec": "-d-o", "vm_stop": "-di-", "vm_delete": "-di-", "vm_reap_expired": "-di-",
 		"workspace_create": "---o", "workspace_update": "-di-", "workspace_stop": "-di-", "workspace_start": "--i-", "workspace_pause": "--i-", "workspace_resume": "--i-",
-		"workspace_delete": "-di-", "workspace_exec": "-d-o", "workspace_reset": "-d--", "workspace_fork": "----", "workspace_sync_push": "-di-",
+		"workspace_delete": "-di-", "workspace_exec": "-d-o", "workspace_reset": "-d--", "workspace_fork": "----", "workspace_sync_push": "-di-", "workspace_sync_pull": "-di-",
 		"workspace_file_write": "-di-", "workspace_patch_apply": "-d--", "workspace_export": "-di-", "workspace_disk_export": "----",
 		"snapshot_create": "----", "snapshot_delete": "-di-", "service_start": "-d-o", "service_stop": "-di-", "service_publish": "----", "service_unpublish": "-di-",
 		"command_start": "-d-o", "command_kill": "-di-", "shell_open": "-d-o", "shell_write": "-d-o", "shell_signal": "-d--", "shell_close": "-di-",

@@ -22,27 +22,52 @@ import (
 // Diff compares /workspace of a running workspace with the baseline, and writes a patch. If a file
 // changes meanwhile, Diff compares the content that it has read.
 func (m *Manager) Diff(ctx context.Context, id string, patch io.Writer, o diff.Options) (*diff.Result, error) {
-	c, w, err := m.connect(ctx, store.KindWorkspace, id)
+	s, err := m.sides(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer s.close()
+	r, err := diff.Compare(ctx, s.baseline, s.current, patch, o)
+	return r, fault.Wrap(err, "compare workspace", id)
+}
+
+// sides are the two trees of a running workspace that a diff compares.
+type sides struct {
+	baseline baseline
+	current  current
+	record   store.Workspace
+}
+
+func (s sides) close() {
+	s.baseline.Close()
+	s.current.client.Close()
+}
+
+// sides opens the trees of a running workspace. The caller must close them.
+func (m *Manager) sides(ctx context.Context, id string) (s sides, err error) {
+	c, w, err := m.connect(ctx, store.KindWorkspace, id)
+	if err != nil {
+		return s, err
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
 	disks, err := m.disks(w)
 	if err != nil {
-		return nil, err
+		return s, err
+	}
+	// Read the record again, because a reset before the connection might have changed it.
+	if w, err = m.Store.Workspace(ctx, id); err != nil {
+		return s, err
 	}
 	base, err := disks.OpenFiles(w.Disks.Baseline)
 	if err != nil {
-		return nil, fault.Wrap(err, "open the baseline of workspace", id)
-	}
-	defer base.Close()
-	// Read the record again, because a reset before the connection might have changed FreshUntil.
-	if w, err = m.Store.Workspace(ctx, id); err != nil {
-		return nil, err
+		return s, fault.Wrap(err, "open the baseline of workspace", id)
 	}
 	marks := marker{blocks: disks.Blocks, fresh: w.Disks.FreshUntil}
-	r, err := diff.Compare(ctx, baseline{base, marks}, current{c, marks}, patch, o)
-	return r, fault.Wrap(err, "compare workspace", id)
+	return sides{baseline{base, marks}, current{c, marks}, w}, nil
 }
 
 // marker computes marks, which identify unchanged files. Files with equal marks are not read.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/patch"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -81,40 +82,35 @@ func (p patched) List(ctx context.Context, path string) ([]string, error) {
 	return names, err
 }
 
-// Names of PAX records for changes. See PUT /volume/change in proto/agent/v1.
-const (
-	changeOp     = "PYRO.op"
-	changeExpect = "PYRO.expect"
-	changeKeep   = "PYRO.keep"
-	absent       = "absent"
-)
+// absent is the expectation that a path has no entry.
+const absent = "absent"
 
 // writePlan writes the changes of a patch as a tar archive.
 func writePlan(to *tar.Writer, plan *patch.Plan) error {
 	replaced := map[string]bool{} // folders that are replaced by a file or link
 	for _, o := range plan.Operations {
-		h := &tar.Header{Name: o.Path, Format: tar.FormatPAX, PAXRecords: map[string]string{changeExpect: absent}, Mode: int64(unixMode(o.Mode))}
+		h := &tar.Header{Name: o.Path, Format: tar.FormatPAX, PAXRecords: map[string]string{volume.RecordExpect: absent}, Mode: int64(unixMode(o.Mode))}
 		if o.Seen != nil {
-			h.PAXRecords[changeExpect] = o.Seen.Identity
+			h.PAXRecords[volume.RecordExpect] = o.Seen.Identity
 		}
 		switch o.Do {
 		case patch.Remove:
-			h.Typeflag, h.PAXRecords[changeOp] = tar.TypeReg, "delete"
+			h.Typeflag, h.PAXRecords[volume.RecordOperation] = tar.TypeReg, "delete"
 		case patch.RemoveDirectory:
-			h.Typeflag, h.Name, h.PAXRecords[changeOp] = tar.TypeDir, o.Path+"/", "delete"
+			h.Typeflag, h.Name, h.PAXRecords[volume.RecordOperation] = tar.TypeDir, o.Path+"/", "delete"
 			replaced[o.Path] = true // removing the content has changed the folder
 		case patch.ChangeMode:
-			h.Typeflag, h.PAXRecords[changeOp] = tar.TypeReg, "mode"
+			h.Typeflag, h.PAXRecords[volume.RecordOperation] = tar.TypeReg, "mode"
 		case patch.WriteLink:
 			h.Typeflag, h.Linkname = tar.TypeSymlink, o.Link
 		case patch.WriteFile:
 			h.Typeflag, h.Size = tar.TypeReg, int64(len(o.Content))
 			if o.Seen != nil && o.Seen.Mode == o.Mode {
-				h.PAXRecords[changeKeep] = "1"
+				h.PAXRecords[volume.RecordKeep] = "1"
 			}
 		}
 		if replaced[o.Path] {
-			delete(h.PAXRecords, changeExpect) // the expectation describes the state before the removals
+			delete(h.PAXRecords, volume.RecordExpect) // the expectation describes the state before the removals
 		}
 		if err := to.WriteHeader(h); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/patch"
 )
 
@@ -57,7 +58,7 @@ func TestWhatAChangeExpects(t *testing.T) {
 		if err != nil {
 			break
 		}
-		got = append(got, fmt.Sprintf("%c %s%s %s: %s", h.Typeflag, h.Name, h.Linkname, h.PAXRecords[changeOp], h.PAXRecords[changeExpect]))
+		got = append(got, fmt.Sprintf("%c %s%s %s: %s", h.Typeflag, h.Name, h.Linkname, h.PAXRecords[volume.RecordOperation], h.PAXRecords[volume.RecordExpect]))
 	}
 	want := "0 d/f delete: was d/f\n5 d/ delete: \n0 d : \n0 f : was f\n2 ly : was l\n0 n : absent"
 	if strings.Join(got, "\n") != want {

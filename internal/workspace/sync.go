@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -126,12 +128,24 @@ type Exported struct {
 	Path     string
 	Output   string // absolute path.
 	Artifact string // file, directory or symlink.
-	Summary  archive.Summary
+	archive.Updated
 }
 
-// Export copies a file or a folder from a running workspace to a path on the host, either
-// completely or not at all. An existing target is replaced only if force is true.
-func (m *Manager) Export(ctx context.Context, id, path, output string, force bool) (Exported, error) {
+// ExportOptions are the options of an export.
+type ExportOptions struct {
+	Force  bool // replace an existing file, or write into an existing folder.
+	Delete bool // with Force: also delete files that the exported folder does not have.
+	DryRun bool // with Delete: only return the paths that would be deleted.
+}
+
+// Export copies a file or a folder from a running workspace to a path on the host. It copies
+// everything or nothing, even if the process is killed. Without Force, an existing target is an
+// error. In an existing folder, files are added and replaced. Delete also deletes files, except
+// .git and files that git ignores.
+func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportOptions) (Exported, error) {
+	if (o.Delete && !o.Force) || (o.DryRun && !o.Delete) {
+		return Exported{}, fault.New(fault.Invalid, "export", path, "delete needs force, and a dry run needs delete")
+	}
 	inside, err := Inside(path)
 	if err != nil {
 		return Exported{}, err
@@ -153,6 +167,10 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 	if found.Kind == listing.Other {
 		return Exported{}, fault.New(fault.Precondition, "export", Outside(inside), "it is a device, a pipe or a socket")
 	}
+	exists, err := exportTarget(absolute, found.Kind, o)
+	if err != nil {
+		return Exported{}, err
+	}
 	r, to := io.Pipe()
 	read := make(chan error, 1)
 	go func() {
@@ -161,7 +179,13 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 		read <- err
 	}()
 	done := Exported{Path: Outside(inside), Output: absolute, Artifact: found.Kind.String()}
-	done.Summary, err = archive.Extract(ctx, r, absolute, archive.Options{Force: force})
+	if exists && found.Kind == listing.Folder {
+		done.Updated, err = archive.Update(ctx, r, absolute, archive.UpdateOptions{
+			Delete: o.Delete, DryRun: o.DryRun, Protected: protectedIn(ctx, absolute), Apply: m.Journal().Change,
+		})
+	} else {
+		done.Summary, err = archive.Extract(ctx, r, absolute, archive.Options{Force: o.Force})
+	}
 	r.CloseWithError(errExportEnded)
 	if given := <-read; given != nil && !errors.Is(given, errExportEnded) && err != nil {
 		err = given
@@ -169,10 +193,36 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, force boo
 	if err != nil {
 		return done, fault.Wrap(err, "export", Outside(inside))
 	}
+	if o.DryRun {
+		return done, nil
+	}
 	m.note(ctx, w, began, store.EventExport, store.Detail{
 		Path: done.Path, Host: absolute, Artifact: done.Artifact, Files: done.Summary.Files, Bytes: done.Summary.Bytes,
 	})
 	return done, nil
+}
+
+// exportTarget checks an existing target of an export, and reports whether it exists. Without
+// Force, Extract reports an existing target.
+func exportTarget(target string, kind listing.Kind, o ExportOptions) (exists bool, err error) {
+	info, err := os.Lstat(target)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !o.Force {
+		return false, nil
+	}
+	if err != nil {
+		return false, hostError(err, "export to", target)
+	}
+	switch folder := kind == listing.Folder; {
+	case folder && info.Mode()&fs.ModeSymlink != 0:
+		return false, fault.New(fault.Precondition, "export to", target, "it is a symbolic link, which an export does not follow").WithHint("name the folder that it points to")
+	case folder && !info.IsDir():
+		return false, fault.New(fault.Precondition, "export to", target, "it exists and is not a folder, and the export is one")
+	case !folder && info.IsDir():
+		return false, fault.New(fault.Precondition, "export to", target, "it is a folder, and the export is not one").WithHint("name a file in the folder")
+	case !folder && info.Mode()&^fs.ModePerm&fs.ModeType&^fs.ModeSymlink != 0:
+		return false, fault.New(fault.Precondition, "export to", target, "it is not a regular file")
+	}
+	return true, nil
 }
 
 // ArtifactDisk is the artifact name for an export of the disks.

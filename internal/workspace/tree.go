@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
@@ -78,7 +79,7 @@ func (t *Tree) Write(ctx context.Context, path string, content []byte, mode fs.F
 // MakeFolder creates a folder and its missing parents. Existing folders keep their mode.
 func (t *Tree) MakeFolder(ctx context.Context, path string, mode fs.FileMode) error {
 	return t.change(ctx, &tar.Header{
-		Typeflag: tar.TypeDir, Name: path + "/", Mode: int64(unixMode(mode)), PAXRecords: map[string]string{changeKeep: "1"},
+		Typeflag: tar.TypeDir, Name: path + "/", Mode: int64(unixMode(mode)), PAXRecords: map[string]string{volume.RecordKeep: "1"},
 	})
 }
 
@@ -119,7 +120,7 @@ func (t *Tree) RemoveAll(ctx context.Context, path string) error {
 
 // deletion returns the header that deletes an entry.
 func deletion(path string, e listing.Entry) *tar.Header {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: path, PAXRecords: map[string]string{changeOp: "delete"}}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: path, PAXRecords: map[string]string{volume.RecordOperation: "delete"}}
 	if e.Kind == listing.Folder {
 		h.Typeflag, h.Name = tar.TypeDir, path+"/"
 	}

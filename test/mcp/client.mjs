@@ -33,7 +33,7 @@ const call = async (name, args = {}) => {
 
 assert.equal(client.getServerVersion().name, "pyro");
 const { tools } = await client.listTools();
-assert.equal(tools.length, 54);
+assert.equal(tools.length, 55);
 assert.ok(tools.every((t) => t.title && t.outputSchema)); // the client checks each result against its schema
 
 const { workspace_id } = await call("workspace_create", { environment: "debian:12", seed_path: seed, name: "typescript", isolation: "auto" });

@@ -64,6 +64,7 @@ create_workspace(*, environment, vcpu_count=1, mem_mib=1024, ttl_seconds=600, al
 BEYOND = """
 copy_to_workspace(workspace_id, source_path, dest, *, keep_owners=False, uid=0, gid=0, follow_link=False)
 copy_from_workspace(workspace_id, path, output_path)
+pull_workspace_sync(workspace_id, host_path=None, *, resolve=None, dry_run=False, include_ignored=False, git=False)
 publish_service(workspace_id, service_name, *, published_ports)
 unpublish_service(workspace_id, service_name, *, guest_ports)
 doctor()

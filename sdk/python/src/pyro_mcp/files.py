@@ -6,12 +6,13 @@ import os
 from collections.abc import Sequence
 
 from ._call import OnProgress
-from ._client import Client, HostPath, Result, host_path
+from ._client import Client, HostPath, Result
+from ._client import host_path as absolute_path
 
 
 def copied_path(path: HostPath) -> str | None:
     """Make a path on the host absolute, but keep the "/" or "/." at its end."""
-    absolute, name = host_path(path), os.fspath(path)
+    absolute, name = absolute_path(path), os.fspath(path)
     for end in ("/.", "/"):
         if absolute and name.endswith(end):
             return absolute + end
@@ -34,8 +35,36 @@ class Files(Client):
 
         Files that git ignores are omitted, unless include_ignored is set.
         """
-        params = {"workspace_id": workspace_id, "source_path": host_path(source_path), "dest": dest, "include_ignored": include_ignored}
+        params = {"workspace_id": workspace_id, "source_path": absolute_path(source_path), "dest": dest, "include_ignored": include_ignored}
         return self._call("push_workspace_sync", params, on_progress=on_progress)
+
+    def pull_workspace_sync(
+        self,
+        workspace_id: str,
+        host_path: HostPath | None = None,
+        *,
+        resolve: str | None = None,
+        dry_run: bool = False,
+        include_ignored: bool = False,
+        git: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Result:
+        """Bring the changes of a workspace back into a folder of the host, atomically.
+
+        The default for host_path is the folder that the workspace was created from. Nothing else in
+        the folder is touched. If the host has changed the same files, the call fails and lists them,
+        unless resolve is "ours", "theirs" or "merge". With git, the commits of the workspace are
+        fetched as the branch pyro/WORKSPACE_ID.
+        """
+        params = {
+            "workspace_id": workspace_id,
+            "host_path": absolute_path(host_path),
+            "resolve": resolve,
+            "dry_run": dry_run,
+            "include_ignored": include_ignored,
+            "git": git,
+        }
+        return self._call("pull_workspace_sync", params, on_progress=on_progress)
 
     def list_workspace_files(
         self, workspace_id: str, path: str = "/workspace", recursive: bool = False, *, include_git: bool = False
@@ -67,9 +96,23 @@ class Files(Client):
         params = {"workspace_id": workspace_id, "paths": paths, "include_ignored": include_ignored, "stat": stat}
         return self._call("diff_workspace", params)
 
-    def export_workspace(self, workspace_id: str, path: str, *, output_path: HostPath, force: bool = False) -> Result:
-        """Copy a file or a folder to the host. With force, replace an existing file or folder."""
-        params = {"workspace_id": workspace_id, "path": path, "output_path": host_path(output_path), "force": force}
+    def export_workspace(
+        self, workspace_id: str, path: str, *, output_path: HostPath, force: bool = False, delete: bool = False, dry_run: bool = False
+    ) -> Result:
+        """Copy a file or a folder to the host.
+
+        With force, replace an existing file, or add to an existing folder and replace its files.
+        With delete, also delete files of an existing folder that the exported folder does not have,
+        except those that git ignores. With dry_run, only return what would be deleted.
+        """
+        params = {
+            "workspace_id": workspace_id,
+            "path": path,
+            "output_path": absolute_path(output_path),
+            "force": force,
+            "delete": delete,
+            "dry_run": dry_run,
+        }
         return self._call("export_workspace", params)
 
     def copy_to_workspace(
@@ -118,7 +161,7 @@ class Files(Client):
 
         With force, replace an existing file.
         """
-        params = {"workspace_id": workspace_id, "output_path": host_path(output_path), "force": force}
+        params = {"workspace_id": workspace_id, "output_path": absolute_path(output_path), "force": force}
         return self._call("export_workspace_disk", params, on_progress=on_progress)
 
     def list_workspace_disk(
