@@ -30,7 +30,7 @@ type node struct {
 
 // section checks one section and records the result.
 func (c *check) section(ctx context.Context, s *section) (File, error) {
-	f := File{Path: s.path, OldPath: s.from, Status: s.status, LinesAdded: s.added, LinesRemoved: s.removed}
+	f := File{Path: s.path, OldPath: s.from, Status: s.status}
 	old, err := c.old(ctx, s)
 	if err != nil {
 		return f, err
@@ -40,6 +40,10 @@ func (c *check) section(ctx context.Context, s *section) (File, error) {
 		return f, err
 	}
 	f.HunksMoved = moved
+	for _, k := range s.hunks {
+		f.LinesAdded += k.added
+		f.LinesRemoved += k.removed
+	}
 	if s.again && (s.status == Deleted || s.status == Renamed) {
 		c.drop(s.oldPath())
 	}

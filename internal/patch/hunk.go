@@ -17,13 +17,17 @@ type hunk struct {
 	old, new       int // Numbers of old and new lines.
 	added, removed int
 	before, after  int // Number of context lines before the first change and after the last change.
+
+	// longer is the same hunk with the lines after it, if these lines look like hunk lines. It is
+	// used if the hunk itself does not match, because then the counts in the header are wrong.
+	longer *hunk
 }
 
 // hunkForm matches a hunk header. Text can follow it, usually a line of the file for orientation.
 var hunkForm = regexp.MustCompile(`^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@`)
 
-// hunk reads a hunk. If the counts in the header can be correct, they determine the end of the
-// hunk. They can be correct if that many lines exist, and the next line can't belong to a hunk.
+// hunk reads a hunk. If that many lines exist, the counts in the header determine the end of the
+// hunk. The lines after it can be other text, even if they begin with a space, + or -.
 //
 // Otherwise the hunk extends to the next header or to the end of the patch. Empty lines at the end
 // of the hunk are then separators, not context. A line that is neither a hunk line nor a header is
@@ -38,16 +42,54 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 	k.start, k.newStart = number(numbers[1], 0), number(numbers[3], 0)
 	p.skip()
 	start := *p
-	counted := p.counted(number(numbers[2], 1), number(numbers[4], 1))
-	if !counted {
+	if p.counted(number(numbers[2], 1), number(numbers[4], 1)) {
+		k.body = p.text[start.at:p.at]
+		if p.looksContinued() {
+			p.readLonger(&k, start.reader)
+		}
+	} else {
 		p.reader = start.reader
 		if err := p.recounted(); err != nil {
 			return k, err
 		}
+		k.body = trimEmptyLines(p.text[start.at:p.at])
 	}
-	k.body = p.text[start.at:p.at]
-	if !counted {
-		k.body = trimEmptyLines(k.body)
+	if err := k.finish(converted); err != nil {
+		return k, err
+	}
+	return k, nil
+}
+
+// looksContinued reports whether the next line can belong to the hunk before it.
+func (p *parser) looksContinued() bool {
+	after := p.reader
+	for !after.ended() && len(bytes.TrimSuffix(after.peek(), []byte("\r"))) == 0 {
+		after.skip()
+	}
+	return !after.endsHunk() && sign(after.peek()) != 0
+}
+
+// readLonger reads the lines after a hunk that the counts end, if all of them look like hunk lines.
+// If another hunk follows them, the counts are wrong.
+func (p *parser) readLonger(k *hunk, start reader) {
+	longer := *p
+	longer.reader = start
+	if longer.recounted() != nil {
+		return
+	}
+	body := trimEmptyLines(p.text[start.at:longer.at])
+	p.reader = longer.reader
+	if p.has("@@") {
+		k.body = body
+		return
+	}
+	k.longer = &hunk{line: k.line, header: k.header, start: k.start, newStart: k.newStart, body: body}
+}
+
+// finish counts the lines of a hunk.
+func (k *hunk) finish(converted bool) error {
+	if k.longer != nil && k.longer.finish(converted) != nil {
+		k.longer = nil
 	}
 	if converted {
 		k.body = bytes.ReplaceAll(k.body, []byte("\r\n"), []byte("\n"))
@@ -72,9 +114,9 @@ func (p *parser) hunk(converted bool) (hunk, error) {
 		k.after = 0
 	}
 	if k.added+k.removed == 0 {
-		return k, invalid(k.line, "the hunk changes nothing: no line after its header begins with + or -")
+		return invalid(k.line, "the hunk changes nothing: no line after its header begins with + or -")
 	}
-	return k, nil
+	return nil
 }
 
 // number parses digits in a header. If digits is nil, it returns none.
@@ -98,9 +140,12 @@ func sign(line []byte) byte {
 	return 0
 }
 
-// counted skips as many old and new lines as the header states. It reports whether these numbers
-// can be correct.
+// counted skips as many old and new lines as the header states. It reports whether there are that
+// many.
 func (p *parser) counted(old, now int) bool {
+	if old == 0 && now == 0 {
+		return false
+	}
 	for first := true; old > 0 || now > 0; first = false {
 		if p.ended() {
 			return false
@@ -128,11 +173,7 @@ func (p *parser) counted(old, now int) bool {
 	if p.has(`\`) {
 		p.skip()
 	}
-	after := p.reader
-	for !after.ended() && len(bytes.TrimSuffix(after.peek(), []byte("\r"))) == 0 {
-		after.skip()
-	}
-	return after.endsHunk() || sign(after.peek()) == 0
+	return true
 }
 
 // recounted skips all lines before the next line that certainly ends the hunk.

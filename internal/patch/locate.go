@@ -38,6 +38,13 @@ func patchText(path string, data []byte, hunks []hunk, link bool, steps *int) (r
 		k := &hunks[i]
 		old := k.from(p.lines.count() + 1) // A longer hunk can't match.
 		at, err := p.locate(k, i+1, old)
+		if err != nil && k.longer != nil {
+			longer := k.longer.from(p.lines.count() + 1)
+			if found, failed := p.locate(k.longer, i+1, longer); failed == nil {
+				*k = *k.longer
+				at, old, err = found, longer, nil
+			}
+		}
 		if err != nil {
 			return nil, 0, err
 		}

@@ -19,8 +19,6 @@ type section struct {
 	binary       *literal
 	nameless     bool // The section has "Binary files differ" in place of the content.
 	again        bool // The old file is the result of earlier sections, not a file in the tree.
-	added        int  // Number of lines.
-	removed      int
 }
 
 // parser splits a patch into sections.
@@ -146,8 +144,6 @@ func (p *parser) content(s *section, h *header) error {
 			return invalid(k.line, "a hunk of the deleted file %.200q has context or added lines", s.path)
 		}
 		s.hunks = append(s.hunks, k)
-		s.added += k.added
-		s.removed += k.removed
 	}
 	return nil
 }
