@@ -3,6 +3,7 @@
 package test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -45,13 +46,18 @@ func hostGit(t *testing.T, folder string, args ...string) string {
 	return string(out)
 }
 
-// contents returns the content of all files below a folder, except .git.
+// contents returns the content of all files below a folder, except .git. Of large files, such as
+// disks, it returns the size.
 func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == ".git" {
 			return filepath.SkipDir
+		}
+		if info, failed := d.Info(); failed == nil && info.Size() > 1<<20 {
+			all[strings.TrimPrefix(path, folder+"/")] = fmt.Sprint(info.Size(), " bytes")
+			return err
 		}
 		if err == nil && d.Type().IsRegular() {
 			text, err := os.ReadFile(path)
@@ -199,5 +205,56 @@ func TestExportKeepsTheUsersFiles(t *testing.T) {
 	p.fails(5, "it is a folder", "workspace", "export", id, "main.py", "--output", folder, "--force")
 	if got := contents(t, folder); !maps.Equal(got, want) {
 		t.Errorf("refused exports have changed the project: %q", got)
+	}
+}
+
+// TestUsersFilesStay tries the operations that write or remove files of the host in a folder full
+// of the user's files. docs/security.md lists the files that each of them can change.
+func TestUsersFilesStay(t *testing.T) {
+	t.Parallel()
+	p := workspaces(t)
+	folder := gitProject(t)
+	git := hostGit(t, folder, "for-each-ref") + hostGit(t, folder, "status", "--porcelain")
+	want := contents(t, folder)
+	id := p.create("--seed-path", folder)
+	p.shell(id, "mkdir -p out/lib /srv/lib && echo out >out/lib/a.py && echo new >/srv/lib/new.py")
+	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		args    []string
+		changed map[string]string // the files that the step changes, with their content; empty: any content
+	}{
+		{[]string{"workspace", "sync", "push", id, folder, "--dest", "pushed"}, nil},
+		{[]string{"workspace", "cp", folder, id + ":/srv/copy"}, nil},
+		{[]string{"workspace", "cp", id + ":/srv/lib", folder}, map[string]string{"lib/new.py": "new\n"}},
+		{[]string{"workspace", "export", id, "out/lib", "--output", filepath.Join(folder, "lib"), "--force"}, map[string]string{"lib/a.py": "out\n"}},
+		{[]string{"workspace", "export", id, "out/lib/a.py", "--output", filepath.Join(folder, "link"), "--force"}, map[string]string{"link": "out\n"}},
+		{[]string{"workspace", "stop", id}, nil},
+		{[]string{"workspace", "disk", "export", id, "--output", filepath.Join(folder, "disk.img")}, map[string]string{"disk.img": ""}},
+		{[]string{"workspace", "disk", "export", id, "--output", filepath.Join(folder, "main.py"), "--force"}, map[string]string{"main.py": ""}},
+		{[]string{"env", "prune", "--dry-run"}, nil},
+		{[]string{"workspace", "delete", id}, nil},
+	} {
+		p.must(step.args...)
+		got := contents(t, folder)
+		for name, text := range step.changed {
+			if text != "" && got[name] != text || got[name] == "" {
+				t.Errorf("%v: %s is %.40q", step.args, name, got[name])
+			}
+			want[name] = got[name]
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%v has changed other files", step.args)
+		}
+	}
+	if got := hostGit(t, folder, "for-each-ref"); !strings.HasPrefix(git, got) {
+		t.Errorf("the references have changed: %s", got)
+	}
+	if text, err := os.ReadFile("/etc/passwd"); err != nil || !strings.Contains(string(text), "root:") {
+		t.Errorf("the target of a link: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(folder, ".*pyro*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

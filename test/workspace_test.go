@@ -351,8 +351,9 @@ func TestWorkspaceFiles(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "a.txt")
 	p.must("workspace", "export", id, "src/a.txt", "--output", out)
 	p.fails(4, "", "workspace", "export", id, "src/a.txt", "--output", out)
-	p.must("workspace", "export", id, "made", "--output", out, "--force")
-	if b, _ := os.ReadFile(filepath.Join(out, "by", "pyro.txt")); string(b) != "again\n" {
+	p.fails(5, "it exists and is not a folder", "workspace", "export", id, "made", "--output", out, "--force")
+	p.must("workspace", "export", id, "made/by/pyro.txt", "--output", out, "--force")
+	if b, _ := os.ReadFile(out); string(b) != "again\n" {
 		t.Errorf("exported %q", b)
 	}
 

@@ -169,6 +169,7 @@ try {
 		const rename = async (name) => {
 			await page.getByRole("button", { name: `Actions for ${name}` }).focus();
 			await page.keyboard.press("Enter");
+			await page.locator(".menu :focus").waitFor(); // the open menu focuses its first action
 			await page.getByRole("button", { name: "Rename…" }).focus();
 			await page.keyboard.press("Enter");
 			await page.getByRole("dialog", { name: `Rename ${name}` }).waitFor();

@@ -76,7 +76,7 @@ func (f *following) wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-f.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the follower did not end")
 	}
 }
@@ -127,10 +127,15 @@ func testFollowLines(t *testing.T, h *home, c *remote.Client) {
 // slow is a writer that blocks until the channel may is closed.
 type slow struct {
 	*seen
-	may <-chan struct{}
+	began chan<- struct{} // receives a value when the first Write begins
+	may   <-chan struct{}
 }
 
 func (s slow) Write(b []byte) (int, error) {
+	select {
+	case s.began <- struct{}{}:
+	default:
+	}
 	<-s.may
 	return s.seen.Write(b)
 }
@@ -140,14 +145,15 @@ func (s slow) Write(b []byte) (int, error) {
 func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 	const total = 12 << 20
 	check(t, begin(c, t.Context(), "slow", sh(`echo begin; while ! test -e flood; do sleep 0.01; done; head -c 12582912 /dev/zero; echo end`), nil))
-	may, ended := make(chan struct{}), make(chan struct{})
+	began, may, ended := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	var out, errs seen
 	var end remote.ServiceEnd
 	var err error
 	go func() {
 		defer close(ended)
-		end, err = c.FollowService(t.Context(), "slow", remote.ServiceReader{Out: slow{&out, may}, Errs: &errs, Dropped: func(n, _ int64) { out.dropped += n }})
+		end, err = c.FollowService(t.Context(), "slow", remote.ServiceReader{Out: slow{&out, began, may}, Errs: &errs, Dropped: func(n, _ int64) { out.dropped += n }})
 	}()
+	<-began // otherwise the flood could push "begin" out of the log before the follower reads it
 	touch(t, h, "flood")
 	if s := h.awaitEnd(t, "slow"); s.Result.Code != 0 {
 		t.Errorf("the service: %+v", s)
