@@ -44,7 +44,7 @@ func text(name string) string {
 // PushWorkspaceSyncRequest says what to copy into a workspace.
 type PushWorkspaceSyncRequest struct {
 	WorkspaceID    string       `json:"workspace_id"`
-	SourcePath     string       `json:"source_path"`               // path on the host: a folder, or a .tar, .tar.gz or .tgz archive.
+	SourcePath     string       `json:"source_path"`               // path on the host: a folder, a .tar, .tar.gz or .tgz archive, or another file.
 	Dest           string       `json:"dest,omitempty"`            // target folder: absolute, or relative to /workspace; default WorkspacePath.
 	IncludeIgnored bool         `json:"include_ignored,omitempty"` // as in CreateWorkspaceRequest
 	Progress       ProgressFunc `json:"-"`
@@ -54,7 +54,7 @@ type PushWorkspaceSyncRequest struct {
 type WorkspaceSync struct {
 	WorkspaceID string `json:"workspace_id"`
 	SourcePath  string `json:"source_path"` // absolute
-	Mode        string `json:"mode"`        // directory or archive
+	Mode        string `json:"mode"`        // directory, archive or file
 	Dest        string `json:"dest"`
 	Files       int    `json:"files"`
 	Directories int    `json:"directories"`
@@ -66,8 +66,8 @@ type WorkspaceSync struct {
 	Replaced    int64  `json:"replaced"`
 }
 
-// PushWorkspaceSync copies a folder or an archive from the host into a running workspace. It
-// replaces files with the same path and does not change other files. A push below /workspace
+// PushWorkspaceSync copies a folder, an archive or a file from the host into a running workspace.
+// It replaces files with the same path and does not change other files. A push below /workspace
 // happens completely or not at all. A push to another folder of the machine is not atomic. Like
 // CreateWorkspace, it omits files that git ignores. It rejects archives that contain devices or
 // paths outside of the target.

@@ -63,6 +63,12 @@ func open(file *os.File) (Source, error) {
 	return &tarFile{file, compressed, info}, nil
 }
 
+// Named reports whether a path has the name of an archive that Open can read.
+func Named(path string) bool {
+	name := strings.ToLower(path)
+	return strings.HasSuffix(name, ".tar") || strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz")
+}
+
 // detectGzip reports whether an archive is compressed. It examines the name and the first block.
 func detectGzip(path string, head []byte) (compressed bool, err error) {
 	name, isGzip := strings.ToLower(path), bytes.HasPrefix(head, []byte{0x1f, 0x8b})
@@ -107,7 +113,7 @@ func unsupported(path, name string, head []byte, isGzip bool) error {
 		}
 	}
 	switch {
-	case isTar(head):
+	case isTar(head) && len(bytes.Trim(head, "\x00")) > 0: // zeros are not only an empty archive
 		return f.WithHint("mv %q %q", path, path+".tar")
 	case isGzip:
 		renamed := strings.TrimSuffix(path, ".gz") + ".tar.gz"

@@ -17,9 +17,9 @@ func newWorkspaceSync() *cobra.Command {
 
 func newSyncPush() *cobra.Command {
 	var req pyro.PushWorkspaceSyncRequest
-	cmd := onWorkspace("push ID SOURCE", "Copy a folder or an archive into a running workspace",
-		`Copy a folder or a .tar, .tar.gz or .tgz archive into a workspace. Files with the same path are
-replaced; other files stay. Below /workspace, all files are copied or none. As in workspace create,
+	cmd := onWorkspace("push ID SOURCE", "Copy a folder, an archive or a file into a running workspace",
+		`Copy a folder, a .tar, .tar.gz or .tgz archive, or another file into a workspace. Files with the
+same path are replaced; other files stay. Below /workspace, all files are copied or none. As in workspace create,
 files that git ignores are left out, unless git ignores the whole folder.`,
 		"  pyro workspace sync push ws-0123456789ab ./src --dest src",
 		func(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,7 @@ func files() []Operation {
 	const onDisk = "absolute, or relative to /workspace"
 	return []Operation{
 		operation("push_workspace_sync", "pyro workspace sync push", (*pyro.Pyro).PushWorkspaceSync).
-			tool("workspace_sync_push", "Copy into a workspace", "Copy a folder or archive of the host into a workspace.", mcp.Replaces,
+			tool("workspace_sync_push", "Copy into a workspace", "Copy a folder, archive or file of the host into a workspace.", mcp.Replaces,
 				argWorkspace, mcp.String("source_path", "on the host").Require(), mcp.String("dest", "").Default(pyro.WorkspacePath), argIncludeIgnored).core(),
 		operation("pull_workspace_sync", "pyro workspace sync pull", (*pyro.Pyro).PullWorkspaceSync).
 			tool("workspace_sync_pull", "Bring changes back", "Bring the changes of a workspace back into a folder of the host. Touch nothing else.", mcp.Replaces,

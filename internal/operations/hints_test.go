@@ -66,7 +66,7 @@ func TestHintsForAgents(t *testing.T) {
 		{ProfileWorkspaceFull, "workspace_exec", "call workspace_start", map[string]any{"command": "true"}},
 		{ProfileWorkspaceCore, "workspace_exec", "call workspace_start (this server does not offer it: ask the user)", map[string]any{"command": "true"}},
 		{ProfileWorkspaceCore, "workspace_status", "call workspace_list", map[string]any{"workspace_id": "ws-0"}},
-		{ProfileWorkspaceCore, "workspace_create", "call vm_list_environments", map[string]any{"environment": "debain:12"}},
+		{ProfileWorkspaceCore, "workspace_create", "call vm_list_environments (this server does not offer it: ask the user)", map[string]any{"environment": "debain:12"}},
 		{ProfileWorkspaceFull, "snapshot_delete", "call snapshot_list", map[string]any{"snapshot_name": "none"}},
 	} {
 		s := serve(t, p, row.profile, "")

@@ -13,7 +13,7 @@ func machines() []Operation {
 			tool("vm_run", "Run a command in a fresh machine", "Run one command in a new, isolated machine, then remove it.",
 				mcp.Runs, machineArgs(append([]mcp.Arg{argCommand, argUser, argTimeout}, network...)...)...).core(),
 		operation("list_environments", "pyro env list", without(ListEnvironments)).
-			tool("vm_list_environments", "List environments", "List the environments that machines start from.", mcp.Reads).core(),
+			tool("vm_list_environments", "List environments", "List the environments that machines start from.", mcp.Reads),
 
 		operation("doctor", "pyro doctor", (*pyro.Pyro).Doctor),
 		operation("host_network_settings", "pyro host network-settings", without(HostNetworkSettings)),

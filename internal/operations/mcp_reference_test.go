@@ -30,7 +30,7 @@ const referenceHead = `# Tools for agents
 | profile | tools | for |
 | --- | --- | --- |
 %s
-~workspace-core~ has the 16 tools of the public contract of version 3.8 and ~vm_list_environments~.
+~workspace-core~ has the 16 tools of the public contract of version 3.8.
 ~workspace-full~ has the 43 tools of that contract and twelve more: ~workspace_summary~,
 ~workspace_fork~, ~workspace_pause~, ~workspace_resume~, ~workspace_network_log~, ~command_start~,
 ~command_read~, ~command_wait~, ~command_kill~, ~service_publish~, ~service_unpublish~ and

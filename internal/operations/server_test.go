@@ -21,7 +21,7 @@ const contractTools = `vm_run vm_list_environments vm_create vm_start vm_exec vm
 	workspace_summary workspace_fork workspace_pause workspace_resume workspace_network_log command_start command_read command_wait command_kill service_publish service_unpublish workspace_sync_pull`
 
 const contractCore = `vm_run workspace_create workspace_list workspace_update workspace_status workspace_sync_push workspace_exec workspace_logs workspace_file_list
-	workspace_file_read workspace_file_write workspace_patch_apply workspace_diff workspace_export workspace_reset workspace_delete vm_list_environments`
+	workspace_file_read workspace_file_write workspace_patch_apply workspace_diff workspace_export workspace_reset workspace_delete`
 
 // TestProfiles checks the tools of each profile, and the size of their descriptions.
 func TestProfiles(t *testing.T) {

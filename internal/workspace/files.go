@@ -72,6 +72,9 @@ func stat(ctx context.Context, c *remote.Client, below string) (found Entry, err
 	if err == nil || errors.Is(err, errEnough) {
 		return found, nil
 	}
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Op == "list" {
+		f.Op = "find" // the caller does not want a list
+	}
 	return found, err
 }
 

@@ -24,16 +24,16 @@ import (
 // Pushed describes a completed push.
 type Pushed struct {
 	Source  string // absolute path.
-	Mode    string // directory or archive.
+	Mode    string // directory, archive or file.
 	Dest    string
 	Summary archive.Summary
 	Changed remote.Changed
 }
 
-// Push copies a folder or an archive from the host into a running workspace. It replaces files that
-// have the same path, and keeps all others. If all is false, it excludes files that git ignores.
-// dest is relative to /workspace, or absolute. A push below /workspace happens completely or not at
-// all; a push to another folder is not atomic.
+// Push copies a folder, an archive or a file from the host into a running workspace. It replaces
+// files that have the same path, and keeps all others. If all is false, it excludes files that git
+// ignores. dest is relative to /workspace, or absolute. A push below /workspace happens completely
+// or not at all; a push to another folder is not atomic.
 func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, report progress.Func) (Pushed, error) {
 	into, err := Inside(dest)
 	at, invalid := Anywhere(dest)
@@ -45,7 +45,7 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	if err != nil {
 		return Pushed{}, err
 	}
-	opened, err := archive.Open(absolute)
+	opened, mode, err := openPushed(absolute)
 	if err != nil {
 		return Pushed{}, err
 	}
@@ -59,7 +59,7 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 		return Pushed{}, err
 	}
 	began := time.Now()
-	pushed := Pushed{Source: absolute, Mode: modeOf(absolute), Dest: path.Clean(at)}
+	pushed := Pushed{Source: absolute, Mode: mode, Dest: path.Clean(at)}
 	report.Phase("bringing it into the workspace", absolute)
 	r, to := io.Pipe()
 	written := make(chan error, 1)
@@ -90,6 +90,29 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	m.note(ctx, w, began, store.EventSync, store.Detail{Path: pushed.Dest, Host: absolute, Files: pushed.Summary.Files, Bytes: pushed.Summary.Bytes})
 	return pushed, nil
 }
+
+// openPushed opens the source of a push. A regular file that is not named like an archive is copied
+// as it is.
+func openPushed(path string) (archive.Source, string, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !archive.Named(path) {
+		return single{path}, "file", nil
+	}
+	source, err := archive.Open(path)
+	return source, modeOf(path), err
+}
+
+// single is a file of the host that is copied as it is.
+type single struct{ path string }
+
+func (s single) WriteTar(ctx context.Context, w io.Writer, policy archive.Policy) (archive.Summary, error) {
+	path, err := filepath.EvalSymlinks(s.path)
+	if err != nil {
+		return archive.Summary{}, err
+	}
+	return archive.WritePath(ctx, w, path, filepath.Base(s.path), policy)
+}
+
+func (single) Close() error { return nil }
 
 // pushOutside unpacks a stream in a folder outside of /workspace. It is not atomic.
 func pushOutside(ctx context.Context, c *remote.Client, folder string, stream io.Reader) (remote.Changed, error) {
