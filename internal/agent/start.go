@@ -80,6 +80,28 @@ func failureOf(err error) *failure {
 	}
 }
 
+// maxArgument is the maximum length of an argument or a variable in bytes. Linux sets it.
+const maxArgument = 128<<10 - 1
+
+// explained explains the error for arguments that are too long. Some kernels report it as a file
+// name that is too long.
+func explained(req *programv1.Command, err error) error {
+	if !errors.Is(err, syscall.E2BIG) && !errors.Is(err, syscall.ENAMETOOLONG) {
+		return err
+	}
+	for _, list := range [][]string{req.Argv, req.Env} {
+		for _, s := range list {
+			if len(s) > maxArgument {
+				return notExecutable(fmt.Errorf("an argument or variable has %d bytes, and Linux allows %d: write the text to a file, and use the file", len(s), maxArgument))
+			}
+		}
+	}
+	if errors.Is(err, syscall.E2BIG) {
+		return notExecutable(errors.New("the arguments and variables are too long together: write them to a file, and use the file"))
+	}
+	return err
+}
+
 // failed returns a process that never ran, with the failure as its exit.
 func failed(id string, f *failure) *process {
 	p := &process{id: id, changed: make(chan struct{}), input: &input{}}
@@ -198,7 +220,7 @@ func (s *Server) start(req *programv1.Command) (*process, error) {
 		p, err = s.launch(req, u)
 	}
 	if err != nil {
-		p = failed(req.ExecId, failureOf(err))
+		p = failed(req.ExecId, failureOf(explained(req, err)))
 	}
 	s.execs.set(req.ExecId, p)
 	return p, nil

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,7 +58,9 @@ func TestStartFailures(t *testing.T) {
 		"not executable, PATH":  {program.Command{Argv: []string{"plain"}, Env: []string{"PATH=/nowhere:" + dir}}, 126, "permission denied"},
 		"a folder":              {program.Command{Argv: []string{dir}}, 126, "permission denied"},
 		"no program":            {program.Command{Argv: []string{file("junk", "\x7fELFjunk", 0o755)}}, 126, "exec format error"},
-		"argument too long":     {program.Command{Argv: []string{"true", strings.Repeat("x", 200<<10)}}, 126, "argument list too long"},
+		"argument too long":     {program.Command{Argv: []string{"true", strings.Repeat("x", 200<<10)}}, 126, "an argument or variable has 204800 bytes, and Linux allows 131071: write the text to a file"},
+		"variable too long":     {program.Command{Argv: []string{"true"}, Env: []string{"A=" + strings.Repeat("x", 200<<10)}}, 126, "an argument or variable has 204802 bytes"},
+		"arguments too long":    {program.Command{Argv: append([]string{"true"}, slices.Repeat([]string{strings.Repeat("x", 99<<10)}, 40)...)}, 126, "too long together"},
 		"no such folder":        {program.Command{Argv: []string{"true"}, Cwd: "/no/such/folder"}, 126, "/no/such/folder"},
 		"a file for a folder":   {program.Command{Argv: []string{"true"}, Cwd: plain}, 126, "not a directory"},
 		"a message cut in half": {program.Command{Argv: []string{"true"}, Cwd: "/" + strings.Repeat("é", 2000)}, 126, "éééé"},
