@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ func newWorkspaceCreate() *cobra.Command {
 
 --seed-path copies a folder or a .tar, .tar.gz or .tgz archive to /workspace. Modes, symbolic links
 and empty folders are kept, and root owns everything. Devices, pipes and sockets are left out. The
-first content of /workspace is the baseline.
+first content of /workspace is the baseline. pyro workspace sync pull brings later changes back into
+the folder.
 
 In a git checkout, files that git ignores are left out, because they often hold secrets. Tracked
 files and .git are always copied. If git ignores the whole folder, everything is copied.
@@ -62,6 +64,9 @@ These are the network policies:
 				if idOnly {
 					_, err := fmt.Println(w.WorkspaceID)
 					return err
+				}
+				if w.WorkspaceSeed.Mode == "directory" {
+					fmt.Fprintln(os.Stderr, "pyro: to bring changes back into your folder: pyro workspace sync pull "+w.WorkspaceID)
 				}
 				return showWorkspace(w)
 			})

@@ -29,6 +29,9 @@ func newWorkspaceExec() *cobra.Command {
 through. Press Ctrl-C once to ask the command to end, and twice to kill it. If pyro is killed, the
 command ends too. The command and its output stay in the history: see pyro workspace logs.
 
+The command does not change files of the host. To bring its changes back into your project, use
+pyro workspace sync pull.
+
 With --detach, the command runs in the background without input. pyro prints the command's number
 in the history and returns. The command continues until it ends, until its time limit, or until its
 workspace is stopped, reset or deleted. It pauses and resumes with its workspace.
