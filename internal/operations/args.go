@@ -9,7 +9,7 @@ import (
 var (
 	argWorkspace      = mcp.String("workspace_id", "").Require()
 	argVM             = mcp.String("vm_id", "").Require()
-	argEnvironment    = mcp.String("environment", "debian:12 (with git, curl, python3), debian:12-build (with compilers), debian:12-base, or an OCI image").Require()
+	argEnvironment    = mcp.String("environment", "debian:12, debian:12-base, -build, or an OCI image").Require()
 	argCommand        = mcp.String("command", "a line for /bin/sh").Require()
 	argUser           = mcp.String("user", "name or number, with an optional :group; default: the image's user")
 	argTimeout        = mcp.Integer("timeout_seconds", "", 1, pyro.MaxSeconds).Default(pyro.DefaultTimeoutSeconds)
