@@ -223,7 +223,7 @@ func TestOpenAIWorkspaceCore(t *testing.T) {
 		!strings.Contains(got.stdout, `(50, "L"), (40, "XL"), `) {
 		t.Errorf("got %+v; the endpoint printed %q", got, r.wrong)
 	}
-	if len(r.tools) != 17 || r.tools["workspace_patch_apply"] == nil {
+	if len(r.tools) != 16 || r.tools["workspace_patch_apply"] == nil {
 		t.Errorf("%d tools: %v", len(r.tools), r.tools)
 	}
 	if left := p.list(); len(left) > 0 {
