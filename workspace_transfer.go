@@ -96,6 +96,10 @@ type ExportWorkspaceRequest struct {
 	Force       bool   `json:"force,omitempty"`   // replace an existing file, or write into an existing folder.
 	Delete      bool   `json:"delete,omitempty"`  // with Force: also delete files that the exported folder does not have.
 	DryRun      bool   `json:"dry_run,omitempty"` // with Delete: only return the paths that would be deleted.
+
+	// IncludeGit also writes folders named .git into an existing folder. They contain hooks and
+	// settings, which are commands that git runs on the host.
+	IncludeGit bool `json:"include_git,omitempty"`
 }
 
 // WorkspaceExport describes a completed export.
@@ -112,6 +116,7 @@ type WorkspaceExport struct {
 	Bytes        int64        `json:"bytes"`         // total size of the files.
 	Created      int64        `json:"created"`       // entries that an existing folder did not have.
 	Replaced     int64        `json:"replaced"`      // files and links of an existing folder that were replaced.
+	LeftOut      int          `json:"left_out"`      // number of entries of .git that an existing folder did not get.
 	Deleted      []string     `json:"deleted"`       // paths that were deleted, or would be, relative to OutputPath.
 }
 
@@ -120,9 +125,9 @@ type WorkspaceExport struct {
 // machine is hostile, and follows no links. The copied files belong to the caller and have no
 // set-id bits.
 //
-// In an existing folder, ExportWorkspace adds and replaces files. If Delete is set,
-// it also deletes files, except .git and files that git ignores. If only one of the old and the new
-// entry is a folder, the error has the kind Precondition.
+// In an existing folder, ExportWorkspace adds and replaces files, but leaves out .git. If Delete is
+// set, it also deletes files, except .git and files that git ignores. If only one of the old and
+// the new entry is a folder, the error has the kind Precondition.
 func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) (*WorkspaceExport, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err
@@ -132,14 +137,16 @@ func (p *Pyro) ExportWorkspace(ctx context.Context, req ExportWorkspaceRequest) 
 			return nil, err
 		}
 	}
-	d, err := p.workspaces.Export(ctx, req.WorkspaceID, req.Path, req.OutputPath, workspace.ExportOptions{Force: req.Force, Delete: req.Delete, DryRun: req.DryRun})
+	d, err := p.workspaces.Export(ctx, req.WorkspaceID, req.Path, req.OutputPath, workspace.ExportOptions{
+		Force: req.Force, Delete: req.Delete, DryRun: req.DryRun, IncludeGit: req.IncludeGit,
+	})
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
 	s := d.Summary
 	done := &WorkspaceExport{
 		req.WorkspaceID, d.Path, d.Output, ArtifactType(d.Artifact), s.Files, s.Directories, s.Symlinks, s.Skipped, s.OutwardLinks, s.Bytes,
-		d.Created, d.Replaced, []string{},
+		d.Created, d.Replaced, d.Omitted, []string{},
 	}
 	for _, name := range d.Deleted {
 		done.Deleted = append(done.Deleted, text(name))

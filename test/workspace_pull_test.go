@@ -178,9 +178,20 @@ func TestExportKeepsTheUsersFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := contents(t, folder)
-	p.shell(id, "echo 'print(2)' >main.py; rm old.py")
+	p.shell(id, "echo 'print(2)' >main.py; rm old.py; mkdir -p .git/hooks lib/.GIT; echo 'touch /tmp/attack' | tee .git/hooks/post-checkout >lib/.GIT/config")
+	attacks := func() (found []string) {
+		for _, name := range []string{".git/hooks/post-checkout", "lib/.GIT/config"} {
+			if _, err := os.Lstat(filepath.Join(folder, name)); err == nil {
+				found = append(found, name)
+			}
+		}
+		return found
+	}
 	p.fails(4, "it exists already", "workspace", "export", id, ".", "--output", folder)
-	p.must("workspace", "export", id, ".", "--output", folder, "--force")
+	note := p.run(nil, "workspace", "export", id, ".", "--output", folder, "--force")
+	if found := attacks(); note.code != 0 || len(found) > 0 || !strings.Contains(note.stderr, "entries of .git are left out; --include-git writes them") {
+		t.Errorf("the export wrote %q: %+v", found, note)
+	}
 	want["main.py"] = "print(2)\n"
 	if got := contents(t, folder); !maps.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -205,6 +216,10 @@ func TestExportKeepsTheUsersFiles(t *testing.T) {
 	p.fails(5, "it is a folder", "workspace", "export", id, "main.py", "--output", folder, "--force")
 	if got := contents(t, folder); !maps.Equal(got, want) {
 		t.Errorf("refused exports have changed the project: %q", got)
+	}
+	p.must("workspace", "export", id, ".", "--output", folder, "--force", "--include-git")
+	if found := attacks(); len(found) != 2 {
+		t.Errorf("with --include-git the export wrote only %q", found)
 	}
 }
 

@@ -21,6 +21,9 @@ type UpdateOptions struct {
 	DryRun bool // change nothing
 	Limits Limits
 
+	// Omit reports whether an entry of the stream is left out. It must report the contents of an
+	// omitted directory too. The default leaves out nothing.
+	Omit func(path string) bool
 	// Protected reports whether Delete must not remove an entry. Update calls it for a directory
 	// before it calls it for the contents of the directory. Update itself protects directories
 	// named .git and special files.
@@ -34,6 +37,7 @@ type UpdateOptions struct {
 type Updated struct {
 	Summary
 	Created, Replaced int64
+	Omitted           int      // number of entries that Omit left out
 	Deleted           []string // the removed paths, relative to the target, in the order of their removal
 }
 
@@ -46,8 +50,8 @@ type Updated struct {
 // Precondition and names the entry. Limits and other errors are the same as in [Extract].
 func Update(ctx context.Context, r io.Reader, target string, o UpdateOptions) (Updated, error) {
 	u := &update{ctx: ctx, target: target, options: o, seen: map[string]bool{}}
-	u.in, u.limits = tree.NewReader(ctx, r, o.Limits.orDefaults().stream()), o.Limits.orDefaults()
-	u.filter.tally = tally{limits: u.limits}
+	limits := o.Limits.orDefaults()
+	u.in, u.tally = tree.NewReader(ctx, r, limits.stream()), tally{limits: limits}
 	if o.DryRun {
 		o.Apply = func(_ context.Context, _ string, operations io.Reader) (volume.Counts, error) {
 			_, err := io.Copy(io.Discard, operations)
@@ -69,7 +73,7 @@ func Update(ctx context.Context, r io.Reader, target string, o UpdateOptions) (U
 	if err != nil {
 		return Updated{}, fault.Wrap(mergeError(err), opExport, target)
 	}
-	return Updated{Summary: u.summary, Created: counts.Created, Replaced: counts.Replaced, Deleted: u.deleted}, nil
+	return Updated{Summary: u.summary, Created: counts.Created, Replaced: counts.Replaced, Omitted: u.omitted, Deleted: u.deleted}, nil
 }
 
 // update is the state of a call of Update.
@@ -78,10 +82,10 @@ type update struct {
 	ctx     context.Context
 	target  string
 	options UpdateOptions
-	limits  Limits
 	top     string // name of the first entry, or "" if it is "."
 	begun   bool
 	seen    map[string]bool // the entries of the stream
+	omitted int
 	deleted []string
 }
 
@@ -126,6 +130,15 @@ func (u *update) entry(to *tar.Writer, h *tar.Header) error {
 	if h.Typeflag == tar.TypeLink {
 		if h.Linkname, err = u.below(h.Linkname); err != nil {
 			return err
+		}
+	}
+	if omit := u.options.Omit; omit != nil && !first {
+		switch {
+		case omit(h.Name):
+			u.omitted++
+			return nil
+		case h.Typeflag == tar.TypeLink && omit(h.Linkname):
+			return refused("it is a hard link to %q, which is left out", shortened(h.Linkname))
 		}
 	}
 	clean, err := u.check(h)

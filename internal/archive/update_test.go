@@ -141,3 +141,21 @@ func TestUpdateRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestUpdateOmits(t *testing.T) {
+	target := userFolder(t)
+	omit := func(path string) bool { return path == ".git" || strings.HasPrefix(path, ".git/") }
+	stream := archiveOf(t, dir("top"), dir("top/.git"), file("top/.git/config"), dir("top/.git/hooks"), file("top/.git/hooks/x"), file("top/new"))
+	done, err := Update(t.Context(), bytes.NewReader(stream), target, UpdateOptions{Apply: applied, Omit: omit})
+	check(t, err)
+	if done.Omitted != 4 || done.Files != 1 || done.Created != 1 {
+		t.Errorf("%+v", done)
+	}
+	if text, err := os.ReadFile(filepath.Join(target, ".git/config")); string(text) != "user's .git/config" {
+		t.Errorf("%q, %v", text, err)
+	}
+	stream = archiveOf(t, dir("top"), file("top/.git/config"), hard("top/again", "top/.git/config"))
+	if _, err := Update(t.Context(), bytes.NewReader(stream), target, UpdateOptions{Apply: applied, Omit: omit}); !strings.Contains(err.Error(), "left out") {
+		t.Errorf("a hard link to an omitted file: %v", err)
+	}
+}

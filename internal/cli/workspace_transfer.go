@@ -125,9 +125,10 @@ func newWorkspaceExport() *cobra.Command {
 you and has no setuid or setgid bits.
 
 If --output exists, --force is necessary. It replaces a file. In a folder it adds and replaces
-files, and deletes none. With --delete, it also deletes files that the exported folder does not
-have, but never files that git ignores, and nothing named .git. To bring changes back into your
-project, use pyro workspace sync pull.`,
+files, and deletes none. Folders named .git are left out, because their hooks and settings are
+commands that git runs on this host. With --delete, it also deletes files that the exported folder
+does not have, but never files that git ignores, and nothing named .git. To bring changes back into
+your project, use pyro workspace sync pull.`,
 		`  pyro workspace export ws-0123456789ab dist --output ./dist
   pyro workspace export ws-0123456789ab dist --output ./dist --force --delete --dry-run`,
 		func(cmd *cobra.Command, args []string) error {
@@ -140,6 +141,9 @@ project, use pyro workspace sync pull.`,
 			}, func(e *pyro.WorkspaceExport) error {
 				if e.OutwardLinks > 0 {
 					fmt.Fprintf(os.Stderr, "pyro: warning: %d symbolic links point out of the export, to files of this host\n", e.OutwardLinks)
+				}
+				if e.LeftOut > 0 {
+					fmt.Fprintf(os.Stderr, "pyro: note: %d entries of .git are left out; --include-git writes them\n", e.LeftOut)
 				}
 				verb := "deleted"
 				if req.DryRun {
@@ -161,6 +165,7 @@ project, use pyro workspace sync pull.`,
 	cmd.Flags().BoolVar(&req.Force, "force", false, "replace an existing file, or write into an existing folder")
 	cmd.Flags().BoolVar(&req.Delete, "delete", false, "with --force: also delete files of an existing folder that the export does not have")
 	cmd.Flags().BoolVar(&req.DryRun, "dry-run", false, "with --delete: change nothing, and show what would be deleted")
+	cmd.Flags().BoolVar(&req.IncludeGit, "include-git", false, "also write folders named .git into an existing folder")
 	return cmd
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
+	"github.com/pyro-mcp/pyro/internal/durable"
 	"github.com/pyro-mcp/pyro/internal/flock"
 )
 
@@ -81,7 +82,13 @@ func (j Journal) begin(folder string) (record, error) {
 	if r.lock, err = flock.Try(r.path, flock.Exclusive); err != nil {
 		return r, err
 	}
-	if err = writeFlushed(r.path, folder); err == nil {
+	if err = os.WriteFile(r.path, []byte(folder), 0o600); err == nil {
+		err = durable.Sync(r.path)
+	}
+	if err == nil {
+		err = durable.Sync(string(j))
+	}
+	if err == nil {
 		err = os.Mkdir(r.staging(), 0o700)
 	}
 	if err == nil {
@@ -93,24 +100,6 @@ func (j Journal) begin(folder string) (record, error) {
 		r.lock.Release()
 	}
 	return r, err
-}
-
-// writeFlushed writes a file and flushes it and its folder.
-func writeFlushed(path, content string) error {
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		return err
-	}
-	for _, name := range []string{path, filepath.Dir(path)} {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		if err := errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // open opens the folder, and completes or undoes an interrupted change.

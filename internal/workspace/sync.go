@@ -15,6 +15,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
 	"github.com/pyro-mcp/pyro/internal/archive"
+	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/store"
@@ -159,12 +160,16 @@ type ExportOptions struct {
 	Force  bool // replace an existing file, or write into an existing folder.
 	Delete bool // with Force: also delete files that the exported folder does not have.
 	DryRun bool // with Delete: only return the paths that would be deleted.
+
+	// IncludeGit also writes folders named .git into an existing folder. They contain hooks and
+	// settings, which are commands that git runs on the host.
+	IncludeGit bool
 }
 
 // Export copies a file or a folder from a running workspace to a path on the host. It copies
 // everything or nothing, even if the process is killed. Without Force, an existing target is an
-// error. In an existing folder, files are added and replaced. Delete also deletes files, except
-// .git and files that git ignores.
+// error. In an existing folder, files are added and replaced, except folders named .git, unless
+// IncludeGit is set. Delete also deletes files, except .git and files that git ignores.
 func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportOptions) (Exported, error) {
 	if (o.Delete && !o.Force) || (o.DryRun && !o.Delete) {
 		return Exported{}, fault.New(fault.Invalid, "export", path, "delete needs force, and a dry run needs delete")
@@ -203,9 +208,11 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 	}()
 	done := Exported{Path: Outside(inside), Output: absolute, Artifact: found.Kind.String()}
 	if exists && found.Kind == listing.Folder {
-		done.Updated, err = archive.Update(ctx, r, absolute, archive.UpdateOptions{
-			Delete: o.Delete, DryRun: o.DryRun, Protected: protectedIn(ctx, absolute), Apply: m.Journal().Change,
-		})
+		update := archive.UpdateOptions{Delete: o.Delete, DryRun: o.DryRun, Protected: protectedIn(ctx, absolute), Apply: m.Journal().Change}
+		if !o.IncludeGit {
+			update.Omit = func(path string) bool { return diff.GitRefuses(path, false) }
+		}
+		done.Updated, err = archive.Update(ctx, r, absolute, update)
 	} else {
 		done.Summary, err = archive.Extract(ctx, r, absolute, archive.Options{Force: o.Force})
 	}

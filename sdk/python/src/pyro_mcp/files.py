@@ -97,11 +97,20 @@ class Files(Client):
         return self._call("diff_workspace", params)
 
     def export_workspace(
-        self, workspace_id: str, path: str, *, output_path: HostPath, force: bool = False, delete: bool = False, dry_run: bool = False
+        self,
+        workspace_id: str,
+        path: str,
+        *,
+        output_path: HostPath,
+        force: bool = False,
+        delete: bool = False,
+        dry_run: bool = False,
+        include_git: bool = False,
     ) -> Result:
         """Copy a file or a folder to the host.
 
         With force, replace an existing file, or add to an existing folder and replace its files.
+        An existing folder gets no .git, unless include_git is set.
         With delete, also delete files of an existing folder that the exported folder does not have,
         except those that git ignores. With dry_run, only return what would be deleted.
         """
@@ -112,6 +121,7 @@ class Files(Client):
             "force": force,
             "delete": delete,
             "dry_run": dry_run,
+            "include_git": include_git,
         }
         return self._call("export_workspace", params)
 
