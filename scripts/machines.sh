@@ -41,12 +41,11 @@ left() {
 go tool -modfile=tools/go.mod -n buf >/dev/null
 
 before=$(processes)
-# Test the drivers, then the built program. More tests than processors run at once, because machines
+# Test the drivers and the built program. More tests than processors run at once, because machines
 # wait for much of the time.
 case $which in
 quick)
-	scripts/tests.sh ./internal/machine/gvisor -short -tags machine -p 2 -timeout 20m
-	scripts/tests.sh ./test -short -tags machine -parallel 4 -timeout 45m
+	scripts/tests.sh "./test ./internal/machine/gvisor" -short -tags machine -p 2 -parallel 4 -timeout 45m
 	export PYRO_ISOLATION=tcg
 	scripts/tests.sh ./internal/machine/qemu -short -tags machine -timeout 20m \
 		-run '^TestConformance$/^tcg$/^(Cancel|Ready|Interfaces|Machines)$/^(Life|Files|Network|Storage|Forks)$'
