@@ -57,13 +57,13 @@ test-all: ## install missing packages and run all tests, also the long ones. Thi
 # time. The checks of pointers of the race detector cost a fifth of the time of tests with SQLite.
 SLOWEST := serve cli control ptymcp session/process supervisor/daemon agent/client
 RACE := CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 scripts/tests.sh "$(SLOWEST:%=./internal/%) ./..." -race -vet=off \
-	-ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0 -p $$(($$(nproc) + 1))
+	-ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0 -p $$(($$(nproc) + 1)) -timeout 60m
 unit: build ## run the tests that need no machine, with the race detector
 	@$(RACE) -short
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
 
 unit-all: build ## run the tests that need no machine, with all rounds and a new random seed
-	@PYRO_TEST_SEED=$${PYRO_TEST_SEED:-$$RANDOM} && export PYRO_TEST_SEED && $(RACE) -timeout 60m
+	@PYRO_TEST_SEED=$${PYRO_TEST_SEED:-$$RANDOM} && export PYRO_TEST_SEED && $(RACE)
 	@cd runsc && ../scripts/tests.sh ./... -vet=off
 
 machines: build ## run tests with real machines under gVisor, and a few with emulated machines

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func (p *Pyro) createVM(t *testing.T, ttl int) string {
@@ -92,7 +93,7 @@ func TestReapingDeletesWhatIsOverAndNothingElse(t *testing.T) {
 	if _, err := p.StartVM(t.Context(), started); err != nil {
 		t.Fatal(err)
 	}
-	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the supervisor of a running machine deletes it, or stops it for ReapExpired
+	for wait := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) { // the supervisor of a running machine deletes it, or stops it for ReapExpired
 		now, err := p.StatusVM(t.Context(), started)
 		if KindOf(err) == NotFound || err == nil && now.State == StateStopped {
 			break
@@ -113,7 +114,7 @@ func TestReapingDeletesWhatIsOverAndNothingElse(t *testing.T) {
 	if now, err := p.StatusVM(t.Context(), later); err != nil || now.State != StateCreated {
 		t.Errorf("VM that has not expired: got %+v, %v", now, err)
 	}
-	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for wait := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
 		now, err := p.StatusWorkspace(t.Context(), w)
 		if err != nil || time.Now().After(wait) {
 			t.Fatalf("%+v, %v", now, err)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestDetachedCommands starts, reads, follows, waits for and kills commands in the background.
@@ -204,7 +206,7 @@ func TestACommandCountsAsUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); p.entry(t, id, c.Sequence).EndedAt == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); p.entry(t, id, c.Sequence).EndedAt == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 	}
 	if e := p.entry(t, id, c.Sequence); e.State != CommandExited || e.Stdout != "done\n" {
 		t.Errorf("%+v", e)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestForwardPorts forwards ports to a workspace on the host. The ports of its programs are ports
@@ -48,7 +50,7 @@ func TestForwardPorts(t *testing.T) {
 			return ""
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Patience))
 		text, _ := io.ReadAll(c)
 		return string(text)
 	}

@@ -8,12 +8,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // readUntil reads the plain output of a shell until it contains a text.
 func readUntil(t *testing.T, p *Pyro, id, shell string, text string) *ShellOutput {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(testenv.Patience); ; {
 		out, err := p.ReadShell(t.Context(), ReadShellRequest{WorkspaceID: id, ShellID: shell, Plain: true, WaitForIdleMS: 100})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +131,7 @@ func (w *person) Write(b []byte) (int, error) {
 
 func (w *person) sees(t *testing.T, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 		w.mu.Lock()
 		seen := w.seen.String()
 		w.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // withWorkspaces returns a Pyro with temporary folders. At the end of the test, it deletes
@@ -52,7 +53,7 @@ func withWorkspaces(t *testing.T) *Pyro {
 		if left, err := os.ReadDir(p.workspaces.Dirs.Workspaces()); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) > 0 {
 			t.Errorf("leftovers of workspaces: %v, %v", left, err)
 		}
-		for wait := time.Now().Add(3 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for wait := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
 			left := processesIn(t, state)
 			if len(left) == 0 {
 				return

@@ -250,7 +250,7 @@ func (w *watcher) await(mark string) {
 		if got != mark {
 			w.t.Fatalf("a watcher saw %q, not %q", got, mark)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(testenv.Patience):
 		w.t.Fatalf("a watcher did not report %q", mark)
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is the maximum time of a run. It ends runs that hang. Emulation on a busy host is slow.
-const patience = 5 * time.Minute
+var patience = testenv.Patience
 
 const environment = "debian:12"
 

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestPublishedPorts connects from the host to a service in different ways, until the service is
@@ -82,7 +84,7 @@ func TestPublishedPorts(t *testing.T) {
 				return
 			}
 			c.Close()
-			if !strings.Contains(when, "killed") || time.Since(began) > 5*time.Second {
+			if !strings.Contains(when, "killed") || time.Since(began) > testenv.Patience {
 				t.Errorf("%s the port is open", when)
 				return
 			}

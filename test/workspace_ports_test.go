@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // published returns the port of the host that leads to a port of a service.
@@ -189,7 +191,7 @@ func TestPausedRestarts(t *testing.T) {
 	p.must("workspace", "service", "start", id, "loop", "--restart", "on-failure", "--", "sh", "-c", "sleep 0.05; exit 3")
 	count := 0.0
 	for round := range 7 {
-		for last, deadline := count, time.Now().Add(30*time.Second); count <= last; time.Sleep(50 * time.Millisecond) {
+		for last, deadline := count, time.Now().Add(testenv.Patience); count <= last; time.Sleep(50 * time.Millisecond) {
 			s := p.object("workspace", "service", "status", id, "loop")
 			count = s["restarts"].(map[string]any)["count"].(float64)
 			if s["ended_at"] != nil || time.Now().After(deadline) {

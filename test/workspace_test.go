@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // workspaces returns a program. At the end of the test, it deletes the program's workspaces and
@@ -232,7 +234,7 @@ func TestWorkspaceExec(t *testing.T) {
 	}
 	began := time.Now()
 	r := p.run(nil, "workspace", "exec", id, "--timeout-seconds=1", "--", "sh", "-c", "sleep 1000 & setsid sleep 1000 & sleep 1000")
-	if r.code != 124 || !strings.Contains(r.stderr, "the command timed out after 1 s") || time.Since(began) > 30*time.Second {
+	if r.code != 124 || !strings.Contains(r.stderr, "the command timed out after 1 s") || time.Since(began) > testenv.Patience {
 		t.Errorf("%+v", r)
 	}
 	if got := p.shell(id, "pgrep sleep || echo none"); got != "none\n" {
@@ -486,7 +488,7 @@ func TestTimeToLive(t *testing.T) {
 		t.Errorf("%v", w)
 	}
 	for began := time.Now(); p.object("workspace", "status", id)["state"] != "stopped"; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatal("it runs on")
 		}
 	}

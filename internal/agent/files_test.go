@@ -20,6 +20,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // folder is an ExecEnv that provides only files.
@@ -127,7 +128,7 @@ func (w *world) put(t testing.TB, path, content string) {
 // call makes a call for the content of a file. The test fails if there is no answer within 10 s.
 func (w *world) call(t testing.TB, method string, q url.Values, body io.Reader) (status int, answer string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	renewed := newSession()
 	renewed.renewed.Store(true)

@@ -127,7 +127,7 @@ func TestOutputBlocks(t *testing.T) {
 		}()
 		r := &reader{}
 		var acked uint64
-		for patience := time.After(20 * time.Second); ; {
+		for patience := time.After(testenv.Patience); ; {
 			at := r.at
 			end := r.read(t, o)
 			if end {
@@ -178,7 +178,7 @@ func TestOutputWaitsForRoom(t *testing.T) {
 	}
 	o.ack(1)
 	for began := time.Now(); o.length() != ringSize+1; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatal("the writer still blocks after an acknowledgement")
 		}
 	}

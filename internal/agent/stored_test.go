@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/content"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // stored is a server with a volume.
@@ -69,7 +69,7 @@ func openVolume(t testing.TB, dir string, kind volume.FSKind) (*volume.Volume, v
 
 func closeVolume(t testing.TB, v *volume.Volume) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	if err := v.Close(ctx); err != nil {
 		t.Error(err)
@@ -79,7 +79,7 @@ func closeVolume(t testing.TB, v *volume.Volume) {
 // call makes a call on the volume. The test fails if there is no answer within 30 s.
 func (s *stored) call(t testing.TB, method, path string, q url.Values, body io.Reader) *httptest.ResponseRecorder {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	renewed := newSession()
 	renewed.renewed.Store(true)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,21 +46,20 @@ func TestAsk(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	for _, c := range []struct {
 		name, text, says string
-		within           time.Duration
 	}{
-		{"answers", answers + "cat >/dev/null", "", 5 * time.Second},
-		{"does not end", answers + "trap '' TERM\nwhile :; do sleep 1; done", "it answered, but did not exit cleanly: signal: killed", 2*probeEnd + time.Second},
-		{"leaves another", answers + "sleep 1000 >/dev/null 2>&1 &\necho $! >" + pid + "\ncat >/dev/null", "", 5 * time.Second},
-		{"ends", "echo 'no such \033[31mthing' >&2; exit 3", "stderr: no such [31mthing", 5 * time.Second},
-		{"says what is no message", "echo hello; cat >/dev/null", "initialize: ", 5 * time.Second},
-		{"floods", "tr '\\0' x </dev/zero", "initialize: ", 10 * time.Second},
-		{"floods the error", "tr '\\0' x </dev/zero >&2 & sleep 1", "stderr: xxx", 10 * time.Second},
+		{"answers", answers + "cat >/dev/null", ""},
+		{"does not end", answers + "trap '' TERM\nwhile :; do sleep 1; done", "it answered, but did not exit cleanly: signal: killed"},
+		{"leaves another", answers + "sleep 1000 >/dev/null 2>&1 &\necho $! >" + pid + "\ncat >/dev/null", ""},
+		{"ends", "echo 'no such \033[31mthing' >&2; exit 3", "stderr: no such [31mthing"},
+		{"says what is no message", "echo hello; cat >/dev/null", "initialize: "},
+		{"floods", "tr '\\0' x </dev/zero", "initialize: "},
+		{"floods the error", "tr '\\0' x </dev/zero >&2 & sleep 1", "stderr: xxx"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			a, err := ask(t.Context(), program(t, c.text), Server{}, t.TempDir())
-			if took := time.Since(began); took > c.within+5*time.Second {
+			if took := time.Since(began); took > testenv.Patience {
 				t.Errorf("it took %s", took)
 			}
 			if c.says == "" && (err != nil || a != (answer{"pyro", "7", 1})) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
@@ -89,7 +89,7 @@ func TestAskIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	if _, err := ask(ctx, program(t, "sleep 1000"), Server{}, t.TempDir()); err == nil || time.Since(began) > 10*time.Second {
+	if _, err := ask(ctx, program(t, "sleep 1000"), Server{}, t.TempDir()); err == nil || time.Since(began) > testenv.Patience {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // spawned starts a session with the name "build".
@@ -95,7 +96,7 @@ func TestPTYSendSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer log.Close()
-		for deadline := time.Now().Add(20 * time.Second); ; {
+		for deadline := time.Now().Add(testenv.Patience); ; {
 			p, err := log.Read(0, 1<<20)
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // follow follows the host until the end of the test.
@@ -30,7 +31,7 @@ func (w *world) follow() {
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > testenv.Patience {
 			w.t.Fatalf("not so after 20 s: %s", what)
 		}
 	}

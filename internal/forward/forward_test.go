@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // server listens on a free port and calls the function serve for each connection. It returns a
@@ -59,7 +60,7 @@ func (p *Port) client(t *testing.T) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(30 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Patience))
 	return c.(*net.TCPConn)
 }
 
@@ -159,7 +160,7 @@ func TestClose(t *testing.T) {
 	}
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("the server's connection is open")
 	}
 	again, err := Listen(p.Number, nil, nil)
@@ -190,7 +191,7 @@ func TestClientGoes(t *testing.T) {
 	c.Close()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("the server's connection is open")
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/operations"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/rpc"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 type echo struct {
@@ -202,7 +203,7 @@ func TestCallIsActivity(t *testing.T) {
 	})
 	busy := func(want bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) {
 			s.mu.Lock()
 			got := s.busy > 0
 			s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // listenFake makes all ports of the fake machines reach a server.
@@ -121,7 +122,7 @@ func TestDial(t *testing.T) {
 		if !bytes.Equal(got, sent) {
 			t.Errorf("the program got %d bytes, want %d", len(got), len(sent))
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("the program's connection stays open")
 	}
 }
@@ -175,7 +176,7 @@ func TestDialResumes(t *testing.T) {
 	s.CloseResponse()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("the connection survives its client")
 	}
 	f.stop("ws-x")

@@ -18,6 +18,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // blockRecord makes writes of a sandbox's record fail until the test calls free.
@@ -173,7 +174,7 @@ func TestSlowMetricsReader(t *testing.T) {
 	}
 	near, far := net.Pipe() // a write blocks until the other end reads
 	defer far.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	served := make(chan struct{})
 	go func() {

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
@@ -153,7 +154,7 @@ func TestHungMachineDelaysNoOther(t *testing.T) {
 	for _, id := range []string{"x", "y"} {
 		create(t, a, &pb.CreateSandboxRequest{SandboxId: id})
 	}
-	for deadline := time.Now().Add(time.Minute); len(a.all()[0].metrics.get(tier10m))+len(a.all()[1].metrics.get(tier10m)) < 2; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); len(a.all()[0].metrics.get(tier10m))+len(a.all()[1].metrics.get(tier10m)) < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("got no samples")
 		}

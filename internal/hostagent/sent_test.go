@@ -4,12 +4,12 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
 	hostpb "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
 
@@ -24,7 +24,7 @@ func TestSentBytes(t *testing.T) {
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	c := hostClient(t, serve(t, a, ServeOptions{}))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	state := func() *hostpb.WatchResponse {
 		t.Helper()

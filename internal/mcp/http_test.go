@@ -17,6 +17,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/secret"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 const token = "0123456789abcdef"
@@ -265,7 +266,7 @@ func TestProtocols(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for wait := time.Now().Add(10 * time.Second); s.Sessions() > 0; time.Sleep(time.Millisecond) {
+	for wait := time.Now().Add(testenv.Patience); s.Sessions() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(wait) {
 			t.Fatalf("%d leftover sessions", s.Sessions())
 		}
@@ -304,7 +305,7 @@ func TestDisconnect(t *testing.T) {
 		go func() {
 			select {
 			case <-s.began:
-			case <-time.After(10 * time.Second):
+			case <-time.After(testenv.Patience):
 			}
 			cut()
 		}()
@@ -345,7 +346,7 @@ func TestFlood(t *testing.T) {
 			a.Body.Close()
 		})
 	}
-	for wait := time.Now().Add(30 * time.Second); time.Now().Before(wait); time.Sleep(10 * time.Millisecond) {
+	for wait := time.Now().Add(testenv.Patience); time.Now().Before(wait); time.Sleep(10 * time.Millisecond) {
 		var answered int64
 		for i := range statuses {
 			answered += statuses[i].Load()
@@ -396,7 +397,7 @@ func FuzzHandler(f *testing.F) {
 	f.Add("GET", "2025-11-25", "x", "")
 	f.Add("DELETE", "", "", "\x00")
 	f.Fuzz(func(t *testing.T, method, version, session, body string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(body))
 		r.Method = method

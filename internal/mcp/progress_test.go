@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // heard stores the notifications that a client receives.
@@ -103,7 +105,7 @@ func TestProgressOfSilence(t *testing.T) {
 		_, err := c.CallTool(ctx, p)
 		answered <- err
 	}()
-	for deadline := time.Now().Add(10 * time.Second); len(h.messages()) < 5; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); len(h.messages()) < 5; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q", h.messages())
 		}
@@ -145,7 +147,7 @@ func TestLog(t *testing.T) {
 		if _, err := c.CallTool(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) {
 			h.mu.Lock()
 			got := fmt.Sprint(h.logs)
 			h.mu.Unlock()

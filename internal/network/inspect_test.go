@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 var testPlan = NewPlan("m-test")
@@ -206,7 +208,7 @@ func TestCloseWhileMachineSends(t *testing.T) {
 			go func() { g.network.Close(); close(closed) }()
 			select {
 			case <-closed:
-			case <-time.After(time.Minute):
+			case <-time.After(testenv.Patience):
 				panic("the network does not close") // the panic prints all goroutines
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 
 	"github.com/pyro-mcp/pyro/internal/network/egress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestSetPolicy changes the policy while connections are open, in both directions.
@@ -23,7 +24,7 @@ func TestSetPolicy(t *testing.T) {
 	g.serveUDP(other + ":123")
 	g.ask(g.plan.Gateway.String()+":53", "good.test.", dnsmessage.TypeA)
 	talks := func(c net.Conn) bool {
-		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Patience))
 		c.Write([]byte("x"))
 		_, err := io.ReadFull(c, make([]byte, 1))
 		return err == nil

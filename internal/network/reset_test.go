@@ -13,6 +13,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestResetConnections gives a machine a new network, as happens when the machine is restored from
@@ -71,7 +73,7 @@ func TestResetConnections(t *testing.T) {
 	}
 	g.network.ResetConnections(append(kept, Connection{}, Connection{netip.MustParseAddrPort("1.2.3.4:5"), 6})) // includes connections that do not exist
 	for i, c := range conns {
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		c.SetReadDeadline(time.Now().Add(testenv.Patience))
 		if _, err := c.Read(make([]byte, 1)); err == nil || late(err) {
 			t.Errorf("connection %d: %v", i, err)
 		}

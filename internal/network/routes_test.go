@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -79,7 +78,7 @@ func TestLocalRoutes(t *testing.T) {
 			return
 		}
 		defer l.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		for _, a := range []string{"45.45.50.9", "45.45.51.9", "127.0.0.1"} {
 			to := netip.AddrPortFrom(netip.MustParseAddr(a), l.Addr().(*net.TCPAddr).AddrPort().Port())

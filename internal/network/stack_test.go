@@ -31,6 +31,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/network/egress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -260,7 +261,7 @@ func full(to string) (tcpip.FullAddress, tcpip.NetworkProtocolNumber) {
 
 func (g *guest) dial(to string) (*gonet.TCPConn, error) {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(g.t.Context(), testenv.Patience)
 	defer cancel()
 	a, protocol := full(to)
 	return gonet.DialContextTCP(ctx, g.stack, a, protocol)
@@ -316,7 +317,7 @@ func (g *guest) ask(server, name string, kind dnsmessage.Type) dnsmessage.Messag
 		g.t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Patience))
 	c.Write(b)
 	answer := make([]byte, 4096)
 	n, err := c.Read(answer)
@@ -448,7 +449,7 @@ func TestUDP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Patience))
 	for _, size := range []int{1, 1400, 9000, 60_000} {
 		sent := bytes.Repeat([]byte{byte(size)}, size)
 		if _, err := c.Write(sent); err != nil {
@@ -471,7 +472,7 @@ func TestUDP(t *testing.T) {
 		if _, err = refused.Read(make([]byte, 1)); err != nil && strings.Contains(err.Error(), "refused") {
 			break
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatalf("no error reaches the machine: %v", err)
 		}
 	}
@@ -624,7 +625,7 @@ func TestServiceThatNeverReads(t *testing.T) {
 		t.Errorf("%d MiB accepted for a service that reads nothing", wrote>>20)
 	}
 	p.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Patience))
 	if _, err := c.Read(b); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("after Close: %v", err)
 	}
@@ -659,7 +660,7 @@ func TestCloseDoesNotWaitForMachine(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	began := time.Now()
 	s.Close()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 }

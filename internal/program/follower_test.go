@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func newFile(t *testing.T, limit int64) *LogFile {
@@ -94,7 +96,7 @@ func TestFollowerChanged(t *testing.T) {
 		select {
 		case <-changed:
 			return true
-		case <-time.After(5 * time.Second):
+		case <-time.After(testenv.Patience):
 			return false
 		}
 	}

@@ -114,7 +114,7 @@ func (k *killing) moment() time.Duration { return time.Duration(k.random.IntN(40
 // goesOn checks whether a session still runs, as it should. It recovers the session if necessary.
 func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(2 * time.Millisecond) {
 		var st struct {
 			Running bool   `json:"running"`
 			Reason  string `json:"exit_reason"`
@@ -133,7 +133,7 @@ func (k *killing) goesOn(t *testing.T, r *readBoth, should bool) {
 			t.Fatalf("%s: %s", r.backend, text)
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // the session process ends later than the session
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) { // the session process ends later than the session
 		_, err := os.Stat(filepath.Join(k.root, r.id, session.SocketName))
 		if (err == nil) == should {
 			return
@@ -240,7 +240,7 @@ func (k *killing) end(t *testing.T) {
 		}
 		called(t, k.client, "pty_close", args{"session_id": r.id})
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(k.processes()) > 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); len(k.processes()) > 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("left %v", k.processes())
 		}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestReadsSplitNoCharacter checks that many small reads return all output and split no character.
@@ -81,7 +82,7 @@ func TestFinalOutput(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 	soon := w.restarted(t, env{"GC_INTERVAL_SEC": "1", "IDLE_GRACE_SEC": "1"})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := soon.try(t, "pty_status", args{"session_id": id}); fault.KindOf(err) == fault.NotFound {
 			break
 		}
@@ -124,7 +125,7 @@ func TestCancelledReads(t *testing.T) {
 		text, _ := json.Marshal(a)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		began := time.Now()
-		if _, err := w.mcp.Call(ctx, tool, text, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 5*time.Second {
+		if _, err := w.mcp.Call(ctx, tool, text, nil); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > testenv.Patience {
 			t.Errorf("%s: %v after %s", tool, err, time.Since(began))
 		}
 		cancel()

@@ -168,7 +168,7 @@ func (s *showcase) killSessionProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Kill(pid, unix.SIGKILL)
-	for deadline := time.Now().Add(time.Minute); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("its session process still runs")
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 const password = "c0rrect-horse?battery"
@@ -215,7 +216,7 @@ func TestSecretIsHiddenAfterwards(t *testing.T) {
 // argument.
 func processesOf(t *testing.T, f session.Folder) (pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); len(pids) < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testenv.Patience); len(pids) < 2 && time.Now().Before(deadline); {
 		pids = nil
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, line := range lines {

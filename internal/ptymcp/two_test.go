@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // result calls a tool on a server process. It reports whether the call failed.
@@ -104,12 +105,12 @@ func TestClosedMeanwhile(t *testing.T) {
 				a["session_id"] = id
 				began := time.Now()
 				text, failed := result(t, one, tool, a)
-				if took := time.Since(began); took > 30*time.Second || failed && !strings.Contains(text, "unknown session_id") && !strings.Contains(text, "it has ended") {
+				if took := time.Since(began); took > testenv.Patience || failed && !strings.Contains(text, "unknown session_id") && !strings.Contains(text, "it has ended") {
 					t.Errorf("%s, %s: %s after %s", backend, tool, text, took)
 				}
 			})
 		}
-		for deadline := time.Now().Add(20 * time.Second); w.connections(t, id) < 5; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); w.connections(t, id) < 5; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %d wait", backend, w.connections(t, id))
 			}

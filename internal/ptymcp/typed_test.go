@@ -11,6 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/danger"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestTypedState checks that the last state is read, or the previous state if the last one is
@@ -110,7 +111,7 @@ func TestPasswordIsNotKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 			a, err := info.Ask(t.Context(), session.Request{Op: session.OpCount})
 			if err == nil && a.Count.Hidden {
 				break
@@ -215,7 +216,7 @@ func interruptPython(t *testing.T, w *world, id string) {
 // shows waits until the screen meets a condition.
 func (w *world) shows(t *testing.T, id string, is func(map[string]any) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 		s := w.object(t, "pty_screen", args{"session_id": id})
 		if is(s) {
 			return

@@ -19,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/mcp/mcptest"
 	"github.com/pyro-mcp/pyro/internal/session"
 	"github.com/pyro-mcp/pyro/internal/session/process"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // serveEnv is an environment variable with the folder of sessions. If it is set, the test program
@@ -101,7 +102,7 @@ func noneLeft(t testing.TB, before goleak.Option) {
 		if err == nil {
 			return
 		}
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Error(err)
 			return
 		}

@@ -16,10 +16,11 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // patience is the maximum time that tests wait for an event.
-const patience = 20 * time.Second
+var patience = testenv.Patience
 
 type inner struct {
 	Name string `json:"name"`

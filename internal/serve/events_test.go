@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // eventReader reads a stream of events.
@@ -30,7 +31,7 @@ type message struct {
 // events opens a stream of events.
 func (w *world) events(key, query string, headers ...string) *eventReader {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), testenv.Patience)
 	w.t.Cleanup(cancel)
 	req, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/events"+query, nil)
 	w.check(err)

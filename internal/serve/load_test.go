@@ -229,7 +229,7 @@ func (l *load) settle(most int) (heap uint64, goroutines int) {
 	l.t.Helper()
 	l.client.CloseIdleConnections()
 	last := 0
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
 		l.client.CloseIdleConnections() // a connection becomes idle a moment after its answer
 		goroutines = runtime.NumGoroutine()
 		if goroutines <= most || most == 0 && goroutines == last {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // guest is a hostile web server in a sandbox. It counts requests, and has the last one.
@@ -347,12 +349,12 @@ func TestPreviewStreams(t *testing.T) {
 	if rest, err := io.ReadAll(events); err == nil && len(rest) > 1 {
 		t.Errorf("the events went on: %q", rest)
 	}
-	if d := time.Since(began); d > 20*time.Second {
+	if d := time.Since(began); d > testenv.Patience {
 		t.Errorf("it took %v", d)
 	}
 	select {
 	case <-p.guest.closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("the guest's WebSocket is still open")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // dialed is a WebSocket of a test.
@@ -61,7 +62,7 @@ func (c *dialed) send(frames ...string) {
 // next returns the next frame, or the close status if the server has closed the connection.
 func (c *dialed) next() (e event, closed websocket.StatusCode) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), testenv.Patience)
 	defer cancel()
 	_, b, err := c.Read(ctx)
 	if err != nil {
@@ -80,7 +81,7 @@ func (c *dialed) next() (e event, closed websocket.StatusCode) {
 func (c *dialed) expect(frames ...string) {
 	c.t.Helper()
 	for _, want := range frames {
-		ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(c.t.Context(), testenv.Patience)
 		_, got, err := c.Read(ctx)
 		cancel()
 		if err != nil || string(got) != want {
@@ -131,7 +132,7 @@ func TestExecStream(t *testing.T) {
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > testenv.Patience {
 			w.t.Fatal("it does not happen: " + what)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // hangup returns a channel that is closed when AwaitHangup has returned.
@@ -56,7 +58,7 @@ func TestAwaitHangup(t *testing.T) {
 		end(here, peer)
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Fatalf("%s: it waits", name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestASupervisorThatEndsReplacesDisks checks operations that wait for a supervisor that replaces
@@ -148,7 +149,7 @@ func TestOthersSweepWhileOneDeletes(t *testing.T) {
 	for range 5 {
 		w := create(t, m, files...)
 		check(t, m.Delete(t.Context(), store.KindWorkspace, w.ID))
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // another process might be removing the empty folder
+		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) { // another process might be removing the empty folder
 			_, err := os.Stat(string(m.folder(w.ID)))
 			if errors.Is(err, fs.ErrNotExist) {
 				break

@@ -11,6 +11,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestSamples(t *testing.T) {
@@ -41,7 +42,7 @@ func TestSamples(t *testing.T) {
 	before := []Sample{first[busy.ID], first[stopped.ID]}
 	check(t, os.WriteFile(filepath.Join(string(m.folder(stopped.ID)), "more"), bytes.Repeat([]byte("x"), 1<<20), 0o600))
 	for began := time.Now(); samples(before)[busy.ID].Load(first[busy.ID]) < 0.05; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatal("the processor time of a loop is not counted")
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/agent/host"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestMain runs the tests. The tests also start this program as an agent. In that case, TestMain
@@ -73,7 +74,7 @@ func gone(t testing.TB, variable string) {
 		if len(left) == 0 {
 			return
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatalf("leftover processes: %v", left)
 		}
 	}
@@ -127,9 +128,15 @@ func startAgentWith(t testing.TB, volume string) net.Conn {
 	return stream
 }
 
-func within(t testing.TB, d time.Duration) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	return expiring(t, testenv.Patience)
+}
+
+// expiring returns a context for a call that must end when the context expires.
+func expiring(t testing.TB, after time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), after)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -137,7 +144,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 // dial connects a client to an agent and renews the session.
 func dial(t testing.TB, stream net.Conn) *Client {
 	t.Helper()
-	ctx := within(t, 10*time.Second)
+	ctx := within(t)
 	c, err := Dial(ctx, stream)
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +169,7 @@ func run(t testing.TB, c *Client, command program.Command, in io.Reader) result 
 	t.Helper()
 	var out, errs bytes.Buffer
 	command.Env = append(command.Env, mark)
-	exit, err := c.Exec(within(t, 30*time.Second), command, program.Attach{Stdin: in, Stdout: &out, Stderr: &errs})
+	exit, err := c.Exec(within(t), command, program.Attach{Stdin: in, Stdout: &out, Stderr: &errs})
 	if err != nil {
 		t.Fatalf("%q: %v", command.Argv, err)
 	}

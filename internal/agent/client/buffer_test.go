@@ -128,7 +128,7 @@ func startWithBufferIn(t *testing.T, share bool, env agent.ExecEnv) (c *Client, 
 func TestSharedBuffer(t *testing.T) {
 	for _, share := range []bool{true, false} {
 		c, theirs := startWithBuffer(t, share)
-		ctx := within(t, 30*time.Second)
+		ctx := within(t)
 		data := make([]byte, 2*sharedbuffer.Size+777)
 		rand.New(rand.NewSource(5)).Read(data)
 		path := filepath.Join(t.TempDir(), "file")
@@ -157,7 +157,7 @@ func TestSharedBuffer(t *testing.T) {
 // TestAnAgentThatNeitherGivesNorTakes checks that a transfer through the shared buffer ends with
 // its context. This must hold even if the agent grants the buffer and then does nothing more.
 func TestAnAgentThatNeitherGivesNorTakes(t *testing.T) {
-	c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+	c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(sharedbuffer.Header, "1")
 		w.WriteHeader(http.StatusOK)
 		http.NewResponseController(w).Flush()
@@ -168,10 +168,10 @@ func TestAnAgentThatNeitherGivesNorTakes(t *testing.T) {
 	}
 	defer c.Close()
 	c.Share(memfd(t))
-	if err := c.WriteFile(within(t, 200*time.Millisecond), FileSpec{Path: "/x", Size: 2 * sharedbuffer.Size}, zeros{}); fault.KindOf(err) != fault.Timeout {
+	if err := c.WriteFile(expiring(t, 200*time.Millisecond), FileSpec{Path: "/x", Size: 2 * sharedbuffer.Size}, zeros{}); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("write that the agent does not accept: got %v", err)
 	}
-	if _, err := c.ReadFile(within(t, 200*time.Millisecond), "/x", 0, 0, io.Discard); fault.KindOf(err) != fault.Timeout {
+	if _, err := c.ReadFile(expiring(t, 200*time.Millisecond), "/x", 0, 0, io.Discard); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("read that the agent does not answer: got %v", err)
 	}
 }
@@ -188,7 +188,7 @@ func (zeros) Read(b []byte) (int, error) {
 // byte. It also checks that the next transfer works.
 func TestSharedBufferErrors(t *testing.T) {
 	c, _ := startWithBuffer(t, true)
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	dir := t.TempDir()
 	data := make([]byte, 2<<20)
 	full := filepath.Join(dir, "full")
@@ -227,7 +227,7 @@ func TestSharedBufferErrors(t *testing.T) {
 // the buffer.
 func TestManyTransfersShareABuffer(t *testing.T) {
 	c, theirs := startWithBuffer(t, true)
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	dir := t.TempDir()
 	failed := make(chan error, 8)
 	for i := range cap(failed) {

@@ -42,7 +42,7 @@ func TestCutLink(t *testing.T) {
 			var out, errs bytes.Buffer
 			command := sh(fmt.Sprintf("echo ran >> %s; seq 1 %d >&2 & cat; wait; exit 9", count, lines))
 			command.Env = []string{mark}
-			exit, err := c.Exec(within(t, 30*time.Second), command, program.Attach{Stdin: &counter{rand.New(rand.NewSource(int64(seed))), strings.NewReader(want)}, Stdout: &out, Stderr: &errs})
+			exit, err := c.Exec(within(t), command, program.Attach{Stdin: &counter{rand.New(rand.NewSource(int64(seed))), strings.NewReader(want)}, Stdout: &out, Stderr: &errs})
 			link.mu.Lock()
 			link.cuts = 0
 			sessions += link.sessions
@@ -76,7 +76,7 @@ func TestCutStarts(t *testing.T) {
 		link.mu.Unlock()
 		command := sh("echo ran >> " + count)
 		command.Env = []string{mark}
-		if exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{}); err != nil || exit.Code != 0 {
+		if exit, err := c.Exec(within(t), command, program.Attach{}); err != nil || exit.Code != 0 {
 			t.Fatalf("%d: %+v, %v", i, exit, err)
 		}
 		if b, _ := os.ReadFile(count); len(b) != (i+1)*len("ran\n") {
@@ -91,11 +91,11 @@ func TestDeadLink(t *testing.T) {
 	c := dial(t, stream)
 	time.AfterFunc(100*time.Millisecond, func() { stream.Close() })
 	began := time.Now()
-	_, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}, program.Attach{})
-	if took := time.Since(began); fault.KindOf(err) != fault.Unavailable || took > time.Second {
+	_, err := c.Exec(within(t), program.Command{Argv: []string{"sleep", "600"}, Env: []string{mark}}, program.Attach{})
+	if took := time.Since(began); fault.KindOf(err) != fault.Unavailable || took > testenv.Patience {
 		t.Errorf("after %v: %v", took, err)
 	}
-	if err := c.WriteFile(within(t, time.Second), FileSpec{Path: "/nowhere/file"}, nil); fault.KindOf(err) != fault.Unavailable {
+	if err := c.WriteFile(within(t), FileSpec{Path: "/nowhere/file"}, nil); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("write: %v", err)
 	}
 }
@@ -114,19 +114,19 @@ func TestSilentLink(t *testing.T) {
 	c.stream = link.NewStream(silent)
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := c.Status(within(t, time.Minute))
+		_, err := c.Status(within(t))
 		waiting <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
 	began := time.Now()
-	if _, err := c.Status(within(t, 100*time.Millisecond)); fault.KindOf(err) != fault.Timeout {
+	if _, err := c.Status(expiring(t, 100*time.Millisecond)); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("got %v", err)
 	}
 	c.Close()
-	if err := <-waiting; fault.KindOf(err) != fault.Unavailable || time.Since(began) > 3*time.Second {
+	if err := <-waiting; fault.KindOf(err) != fault.Unavailable || time.Since(began) > testenv.Patience {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
-	if _, err := c.Status(within(t, time.Second)); fault.KindOf(err) != fault.Unavailable {
+	if _, err := c.Status(within(t)); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a closed client: %v", err)
 	}
 	c.Close()
@@ -135,7 +135,7 @@ func TestSilentLink(t *testing.T) {
 // TestUnrenewed checks that a session rejects calls until it is renewed.
 func TestUnrenewed(t *testing.T) {
 	stream := startAgent(t)
-	ctx := within(t, 30*time.Second)
+	ctx := within(t)
 	refused := func(c *Client, when string) {
 		t.Helper()
 		var rpc agentv1connect.AgentServiceClient
@@ -220,15 +220,15 @@ func TestManySessions(t *testing.T) {
 	stream := startAgent(t)
 	identity := NewIdentity("test")
 	for i := range 1000 {
-		c, err := Dial(within(t, 30*time.Second), stream)
+		c, err := Dial(within(t), stream)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Renew(within(t, 30*time.Second), identity); err != nil {
+		if err := c.Renew(within(t), identity); err != nil {
 			t.Fatal(err)
 		}
 		// The client does not repeat this call.
-		if err := c.Rename(within(t, 30*time.Second), "/none/a", "/none/b"); fault.KindOf(err) != fault.NotFound {
+		if err := c.Rename(within(t), "/none/a", "/none/b"); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("session %d: %v", i, err)
 		}
 		c.Close()

@@ -45,12 +45,12 @@ func TestStartedOnce(t *testing.T) {
 			answer(envelope(2, uint32(len(end)), []byte(end)))(w, r)
 		},
 	}))
-	c, err := Dial(within(t, 10*time.Second), stream)
+	c, err := Dial(within(t), stream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"x"}}, program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
+	_, err = c.Exec(within(t), program.Command{Argv: []string{"x"}}, program.Attach{Stdout: writerFunc(func(p []byte) (int, error) {
 		c.current().close() // the link breaks
 		return len(p), nil
 	})})
@@ -65,7 +65,7 @@ func TestStartedOnce(t *testing.T) {
 func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeCanceled, connect.CodeInternal, connect.CodeUnknown, connect.CodeInvalidArgument} {
 		calls := 0
-		c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+		c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
 			calls++
 			connect.NewErrorWriter().Write(w, r, connect.NewError(code, errors.New("EOF: the link was lost")))
 		}))
@@ -73,7 +73,7 @@ func TestWhatTheAgentSaysIsNotRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := c.current()
-		if _, err := c.Stat(within(t, 10*time.Second), "/x"); err == nil || calls != 1 || c.current() != before {
+		if _, err := c.Stat(within(t), "/x"); err == nil || calls != 1 || c.current() != before {
 			t.Errorf("%v: %d calls, %v", code, calls, err)
 		}
 		c.Close()
@@ -96,13 +96,13 @@ func TestFarewell(t *testing.T) {
 			w.Header().Set("Connection", "close")
 		}
 	})
-	c, err := Dial(within(t, 10*time.Second), stream)
+	c, err := Dial(within(t), stream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	before := c.current()
-	ctx := within(t, 10*time.Second)
+	ctx := within(t)
 	for _, path := range []string{"/held", "/last"} {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/?path="+path, nil)
 		if err != nil {
@@ -140,11 +140,11 @@ func TestInputThatIsNotTaken(t *testing.T) {
 					return &agentv1.InputResponse{Accepted: accepted}, nil
 				}).ServeHTTP,
 		})
-		c, err := Dial(within(t, 10*time.Second), evil(t, handler))
+		c, err := Dial(within(t), evil(t, handler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"x"}}, program.Attach{Stdin: strings.NewReader("input")}); fault.KindOf(err) != fault.Corrupt {
+		if _, err := c.Exec(within(t), program.Command{Argv: []string{"x"}}, program.Attach{Stdin: strings.NewReader("input")}); fault.KindOf(err) != fault.Corrupt {
 			t.Errorf("%s: %v", name, err)
 		}
 		c.Close()
@@ -154,7 +154,7 @@ func TestInputThatIsNotTaken(t *testing.T) {
 // TestFilesOfAnEvilAgent reads files that are truncated or endless. It checks that a truncated file
 // is an error, and that reading an endless file stops at the limit or when the context ends.
 func TestFilesOfAnEvilAgent(t *testing.T) {
-	c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+	c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; r.Context().Err() == nil; i++ {
 			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 				return
@@ -168,13 +168,13 @@ func TestFilesOfAnEvilAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if n, err := c.ReadFile(within(t, 10*time.Second), "/x", 0, 1000, io.Discard); n != 1000 || err != nil {
+	if n, err := c.ReadFile(within(t), "/x", 0, 1000, io.Discard); n != 1000 || err != nil {
 		t.Errorf("more than requested: got %d, %v", n, err)
 	}
-	if n, err := c.ReadFile(within(t, 10*time.Second), "/cut", 0, 0, io.Discard); fault.KindOf(err) != fault.Unavailable {
+	if n, err := c.ReadFile(within(t), "/cut", 0, 0, io.Discard); fault.KindOf(err) != fault.Unavailable {
 		t.Errorf("a file that was cut short: %d, %v", n, err)
 	}
-	if _, err := c.ReadFile(within(t, 200*time.Millisecond), "/x", 0, 0, io.Discard); fault.KindOf(err) != fault.Timeout {
+	if _, err := c.ReadFile(expiring(t, 200*time.Millisecond), "/x", 0, 0, io.Discard); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("a file without end: %v", err)
 	}
 }

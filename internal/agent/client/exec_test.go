@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
@@ -91,7 +90,7 @@ func TestRefusedRequests(t *testing.T) {
 		"no such group":     {program.Command{Argv: []string{"true"}, User: "root:no-such-group"}, fault.Invalid},
 		"a huge user":       {program.Command{Argv: []string{"true"}, User: strings.Repeat("é", 1<<20)}, fault.Invalid},
 	} {
-		if _, err := c.Exec(within(t, 10*time.Second), want.command, program.Attach{}); fault.KindOf(err) != want.kind {
+		if _, err := c.Exec(within(t), want.command, program.Attach{}); fault.KindOf(err) != want.kind {
 			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
 		}
 	}
@@ -176,7 +175,7 @@ func (f failing) Read(p []byte) (int, error) {
 // TestInputThatFails checks that a read error of the input is not treated as the end of the input.
 func TestInputThatFails(t *testing.T) {
 	c := dial(t, startAgent(t))
-	_, err := c.Exec(within(t, 10*time.Second), program.Command{Argv: []string{"cat"}, Env: []string{mark}}, program.Attach{Stdin: failing{strings.NewReader("half")}})
+	_, err := c.Exec(within(t), program.Command{Argv: []string{"cat"}, Env: []string{mark}}, program.Attach{Stdin: failing{strings.NewReader("half")}})
 	if !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 
 func TestFiles(t *testing.T) {
 	c := dial(t, startAgent(t))
-	ctx := within(t, 30*time.Second)
+	ctx := within(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a", "b", "file")
 	data := make([]byte, 3<<20+17)
@@ -118,7 +118,7 @@ func TestFileThatCantBeRead(t *testing.T) {
 	c := dial(t, startAgent(t))
 	// Reading /proc/1/mem fails, because the memory at offset 0 is not mapped.
 	var b bytes.Buffer
-	n, err := c.ReadFile(within(t, 10*time.Second), "/proc/1/mem", 0, 0, &b)
+	n, err := c.ReadFile(within(t), "/proc/1/mem", 0, 0, &b)
 	if kind := fault.KindOf(err); kind != fault.Unavailable && kind != fault.Permission {
 		t.Errorf("%d bytes, %s: %v", n, kind, err)
 	}
@@ -141,7 +141,7 @@ func TestCutFile(t *testing.T) {
 		link.arm()
 		link.mu.Unlock()
 		var b bytes.Buffer
-		if _, err := c.ReadFile(within(t, 10*time.Second), file, 0, 0, &b); err != nil || !bytes.Equal(b.Bytes(), data) {
+		if _, err := c.ReadFile(within(t), file, 0, 0, &b); err != nil || !bytes.Equal(b.Bytes(), data) {
 			t.Errorf("seed %d: %d bytes are not the file, after %d sessions: %v", seed, b.Len(), link.sessions, err)
 		}
 		link.mu.Lock()
@@ -158,7 +158,7 @@ func TestCutFile(t *testing.T) {
 // errors.
 func TestRename(t *testing.T) {
 	c := dial(t, startAgent(t))
-	ctx := within(t, 30*time.Second)
+	ctx := within(t)
 	dir := t.TempDir()
 	os.WriteFile(dir+"/old", []byte("x"), 0o600)
 	os.Mkdir(dir+"/folder", 0o755)

@@ -23,6 +23,7 @@ import (
 	agentv1 "github.com/pyro-mcp/pyro/internal/gen/agent/v1"
 	programv1 "github.com/pyro-mcp/pyro/internal/gen/program/v1"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // evil starts an agent that answers every call with the handler. It returns a stream to this agent.
@@ -83,7 +84,7 @@ func event(t testing.TB, e *agentv1.ExecEvent) []byte {
 // how much memory the client uses.
 func trial(t *testing.T, handler http.HandlerFunc, patience time.Duration) (string, error) {
 	t.Helper()
-	c, err := Dial(within(t, 10*time.Second), evil(t, handler))
+	c, err := Dial(within(t), evil(t, handler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func trial(t *testing.T, handler http.HandlerFunc, patience time.Duration) (stri
 	var out bytes.Buffer
 	began := time.Now()
 	_, err = c.Exec(ctx, program.Command{Argv: []string{"x"}}, program.Attach{Stdout: &out, Stderr: &out})
-	if took := time.Since(began); took > patience+finishPatience+time.Second {
+	if took := time.Since(began); took > testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 	runtime.GC()
@@ -234,7 +235,7 @@ func FuzzAgent(f *testing.F) {
 	f.Add("application/proto", []byte{8, 1})
 	f.Add("application/json", []byte(`{"code":"unavailable"}`))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, _ *http.Request) {
+		c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			w.Write(body)
 		}))
@@ -242,7 +243,7 @@ func FuzzAgent(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		ctx := within(t, 5*time.Second)
+		ctx := within(t)
 		c.Exec(ctx, program.Command{Argv: []string{"x"}}, program.Attach{})
 		c.Status(ctx)
 		c.Stat(ctx, "/x")

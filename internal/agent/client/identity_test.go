@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent"
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -43,7 +42,7 @@ func TestANetworkIsUnderstood(t *testing.T) {
 // TestTheHostHasNoNetworkOfItsOwn checks Renew with a network on the host. Invalid networks must
 // fail with Invalid, and valid ones with Unsupported.
 func TestTheHostHasNoNetworkOfItsOwn(t *testing.T) {
-	ctx := within(t, 30*time.Second)
+	ctx := within(t)
 	c, err := Dial(ctx, startAgent(t))
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func frozenEnv(t *testing.T) (*Client, *execEnv) {
 	}
 	p := &execEnv{files: files{volume: v}}
 	c, _ := startWithBufferIn(t, false, p)
-	t.Cleanup(func() { v.Close(within(t, 10*time.Second)) })
+	t.Cleanup(func() { v.Close(within(t)) })
 	return c, p
 }
 
@@ -100,7 +100,7 @@ func frozenEnv(t *testing.T) (*Client, *execEnv) {
 // are frozen, which starts a new freeze.
 func TestFrozenUntilThawed(t *testing.T) {
 	c, p := frozenEnv(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	both := Mounts{Root: true, Volume: true}
 	for range 2 {
 		if frozen, err := c.Freeze(ctx, both, time.Minute); !frozen || err != nil || !p.isFrozen() {
@@ -126,7 +126,7 @@ func TestFrozenUntilThawed(t *testing.T) {
 // TestAFreezeEnds checks that a freeze ends at its time limit and at the end of its session.
 func TestAFreezeEnds(t *testing.T) {
 	c, p := frozenEnv(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	thawed := func(what string) {
 		t.Helper()
 		eventually(t, func() error {
@@ -160,7 +160,7 @@ func TestAFreezeEnds(t *testing.T) {
 // even if the link breaks.
 func TestHeldUntilRenewed(t *testing.T) {
 	c, p := frozenEnv(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	hold := func(limit time.Duration) {
 		t.Helper()
 		if _, err := c.Hold(ctx, Mounts{Root: true, Volume: true}, limit); err != nil || !p.isHeld() || !p.isFrozen() {
@@ -219,7 +219,7 @@ func TestHeldUntilRenewed(t *testing.T) {
 // TestNoChangeIsAppliedToWhatIsFrozen checks that a change to a frozen volume waits until the thaw.
 func TestNoChangeIsAppliedToWhatIsFrozen(t *testing.T) {
 	c, p := frozenEnv(t)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t)
 	if _, err := c.Freeze(ctx, Mounts{Volume: true}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestNoChangeIsAppliedToWhatIsFrozen(t *testing.T) {
 func TestQuiesce(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	if _, err := c.Mount(ctx, Mounts{Volume: true}); err != nil {
 		t.Fatal(err)
 	}

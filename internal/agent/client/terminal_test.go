@@ -10,6 +10,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 var screen = program.Terminal{Cols: 97, Rows: 31}
@@ -35,7 +36,7 @@ func (c *console) String() string {
 func (c *console) await(t testing.TB, text string) {
 	t.Helper()
 	for began := time.Now(); !strings.Contains(c.String(), text); time.Sleep(2 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Errorf("%q was never shown, only %q", text, c.String())
 			return
 		}
@@ -64,7 +65,7 @@ func TestTerminal(t *testing.T) {
 		}()
 		command := sh(want.script)
 		command.TTY = &screen
-		exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{Stdin: r, Stdout: shown})
+		exit, err := c.Exec(within(t), command, program.Attach{Stdin: r, Stdout: shown})
 		r.Close()
 		if got := strings.ReplaceAll(shown.String(), "\r\n", "\n"); err != nil || exit.Code != 0 || exit.OutputHeld || got != want.out {
 			t.Errorf("%s: %q, %+v, %v", name, got, exit, err)
@@ -89,25 +90,25 @@ func TestResize(t *testing.T) {
 	command.ID, command.TTY = "resized", &screen
 	go func() {
 		shown.await(t, "ready")
-		if err := c.Resize(within(t, 5*time.Second), "resized", 1001, 1); fault.KindOf(err) != fault.Invalid {
+		if err := c.Resize(within(t), "resized", 1001, 1); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("1001 columns: %v", err)
 		}
-		if err := c.Resize(within(t, 5*time.Second), "resized", 50, 20); err != nil {
+		if err := c.Resize(within(t), "resized", 50, 20); err != nil {
 			t.Error(err)
 		}
 	}()
-	exit, err := c.Exec(within(t, 10*time.Second), command, program.Attach{Stdout: shown})
+	exit, err := c.Exec(within(t), command, program.Attach{Stdout: shown})
 	if err != nil || shown.String() != "ready\r\n20 50\r\n" {
 		t.Errorf("%q, %+v, %v", shown, exit, err)
 	}
 	wait := background(t, c, program.Command{ID: "plain", Argv: []string{"sleep", "600"}})
 	eventually(t, func() error {
-		if err := c.Resize(within(t, 5*time.Second), "plain", 50, 20); fault.KindOf(err) != fault.Precondition {
+		if err := c.Resize(within(t), "plain", 50, 20); fault.KindOf(err) != fault.Precondition {
 			return err
 		}
 		return nil
 	})
-	c.Kill(within(t, 5*time.Second), "plain")
+	c.Kill(within(t), "plain")
 	wait()
 }
 
@@ -115,7 +116,7 @@ func TestResize(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	for name, interrupt := range map[string]func(c *Client, w io.Writer){
 		"Ctrl-C": func(_ *Client, w io.Writer) { w.Write([]byte{3}) },
-		"signal": func(c *Client, _ io.Writer) { c.Signal(within(t, 5*time.Second), "it", 2) },
+		"signal": func(c *Client, _ io.Writer) { c.Signal(within(t), "it", 2) },
 	} {
 		c := dial(t, startAgent(t))
 		shown := &console{}
@@ -130,7 +131,7 @@ func TestInterrupt(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			io.WriteString(w, "echo status $?; exit 7\n")
 		}()
-		exit, err := c.Exec(within(t, 15*time.Second), command, program.Attach{Stdin: r, Stdout: shown})
+		exit, err := c.Exec(within(t), command, program.Attach{Stdin: r, Stdout: shown})
 		r.Close()
 		if err != nil || exit.Code != 7 || !strings.Contains(shown.String(), "status 130") {
 			t.Errorf("%s: %q, %+v, %v", name, shown, exit, err)

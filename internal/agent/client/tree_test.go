@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
@@ -21,7 +20,7 @@ func TestTreesOfAMachine(t *testing.T) {
 		}
 		defer root.Close()
 		c, _ := startWithBufferIn(t, share, files{root: root})
-		ctx := within(t, 30*time.Second)
+		ctx := within(t)
 		want := map[string]string{"a": strings.Repeat("large", 1<<20), "b/c": "small", "b/empty": ""}
 		done, err := c.PutTree(ctx, "/opt/app", nil, bytes.NewReader(tarOf(t, want)))
 		if err != nil || done != (Unpacked{Files: 3, Bytes: 5<<20 + 5}) {

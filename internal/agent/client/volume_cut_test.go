@@ -29,14 +29,14 @@ func TestCutVolume(t *testing.T) {
 	var wantNames []string
 	{
 		c := dial(t, startAgentWith(t, dir))
-		if _, err := c.Mount(within(t, 10*time.Second), Mounts{Volume: true}); err != nil {
+		if _, err := c.Mount(within(t), Mounts{Volume: true}); err != nil {
 			t.Fatal(err)
 		}
 		many := map[string]string{}
 		for i := range 2000 {
 			many[fmt.Sprintf("many/dir-%d/some file of many %d", i%50, i)] = strings.Repeat(fmt.Sprint(i), 200)
 		}
-		if _, err := c.Change(within(t, 60*time.Second), bytes.NewReader(tarOf(t, many)), -1); err != nil {
+		if _, err := c.Change(within(t), bytes.NewReader(tarOf(t, many)), -1); err != nil {
 			t.Fatal(err)
 		}
 		wantNames = list(t, c, "", true)
@@ -46,7 +46,7 @@ func TestCutVolume(t *testing.T) {
 	for seed := range testenv.Seeds(t, 6) {
 		link := &cutter{Conn: startAgentWith(t, dir), random: rand.New(rand.NewSource(int64(seed))), most: 1 << 20}
 		c := dial(t, link)
-		ctx := within(t, 60*time.Second)
+		ctx := within(t)
 		if _, err := c.Mount(ctx, Mounts{Volume: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -130,14 +130,14 @@ func TestVolumeOfAnEvilAgent(t *testing.T) {
 		}
 	}
 	handlers := map[string]http.HandlerFunc{}
-	c, err := Dial(within(t, 10*time.Second), evil(t, func(w http.ResponseWriter, r *http.Request) {
+	c, err := Dial(within(t), evil(t, func(w http.ResponseWriter, r *http.Request) {
 		handlers[strings.TrimPrefix(r.URL.Path, "/volume/")](w, r)
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx := within(t, 30*time.Second)
+	ctx := within(t)
 	for name, x := range map[string]struct {
 		list, tree, change http.HandlerFunc
 		kind               fault.Kind
@@ -185,7 +185,7 @@ func TestVolumeOfAnEvilAgent(t *testing.T) {
 			}
 		}
 	}
-	if _, err := c.ReadTree(within(t, 200*time.Millisecond), "", io.Discard); fault.KindOf(err) != fault.Timeout {
+	if _, err := c.ReadTree(expiring(t, 200*time.Millisecond), "", io.Discard); fault.KindOf(err) != fault.Timeout {
 		t.Errorf("a tree without end: %v", err)
 	}
 }

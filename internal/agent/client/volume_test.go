@@ -67,7 +67,7 @@ func untar(t testing.TB, archive []byte) (names []string, files map[string]strin
 // list returns the names of the entries at a path.
 func list(t testing.TB, c *Client, path string, recursive bool) (names []string) {
 	t.Helper()
-	if err := c.List(within(t, 30*time.Second), path, recursive, func(e listing.Entry) error {
+	if err := c.List(within(t), path, recursive, func(e listing.Entry) error {
 		names = append(names, e.Path)
 		return nil
 	}); err != nil {
@@ -80,7 +80,7 @@ func list(t testing.TB, c *Client, path string, recursive bool) (names []string)
 func TestVolumeOfAnAgent(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	for name, call := range map[string]func() error{
 		"List":            func() error { return c.List(ctx, "", true, func(listing.Entry) error { return nil }) },
 		"StatVolume":      func() error { _, err := c.StatVolume(ctx, ""); return err },
@@ -168,7 +168,7 @@ func TestVolumeOfAnAgent(t *testing.T) {
 func TestRefusalsOfAVolume(t *testing.T) {
 	dir := memory(t)
 	c := dial(t, startAgentWith(t, dir))
-	ctx := within(t, 60*time.Second)
+	ctx := within(t)
 	if _, err := c.Mount(ctx, Mounts{Volume: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func (f brokenReader) Read([]byte) (int, error) { return 0, f.err }
 func TestVolumeThroughTheSharedBuffer(t *testing.T) {
 	for _, share := range []bool{true, false} {
 		c, theirs, dir := volumeWithBuffer(t, share)
-		ctx := within(t, 60*time.Second)
+		ctx := within(t)
 		want := map[string]string{}
 		for i := range 60 {
 			b := make([]byte, rand.New(rand.NewSource(int64(i))).Intn(300_000))
@@ -318,6 +318,6 @@ func volumeWithBuffer(t *testing.T, share bool) (*Client, *counted, string) {
 		t.Fatal(err)
 	}
 	c, theirs := startWithBufferIn(t, share, &execEnv{files: files{volume: v}})
-	t.Cleanup(func() { v.Close(within(t, 10*time.Second)) })
+	t.Cleanup(func() { v.Close(within(t)) })
 	return c, theirs, filepath.Join(dir, volume.FilesFolder)
 }

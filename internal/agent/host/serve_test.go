@@ -87,7 +87,7 @@ func start(t *testing.T, credential *syscall.Credential) *started {
 
 func (a *started) dial(t *testing.T) *client.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	c, err := client.Dial(ctx, a.stream)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *started) dial(t *testing.T) *client.Client {
 
 func (a *started) run(t *testing.T, c *client.Client, command program.Command) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	command.Env = append(command.Env, a.mark)
 	var out bytes.Buffer
@@ -127,7 +127,7 @@ func (a *started) marked() (pids []int) {
 func (a *started) none(t *testing.T) {
 	t.Helper()
 	for began := time.Now(); len(a.marked()) > 0; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatalf("leftover processes: %v", a.marked())
 		}
 	}
@@ -166,7 +166,7 @@ func TestNothingOutlivesTheOwner(t *testing.T) {
 		running <- err
 	}()
 	for began := time.Now(); len(a.marked()) < 9; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatalf("only %v run", a.marked())
 		}
 	}
@@ -196,7 +196,7 @@ func TestNothingOutlivesTheAgent(t *testing.T) {
 	go func() { a.cmd.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the reaper waits on")
 	}
 	if left := a.marked(); len(left) > 0 {
@@ -220,7 +220,7 @@ func TestZombiesDoNotPileUp(t *testing.T) {
 		if zombies == 0 {
 			return
 		}
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatalf("%d zombies", zombies)
 		}
 	}

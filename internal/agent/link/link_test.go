@@ -58,7 +58,7 @@ func echo(t testing.TB, guest net.Conn) {
 
 func open(t testing.TB, host net.Conn) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	s, err := Open(ctx, NewStream(host))
 	if err != nil {

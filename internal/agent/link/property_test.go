@@ -200,7 +200,7 @@ func TestEndlessJunkIsGivenUp(t *testing.T) {
 	defer func() { guest.Close(); <-done }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	if _, err := Open(ctx, NewStream(host)); !errors.Is(err, ErrLost) {
 		t.Fatalf("got %v", err)

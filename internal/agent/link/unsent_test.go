@@ -6,6 +6,8 @@ import (
 	"io"
 	"testing"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestACutRecordIsPaid closes a session in the middle of a record, while the guest does not read.
@@ -14,7 +16,7 @@ func TestACutRecordIsPaid(t *testing.T) {
 	conn, guest := stream(t)
 	host := NewStream(conn)
 	l := Listen(guest)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	accepted := make(chan io.ReadWriteCloser, 2)
 	again := make(chan struct{})

@@ -6,7 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // stored is a volume in a directory.
@@ -32,7 +33,7 @@ func storedIn(t testing.TB, dir string) *stored {
 
 func (s *stored) close(t testing.TB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	if err := s.volume.Close(ctx); err != nil {
 		t.Error(err)
@@ -41,7 +42,7 @@ func (s *stored) close(t testing.TB) {
 
 func (s *stored) change(t testing.TB, archive []byte) (Counts, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	return s.volume.Change(ctx, bytes.NewReader(archive))
 }

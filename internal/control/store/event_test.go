@@ -11,6 +11,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/control/store/storetest"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // withTeam opens a database twice, as two processes do with PostgreSQL, and adds a team.
@@ -75,7 +76,7 @@ func TestEventsAreInOrder(t *testing.T) {
 			}
 			select {
 			case <-woken:
-			case <-time.After(20 * time.Second):
+			case <-time.After(testenv.Patience):
 				t.Fatalf("not woken after event %d of %d", after, want)
 			}
 		}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // fakeRegistry is a registry in this process. It can simulate faults.
@@ -211,7 +212,7 @@ func TestFetchFaults(t *testing.T) {
 				ref, _ = Parse(registry.host + "/tool@" + digest.String())
 			}
 			registry.fault = c.fault
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 			defer cancel()
 			_, err := Fetch(ctx, ref, t.TempDir(), unlimited, nil)
 			if fault.KindOf(err) != c.kind {

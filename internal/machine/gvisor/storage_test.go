@@ -23,6 +23,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/machine/machinetest"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // workspace is the folder in the machine at which the volume is mounted.
@@ -328,7 +329,7 @@ func TestAPausedMachineDiesWithItsOwner(t *testing.T) {
 			if state := statusOf(fmt.Sprintf("/proc/%d/status", pid))["State"]; strings.HasPrefix(state, "Z") {
 				break // the process is dead, but this process is not its parent and can't reap it
 			}
-			if time.Since(began) > 10*time.Second {
+			if time.Since(began) > testenv.Patience {
 				t.Fatalf("%d outlives its owner", pid)
 			}
 		}

@@ -23,11 +23,12 @@ import (
 	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/progress"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // patience is the maximum duration of each step. It only stops tests that hang. It is long because
 // emulation on a busy host is slow.
-const patience = 3 * time.Minute
+var patience = testenv.Patience
 
 // These are the shapes of test machines: the default shape, and one that differs from the default
 // and from the host.

@@ -67,7 +67,7 @@ func TestStartEmptied(t *testing.T) {
 	}
 	// While the program starts, its loader opens libraries.
 	more, err := os.Readlink(proc + "fd/4")
-	for deadline := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(deadline); more, err = os.Readlink(proc + "fd/4") {
+	for deadline := time.Now().Add(testenv.Patience); err == nil && time.Now().Before(deadline); more, err = os.Readlink(proc + "fd/4") {
 		time.Sleep(time.Millisecond)
 	}
 	if err == nil {

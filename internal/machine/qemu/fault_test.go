@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/client"
 	"github.com/pyro-mcp/pyro/internal/dirs"
@@ -26,7 +25,7 @@ import (
 )
 
 // patience is the maximum duration of each step. It stops tests that hang.
-const patience = 3 * time.Minute
+var patience = testenv.Patience
 
 // phases collects progress reports.
 type phases struct {

@@ -43,7 +43,7 @@ func TestPanes(t *testing.T) {
 		t.Error(err)
 	}
 	var got string
-	for deadline := time.Now().Add(5 * time.Second); got != "héllo\r\nhéllo"; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); got != "héllo\r\nhéllo"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q came", got)
 		}

@@ -220,7 +220,7 @@ func nothingOf(t *testing.T, m *session.Manager, s session.Spec) {
 		t.Errorf("leftover folder: %v", err)
 	}
 	var left []int
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		left = nil
 		for _, pid := range processes() {
 			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(string(line), s.ID) {

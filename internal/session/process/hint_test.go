@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestHints checks the hints for programs that wait in different ways.
@@ -31,7 +32,7 @@ func TestHints(t *testing.T) {
 		until(t, info, c.says)
 		var hint session.Hint
 		var hidden bool
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 			hint, hidden = ask(t, info, session.Request{Op: session.OpLook}).Look.Hint, ask(t, info, session.Request{Op: session.OpCount}).Count.Hidden
 			if hint == c.want && hidden == c.hidden {
 				break

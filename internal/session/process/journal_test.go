@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // play returns the output and the terminal sizes from a recording in asciinema v2 format.
@@ -62,7 +63,7 @@ func TestLogs(t *testing.T) {
 		ask(t, info, session.Request{Op: session.OpResize, Cols: 100, Rows: 50, Client: "one"})
 		ask(t, info, session.Request{Op: session.OpInput, Data: []byte("hidden1\nhidden2\n"), Client: "one"})
 		text, info := all(t, m, s.ID, session.Output)
-		for deadline := time.Now().Add(5 * time.Second); info.Folder.HasProcess() && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(testenv.Patience); info.Folder.HasProcess() && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond) // until the session process has closed the log
 		}
 		folder := filepath.Join(s.LogFolder, s.ID)

@@ -121,7 +121,7 @@ func killOnce(t *testing.T, m *session.Manager, random *rand.Rand, round int) {
 	read(time.Duration(random.IntN(30)) * time.Millisecond)
 	for _, r := range readers {
 		inTmux := r.info.Backend == session.Tmux
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(2 * time.Millisecond) {
 			now := after(t, m, r.info.ID)
 			if lost := !now.Running() && now.Reason == session.Lost; serverKilled == inTmux && lost || !serverKilled && inTmux && (now.Orphaned || now.Recovered) || serverKilled && !inTmux && now.Running() {
 				break

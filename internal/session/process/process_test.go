@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestMain lets the test program run as the session process too, so the race detector covers both.
@@ -115,7 +116,7 @@ func ask(t *testing.T, info session.Info, req session.Request) session.Answer {
 // until waits until the output of a session contains text.
 func until(t *testing.T, info session.Info, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(testenv.Patience); ; {
 		have := printed(t, info, session.Output)
 		if strings.Contains(have, text) {
 			return
@@ -146,7 +147,7 @@ func TestASession(t *testing.T) {
 	if _, err := info.Ask(t.Context(), session.Request{Op: session.OpInput, Data: []byte("x")}); fault.KindOf(err) != fault.Precondition {
 		t.Errorf("typing into an ended session: %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); info.Folder.HasProcess(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("its session process still runs")
 		}
@@ -241,7 +242,7 @@ func TestLook(t *testing.T) {
 	look := func(want session.Hint) *session.Look {
 		t.Helper()
 		var l *session.Look
-		for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			if l = ask(t, info, session.Request{Op: session.OpLook}).Look; l.Hint == want {
 				return l
 			}

@@ -46,7 +46,7 @@ func nothingLeft(t *testing.T, m *session.Manager) {
 	if _, err := os.Stat(m.Root + "/.tmux/socket"); err == nil {
 		t.Error("the socket of tmux still exists")
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 		var left []string
 		for _, pid := range processes() {
 			cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
@@ -350,7 +350,7 @@ func TestEndsWhileOrphaned(t *testing.T) {
 	if err := info.Folder.Pane(info.Spec).Type(t.Context(), []byte("x\n")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); after(t, m, info.ID).Running() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testenv.Patience); after(t, m, info.ID).Running() && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if now := after(t, m, info.ID); now.Running() || now.Reason != session.Exited || *now.ExitCode != 5 || !strings.Contains(printed(t, now, session.Output), "last words") {
@@ -360,7 +360,7 @@ func TestEndsWhileOrphaned(t *testing.T) {
 	if err := kept.Wait(t.Context(), session.Request{UntilEnd: true, Timeout: 20 * time.Second}); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); after(t, m, killed.ID).Running() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testenv.Patience); after(t, m, killed.ID).Running() && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, info := range []session.Info{killed, kept} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/session"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 var bothBackends = []session.Backend{session.Subprocess, session.Tmux}
@@ -163,7 +164,7 @@ func TestEndedIsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		for deadline := time.Now().Add(20 * time.Second); info.State.Running(); {
+		for deadline := time.Now().Add(testenv.Patience); info.State.Running(); {
 			if info.State, _, err = info.Folder.State(); err != nil || time.Now().After(deadline) {
 				t.Fatalf("%+v, %v", info.State, err)
 			}

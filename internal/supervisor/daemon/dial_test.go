@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // listen listens on a loopback address, and calls the function serve for each connection.
@@ -41,13 +42,13 @@ func listen(t *testing.T, address string, serve func(net.Conn)) (port int) {
 func TestDial(t *testing.T) {
 	t.Parallel()
 	h, _ := live(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	dial := func(port int) net.Conn {
 		conn, err := remote.DialPort(ctx, h.folder, port)
 		check(t, err)
 		t.Cleanup(func() { conn.Close() })
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(testenv.Patience))
 		return conn
 	}
 
@@ -79,7 +80,7 @@ func TestDial(t *testing.T) {
 			if len(text) != 100_000 {
 				t.Errorf("the program read %d bytes", len(text))
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Error("the program's connection stays open")
 		}
 	})
@@ -127,7 +128,7 @@ func TestDial(t *testing.T) {
 			}
 		}
 		open[0].Close()
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 			conn, err := remote.DialPort(ctx, h.folder, port)
 			if err == nil {
 				conn.Close()
@@ -148,7 +149,7 @@ func TestDialHalfClosed(t *testing.T) {
 		conn, err := remote.DialPort(context.Background(), h.folder, listen(t, "127.0.0.1:0", serve))
 		check(t, err)
 		t.Cleanup(func() { conn.Close() })
-		conn.SetDeadline(time.Now().Add(time.Minute))
+		conn.SetDeadline(time.Now().Add(testenv.Patience))
 		return conn
 	}
 	t.Run("a caller that has sent all waits for the answer", func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestDialHalfClosed(t *testing.T) {
 		check(t, conn.Close())
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Error("the program's connection stays open")
 		}
 	})
@@ -189,7 +190,7 @@ func TestDialEndsWithTheMachine(t *testing.T) {
 	check(t, err)
 	defer conn.Close()
 	check(t, c.Stop(context.Background(), "for the test", false))
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(testenv.Patience))
 	if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection is still open: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestFiles tests all calls of the file service. All subtests share one machine.
@@ -273,7 +274,7 @@ func TestWhoDoesNotReadDelaysNobody(t *testing.T) {
 		<-began
 	}
 	for range 3 {
-		run, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		run, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		var out bytes.Buffer
 		if _, err := c.Exec(run, sh("head -c 300000 /dev/zero"), program.Attach{Stdout: &out}); err != nil || out.Len() != 300000 {
 			t.Errorf("%d bytes, %v", out.Len(), err)
@@ -335,7 +336,7 @@ func failAsAsked(t *testing.T, speaks *http.Protocols) {
 		if err := c.ReadFile(t.Context(), "well", 0, size, &got); err != nil || int64(got.Len()) != size {
 			t.Errorf("%d of %d bytes, %v", got.Len(), size, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // much longer than the error takes to arrive
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience) // much longer than the error takes to arrive
 		err := c.ReadFile(ctx, "fails", 0, size, io.Discard)
 		cancel()
 		if fault.KindOf(err) != fault.Precondition || fault.HintOf(err) != "read it again" || !strings.Contains(err.Error(), "<changed>") {

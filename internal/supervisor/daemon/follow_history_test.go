@@ -8,6 +8,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // historyFollower is a call of FollowHistory that reads the database after each message.
@@ -60,7 +61,7 @@ func (f *historyFollower) sees(t *testing.T, want int) {
 		}
 	case <-f.ended:
 		t.Fatalf("it ended: %v", f.err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("got no message")
 	}
 }
@@ -69,7 +70,7 @@ func (f *historyFollower) wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-f.ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the follower did not end")
 	}
 }

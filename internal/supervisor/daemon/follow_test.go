@@ -14,6 +14,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestFollowing tests following services. All subtests share one machine.
@@ -76,7 +77,7 @@ func (f *following) wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-f.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the follower did not end")
 	}
 }
@@ -161,7 +162,7 @@ func testFollowSlowly(t *testing.T, h *home, c *remote.Client) {
 	close(may)
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Fatal("the follower did not end")
 	}
 	text := out.String()

@@ -158,7 +158,7 @@ func TestAbandoningIsQuickAndLeavesNothing(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	began := time.Now()
 	s.Abandon()
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 	if err := <-waiting; fault.KindOf(err) != fault.Unavailable {
@@ -216,7 +216,7 @@ func TestStopEndsCommandsThatRun(t *testing.T) {
 	}
 	began := time.Now()
 	check(t, h.dial(t).Stop(t.Context(), "enough", false))
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 	for _, d := range done {
@@ -279,7 +279,7 @@ func TestAClientThatSaysNothingKeepsNobodyFromStopping(t *testing.T) {
 	defer c.Close()
 	began := time.Now()
 	check(t, c.Stop(t.Context(), "enough", false))
-	if took := time.Since(began); took > 4*time.Second {
+	if took := time.Since(began); took > testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 }

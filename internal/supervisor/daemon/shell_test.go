@@ -13,6 +13,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestShells tests shells. All subtests share one machine.
@@ -102,7 +103,7 @@ func (u *shellUser) read(chars int) remote.ShellOutput {
 // await reads until the output contains a text. It returns all output.
 func (u *shellUser) await(text string) string {
 	u.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(u.seen.String(), text); {
+	for deadline := time.Now().Add(testenv.Patience); !strings.Contains(u.seen.String(), text); {
 		if out := u.read(1000); time.Now().After(deadline) || !out.EndedAt.IsZero() && len(out.Data) == 0 {
 			u.t.Fatalf("output %q did not arrive: got %q", text, u.seen.String())
 		}
@@ -172,7 +173,7 @@ func testShellOutput(t *testing.T, _ *home, c *remote.Client) {
 // testShellFlood checks a shell that prints more than is kept while no client reads.
 func testShellFlood(t *testing.T, _ *home, c *remote.Client) {
 	u := open(t, c, `stty raw -echo; head -c $((24 << 20)) /dev/zero; echo end`)
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(testenv.Patience)
 	for {
 		out, err := c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: 1 << 60, Chars: 1})
 		check(t, err)
@@ -225,7 +226,7 @@ func testShellEnds(t *testing.T, _ *home, c *remote.Client) {
 	stubborn := open(t, c, `trap '' HUP TERM INT; echo deaf; sleep 1000`)
 	stubborn.await("deaf")
 	began := time.Now()
-	if s := stubborn.close(); s.EndedAt.IsZero() || time.Since(began) > 15*time.Second {
+	if s := stubborn.close(); s.EndedAt.IsZero() || time.Since(began) > testenv.Patience {
 		t.Errorf("program that ignores signals: got %+v after %v", s, time.Since(began))
 	}
 }
@@ -312,7 +313,7 @@ func testShellWaiting(t *testing.T, _ *home, c *remote.Client) {
 	}
 	began := time.Now()
 	out, err = c.ReadShell(t.Context(), remote.ShellRead{ID: u.id, Cursor: out.Next, Chars: 1000, Wait: 200 * time.Millisecond})
-	if took := time.Since(began); err != nil || len(out.Data) != 0 || took < 200*time.Millisecond || took > 10*time.Second {
+	if took := time.Since(began); err != nil || len(out.Data) != 0 || took < 200*time.Millisecond || took > testenv.Patience {
 		t.Errorf("wait without output: got %q, %v after %v", out.Data, err, took)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestProcessorTime reads the clock of a process that first runs, then is stopped, then has ended.
@@ -17,7 +19,7 @@ func TestProcessorTime(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	pid := cmd.Process.Pid
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) {
 		if used, ok := ProcessorTime(pid); ok && used > 50*time.Millisecond {
 			break
 		}

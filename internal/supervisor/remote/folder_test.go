@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 func TestTheLockSaysWhetherItRuns(t *testing.T) {
@@ -147,7 +148,7 @@ func TestAMachineThatHasEndedIsNotAlive(t *testing.T) {
 	}
 	check(t, cmd.Process.Kill())
 	for began := time.Now(); f.Alive(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > testenv.Patience {
 			t.Fatal("its process has ended, and it is alive")
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // TestMain also runs the programs that the tests start: a supervisor with a given behaviour, or a
@@ -32,7 +34,7 @@ func check(t testing.TB, err error) {
 // eventually waits at most 10 s until the function so returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !so(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(fmt.Sprint(what, " within 10 s: no"))
 		}

@@ -126,7 +126,7 @@ func TestClosingGivesTheConnectionBack(t *testing.T) {
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
-			conn.SetReadDeadline(time.Now().Add(3 * time.Second))
+			conn.SetReadDeadline(time.Now().Add(testenv.Patience))
 			_, err = conn.Read(make([]byte, 1))
 			conn.Close()
 		}
@@ -163,7 +163,7 @@ func TestClosingEndsWhatIsGoingOn(t *testing.T) {
 		if err == nil {
 			t.Error("it was answered")
 		}
-	case <-time.After(3 * time.Second):
+	case <-time.After(testenv.Patience):
 		t.Error("an operation still runs after Close")
 	}
 	(<-accepted).Close() // this also ends running calls
@@ -180,7 +180,7 @@ func beStranger(folder string) int {
 		fmt.Print("refused: ", err)
 		return 0
 	}
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	conn.SetDeadline(time.Now().Add(testenv.Patience))
 	said, err := io.ReadAll(conn)
 	fmt.Printf("heard %q, %v", said, err)
 	return 0

@@ -16,6 +16,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/progress"
 	"github.com/pyro-mcp/pyro/internal/store"
+	"github.com/pyro-mcp/pyro/internal/testenv"
 )
 
 // beSupervisor runs as the supervisor in these tests. The name of the workspace selects its
@@ -145,7 +146,7 @@ func TestStartsThatFail(t *testing.T) {
 			if err == nil || s != nil {
 				t.Fatal("it started")
 			}
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > testenv.Patience {
 				t.Errorf("it took %v", took)
 			}
 			if want.kind != "" && fault.KindOf(err) != want.kind || fault.HintOf(err) != want.hint && want.kind != "" || !strings.Contains(err.Error(), want.text) || !strings.Contains(err.Error(), "ws-1") {
@@ -182,7 +183,7 @@ func TestAStartIsCancelled(t *testing.T) {
 	if s, err := Start(ctx, os.Args[0], o, nil); !errors.Is(err, enough) || s != nil {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > testenv.Patience {
 		t.Errorf("it took %v", took)
 	}
 	if has(o, "released") {

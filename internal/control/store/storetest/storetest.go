@@ -145,7 +145,7 @@ func start(programs string) error {
 }
 
 func awaitServer() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	db, err := sql.Open("pgx", address("postgres"))
 	if err != nil {

@@ -69,7 +69,7 @@ func makeReal(t *testing.T, p *Parent, l Limits) *Group {
 // inside runs a script in the group. The function end waits until the script has ended, and gives
 // its output.
 func inside(t *testing.T, g *Group, script string) (pid int, end func() string) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	cmd := exec.CommandContext(ctx, "sh", "-c", "read order; "+script)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -116,7 +116,7 @@ func TestKernelHasTheProcessInTheGroup(t *testing.T) {
 	t.Logf("version %d, %v, missing %v", p.version, folders, p.Missing())
 	pid, end := inside(t, g, "sleep 60 & exec sleep 60")
 	for _, f := range folders {
-		for until := time.Now().Add(10 * time.Second); len(members(t, f)) < 2 && time.Now().Before(until); {
+		for until := time.Now().Add(testenv.Patience); len(members(t, f)) < 2 && time.Now().Before(until); {
 			time.Sleep(time.Millisecond)
 		}
 		if got := members(t, f); !slices.Contains(got, pid) || len(got) != 2 {
@@ -186,7 +186,7 @@ func TestKernelClosesUnderForks(t *testing.T) {
 			g := makeReal(t, parent(t), Limits{})
 			folders := slices.Clone(g.folders)
 			_, end := inside(t, g, "for i in 1 2 3 4 5 6 7 8; do (while :; do sleep 0.01 & done) & done; wait")
-			for until := time.Now().Add(10 * time.Second); len(members(t, folders[0])) < 12 && time.Now().Before(until); {
+			for until := time.Now().Add(testenv.Patience); len(members(t, folders[0])) < 12 && time.Now().Before(until); {
 				time.Sleep(time.Millisecond)
 			}
 			begin := time.Now()
