@@ -43,7 +43,8 @@ func newMCPServe() *cobra.Command {
   workspace-full  everything; the default
   pty             terminals on this computer, which nothing isolates, as in pty-mcp
 
-On stdio, pyro serves its parent process until the parent closes the input. With --transport http,
+On stdio, pyro serves its parent process until the parent closes the input. It then finishes the
+calls that it read, for up to an hour, while the parent reads the answers. With --transport http,
 pyro serves any number of clients at /mcp of a loopback address. Clients must send a bearer token.
 The token is in PYRO_MCP_TOKEN or --token-file; otherwise pyro makes one and prints it. Workspaces,
 services and shells keep running after clients disconnect.

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/socket"
 )
 
 // Server serves tools and resources. Per client, it stores only the keys that Remember adds. All
@@ -25,6 +26,7 @@ type Server struct {
 	sdk       *sdk.Server
 	questions questions
 	quiet     time.Duration // see quietInterval
+	patience  time.Duration // socket.FinishTimeout; shorter in tests
 
 	mu   sync.Mutex
 	keys map[*sdk.ServerSession]map[string]bool // see Remember
@@ -33,7 +35,7 @@ type Server struct {
 // NewServer returns a server. It announces name and version to clients. The instructions explain to
 // an agent how to use the tools together.
 func NewServer(name, version, instructions string, tools []Tool) *Server {
-	s := &Server{tools: tools, quiet: quietInterval, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
+	s := &Server{tools: tools, quiet: quietInterval, patience: socket.FinishTimeout, sdk: sdk.NewServer(&sdk.Implementation{Name: name, Version: version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: slog.New(slog.DiscardHandler),
 		//lint:ignore SA1019 clients of protocols before 2026-07-28 use it
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Logging: &sdk.LoggingCapabilities{}},
@@ -86,13 +88,14 @@ func (s *Server) say(a fault.Action) string {
 	return text
 }
 
-// ServeStdio serves one client on a pair of streams until the client disconnects or ctx is done. It
-// then cancels the calls in progress. Workspaces are not affected.
+// ServeStdio serves one client on a pair of streams. When the input ends, it finishes the calls in
+// progress, for at most socket.FinishTimeout. When the client no longer reads, or ctx is done, it
+// cancels them. Workspaces are not affected.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	from, done := nonblocking(in, out)
 	defer done()
 	defer in.Close()
-	client := newStdio(from, out)
+	client := newStdio(from, out, s.patience)
 	// The SDK would wait for running calls. The method disconnect ends them.
 	stop := context.AfterFunc(ctx, client.disconnect)
 	defer stop()

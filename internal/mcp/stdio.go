@@ -3,9 +3,9 @@ package mcp
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -44,13 +44,18 @@ func (w *lockedWriter) frame() {
 type stdio struct {
 	in       io.Reader
 	answers  *lockedWriter
-	messages chan jsonrpc.Message // closed at the end of the input
-	gone     chan struct{}        // closed by disconnect
+	messages chan jsonrpc.Message // closed after the end of the input, when no call runs
+	requests *requests
+	patience time.Duration // how long calls can run after the end of the input
+	gone     chan struct{} // closed by disconnect
 	hangUp   sync.Once
 }
 
-func newStdio(in io.Reader, out io.WriteCloser) *stdio {
-	return &stdio{in: in, answers: &lockedWriter{WriteCloser: out}, messages: make(chan jsonrpc.Message), gone: make(chan struct{})}
+func newStdio(in io.Reader, out io.WriteCloser, patience time.Duration) *stdio {
+	return &stdio{
+		in: in, answers: &lockedWriter{WriteCloser: out}, messages: make(chan jsonrpc.Message), requests: newRequests(), patience: patience,
+		gone: make(chan struct{}),
+	}
 }
 
 // Connect starts reading messages.
@@ -59,7 +64,8 @@ func (s *stdio) Connect(context.Context) (sdk.Connection, error) {
 	return s, nil
 }
 
-// receive reads messages until the client disconnects. It answers invalid messages itself.
+// receive reads messages until the input ends, and lets the server finish the calls. It answers
+// invalid messages itself.
 func (s *stdio) receive() {
 	defer close(s.messages)
 	buffered := bufio.NewReaderSize(s.in, 64<<10)
@@ -71,22 +77,31 @@ func (s *stdio) receive() {
 	for {
 		line, fits, err := next()
 		if message, answer := parse(line, fits); answer != nil {
-			_, werr := s.answers.Write(append(answer, '\n'))
-			err = errors.Join(err, werr)
-		} else if message != nil {
-			select {
-			case s.messages <- message:
-			case <-s.gone:
+			if _, err := s.answers.Write(append(answer, '\n')); err != nil {
 				return
 			}
+		} else if message != nil && !s.deliver(message) {
+			return
 		}
 		if err != nil {
+			s.finish()
 			return
 		}
 	}
 }
 
-// Read returns the next message, or io.EOF if the client has disconnected.
+// deliver passes a message to the server. It returns false after disconnect.
+func (s *stdio) deliver(message jsonrpc.Message) bool {
+	s.requests.received(message)
+	select {
+	case s.messages <- message:
+		return true
+	case <-s.gone:
+		return false
+	}
+}
+
+// Read returns the next message, or io.EOF if there will be no more.
 func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case message, ok := <-s.messages:
@@ -106,8 +121,14 @@ func (s *stdio) Write(ctx context.Context, message jsonrpc.Message) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if r, ok := message.(*jsonrpc.Response); ok {
-		r.Error = coded(r.Error, jsonrpc.CodeInvalidRequest) // answers to calls before initialize have no code
+	switch m := message.(type) {
+	case *jsonrpc.Response:
+		m.Error = coded(m.Error, jsonrpc.CodeInvalidRequest) // answers to calls before initialize have no code
+		defer s.requests.answered(m.ID)
+	case *jsonrpc.Request:
+		if m.IsCall() {
+			s.requests.asked(m.ID)
+		}
 	}
 	text, err := jsonrpc.EncodeMessage(message)
 	if err != nil {

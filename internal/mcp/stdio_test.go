@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -148,37 +150,98 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestDisconnectDuringCall checks that calls are cancelled when the client disconnects or when the
-// server shuts down.
-func TestDisconnectDuringCall(t *testing.T) {
-	w := newWorld(t)
-	const wait = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`
-	r := w.raw(t)
-	r.says(t, initialize)
-	io.WriteString(r, wait+"\n")
-	<-w.began
-	go io.Copy(io.Discard, r.answers.Buffered())
-	r.close()
-	soon(t, w.ended)
-	if err := <-r.served; err != nil {
-		t.Error(err)
-	}
+const wait = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`
 
-	in, say := io.Pipe()
-	hear, out := io.Pipe()
-	go io.Copy(io.Discard, hear)
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- w.ServeStdio(ctx, in, out) }()
-	io.WriteString(say, initialize+"\n"+wait+"\n")
-	<-w.began
-	cancel()
-	soon(t, w.ended)
-	if err := <-served; err != nil {
-		t.Error(err)
+// TestDisconnectDuringCall checks that calls are cancelled when the client's process ends or when
+// the server shuts down.
+func TestDisconnectDuringCall(t *testing.T) {
+	for name, leave := range map[string]func(say io.Closer, hear io.Closer, shutDown func()){
+		"client": func(say, hear io.Closer, _ func()) { say.Close(); hear.Close() },
+		"server": func(_, _ io.Closer, shutDown func()) { shutDown() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			in, say := io.Pipe()
+			hear, out, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer hear.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			served := make(chan error, 1)
+			go func() { served <- w.ServeStdio(ctx, in, out) }()
+			io.WriteString(say, initialize+"\n"+wait+"\n")
+			<-w.began
+			leave(say, hear, cancel)
+			soon(t, w.ended)
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if _, err := io.WriteString(say, wait+"\n"); err == nil {
+				t.Error("the server is still reading")
+			}
+		})
 	}
-	if _, err := io.WriteString(say, wait+"\n"); err == nil {
-		t.Error("the server is still reading")
+}
+
+// TestEndOfInput checks that a call that runs at the end of the input is finished and answered. A
+// question to the user fails, and a call that runs for too long is cancelled and answered.
+func TestEndOfInput(t *testing.T) {
+	began, ended := make(chan struct{}, 1), make(chan struct{})
+	w := newWorld(t,
+		Bind("work", "", Sets, nil, func(ctx context.Context, _ struct{}, _ func(string)) (string, error) {
+			began <- struct{}{}
+			select {
+			case <-ended:
+				return "worked", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}),
+		Bind("ask", "", Sets, nil, func(ctx context.Context, _ struct{}, _ func(string)) (string, error) {
+			began <- struct{}{}
+			<-ended
+			answer, err := AskPerson(ctx, "really?")
+			return fmt.Sprint("answer ", answer), err
+		}),
+	)
+	asks := strings.Replace(initialize, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1)
+	for name, want := range map[string]string{"work": "worked", "ask": "answer 0", "wait": "canceled"} {
+		t.Run(name, func(t *testing.T) {
+			ended = make(chan struct{})
+			patience, running := time.Hour, began
+			if name == "wait" {
+				patience, running = time.Millisecond, w.began
+			}
+			w.patience = patience
+			r := w.raw(t)
+			r.says(t, asks)
+			io.WriteString(r, strings.Replace(wait, `"wait"`, strconv.Quote(name), 1)+"\n")
+			<-running
+			r.close()
+			close(ended)
+			for {
+				var a struct {
+					ID     any
+					Method string
+					Result struct{ Content []struct{ Text string } }
+				}
+				if err := r.answers.Decode(&a); err != nil {
+					t.Fatal(err)
+				}
+				if a.Method != "" {
+					continue
+				}
+				if a.ID != 2.0 || !strings.Contains(a.Result.Content[0].Text, want) {
+					t.Errorf("%+v", a)
+				}
+				break
+			}
+			if err := <-r.served; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -47,7 +47,8 @@ const referenceHead = `# Tools for agents
   last KiB of output, once a second. During silence, it receives a message every 10 seconds.
 - **Log.** If the client sets a log level, it receives the steps with level ~info~, and weak
   isolation with level ~warning~.
-- **Cancelling.** If a call is cancelled, or its client disconnects, its command ends too.
+- **Cancelling.** If a call is cancelled, or its client disconnects, its command ends too. On stdio,
+  a client that still reads gets the answers to all calls that it sent, for up to an hour.
   Workspaces, services, shells and commands of ~command_start~ keep running.
 
 pyro shortens long results and marks the omission:

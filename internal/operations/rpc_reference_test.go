@@ -40,8 +40,9 @@ on standard input and output, one message per line. Use it to write an SDK for a
   Output is not shortened, except at the limits in json.md.
 - **Cancelling.** ~{"method":"cancel","params":{"id":…}}~ ends a call and the command that it runs. The
   call still gets a response, usually an error of kind ~canceled~.
-- **End.** At the end of its input, ~pyro rpc~ cancels all calls, waits for them and exits with code 0.
-  It does the same if its output is closed or a signal asks it to end.
+- **End.** At the end of its input, ~pyro rpc~ finishes the running calls, for up to an hour. Then it
+  exits with code 0. Output then needs no acknowledgements. To end it sooner, cancel the calls first.
+  If nothing reads its output any more, or a signal asks it to end, it cancels all calls and exits.
 
 ## Errors
 

@@ -100,8 +100,9 @@ func tools(p *pyro.Pyro, profile Profile, project string) (all []mcp.Tool) {
 	return all
 }
 
-// Run serves one client on a pair of streams, until the client closes them or ctx ends. Run then
-// cancels the calls in progress. Workspaces, with their services and shells, keep running.
+// Run serves one client on a pair of streams. When the input ends, Run finishes the calls in
+// progress. When nothing reads out any more, or ctx ends, it cancels them. Workspaces, with their
+// services and shells, keep running.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.server.ServeStdio(ctx, in, out)
 }

@@ -1,10 +1,13 @@
 package ptymcp
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +26,66 @@ func (w *world) process(t testing.TB) (*sdk.ClientSession, *exec.Cmd) {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c, cmd
+}
+
+// TestEndOfInput sends a call from a file. The server must answer it, and then end. If the client
+// has ended, the server must end soon.
+func TestEndOfInput(t *testing.T) {
+	w := newWorld(t, nil)
+	id := w.spawn(t, `sleep 1; echo is over; sleep 1000`)
+	start := func(pattern string) (hear *os.File, cmd *exec.Cmd) {
+		calls := filepath.Join(t.TempDir(), "calls")
+		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"pty_read_until","arguments":{"session_id":%q,"owner":"me","pattern":%q,"timeout_ms":300000}}}
+`, id, pattern)
+		if err := os.WriteFile(calls, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in, err := os.Open(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		hear, out, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		cmd = exec.Command(os.Args[0])
+		cmd.Env, cmd.Stdin, cmd.Stdout = append(os.Environ(), serveEnv+"="+w.root), in, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return hear, cmd
+	}
+
+	hear, cmd := start("is over")
+	said, err := io.ReadAll(hear)
+	if err != nil || !strings.Contains(string(said), `is over`) || !strings.Contains(string(said), `"id":2`) {
+		t.Errorf("%s, %v", said, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+
+	hear, cmd = start("never")
+	if _, err := bufio.NewReader(hear).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	hear.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Minute): // the call would take five
+		t.Error("the server has not ended")
+		cmd.Process.Kill()
+		<-ended
+	}
 }
 
 func called(t testing.TB, c *sdk.ClientSession, tool string, a args) string {

@@ -94,7 +94,7 @@ func Tune() {
 	}
 }
 
-// Run serves one client on a pair of streams until the client disconnects or ctx is done.
+// Run serves one client on a pair of streams: see [mcp.Server.ServeStdio].
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return s.mcp.ServeStdio(ctx, in, out)
 }

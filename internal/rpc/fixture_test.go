@@ -37,7 +37,8 @@ type words struct {
 // world is a server that has methods for tests.
 type world struct {
 	*Server
-	began, ended chan error // for each call of wait or print: nil when it starts, then its error
+	began, ended chan error    // for each call of wait or print: nil when it starts, then its error
+	finish       chan struct{} // ends calls of work, which also use began
 }
 
 // newWorld starts a server. At the end of the test, it checks for leaked goroutines.
@@ -45,7 +46,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // discard the logs of panics
 	before := goleak.IgnoreCurrent()
-	w := &world{began: make(chan error, 1000), ended: make(chan error, 1000)}
+	w := &world{began: make(chan error, 1000), ended: make(chan error, 1000), finish: make(chan struct{})}
 	w.Server = NewServer([]Method{
 		Bind("echo", "", func(_ context.Context, req words, _ *Call) (words, error) { return req, nil }),
 		Bind("fail", "", func(context.Context, words, *Call) (*words, error) {
@@ -58,6 +59,15 @@ func newWorld(t testing.TB) *world {
 			<-ctx.Done()
 			w.ended <- context.Cause(ctx)
 			return nil, context.Cause(ctx)
+		}),
+		Bind("work", "", func(ctx context.Context, _ words, _ *Call) (string, error) {
+			w.began <- nil
+			select {
+			case <-w.finish:
+				return "worked", nil
+			case <-ctx.Done():
+				return "", context.Cause(ctx)
+			}
 		}),
 		Bind("tell", "", func(_ context.Context, _ words, c *Call) (words, error) {
 			for i := range int64(1000) {
@@ -82,7 +92,7 @@ func newWorld(t testing.TB) *world {
 			return "printed", nil
 		}).Notifying(Output),
 	})
-	w.drain = time.Second
+	w.patience, w.drain = time.Second, time.Second
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	return w
 }
@@ -181,6 +191,7 @@ func FuzzServe(f *testing.F) {
 			return nil, context.Cause(ctx)
 		}),
 	})
+	s.patience = 100 * time.Millisecond
 	f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"x","stream":true,"window":1,"pairs":{"a":"b"},"list":[{"name":"n"}]}}`))
 	f.Add([]byte("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"wait\"}\n{\"jsonrpc\":\"2.0\",\"method\":\"cancel\",\"params\":{\"id\":1}}\n[]\n\xff"))
 	f.Add([]byte(`{"jsonrpc":"2.0","id":{},"method":"echo","params":[]}` + "\r\n\n" + `{"jsonrpc":"2.0","method":"consumed","params":{"id":1,"bytes":-1}}`))

@@ -88,6 +88,7 @@ func (w *window) take(ctx context.Context, bytes int64) error {
 			return context.Cause(ctx)
 		}
 	}
+	w.signal() // the call's other stream can wait too
 	return nil
 }
 
@@ -101,11 +102,23 @@ func (w *window) fits(bytes int64) bool {
 	return true
 }
 
+// open removes the limit.
+func (w *window) open() {
+	w.mu.Lock()
+	w.size = 0
+	w.mu.Unlock()
+	w.signal()
+}
+
 // consumed records an acknowledgement.
 func (w *window) consumed(bytes int64) {
 	w.mu.Lock()
 	w.sent = max(0, w.sent-max(0, bytes))
 	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *window) signal() {
 	select {
 	case w.more <- struct{}{}:
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/lines"
+	"github.com/pyro-mcp/pyro/internal/socket"
 )
 
 const (
@@ -21,13 +22,14 @@ const (
 
 // Server serves methods. It stores no state for its clients.
 type Server struct {
-	methods map[string]Method
-	drain   time.Duration // drainTimeout; shorter in tests
+	methods  map[string]Method
+	patience time.Duration // socket.FinishTimeout; shorter in tests
+	drain    time.Duration // drainTimeout; shorter in tests
 }
 
 // NewServer returns a server for the given methods.
 func NewServer(methods []Method) *Server {
-	s := &Server{map[string]Method{}, drainTimeout}
+	s := &Server{map[string]Method{}, socket.FinishTimeout, drainTimeout}
 	for _, m := range methods {
 		s.methods[m.Name] = m
 	}
@@ -48,13 +50,14 @@ type client struct {
 
 var (
 	errLeft     = fault.Newf(fault.Canceled, "the client has disconnected")
+	errSlow     = fault.Newf(fault.Timeout, "the call did not end within the time that remains after the end of the input")
 	errCanceled = fault.Newf(fault.Canceled, "the client cancelled the call")
 )
 
-// Serve serves one client on a pair of streams, and closes both. When the client closes its input
-// or stops reading, or when ctx is done, Serve cancels the running calls. It waits for these calls
-// and returns. If closing the input does not unblock a read, Serve does not wait for the reading
-// goroutine.
+// Serve serves one client on a pair of streams, and closes both. When the client closes its input,
+// Serve finishes the running calls, for at most socket.FinishTimeout. When the client no longer
+// reads, or when ctx is done, Serve cancels them. It waits for these calls and returns. If closing
+// the input does not unblock a read, Serve does not wait for the reading goroutine.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -64,11 +67,16 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 			cancel(errLeft)
 		}
 	}()
+	heard := make(chan struct{})
 	go func() {
 		c.listen(in)
-		cancel(errLeft)
+		close(heard)
 	}()
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-heard:
+		cancel(c.finish(out))
+	}
 	in.Close()
 	giveUp := time.AfterFunc(s.drain, c.to.leave)
 	defer giveUp.Stop()
@@ -80,6 +88,31 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	}
 	out.Close()
 	return nil
+}
+
+// finish waits for the running calls of a client that has closed its input, while the client reads.
+// It returns the reason why the calls that still run must end.
+func (c *client) finish(out io.Writer) error {
+	c.mu.Lock()
+	for _, call := range c.calls {
+		call.window.open() // no acknowledgement can arrive
+	}
+	c.mu.Unlock()
+	reading, stop := socket.WhileRead(c.ctx, out, c.patience)
+	defer stop()
+	idle := make(chan struct{})
+	go func() {
+		c.await()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-reading.Done():
+		if reading.Err() == context.DeadlineExceeded {
+			return errSlow
+		}
+	}
+	return errLeft
 }
 
 // await refuses new calls and waits for the running calls.

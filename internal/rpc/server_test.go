@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
@@ -170,8 +173,54 @@ func TestMaxCalls(t *testing.T) {
 	}
 }
 
-// TestDisconnect checks that calls end when the client closes its input or stops reading. They must
-// also end when the server shuts down.
+// TestEndOfInput checks that calls that were sent before the end of the input are finished and
+// answered, even if their output waits for an acknowledgement.
+func TestEndOfInput(t *testing.T) {
+	w := newWorld(t)
+	w.patience = time.Hour
+	p := w.connect(t.Context(), t)
+	p.call(1, "work", "{}")
+	p.call(2, "print", `{"text":"0123456789","number":100,"stream":true,"window":1}`)
+	soon(t, w.began)
+	soon(t, w.began)
+	p.say.Close()
+	for h := p.hears(); h.ID != 2.0; h = p.hears() {
+		if h.Method != "output" {
+			t.Fatalf("%+v", h)
+		}
+	}
+	close(w.finish)
+	if h := p.hears(); h.ID != 1.0 || h.Result != "worked" {
+		t.Errorf("%+v", h)
+	}
+	p.served <- soon(t, p.served)
+}
+
+// TestKilledClient checks that the calls of a client end when its process has ended.
+func TestKilledClient(t *testing.T) {
+	w := newWorld(t)
+	w.patience = time.Hour
+	in, say := io.Pipe()
+	hear, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- w.Serve(t.Context(), in, out) }()
+	io.WriteString(say, `{"jsonrpc":"2.0","id":1,"method":"wait"}`+"\n")
+	soon(t, w.began)
+	say.Close()
+	hear.Close()
+	if err := soon(t, w.ended); err != errLeft {
+		t.Error(err)
+	}
+	if err := soon(t, served); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDisconnect checks that calls end when the client closes its input but the time limit is over,
+// or when it stops reading. They must also end when the server shuts down.
 func TestDisconnect(t *testing.T) {
 	for name, leave := range map[string]func(p *peer, cancel func()){
 		"no more input": func(p *peer, _ func()) { p.say.Close() },
@@ -186,11 +235,15 @@ func TestDisconnect(t *testing.T) {
 			p.call(1, "wait", "{}")
 			soon(t, w.began)
 			leave(p, cancel)
-			if err := soon(t, w.ended); fault.KindOf(err) != fault.Canceled {
+			kind := fault.Canceled
+			if name == "no more input" {
+				kind = fault.Timeout
+			}
+			if err := soon(t, w.ended); fault.KindOf(err) != kind {
 				t.Error(err)
 			}
 			if name == "no more input" { // a client that still reads gets the remaining answers
-				if h := p.hears(); h.ID != 1.0 || h.Error == nil || h.Error.Data.Kind != fault.Canceled {
+				if h := p.hears(); h.ID != 1.0 || h.Error == nil || h.Error.Data.Kind != kind {
 					t.Errorf("%+v", h)
 				}
 			}

@@ -83,6 +83,7 @@ def note(text):
 
 def rpc():
     note(f"started {os.getpid()}")
+    calls = []
     for line in sys.stdin:
         message = json.loads(line)
         params = message.get("params", {})
@@ -92,7 +93,10 @@ def rpc():
             consumed[params["id"]] = consumed.get(params["id"], 0) + params["bytes"]
         else:
             cancelled[message["id"]] = threading.Event()
-            threading.Thread(target=serve, args=(message["id"], message["method"], params), daemon=True).start()
+            calls.append(threading.Thread(target=serve, args=(message["id"], message["method"], params), daemon=True))
+            calls[-1].start()
+    for call in calls:
+        call.join(1)
     note("ended")
     os._exit(0)
 

@@ -160,6 +160,15 @@ class Client(WithFake):
         eventually(lambda: "cancelled exec_workspace" in self.notes())
         self.assertEqual(self.pyro.list_workspaces()["pid"], pid, "the child was restarted")
 
+    def test_close_cancels_what_is_under_way(self):
+        with ThreadPoolExecutor(1) as threads:
+            self.pyro.list_workspaces()
+            call = threads.submit(self.pyro.exec_workspace, "wait", command="x")
+            self.got("exec_workspace")
+            self.pyro.close()
+            self.fails("canceled", call.result, PATIENCE)
+        self.assertIn("cancelled exec_workspace", self.notes())
+
     def test_close_fails_what_is_under_way(self):
         with ThreadPoolExecutor(1) as threads:
             pid = self.pyro.list_workspaces()["pid"]

@@ -25,7 +25,7 @@ CLOSE_TIMEOUT = 10.0  # seconds to wait until the child ends
 class Connection:
     """A child process that runs `pyro rpc`.
 
-    The child always ends with this process, because its standard input is closed then.
+    The child always ends with this process, because its standard streams are closed then.
 
     One thread writes to the child, so that a KeyboardInterrupt never leaves half a message. Another
     thread reads from the child, and never waits for other threads.
@@ -79,7 +79,9 @@ class Connection:
         call.drain(CANCEL_TIMEOUT)
 
     def close(self) -> None:
-        """End the child, which cancels its calls. close is idempotent."""
+        """Cancel the running calls and end the child. close is idempotent."""
+        for id in list(self._calls):  # without the lock, because a finalizer can run while this thread holds it
+            self._notify("cancel", {"id": id})
         self._lines.put(None)
         if threading.current_thread() in self._threads:
             return  # one of these threads called close, and a thread can't wait for itself
