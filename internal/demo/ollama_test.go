@@ -63,7 +63,7 @@ func TestToolErrors(t *testing.T) {
 		"nothing":                 {"vm_run", ``, "the argument environment is missing"},
 		"no object":               {"vm_run", `[1]`, "the arguments are not a JSON object"},
 		"no command":              {"vm_run", `{"environment": "debian:12"}`, "the argument command is missing"},
-		"another type":            {"vm_run", `{"environment": "debian:12", "command": 7}`, "invalid arguments"},
+		"another type":            {"vm_run", `{"environment": "debian:12", "command": 7}`, "command: want a string, got 7"},
 		"unknown argument":        {"vm_run", `{"environment": "debian:12", "command": "x", "host": true}`, "unknown argument"},
 		"on the host":             {"vm_run", `{"environment": "debian:12", "command": "x", "allow_host_compat": true}`, "allow_host_compat is not allowed here"},
 		"another tool":            {"rm_rf", right, "there is no such tool"},

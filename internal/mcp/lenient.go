@@ -5,53 +5,42 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Lenient makes the tool accept arguments from clients that ignore schemas. Null counts as a
-// missing argument, and strings can replace numbers and booleans. The announced schema does not
-// change.
+// Lenient makes the tool accept arguments from clients that ignore schemas. Strings can replace
+// numbers and booleans. The announced schema does not change.
 func (t Tool) Lenient() Tool {
 	t.lenient = true
 	return t
 }
 
-// coerce converts arguments to the types in the schema if their meaning is clear. It does not
-// change other arguments. The schema check refuses those.
-func (t Tool) coerce(args json.RawMessage) json.RawMessage {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(args, &given) != nil {
-		return args
-	}
-	for name, value := range given {
-		switch s := t.input.Properties[name]; {
-		case s == nil:
-		case string(value) == "null":
-			delete(given, name)
-		case s.Type == "integer":
-			given[name] = wholeNumber(value)
-		case s.Type == "boolean":
-			given[name] = flag(value)
-		case s.Type == "object" && s.AdditionalProperties != nil && s.AdditionalProperties.Type == "string":
-			given[name] = texts(value)
+// loosened converts a value to the type in the schema if its meaning is clear. It does not change
+// other values. The check refuses those.
+func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
+	switch {
+	case s.Type == "integer":
+		if number, ok := wholeNumber(unquoted(value)); ok {
+			return number
 		}
-	}
-	loose, err := json.Marshal(given)
-	if err != nil {
-		return args
-	}
-	return loose
-}
-
-// wholeNumber converts a JSON value to an integer if the value represents one.
-func wholeNumber(value json.RawMessage) json.RawMessage {
-	text := unquoted(value)
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return strconv.AppendInt(nil, n, 10)
-	}
-	if n, err := strconv.ParseFloat(text, 64); err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53 {
-		return strconv.AppendInt(nil, int64(n), 10)
+	case s.Type == "boolean":
+		return flag(value)
+	case s.Type == "object" && s.Properties == nil:
+		return texts(value)
 	}
 	return value
+}
+
+// wholeNumber converts text to an integer as JSON, if the text represents one, as 30.0 does.
+func wholeNumber(text string) (number json.RawMessage, ok bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return strconv.AppendInt(nil, n, 10), true
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+		return strconv.AppendInt(nil, int64(n), 10), true
+	}
+	return nil, false
 }
 
 // flag converts a JSON value to a boolean if the value represents one.

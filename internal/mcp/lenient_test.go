@@ -51,7 +51,7 @@ func TestLenient(t *testing.T) {
 		}
 	}
 	// Other tools must remain strict. The definitions of both tools must be equal.
-	for _, args := range []string{`{"text": "x", "number": "7"}`, `{"text": "x", "flag": "true"}`, `{"text": "x", "number": null}`} {
+	for _, args := range []string{`{"text": "x", "number": "7"}`, `{"text": "x", "flag": "true"}`, `{"text": "x", "flag": 1}`, `{"text": "x", "pairs": {"a": null}}`} {
 		if got, err := tool.result(t.Context(), json.RawMessage(args), nil); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: %v, %v", args, got, err)
 		}

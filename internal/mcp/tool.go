@@ -48,7 +48,6 @@ type Tool struct {
 	input   *jsonschema.Schema
 	output  *jsonschema.Schema
 	text    func(result any) string // formats the result; if nil, the text is JSON
-	check   *jsonschema.Resolved
 	lenient bool
 	call    func(ctx context.Context, args json.RawMessage, report func(string)) (any, error)
 }
@@ -58,10 +57,6 @@ type Tool struct {
 func Bind[Req, Res any](name, description string, kind Kind, args []Arg, operation func(ctx context.Context, req Req, report func(string)) (Res, error)) Tool {
 	t := Tool{Name: name, Description: description, Kind: kind, Args: args, Request: reflect.TypeFor[Req](), Result: reflect.TypeFor[Res](), input: objectOf(args)}
 	t.output = outputOf(name, []reflect.Type{t.Result})
-	var err error
-	if t.check, err = t.input.Resolve(nil); err != nil {
-		panic(fmt.Sprintf("the schema of %s: %v", name, err)) // can't happen: the schema is constant
-	}
 	t.call = func(ctx context.Context, text json.RawMessage, report func(string)) (any, error) {
 		var req Req
 		if err := json.Unmarshal(text, &req); err != nil {
@@ -85,7 +80,6 @@ func (t Tool) Without(names ...string) Tool {
 		}
 	}
 	t.Args, t.input = args, objectOf(args)
-	t.check, _ = t.input.Resolve(nil) // can't fail: the schema is a part of a schema that was resolved before
 	return t
 }
 
@@ -161,10 +155,7 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 		args = json.RawMessage("{}")
 	}
 	args = t.renameAliases(args)
-	if t.lenient {
-		args = t.coerce(args)
-	}
-	if err := t.accept(args); err != nil {
+	if args, err = t.accept(args); err != nil {
 		return nil, err
 	}
 	return t.call(ctx, args, report)
@@ -210,44 +201,6 @@ func (t Tool) encoded(result any) (json.RawMessage, error) {
 		return nil, fault.New(fault.Exhausted, t.Name, "", "the result has %d bytes; the limit is %d", len(text), MaxResult).WithHint("ask for less")
 	}
 	return text, nil
-}
-
-// accept checks arguments against the schema.
-func (t Tool) accept(args json.RawMessage) error {
-	var given map[string]any
-	if err := json.Unmarshal(args, &given); err != nil {
-		return fault.New(fault.Invalid, t.Name, "", "the arguments are not a JSON object: %w", err)
-	}
-	for name := range given {
-		if t.input.Properties[name] == nil {
-			return fault.New(fault.Invalid, t.Name, "", "unknown argument %.80q", name)
-		}
-	}
-	for _, a := range t.Args {
-		if _, ok := given[a.Name]; a.Required && !ok {
-			if t.lenient {
-				return fault.New(fault.Invalid, t.Name, "", "%s is required", a.Name)
-			}
-			return fault.New(fault.Invalid, t.Name, "", "the argument %s is missing", a.Name)
-		}
-	}
-	if err := t.check.Validate(given); err != nil {
-		return fault.New(fault.Invalid, t.Name, "", "invalid arguments: %s", shortCause(err))
-	}
-	return nil
-}
-
-// shortCause returns the text of the innermost error. It truncates the text, because an error can
-// contain an argument of several megabytes.
-func shortCause(err error) string {
-	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		err = next
-	}
-	text := err.Error()
-	if len(text) > 300 {
-		text = text[:300] + "…"
-	}
-	return text
 }
 
 // failure is the structured form of an error.

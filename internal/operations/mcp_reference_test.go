@@ -42,6 +42,8 @@ const referenceHead = `# Tools for agents
   schema. **Text** is a short form for a model, such as the exit code and output of a command.
 - **Errors** are results with ~isError~ and the fields ~error~, ~kind~ and ~hint~. The kinds are in
   [json.md](json.md#errors). A hint names a tool to call, or an action for the user.
+- **Arguments.** Null counts as a missing argument, and 30.0 as the integer 30. An error names the
+  argument: ~timeout_seconds: want an integer, got a string~.
 - A tool that is not in the profile is a protocol error, -32602.
 - **Progress.** If the client sends a progress token, it receives the steps of preparations and the
   last KiB of output, once a second. During silence, it receives a message every 10 seconds.

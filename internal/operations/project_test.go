@@ -43,6 +43,7 @@ func TestProject(t *testing.T) {
 		files                       float64
 	}{
 		{"nothing said", ``, "project", "main@" + head, folder, 3},
+		{"null", `, "seed_path": null`, "project", "main@" + head, folder, 3},
 		{"a path", `, "seed_path": ` + quoted(other), "path", "", other, 1},
 		{"the project by its path", `, "seed_path": ` + quoted(folder), "path", "main@" + head, folder, 3},
 		{"none", `, "seed_path": ""`, "", "", "", 0},
@@ -60,7 +61,7 @@ func TestProject(t *testing.T) {
 		}
 	}
 	r, err := c.CallTool(t.Context(), &sdk.CallToolParams{
-		Name: "workspace_create", Arguments: json.RawMessage(`{"environment": "debian:12", "allow_host_compat": true, "seed_path": null}`),
+		Name: "workspace_create", Arguments: json.RawMessage(`{"environment": "debian:12", "allow_host_compat": true, "seed_path": 7}`),
 	})
 	if err != nil || !r.IsError {
 		t.Errorf("seed_path that is not a string: got %+v, %v", r, err)

@@ -34,7 +34,8 @@ on standard input and output, one message per line. Use it to write an SDK for a
   If 128 calls are running, another call fails with kind ~resource_exhausted~.
 - **Ids** are strings or numbers. Two running calls cannot have the same id.
 - **Params** are an object with the fields of the [table](#methods). An unknown field is an error, and
-  the call does nothing. A missing field, 0 and the empty string mean the default.
+  the call does nothing. A missing field, null, 0 and the empty string mean the default.
+  30.0 is the integer 30.
 - **Paths of the host** are relative to the working folder of ~pyro rpc~.
 - **Results** are the JSON that the command in the table prints with ~--json~: [json.md](json.md).
   Output is not shortened, except at the limits in json.md.

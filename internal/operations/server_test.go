@@ -2,6 +2,8 @@ package operations
 
 import (
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/pyro-mcp/pyro"
+	"github.com/pyro-mcp/pyro/internal/mcp"
 )
 
 // contractTools are the tools of the contract, and twelve more.
@@ -121,15 +124,15 @@ func TestWrongArguments(t *testing.T) {
 	for _, row := range []struct{ tool, args, says string }{
 		{"workspace_exec", `{}`, "the argument workspace_id is missing"},
 		{"workspace_exec", `{"workspace_id": "ws-1"}`, "the argument command is missing"},
-		{"workspace_exec", `{"workspace_id": "ws-1", "command": 7}`, "invalid arguments"},
-		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "timeout_seconds": 0}`, "invalid arguments"},
-		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "timeout_seconds": 1.5}`, "invalid arguments"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": 7}`, "command: want a string, got 7"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "timeout_seconds": 0}`, "timeout_seconds: want at least 1, got 0"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "timeout_seconds": 1.5}`, "timeout_seconds: want an integer, got 1.5"},
 		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "argv": ["y"]}`, `unknown argument "argv"`},
-		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "secret_env": {"A": 1}}`, "invalid arguments"},
-		{"workspace_create", `{"environment": "debian:12", "network_policy": "all"}`, "invalid arguments"},
-		{"workspace_create", `{"environment": "debian:12", "secrets": [{"value": "x"}]}`, "invalid arguments"},
-		{"service_start", `{"workspace_id": "ws-1", "service_name": "a", "command": "x", "published_ports": [{"guest_port": 65536}]}`, "invalid arguments"},
-		{"shell_signal", `{"workspace_id": "ws-1", "shell_id": "x", "signal_name": "SEGV"}`, "invalid arguments"},
+		{"workspace_exec", `{"workspace_id": "ws-1", "command": "x", "secret_env": {"A": 1}}`, "secret_env.A: want a string, got 1"},
+		{"workspace_create", `{"environment": "debian:12", "network_policy": "all"}`, `network_policy: want one of "`},
+		{"workspace_create", `{"environment": "debian:12", "secrets": [{"value": "x"}]}`, "the argument secrets[0].name is missing"},
+		{"service_start", `{"workspace_id": "ws-1", "service_name": "a", "command": "x", "published_ports": [{"guest_port": 65536}]}`, "published_ports[0].guest_port: want at most 65535, got 65536"},
+		{"shell_signal", `{"workspace_id": "ws-1", "shell_id": "x", "signal_name": "SEGV"}`, `signal_name: want one of "`},
 		{"workspace_list", `[]`, ""},
 	} {
 		r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: row.tool, Arguments: json.RawMessage(row.args)})
@@ -149,6 +152,26 @@ func TestWrongArguments(t *testing.T) {
 	}
 	if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "workspace_destroy"}); err == nil {
 		t.Error("got no error for an unknown tool")
+	}
+}
+
+// TestTolerantArguments checks for every argument of every tool that null counts as a missing
+// argument, and that an integral number counts as an integer.
+func TestTolerantArguments(t *testing.T) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // tools without required arguments panic, because there is no Pyro
+	all := tools(nil, ProfileWorkspaceFull, "")
+	s := mcp.NewServer("pyro", "1", "", all)
+	for _, tool := range all {
+		for _, a := range tool.Args {
+			value := "null"
+			if schema := a.Schema(); schema.Type == "integer" {
+				value = fmt.Sprintf("%.1f", max(1, *schema.Minimum))
+			}
+			_, err := s.Call(t.Context(), tool.Name, json.RawMessage(`{"`+a.Name+`": `+value+`}`), nil)
+			if text := fmt.Sprint(err); strings.Contains(text, "want") || strings.Contains(text, "unmarshal") || a.Required && !strings.Contains(text, "is missing") {
+				t.Errorf("%s: %s: %s", tool.Name, a.Name, text)
+			}
+		}
 	}
 }
 

@@ -92,11 +92,13 @@ type options struct {
 	Window int64 `json:"window"` // maximum amount of unacknowledged output, in bytes; 0 means no limit
 }
 
-// split separates the options from the method's own parameters. It refuses unknown parameters.
+// split separates the options from the method's own parameters, in the form of Tolerant. It refuses
+// unknown parameters.
 func (m Method) split(params json.RawMessage) (rest json.RawMessage, o options, err error) {
 	if len(params) == 0 || string(params) == "null" {
 		return json.RawMessage("{}"), o, nil
 	}
+	params = Tolerant(params)
 	var given map[string]json.RawMessage
 	if json.Unmarshal(params, &given) != nil {
 		return nil, o, fault.New(fault.Invalid, m.Name, "", "params must be an object")

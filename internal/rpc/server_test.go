@@ -139,6 +139,20 @@ func TestErrorsHideValues(t *testing.T) {
 	}
 }
 
+// TestTolerantParams checks that an integral number is an integer, and that null is a missing
+// parameter.
+func TestTolerantParams(t *testing.T) {
+	p := newWorld(t).connect(t.Context(), t)
+	p.call(1, "echo", `{"text":null,"number":30.0,"pairs":null,"list":null,"stream":null,"window":1e3}`)
+	if h := p.hears(); h.Error != nil || !reflect.DeepEqual(h.Result, map[string]any{"number": 30.0}) {
+		t.Errorf("%+v, %+v", h, h.Error)
+	}
+	p.call(1, "echo", `{"number":1.5}`)
+	if h := p.hears(); h.Error == nil || !strings.Contains(h.Error.Message, "echo: number must be a whole number") {
+		t.Errorf("%+v, %+v", h, h.Error)
+	}
+}
+
 // TestMaxCalls checks that a call is refused if the maximum number of concurrent calls is already
 // running.
 func TestMaxCalls(t *testing.T) {

@@ -7,6 +7,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/preview"
+	"github.com/pyro-mcp/pyro/internal/rpc"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/version"
 )
@@ -74,6 +76,9 @@ func New(o Options) *Server {
 		"token":   {Type: "http", Scheme: "bearer", Description: "An API key, or the token of a session"},
 		"session": {Type: "apiKey", In: "cookie", Name: cookieName},
 	}
+	format := huma.DefaultJSONFormat
+	format.Unmarshal = func(data []byte, v any) error { return json.Unmarshal(rpc.Tolerant(data), v) }
+	config.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	config.CreateHooks = nil // no link to the schema in each body
 	config.DocsPath = ""     // huma's page loads a script from another site
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)

@@ -256,6 +256,17 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
+// TestTolerantBodies checks that an integral number is an integer, and that null is a missing
+// field.
+func TestTolerantBodies(t *testing.T) {
+	w := newWorld(t)
+	var got Sandbox
+	in := json.RawMessage(`{"vcpus":2.0,"memory_mb":1.024e3,"disk_mb":null,"envs":null,"template":null}`)
+	if status := w.call("full", "POST", "/v1/sandboxes", in, &got); status != 201 || got.VCPUs != 2 || got.MemoryMB != 1024 || got.DiskMB != 5120 {
+		t.Errorf("got %d: %+v", status, got)
+	}
+}
+
 // TestErrors checks the code of each kind of error.
 func TestErrors(t *testing.T) {
 	w := newWorld(t)
@@ -275,6 +286,8 @@ func TestErrors(t *testing.T) {
 		"a bound":       {"full", "POST", "/v1/sandboxes", NewSandbox{VCPUs: 65}, 400, "invalid_request"},
 		"unknown field": {"full", "POST", "/v1/sandboxes", map[string]any{"cpus": 1}, 400, "invalid_request"},
 		"no object":     {"full", "POST", "/v1/sandboxes", []int{1}, 400, "invalid_request"},
+		"a wrong type":  {"full", "POST", "/v1/sandboxes", map[string]any{"vcpus": "2"}, 400, "invalid_request"},
+		"no integer":    {"full", "POST", "/v1/sandboxes", map[string]any{"vcpus": 1.5}, 400, "invalid_request"},
 	} {
 		var got Error
 		if status := w.call(e.key, e.method, e.path, e.in, &got); status != e.status || got.Detail.Code != e.code || got.Detail.Message == "" {

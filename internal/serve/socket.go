@@ -13,6 +13,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/rpc"
 )
 
 // Bounds of WebSockets.
@@ -64,7 +65,10 @@ func parseFrame(kind websocket.MessageType, message []byte) (f frame, err error)
 	if kind != websocket.MessageText {
 		return f, fault.Newf(fault.Invalid, "a binary frame: frames must be text")
 	}
-	if err := json.Unmarshal(message, &f); err != nil {
+	err = json.Unmarshal(rpc.Tolerant(message), &f)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		return f, fault.Newf(fault.Invalid, "a frame is not valid: %.80s is of the wrong type: %.40s", wrong.Field, wrong.Value)
+	} else if err != nil {
 		return f, fault.Newf(fault.Invalid, "a frame is not valid: %w", err)
 	}
 	return f, nil
