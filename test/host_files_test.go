@@ -3,6 +3,7 @@
 package test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	hostv1 "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	"github.com/pyro-mcp/pyro/internal/gen/host/v1/hostv1connect"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/gen/hostagent/v1/hostagentv1connect"
 )
 
 // hostOddities is a script that creates special files of each type.
@@ -96,6 +98,7 @@ func TestHostAgentFilesTell(t *testing.T) {
 			t.Errorf("%s %.80q: %v", call, path, err)
 		}
 	}
+	checkText(t, c)
 	names := map[string]map[string]connect.Code{ // by call; the calls that modify files are last
 		"read":   {"dir": wrong, "dir/": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "zerolink": wrong, "loop": wrong, "dangling": missing, "none": missing, "file": ok, "link": ok, "file/x": missing, "file/": missing},
 		"stream": {"dir": wrong, "fifo": wrong, "fifolink": wrong, "sock": wrong, "none": missing, "file": ok},
@@ -133,6 +136,34 @@ func TestHostAgentFilesTell(t *testing.T) {
 	calls["read"]("/proc/kmsg") // the result is not checked, because some kernels lack the file
 	if _, err := c.CreateSandbox(ctx, connect.NewRequest(&pb.CreateSandboxRequest{SandboxId: "two", Template: "nosuch"})); connect.CodeOf(err) != missing {
 		t.Errorf("an unknown template: %v", err)
+	}
+}
+
+// checkText checks what a client reads: the types of special files, and the messages of errors.
+func checkText(t *testing.T, c hostagentv1connect.HostAgentServiceClient) {
+	t.Helper()
+	ctx := t.Context()
+	listed, err := c.ListDir(ctx, connect.NewRequest(&pb.ListDirRequest{SandboxId: "one", Path: "/root/t"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begins := map[string]string{"dir": "d", "file": "-", "fifo": "p", "sock": "s", "link": "l"}
+	for _, e := range listed.Msg.Entries {
+		if want := begins[e.Name]; !strings.HasPrefix(e.Permissions, want) {
+			t.Errorf("%s: the permissions are %s, want %s…", e.Name, e.Permissions, want)
+		}
+		delete(begins, e.Name)
+	}
+	if len(begins) > 0 {
+		t.Errorf("not listed: %v", begins)
+	}
+	_, err = c.RemovePath(ctx, connect.NewRequest(&pb.RemovePathRequest{SandboxId: "one", Path: "/"}))
+	if e := (*connect.Error)(nil); !errors.As(err, &e) || strings.Contains(e.Message(), "invalid_argument") {
+		t.Errorf("remove /: %v", err)
+	}
+	ran, err := c.Exec(ctx, connect.NewRequest(&pb.ExecRequest{SandboxId: "one", Cmd: "echo", Args: []string{strings.Repeat("x", 3<<20)}}))
+	if err != nil || ran.Msg.ExitCode != 126 || !strings.Contains(string(ran.Msg.Stderr), "an argument or variable has 3145728 bytes") {
+		t.Errorf("an argument of 3 MiB: %+v, %v", ran, err)
 	}
 }
 

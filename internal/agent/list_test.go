@@ -125,7 +125,7 @@ func TestAListIsWhatFindFinds(t *testing.T) {
 			}
 			for _, e := range s.list(t, filepath.Base(dir), depth > 1) {
 				got = append(got, strings.Join([]string{
-					e.Path, map[listing.Kind]string{listing.File: "f", listing.Folder: "d", listing.Link: "l", listing.Other: "p"}[e.Kind], fmt.Sprintf("%o", e.Mode),
+					e.Path, map[listing.Kind]string{listing.File: "f", listing.Folder: "d", listing.Link: "l", listing.Pipe: "p"}[e.Kind], fmt.Sprintf("%o", e.Mode),
 					fmt.Sprint(e.Size), seconds(e.ModTime), seconds(e.ChangeTime), fmt.Sprint(e.Inode), fmt.Sprint(e.UID), fmt.Sprint(e.GID), fmt.Sprint(e.Links), e.Target,
 				}, " | "))
 			}

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,9 @@ func Main(args []string) int {
 	cmd, err := root.ExecuteContextC(context.Background())
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return 128 + int(syscall.SIGPIPE) // the reader of the output has ended, as in `pyro … | head`
 	}
 	var end exit
 	if errors.As(err, &end) {

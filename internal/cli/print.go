@@ -47,6 +47,14 @@ func table(w io.Writer, rows [][]string) error {
 	return errors.Join(t.Flush(), out.Flush())
 }
 
+// count formats a number of things, such as "1 file" and "2 files".
+func count[N int | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // size formats a number of bytes with decimal units, such as "269 MB".
 func size(bytes int64) string {
 	const units = "kMGTPE"

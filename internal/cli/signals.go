@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -40,7 +39,7 @@ func watch(ctx context.Context, s *signals) (context.Context, *signals) {
 	s.received, s.broken = make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(s.received, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	// Without a handler for SIGPIPE, a write to a closed pipe kills pyro before it cleans up. With
-	// a handler, the write fails with EPIPE.
+	// a handler, the write fails with EPIPE, which Main treats as the signal.
 	signal.Notify(s.broken, syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -68,14 +67,10 @@ func (s *signals) stop() {
 	close(s.received)
 }
 
-// explain returns an error with the exit code for the signal or the closed pipe that caused the
-// error.
+// explain returns an error with the exit code for the signal that caused the error.
 func (s *signals) explain(err error) error {
 	if sig := s.last.Load(); sig != 0 && fault.KindOf(err) == fault.Canceled {
 		return exit{128 + int(sig), err}
-	}
-	if errors.Is(err, syscall.EPIPE) {
-		return exit{code: 128 + int(syscall.SIGPIPE)} // the reader of the pipe has ended, as in `pyro run … | head`
 	}
 	return err
 }

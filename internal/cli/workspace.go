@@ -188,7 +188,7 @@ func seed(s pyro.WorkspaceSeed) string {
 	if s.Mode == "empty" {
 		return strings.TrimSuffix("empty, a fork of "+s.ForkedFrom, ", a fork of ")
 	}
-	text := fmt.Sprintf("%s %s: %d files, %s", s.Mode, quoted(s.SeedPath), s.Files, size(s.Bytes))
+	text := fmt.Sprintf("%s %s: %s, %s", s.Mode, quoted(s.SeedPath), count(s.Files, "file"), size(s.Bytes))
 	if s.Skipped > 0 {
 		text += fmt.Sprintf(", %d devices, pipes and sockets left out", s.Skipped)
 	}

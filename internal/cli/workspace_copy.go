@@ -120,14 +120,14 @@ func copyFrom(cmd *cobra.Command, req pyro.CopyFromWorkspaceRequest) error {
 }
 
 func showCopy(to io.Writer, c *pyro.WorkspaceCopy) error {
-	count := fmt.Sprintf("%d files, ", c.Files)
+	content := count(c.Files, "file")
 	if c.Dest == "-" {
-		count = "a tar stream, "
+		content = "a tar stream"
 	}
 	left := ""
 	if c.Skipped > 0 {
 		left = fmt.Sprintf("; %d devices, pipes and sockets left out", c.Skipped)
 	}
-	_, err := fmt.Fprintf(to, "copied %s to %s: %s%s%s\n", quoted(c.Source), quoted(c.Dest), count, size(c.Bytes), left)
+	_, err := fmt.Fprintf(to, "copied %s to %s: %s, %s%s\n", quoted(c.Source), quoted(c.Dest), content, size(c.Bytes), left)
 	return err
 }

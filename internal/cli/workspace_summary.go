@@ -121,7 +121,7 @@ func steps(a *pyro.WorkspaceActivity) (all []step) {
 			}
 			add(e.At, "patch", "%s%s  (+%d -%d)", oneLine(strings.Join(e.Paths, " ")), more, e.LinesAdded, e.LinesRemoved)
 		case pyro.EditSync:
-			add(e.At, "sync", "%s to %s  (%d files, %s)", oneLine(e.SourcePath), oneLine(e.Path), e.Files, size(e.Bytes))
+			add(e.At, "sync", "%s to %s  (%s, %s)", oneLine(e.SourcePath), oneLine(e.Path), count(e.Files, "file"), size(e.Bytes))
 		default:
 			add(e.At, "write", "%s  (%s)", oneLine(e.Path), size(e.Bytes))
 		}

@@ -35,7 +35,7 @@ files that git ignores are left out, unless git ignores the whole folder.`,
 				if s.Ignored > 0 {
 					left += fmt.Sprintf("; %d ignored by git left out, see --include-ignored", s.Ignored)
 				}
-				_, err := fmt.Printf("copied %d files, %s, to %s: %d new, %d replaced%s\n", s.Files, size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
+				_, err := fmt.Printf("copied %s, %s, to %s: %d new, %d replaced%s\n", count(s.Files, "file"), size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
 				return err
 			})
 		})
@@ -157,7 +157,7 @@ your project, use pyro workspace sync pull.`,
 				if req.DryRun {
 					return nil
 				}
-				_, err := fmt.Printf("exported %s to %s: %d files, %s\n", quoted(e.Path), quoted(e.OutputPath), e.Files, size(e.Bytes))
+				_, err := fmt.Printf("exported %s to %s: %s, %s\n", quoted(e.Path), quoted(e.OutputPath), count(e.Files, "file"), size(e.Bytes))
 				return err
 			})
 		})

@@ -16,6 +16,7 @@ import (
 // TestGitMakesTheTreeOfThePatch checks that applying the patch to the old tree with git gives the
 // new tree.
 func TestGitMakesTheTreeOfThePatch(t *testing.T) {
+	difftest.NeedsGit(t)
 	seeds := 200
 	if testing.Short() {
 		seeds = 30

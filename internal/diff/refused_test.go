@@ -12,6 +12,7 @@ import (
 // TestWhatGitRefusesIsNotInThePatch checks that the patch omits paths that would make git reject
 // the whole patch.
 func TestWhatGitRefusesIsNotInThePatch(t *testing.T) {
+	difftest.NeedsGit(t)
 	after := difftest.Tree{}
 	for _, p := range []string{".git/config", "sub/.GIT/index", ".git", "a/git~1", ".git . ", ".git::$INDEX_ALLOCATION", `.git\x`, ".gitignore", ".github/x", "git", "git~12", ".gitmodules"} {
 		after.Put(p, file(p))

@@ -137,5 +137,5 @@ func leftovers(d dirs.Dirs) Check {
 	if n == 0 {
 		return Check{Name: name, Status: OK, Detail: "none"}
 	}
-	return Check{Name: name, Status: OK, Detail: fmt.Sprintf("tidied what %d machines left whose pyro was killed", n)}
+	return Check{Name: name, Status: OK, Detail: fmt.Sprintf("removed, of machines whose pyro was killed: %d", n)}
 }

@@ -64,8 +64,7 @@ func nameOf(names map[string]string, id uint32) string {
 	return number
 }
 
-// permissions formats a mode like ls -l. For devices, pipes and sockets, the first character is a
-// question mark.
+// permissions formats a mode like ls -l.
 func permissions(kind listing.Kind, mode uint32) string {
 	b := []byte("?rwxrwxrwx")
 	switch kind {
@@ -75,6 +74,14 @@ func permissions(kind listing.Kind, mode uint32) string {
 		b[0] = 'd'
 	case listing.Link:
 		b[0] = 'l'
+	case listing.Pipe:
+		b[0] = 'p'
+	case listing.Socket:
+		b[0] = 's'
+	case listing.CharDevice:
+		b[0] = 'c'
+	case listing.BlockDevice:
+		b[0] = 'b'
 	}
 	for i := range 9 {
 		if mode&(1<<(8-i)) == 0 {

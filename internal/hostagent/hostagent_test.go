@@ -359,6 +359,7 @@ func TestPermissions(t *testing.T) {
 	}{
 		{listing.File, 0o755, "-rwxr-xr-x"}, {listing.Folder, 0o1777, "drwxrwxrwt"}, {listing.Link, 0o777, "lrwxrwxrwx"}, {listing.File, 0o4755, "-rwsr-xr-x"},
 		{listing.File, 0o6644, "-rwSr-Sr--"}, {listing.Folder, 0o1000, "d--------T"}, {listing.Other, 0, "?---------"},
+		{listing.Pipe, 0o644, "prw-r--r--"}, {listing.Socket, 0o755, "srwxr-xr-x"}, {listing.CharDevice, 0o666, "crw-rw-rw-"}, {listing.BlockDevice, 0o660, "brw-rw----"},
 	} {
 		if got := permissions(c.kind, c.mode); got != c.want {
 			t.Errorf("%o: %s, want %s", c.mode, got, c.want)

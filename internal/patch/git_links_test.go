@@ -60,6 +60,7 @@ var tolerated = map[string]bool{"notes": true, "ren link, beyond old": true, "ty
 // type changes, timestamps, and names with tabs and spaces. Check and git must give the same
 // result, or both must reject the patch.
 func TestLinksAndNamesAsGit(t *testing.T) {
+	difftest.NeedsGit(t)
 	cases := map[string]string{
 		"retarget":                  retargeted("l", "file", "other"),
 		"retarget dang":             retargeted("dang", "none", "x"),

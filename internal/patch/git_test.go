@@ -85,6 +85,7 @@ var gitOptions = [][]string{
 // TestAPatchOfGit applies patches that git created from random trees with many combinations of
 // options.
 func TestAPatchOfGit(t *testing.T) {
+	difftest.NeedsGit(t)
 	for seed := range testenv.Seeds(t, seeds()) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -119,6 +120,7 @@ func TestAPatchOfGit(t *testing.T) {
 // TestADeletedBinaryFile checks that a full hash is sufficient for deleting a binary file, as in
 // git.
 func TestADeletedBinaryFile(t *testing.T) {
+	difftest.NeedsGit(t)
 	repo := repository{t, t.TempDir()}
 	repo.git("init", "--quiet", "--template=")
 	before := difftest.Tree{"b": {Mode: 0o644, Data: []byte{0, 1}}}
@@ -134,6 +136,7 @@ func TestADeletedBinaryFile(t *testing.T) {
 // TestAPatchForAnotherTree applies patches to trees for which they were not created. If both git
 // and Check accept a patch, their results must be equal.
 func TestAPatchForAnotherTree(t *testing.T) {
+	difftest.NeedsGit(t)
 	var both, neither, gits, ours int
 	t.Cleanup(func() {
 		t.Logf("both applied %d, neither %d, only git %d, only the plan %d", both, neither, gits, ours)
@@ -184,6 +187,7 @@ var stricter = []string{"does not clearly belong", "is applied already", "has no
 // file, and to the new file. If both accept the patch, the results must be equal. If only one
 // accepts the patch, the reason must be documented.
 func TestHunksGoWhereGitPutsThem(t *testing.T) {
+	difftest.NeedsGit(t)
 	counts := map[string]int{}
 	t.Cleanup(func() {
 		t.Log(counts)

@@ -63,7 +63,7 @@ func orphans(ctx context.Context, m *workspace.Manager) Check {
 		check.Status, check.Detail, check.Hint = CheckWarn, fault.Printable(err.Error()), fault.HintOf(err)
 	case len(found) > 0:
 		check.Status = CheckWarn
-		check.Detail = fmt.Sprintf("%d folders in %s have no record: %q", len(found), folder, found[:min(len(found), maxOrphans)])
+		check.Detail = fmt.Sprintf("folders without a record in %s: %d, %q", folder, len(found), found[:min(len(found), maxOrphans)])
 		check.Hint = "pyro env prune removes them, as the next create or fork does; to keep one, move it out of " + folder + " first"
 	}
 	return check

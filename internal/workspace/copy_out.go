@@ -69,7 +69,7 @@ func (c copyOut) copy(from, dest string, content bool) (done Copied, artifact st
 		return Copied{}, "", err
 	}
 	artifact, done.Source = found.Kind.String(), path.Clean(from)
-	if found.Kind == listing.Other {
+	if found.Kind.Special() {
 		return done, "", fault.New(fault.Precondition, "copy", done.Source, "it is a device, a pipe or a socket")
 	}
 	if found.Kind != listing.Folder && strings.HasSuffix(from, "/") {

@@ -192,7 +192,7 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 	if err != nil {
 		return Exported{}, err
 	}
-	if found.Kind == listing.Other {
+	if found.Kind.Special() {
 		return Exported{}, fault.New(fault.Precondition, "export", Outside(inside), "it is a device, a pipe or a socket")
 	}
 	exists, err := exportTarget(absolute, found.Kind, o)

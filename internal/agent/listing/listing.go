@@ -18,7 +18,11 @@ const (
 	File Kind = 1 + iota
 	Folder
 	Link  // symbolic link
-	Other // socket, pipe or device
+	Other // of an unknown type
+	Pipe
+	Socket
+	CharDevice
+	BlockDevice
 )
 
 // String returns the name that results use for a kind.
@@ -33,6 +37,9 @@ func (k Kind) String() string {
 	}
 	return "other"
 }
+
+// Special reports whether an entry is a device, a pipe or a socket.
+func (k Kind) Special() bool { return k >= Other }
 
 // Limits of a list.
 const (
@@ -65,7 +72,8 @@ func (a *Attributes) FileMode() fs.FileMode {
 		mode |= fs.ModeDir
 	case Link:
 		mode |= fs.ModeSymlink
-	case Other:
+	}
+	if a.Kind.Special() {
 		mode |= fs.ModeIrregular
 	}
 	return mode

@@ -18,6 +18,7 @@ var sample = []Entry{
 	{"a", Attributes{Folder, 0o1777, 4096, -1, 5, math.MaxUint64, math.MaxUint32, math.MaxUint32, math.MaxUint32}, ""},
 	{"a/b", Attributes{File, 0o6755, math.MaxInt64, math.MaxInt64, math.MinInt64, 0, 1000, 1000, 1}, ""},
 	{"a/b-", Attributes{Kind: Other}, ""},
+	{"a/b0", Attributes{Kind: BlockDevice}, ""},
 	{"a/c", Attributes{Kind: Folder}, ""},
 	{"a/c/" + strings.Repeat("x", 255), Attributes{Kind: Folder}, ""},
 	{"a-", Attributes{Link, 0o777, 4096, 1, 2, 3, 0, 0, 1}, strings.Repeat("t", MaxPath)},
@@ -118,7 +119,7 @@ func TestWhatIsNoListIsRefused(t *testing.T) {
 		"too long a target":          {root, {Path: "a", Attributes: Attributes{Kind: Link}, Target: strings.Repeat("a", MaxPath+1)}},
 		"no target":                  {root, {Path: "a", Attributes: Attributes{Kind: Link}}},
 		"a target with a zero byte":  {root, {Path: "a", Attributes: Attributes{Kind: Link}, Target: "b\x00"}},
-		"a kind that there is not":   {root, {Path: "a", Attributes: Attributes{Kind: Other + 1}}},
+		"a kind that there is not":   {root, {Path: "a", Attributes: Attributes{Kind: BlockDevice + 1}}},
 		"a mode with more":           {{Attributes: Attributes{Kind: Folder, Mode: 0o10000}}},
 		"a negative size":            {{Attributes: Attributes{Kind: Folder, Size: -1}}},
 	} {

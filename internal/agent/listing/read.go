@@ -50,7 +50,7 @@ func (r *Reader) next() (Entry, error) {
 	if kind == 0 {
 		return Entry{}, r.end()
 	}
-	if Kind(kind) > Other || r.count == MaxEntries {
+	if Kind(kind) > BlockDevice || r.count == MaxEntries {
 		return Entry{}, ErrBroken
 	}
 	n := numbers{from: r.from}

@@ -253,6 +253,14 @@ func kindOf(mode uint32) listing.Kind {
 		return listing.Folder
 	case unix.S_IFLNK:
 		return listing.Link
+	case unix.S_IFIFO:
+		return listing.Pipe
+	case unix.S_IFSOCK:
+		return listing.Socket
+	case unix.S_IFCHR:
+		return listing.CharDevice
+	case unix.S_IFBLK:
+		return listing.BlockDevice
 	default:
 		return listing.Other
 	}

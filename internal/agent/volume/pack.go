@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
 // Pack writes the entry at an absolute path below root, and everything below it, as a tar archive
@@ -33,7 +31,7 @@ func Pack(to io.Writer, root int, name, as string) (TreeCounts, error) {
 	if err := unix.Fstatat(int(dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return TreeCounts{}, &os.PathError{Op: "stat", Path: name, Err: err}
 	}
-	if kindOf(st.Mode) == listing.Other {
+	if kindOf(st.Mode).Special() {
 		return TreeCounts{}, &os.PathError{Op: "read", Path: name, Err: ErrNotRegular}
 	}
 	w := newTreeWriter(to)

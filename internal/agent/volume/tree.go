@@ -146,10 +146,10 @@ func (w *treeWriter) entry(dir int, base, name string) error {
 	default:
 		return &os.PathError{Op: "stat", Path: name, Err: err}
 	}
-	switch kindOf(st.Mode) {
-	case listing.Link:
+	switch kind := kindOf(st.Mode); {
+	case kind == listing.Link:
 		return w.link(dir, base, name, &st)
-	case listing.Other:
+	case kind.Special():
 		w.counts.Skipped++
 		return nil
 	}

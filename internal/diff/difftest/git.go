@@ -5,7 +5,16 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"testing"
 )
+
+// NeedsGit fails a test that compares with git, if git is not installed.
+func NeedsGit(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Fatal("git is not installed, and this test compares with it: run scripts/install.sh test")
+	}
+}
 
 // Git runs git in a directory without any user configuration. It returns git's output.
 func Git(dir, stdin string, args ...string) (string, error) {
