@@ -24,11 +24,12 @@ func TestArguments(t *testing.T) {
 		Pairs  map[string]string `json:"pairs,omitempty"`
 		Check  *port             `json:"check,omitempty"`
 		Ports  []port            `json:"ports,omitempty"`
+		Text   *string           `json:"text,omitempty"`
 	}
 	guest := Integer("guest", "", 1, 65535).Require()
 	args := []Arg{
 		Integer("number", "", -5, 100), Boolean("flag", ""), String("word", "", "one", "two"), Strings("list", ""), Integers("codes", "", 0, 9),
-		StringMap("pairs", ""), Object("check", "", guest), Objects("ports", "", guest),
+		StringMap("pairs", ""), Object("check", "", guest), Objects("ports", "", guest), String("text", "").Alias("content"),
 	}
 	tool := Bind("tool", "", Reads, args, func(_ context.Context, req request, _ func(string)) (request, error) { return req, nil })
 	for _, row := range []struct{ args, want string }{
@@ -38,6 +39,8 @@ func TestArguments(t *testing.T) {
 		{`{"number": -0.0}`, `{"number":0}`},
 		{`{"number": null, "flag": null, "word": null, "list": null, "codes": null, "pairs": null, "check": null, "ports": null}`, `{}`},
 		{`{"flag": false, "word": "two", "list": ["", "a"], "pairs": {"a": "<1.0>"}}`, `{"flag":false,"word":"two","list":["","a"],"pairs":{"a":"<1.0>"}}`},
+		{`{"content": "a"}`, `{"text":"a"}`}, {`{"content": "a", "text": null}`, `{"text":"a"}`}, {`{"content": null, "text": "a"}`, `{"text":"a"}`},
+		{`{"content": null}`, `{}`}, {`{"content": "a", "text": "b"}`, `unknown argument "content"`},
 		{`[]`, "the arguments are not a JSON object"}, {`"x"`, "the arguments are not a JSON object"},
 		{`{"number": "hunter2"}`, "number: want an integer, got a string"},
 		{`{"number": 1.5}`, "number: want an integer, got 1.5"},

@@ -161,8 +161,9 @@ func (t Tool) result(ctx context.Context, args json.RawMessage, report func(stri
 	return t.call(ctx, args, report)
 }
 
-// renameAliases renames arguments that were passed under an alias. If an argument is present under
-// both names, it changes neither. The schema check then refuses the alias.
+// renameAliases renames arguments that were passed under an alias. Null counts as a missing
+// argument. If an argument is present under both names, it changes neither. The schema check then
+// refuses the alias.
 func (t Tool) renameAliases(args json.RawMessage) json.RawMessage {
 	renamed := false
 	var given map[string]json.RawMessage
@@ -173,9 +174,13 @@ func (t Tool) renameAliases(args json.RawMessage) json.RawMessage {
 		if given == nil && json.Unmarshal(args, &given) != nil {
 			return args
 		}
-		if value, ok := given[a.alias]; ok && given[a.Name] == nil {
-			given[a.Name], renamed = value, true
+		value, ok := given[a.alias]
+		if isNull := string(value) == "null"; ok && (isNull || given[a.Name] == nil || string(given[a.Name]) == "null") {
+			if !isNull {
+				given[a.Name] = value
+			}
 			delete(given, a.alias)
+			renamed = true
 		}
 	}
 	if !renamed {

@@ -39,7 +39,9 @@ const referenceHead = `# Tools for agents
 ## Results and errors
 
 - **Structured content** has all fields of the result, as in [json.md](json.md) and in the tool's output
-  schema. **Text** is a short form for a model, such as the exit code and output of a command.
+  schema. **Text** is a short form for a model, such as the exit code and output of a command. Both
+  contain the output, because some clients give their model only the text, and others only the
+  structured content.
 - **Errors** are results with ~isError~ and the fields ~error~, ~kind~ and ~hint~. The kinds are in
   [json.md](json.md#errors). A hint names a tool to call, or an action for the user.
 - **Arguments.** Null counts as a missing argument, and 30.0 as the integer 30. An error names the
