@@ -160,9 +160,6 @@ func (c *change) replace(s *step, at location) error {
 		if err := c.keepReplaced(s, at); err != nil {
 			return err
 		}
-		if err := c.verifyReplaced(s, at); err != nil {
-			return err
-		}
 	}
 	if err := c.rename(at.slot, stagedName(s.slot), at.dir, at.name); err != nil {
 		return err
@@ -175,22 +172,6 @@ func (c *change) replace(s *step, at location) error {
 		return err
 	}
 	return nil
-}
-
-// keepReplaced links the old file into the slot, so that the file's path always exists. If the file
-// system has no reliable hard links, keepReplaced moves the file instead. For example, gVisor
-// refuses to link a file after another name of the file was deleted.
-func (c *change) keepReplaced(s *step, at location) error {
-	if c.volume.fsKind == LocalFS {
-		err := c.beforeWrite("put aside")
-		if err == nil {
-			err = unix.Linkat(at.dir, at.name, at.slot, replacedName(s.slot), 0)
-		}
-		if err != unix.EPERM && err != unix.EOPNOTSUPP && err != unix.EMLINK && err != unix.ENOSYS {
-			return err
-		}
-	}
-	return c.move(at.dir, at.name, at.slot, replacedName(s.slot))
 }
 
 // verifyReplaced checks that the entry in the slot is the expected one.
@@ -209,11 +190,14 @@ func (c *change) verifyReplaced(s *step, at location) error {
 			err = errModified
 		}
 		return err
-	case s.expected != nil && *s.expected != *statOf(&st):
+	case !s.expects(&st):
 		return errModified
 	}
 	return nil
 }
+
+// expects reports whether an entry is the one to replace.
+func (s *step) expects(st *unix.Stat_t) bool { return s.expected == nil || *s.expected == *statOf(st) }
 
 // undoFolder undoes the creation of a directory, unless another program has added entries to it.
 func (c *change) undoFolder(s *step, at location) error {

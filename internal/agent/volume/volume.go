@@ -59,7 +59,7 @@ const (
 	LocalFS FSKind = iota // a file system of this kernel
 	// PassthroughFS is a file system behind another kernel, for example gVisor's. There, syncfs
 	// does not flush closed files or directories. So each file is flushed separately. Then one
-	// directory is flushed, which flushes all directories. Hard links are not reliable.
+	// directory is flushed, which flushes all directories. Some hard links can't be made.
 	PassthroughFS
 )
 
