@@ -82,6 +82,7 @@ type WorkspaceSeed struct {
 	Skipped     int    `json:"skipped"`               // number of omitted devices, pipes and sockets.
 	Ignored     int    `json:"ignored"`               // number of omitted files and folders that git ignores; a folder counts as one.
 	Bytes       int64  `json:"bytes"`                 // total size of the files.
+	GitMissing  string `json:"git_missing,omitempty"` // why git can't work in the copy of a checkout, and how to help.
 	ForkedFrom  string `json:"forked_from,omitempty"` // for a fork: the source workspace, whose seed the other fields describe.
 }
 
@@ -387,7 +388,7 @@ func (p *Pyro) newWorkspace(w workspace.Workspace) *Workspace {
 		VCPUCount: s.VCPUCount, MemMiB: s.MemMiB, DiskMiB: s.Disk(), TTLSeconds: s.TTLSeconds, AutoPauseSeconds: s.AutoPause,
 		WorkspaceSeed: WorkspaceSeed{
 			Mode: s.Seed.Mode, SeedPath: s.Seed.Path, OriginKind: s.Seed.OriginKind, OriginRef: s.Seed.OriginRef, Files: s.Seed.Files, Directories: s.Seed.Directories,
-			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Ignored: s.Seed.Ignored, Bytes: s.Seed.Bytes, ForkedFrom: s.Seed.Fork,
+			Symlinks: s.Seed.Symlinks, Skipped: s.Seed.Skipped, Ignored: s.Seed.Ignored, Bytes: s.Seed.Bytes, GitMissing: s.Seed.GitMissing, ForkedFrom: s.Seed.Fork,
 		},
 		Secrets:   secretInfos(s.Secrets),
 		CreatedAt: w.CreatedAt, LastActivityAt: w.LastActivityAt, CommandCount: w.CommandCount, ServiceCount: w.ServiceCount, ResetCount: w.ResetCount,

@@ -64,6 +64,7 @@ type WorkspaceSync struct {
 	Bytes       int64  `json:"bytes"`   // total size of the files.
 	Created     int64  `json:"created"` // number of entries that did not exist before
 	Replaced    int64  `json:"replaced"`
+	GitMissing  string `json:"git_missing,omitempty"` // as in WorkspaceSeed
 }
 
 // PushWorkspaceSync copies a folder, an archive or a file from the host into a running workspace.
@@ -84,7 +85,7 @@ func (p *Pyro) PushWorkspaceSync(ctx context.Context, req PushWorkspaceSyncReque
 	}
 	s := d.Summary
 	return &WorkspaceSync{
-		req.WorkspaceID, d.Source, d.Mode, d.Dest, s.Files, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes, d.Changed.Created, d.Changed.Replaced,
+		req.WorkspaceID, d.Source, d.Mode, d.Dest, s.Files, s.Directories, s.Symlinks, s.Skipped, s.Ignored, s.Bytes, d.Changed.Created, d.Changed.Replaced, s.GitMissing,
 	}, nil
 }
 

@@ -73,19 +73,32 @@ type Policy struct {
 	// For a directory it is called before its content. It is not called for archives. If the
 	// function is nil, nothing is ignored.
 	Ignored func(ctx context.Context, path string, folder bool) bool
+	// Git returns the files that replace the .git in a folder of a directory, or nil to copy the
+	// .git as it is. The reason missing is not empty if git can't work in the copy. It is not
+	// called for archives. If the function is nil, every .git is copied as it is.
+	Git func(ctx context.Context, folder string) (files GitFiles, missing string)
 }
+
+// GitFiles calls the function add for each file below a .git. A name is relative to .git; it is
+// empty for a file .git itself, and ends with a slash for a folder. The content is the file host of
+// this host or, if host is empty, text.
+type GitFiles func(ctx context.Context, add func(name, host string, text []byte) error) error
 
 // Summary counts the entries that were read or written.
 type Summary struct {
 	Files        int
 	Directories  int
 	Symlinks     int
-	HardLinks    int   // Additional hard links to counted files.
-	Skipped      int   // Devices, FIFOs and sockets.
-	Ignored      int   // Ignored paths. An ignored directory counts once.
-	OutwardLinks int   // Symbolic links in an export that might lead out of the export.
-	Bytes        int64 // Total size of all files, in bytes.
+	HardLinks    int    // Additional hard links to counted files.
+	Skipped      int    // Devices, FIFOs and sockets.
+	Ignored      int    // Ignored paths. An ignored directory counts once.
+	OutwardLinks int    // Symbolic links in an export that might lead out of the export.
+	Bytes        int64  // Total size of all files, in bytes.
+	GitMissing   string // Why git can't work in copied checkouts.
 }
+
+// maxGitMissing limits the reasons in a summary, in bytes. The last one can exceed it.
+const maxGitMissing = 1000
 
 // tally counts entries and bytes, and compares them with the limits.
 type tally struct {

@@ -29,7 +29,7 @@ func (f *folder) Close() error { return f.top.Close() }
 // WriteTar walks the directory and writes its entries.
 func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summary, error) {
 	r := &walk{
-		ctx: ctx, ignored: policy.Ignored, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
+		ctx: ctx, ignored: policy.Ignored, git: policy.Git, owners: policy.Owners, tally: tally{limits: policy.Limits.orDefaults()}, out: newStream(w), first: map[inode]string{},
 	}
 	r.subject = func(path string) string { return filepath.Join(f.top.Name(), path) }
 	if err := tree.Walk(ctx, f.top, r); err != nil {
@@ -44,8 +44,11 @@ func (f *folder) WriteTar(ctx context.Context, w io.Writer, policy Policy) (Summ
 // walk is the state of a walk through the directory.
 type walk struct {
 	ctx     context.Context
-	ignored func(ctx context.Context, path string, folder bool) bool // can be nil
-	owners  bool                                                     // entries keep their owners
+	ignored func(ctx context.Context, path string, folder bool) bool    // can be nil
+	git     func(ctx context.Context, folder string) (GitFiles, string) // can be nil
+	gitOf   GitFiles                                                    // replaces a .git; can be nil.
+	gitTime unix.Timespec                                               // time of entries that have no file on the host.
+	owners  bool                                                        // entries keep their owners
 	tally   tally
 	summary Summary
 	subject func(path string) string // returns the host path
@@ -55,8 +58,9 @@ type walk struct {
 
 type inode struct{ dev, ino uint64 }
 
-// Choose removes ignored entries from content.
+// Choose removes ignored entries from content, and a .git that other files replace.
 func (r *walk) Choose(ctx context.Context, in *tree.Folder, content []tree.Entry) []tree.Entry {
+	content = r.chooseGit(ctx, in, content)
 	if r.ignored == nil {
 		return content
 	}
@@ -76,6 +80,11 @@ func (r *walk) Enter(in *tree.Folder, content []tree.Entry) error {
 			return err
 		}
 		r.summary.Directories++
+	}
+	if r.gitOf != nil {
+		if err := r.writeGit(in.Path(gitName)); err != nil {
+			return err
+		}
 	}
 	for _, e := range content {
 		if err := r.ctx.Err(); err != nil {
@@ -141,7 +150,12 @@ func (r *walk) file(in *tree.Folder, name string) error {
 		}
 		r.first[id] = path
 	}
-	if err := r.entry(tar.TypeReg, path, "", &st); err != nil {
+	return r.regular(fd, &st, path)
+}
+
+// regular writes an open file.
+func (r *walk) regular(fd int, st *unix.Stat_t, path string) error {
+	if err := r.entry(tar.TypeReg, path, "", st); err != nil {
 		return err
 	}
 	r.summary.Files++

@@ -137,6 +137,7 @@ func showWorkspace(w *pyro.Workspace) error {
 	add("State", strings.TrimSuffix(string(w.State)+": "+w.StateReason, ": "))
 	add("Workspace", w.WorkspacePath)
 	add("Seed", seed(w.WorkspaceSeed))
+	add("Git", quoted(w.WorkspaceSeed.GitMissing))
 	add("Secrets", secretNames(w.Secrets))
 	add("Execution mode", string(w.ExecutionMode)+", isolation "+string(w.Isolation))
 	add("Not isolated", w.HostCompatReason)

@@ -35,6 +35,9 @@ files that git ignores are left out, unless git ignores the whole folder.`,
 				if s.Ignored > 0 {
 					left += fmt.Sprintf("; %d ignored by git left out, see --include-ignored", s.Ignored)
 				}
+				if s.GitMissing != "" {
+					left += "\nwarning: " + quoted(s.GitMissing)
+				}
 				_, err := fmt.Printf("copied %s, %s, to %s: %d new, %d replaced%s\n", count(s.Files, "file"), size(s.Bytes), s.Dest, s.Created, s.Replaced, left)
 				return err
 			})

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -111,8 +110,7 @@ func askGit(ctx context.Context, top, folder string) (byGit, error) {
 func runGit(ctx context.Context, top, folder string, args ...string) (byGit, error) {
 	git := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false"}, args...)...)
 	git.Dir = folder
-	git.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
-	git.Env = append(git.Env, "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_TERMINAL_PROMPT=0", "GIT_CEILING_DIRECTORIES="+filepath.Dir(top))
+	git.Env = gitEnv(filepath.Dir(top))
 	git.WaitDelay = time.Second
 	out := &limitedBuffer{limit: gitOutput}
 	git.Stdout = out

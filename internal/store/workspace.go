@@ -162,7 +162,8 @@ type Seed struct {
 	Skipped     int    `json:"skipped,omitempty"`
 	Ignored     int    `json:"ignored,omitempty"`
 	Bytes       int64  `json:"bytes,omitempty"`
-	Fork        string `json:"fork,omitempty"` // the workspace that this one was forked from
+	GitMissing  string `json:"git_missing,omitempty"` // why git can't work in copied checkouts
+	Fork        string `json:"fork,omitempty"`        // the workspace that this one was forked from
 }
 
 // Disks names the disks of a machine or a snapshot. Each name is a file or a folder of the

@@ -65,7 +65,7 @@ func (s *seed) fill(report progress.Func) storage.Seed {
 	}
 	return func(ctx context.Context, to io.Writer) (err error) {
 		report.Phase("filling the workspace", s.path)
-		s.done, err = s.source.WriteTar(ctx, to, archive.Policy{Ignored: ignoredIn(ctx, s.path, s.all)})
+		s.done, err = s.source.WriteTar(ctx, to, archive.Policy{Ignored: ignoredIn(ctx, s.path, s.all), Git: gitIn(s.path)})
 		return err
 	}
 }
@@ -79,6 +79,21 @@ func ignoredIn(ctx context.Context, folder string, all bool) func(ctx context.Co
 	return project.IgnoredIn(ctx, folder).Has
 }
 
+// gitIn returns the function that makes checkouts self-contained if their .git leads out of a
+// folder.
+func gitIn(folder string) func(ctx context.Context, checkout string) (archive.GitFiles, string) {
+	return func(ctx context.Context, checkout string) (archive.GitFiles, string) {
+		r, err := project.Outside(ctx, folder, filepath.Join(folder, checkout))
+		if err != nil {
+			return nil, err.Error()
+		}
+		if r == nil {
+			return nil, ""
+		}
+		return r.Files, ""
+	}
+}
+
 // summary returns the record of the seed.
 func (s *seed) summary() store.Seed {
 	if s.source == nil {
@@ -86,7 +101,7 @@ func (s *seed) summary() store.Seed {
 	}
 	return store.Seed{
 		Mode: s.mode, Path: s.path, OriginKind: s.origin, OriginRef: s.ref, Files: s.done.Files, Directories: s.done.Directories, Symlinks: s.done.Symlinks,
-		Skipped: s.done.Skipped, Ignored: s.done.Ignored, Bytes: s.done.Bytes,
+		Skipped: s.done.Skipped, Ignored: s.done.Ignored, Bytes: s.done.Bytes, GitMissing: s.done.GitMissing,
 	}
 }
 

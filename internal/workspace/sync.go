@@ -66,7 +66,7 @@ func (m *Manager) Push(ctx context.Context, id, source, dest string, all bool, r
 	written := make(chan error, 1)
 	go func() {
 		var err error
-		pushed.Summary, err = opened.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all)})
+		pushed.Summary, err = opened.WriteTar(ctx, to, archive.Policy{Devices: archive.RefuseDevices, Ignored: ignoredIn(ctx, absolute, all), Git: gitIn(absolute)})
 		to.CloseWithError(err)
 		written <- err
 	}()
