@@ -65,8 +65,8 @@ type ReadinessType string
 
 // The types of checks, with their targets.
 const (
-	ReadyFile    ReadinessType = "file"    // a path exists: absolute, or relative to /workspace
-	ReadyTCP     ReadinessType = "tcp"     // a port in the workspace accepts connections: PORT or HOST:PORT, with an address or localhost as HOST.
+	ReadyFile    ReadinessType = "file"    // a path is created or changed after the start: absolute, or relative to /workspace
+	ReadyTCP     ReadinessType = "tcp"     // a process of the service accepts connections at a port: PORT or HOST:PORT, with an address or localhost as HOST.
 	ReadyHTTP    ReadinessType = "http"    // a URL in the workspace has a status from 200 to 399; its host is an address or localhost.
 	ReadyCommand ReadinessType = "command" // a command line for /bin/sh exits with 0
 )

@@ -64,6 +64,13 @@ func (p *process) ended() *programv1.Exit {
 	return p.exit
 }
 
+// hasEnded reports whether the first process of the exec has ended.
+func (p *process) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reaped
+}
+
 // pump copies one output stream of the process to its log. After the process has ended, other
 // processes can still write to the stream.
 type pump struct {

@@ -108,6 +108,9 @@ type Group interface {
 	// Kill kills all members. leader is the PID of the process that was started with Prepare. That
 	// process can already have ended.
 	Kill(leader int) error
+	// Members returns the PIDs of the members, in the namespace of the agent. leader is the same as
+	// for Kill.
+	Members(leader int) ([]int, error)
 	// OutOfMemory reports whether the kernel has killed a process because memory was exhausted. It
 	// counts all processes of the environment since the group was created.
 	OutOfMemory() bool

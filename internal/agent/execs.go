@@ -73,6 +73,25 @@ func (e *execs) get(ctx context.Context, id string) (*process, error) {
 	}
 }
 
+// running returns the process of an exec that runs, or nil if there is none.
+func (e *execs) running(id string) *process {
+	e.mu.Lock()
+	entry := e.byID[id]
+	e.mu.Unlock()
+	if entry == nil {
+		return nil
+	}
+	select {
+	case <-entry.started:
+	default:
+		return nil
+	}
+	if p := entry.process; p != nil && !p.hasEnded() {
+		return p
+	}
+	return nil
+}
+
 // release prevents an ID from being used again.
 func (e *execs) release(id string) {
 	e.mu.Lock()

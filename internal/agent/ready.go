@@ -27,13 +27,24 @@ const (
 	readyAnswer = 2 * time.Second
 
 	maxReady = 3_600_000 // milliseconds
+	maxNames = 64        // execs that a request names
 )
 
+// errExecEnded means that an exec ended before it was ready.
+var errExecEnded = errors.New("the exec has ended")
+
 // Ready waits until a file exists, a TCP port accepts connections, or a URL returns a successful
-// response.
+// response. If the request names an exec, Ready fails when the exec ends, and the port must belong to
+// a process of the exec.
 func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRequest]) (*connect.Response[agentv1.ReadyResponse], error) {
 	m := req.Msg
-	probe, err := s.probeFor(m)
+	var p *process
+	if m.Exec != "" {
+		if p = s.execs.running(m.Exec); p == nil {
+			return nil, connect.NewError(connect.CodeFailedPrecondition, errExecEnded)
+		}
+	}
+	probe, err := s.probeFor(m, p)
 	if err != nil {
 		return nil, err
 	}
@@ -45,66 +56,119 @@ func (s *Server) Ready(ctx context.Context, req *connect.Request[agentv1.ReadyRe
 	wait := readyPoll
 	var last error // error of the last probe that failed before the time limit
 	for {
-		err := probe(ctx)
-		if err == nil {
-			return connect.NewResponse(&agentv1.ReadyResponse{}), nil
+		stamp, err := probe(ctx)
+		if err == nil && (p == nil || !p.hasEnded()) {
+			return connect.NewResponse(&agentv1.ReadyResponse{Stamp: stamp}), nil
 		}
-		if last == nil || !os.IsTimeout(err) {
+		if err != nil && (last == nil || !os.IsTimeout(err)) {
 			last = err
 		}
-		if answered := (notReady{}); errors.As(err, &answered) { // each request costs the service work, so the interval grows
+		if errors.As(err, new(notReady)) { // each probe costs the service or the agent work, so the interval grows
 			wait = min(2*wait, max(readyPoll, time.Duration(m.IntervalMs)*time.Millisecond))
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		switch err := p.awaitEnd(ctx, wait); {
+		case errors.Is(err, errExecEnded):
+			if last != nil {
+				err = fmt.Errorf("%w: %w", err, last)
+			}
+			return nil, connect.NewError(connect.CodeFailedPrecondition, err)
+		case err != nil:
 			return nil, connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("not ready: %w", last))
 		}
 	}
 }
 
-// notReady is an HTTP response whose status does not mean success.
-type notReady struct{ status int }
+// awaitEnd waits for the given time. It returns errExecEnded if the exec ends before, and the error
+// of ctx if that ends before. p can be nil.
+func (p *process) awaitEnd(ctx context.Context, wait time.Duration) error {
+	over := time.After(wait)
+	for {
+		var changed <-chan struct{}
+		if p != nil {
+			changed = p.nextChange()
+			if p.hasEnded() {
+				return errExecEnded
+			}
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
 
-func (n notReady) Error() string { return "it answers with status " + strconv.Itoa(n.status) }
+// notReady says why a port that accepts connections does not count.
+type notReady string
 
-// probeFor returns a function that checks the condition of a request once.
-func (s *Server) probeFor(m *agentv1.ReadyRequest) (func(context.Context) error, error) {
+func (n notReady) Error() string { return string(n) }
+
+// probeFor returns a function that checks the condition of a request once. The function returns the
+// stamp of the file. p is the exec that becomes ready, or nil for any.
+func (s *Server) probeFor(m *agentv1.ReadyRequest, p *process) (func(context.Context) (string, error), error) {
+	if len(m.Names) > maxNames {
+		return nil, invalid(fmt.Sprintf("names must have at most %d entries", maxNames))
+	}
+	connected := func(conn net.Conn) error {
+		if p == nil {
+			return nil
+		}
+		return s.checkListener(p, conn, m.Names)
+	}
 	switch {
 	case m.File != "":
 		if err := volume.CheckPath(m.File); err != nil {
 			return nil, invalid(err.Error())
 		}
-		return func(context.Context) error {
+		return func(context.Context) (string, error) {
 			root, err := s.env.Root()
 			if err != nil {
-				return err
+				return "", err
 			}
-			f, err := volume.OpenIn(root, s.env.Path(m.File), unix.O_PATH, 0)
-			if err == nil {
-				f.Close()
+			stamp, err := stampOf(root, s.env.Path(m.File))
+			if err == nil && stamp == m.Stale {
+				err = fmt.Errorf("%s has not changed since before the start", m.File)
 			}
-			return err
+			return stamp, err
 		}, nil
 	case m.Tcp != "":
 		if _, _, err := net.SplitHostPort(m.Tcp); err != nil || len(m.Tcp) > 256 {
 			return nil, invalid("tcp must be host:port")
 		}
-		return func(ctx context.Context) error {
+		return func(ctx context.Context) (string, error) {
 			conn, err := dial(ctx, m.Tcp)
-			if err == nil {
-				conn.Close()
+			if err != nil {
+				return "", err
 			}
-			return err
+			defer conn.Close()
+			return "", connected(conn)
 		}, nil
 	case m.Http != "":
 		u, err := url.Parse(m.Http)
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.User != nil || len(m.Http) > maxPath || strings.ContainsAny(m.Http, " \r\n") {
 			return nil, invalid("http must be a URL of the form http://host:port/path")
 		}
-		return func(ctx context.Context) error { return get(ctx, u) }, nil
+		return func(ctx context.Context) (string, error) { return "", get(ctx, u, connected) }, nil
+	case p != nil:
+		return func(context.Context) (string, error) { return "", nil }, nil
 	}
-	return nil, invalid("file, tcp or http must be set")
+	return nil, invalid("file, tcp, http or exec must be set")
+}
+
+// stampOf returns a text that changes when a file is changed or replaced.
+func stampOf(root int, path string) (string, error) {
+	f, err := volume.OpenIn(root, path, unix.O_PATH, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", os.NewSyscallError("fstat", err)
+	}
+	return fmt.Sprint(st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()), nil
 }
 
 // dial connects to an address. It resolves no host names except localhost.
@@ -118,8 +182,9 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// get requests a URL and checks the status of the response. It does not read the body.
-func get(ctx context.Context, u *url.URL) error {
+// get requests a URL and checks the status of the response. It does not read the body. The function
+// connected checks the connection before the request.
+func get(ctx context.Context, u *url.URL, connected func(net.Conn) error) error {
 	port := u.Port()
 	if port == "" {
 		port = "80"
@@ -129,6 +194,9 @@ func get(ctx context.Context, u *url.URL) error {
 		return err
 	}
 	defer conn.Close()
+	if err := connected(conn); err != nil {
+		return err
+	}
 	conn.SetDeadline(time.Now().Add(readyAnswer))
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
@@ -146,7 +214,7 @@ func get(ctx context.Context, u *url.URL) error {
 		return errors.New("the response is not HTTP")
 	}
 	if status < 200 || status > 399 {
-		return notReady{status}
+		return notReady("it answers with status " + strconv.Itoa(status))
 	}
 	return nil
 }

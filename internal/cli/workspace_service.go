@@ -29,13 +29,13 @@ func newServiceStart() *cobra.Command {
 	cmd := command("start ID NAME [flags] -- CMD [ARGS]", "Start a service and wait until it is ready",
 		`Start a service and wait until it is ready. pyro checks this inside the workspace:
 
-  --ready-file     a file exists
-  --ready-tcp      a port accepts connections
+  --ready-file     a file was created or changed after the start
+  --ready-tcp      a process of the service accepts connections at a port
   --ready-http     a URL answers with a status below 400
   --ready-command  a shell command succeeds
 
-Without these flags, a service is ready when it runs. If it ends or does not become ready in time,
-pyro stops it and shows its last output.
+The URL must belong to a process of the service, too. Without these flags, a service is ready when
+it runs. If it ends or does not become ready in time, pyro stops it and shows its last output.
 
 --publish opens a port of 127.0.0.1 on this host. The workspace needs the network policy
 egress+published-ports. The program must listen on all addresses of the machine (0.0.0.0).
@@ -68,7 +68,7 @@ code is not 0. The delay before a restart doubles from 0.1 s to 30 s. After a ru
 	f.StringArrayVar(&publish, "publish", nil, "publish a port on 127.0.0.1, as `[HOST_PORT:]GUEST_PORT`; without HOST_PORT, pyro chooses a free port (repeatable)")
 	f.StringVar((*string)(&req.Restart), "restart", string(pyro.RestartNo), "when to start the program again: `POLICY` is no, on-failure or always")
 	completeFlag(cmd, "restart", pyro.RestartPolicies)
-	f.StringVar(&ready.file, "ready-file", "", "ready when this `PATH` exists")
+	f.StringVar(&ready.file, "ready-file", "", "ready when this `PATH` is created or changed")
 	f.StringVar(&ready.tcp, "ready-tcp", "", "ready when the port `[HOST:]PORT` accepts connections")
 	f.StringVar(&ready.http, "ready-http", "", "ready when this `URL` answers with a status below 400")
 	f.StringVar(&ready.command, "ready-command", "", "ready when this command `LINE` succeeds in a shell")

@@ -230,6 +230,22 @@ func (g *group) Kill(int) error {
 	return put(filepath.Join(g.cgroup.path, "cgroup.kill"), "1")
 }
 
+// Members returns the PIDs of the members.
+func (g *group) Members(int) (pids []int, err error) {
+	g.groups.mu.Lock()
+	defer g.groups.mu.Unlock()
+	if g.cgroup.holder != g {
+		return nil, nil
+	}
+	b, err := os.ReadFile(filepath.Join(g.cgroup.path, "cgroup.procs"))
+	for line := range strings.Lines(string(b)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
 // OutOfMemory compares the number of OOM kills with their number at the start of the exec.
 func (g *group) OutOfMemory() bool {
 	kills, err := g.groups.oomKills()

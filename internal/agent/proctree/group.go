@@ -35,18 +35,31 @@ func (g Group) Prepare(attr *os.ProcAttr) { attr.Env = append(attr.Env, g.mark) 
 // Kill kills all processes of the group, but never the calling process. leader is the first process
 // of the group, which can already have ended.
 func (g Group) Kill(leader int) error {
-	return KillAll(g.top, func(all Table, pid int) bool {
-		for range maxDepth {
-			if pid == 0 || pid == os.Getpid() {
-				return false
-			}
-			if pid == leader || all[pid].Session == leader || HasVariable(pid, g.mark) {
-				return true
-			}
-			pid = all[pid].Parent
+	return KillAll(g.top, func(all Table, pid int) bool { return g.has(all, leader, pid) })
+}
+
+// Members returns the PIDs of the processes of the group. leader is the same as for Kill.
+func (g Group) Members(leader int) (pids []int, err error) {
+	all, err := Read()
+	for pid := range all {
+		if all.descends(pid, g.top) && g.has(all, leader, pid) {
+			pids = append(pids, pid)
 		}
-		return false
-	})
+	}
+	return pids, err
+}
+
+func (g Group) has(all Table, leader, pid int) bool {
+	for range maxDepth {
+		if pid == 0 || pid == os.Getpid() {
+			return false
+		}
+		if pid == leader || all[pid].Session == leader || HasVariable(pid, g.mark) {
+			return true
+		}
+		pid = all[pid].Parent
+	}
+	return false
 }
 
 // OutOfMemory returns false, because only cgroups count these events.

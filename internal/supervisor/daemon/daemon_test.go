@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	case os.Getenv(serverEnv) != "":
+		beServer(os.Getenv(serverEnv))
+		return
 	case os.Getenv(starterEnv) != "":
 		beStarter(os.Getenv(starterEnv))
 		return

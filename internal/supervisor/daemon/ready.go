@@ -3,6 +3,8 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,9 +22,23 @@ const (
 	probeGrace = 2 * time.Second // time for the agent to answer after the time limit
 )
 
+// stale returns the stamp that the file of a readiness check has before the start. It is empty if
+// there is no such file.
+func (v *service) stale(ctx context.Context, r *supervisorv1.Readiness) (string, error) {
+	if r == nil || r.File == "" {
+		return "", nil
+	}
+	stamp, err := v.daemon.machine.Agent.AwaitReady(ctx, client.Readiness{File: r.File}, time.Millisecond)
+	if fault.KindOf(err) == fault.Timeout {
+		return "", nil
+	}
+	return stamp, err
+}
+
 // await waits until a service is ready. It returns an error if the service ends before it is ready,
-// if it is not ready in time, or if ctx is cancelled.
-func (v *service) await(ctx context.Context, c program.Command, ready *supervisorv1.Readiness) error {
+// if it is not ready in time, or if ctx is cancelled. stale is the stamp of the file before the
+// start.
+func (v *service) await(ctx context.Context, c program.Command, ready *supervisorv1.Readiness, stale string) error {
 	limit := startPatience
 	if ready != nil {
 		limit = time.Duration(ready.TimeoutMs) * time.Millisecond
@@ -32,7 +48,7 @@ func (v *service) await(ctx context.Context, c program.Command, ready *superviso
 	select {
 	case <-v.started:
 	case <-v.done:
-		return v.endedEarly()
+		return v.endedEarly("")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -42,31 +58,47 @@ func (v *service) await(ctx context.Context, c program.Command, ready *superviso
 	}
 	probed := make(chan error, 1)
 	probing, stop := context.WithCancel(ctx)
-	go func() { probed <- v.probe(probing, c, ready, limit) }()
+	defer stop()
+	go func() { probed <- v.probe(probing, c, ready, limit, stale) }()
 	var err error
+	ended := false
 	select {
 	case err = <-probed:
-		stop()
-	case <-v.done:
-		stop()
-		<-probed
-		return v.endedEarly()
+		ended = fault.KindOf(err) == fault.Precondition
+	case <-v.done: // the agent also sees the end, and knows the result of its last check
+		if ready.Command == "" {
+			time.AfterFunc(probeGrace, stop)
+		} else {
+			stop()
+		}
+		err, ended = <-probed, true
 	}
 	if ctx.Err() != nil && err != nil {
 		return context.Cause(ctx)
 	}
-	if err == nil && !v.isReady() {
-		<-v.done
-		return v.endedEarly()
+	if ended || err == nil && !v.isReady() {
+		select {
+		case <-v.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		_, seen, _ := strings.Cut(fmt.Sprint(err), execEnded)
+		return v.endedEarly(seen)
 	}
 	return err
 }
 
-// probe repeats the readiness check until the service is ready.
-func (v *service) probe(ctx context.Context, c program.Command, r *supervisorv1.Readiness, limit time.Duration) error {
+// execEnded begins the error of the agent if the service has ended and a check failed before. The
+// result of that check follows.
+const execEnded = "the exec has ended: "
+
+// probe repeats the readiness check until the service is ready. Precondition: the service has
+// ended.
+func (v *service) probe(ctx context.Context, c program.Command, r *supervisorv1.Readiness, limit time.Duration, stale string) error {
 	interval := time.Duration(r.IntervalMs) * time.Millisecond
+	ready := client.Readiness{File: r.File, TCP: r.Tcp, HTTP: r.Http, Interval: interval, Exec: v.programID(), Stale: stale, Names: v.others()}
 	if r.Command == "" {
-		err := v.daemon.machine.Agent.AwaitReady(ctx, client.Readiness{File: r.File, TCP: r.Tcp, HTTP: r.Http, Interval: interval}, limit)
+		_, err := v.daemon.machine.Agent.AwaitReady(ctx, ready, limit)
 		if fault.KindOf(err) == fault.Timeout {
 			return notReady(limit, err)
 		}
@@ -78,7 +110,8 @@ func (v *service) probe(ctx context.Context, c program.Command, r *supervisorv1.
 		probe := program.Command{Argv: []string{"/bin/sh", "-c", r.Command}, Env: c.Env, Cwd: c.Cwd, User: c.User, Timeout: limit}
 		exit, err := v.daemon.machine.Agent.Exec(ctx, probe, program.Attach{})
 		if err == nil && exit.Code == 0 {
-			return nil
+			_, err = v.daemon.machine.Agent.AwaitReady(ctx, ready, limit) // checks that the service still runs
+			return err
 		}
 		if err != nil {
 			return cmp.Or(context.Cause(ctx), err)
@@ -101,8 +134,18 @@ func notReady(limit time.Duration, seen error) error {
 	return fault.Newf(fault.Timeout, "it was not ready within %v: %s", limit, fault.Printable(what))
 }
 
-// isReady records that the service is ready. It returns false if the service has ended before that
-// and should have been started again.
+// others returns the names of the other services by the IDs of their programs.
+func (v *service) others() map[string]string {
+	names := map[string]string{}
+	for _, other := range v.daemon.services.list() {
+		if other != v {
+			names[other.programID()] = "service " + strconv.Quote(other.record.Name)
+		}
+	}
+	return names
+}
+
+// isReady records that the service is ready. It returns false if the service has ended before that.
 func (v *service) isReady() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -114,8 +157,9 @@ func (v *service) isReady() bool {
 	return true
 }
 
-// endedEarly returns the error for a service that ended before it was ready.
-func (v *service) endedEarly() error {
+// endedEarly returns the error for a service that ended before it was ready. seen is the result of
+// the last check; it can be empty.
+func (v *service) endedEarly(seen string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	r := v.record.Result
@@ -127,7 +171,10 @@ func (v *service) endedEarly() error {
 	case r.Broken != "":
 		return fault.Newf(fault.Unavailable, "%s", r.Broken)
 	}
-	return fault.Newf(fault.Precondition, "it ended before it was ready, with exit code %d", r.Code)
+	if seen != "" {
+		seen = "; the last check: " + fault.Printable(seen)
+	}
+	return fault.Newf(fault.Precondition, "it ended before it was ready, with exit code %d%s", r.Code, seen)
 }
 
 // fail records why the service did not become ready.

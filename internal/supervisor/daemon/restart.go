@@ -55,7 +55,7 @@ func (v *service) restarts(exit program.Exit, err error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	policy := v.record.Spec.Restart
-	if v.unready = policy != "" && !v.up(); v.unready || err != nil || v.stopped || !policy.After(exit) {
+	if v.unready = !v.up(); v.unready || err != nil || v.stopped || !policy.After(exit) {
 		return false
 	}
 	select {

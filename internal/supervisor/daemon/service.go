@@ -88,7 +88,10 @@ func (d *daemon) startService(ctx context.Context, m *supervisorv1.StartServiceR
 		v.cancel(nil)
 		return err
 	}
-	err = v.publish(ports)
+	stale, err := v.stale(ctx, m.Readiness)
+	if err == nil {
+		err = v.publish(ports)
+	}
 	if err == nil {
 		err = v.open(ctx)
 	}
@@ -100,7 +103,7 @@ func (d *daemon) startService(ctx context.Context, m *supervisorv1.StartServiceR
 		return err
 	}
 	d.background.Go(func() { v.run(c, nil) })
-	if err := v.await(ctx, c, m.Readiness); err != nil {
+	if err := v.await(ctx, c, m.Readiness, stale); err != nil {
 		v.fail(err)
 		v.end()
 		return v.explain(err)

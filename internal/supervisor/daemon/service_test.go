@@ -3,11 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,7 +24,7 @@ func TestServices(t *testing.T) {
 	h, c := live(t)
 	t.Run("group", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T, *home, *remote.Client){
-			"logs": testServiceLogs, "many logs": testServiceLogsAreBounded, "a file": testReadyFile, "a port": testReadyPort, "a URL": testReadyURL, "a command": testReadyCommand,
+			"logs": testServiceLogs, "many logs": testServiceLogsAreBounded, "a file": testReadyFile, "a port": testReadyPort, "a port of a child": testReadyPortOfChild, "a stale file": testReadyStaleFile, "ended": testReadyEnded, "a URL": testReadyURL, "a command": testReadyCommand,
 			"not ready": testNotReady, "ends early": testEndsEarly, "ends": testServiceEnds, "stubborn": testStubbornService, "leaves children": testServiceWithChildren,
 			"once": testServiceRunsOnce, "a caller that goes": testServiceCallerGoes, "refusals": testServiceRefusals,
 		} {
@@ -125,46 +123,90 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func testReadyPort(t *testing.T, _ *home, c *remote.Client) {
+// testReadyPort starts a service that listens late, and others that want its port.
+func testReadyPort(t *testing.T, h *home, c *remote.Client) {
 	address := freePort(t)
-	over := make(chan struct{})
-	var listens sync.WaitGroup
-	listens.Go(func() {
-		time.Sleep(300 * time.Millisecond)
-		if l, err := net.Listen("tcp", address); err == nil {
-			defer l.Close()
-			<-over
-		}
-	})
-	defer listens.Wait()
-	defer close(over)
 	began := time.Now()
-	check(t, begin(c, t.Context(), "port", sh(`sleep 1000`), ready(client.Readiness{TCP: address})))
+	check(t, begin(c, t.Context(), "port", serving(address, "sleep 0.3; "), ready(client.Readiness{TCP: address})))
 	if took := time.Since(began); took < 250*time.Millisecond {
 		t.Errorf("it was ready after %v", took)
 	}
-}
-
-func testReadyURL(t *testing.T, _ *home, c *remote.Client) {
-	var asked atomic.Int32
+	_, port, _ := net.SplitHostPort(address)
+	want := "port " + port + ` belongs to service "port"`
+	err := begin(c, t.Context(), "port-second", serving(address, ""), ready(client.Readiness{TCP: address}))
+	if fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("%s: %v", fault.KindOf(err), err)
+	}
+	if s := h.service(t, "port-second"); !s.ReadyAt.IsZero() || s.EndedAt.IsZero() {
+		t.Errorf("%+v", s)
+	}
+	for name, r := range map[string]client.Readiness{"port-third": {TCP: "localhost:" + port}, "port-fourth": {HTTP: "http://" + address + "/"}} {
+		r.Interval = 50 * time.Millisecond
+		err := begin(c, t.Context(), name, sh("sleep 1000"), &remote.Readiness{Readiness: r, Timeout: 400 * time.Millisecond})
+		if fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
+		}
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.RequestURI() != "/a?b=c" || r.Host != l.Addr().String() {
-			t.Errorf("asked for %s of %s", r.URL.RequestURI(), r.Host)
+	defer l.Close()
+	err = begin(c, t.Context(), "port-fifth", sh("sleep 1000"), &remote.Readiness{Readiness: client.Readiness{TCP: l.Addr().String(), Interval: 50 * time.Millisecond}, Timeout: 400 * time.Millisecond})
+	if fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), `belongs to another program, "daemon.test"`) {
+		t.Errorf("%s: %v", fault.KindOf(err), err)
+	}
+}
+
+// testReadyPortOfChild starts a service whose port belongs to a descendant in another session.
+func testReadyPortOfChild(t *testing.T, _ *home, c *remote.Client) {
+	for name, host := range map[string]string{"child": "127.0.0.1", "child-of-all": "0.0.0.0", "child-of-all-6": "::"} {
+		_, port, _ := net.SplitHostPort(freePort(t))
+		command := serving(net.JoinHostPort(host, port), "")
+		command.Argv[2] = "setsid " + strings.TrimPrefix(command.Argv[2], "exec ") + " & wait; sleep 1000"
+		check(t, begin(c, t.Context(), name, command, ready(client.Readiness{TCP: "127.0.0.1:" + port})))
+	}
+}
+
+func testReadyURL(t *testing.T, h *home, c *remote.Client) {
+	address := freePort(t)
+	check(t, begin(c, t.Context(), "url", serving(address, ""), ready(client.Readiness{HTTP: "http://" + address + "/a?b=c"})))
+	if out, _ := h.logs(t, "url"); out != strings.Repeat(address+" /a?b=c\n", 4) {
+		t.Errorf("it was asked for %q", out)
+	}
+}
+
+// testReadyStaleFile checks that a file from before the start does not make a service ready, until
+// the service writes it.
+func testReadyStaleFile(t *testing.T, _ *home, c *remote.Client) {
+	for i, change := range []string{": >again", "touch again", "echo >new; mv new again", "rm again; : >again"} {
+		name := fmt.Sprint("again", i)
+		check(t, begin(c, t.Context(), name, sh(`: >again; sleep 1000`), ready(client.Readiness{File: "/workspace/again"})))
+		check(t, c.StopService(t.Context(), name))
+		file := client.Readiness{File: "/workspace/again", Interval: 50 * time.Millisecond}
+		err := begin(c, t.Context(), name, sh(`sleep 1000`), &remote.Readiness{Readiness: file, Timeout: 300 * time.Millisecond})
+		if fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "/workspace/again has not changed since before the start") {
+			t.Errorf("%s: %s: %v", name, fault.KindOf(err), err)
 		}
-		if asked.Add(1) < 4 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+		began := time.Now()
+		check(t, begin(c, t.Context(), name, sh(`sleep 0.3; `+change+`; sleep 1000`), ready(file)))
+		if took := time.Since(began); took < 300*time.Millisecond {
+			t.Errorf("%s: it was ready after %v", change, took)
 		}
-		w.Header().Set("Location", "http://192.0.2.1/")
-		w.WriteHeader(http.StatusFound)
-	})}
-	go server.Serve(l)
-	defer server.Close()
-	check(t, begin(c, t.Context(), "url", sh(`sleep 1000`), ready(client.Readiness{HTTP: "http://" + l.Addr().String() + "/a?b=c"})))
-	if n := asked.Load(); n != 4 {
-		t.Errorf("got %d probes", n)
+		check(t, c.StopService(t.Context(), name))
+	}
+}
+
+// testReadyEnded checks that a service is not ready if it has ended when its check succeeds.
+func testReadyEnded(t *testing.T, h *home, c *remote.Client) {
+	command := sh(`echo $$ >ends; until test -e go; do sleep 0.01; done; exit 3`)
+	command.Cwd = "/workspace"
+	r := ready(client.Readiness{})
+	r.Command = `test -e ends && : >go && while kill -0 "$(cat ends)" 2>/dev/null; do sleep 0.01; done`
+	err := begin(c, t.Context(), "ends", command, r)
+	if fault.KindOf(err) != fault.Precondition || !strings.Contains(err.Error(), "it ended before it was ready, with exit code 3") {
+		t.Errorf("%s: %v", fault.KindOf(err), err)
+	}
+	if s := h.service(t, "ends"); !s.ReadyAt.IsZero() {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -1624,7 +1624,8 @@ func (x *StatResponse) GetLinkTarget() string {
 	return ""
 }
 
-// ReadyRequest is a readiness check. One of the first three fields is set.
+// ReadyRequest is a readiness check. At most one of the first three fields is set. If none is set,
+// the exec only needs to run.
 type ReadyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	File  string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"` // absolute, at most 4096 bytes; links are followed
@@ -1632,8 +1633,13 @@ type ReadyRequest struct {
 	Http  string                 `protobuf:"bytes,3,opt,name=http,proto3" json:"http,omitempty"` // a URL, at most 4096 bytes: ready when its status is 200 to 399
 	// Longest time between two requests to http, 1 to 3600000. Files and ports are checked more
 	// often.
-	IntervalMs    uint32 `protobuf:"varint,4,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
-	LimitMs       uint32 `protobuf:"varint,5,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"` // 1 to 3600000
+	IntervalMs uint32 `protobuf:"varint,4,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	LimitMs    uint32 `protobuf:"varint,5,opt,name=limit_ms,json=limitMs,proto3" json:"limit_ms,omitempty"` // 1 to 3600000
+	// The exec that becomes ready; empty for any. The check fails with FAILED_PRECONDITION if it has
+	// ended. A port of this machine counts only if a process of the exec listens.
+	Exec          string            `protobuf:"bytes,6,opt,name=exec,proto3" json:"exec,omitempty"`
+	Stale         string            `protobuf:"bytes,7,opt,name=stale,proto3" json:"stale,omitempty"`                                                                           // a stamp from an earlier response: a file that still has it does not count
+	Names         map[string]string `protobuf:"bytes,8,rep,name=names,proto3" json:"names,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // names of execs by ID, at most 64, for the error about a port
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1703,8 +1709,30 @@ func (x *ReadyRequest) GetLimitMs() uint32 {
 	return 0
 }
 
+func (x *ReadyRequest) GetExec() string {
+	if x != nil {
+		return x.Exec
+	}
+	return ""
+}
+
+func (x *ReadyRequest) GetStale() string {
+	if x != nil {
+		return x.Stale
+	}
+	return ""
+}
+
+func (x *ReadyRequest) GetNames() map[string]string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 type ReadyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stamp         string                 `protobuf:"bytes,1,opt,name=stamp,proto3" json:"stamp,omitempty"` // changes when the file is changed or replaced; empty without a file
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1737,6 +1765,13 @@ func (x *ReadyResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadyResponse.ProtoReflect.Descriptor instead.
 func (*ReadyResponse) Descriptor() ([]byte, []int) {
 	return file_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ReadyResponse) GetStamp() string {
+	if x != nil {
+		return x.Stamp
+	}
+	return ""
 }
 
 type MountRequest struct {
@@ -2279,15 +2314,23 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x10\n" +
 	"\x03gid\x18\x06 \x01(\rR\x03gid\x12\x1f\n" +
 	"\vlink_target\x18\a \x01(\tR\n" +
-	"linkTarget\"\x84\x01\n" +
+	"linkTarget\"\xa1\x02\n" +
 	"\fReadyRequest\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12\x10\n" +
 	"\x03tcp\x18\x02 \x01(\tR\x03tcp\x12\x12\n" +
 	"\x04http\x18\x03 \x01(\tR\x04http\x12\x1f\n" +
 	"\vinterval_ms\x18\x04 \x01(\rR\n" +
 	"intervalMs\x12\x19\n" +
-	"\blimit_ms\x18\x05 \x01(\rR\alimitMs\"\x0f\n" +
-	"\rReadyResponse\":\n" +
+	"\blimit_ms\x18\x05 \x01(\rR\alimitMs\x12\x12\n" +
+	"\x04exec\x18\x06 \x01(\tR\x04exec\x12\x14\n" +
+	"\x05stale\x18\a \x01(\tR\x05stale\x127\n" +
+	"\x05names\x18\b \x03(\v2!.agent.v1.ReadyRequest.NamesEntryR\x05names\x1a8\n" +
+	"\n" +
+	"NamesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"%\n" +
+	"\rReadyResponse\x12\x14\n" +
+	"\x05stamp\x18\x01 \x01(\tR\x05stamp\":\n" +
 	"\fMountRequest\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\bR\x04root\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\bR\x06volume\"E\n" +
@@ -2353,7 +2396,7 @@ func file_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_agent_v1_agent_proto_goTypes = []any{
 	(Stream)(0),             // 0: agent.v1.Stream
 	(Scope)(0),              // 1: agent.v1.Scope
@@ -2393,57 +2436,59 @@ var file_agent_v1_agent_proto_goTypes = []any{
 	(*ThawResponse)(nil),    // 35: agent.v1.ThawResponse
 	(*FlushRequest)(nil),    // 36: agent.v1.FlushRequest
 	(*FlushResponse)(nil),   // 37: agent.v1.FlushResponse
-	(*v1.Command)(nil),      // 38: program.v1.Command
-	(*v1.Exit)(nil),         // 39: program.v1.Exit
+	nil,                     // 38: agent.v1.ReadyRequest.NamesEntry
+	(*v1.Command)(nil),      // 39: program.v1.Command
+	(*v1.Exit)(nil),         // 40: program.v1.Exit
 }
 var file_agent_v1_agent_proto_depIdxs = []int32{
 	6,  // 0: agent.v1.RenewRequest.network:type_name -> agent.v1.Network
-	38, // 1: agent.v1.ExecRequest.command:type_name -> program.v1.Command
+	39, // 1: agent.v1.ExecRequest.command:type_name -> program.v1.Command
 	10, // 2: agent.v1.ExecEvent.started:type_name -> agent.v1.Started
 	12, // 3: agent.v1.ExecEvent.gaps:type_name -> agent.v1.Gap
 	11, // 4: agent.v1.ExecEvent.outputs:type_name -> agent.v1.Output
-	39, // 5: agent.v1.ExecEvent.exit:type_name -> program.v1.Exit
+	40, // 5: agent.v1.ExecEvent.exit:type_name -> program.v1.Exit
 	0,  // 6: agent.v1.Output.stream:type_name -> agent.v1.Stream
 	0,  // 7: agent.v1.Gap.stream:type_name -> agent.v1.Stream
 	1,  // 8: agent.v1.SignalRequest.scope:type_name -> agent.v1.Scope
 	2,  // 9: agent.v1.StatResponse.type:type_name -> agent.v1.FileType
-	3,  // 10: agent.v1.AgentService.Status:input_type -> agent.v1.StatusRequest
-	5,  // 11: agent.v1.AgentService.Renew:input_type -> agent.v1.RenewRequest
-	8,  // 12: agent.v1.AgentService.Exec:input_type -> agent.v1.ExecRequest
-	13, // 13: agent.v1.AgentService.Follow:input_type -> agent.v1.FollowRequest
-	14, // 14: agent.v1.AgentService.Ack:input_type -> agent.v1.AckRequest
-	16, // 15: agent.v1.AgentService.Input:input_type -> agent.v1.InputRequest
-	18, // 16: agent.v1.AgentService.Signal:input_type -> agent.v1.SignalRequest
-	20, // 17: agent.v1.AgentService.Resize:input_type -> agent.v1.ResizeRequest
-	22, // 18: agent.v1.AgentService.Release:input_type -> agent.v1.ReleaseRequest
-	24, // 19: agent.v1.AgentService.Stat:input_type -> agent.v1.StatRequest
-	26, // 20: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
-	28, // 21: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
-	30, // 22: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
-	32, // 23: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
-	34, // 24: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
-	36, // 25: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
-	4,  // 26: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
-	7,  // 27: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
-	9,  // 28: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
-	9,  // 29: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
-	15, // 30: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
-	17, // 31: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
-	19, // 32: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
-	21, // 33: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
-	23, // 34: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
-	25, // 35: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
-	27, // 36: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
-	29, // 37: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
-	31, // 38: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
-	33, // 39: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
-	35, // 40: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
-	37, // 41: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
-	26, // [26:42] is the sub-list for method output_type
-	10, // [10:26] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	38, // 10: agent.v1.ReadyRequest.names:type_name -> agent.v1.ReadyRequest.NamesEntry
+	3,  // 11: agent.v1.AgentService.Status:input_type -> agent.v1.StatusRequest
+	5,  // 12: agent.v1.AgentService.Renew:input_type -> agent.v1.RenewRequest
+	8,  // 13: agent.v1.AgentService.Exec:input_type -> agent.v1.ExecRequest
+	13, // 14: agent.v1.AgentService.Follow:input_type -> agent.v1.FollowRequest
+	14, // 15: agent.v1.AgentService.Ack:input_type -> agent.v1.AckRequest
+	16, // 16: agent.v1.AgentService.Input:input_type -> agent.v1.InputRequest
+	18, // 17: agent.v1.AgentService.Signal:input_type -> agent.v1.SignalRequest
+	20, // 18: agent.v1.AgentService.Resize:input_type -> agent.v1.ResizeRequest
+	22, // 19: agent.v1.AgentService.Release:input_type -> agent.v1.ReleaseRequest
+	24, // 20: agent.v1.AgentService.Stat:input_type -> agent.v1.StatRequest
+	26, // 21: agent.v1.AgentService.Ready:input_type -> agent.v1.ReadyRequest
+	28, // 22: agent.v1.AgentService.Mount:input_type -> agent.v1.MountRequest
+	30, // 23: agent.v1.AgentService.Quiesce:input_type -> agent.v1.QuiesceRequest
+	32, // 24: agent.v1.AgentService.Freeze:input_type -> agent.v1.FreezeRequest
+	34, // 25: agent.v1.AgentService.Thaw:input_type -> agent.v1.ThawRequest
+	36, // 26: agent.v1.AgentService.Flush:input_type -> agent.v1.FlushRequest
+	4,  // 27: agent.v1.AgentService.Status:output_type -> agent.v1.StatusResponse
+	7,  // 28: agent.v1.AgentService.Renew:output_type -> agent.v1.RenewResponse
+	9,  // 29: agent.v1.AgentService.Exec:output_type -> agent.v1.ExecEvent
+	9,  // 30: agent.v1.AgentService.Follow:output_type -> agent.v1.ExecEvent
+	15, // 31: agent.v1.AgentService.Ack:output_type -> agent.v1.AckResponse
+	17, // 32: agent.v1.AgentService.Input:output_type -> agent.v1.InputResponse
+	19, // 33: agent.v1.AgentService.Signal:output_type -> agent.v1.SignalResponse
+	21, // 34: agent.v1.AgentService.Resize:output_type -> agent.v1.ResizeResponse
+	23, // 35: agent.v1.AgentService.Release:output_type -> agent.v1.ReleaseResponse
+	25, // 36: agent.v1.AgentService.Stat:output_type -> agent.v1.StatResponse
+	27, // 37: agent.v1.AgentService.Ready:output_type -> agent.v1.ReadyResponse
+	29, // 38: agent.v1.AgentService.Mount:output_type -> agent.v1.MountResponse
+	31, // 39: agent.v1.AgentService.Quiesce:output_type -> agent.v1.QuiesceResponse
+	33, // 40: agent.v1.AgentService.Freeze:output_type -> agent.v1.FreezeResponse
+	35, // 41: agent.v1.AgentService.Thaw:output_type -> agent.v1.ThawResponse
+	37, // 42: agent.v1.AgentService.Flush:output_type -> agent.v1.FlushResponse
+	27, // [27:43] is the sub-list for method output_type
+	11, // [11:27] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_agent_v1_agent_proto_init() }
@@ -2457,7 +2502,7 @@ func file_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_v1_agent_proto_rawDesc), len(file_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
