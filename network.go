@@ -28,6 +28,11 @@ var NetworkPolicies = []NetworkPolicy{NetworkOff, NetworkEgress, NetworkPublishe
 type PublishedPort struct {
 	GuestPort int `json:"guest_port"`
 	HostPort  int `json:"host_port"` // 0 in a request: any free port
+
+	// RequestedHostPort is the port that the service had on the host until another program took it
+	// while the workspace was paused. Each resume and each restart of the service tries it again.
+	// It is 0 if HostPort has not changed, and in requests.
+	RequestedHostPort int `json:"requested_host_port,omitempty"`
 }
 
 // NetworkInfo is the network of a machine.
@@ -59,7 +64,7 @@ func networkOf(w workspace.Workspace) *NetworkInfo {
 func publishedPorts(ports []store.Port) []PublishedPort {
 	all := []PublishedPort{}
 	for _, p := range ports {
-		all = append(all, PublishedPort{p.Guest, p.Host})
+		all = append(all, PublishedPort{GuestPort: p.Guest, HostPort: p.Host, RequestedHostPort: p.Wanted})
 	}
 	return all
 }

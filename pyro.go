@@ -5,6 +5,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/dirs"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/version"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
@@ -22,6 +23,9 @@ type Options struct {
 	// is the running program if it is named pyro. Otherwise the default is the program pyro in the
 	// folder of the running program or in PATH. RunInVM does not need the command.
 	Program string
+	// PortChanged is called when a call has resumed a workspace, for each published port that
+	// another program has taken meanwhile. It must return quickly. It can be nil.
+	PortChanged func(id, service string, p PublishedPort)
 }
 
 // Pyro gives access to all machines in its folders. It is safe for concurrent use. Several Pyro
@@ -40,6 +44,9 @@ func New(o Options) (*Pyro, error) {
 	w := workspace.Open(d, o.Program)
 	if err := w.Journal().Recover(); err != nil {
 		slog.Warn("an interrupted export or pull can't be recovered", "error", err)
+	}
+	if o.PortChanged != nil {
+		w.PortChanged = func(id, service string, p store.Port) { o.PortChanged(id, service, publishedPorts([]store.Port{p})[0]) }
 	}
 	return &Pyro{w}, nil
 }

@@ -60,7 +60,7 @@ func (p *Pyro) ForwardPorts(ctx context.Context, req ForwardPortsRequest) error 
 			return err
 		}
 		defer open.Close()
-		all = append(all, PublishedPort{port.GuestPort, open.Number})
+		all = append(all, PublishedPort{GuestPort: port.GuestPort, HostPort: open.Number})
 	}
 	if req.Forwarding != nil {
 		calls.Lock()

@@ -1096,8 +1096,9 @@ type PyroNetworkRecord struct {
 
 // PyroPublishedPort defines model for PyroPublishedPort.
 type PyroPublishedPort struct {
-	GuestPort int64 `json:"guest_port"`
-	HostPort  int64 `json:"host_port"`
+	GuestPort         int64  `json:"guest_port"`
+	HostPort          int64  `json:"host_port"`
+	RequestedHostPort *int64 `json:"requested_host_port,omitempty"`
 }
 
 // PyroReadiness defines model for PyroReadiness.

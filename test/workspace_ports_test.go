@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,6 +123,70 @@ func TestPublishOnARunningService(t *testing.T) {
 	p.published(id, "web", 9)
 	p.must("workspace", "service", "stop", id, "web")
 	p.fails(5, "it is stopped", "workspace", "service", "publish", id, "web", "8000")
+}
+
+// TestPortTakenDuringPause takes a published port while the workspace is paused. The service gets
+// another port, and its own port again at a later resume or restart.
+func TestPortTakenDuringPause(t *testing.T) {
+	sameForAll(t)
+	t.Parallel()
+	p := workspaces(t)
+	id := p.create("--network-policy", "egress+published-ports")
+	p.must("workspace", "service", "start", id, "web", "--restart", "always", "--publish", "8000", "--ready-tcp", "8000", "--ready-timeout-seconds", "120", "--", "python3", "-c", crashing)
+	published := func(s map[string]any) (host int, requested any) {
+		t.Helper()
+		port := s["published_ports"].([]any)[0].(map[string]any)
+		return int(port["host_port"].(float64)), port["requested_host_port"]
+	}
+	status := func() map[string]any { return p.object("workspace", "service", "status", id, "web") }
+	port, _ := published(status())
+	taken := func() net.Listener {
+		t.Helper()
+		p.pause(id)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l := taken()
+	r := p.run(nil, "workspace", "exec", id, "--", "true")
+	other, requested := published(status())
+	said := fmt.Sprintf("pyro: port 8000 of service \"web\" is now at 127.0.0.1:%d, because another program took port %d\n", other, port)
+	if other == port || requested != float64(port) || strings.Count(r.stderr, said) != 1 || r.code != 0 {
+		t.Errorf("port %d, requested %v, %+v", other, requested, r)
+	}
+	if text := p.must("workspace", "status", id); !strings.Contains(text, fmt.Sprintf("127.0.0.1:%d -> 8000 (instead of %d, which another program took)", other, port)) {
+		t.Error(text)
+	}
+	answers(t, fmt.Sprintf("http://127.0.0.1:%d/", other), "run 1", "the other port")
+
+	p.pause(id) // the port is still taken
+	w := p.object("workspace", "resume", id)
+	if again, requested := published(w["network"].(map[string]any)); again != other || requested != float64(port) {
+		t.Errorf("the port was %d and is %d, requested %v", other, again, requested)
+	}
+	p.pause(id)
+	l.Close()
+	if r := p.run(nil, "workspace", "resume", id); r.code != 0 || r.stderr != "" {
+		t.Errorf("%+v", r)
+	}
+	if again, requested := published(status()); again != port || requested != nil {
+		t.Errorf("the port was %d and is %d, requested %v", port, again, requested)
+	}
+
+	l = taken()
+	p.must("workspace", "resume", id)
+	other, _ = published(status())
+	l.Close()
+	get(fmt.Sprintf("http://127.0.0.1:%d/crash", other))
+	answers(t, fmt.Sprintf("http://127.0.0.1:%d/", port), "run 2", "after a restart")
+	if again, requested := published(status()); again != port || requested != nil {
+		t.Errorf("the port was %d and is %d, requested %v", port, again, requested)
+	}
+	if got, err := get(fmt.Sprintf("http://127.0.0.1:%d/", other)); err == nil {
+		t.Errorf("the other port is open: %q", got)
+	}
 }
 
 // crashing is a server that ends with its first request to /crash, after it has counted its runs.

@@ -145,11 +145,20 @@ func parsePort(text string) (port pyro.PublishedPort, ok bool) {
 	return pyro.PublishedPort{GuestPort: int(g), HostPort: int(h)}, wrongHost == nil && wrongGuest == nil && g != 0
 }
 
+// showPortChange tells the user that a published port has changed.
+func showPortChange(_, service string, p pyro.PublishedPort) {
+	fmt.Fprintf(os.Stderr, "pyro: port %d of service %q is now at 127.0.0.1:%d, because another program took port %d\n", p.GuestPort, service, p.HostPort, p.RequestedHostPort)
+}
+
 // ports returns the published ports as text.
 func ports(all []pyro.PublishedPort) string {
 	var texts []string
 	for _, p := range all {
-		texts = append(texts, fmt.Sprintf("127.0.0.1:%d -> %d", p.HostPort, p.GuestPort))
+		text := fmt.Sprintf("127.0.0.1:%d -> %d", p.HostPort, p.GuestPort)
+		if p.RequestedHostPort != 0 {
+			text += fmt.Sprintf(" (instead of %d, which another program took)", p.RequestedHostPort)
+		}
+		texts = append(texts, text)
 	}
 	return strings.Join(texts, ", ")
 }

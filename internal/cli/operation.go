@@ -18,7 +18,7 @@ type task struct {
 }
 
 func openTask(ctx context.Context) (*task, error) {
-	p, err := pyro.New(pyro.Options{})
+	p, err := pyro.New(pyro.Options{PortChanged: showPortChange})
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,11 @@ The exit code is the command's, or 124 to 127 and 128+n as in pyro run.`,
 }
 
 func (o workspaceExecOptions) run(ctx context.Context, id string, argv []string) error {
-	p, err := pyro.New(pyro.Options{})
+	options := pyro.Options{PortChanged: showPortChange}
+	if o.quiet {
+		options.PortChanged = nil
+	}
+	p, err := pyro.New(options)
 	if err != nil {
 		return err
 	}

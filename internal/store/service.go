@@ -59,8 +59,9 @@ type Restarts struct {
 
 // Port publishes a port of the machine on 127.0.0.1 of the host.
 type Port struct {
-	Guest int `json:"guest"`
-	Host  int `json:"host"`
+	Guest  int `json:"guest"`
+	Host   int `json:"host"`
+	Wanted int `json:"wanted,omitempty"` // the port of the host that another program took during a pause; 0: Host is as wanted
 }
 
 // ServiceReadiness is the check that must succeed before a service counts as ready.

@@ -80,7 +80,11 @@ func (m *Manager) start(ctx context.Context, id string, report progress.Func) er
 		starting.Abandon()
 		return err
 	}
-	return starting.Release()
+	err = starting.Release()
+	if err == nil && w.Disks.Checkpoint != "" {
+		m.reportPorts(ctx, w)
+	}
+	return err
 }
 
 // Stop stops a workspace without data loss. It does nothing if the workspace is stopped.

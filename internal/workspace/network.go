@@ -38,16 +38,32 @@ func CheckNetwork(f machine.Features) error {
 
 // ports returns the published ports of running services.
 func (m *Manager) ports(ctx context.Context, w store.Workspace) (all []store.Port) {
+	m.eachPort(ctx, w, func(_ string, p store.Port) { all = append(all, p) })
+	return all
+}
+
+// reportPorts calls PortChanged for the published ports that are not as wanted.
+func (m *Manager) reportPorts(ctx context.Context, w store.Workspace) {
+	m.eachPort(ctx, w, func(service string, p store.Port) {
+		if p.Wanted != 0 && m.PortChanged != nil {
+			m.PortChanged(w.ID, service, p)
+		}
+	})
+}
+
+// eachPort calls a function for each published port of the running services.
+func (m *Manager) eachPort(ctx context.Context, w store.Workspace, f func(service string, p store.Port)) {
 	services, err := m.Store.Services(ctx, w.ID)
 	if err != nil {
-		return nil // the workspace can be described without its ports
+		return // the workspace can be described without its ports
 	}
 	for _, s := range services {
 		if s.EndedAt.IsZero() {
-			all = append(all, s.Spec.Ports...)
+			for _, p := range s.Spec.Ports {
+				f(s.Name, p)
+			}
 		}
 	}
-	return all
 }
 
 // connections returns the open connections, oldest first. It returns none if the workspace does not

@@ -40,7 +40,8 @@ type Manager struct {
 	Store        *store.Store
 	Environments *environment.Store
 	Drivers      func() (*isolation.Drivers, error)
-	Program      func() (string, error) // returns the path of the pyro program, which runs supervisors
+	Program      func() (string, error)                 // returns the path of the pyro program, which runs supervisors
+	PortChanged  func(id, service string, p store.Port) // is called after a resume for each port of the host that is not as wanted; can be nil
 }
 
 // Open returns the manager of the workspaces in d, whose paths must be absolute. program is the

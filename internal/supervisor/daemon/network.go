@@ -104,6 +104,7 @@ func (v *service) publish(ports []store.Port) error {
 			closePorts(opened)
 			return err
 		}
+		published.Wanted = p.Wanted
 		opened = append(opened, published)
 	}
 	v.setPorts(slices.Concat(v.ports, opened))
@@ -114,8 +115,25 @@ func (v *service) publish(ports []store.Port) error {
 func (v *service) setPorts(ports []*network.Port) {
 	v.ports, v.record.Spec.Ports = ports, nil
 	for _, p := range ports {
-		v.record.Spec.Ports = append(v.record.Spec.Ports, store.Port{Guest: p.Guest, Host: p.Host})
+		v.record.Spec.Ports = append(v.record.Spec.Ports, store.Port{Guest: p.Guest, Host: p.Host, Wanted: p.Wanted})
 	}
+}
+
+// reclaim replaces ports of the host by the ports that the service had before a pause, if these are
+// free again. The caller holds v.mu, and must close the replaced ports.
+func (v *service) reclaim() (replaced []*network.Port) {
+	stack := v.daemon.machine.Network()
+	ports := slices.Clone(v.ports)
+	for i, p := range ports {
+		if p.Wanted == 0 || v.closed {
+			continue
+		}
+		if again, err := stack.Publish(p.Wanted, p.Guest); err == nil {
+			replaced, ports[i] = append(replaced, p), again
+		}
+	}
+	v.setPorts(ports)
+	return replaced
 }
 
 // unpublish closes the service's ports on the host, and all connections to them.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/network"
 	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
@@ -128,6 +129,8 @@ func (d *daemon) holdRestarts(ctx context.Context) (release func()) {
 // renew prepares another run of the program, which has an ID and output writers of its own. It
 // reports whether the service was not stopped.
 func (v *service) renew() bool {
+	var replaced []*network.Port
+	defer func() { closePorts(replaced) }()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.stopped {
@@ -137,6 +140,7 @@ func (v *service) renew() bool {
 	v.record.Result.Restarts.Waits = false
 	v.record.Result.Restarts.Count++
 	v.setOutputs(savedStreams{Stderr: new(position)})
+	replaced = v.reclaim() // the connections have ended with the program
 	v.save()
 	return true
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -215,25 +216,29 @@ func (r *resuming) log(name string, stream int, path string, gone int64) (*progr
 	return program.RestoreLogFile(path, remote.ServiceLogBytes, gone, kept)
 }
 
-// publishAgain publishes the service's ports again. It uses the same ports on the host. If those
-// are in use or the machine was copied, it uses any free ports.
+// publishAgain publishes the service's ports again, at the ports of the host that were wanted. If
+// those are in use, it uses the last ones, or any free ports. If the machine was copied, it uses any
+// free ports, because the other machine has the ports.
 func (v *service) publishAgain(copied bool) error {
 	ports := v.record.Spec.Ports
 	v.record.Spec.Ports = nil
 	var failed error
 	for _, p := range ports {
-		err := errPortInUse
-		if !copied {
-			err = v.publish([]store.Port{p})
+		if copied {
+			failed = errors.Join(failed, v.publish([]store.Port{{Guest: p.Guest}}))
+			continue
+		}
+		wanted := cmp.Or(p.Wanted, p.Host)
+		err := v.publish([]store.Port{{Guest: p.Guest, Host: wanted}})
+		if err != nil && p.Wanted != 0 {
+			err = v.publish([]store.Port{{Guest: p.Guest, Host: p.Host, Wanted: wanted}})
 		}
 		if err != nil {
-			failed = errors.Join(failed, v.publish([]store.Port{{Guest: p.Guest}}))
+			failed = errors.Join(failed, v.publish([]store.Port{{Guest: p.Guest, Wanted: wanted}}))
 		}
 	}
 	return failed
 }
-
-var errPortInUse = errors.New("the machine that was copied has it")
 
 // resumeCommand continues a command so that the history gets its end. The command's caller has
 // already received the error that the workspace was paused.

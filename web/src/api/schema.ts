@@ -1716,6 +1716,8 @@ export interface components {
             guest_port: number;
             /** Format: int64 */
             host_port: number;
+            /** Format: int64 */
+            requested_host_port?: number;
         };
         PyroReadiness: {
             target: string;
