@@ -155,7 +155,9 @@ func TestAdmin(t *testing.T) {
 	id := w.spawn(t, "cat", args{"scope": "control"})
 	w.text(t, "pty_write", args{"session_id": id, "data": "12345678\n"})
 	w.refused(t, "pty_write", args{"session_id": id, "data": "12345678\n"}, fault.Exhausted, "input throttled (limit 10 bytes/s)")
-	w.until(t, id, "12345678\r\n12345678\r\n")
+	if text := w.until(t, id, "12345678\r\n"); text != "12345678\r\n12345678\r\n" { // the echo, and the output of cat
+		t.Errorf("%q", text)
+	}
 	st := w.object(t, "pty_status", args{"session_id": id})
 	if st["input_dropped"] != 9.0 || st["bytes_written"] != 9.0 || st["max_output_bytes"] != 500.0 || st["input_rate_bps"] != 10.0 {
 		t.Errorf("%v", st)

@@ -208,7 +208,7 @@ func interruptPython(t *testing.T, w *world, id string) {
 			return
 		}
 		w.text(t, "pty_write", args{"session_id": id, "data": "x"})
-		w.until(t, id, "x")
+		w.shows(t, id, func(s map[string]any) bool { return strings.HasSuffix(s["text"].(string), "x") })
 	}
 	t.Fatal("Python does not react to Ctrl-C")
 }

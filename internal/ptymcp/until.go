@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
@@ -108,13 +109,15 @@ func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest
 		if err != nil {
 			return nil, err
 		}
-		from := min(max(after-p.From, 0), int64(len(p.Data)))
-		which, end := find(p.Data[from:])
+		echoes, err := r.echoes(ctx, cursor)
+		if err != nil {
+			return nil, err
+		}
+		which, end := printed(p, max(after, p.From), echoes, find)
 		if which >= 0 {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			end += int(from)
 			if !r.log.Advance(cursor, p.From+int64(end)) {
 				continue // another client has read output meanwhile
 			}
@@ -138,6 +141,40 @@ func (s *Server) expect(ctx context.Context, info session.Info, req untilRequest
 			return nil, err
 		}
 	}
+}
+
+// printed finds the first match in the output after an offset that is not an echo. A match does not
+// reach into an echo. The returned end is in bytes of p.Data.
+func printed(p program.Piece, after int64, echoes []session.Range, find finder) (which, end int) {
+	all := len(p.Data)
+	from := min(int(after-p.From), all)
+	for _, e := range echoes {
+		if to := int(e.From - p.From); from < to && to < all {
+			echoed := p.Data[to]
+			p.Data[to] = 0 // so that the end of this part is not the end of the output for the expression
+			which, end := find(p.Data[from : to+1])
+			p.Data[to] = echoed
+			if which >= 0 {
+				return which, min(from+end, to)
+			}
+		}
+		from = max(from, min(int(e.To-p.From), all))
+	}
+	which, end = find(p.Data[from:])
+	return which, from + end
+}
+
+// echoes returns the parts of the output after a cursor that echo typed text.
+func (r *reader) echoes(ctx context.Context, cursor int64) ([]session.Range, error) {
+	a, err := r.info.Ask(ctx, session.Request{Op: session.OpEchoes, Cursor: cursor})
+	switch {
+	case err == nil || !a.Ended || ctx.Err() != nil:
+		return a.Echoes, err
+	case !r.info.Running():
+		return r.info.Echoes, nil
+	}
+	r.info, err = r.server.sessions.Get(r.info.ID)
+	return r.info.Echoes, err
 }
 
 func rest(ctx context.Context, d time.Duration) error {

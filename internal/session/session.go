@@ -111,6 +111,8 @@ type State struct {
 
 	Ending bool `json:"ending,omitempty"` // the programs are being asked to end, or killed
 
+	Echoes []Range `json:"echoes,omitempty"` // of an ended session: echoes of typed text in the unread output
+
 	Recovered   bool      `json:"recovered,omitempty"` // a new session process replaced one that was killed
 	RecoveredAt time.Time `json:"recovered_at,omitzero"`
 	LogError    string    `json:"log_error,omitempty"` // why the log in the log folder is incomplete

@@ -25,6 +25,7 @@ const (
 	OpWait   Op = "wait"   // Waits for output after Cursor, a pause of Idle, the end, or Timeout.
 	OpLook   Op = "look"   // Returns the screen.
 	OpCount  Op = "count"  // Returns the input counts. Does not count as use of the session.
+	OpEchoes Op = "echoes" // Returns the echoes of typed text in the output after Cursor. Does not count as use of the session.
 	OpEnd    Op = "end"    // Ends the session. The answer follows when the session has ended.
 )
 
@@ -53,6 +54,14 @@ type Answer struct {
 	Ended bool          `json:"ended,omitempty"` // the session has ended
 	Look  *Look         `json:"look,omitempty"`
 	Count *Count        `json:"count,omitempty"`
+
+	Echoes []Range `json:"echoes,omitempty"` // in order; they can overlap
+}
+
+// Range is a part of the output: the offset of its first byte, and the offset after its last byte.
+type Range struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // Count contains the numbers of accepted and rejected input bytes.

@@ -36,6 +36,7 @@ type sessionProcess struct {
 
 	mu     sync.Mutex
 	state  session.State
+	typed  []typedText        // texts that the program or its terminal can echo
 	reason session.ExitReason // empty: neither a client nor a limit ended the session.
 	ending chan struct{}      // closed when the session must end.
 	ended  chan struct{}      // closed when the session has ended and its state is saved.
@@ -236,7 +237,7 @@ func (p *sessionProcess) stop(why session.ExitReason) {
 }
 
 // end records the exit of the program and the end of the session.
-func (p *sessionProcess) end() error {
+func (p *sessionProcess) end() (err error) {
 	p.in.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,8 +261,11 @@ func (p *sessionProcess) end() error {
 		p.state.Reason = session.Exited
 	}
 	p.state.Written, p.state.Refused = p.in.counts()
+	if p.state.Echoes, err = p.findEchoes(p.output.logs[session.Output].Cursor()); err != nil {
+		slog.Error("find echoes", "session", p.spec.ID, "error", err)
+	}
 	p.output.endLogs() // before the state: an ended session must have complete logs, even after a crash in between
-	err := errors.Join(p.folder.RemoveSecrets(), p.folder.SetState(p.state))
+	err = errors.Join(p.folder.RemoveSecrets(), p.folder.SetState(p.state))
 	p.note(session.Event{Event: "exit", Reason: string(p.state.Reason), Code: p.state.ExitCode})
 	p.output.end()
 	close(p.ended)

@@ -61,7 +61,7 @@ func (p *sessionProcess) serveConn(c *session.Conn) {
 		if err := c.Receive(&req); err != nil {
 			return
 		}
-		if req.Op != session.OpCount {
+		if req.Op != session.OpCount && req.Op != session.OpEchoes {
 			p.output.touch()
 		}
 		answer, err := p.answer(ctx, req)
@@ -84,7 +84,7 @@ func (p *sessionProcess) serveConn(c *session.Conn) {
 func (p *sessionProcess) answer(ctx context.Context, req session.Request) (a session.Answer, err error) {
 	switch req.Op {
 	case session.OpInput:
-		if err = p.in.put(req.Data); err == nil {
+		if err = p.typeIn(req.Data); err == nil {
 			p.note(session.Event{Event: "write", Client: req.Client, Bytes: len(req.Data)})
 		}
 	case session.OpSecret:
@@ -105,6 +105,8 @@ func (p *sessionProcess) answer(ctx context.Context, req session.Request) (a ses
 		a.Count = new(session.Count)
 		a.Count.Written, a.Count.Refused = p.in.counts()
 		a.Count.Hidden = p.hidden()
+	case session.OpEchoes:
+		a.Echoes, err = p.echoes(req.Cursor)
 	case session.OpEnd:
 		p.note(session.Event{Event: "close", Client: req.Client})
 		p.stop(session.Killed)
