@@ -118,7 +118,7 @@ func (a *attachment) pass() {
 			typed, detach = typed[:i], true
 		}
 		if len(typed) > 0 {
-			if _, failed := a.WriteShell(a.ctx, a.req.ShellID, typed); failed != nil && fault.KindOf(failed) != fault.Exhausted {
+			if failed := a.TypeShell(a.ctx, a.req.ShellID, typed); failed != nil && fault.KindOf(failed) != fault.Exhausted {
 				a.cancel(failed)
 				return
 			}

@@ -225,7 +225,9 @@ type ShellInput struct {
 // MaxShellInput is the maximum size of a shell's unread input, in bytes.
 const MaxShellInput = 1 << 20
 
-// WriteShell sends input to a shell. It does not wait for output: use ReadShell.
+// WriteShell sends input to a shell. It does not wait for output: use ReadShell. If the program
+// reads whole lines, its terminal accepts lines of at most 4,095 bytes. WriteShell refuses input
+// with a longer line.
 func (p *Pyro) WriteShell(ctx context.Context, req WriteShellRequest) (*ShellInput, error) {
 	if err := p.named(ctx, &req.WorkspaceID); err != nil {
 		return nil, err

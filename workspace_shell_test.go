@@ -89,6 +89,44 @@ func TestAShellIsPlainToRead(t *testing.T) {
 	}
 }
 
+// TestALineThatIsTooLong checks that a shell refuses a line that its terminal would cut off. A
+// program that reads single keys gets all of the line.
+func TestALineThatIsTooLong(t *testing.T) {
+	p := withWorkspaces(t)
+	ctx := t.Context()
+	id := p.create(t, nil)
+	s, err := p.OpenShell(ctx, OpenShellRequest{WorkspaceID: id, Env: map[string]string{"PS1": "> ", "HOME": t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := false
+	write := func(text string, newline *bool) error {
+		return only(p.WriteShell(ctx, WriteShellRequest{WorkspaceID: id, ShellID: s.ShellID, Input: text, AppendNewline: newline}))
+	}
+	if err := write("stty -echo; echo re''ady; read -r line; echo got ${#line}.; stty -icanon; echo k''eys; head -c 6000 | wc -c", nil); err != nil {
+		t.Fatal(err)
+	}
+	readUntil(t, p, id, s.ShellID, "ready\n")
+	if err := write(strings.Repeat("x", 6000), nil); KindOf(err) != Invalid || !strings.Contains(err.Error(), "a line of 6000 bytes") || HintOf(err) == "" {
+		t.Errorf("%v", err)
+	}
+	if err := write(strings.Repeat("x", 3000), &no); err != nil {
+		t.Error(err)
+	}
+	if err := write(strings.Repeat("x", 1096), nil); KindOf(err) != Invalid || !strings.Contains(err.Error(), "a line of 4096 bytes") {
+		t.Errorf("%v", err)
+	}
+	if err := write(strings.Repeat("x", 1095), nil); err != nil {
+		t.Error(err)
+	}
+	readUntil(t, p, id, s.ShellID, "got 4095.\n")
+	readUntil(t, p, id, s.ShellID, "keys\n")
+	if err := write(strings.Repeat("x", 6000), nil); err != nil {
+		t.Error(err)
+	}
+	readUntil(t, p, id, s.ShellID, "\n6000\n")
+}
+
 func TestShellRequestsAreChecked(t *testing.T) {
 	p := withWorkspaces(t)
 	ctx := t.Context()

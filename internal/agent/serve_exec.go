@@ -132,6 +132,9 @@ func (s *Server) Input(ctx context.Context, req *connect.Request[agentv1.InputRe
 	if len(req.Msg.Data) > maxChunk {
 		return nil, invalid("too much input at once")
 	}
+	if len(req.Msg.Data) == 0 && !req.Msg.Eof {
+		return connect.NewResponse(&agentv1.InputResponse{LineLimit: lineLimit(p.terminal)}), nil
+	}
 	accepted, closed, err := p.input.write(req.Msg.Offset, req.Msg.Data, req.Msg.Eof)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeOutOfRange, err)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 // openTerminal creates a PTY. It returns the controlling end and the end for processes. Call it in
@@ -77,6 +79,22 @@ func typeSignal(terminal *os.File, sig syscall.Signal) bool {
 	}
 	_, err = terminal.Write([]byte{char})
 	return err == nil
+}
+
+// lineLimit returns the length of the longest line that a terminal accepts, or 0 if there is no
+// limit, because its program reads single keys.
+func lineLimit(terminal *os.File) (limit uint32) {
+	if terminal == nil {
+		return 0
+	}
+	withDescriptor(terminal, func(fd int) error {
+		settings, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err == nil && settings.Lflag&unix.ICANON != 0 {
+			limit = program.LineLimit
+		}
+		return err
+	})
+	return limit
 }
 
 // newestGroup returns the process group of a session that was started last. If the foreground group

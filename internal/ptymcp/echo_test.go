@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // TestPatternsSkipTheEcho checks that patterns match the output of programs, not the echo of typed
@@ -81,5 +83,24 @@ func TestPatternOnlyInTheEcho(t *testing.T) {
 		if r := w.object(t, "pty_read_until", args{"session_id": id, "pattern": "build-finished"}); r["matched"] != false {
 			t.Errorf("%s, ended: %v", command, r)
 		}
+	}
+}
+
+// TestALineThatIsTooLong checks that input is refused if the terminal would cut off a line.
+func TestALineThatIsTooLong(t *testing.T) {
+	w := newWorld(t, env{"CHECK_WRITES": "0"})
+	for _, backend := range []string{"subprocess", "tmux"} {
+		id := w.spawn(t, "stty -echo; echo ready; read -r line; echo got ${#line}.; stty -icanon; echo keys; head -c 6000 | wc -c; read", args{"backend": backend})
+		w.until(t, id, "ready")
+		long := strings.Repeat("x", 6000)
+		w.refused(t, "pty_write", args{"session_id": id, "data": long + "\n"}, fault.Invalid, "a line of 6000 bytes")
+		w.refused(t, "pty_prompt", args{"session_id": id, "data": "short\n" + long, "patterns": []string{"got"}}, fault.Invalid, "nothing was typed")
+		w.text(t, "pty_write", args{"session_id": id, "data": long[:3000]})
+		w.refused(t, "pty_write", args{"session_id": id, "data": long[:1096], "keys": []string{"enter"}}, fault.Invalid, "a line of 4096 bytes")
+		w.text(t, "pty_write", args{"session_id": id, "data": long[:1095], "keys": []string{"enter"}})
+		w.until(t, id, "got 4095.")
+		w.until(t, id, "keys")
+		w.text(t, "pty_write", args{"session_id": id, "data": long})
+		w.until(t, id, "6000")
 	}
 }

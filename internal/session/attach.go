@@ -88,7 +88,7 @@ func (i Info) pass(ctx context.Context, cancel context.CancelCauseFunc, p Person
 			typed, leaves = typed[:at], true
 		}
 		if len(typed) > 0 {
-			if _, failed := i.Ask(ctx, Request{Op: OpInput, Data: typed}); failed != nil && fault.KindOf(failed) != fault.Exhausted && fault.KindOf(failed) != fault.Precondition {
+			if _, failed := i.Ask(ctx, Request{Op: OpInput, Data: typed, Anyway: true}); failed != nil && fault.KindOf(failed) != fault.Exhausted && fault.KindOf(failed) != fault.Precondition {
 				cancel(failed)
 				return
 			}

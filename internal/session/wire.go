@@ -18,7 +18,7 @@ type Op string
 
 // The operations.
 const (
-	OpInput  Op = "input"  // Types all of Data or nothing.
+	OpInput  Op = "input"  // Types all of Data or nothing. Fails with Invalid if a line is too long for the terminal.
 	OpSecret Op = "secret" // Types Secret and Enter, when echo is off or if Shown is set.
 	OpResize Op = "resize" // Sets the size to Cols and Rows.
 	OpSignal Op = "signal" // Sends Signal to the foreground process group.
@@ -33,6 +33,7 @@ const (
 type Request struct {
 	Op       Op            `json:"op"`
 	Data     []byte        `json:"data,omitempty"`
+	Anyway   bool          `json:"anyway,omitempty"` // type lines that are too long for the terminal, which cuts them off
 	Secret   string        `json:"secret,omitempty"`
 	Shown    bool          `json:"shown,omitempty"`    // type the secret even if the terminal echoes it
 	NoEnter  bool          `json:"no_enter,omitempty"` // do not type Enter

@@ -188,7 +188,12 @@ func (s *shell) do(ctx context.Context, f func(*workspace.Shells) error) (err er
 }
 
 func (s *shell) Write(ctx context.Context, b []byte) error {
-	return s.do(ctx, func(c *workspace.Shells) error { _, err := c.WriteShell(ctx, s.id, b); return err })
+	return s.do(ctx, func(c *workspace.Shells) error { return c.TypeShell(ctx, s.id, b) })
+}
+
+func (s *shell) LineLimit(ctx context.Context) (limit int, err error) {
+	err = s.do(ctx, func(c *workspace.Shells) error { limit, err = c.LineLimit(ctx, s.id); return err })
+	return limit, err
 }
 
 func (s *shell) Resize(ctx context.Context, cols, rows int) error {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"math"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -26,6 +27,19 @@ func (c *Client) signal(ctx context.Context, id string, sig syscall.Signal, scop
 		_, err := s.rpc.Signal(ctx, connect.NewRequest(&agentv1.SignalRequest{ExecId: id, Signal: uint32(sig), Scope: scope}))
 		return err
 	}), "signal command", id)
+}
+
+// LineLimit returns the longest line that the terminal of a command accepts now, in bytes without
+// the line break. It returns 0 if there is no limit.
+func (c *Client) LineLimit(ctx context.Context, id string) (limit int, err error) {
+	err = c.do(ctx, func(ctx context.Context, s *session) error {
+		r, err := s.rpc.Input(ctx, connect.NewRequest(&agentv1.InputRequest{ExecId: id}))
+		if err == nil {
+			limit = int(min(r.Msg.LineLimit, math.MaxInt32))
+		}
+		return err
+	})
+	return limit, fault.Wrap(err, "examine terminal", id)
 }
 
 // Resize sets the size of a command's terminal.

@@ -12,7 +12,7 @@ import (
 )
 
 // terminal runs a shell on a terminal. It checks the PID, the size of the terminal, a change of the
-// size, and a signal.
+// size, the limit for lines, and a signal.
 func (s suite) terminal(t *testing.T) {
 	g := s.renewed(t, usual)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -20,10 +20,12 @@ func (s suite) terminal(t *testing.T) {
 	keys, typed := io.Pipe()
 	defer typed.Close()
 	out := &output{}
+	id := program.NewID()
 	started, ended := make(chan program.Process, 1), make(chan program.Exit, 1)
 	go func() {
 		exit, err := g.agent.Exec(ctx, program.Command{
-			Argv: []string{"/bin/sh", "-c", `echo "pid $$"; stty size; read -r line; stty size; exec sleep 1000`}, Cwd: "/", TTY: &program.Terminal{Cols: 81, Rows: 25},
+			ID: id, Argv: []string{"/bin/sh", "-c", `echo "pid $$"; stty size; read -r line; stty size; stty -echo; echo silent
+				read -r line; echo "got ${#line}."; stty -icanon; echo keys; exec sleep 1000`}, Cwd: "/", TTY: &program.Terminal{Cols: 81, Rows: 25},
 		}, program.Attach{Stdin: keys, Stdout: out, Started: func(p program.Process) { started <- p }})
 		if err != nil {
 			t.Error(err)
@@ -41,6 +43,18 @@ func (s suite) terminal(t *testing.T) {
 	}
 	io.WriteString(typed, "\n")
 	prints("33 99")
+	limits := func(want int) {
+		t.Helper()
+		if limit, err := g.agent.LineLimit(ctx, id); limit != want || err != nil {
+			t.Errorf("limit for lines: %d, %v, not %d", limit, err, want)
+		}
+	}
+	limits(program.LineLimit)
+	prints("silent")
+	io.WriteString(typed, strings.Repeat("x", program.LineLimit)+"y\n")
+	prints(fmt.Sprintf("got %d.\r\n", program.LineLimit))
+	prints("keys")
+	limits(0)
 	if err := p.Signal(ctx, syscall.SIGKILL); err != nil {
 		t.Error(err)
 	}

@@ -36,6 +36,7 @@ type sessionProcess struct {
 
 	mu     sync.Mutex
 	state  session.State
+	begun  int                // bytes of the typed line, if its end is not typed yet
 	typed  []typedText        // texts that the program or its terminal can echo
 	reason session.ExitReason // empty: neither a client nor a limit ended the session.
 	ending chan struct{}      // closed when the session must end.

@@ -84,7 +84,7 @@ func (p *sessionProcess) serveConn(c *session.Conn) {
 func (p *sessionProcess) answer(ctx context.Context, req session.Request) (a session.Answer, err error) {
 	switch req.Op {
 	case session.OpInput:
-		if err = p.typeIn(req.Data); err == nil {
+		if err = p.typeIn(req); err == nil {
 			p.note(session.Event{Event: "write", Client: req.Client, Bytes: len(req.Data)})
 		}
 	case session.OpSecret:

@@ -37,7 +37,8 @@ type Shell interface {
 	// Read waits for output after a cursor and returns it. ErrPaused: the workspace is paused.
 	// After any other error the program is lost.
 	Read(ctx context.Context, stream session.Stream, cursor int64) (Piece, error)
-	Write(ctx context.Context, b []byte) error // Exhausted: the program has not read enough of its earlier input
+	Write(ctx context.Context, b []byte) error  // Exhausted: the program has not read enough of its earlier input
+	LineLimit(ctx context.Context) (int, error) // longest line that its terminal accepts now, in bytes; 0: no limit
 	Resize(ctx context.Context, cols, rows int) error
 	Signal(ctx context.Context, sig unix.Signal) error // to the foreground process group
 	Kill(ctx context.Context) error                    // kills the program and its descendants; returns when the program has ended
@@ -201,6 +202,12 @@ func (p *workspaceProgram) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+// lineLimit returns the longest line that the terminal accepts now.
+func (p *workspaceProgram) lineLimit() (limit int, err error) {
+	err = p.do(func(ctx context.Context) error { limit, err = p.shell.LineLimit(ctx); return err })
+	return limit, err
 }
 
 func (p *workspaceProgram) resize(cols, rows int) error {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 	"github.com/pyro-mcp/pyro/internal/session"
 )
 
@@ -27,6 +28,7 @@ type fakeShell struct {
 
 func (f *fakeShell) Start(context.Context, session.Spec) (Shell, error) { return f, nil }
 func (f *fakeShell) End(context.Context, session.Spec) error            { return nil }
+func (f *fakeShell) LineLimit(context.Context) (int, error)             { return program.LineLimit, nil }
 func (f *fakeShell) PID() int                                           { return 7 }
 
 func (f *fakeShell) Read(ctx context.Context, _ session.Stream, cursor int64) (Piece, error) {

@@ -177,7 +177,7 @@ func (s *shell) before(at int64) []byte {
 	return append([]byte(show), s.log.Bytes(at-maxBefore+int64(len(show)), at)...)
 }
 
-// WriteShell adds input to a shell.
+// WriteShell adds input to a shell, or returns the limit of its terminal.
 func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisorv1.WriteShellRequest]) (*connect.Response[supervisorv1.WriteShellResponse], error) {
 	one, done, err := s.onShell(ctx, req.Msg.ShellId, s.begin)
 	if err != nil {
@@ -187,11 +187,24 @@ func (s *server) WriteShell(ctx context.Context, req *connect.Request[supervisor
 	if !one.input {
 		return nil, fault.New(fault.Precondition, "write to shell", one.shellID, "it was started without input")
 	}
+	r := &supervisorv1.WriteShellResponse{}
+	longest := one.in.longest(req.Msg.Data)
+	if ask := len(req.Msg.Data) == 0; ask || longest > program.LineLimit && !req.Msg.Anyway {
+		limit := one.lineLimit(ctx)
+		if ask {
+			r.Shell, r.LineLimit = one.info(), uint32(limit)
+			return connect.NewResponse(r), nil
+		}
+		if err := program.CheckLine(longest, limit); err != nil {
+			return nil, fault.Wrap(err, "write to shell", one.shellID)
+		}
+	}
 	one.ask()
 	if err := one.in.put(req.Msg.Data); err != nil {
 		return nil, fault.Wrap(err, "write to shell", one.shellID)
 	}
-	return connect.NewResponse(&supervisorv1.WriteShellResponse{Shell: one.info()}), nil
+	r.Shell = one.info()
+	return connect.NewResponse(r), nil
 }
 
 // SignalShell sends a signal to the foreground group of a shell, or kills the shell with all its

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/fault"
+	"github.com/pyro-mcp/pyro/internal/program"
 )
 
 const (
@@ -91,13 +93,29 @@ func (s *shell) signal(ctx context.Context, sig syscall.Signal) error {
 	return s.job.signal(ctx, sig)
 }
 
+// lineLimit returns the longest line that the terminal accepts now, in bytes. It returns 0 if there
+// is no limit, or if the machine does not know it.
+func (s *shell) lineLimit(ctx context.Context) int {
+	if s.inBackground() {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, inputPatience)
+	defer cancel()
+	limit, err := s.daemon.machine.Agent.LineLimit(ctx, s.programID())
+	if err != nil {
+		slog.Debug("find the limit of a terminal", "shell", s.shellID, "error", err)
+	}
+	return limit
+}
+
 // inbox contains input of a shell that the machine has not accepted yet.
 type inbox struct {
 	mu       sync.Mutex
 	cond     sync.Cond // signalled when typed or closed changes
 	typed    []byte
-	taking   int    // bytes that the last Read returned; the next Read shows that they were accepted
-	accepted uint64 // bytes that were accepted before those
+	begun    int    // bytes of an unfinished line
+	taking   int    // bytes of the last Read, accepted at the next Read
+	accepted uint64 // bytes accepted before those
 	closed   bool
 }
 
@@ -114,8 +132,17 @@ func (b *inbox) put(typed []byte) error {
 		return fault.Newf(fault.Exhausted, "%d bytes wait for the program to read them already", len(b.typed))
 	}
 	b.typed = append(b.typed, typed...)
+	_, b.begun = program.LongestLine(b.begun, typed)
 	b.cond.Broadcast()
 	return nil
+}
+
+// longest returns the length of the longest line that typed makes, in bytes.
+func (b *inbox) longest(typed []byte) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	longest, _ := program.LongestLine(b.begun, typed)
+	return longest
 }
 
 // Read waits for input and returns it.

@@ -144,13 +144,35 @@ func (c *Client) ReadShell(ctx context.Context, read ShellRead) (ShellOutput, er
 	return ShellOutput{shellOf(m.Shell), m.Data, m.From, m.Next, m.Dropped, m.More, m.Before, m.Plain}, nil
 }
 
-// WriteShell sends input to a shell.
+// WriteShell sends input to a shell. It refuses a line that is too long for the terminal.
 func (c *Client) WriteShell(ctx context.Context, id string, typed []byte) (Shell, error) {
-	r, err := c.rpc.WriteShell(ctx, connect.NewRequest(&supervisorv1.WriteShellRequest{ShellId: id, Data: typed}))
-	if err != nil {
-		return Shell{}, fromWire(ctx, err)
+	r, err := c.writeShell(ctx, &supervisorv1.WriteShellRequest{ShellId: id, Data: typed})
+	return shellOf(r.Shell), err
+}
+
+// TypeShell is WriteShell for input from a person or for checked input. The terminal cuts off lines
+// that are too long.
+func (c *Client) TypeShell(ctx context.Context, id string, typed []byte) error {
+	if len(typed) == 0 {
+		return nil
 	}
-	return shellOf(r.Msg.Shell), nil
+	_, err := c.writeShell(ctx, &supervisorv1.WriteShellRequest{ShellId: id, Data: typed, Anyway: true})
+	return err
+}
+
+// LineLimit returns the longest line that the terminal of a shell accepts now, in bytes without the
+// line break. It returns 0 if there is no limit.
+func (c *Client) LineLimit(ctx context.Context, id string) (int, error) {
+	r, err := c.writeShell(ctx, &supervisorv1.WriteShellRequest{ShellId: id})
+	return int(r.LineLimit), err
+}
+
+func (c *Client) writeShell(ctx context.Context, req *supervisorv1.WriteShellRequest) (*supervisorv1.WriteShellResponse, error) {
+	r, err := c.rpc.WriteShell(ctx, connect.NewRequest(req))
+	if err != nil {
+		return &supervisorv1.WriteShellResponse{}, fromWire(ctx, err)
+	}
+	return r.Msg, nil
 }
 
 // SignalShell sends a signal to the foreground group of a shell's terminal.

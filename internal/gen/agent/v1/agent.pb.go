@@ -1165,9 +1165,12 @@ func (x *InputRequest) GetEof() bool {
 }
 
 type InputResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Accepted      uint64                 `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"` // offset of the next byte
-	Closed        bool                   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`     // the process has closed its standard input
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Accepted uint64                 `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"` // offset of the next byte
+	Closed   bool                   `protobuf:"varint,2,opt,name=closed,proto3" json:"closed,omitempty"`     // the process has closed its standard input
+	// If the program reads whole lines from a PTY: the longest line that the PTY accepts, without the
+	// line break. The PTY drops the rest of a longer line.
+	LineLimit     uint32 `protobuf:"varint,3,opt,name=line_limit,json=lineLimit,proto3" json:"line_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1214,6 +1217,13 @@ func (x *InputResponse) GetClosed() bool {
 		return x.Closed
 	}
 	return false
+}
+
+func (x *InputResponse) GetLineLimit() uint32 {
+	if x != nil {
+		return x.LineLimit
+	}
+	return 0
 }
 
 type SignalRequest struct {
@@ -2287,10 +2297,12 @@ const file_agent_v1_agent_proto_rawDesc = "" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03eof\x18\x04 \x01(\bR\x03eof\"C\n" +
+	"\x03eof\x18\x04 \x01(\bR\x03eof\"b\n" +
 	"\rInputResponse\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\x04R\baccepted\x12\x16\n" +
-	"\x06closed\x18\x02 \x01(\bR\x06closed\"g\n" +
+	"\x06closed\x18\x02 \x01(\bR\x06closed\x12\x1d\n" +
+	"\n" +
+	"line_limit\x18\x03 \x01(\rR\tlineLimit\"g\n" +
 	"\rSignalRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\rR\x06signal\x12%\n" +

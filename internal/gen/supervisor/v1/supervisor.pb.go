@@ -1004,7 +1004,8 @@ func (x *ReadShellResponse) GetPlain() []byte {
 type WriteShellRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ShellId       string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"` // at most 1 MiB
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`      // at most 1 MiB; empty: only return line_limit
+	Anyway        bool                   `protobuf:"varint,3,opt,name=anyway,proto3" json:"anyway,omitempty"` // type lines that are too long for the terminal, which cuts them off
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1053,9 +1054,17 @@ func (x *WriteShellRequest) GetData() []byte {
 	return nil
 }
 
+func (x *WriteShellRequest) GetAnyway() bool {
+	if x != nil {
+		return x.Anyway
+	}
+	return false
+}
+
 type WriteShellResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shell         *Shell                 `protobuf:"bytes,1,opt,name=shell,proto3" json:"shell,omitempty"`
+	LineLimit     uint32                 `protobuf:"varint,2,opt,name=line_limit,json=lineLimit,proto3" json:"line_limit,omitempty"` // longest line that the terminal accepts now, in bytes; 0: not limited or not asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1095,6 +1104,13 @@ func (x *WriteShellResponse) GetShell() *Shell {
 		return x.Shell
 	}
 	return nil
+}
+
+func (x *WriteShellResponse) GetLineLimit() uint32 {
+	if x != nil {
+		return x.LineLimit
+	}
+	return 0
 }
 
 type SignalShellRequest struct {
@@ -3210,12 +3226,15 @@ const file_supervisor_v1_supervisor_proto_rawDesc = "" +
 	"\adropped\x18\x05 \x01(\x03R\adropped\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\bR\x04more\x12\x16\n" +
 	"\x06before\x18\a \x01(\fR\x06before\x12\x14\n" +
-	"\x05plain\x18\b \x01(\fR\x05plain\"B\n" +
+	"\x05plain\x18\b \x01(\fR\x05plain\"Z\n" +
 	"\x11WriteShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"@\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
+	"\x06anyway\x18\x03 \x01(\bR\x06anyway\"_\n" +
 	"\x12WriteShellResponse\x12*\n" +
-	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\"[\n" +
+	"\x05shell\x18\x01 \x01(\v2\x14.supervisor.v1.ShellR\x05shell\x12\x1d\n" +
+	"\n" +
+	"line_limit\x18\x02 \x01(\rR\tlineLimit\"[\n" +
 	"\x12SignalShellRequest\x12\x19\n" +
 	"\bshell_id\x18\x01 \x01(\tR\ashellId\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\rR\x06signal\x12\x12\n" +

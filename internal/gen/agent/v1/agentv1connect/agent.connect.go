@@ -231,6 +231,8 @@ type AgentServiceClient interface {
 	// Input writes to the standard input. It is idempotent, because it skips bytes before the
 	// accepted offset. It returns when the bytes are in the pipe or PTY, so a process that reads
 	// slowly slows down the caller. If the process has closed its input, the response has closed set.
+	// A request without data and eof writes nothing. It does not wait for other requests, and only
+	// line_limit is set in its response.
 	Input(context.Context, *connect.Request[v1.InputRequest]) (*connect.Response[v1.InputResponse], error)
 	// Signal sends a signal to the process group, or kills all processes that the exec started.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
@@ -498,6 +500,8 @@ type AgentServiceHandler interface {
 	// Input writes to the standard input. It is idempotent, because it skips bytes before the
 	// accepted offset. It returns when the bytes are in the pipe or PTY, so a process that reads
 	// slowly slows down the caller. If the process has closed its input, the response has closed set.
+	// A request without data and eof writes nothing. It does not wait for other requests, and only
+	// line_limit is set in its response.
 	Input(context.Context, *connect.Request[v1.InputRequest]) (*connect.Response[v1.InputResponse], error)
 	// Signal sends a signal to the process group, or kills all processes that the exec started.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)

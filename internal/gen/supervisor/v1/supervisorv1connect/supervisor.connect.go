@@ -198,7 +198,8 @@ type SupervisorServiceClient interface {
 	// a background program.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
 	// WriteShell types into a shell. It does not wait until the shell reads the input. It fails with
-	// Exhausted if the shell has 1 MiB of unread input.
+	// Exhausted if the shell has 1 MiB of unread input, and with Invalid if a line is too long for
+	// the terminal.
 	WriteShell(context.Context, *connect.Request[v1.WriteShellRequest]) (*connect.Response[v1.WriteShellResponse], error)
 	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a
 	// background program. If tree is set, it kills the program and its descendants.
@@ -582,7 +583,8 @@ type SupervisorServiceHandler interface {
 	// a background program.
 	ReadShell(context.Context, *connect.Request[v1.ReadShellRequest]) (*connect.Response[v1.ReadShellResponse], error)
 	// WriteShell types into a shell. It does not wait until the shell reads the input. It fails with
-	// Exhausted if the shell has 1 MiB of unread input.
+	// Exhausted if the shell has 1 MiB of unread input, and with Invalid if a line is too long for
+	// the terminal.
 	WriteShell(context.Context, *connect.Request[v1.WriteShellRequest]) (*connect.Response[v1.WriteShellResponse], error)
 	// SignalShell sends a signal to the foreground group of a shell's terminal, or to the group of a
 	// background program. If tree is set, it kills the program and its descendants.
