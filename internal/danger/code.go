@@ -11,7 +11,7 @@ var interpreters = strings.Fields("python pypy ipython perl ruby irb node nodejs
 	"luajit Rscript julia expect awk gawk mawk nawk tclsh osascript pwsh groovy elixir guile")
 
 var (
-	codeOption = regexp.MustCompile(`^-[a-zA-Z]*[ceErBR]$|^--?(?:eval|print|run|execute)$`)
+	codeOption = regexp.MustCompile(`^-[a-zA-Z0-9]*[ceErBR]$|^--?(?:eval|print|run|execute)$`)
 	codeBegin  = regexp.MustCompile("[({|` ]")
 )
 
@@ -51,7 +51,9 @@ var (
 		`%x[({\[]|\.(?:call|run)\(|\|\s*"|"\s*\|)|` + "`")
 	codeRemoves = regexp.MustCompile(`\b(?:rmtree|rm_rf|rm_r|remove_tree|rmSync|rmdirSync|` +
 		`rimraf|remove_entry\w*|removedirs|removeSync|fs\.rm)\b[ (]*`)
-	codeWrites = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
+	// The last character shows whether the code contains the path.
+	codeUnlinks = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|File\.delete)\b[ (*]*(?:glob\b[ (]*)?(.?)`)
+	codeWrites  = regexp.MustCompile(`\b(?:unlink|unlinkSync|os\.remove|os\.truncate|File\.delete|` +
 		`writeFile|writeFileSync|appendFile\w*|file_put_contents|write_\w+)\b|` +
 		`\.(?:rmdir|rename)\b|\bopen\b[^\n]*,\s*['"][^r'"]`)
 	codeText = regexp.MustCompile(`'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|` + "`([^`]*)`" +
@@ -71,6 +73,11 @@ func (c *checker) code(text string) {
 	writes := codeWrites.MatchString(text)
 	if removes != nil && !strings.ContainsAny(text[removes[1]:min(len(text), removes[1]+1)], "'\"`[") {
 		c.harm("code removes an unknown path: %s", text)
+	}
+	for _, m := range codeUnlinks.FindAllStringSubmatch(text, maxMatches) {
+		if !isIn("' \" ` )", m[1]) { // a method such as Path("x").unlink() has no argument
+			c.v.add(false, "code removes an unknown file: %s", text)
+		}
 	}
 	var words []string
 	for _, m := range codeText.FindAllStringSubmatch(text, 4*maxMatches) {

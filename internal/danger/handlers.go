@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
 )
 
 // handlers check programs that change the shell, write files, or run commands in a special way. The
@@ -95,11 +96,15 @@ func source(c *checker, args []string) {
 	}
 }
 
-// alias checks the command of an alias, with unknown arguments.
+// alias checks the command of an alias, with unknown arguments. It simulates the alias as a
+// function.
 func alias(c *checker, args []string) {
 	for _, a := range args[1:] {
-		_, value, _ := strings.Cut(a, "=")
+		name, value, _ := strings.Cut(a, "=")
 		c.child(value + " " + unknown)
+		if program, _, _ := strings.Cut(value, " "); syntax.ValidName(name) && program != "" && program != name {
+			c.script(name + "() { " + value + " \"$@\"\n}")
+		}
 	}
 }
 

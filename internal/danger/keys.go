@@ -14,6 +14,8 @@ const maxEscape = 32
 func (t *Typed) key(data []byte) (n int, entered bool) {
 	b := data[0]
 	switch {
+	case b == 0x03 || b == 0x1c: // Ctrl-C, Ctrl-\: the terminal handles them before the program
+		t.press(string(b))
 	case t.Escape != "":
 		t.sequence(b)
 	case b == '\r' || b == '\n' || b == 0x0f && !t.Pasting: // Ctrl-O enters the line too
@@ -90,7 +92,9 @@ func (t *Typed) press(key string) {
 		t.After = t.After[n:]
 	case "\t": // the shell completes the word in an unknown way
 		t.Line, t.Edited = t.Line+"*", t.Edited || t.After != ""
-	case "\x03", "\x1c": // Ctrl-C, Ctrl-\
+	case "\x1a": // Ctrl-Z: a terminal drops an unread line, a shell keeps its line
+		t.Edited = t.Edited || t.Line+t.After+t.Pending != ""
+	case "\x03", "\x1c":
 		*t = Typed{Reader: t.Reader, Other: t.Other, Earlier: t.Earlier,
 			Safe: t.Safe && t.Pending == "", Cwd: t.Cwd, Was: t.Was}
 	case "\x1b[200~", "\x1b[201~":

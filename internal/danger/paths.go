@@ -59,7 +59,7 @@ func (c *checker) reach(p string) reach {
 		strings.HasPrefix(clean, "../../") && inRoot(strings.TrimLeft(clean, "./")):
 		return system
 	case c.sh.cwd == "/" || isHome(c.sh.cwd):
-		return max(here, outside)
+		return here
 	case strings.Trim(clean, "./*") == "":
 		return workdir
 	}

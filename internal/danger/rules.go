@@ -1,6 +1,7 @@
 package danger
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,13 +80,16 @@ var changes = []struct {
 	most   reach // operands with at most this reach are harmless; for overwrites, the method write decides
 	why    string
 }{
-	{"rm", "r R --recursive", "", all, project, "removes recursively"},
+	{"rm srm wipe", "r R --recursive", "", all, project, "removes recursively"},
+	{"tar", "--remove-files", "fC", all, project, "removes"},
+	{"zip", "m --move", "b", all, project, "removes"},
+	{"rsync", "--remove-source-files", "", others, project, "removes"},
 	{"rimraf", "", "", all, project, "removes recursively"},
 	{"rm unlink", "", "", all, outside, "removes"},
 	{"chmod chown chgrp setfacl chattr", "r R --recursive", "", all, workdir,
 		"changes permissions or owners of"},
 	{"git-clean", "f --force", "e", all, workdir, "removes untracked files in"},
-	{"shred truncate", "", "srIn", all, temporary, "destroys"},
+	{"shred truncate scrub", "", "srIn", all, temporary, "destroys"},
 	{"mv", "", "", others, workdir, "moves"},
 	{"rsync", "--del", "", last, workdir, "removes files without a source in"},
 	{"mv cp install ln", "", "mogtS", last, overwrites, "overwriting"},
@@ -131,6 +135,24 @@ func (c *checker) applyRules(name string, args []string) {
 	_, to, isOutput := strings.Cut(words+" ", " of=")
 	if to, _, _ = strings.Cut(to, " "); isOutput && name == "dd" {
 		c.write(to, "dd", false)
+	}
+	c.copies(name, args, to)
+}
+
+// copies reports a copy of an empty file over another file, and a destroyer that gets another name.
+// to is the output of dd.
+func (c *checker) copies(name string, args []string, to string) {
+	_, operands := parse(args[1:], "mogtS", false)
+	if name == "dd" && slices.Contains(args, "if=/dev/null") {
+		operands = []string{"/dev/null", to}
+	} else if !isIn("cp mv ln install", name) || len(operands) < 2 {
+		return
+	}
+	from, to := operands[0], operands[len(operands)-1]
+	if program := path.Base(from); from == "/dev/null" && name != "ln" {
+		c.applyRules("truncate", []string{args[0], to})
+	} else if slices.Contains(destroyers, program) && path.Base(to) != program {
+		c.v.add(false, "gives the program %s another name: %s", program, strings.Join(args, " "))
 	}
 }
 

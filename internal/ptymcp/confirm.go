@@ -113,7 +113,8 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	if strings.TrimSpace(req.Command) == "" && req.SessionID == "" {
 		return nil, fault.Newf(fault.Invalid, "command is required")
 	}
-	v, what := s.wouldRun(req), "run on this computer"
+	v, elsewhere := s.wouldRun(req)
+	what := "run on this computer"
 	r := confirm.Request{Command: req.Command, Owner: req.Owner, Scope: req.Scope, Justification: req.Justification}
 	if req.SessionID != "" {
 		info, err := s.use(target{SessionID: req.SessionID, Owner: req.Owner}, observes("confirm_dangerous_command"))
@@ -123,12 +124,16 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 		if v, err = s.wouldEnter(ctx, info, req.Command); err != nil {
 			return nil, err
 		}
+		elsewhere = danger.Verdict{}
 		r.Command, r.Owner, r.Scope, what = typedCommand(info.ID, req.Command), info.Owner, string(info.Scope), "type into a terminal of this computer"
 	}
 	result := &confirmResult{OK: true, Dangerous: v.Dangerous, Matches: v.Matches}
 	if !v.Dangerous {
 		result.Matches = []string{}
-		return result, nil
+		// The contract's request has no cwd, so the token must also be valid for other folders.
+		if v = elsewhere; !v.Dangerous {
+			return result, nil
+		}
 	}
 	refuse := func(why string) (*confirmResult, error) {
 		result.OK, result.Error = false, why
@@ -149,16 +154,20 @@ func (s *Server) confirm(ctx context.Context, req confirmRequest, _ func(string)
 	return result, err
 }
 
-// wouldRun returns the findings in a command to spawn. If the request has no folder, they include
-// commands that are dangerous only in some folders.
-func (s *Server) wouldRun(req confirmRequest) danger.Verdict {
+// wouldRun returns the findings in a command, in the folder that pty_spawn would choose. If the
+// request has no folder, elsewhere contains the findings in /.
+func (s *Server) wouldRun(req confirmRequest) (here, elsewhere danger.Verdict) {
+	_, defaultCwd := s.present()
 	at := danger.Start{Cwd: req.Cwd, Env: req.Env}
-	v := s.config.Rules.Check(req.Command, at)
-	if !v.Dangerous && at.Cwd == "" && strings.TrimSpace(req.Justification) != "" {
-		at.Cwd = "/"
-		v = s.config.Rules.Check(req.Command, at)
+	if folder, err := workingFolder(req.Cwd, defaultCwd, req.Command); err == nil {
+		at.Cwd = folder
 	}
-	return v
+	here = s.config.Rules.Check(req.Command, at)
+	if req.Cwd == "" && strings.TrimSpace(req.Justification) != "" {
+		at.Cwd = "/"
+		elsewhere = s.config.Rules.Check(req.Command, at)
+	}
+	return here, elsewhere
 }
 
 // wouldEnter returns the findings in text that would be typed into a session now. The text is

@@ -145,13 +145,17 @@ func TestSpawnFolder(t *testing.T) {
 		w.refused(t, "pty_spawn", spawn, fault.Permission, "confirmation token required")
 		confirm := args{"command": spawn["command"], "justification": "it is a test", "owner": "me", "env": spawn["env"]}
 		r := w.object(t, "confirm_dangerous_command", confirm)
-		if r["confirm_token"] == nil {
+		if r["confirm_token"] == nil || r["dangerous"] != (spawn["env"] != nil) {
 			t.Fatalf("%v: %v", spawn, r)
 		}
 		spawn["dangerous_confirm_token"] = r["confirm_token"]
 		w.text(t, "pty_spawn", spawn)
 	}
 	w.text(t, "pty_spawn", args{"command": "rm -rf nosuch-folder/x", "cwd": t.TempDir()})
+	if r := w.object(t, "confirm_dangerous_command", args{"command": "rm -rf nosuch-folder/x"}); r["dangerous"] != false {
+		t.Errorf("%v", r)
+	}
+	w.text(t, "pty_spawn", args{"command": "rm -rf nosuch-folder/x"})
 }
 
 // TestShellFolder checks that the shell's current folder matters, even right after a cd.
