@@ -48,7 +48,7 @@ func (c *Control) CallSandbox(ctx context.Context, by Actor, id string, call Cal
 	}
 	ctx, cancel := context.WithCancel(ctx) // ends the stream if a writer fails
 	defer cancel()
-	s, err := h.Client.Call(ctx, connect.NewRequest(&hostv1.CallRequest{SandboxId: id, Method: call.Method, Params: call.Params}))
+	s, err := h.Client.Call(ctx, connect.NewRequest(&hostv1.CallRequest{SandboxId: id, Method: call.Method, Params: call.Params, OnlyRunning: call.NeedsMachine && !call.Resumes}))
 	if err != nil {
 		return nil, FromHost(err)
 	}

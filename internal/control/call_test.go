@@ -106,6 +106,15 @@ func TestCallSandbox(t *testing.T) {
 		if want := "fail already_exists, resume ok, fail failed_precondition, fail already_exists, pause ok, create ok"; strings.Join(log, ", ") != want {
 			t.Errorf("got %q, want %q", strings.Join(log, ", "), want)
 		}
+		call = Call{Method: "read", NeedsMachine: true}
+		w.host.Set(b.ID, "paused") // by itself, and the control plane does not know it yet
+		if _, err := w.CallSandbox(ctx, w.by, b.ID, call); fault.KindOf(err) != fault.Precondition {
+			t.Errorf("a call that must not resume a sandbox that has just paused: %v", err)
+		}
+		call.Resumes = true
+		if _, err := w.CallSandbox(ctx, w.by, b.ID, call); err != nil {
+			t.Errorf("a call that may resume it: %v", err)
+		}
 		var full failing
 		if _, err := w.CallSandbox(ctx, w.by, b.ID, Call{Method: "say", Stdout: full}); err != context.DeadlineExceeded {
 			t.Errorf("a writer failed: %v", err)

@@ -40,7 +40,7 @@ func (h hostService) Call(ctx context.Context, req *connect.Request[pb.CallReque
 	if err != nil {
 		return fault.Wrap(err, m.Method, "")
 	}
-	end, err := h.agent.prepareCall(ctx, s, o.Needs)
+	end, err := h.agent.prepareCall(ctx, s, o.Needs, m.OnlyRunning)
 	if err != nil {
 		return fault.Wrap(err, m.Method, s.id())
 	}
@@ -74,18 +74,25 @@ func (h hostService) Call(ctx context.Context, req *connect.Request[pb.CallReque
 }
 
 // prepareCall brings the machine of a sandbox into the state that an operation needs, and marks the
-// sandbox as active until the caller calls end.
-func (a *Agent) prepareCall(ctx context.Context, s *sandbox, needs operations.Machine) (end func(), err error) {
-	switch needs {
-	case operations.NeedsMachine:
+// sandbox as active until the caller calls end. With onlyRunning, it fails with Precondition
+// instead of resuming a paused sandbox.
+func (a *Agent) prepareCall(ctx context.Context, s *sandbox, needs operations.Machine, onlyRunning bool) (end func(), err error) {
+	switch {
+	case needs == operations.ReplacesMachine:
+		return a.replaceMachine(ctx, s, onlyRunning)
+	case needs == operations.NeedsMachine && !onlyRunning:
 		return a.useRunning(ctx, s)
-	case operations.ReplacesMachine:
-		return a.replaceMachine(ctx, s)
 	}
 	if s.record().WorkspaceID == "" {
 		return nil, notRunning(statusPending)
 	}
-	return s.use(ctx)
+	end, err = s.use(ctx)
+	if err == nil && needs == operations.NeedsMachine {
+		if err = a.needRunning(s); err != nil {
+			end()
+		}
+	}
+	return end, err
 }
 
 // useRunning resumes a sandbox if it is paused, and marks it as active until the caller calls end.
@@ -102,15 +109,15 @@ func (a *Agent) useRunning(ctx context.Context, s *sandbox) (end func(), err err
 }
 
 // replaceMachine begins a transition of a sandbox for an operation that ends its machine and
-// starts another one. The caller must call end.
-func (a *Agent) replaceMachine(ctx context.Context, s *sandbox) (end func(), err error) {
+// starts another one. With onlyRunning, the sandbox must run. The caller must call end.
+func (a *Agent) replaceMachine(ctx context.Context, s *sandbox, onlyRunning bool) (end func(), err error) {
 	done, err := s.lockExisting(ctx)
 	if err != nil {
 		return nil, err
 	}
 	status, err := a.status(s)
 	switch {
-	case err == nil && status == statusPending:
+	case err == nil && (status == statusPending || status == statusPaused && onlyRunning):
 		err = notRunning(status)
 	case err == nil && status == statusPaused: // the new machine uses memory
 		err = a.readmit(s)
@@ -129,7 +136,7 @@ func (a *Agent) replaceMachine(ctx context.Context, s *sandbox) (end func(), err
 }
 
 // paramsOf returns the params for the workspace of a sandbox. If the operation runs a program, they
-// contain the default variables of the sandbox.
+// contain the default variables of the sandbox, and its default user if they name no user.
 func paramsOf(m rpc.Method, r record, params []byte) (json.RawMessage, error) {
 	given := map[string]json.RawMessage{}
 	if len(params) > 0 {
@@ -141,7 +148,13 @@ func paramsOf(m rpc.Method, r record, params []byte) (json.RawMessage, error) {
 		return nil, fault.Newf(fault.Invalid, "params must not have %s", workspaceID)
 	}
 	given[workspaceID], _ = json.Marshal(r.WorkspaceID) // a string can always be marshalled
-	if len(r.DefaultEnv) > 0 && slices.ContainsFunc(m.Fields(), func(f rpc.Field) bool { return f.Name == "env" }) {
+	takes := func(name string) bool {
+		return slices.ContainsFunc(m.Fields(), func(f rpc.Field) bool { return f.Name == name })
+	}
+	if user := string(given["user"]); r.DefaultUser != "" && (user == "" || user == `""` || user == "null") && takes("user") {
+		given["user"], _ = json.Marshal(r.DefaultUser) // as above
+	}
+	if len(r.DefaultEnv) > 0 && takes("env") {
 		var own map[string]string
 		if text, ok := given["env"]; ok && json.Unmarshal(text, &own) != nil {
 			return nil, fault.Newf(fault.Invalid, "env must be an object of strings")

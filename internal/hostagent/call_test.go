@@ -26,6 +26,7 @@ type echo struct {
 	WorkspaceID string            `json:"workspace_id"`
 	Text        string            `json:"text,omitempty"`
 	Env         map[string]string `json:"env,omitempty"`
+	User        string            `json:"user,omitempty"`
 }
 
 // callable are operations for tests.
@@ -71,7 +72,12 @@ func newCaller(t *testing.T, a *Agent) caller {
 // call returns the result of a call, and everything that came before it.
 func (c caller) call(id, method, params string) (result, stdout, stderr, events string, err error) {
 	c.t.Helper()
-	s, err := c.Call(c.t.Context(), connect.NewRequest(&hostpb.CallRequest{SandboxId: id, Method: method, Params: []byte(params)}))
+	return c.send(&hostpb.CallRequest{SandboxId: id, Method: method, Params: []byte(params)})
+}
+
+func (c caller) send(req *hostpb.CallRequest) (result, stdout, stderr, events string, err error) {
+	c.t.Helper()
+	s, err := c.Call(c.t.Context(), connect.NewRequest(req))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -93,7 +99,7 @@ func TestCall(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(result), &got) != nil {
 		t.Fatalf("%q, %v", result, err)
 	}
-	if got.WorkspaceID != "x" || got.Text != `"workspace_id":"ws-x"` || fmt.Sprint(got.Env) != "map[A:1 B:3]" {
+	if got.WorkspaceID != "x" || got.Text != `"workspace_id":"ws-x"` || fmt.Sprint(got.Env) != "map[A:1 B:3]" || got.User != "" {
 		t.Errorf("got %+v", got)
 	}
 	if len(stdout) != maxChunk+1 || stderr != "e" || !strings.Contains(events, `"phase":"saying"`) {
@@ -102,6 +108,24 @@ func TestCall(t *testing.T) {
 	result, _, _, _, err = c.call("x", "status", `{"text": "ws-x"}`)
 	if err != nil || strings.Contains(result, "ws-x") || strings.Contains(result, "pyro-host") || !strings.Contains(result, `"forked_from":"x"`) || !strings.Contains(result, `"own":"z"`) {
 		t.Errorf("got %s, %v", result, err)
+	}
+}
+
+// TestCallUser checks that programs of a call run as the default user of the sandbox, unless the
+// call names another one.
+func TestCallUser(t *testing.T) {
+	a := open(t, t.TempDir(), newFakes(), Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x", DefaultUser: "daemon"})
+	c := newCaller(t, a)
+	for params, want := range map[string]string{`{}`: "daemon", `{"user": ""}`: "daemon", `{"user": "root"}`: "root"} {
+		result, _, _, _, err := c.call("x", "say", params)
+		var got echo
+		if err != nil || json.Unmarshal([]byte(result), &got) != nil || got.User != want {
+			t.Errorf("%s: got %q, %v, want the user %s", params, result, err, want)
+		}
+	}
+	if _, _, _, _, err := c.call("x", "say", `{"user": 1}`); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a wrong user: %v", err)
 	}
 }
 
@@ -147,25 +171,30 @@ func TestCallNeeds(t *testing.T) {
 	c := newCaller(t, a)
 	for _, e := range []struct {
 		method, before, after string
+		onlyRunning           bool
 		want                  connect.Code
 	}{
-		{"say", statusPaused, statusRunning, 0}, {"status", statusPaused, statusPaused, 0}, {"reset", statusPaused, statusRunning, 0},
-		{"say", statusStopped, statusStopped, connect.CodeFailedPrecondition}, {"status", statusStopped, statusStopped, 0}, {"reset", statusStopped, statusStopped, 0},
+		{"say", statusPaused, statusRunning, false, 0}, {"status", statusPaused, statusPaused, false, 0}, {"reset", statusPaused, statusRunning, false, 0},
+		{"say", statusStopped, statusStopped, false, connect.CodeFailedPrecondition}, {"status", statusStopped, statusStopped, false, 0},
+		{"reset", statusStopped, statusStopped, false, 0}, {"say", statusPaused, statusPaused, true, connect.CodeFailedPrecondition},
+		{"reset", statusPaused, statusPaused, true, connect.CodeFailedPrecondition}, {"status", statusPaused, statusPaused, true, 0},
+		{"say", statusRunning, statusRunning, true, 0}, {"say", statusStopped, statusStopped, true, connect.CodeFailedPrecondition},
 	} {
 		create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
-		if e.before == statusPaused {
+		switch e.before {
+		case statusPaused:
 			if err := pause(t, a, "x"); err != nil {
 				t.Fatal(err)
 			}
-		} else {
+		case statusStopped:
 			f.stop("ws-x")
 		}
-		if e.method == "reset" && e.before == statusPaused { // what the operation would do
+		if e.method == "reset" && e.after == statusRunning { // what the operation would do
 			if err := f.setPaused("ws-x", false); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, _, _, _, err := c.call("x", e.method, "{}")
+		_, _, _, _, err := c.send(&hostpb.CallRequest{SandboxId: "x", Method: e.method, OnlyRunning: e.onlyRunning})
 		if err == nil && e.want != 0 || err != nil && connect.CodeOf(err) != e.want {
 			t.Errorf("%s of a sandbox that is %s: %v", e.method, e.before, err)
 		}

@@ -38,6 +38,9 @@ func (s service) Call(ctx context.Context, req *connect.Request[hostv1.CallReque
 		if h.sandboxes[m.SandboxId] == nil {
 			return failed(connect.CodeNotFound, "there is no such sandbox")
 		}
+		if m.OnlyRunning && h.sandboxes[m.SandboxId].Status != "running" {
+			return failed(connect.CodeFailedPrecondition, "the sandbox is paused")
+		}
 		h.calls = append(h.calls, Called{m.SandboxId, m.Method, m.Params})
 		if h.Operation == nil {
 			return failed(connect.CodeUnimplemented, "there is no such operation")

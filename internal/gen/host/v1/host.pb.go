@@ -27,8 +27,9 @@ const (
 type CallRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"` // such as diff_workspace
-	Params        []byte                 `protobuf:"bytes,3,opt,name=params,proto3" json:"params,omitempty"` // a JSON object without workspace_id
+	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`                               // such as diff_workspace
+	Params        []byte                 `protobuf:"bytes,3,opt,name=params,proto3" json:"params,omitempty"`                               // a JSON object without workspace_id
+	OnlyRunning   bool                   `protobuf:"varint,4,opt,name=only_running,json=onlyRunning,proto3" json:"only_running,omitempty"` // fail with FailedPrecondition instead of resuming a paused sandbox
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -82,6 +83,13 @@ func (x *CallRequest) GetParams() []byte {
 		return x.Params
 	}
 	return nil
+}
+
+func (x *CallRequest) GetOnlyRunning() bool {
+	if x != nil {
+		return x.OnlyRunning
+	}
+	return false
 }
 
 type CallResponse struct {
@@ -718,12 +726,13 @@ var File_host_v1_host_proto protoreflect.FileDescriptor
 
 const file_host_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x12host/v1/host.proto\x12\ahost.v1\"\\\n" +
+	"\x12host/v1/host.proto\x12\ahost.v1\"\x7f\n" +
 	"\vCallRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x16\n" +
-	"\x06params\x18\x03 \x01(\fR\x06params\"\x83\x01\n" +
+	"\x06params\x18\x03 \x01(\fR\x06params\x12!\n" +
+	"\fonly_running\x18\x04 \x01(\bR\vonlyRunning\"\x83\x01\n" +
 	"\fCallResponse\x12\x18\n" +
 	"\x06result\x18\x01 \x01(\fH\x00R\x06result\x12\x1c\n" +
 	"\bprogress\x18\x02 \x01(\tH\x00R\bprogress\x12\x18\n" +
