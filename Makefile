@@ -75,9 +75,9 @@ machines-all: build ## run all tests with real machines, under gVisor and with e
 fuzz: build ## run each fuzz test for a minute, or for FUZZTIME
 	@scripts/fuzz.sh
 
-soak: build ## repeat what needs many rounds: 300 pauses, 50 live forks, many kills
+soak: build ## repeat what needs many rounds: 300 pauses, 50 live forks, many kills, 500 of them of "pyro serve"
 	PYRO_TEST_LONG=1 CGO_ENABLED=1 go test -race -count 1 -timeout 1h ./internal/secret ./internal/serve
-	PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled|TestServeIsKilled' ./test
+	PYRO_TEST_LONG=1 PYRO_TEST_PAUSES=300 PYRO_TEST_FORKS=50 PYRO_TEST_KILLS=8 PYRO_RUNSC=$(CURDIR)/bin/pyro-runsc go test -tags machine -count 1 -timeout 4h -run 'TestRoundsOfPauses|TestLiveForks|TestKilled|TestHostAgentIsKilled|TestServeIsKilled' ./test
 
 bench: build ## measure pyro, and compare each figure with a floor from the same run
 	@scripts/install.sh bench

@@ -287,16 +287,15 @@ func TestServe(t *testing.T) {
 }
 
 // TestServeIsKilled kills the server at random moments of creations, pauses, resumes, forks and
-// deletions.
-// Afterwards the host has exactly the recorded sandboxes, in the wanted states. PYRO_TEST_KILLS is
-// the number of rounds.
+// deletions. Afterwards the host has exactly the recorded sandboxes, in the wanted states.
+// PYRO_TEST_KILLS increases the number of rounds, and with PYRO_TEST_LONG=1 there are 500.
 func TestServeIsKilled(t *testing.T) {
 	sameForAll(t)
 	t.Parallel()
 	a := serveAPI(t)
 	r := rand.New(rand.NewPCG(testenv.Seed(t, 1), 0))
 	acknowledged, deleted := map[string]bool{}, map[string]bool{}
-	for range 3 + kills() {
+	for range testenv.Rounds(3+kills(), 500) {
 		var mu sync.Mutex
 		var work sync.WaitGroup
 		for range 3 {
