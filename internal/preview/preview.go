@@ -42,6 +42,9 @@ type Options struct {
 	// Proxied reports whether a trusted proxy can have sent a request. Only then do its headers
 	// X-Forwarded-* count.
 	Proxied func(*http.Request) bool
+	// Limit reports whether a client may send another request now. If not, it returns how long the
+	// client must wait. by is zero if the client has not proved that it may open a preview.
+	Limit func(r *http.Request, by control.Actor) (wait time.Duration, ok bool)
 }
 
 // Handler serves the previews of all sandboxes.
@@ -77,13 +80,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 		w = upgrading{w, &h.streams}
 	}
 	if r.URL.Path == openPath {
-		h.exchange(w, r, p)
+		if h.limit(w, r, control.Actor{}) {
+			h.exchange(w, r, p)
+		}
 		return
 	}
 	pass := h.pass(r)
 	v, err := h.Control.Visit(r.Context(), p.ID, p.Number, pass)
 	if err == nil && !v.Anonymous && pass.Key.Reveal() == "" && !sameSandbox(r, p, h.Domains) {
 		err = fault.Newf(fault.Permission, "another site sent this request")
+	}
+	if !h.limit(w, r, v.Actor) {
+		return
 	}
 	if err != nil {
 		h.refuse(w, r, p, pass, err)
@@ -101,6 +109,16 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, p Port) {
 	defer end()
 	ctx = context.WithValue(ctx, visitKey{}, &visit{port: p, visitor: v, end: end, hasSession: h.hasSession(r)})
 	h.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// limit reports whether a client may send another request now. If not, it answers the request.
+func (h *Handler) limit(w http.ResponseWriter, r *http.Request, by control.Actor) bool {
+	wait, ok := h.Limit(r, by)
+	if !ok {
+		w.Header().Set("Retry-After", strconv.Itoa(int((max(wait, time.Second)+time.Second-1)/time.Second)))
+		h.fail(w, r, http.StatusTooManyRequests, problem{Title: "Too many requests", Text: "This client sends more requests than previews accept.", Hint: "Wait a moment and try again."})
+	}
+	return ok
 }
 
 // sessionLength is the length of the token of a session.
@@ -257,6 +275,9 @@ func (h *Handler) Open(w http.ResponseWriter, r *http.Request, session secret.Va
 	}
 	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" && mode != "navigate" { // such as an image in a preview
 		h.fail(w, r, http.StatusForbidden, problem{Title: "Not allowed", Text: "Only a browser that opens this address as a page gets a preview."})
+		return
+	}
+	if !h.limit(w, r, control.Actor{}) {
 		return
 	}
 	token, err := h.Control.PreviewToken(r.Context(), session, id, number, h.Address(r))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/control"
+	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
 // The default limits. Each sender has a bucket of tokens. A request takes a token, and the bucket
@@ -15,6 +16,10 @@ import (
 const (
 	requestRate  = 100 // requests of a key, a user or an unknown address, each second
 	requestBurst = 200
+
+	// A page can consist of thousands of files, which a browser requests at once.
+	previewRate  = 200 // requests of a user, a key or an address for previews, each second
+	previewBurst = 2000
 
 	loginRate  = 10.0 / 60 // failed logins of an address with an email, each second
 	loginBurst = 10
@@ -99,6 +104,19 @@ func (s *Server) limit(sender string) error {
 		return rateLimited(wait, "too many requests")
 	}
 	return nil
+}
+
+// limitPreview takes a token for a request to a preview. Clients that are allowed by a link, or
+// because the port is public, share the bucket of their network. Clients that are not allowed share
+// the bucket of their network for the API.
+func (s *Server) limitPreview(r *http.Request, by control.Actor) (wait time.Duration, ok bool) {
+	switch by.Type {
+	case "":
+		return s.requests.take(senderOf(control.Identity{}, r))
+	case store.ActorSystem:
+		return s.visits.take(senderOf(control.Identity{}, r))
+	}
+	return s.visits.take(senderOf(control.Identity{Actor: by}, r))
 }
 
 // senderOf returns the name of a bucket for requests of an identity. Requests of unknown senders

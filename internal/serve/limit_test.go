@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/store"
 )
 
@@ -75,6 +77,36 @@ func TestRequestsAreLimited(t *testing.T) {
 	if got := w.call("full", "GET", "/v1/sandboxes", nil, nil); got != 200 {
 		t.Errorf("got %d", got)
 	}
+}
+
+// TestPreviewsAreLimited sends more requests to a preview than a client may. A client that may not
+// open the preview, clients that may because it is public, and a key have their own limits.
+func TestPreviewsAreLimited(t *testing.T) {
+	p := newPreviewed(t)
+	now := time.Now()
+	clock := func() time.Time { return now }
+	p.server.requests, p.server.visits = newLimiter(1, 2, clock), newLimiter(1, 4, clock)
+	limited := func(what, path string, want int, headers ...string) {
+		t.Helper()
+		for i := range want + 2 {
+			got, text, r := p.send("GET", p.address(path), nil, headers...)
+			if (got == 429) != (i >= want) || got == 429 && (r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many requests")) {
+				t.Errorf("%s: request %d: got %d: %s", what, i, got, text)
+			}
+		}
+	}
+	limited("not allowed", "/", 2)
+	now = now.Add(time.Hour)
+	limited("guesses of tokens", "/.pyro/open?token=guess", 2)
+	before := p.guest.requests
+	limited("a key", "/", 4, keyHeader, p.keys["full"])
+	if got := p.guest.requests - before; got != 4 {
+		t.Errorf("the guest got %d requests", got)
+	}
+	if err := p.control.SetPreview(t.Context(), control.Actor{Type: store.ActorUser, ID: p.owner, TeamID: p.team}, p.id, 8000, true); err != nil {
+		t.Fatal(err)
+	}
+	limited("a public port", "/", 4)
 }
 
 // TestBruteForce guesses passwords one after another and at once. Only ten guesses a minute are

@@ -48,7 +48,8 @@ type Server struct {
 	observed    *observed
 	mcp         mcpServers
 
-	requests, logins, addresses *limiter // of all requests, and of failed logins
+	requests, visits  *limiter // of requests for the API, and for previews
+	logins, addresses *limiter // of failed logins
 }
 
 // Maximum sizes of the body of a request, in bytes.
@@ -66,8 +67,8 @@ func New(o Options) *Server {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.previews = preview.New(preview.Options{Control: s.control, Domains: s.hosts, Log: s.log, Secure: secure, Address: address, Proxied: fromProxy})
-	s.requests = newLimiter(requestRate, requestBurst, time.Now)
+	s.previews = preview.New(preview.Options{Control: s.control, Domains: s.hosts, Log: s.log, Secure: secure, Address: address, Proxied: fromProxy, Limit: s.limitPreview})
+	s.requests, s.visits = newLimiter(requestRate, requestBurst, time.Now), newLimiter(previewRate, previewBurst, time.Now)
 	s.logins, s.addresses = newLimiter(loginRate, loginBurst, time.Now), newLimiter(addressRate, addressBurst, time.Now)
 	config := huma.DefaultConfig("pyro", version.String())
 	config.Info.Description = "Sandboxes for AI agents. Send an API key in the header " + keyHeader + "."
