@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"github.com/pyro-mcp/pyro/internal/hostagent"
 	"github.com/pyro-mcp/pyro/internal/secret"
 	"github.com/pyro-mcp/pyro/internal/serve"
-	"github.com/pyro-mcp/pyro/internal/socket"
 )
 
 // serveCommand contains the flags of "pyro serve".
@@ -31,6 +29,7 @@ type serveCommand struct {
 	socket                         serveSocket
 	oidc                           oidcFlags
 	keyFile, database, metricsFile string
+	hostName                       string
 }
 
 func newServe() *cobra.Command {
@@ -54,6 +53,7 @@ interrupted requests.`,
 	f := cmd.Flags()
 	f.StringVar(&s.keyFile, "api-key-file", "", "write the first API key to the file at this `PATH`, if the file does not exist")
 	f.StringVar(&s.database, "database", "", "`DATABASE`: the path of a SQLite file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE; default control.db in the state folder")
+	f.StringVar(&s.hostName, "host-name", "", "`NAME` of this host in the database; the default is the host name of the system")
 	f.StringVar(&s.metricsFile, "metrics-token-file", "", "serve /metrics for clients with the bearer token in the file at this `PATH`; if the file does not exist, write a new token to it")
 	s.socket.flags(cmd)
 	s.oidc.flags(cmd)
@@ -101,7 +101,7 @@ func (s *serveCommand) run(cmd *cobra.Command) error {
 	defer end()
 	c, err := control.New(ctx, control.Options{Store: records, Hosts: []control.Host{host}, Log: s.log})
 	if err != nil {
-		return err
+		return sharedName(err, d)
 	}
 	if err := c.SetUp(ctx, s.keyFile); err != nil {
 		return err
@@ -152,35 +152,4 @@ func inBackground(ctx context.Context, run func(context.Context)) (end func()) {
 		cancel()
 		running.Wait()
 	}
-}
-
-// host starts the host agent in this process. It serves a Unix socket that only this user can open.
-func (s *serveCommand) host(ctx context.Context, d dirs.Dirs) (h control.Host, end func(), err error) {
-	agent, closeAgent, err := s.open(ctx, d)
-	if err != nil {
-		return h, nil, err
-	}
-	os.Remove(filepath.Join(d.Host(), "control.sock")) // of a killed process: the host agent's lock allows only one
-	listener, err := socket.Listen(d.Host(), "control.sock")
-	if err != nil {
-		closeAgent()
-		return h, nil, err
-	}
-	token := secret.New(rand.Text())
-	stop := inBackground(context.WithoutCancel(ctx), func(ctx context.Context) {
-		if err := agent.Serve(ctx, hostagent.ServeOptions{Listener: listener, Token: token}); err != nil {
-			s.log.Error("the host agent failed", "error", err)
-		}
-	})
-	name, err := os.Hostname()
-	if err != nil {
-		name = "localhost"
-	}
-	dial := func(context.Context) (net.Conn, error) { return socket.Dial(d.Host(), "control.sock") }
-	client, disconnect := control.NewClient(dial, token)
-	return control.Host{Name: name, Client: client}, func() {
-		disconnect()
-		stop()
-		closeAgent()
-	}, nil
 }

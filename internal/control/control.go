@@ -21,7 +21,8 @@ import (
 
 // Host is a host of sandboxes, and the client that calls its host agent.
 type Host struct {
-	Name   string
+	Key    string // identifies its state folder, also under another name
+	Name   string // unique
 	Client HostClient
 }
 
@@ -62,7 +63,7 @@ func New(ctx context.Context, o Options) (*Control, error) {
 		c.clock = time.Now
 	}
 	for _, h := range o.Hosts {
-		known, err := c.store.SeeHost(ctx, h.Name, c.clock())
+		known, err := c.store.SeeHost(ctx, h.Key, h.Name, c.clock())
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func (c *Control) leave(id string, l *sandboxLock) {
 func (c *Control) host(b store.Sandbox) (Host, error) {
 	h, ok := c.hosts[b.HostID]
 	if !ok {
-		return Host{}, fault.New(fault.Unavailable, "call the host of sandbox", b.ID, "this control plane does not know the host %s", b.HostID)
+		return Host{}, fault.New(fault.Unavailable, "call the host of sandbox", b.ID, "the host %s belongs to another server", b.HostID).WithHint("call that server")
 	}
 	return h, nil
 }

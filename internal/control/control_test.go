@@ -56,7 +56,7 @@ func (w *world) check(err error) {
 // restart replaces the control plane by a new one, as a restart of the process does.
 func (w *world) restart() {
 	w.t.Helper()
-	c, err := New(w.t.Context(), Options{Store: w.store, Hosts: []Host{{"here", w.host}}, Log: slog.New(slog.DiscardHandler)})
+	c, err := New(w.t.Context(), Options{Store: w.store, Hosts: []Host{{"key", "here", w.host}}, Log: slog.New(slog.DiscardHandler)})
 	w.check(err)
 	w.Control = c
 }

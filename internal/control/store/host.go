@@ -2,35 +2,58 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"time"
+
+	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
 // Host is a host of sandboxes.
 type Host struct {
 	ID        string
+	Key       string // of its state folder; empty: unknown
 	Name      string
 	SeenAt    time.Time
 	CreatedAt time.Time
 }
 
-const hostFields = "id, name, seen_at, created_at"
+const hostFields = "id, key, name, seen_at, created_at"
 
 func scanHost(r row) (h Host, err error) {
 	var seen, created int64
-	err = r.Scan(&h.ID, &h.Name, &seen, &created)
+	err = r.Scan(&h.ID, &h.Key, &h.Name, &seen, &created)
 	h.SeenAt, h.CreatedAt = moment(seen), moment(created)
 	return h, err
 }
 
-// SeeHost records that a host answers, and adds it if it is new. It returns the host's record.
-func (s *Store) SeeHost(ctx context.Context, name string, now time.Time) (Host, error) {
-	err := s.exec(ctx, "INSERT INTO hosts ("+hostFields+`) VALUES ($1, $2, $3, $3)
-		ON CONFLICT (name) DO UPDATE SET seen_at = excluded.seen_at`, NewID(HostPrefix), name, micros(now))
-	if err != nil {
-		return Host{}, err
-	}
-	h, err := find(ctx, s.read, "host", name, scanHost, "SELECT "+hostFields+" FROM hosts WHERE name = $1", name)
-	return h, s.fault(err)
+// SeeHost records that the host with a key answers, and its present name. It adds the host if it is
+// new, and returns its record. Exists: a host with another key has the name. Two hosts must not
+// share a record, because each would report the sandboxes of the other as missing.
+func (s *Store) SeeHost(ctx context.Context, key, name string, now time.Time) (h Host, err error) {
+	err = s.change(ctx, func(tx *sql.Tx) error {
+		h, err = find(ctx, tx, "host", name, scanHost, "SELECT "+hostFields+" FROM hosts WHERE key = $1", key)
+		if fault.KindOf(err) == fault.NotFound { // new, or recorded before hosts had keys
+			h, err = find(ctx, tx, "host", name, scanHost, "SELECT "+hostFields+" FROM hosts WHERE name = $1 AND key = ''", name)
+		}
+		switch {
+		case fault.KindOf(err) == fault.NotFound:
+			h = Host{ID: NewID(HostPrefix), CreatedAt: now}
+		case err != nil:
+			return err
+		}
+		other, err := find(ctx, tx, "host", name, scanHost, "SELECT "+hostFields+" FROM hosts WHERE name = $1 AND id <> $2", name, h.ID)
+		if err == nil {
+			return fault.New(fault.Exists, "record host", name, "the database has another host with this name, and the key %q", other.Key)
+		}
+		if fault.KindOf(err) != fault.NotFound {
+			return err
+		}
+		h.Key, h.Name, h.SeenAt = key, name, now
+		_, err = tx.ExecContext(ctx, "INSERT INTO hosts ("+hostFields+`) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (id) DO UPDATE SET key = excluded.key, name = excluded.name, seen_at = excluded.seen_at`, h.ID, key, name, micros(now), micros(h.CreatedAt))
+		return err
+	})
+	return h, err
 }
 
 // Hosts returns all hosts, the oldest first.

@@ -24,7 +24,7 @@ func each(t *testing.T, test func(t *testing.T, w *world)) {
 		w := &world{Store: storetest.Open(t, address), address: address, now: time.UnixMicro(1_800_000_000_123_456).UTC()}
 		w.owner = w.user(t, "Owner@Example.com")
 		w.team = w.addTeam(t, "one", w.owner)
-		h, err := w.SeeHost(t.Context(), "here", w.now)
+		h, err := w.SeeHost(t.Context(), "key", "here", w.now)
 		check(t, err)
 		w.host = h.ID
 		test(t, w)
