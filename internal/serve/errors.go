@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -128,7 +129,8 @@ func init() {
 			status = http.StatusBadRequest
 		}
 		for _, err := range errs {
-			if errors.As(err, new(*http.MaxBytesError)) {
+			// huma keeps only the text of an error in a form
+			if err != nil && strings.Contains(err.Error(), (&http.MaxBytesError{}).Error()) {
 				status = http.StatusRequestEntityTooLarge
 			}
 			if err != nil {

@@ -24,12 +24,16 @@ import (
 type guest struct {
 	requests int
 	last     *http.Request
+	seen     func(*http.Request) // may be nil
 	closed   chan websocket.StatusCode
 }
 
 func (g *guest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.requests++
 	g.last = r
+	if g.seen != nil {
+		g.seen(r)
+	}
 	h := w.Header()
 	switch r.URL.Path {
 	case "/hostile":

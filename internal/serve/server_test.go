@@ -328,7 +328,7 @@ func TestLargeBodies(t *testing.T) {
 		status            int
 	}{
 		"form with a length":    {write, "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n", maxRequest + 1, true, 413},
-		"form without a length": {write, "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n", maxRequest + 1, false, 400},
+		"form without a length": {write, "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n", maxRequest + 1, false, 413},
 		"JSON with a length":    {create, "application/json", `{"template": "`, maxBody, true, 413},
 		"JSON without a length": {create, "application/json", `{"template": "`, maxBody, false, 413},
 	} {
