@@ -26,11 +26,13 @@ type serveSocket struct {
 	address, cert, key        string
 	acmeDomain, acmeDirectory string
 	domain                    string
+	insecure                  bool
 }
 
 func (s *serveSocket) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.address, "listen", "127.0.0.1:8080", "listen on this `ADDRESS:PORT`, without TLS a loopback address; port 0: a free port. A socket from systemd replaces it")
+	f.BoolVar(&s.insecure, "insecure", false, "without TLS, also listen on addresses that are not loopback addresses; everybody in the network can then read API keys")
 	f.StringVar(&s.domain, "domain", "", "the `NAME` of this server; port 8000 of a sandbox is then also at 8000-ID.NAME")
 	f.StringVar(&s.cert, "tls-cert", "", "serve TLS with the certificate in the file at this `PATH`; read again when it changes")
 	f.StringVar(&s.key, "tls-key", "", "`PATH` of the certificate's key")
@@ -41,7 +43,7 @@ func (s *serveSocket) flags(cmd *cobra.Command) {
 // open opens the socket.
 func (s *serveSocket) open(d dirs.Dirs, log *slog.Logger) (listen.Socket, error) {
 	return listen.Open(listen.Options{
-		Address: s.address, CertFile: s.cert, KeyFile: s.key, Domain: strings.ToLower(s.acmeDomain), Directory: s.acmeDirectory,
+		Address: s.address, Insecure: s.insecure, CertFile: s.cert, KeyFile: s.key, Domain: strings.ToLower(s.acmeDomain), Directory: s.acmeDirectory,
 		Cache: filepath.Join(d.State, "acme"), Log: log,
 	})
 }

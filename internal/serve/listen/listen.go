@@ -17,9 +17,11 @@ import (
 	"github.com/pyro-mcp/pyro/internal/fault"
 )
 
-// Options configure a socket. Without certificates, its address must be a loopback address.
+// Options configure a socket. Without certificates, its address must be a loopback address, unless
+// Insecure is set.
 type Options struct {
-	Address string // ADDRESS:PORT; not used if systemd passes a socket
+	Address  string // ADDRESS:PORT; not used if systemd passes a socket
+	Insecure bool
 
 	// CertFile and KeyFile are PEM files with a certificate and its key. Empty: not from files.
 	CertFile, KeyFile string
@@ -57,7 +59,8 @@ func open(o Options, client *http.Client) (Socket, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.TLS == nil && !isLoopback(o.Address) {
+	plain := s.TLS == nil && !o.Insecure
+	if plain && !isLoopback(o.Address) {
 		return s, errPlain(o.Address)
 	}
 	inherited, err := activated()
@@ -65,7 +68,7 @@ func open(o Options, client *http.Client) (Socket, error) {
 	case err != nil:
 		return s, fault.Wrap(err, "use the socket of systemd", "")
 	case inherited != nil:
-		if s.TLS == nil && !isLoopback(inherited.Addr().String()) {
+		if plain && !isLoopback(inherited.Addr().String()) {
 			inherited.Close()
 			return s, errPlain(inherited.Addr().String())
 		}
@@ -78,7 +81,7 @@ func open(o Options, client *http.Client) (Socket, error) {
 
 func errPlain(address string) error {
 	return fault.New(fault.Invalid, "listen on", address, "it is not a loopback address with a port: without TLS, the network could see API keys").
-		WithHint("use --tls-cert and --tls-key, or --acme-domain, or a loopback address behind a proxy with TLS")
+		WithHint("use --tls-cert and --tls-key, or --acme-domain, or a loopback address behind a proxy with TLS; in a network that you trust, use --insecure")
 }
 
 func isLoopback(address string) bool {

@@ -83,9 +83,11 @@ func TestWithoutTLS(t *testing.T) {
 			s.Close()
 		}
 	}
-	s, err := Open(Options{Address: "127.0.0.1:0"})
-	check(t, err)
-	s.Close()
+	for _, o := range []Options{{Address: "127.0.0.1:0"}, {Address: "0.0.0.0:0", Insecure: true}} {
+		s, err := Open(o)
+		check(t, err)
+		s.Close()
+	}
 }
 
 // TestFiles serves with certificates from files, replaces them, and damages them.
