@@ -63,8 +63,11 @@ func (h hostService) Call(ctx context.Context, req *connect.Request[pb.CallReque
 	if err != nil {
 		return sandboxError(err, r)
 	}
-	if w, ok := result.(*pyro.Workspace); ok {
-		h.agent.hideWorkspace(w)
+	switch r := result.(type) {
+	case *pyro.Workspace:
+		h.agent.hideWorkspace(r)
+	case *pyro.WorkspaceActivity:
+		r.Labels = withoutOwn(r.Labels)
 	}
 	text, err := o.Encode(result)
 	if err != nil {
@@ -168,10 +171,7 @@ func paramsOf(m rpc.Method, r record, params []byte) (json.RawMessage, error) {
 
 // hideWorkspace removes from the description of a workspace what only the host agent knows.
 func (a *Agent) hideWorkspace(w *pyro.Workspace) {
-	w.Labels = maps.Clone(w.Labels)
-	for _, label := range []string{sandboxLabel, creationLabel, templateLabel} {
-		delete(w.Labels, label)
-	}
+	w.Labels = withoutOwn(w.Labels)
 	source := w.WorkspaceSeed.ForkedFrom
 	w.WorkspaceSeed.ForkedFrom = ""
 	for _, s := range a.all() {
@@ -179,6 +179,15 @@ func (a *Agent) hideWorkspace(w *pyro.Workspace) {
 			w.WorkspaceSeed.ForkedFrom = s.id()
 		}
 	}
+}
+
+// withoutOwn returns labels without those of the host agent.
+func withoutOwn(labels map[string]string) map[string]string {
+	labels = maps.Clone(labels)
+	for _, label := range []string{sandboxLabel, creationLabel, templateLabel} {
+		delete(labels, label)
+	}
+	return labels
 }
 
 // renamed replaces the ID of a workspace in a result by the ID of its sandbox. In JSON that Go

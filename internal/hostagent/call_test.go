@@ -51,8 +51,12 @@ func callable() map[string]operations.RemoteOperation {
 			WorkspaceSeed: pyro.WorkspaceSeed{ForkedFrom: req.Text},
 		}, nil
 	})
+	activity := rpc.Bind("activity", "", func(_ context.Context, req echo, _ *rpc.Call) (*pyro.WorkspaceActivity, error) {
+		return &pyro.WorkspaceActivity{WorkspaceID: req.WorkspaceID, Labels: map[string]string{sandboxLabel: "x", creationLabel: "y", "own": "z"}}, nil
+	})
 	return map[string]operations.RemoteOperation{
-		"say": {Method: say, Needs: operations.NeedsMachine}, "fail": {Method: fail, Needs: operations.NeedsMachine}, "wait": {Method: wait, Needs: operations.NeedsMachine},
+		"activity": {Method: activity, Needs: operations.NeedsRecords},
+		"say":      {Method: say, Needs: operations.NeedsMachine}, "fail": {Method: fail, Needs: operations.NeedsMachine}, "wait": {Method: wait, Needs: operations.NeedsMachine},
 		"status": {Method: status, Needs: operations.NeedsRecords}, "reset": {Method: say, Needs: operations.ReplacesMachine},
 	}
 }
@@ -107,6 +111,10 @@ func TestCall(t *testing.T) {
 	}
 	result, _, _, _, err = c.call("x", "status", `{"text": "ws-x"}`)
 	if err != nil || strings.Contains(result, "ws-x") || strings.Contains(result, "pyro-host") || !strings.Contains(result, `"forked_from":"x"`) || !strings.Contains(result, `"own":"z"`) {
+		t.Errorf("got %s, %v", result, err)
+	}
+	result, _, _, _, err = c.call("x", "activity", `{}`)
+	if err != nil || strings.Contains(result, "pyro-host") || !strings.Contains(result, `"own":"z"`) {
 		t.Errorf("got %s, %v", result, err)
 	}
 }
