@@ -67,6 +67,19 @@ var special = []struct {
 	{control.ErrNameReserved, http.StatusConflict, "name_reserved"},
 }
 
+// routesOf are the routes that do the same as calls of the host agent, which hints of hosts name. A
+// name that begins with another one comes first.
+var routesOf = []string{
+	"ListSandboxes", "GET /v1/sandboxes", "CreateSandbox", "POST /v1/sandboxes", "DestroySandbox", "DELETE /v1/sandboxes/{id}",
+	"ResumeSandbox", "POST /v1/sandboxes/{id}/resume", "ExecStream", "GET /v1/sandboxes/{id}/exec/stream",
+	"ReadFileStream", "POST /v1/sandboxes/{id}/files/stream/read", "ReadFile", "POST /v1/sandboxes/{id}/files/read",
+	"ListProcesses", "GET /v1/sandboxes/{id}/processes", "KillProcess", "DELETE /v1/sandboxes/{id}/processes/{selector}",
+	"ConnectProcess", "GET /v1/sandboxes/{id}/processes/{selector}/stream", "PtyAttach", "GET /v1/sandboxes/{id}/pty", "PtyKill", "the message kill",
+	"DeleteSnapshot", "DELETE /v1/snapshots/{name}",
+}
+
+var routesInHints = strings.NewReplacer(routesOf...)
+
 // refusal returns an error with a status and its code.
 func refusal(status int, message, hint string) *Error {
 	return &Error{status: status, Detail: Detail{codeOf(status), message, hint}}
@@ -96,7 +109,7 @@ func newError(err error) *Error {
 	case r.Kind == fault.Canceled:
 		status = http.StatusServiceUnavailable
 	}
-	e = refusal(status, fault.Printable(err.Error()), r.Hint)
+	e = refusal(status, fault.Printable(err.Error()), routesInHints.Replace(r.Hint))
 	if r.Kind == fault.Precondition {
 		e.Detail.Code = "invalid_state"
 	}

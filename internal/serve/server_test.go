@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/pyro-mcp/pyro/internal/control"
 	"github.com/pyro-mcp/pyro/internal/control/hosttest"
 	"github.com/pyro-mcp/pyro/internal/control/store"
 	"github.com/pyro-mcp/pyro/internal/control/store/storetest"
 	"github.com/pyro-mcp/pyro/internal/fault"
+	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
 	"github.com/pyro-mcp/pyro/internal/secret"
 )
 
@@ -292,6 +294,23 @@ func TestErrors(t *testing.T) {
 		var got Error
 		if status := w.call(e.key, e.method, e.path, e.in, &got); status != e.status || got.Detail.Code != e.code || got.Detail.Message == "" {
 			t.Errorf("%s: got %d and %+v, want %d and %s", name, status, got, e.status, e.code)
+		}
+	}
+	for hint, want := range map[string]string{
+		"call DestroySandbox, then CreateSandbox": "call DELETE /v1/sandboxes/{id}, then POST /v1/sandboxes", "call ReadFileStream": "call POST /v1/sandboxes/{id}/files/stream/read",
+		"wait": "wait",
+	} {
+		if r := newError(fault.Newf(fault.Exists, "x").WithHint("%s", hint)); r.Detail.Hint != want {
+			t.Errorf("got the hint %q, want %q", r.Detail.Hint, want)
+		}
+	}
+	for i := 0; i < len(routesOf); i += 2 {
+		if pb.File_hostagent_v1_hostagent_proto.Services().Get(0).Methods().ByName(protoreflect.Name(routesOf[i])) == nil {
+			t.Errorf("the host agent has no call %s", routesOf[i])
+		}
+		method, path, _ := strings.Cut(routesOf[i+1], " ")
+		if strings.HasPrefix(path, "/") && (w.server.OpenAPI().Paths[path] == nil || methodsOf(w.server.OpenAPI().Paths[path])[method] == nil) {
+			t.Errorf("there is no route %s", routesOf[i+1])
 		}
 	}
 	if r := newError(fault.Newf(fault.Unavailable, "broken")); r.status != 503 || r.Detail.Code != "host_unavailable" {
