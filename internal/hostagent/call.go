@@ -129,6 +129,8 @@ func (a *Agent) replaceMachine(ctx context.Context, s *sandbox, onlyRunning bool
 		done()
 		return nil, err
 	}
+	s.measureSent(ctx)
+	s.watchers.changed(s.id()) // before the new machine counts from 0
 	endTransition := s.beginTransition(status)
 	return func() {
 		s.setPaused(false) // status checks it
@@ -181,7 +183,7 @@ func (a *Agent) hideWorkspace(w *pyro.Workspace) {
 	}
 }
 
-// withoutOwn returns labels without those of the host agent.
+// withoutOwn returns labels without the labels of the host agent.
 func withoutOwn(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	for _, label := range []string{sandboxLabel, creationLabel, templateLabel} {

@@ -9,6 +9,8 @@ import (
 
 	hostpb "github.com/pyro-mcp/pyro/internal/gen/host/v1"
 	pb "github.com/pyro-mcp/pyro/internal/gen/hostagent/v1"
+	"github.com/pyro-mcp/pyro/internal/operations"
+	"github.com/pyro-mcp/pyro/internal/rpc"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 	"github.com/pyro-mcp/pyro/internal/workspace"
 )
@@ -64,5 +66,56 @@ func TestSentBytes(t *testing.T) {
 	}
 	if err := all.Err(); err != nil {
 		t.Error("a stream of all sandboxes:", err)
+	}
+}
+
+// TestSentBeforeReset checks that watchers get what a machine has sent just before a reset replaces
+// it. Otherwise a team could reset its sandboxes often, and send without limit.
+func TestSentBeforeReset(t *testing.T) {
+	f := newFakes()
+	var bytes, since atomic.Int64
+	since.Store(7)
+	f.usage = func(context.Context) (workspace.Usage, error) {
+		return workspace.Usage{SentBytes: bytes.Load(), SentSince: since.Load()}, nil
+	}
+	a := open(t, t.TempDir(), f, Limits{})
+	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
+	c := newCaller(t, a)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	reported := make(chan struct{})
+	a.options.Operations["reset"] = operations.RemoteOperation{Needs: operations.ReplacesMachine, Method: rpc.Bind("reset", "", func(context.Context, echo, *rpc.Call) (echo, error) {
+		select {
+		case <-reported:
+		case <-ctx.Done():
+		}
+		bytes.Store(0)
+		since.Store(8)
+		return echo{}, ctx.Err()
+	})}
+	all, err := c.Watch(ctx, connect.NewRequest(&hostpb.WatchRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for all.Receive() && !all.Msg().Synced {
+	}
+	s, err := a.find("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.reportsUse = true // no report after a delay
+	s.mu.Unlock()
+	bytes.Store(5000)
+	go func() {
+		for all.Receive() {
+			if m := all.Msg(); m.SentBytes == 5000 && m.SentSinceUnixNano == 7 {
+				close(reported)
+				return
+			}
+		}
+	}()
+	if _, _, _, _, err := c.call("x", "reset", "{}"); err != nil {
+		t.Error(err)
 	}
 }
