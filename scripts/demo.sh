@@ -53,4 +53,23 @@ say 'pyro workspace export $id roman.py --output $out/roman.py'
 say 'pyro workspace stop $id && pyro workspace list'
 say 'pyro workspace disk read $id roman.py | head -3'
 say 'pyro workspace delete $id'
+# Serve sandboxes over HTTP, with records of its own.
+export PYRO_STATE_DIR=$out/state
+say 'bin/pyro serve --listen 127.0.0.1:0 --api-key-file $out/api-key >$out/serve.log 2>$out/serve.err &'
+server=$!
+trap 'kill $server 2>/dev/null || true' EXIT
+until grep -q '^API key' "$out/serve.log"; do
+	kill -0 $server || { cat "$out/serve.err" >&2; exit 1; }
+	sleep 0.1
+done
+say 'api=$(sed -n "s/^serving at //p" $out/serve.log)/v1'
+say 'key="X-API-Key: $(cat $out/api-key)" json="Content-Type: application/json"'
+say 'id=$(curl -sf -H "$key" -H "$json" -d "{\"template\": \"debian:12\"}" $api/sandboxes | sed "s/.*\"id\":\"\([^\"]*\).*/\1/")'
+say 'curl -sf -H "$key" -H "$json" -d "{\"cmd\": \"uname\", \"args\": [\"-sr\"]}" $api/sandboxes/$id/exec'
+say 'curl -sf -H "$key" -F path=/srv/roman.py -F file=@examples/roman/roman.py $api/sandboxes/$id/files/write'
+say 'curl -sf -H "$key" -X POST $api/sandboxes/$id/pause'
+say 'curl -sf -H "$key" -X POST $api/sandboxes/$id/resume'
+say 'curl -sf -H "$key" -X DELETE $api/sandboxes/$id'
+kill -INT $server
+wait $server
 rm -rf "$out"
