@@ -121,7 +121,7 @@ func (w *workspaces) servedAPI(k kind) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.end(w.ctx)) }()
-	for _, measure := range []func(*apiServer, *hostAgent) error{w.serveCreate, w.serveEcho, w.serveFiles} {
+	for _, measure := range []func(*apiServer, *hostAgent) error{w.serveCreate, w.serveEcho, w.serveFiles, w.servePreview} {
 		if err := measure(s, h); err != nil {
 			return err
 		}
