@@ -32,8 +32,9 @@ const (
 // folder becomes its root. It keeps the capabilities to set owners and modes.
 //
 // The parameter limit is the maximum size of all files in the folder, in bytes (usage.go). The
-// gofer exits when the sentry or pyro ends.
-func gofer(folder, limit string) error {
+// parameter mark is the name of a file (incomplete.go). The gofer exits when the sentry or pyro
+// ends.
+func gofer(folder, limit, mark string) error {
 	bytes, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil || bytes <= 0 {
 		return fmt.Errorf("%q is no size of a volume", limit)
@@ -61,6 +62,7 @@ func gofer(folder, limit string) error {
 	}
 	server := lisafs.NewServer()
 	(&usage{limit: bytes}).serve(served)
+	(&incomplete{mark: mark}).serve(served)
 	server.SetHandlers(served)
 	connection, err := server.CreateConnection(socket, "/", fsgofer.ConnectionOpts(false), fsgofer.NewConnectionImpl(&fsgofer.Config{}))
 	if err != nil {

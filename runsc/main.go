@@ -1,6 +1,6 @@
 // Command pyro-runsc runs pyro's machines under gVisor. It is gVisor's runsc with two more
-// commands, machine and gofer FOLDER BYTES. For comparison it also offers the command run, and the
-// commands that run needs.
+// commands, machine and gofer FOLDER BYTES MARK. For comparison it also offers the command run, and
+// the commands that run needs.
 package main
 
 import (
@@ -17,8 +17,8 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "machine":
 		exit(machine())
-	case len(os.Args) == 4 && os.Args[1] == "gofer":
-		exit(gofer(os.Args[2], os.Args[3]))
+	case len(os.Args) == 5 && os.Args[1] == "gofer":
+		exit(gofer(os.Args[2], os.Args[3], os.Args[4]))
 	}
 	const internal = "internal use only"
 	cli.Run(nil, map[util.SubCommand]string{

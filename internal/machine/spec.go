@@ -112,6 +112,11 @@ type TreeStorage struct {
 	Bytes  int64  // Maximum size of the volume's files. 0 means DefaultVolumeBytes.
 }
 
+// TreeIncomplete is the name of a file in the folder of a TreeStorage. While it exists, the machine
+// can have entries that the folder lacks, because its kernel keeps them in memory. Sockets are an
+// example. A driver removes the file when a machine boots.
+const TreeIncomplete = "incomplete"
+
 // DefaultVolumeBytes is the size of a volume if the caller sets no size.
 const DefaultVolumeBytes = 16 << 30
 

@@ -3,14 +3,18 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pyro-mcp/pyro/internal/disk/ext4"
 	"github.com/pyro-mcp/pyro/internal/disk/qcow2"
 	"github.com/pyro-mcp/pyro/internal/disk/view"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
@@ -27,7 +31,12 @@ func (f Folder) OpenFiles(layers []string) (Files, error) {
 		return Files{}, fs.ErrNotExist
 	}
 	if !f.Blocks {
-		root, err := os.OpenRoot(filepath.Join(f.path(top(layers)), filesFolder))
+		folder, err := f.OpenFolder(layers)
+		if err != nil {
+			return Files{}, err
+		}
+		defer folder.Close()
+		root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", folder.Fd()))
 		if err != nil {
 			return Files{}, err
 		}
@@ -39,6 +48,34 @@ func (f Folder) OpenFiles(layers []string) (Files, error) {
 		return Files{}, err
 	}
 	return Files{view.Subtree(tree, filesFolder), disk}, nil
+}
+
+// OpenFolder opens the folder with the files of a volume in tree storage. A machine can use the
+// volume meanwhile.
+func (f Folder) OpenFolder(layers []string) (*os.File, error) {
+	volume, err := os.OpenFile(f.path(top(layers)), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer volume.Close()
+	// A hostile machine can replace the folder by a link.
+	fd, err := unix.Openat(int(volume.Fd()), filesFolder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(volume.Name(), filesFolder), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filesFolder), nil
+}
+
+// OpenComplete opens the folder with the files of a volume that a machine uses. In block storage,
+// and if the machine has files that are not in the folder, it returns nil.
+func (f Folder) OpenComplete(d store.Disks) (*os.File, error) {
+	if f.Blocks {
+		return nil, nil
+	}
+	if _, err := os.Lstat(filepath.Join(f.path(top(d.Volume)), machine.TreeIncomplete)); !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return f.OpenFolder(d.Volume)
 }
 
 // openImage opens the file system in layers. The lowest layer is the raw image, and the others are

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
 	"github.com/pyro-mcp/pyro/internal/testenv"
 )
@@ -241,4 +242,46 @@ func TestSweepBesideTheRemovalOfOldDisks(t *testing.T) {
 			t.Fatalf("left: %v", left)
 		}
 	}
+}
+
+// TestHostileFolder checks that the host follows no link that a machine has put in the place of its
+// files.
+func TestHostileFolder(t *testing.T) {
+	f := Folder{Path: filepath.Join(t.TempDir(), "one")}
+	d, err := f.Create(t.Context(), nil)
+	check(t, err)
+	volume := f.path(d.Volume[0])
+	files, err := f.OpenComplete(d)
+	if err != nil || files == nil {
+		t.Fatalf("%v, %v", files, err)
+	}
+	files.Close()
+	check(t, errors.Join(os.Remove(filepath.Join(volume, filesFolder)), os.Symlink("/", filepath.Join(volume, filesFolder))))
+	if files, err := f.OpenComplete(d); err == nil {
+		t.Errorf("opened %v", files)
+	}
+	if files, err := f.OpenFiles(d.Volume); err == nil {
+		t.Errorf("opened %v", files)
+	}
+	check(t, os.Symlink("/nonexistent", filepath.Join(volume, machine.TreeIncomplete)))
+	if files, err := f.OpenComplete(d); err != nil || files != nil {
+		t.Errorf("an incomplete folder: %v, %v", files, err)
+	}
+}
+
+// TestIncompleteFolder checks that a copy of a volume lacks the same files as the original.
+func TestIncompleteFolder(t *testing.T) {
+	f := Folder{Path: filepath.Join(t.TempDir(), "one")}
+	d, err := f.Create(t.Context(), nil)
+	check(t, err)
+	check(t, os.WriteFile(filepath.Join(f.path(d.Volume[0]), machine.TreeIncomplete), nil, 0o600))
+	s, err := f.Prepare(t.Context(), d, false)
+	check(t, err)
+	check(t, f.Take(t.Context(), s))
+	if files, err := f.OpenComplete(s.Disks); err != nil || files != nil {
+		t.Errorf("%v, %v", files, err)
+	}
+	files, err := f.OpenFolder(s.Disks.Volume)
+	check(t, err)
+	files.Close()
 }

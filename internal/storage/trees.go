@@ -11,6 +11,7 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/disk"
 	"github.com/pyro-mcp/pyro/internal/disk/tree"
+	"github.com/pyro-mcp/pyro/internal/machine"
 	"github.com/pyro-mcp/pyro/internal/store"
 )
 
@@ -63,7 +64,8 @@ func (t trees) fill(ctx context.Context, seed Seed, volumes ...string) error {
 	return tree.Flush(ctx, t.Path)
 }
 
-// copy creates a volume with the files of another volume. It does not copy unfinished changes.
+// copy creates a volume with the files of another volume. It does not copy unfinished changes. A
+// machine that resumes with the copy can have the same additional files as before.
 func (t trees) copy(ctx context.Context, to, from string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -73,6 +75,11 @@ func (t trees) copy(ctx context.Context, to, from string) error {
 	}
 	if err := os.Mkdir(filepath.Join(to, pendingFolder), 0o700); err != nil {
 		return err
+	}
+	if _, err := os.Lstat(filepath.Join(from, machine.TreeIncomplete)); err == nil {
+		if err := os.WriteFile(filepath.Join(to, machine.TreeIncomplete), nil, 0o600); err != nil {
+			return err
+		}
 	}
 	return tree.Flush(ctx, to)
 }

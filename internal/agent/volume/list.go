@@ -26,7 +26,7 @@ type Lister struct {
 	top   *os.File
 	last  string // the entry of top to list; empty to list top itself
 	depth int    // levels of directories to list; 0 for none, 1 for top only
-	to    *listing.Writer
+	to    entries
 
 	path   []byte // path of the current directory, relative to the listed path.
 	names  []byte // NUL-terminated names in the current directory and its parents.
@@ -34,15 +34,35 @@ type Lister struct {
 	dirent []byte // buffer for the result of getdents.
 	target [listing.MaxPath + 1]byte
 	st     unix.Statx_t
+
+	attributes listing.Attributes // of the current entry; here, because a local variable would be allocated
 }
+
+// entries receives the entries of a list.
+type entries interface {
+	Add(path []byte, a *listing.Attributes, target []byte) error
+	Close() error
+}
+
+// each is a function that receives the entries of a list.
+type each func(listing.Entry) error
+
+func (f each) Add(path []byte, a *listing.Attributes, target []byte) error {
+	return f(listing.Entry{Path: string(path), Attributes: *a, Target: string(target)})
+}
+
+func (f each) Close() error { return nil }
+
+// maxNameBytes limits the names that a Lister or a treeWriter holds in memory at a time, in bytes.
+const maxNameBytes = 256 << 20
 
 // span is the position of a name in Lister.names, without the NUL.
 type span struct{ from, to int32 }
 
 // List prepares a list of the entry at a path and the entries of that directory. If recursive is
 // true, the list includes everything below the path.
-func (v *Volume) List(name string, recursive bool) (*Lister, error) {
-	top, err := v.openBeneath(name, unix.O_PATH, 0)
+func (r *Reader) List(name string, recursive bool) (*Lister, error) {
+	top, err := r.openBeneath(name, unix.O_PATH, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +74,9 @@ func (v *Volume) List(name string, recursive bool) (*Lister, error) {
 }
 
 // Stat prepares a list with only the entry at a path. It follows no symbolic links.
-func (v *Volume) Stat(name string) (*Lister, error) {
+func (r *Reader) Stat(name string) (*Lister, error) {
 	above, last := parentOf(name)
-	dir, err := v.openBeneath(above, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	dir, err := r.openBeneath(above, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil, err
 	}
@@ -97,25 +117,31 @@ func listerOf(top *os.File, depth int) *Lister {
 func (l *Lister) Close() { l.top.Close() }
 
 // Write writes the list in the format of package listing.
-func (l *Lister) Write(to io.Writer) error {
-	l.to = listing.NewWriter(to)
+func (l *Lister) Write(to io.Writer) error { return l.list(listing.NewWriter(to)) }
+
+// Each calls a function with each entry of the list. It stops at the first error of the function.
+func (l *Lister) Each(do func(listing.Entry) error) error { return l.list(each(do)) }
+
+func (l *Lister) list(to entries) error {
+	l.to = to
 	fd, name := int(l.top.Fd()), append([]byte(l.last), 0)
 	if err := l.stat(fd, &name[0], unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return l.pathError("stat", err)
 	}
-	a := l.attributes()
+	l.attributes = l.attributesOf()
+	kind := l.attributes.Kind
 	var target []byte
-	if a.Kind == listing.Link {
+	if kind == listing.Link {
 		n, err := l.readlink(fd, &name[0])
 		if err != nil {
 			return l.pathError("readlink", err)
 		}
 		target = l.target[:n]
 	}
-	if err := l.to.Add(nil, &a, target); err != nil {
+	if err := l.to.Add(nil, &l.attributes, target); err != nil {
 		return err
 	}
-	if a.Kind == listing.Folder && l.depth > 0 {
+	if kind == listing.Folder && l.depth > 0 {
 		dir, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: l.top.Name(), Err: err}
@@ -165,6 +191,9 @@ func (l *Lister) read(dir int) error {
 		if n <= 0 {
 			break
 		}
+		if len(l.names) > maxNameBytes {
+			return unix.EOVERFLOW
+		}
 		for b := l.dirent[:n]; len(b) > 0; {
 			// struct linux_dirent64: inode and offset (8 bytes each), length (2), type (1), name
 			length := int(binary.NativeEndian.Uint16(b[16:]))
@@ -201,9 +230,10 @@ func (l *Lister) entry(dir int, at span) error {
 	} else if err != nil {
 		return l.pathError("stat", err)
 	}
-	a := l.attributes()
+	l.attributes = l.attributesOf()
+	kind := l.attributes.Kind
 	var target []byte
-	if a.Kind == listing.Link {
+	if kind == listing.Link {
 		n, err := l.readlink(dir, name)
 		if err == unix.ENOENT || err == unix.EINVAL { // the link was deleted or replaced
 			return nil
@@ -213,10 +243,10 @@ func (l *Lister) entry(dir int, at span) error {
 		}
 		target = l.target[:n]
 	}
-	if err := l.to.Add(l.path, &a, target); err != nil {
+	if err := l.to.Add(l.path, &l.attributes, target); err != nil {
 		return err
 	}
-	if a.Kind != listing.Folder || l.depth <= 1 {
+	if kind != listing.Folder || l.depth <= 1 {
 		return nil
 	}
 	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|readFlags)
@@ -233,8 +263,8 @@ func (l *Lister) entry(dir int, at span) error {
 	return err
 }
 
-// attributes returns the attributes that the last call of stat has read.
-func (l *Lister) attributes() listing.Attributes {
+// attributesOf returns the attributes that the last call of stat has read.
+func (l *Lister) attributesOf() listing.Attributes {
 	return listing.Attributes{
 		Kind: kindOf(uint32(l.st.Mode)), Mode: uint32(l.st.Mode) & 0o7777, Size: int64(l.st.Size), ModTime: nanos(l.st.Mtime), ChangeTime: nanos(l.st.Ctime),
 		Inode: l.st.Ino, UID: l.st.Uid, GID: l.st.Gid, Links: l.st.Nlink,

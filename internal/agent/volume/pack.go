@@ -76,7 +76,7 @@ func PackList(to io.Writer, root int, list string) (TreeCounts, error) {
 // listed writes one entry of a list.
 func (w *treeWriter) listed(root int, name string) error {
 	dir, err := OpenIn(root, "/"+path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil && vanished(err) {
+	if err != nil && Vanished(err) {
 		return nil
 	}
 	if err != nil {

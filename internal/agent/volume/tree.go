@@ -30,6 +30,10 @@ type treeWriter struct {
 	counts TreeCounts
 }
 
+// maxTreePath is the maximum length of a path in an archive, in bytes. Processes can create paths
+// that are longer than PATH_MAX, and each level needs memory and a descriptor.
+const maxTreePath = 4 * listing.MaxPath
+
 // treeBuffer is the size of the read buffer, in bytes.
 const treeBuffer = 256 << 10
 
@@ -113,7 +117,7 @@ func namesIn(dir int) ([]string, error) {
 		return nil, err
 	}
 	var names []string
-	buffer := make([]byte, 32<<10)
+	buffer, read := make([]byte, 32<<10), 0
 	for {
 		n, err := unix.Getdents(dir, buffer)
 		if err == unix.EINTR {
@@ -126,22 +130,28 @@ func namesIn(dir int) ([]string, error) {
 			slices.Sort(names)
 			return names, nil
 		}
+		if read += n; read > maxNameBytes {
+			return nil, unix.EOVERFLOW
+		}
 		_, _, names = unix.ParseDirent(buffer[:n], -1, names)
 	}
 }
 
-// vanished reports whether an error means that an entry was deleted or replaced.
-func vanished(err error) bool {
+// Vanished reports whether an error means that an entry was deleted or replaced.
+func Vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO)
 }
 
 // entry writes an entry and everything below it. It skips entries that no longer exist.
 func (w *treeWriter) entry(dir int, base, name string) error {
+	if len(name) > maxTreePath {
+		return &os.PathError{Op: "open", Path: name[:listing.MaxPath], Err: unix.ENAMETOOLONG}
+	}
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case err == nil:
-	case vanished(err):
+	case Vanished(err):
 		return nil
 	default:
 		return &os.PathError{Op: "stat", Path: name, Err: err}
@@ -156,7 +166,7 @@ func (w *treeWriter) entry(dir int, base, name string) error {
 	fd, err := unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|readFlags, 0)
 	switch {
 	case err == nil:
-	case vanished(err):
+	case Vanished(err):
 		return nil
 	default:
 		return &os.PathError{Op: "open", Path: name, Err: err}
@@ -172,7 +182,7 @@ func (w *treeWriter) link(dir int, base, name string, st *unix.Stat_t) error {
 	target := make([]byte, listing.MaxPath+1)
 	n, err := unix.Readlinkat(dir, base, target)
 	switch {
-	case err == unix.EINVAL || err != nil && vanished(err):
+	case err == unix.EINVAL || err != nil && Vanished(err):
 		return nil
 	case err == nil && n > listing.MaxPath:
 		err = unix.ENAMETOOLONG

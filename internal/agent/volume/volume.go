@@ -11,21 +11,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pyro-mcp/pyro/internal/agent/listing"
 )
 
 // Volume is a file system that outlives its machine. Its root contains the workspace and a
 // directory for staging changes. Other entries of the root are ignored. A Volume is safe for
 // concurrent use.
 type Volume struct {
+	Reader
 	root       *os.File
-	files      *os.File // the workspace
 	pending    *os.File // contains one directory per change, and files that are being written
 	fsKind     FSKind
 	changeLock chan struct{}           // contains a token while a change is applied or LockChanges blocks changes
@@ -207,71 +204,6 @@ func (v *Volume) flush() error {
 	return nil
 }
 
-// ErrLeadsOut means that a path leads out of the workspace.
-var ErrLeadsOut = errors.New("leads out of the workspace")
-
-// CheckRelative returns an error unless name is a valid path in a volume. "" is the workspace
-// itself.
-func CheckRelative(name string) error {
-	switch {
-	case len(name) > listing.MaxPath:
-		return errors.New("path must be at most 4096 bytes")
-	case strings.IndexByte(name, 0) >= 0:
-		return errors.New("path must not contain NUL")
-	case name == "":
-		return nil
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == "" || part == "." || part == ".." {
-			return errors.New(`path must be relative to the workspace, without empty parts, "." and ".."`)
-		}
-	}
-	return nil
-}
-
-// maxRetries is how often openFD calls openat2. openat2 returns EAGAIN if a concurrent rename could
-// affect a ".." in the path.
-const maxRetries = 100
-
-// openBeneath opens a path in the workspace. It never leaves the workspace.
-func (v *Volume) openBeneath(name string, flags int, resolve uint64) (*os.File, error) {
-	fd, err := v.openFD(name, flags, resolve)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
-}
-
-func (v *Volume) openFD(name string, flags int, resolve uint64) (fd int, err error) {
-	at := name
-	if at == "" {
-		at = "."
-	}
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve | unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
-	for range maxRetries {
-		if fd, err = unix.Openat2(int(v.files.Fd()), at, &how); err != unix.EAGAIN && err != unix.EINTR {
-			break
-		}
-	}
-	if err == unix.EXDEV {
-		return -1, &os.PathError{Op: "open", Path: name, Err: ErrLeadsOut}
-	}
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	return fd, nil
-}
-
-// Open opens a file or directory for reading. It does not block on pipes.
-func (v *Volume) Open(name string) (*os.File, error) {
-	return v.openBeneath(name, unix.O_RDONLY|readFlags, 0)
-}
-
-// OpenRegular opens a regular file for reading.
-func (v *Volume) OpenRegular(name string) (*os.File, error) {
-	return regularAt(func(flags int) (*os.File, error) { return v.openBeneath(name, flags, 0) })
-}
-
 // NewReplacement starts to write a file. When the file is complete, it replaces an existing one.
 func (v *Volume) NewReplacement(spec FileSpec) (*Replacement, error) {
 	open := func(name string) (*os.File, error) {
@@ -283,10 +215,4 @@ func (v *Volume) NewReplacement(spec FileSpec) (*Replacement, error) {
 	}
 	w.volume = v
 	return w, nil
-}
-
-// parentOf splits a path into its parent and its last component.
-func parentOf(name string) (dir, last string) {
-	dir, last = path.Split(name)
-	return strings.TrimSuffix(dir, "/"), last
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -96,6 +97,10 @@ func (s *sandbox) begin(d *Driver, h Helper, spec machine.Spec, files *inheritan
 	if s.storage != nil {
 		toSentry = files.volume()
 		defer toSentry.Close()
+		if from == nil {
+			// If this fails, the file stays, and the host reads the volume through the machine.
+			_ = os.Remove(filepath.Join(s.storage.Folder, machine.TreeIncomplete))
+		}
 		if from == nil && s.storage.Root != "" { // a saved machine already contains the changes to its root
 			files.open(s.storage.Root)
 		}

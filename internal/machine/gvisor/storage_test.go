@@ -183,6 +183,73 @@ listener.bind("socket"); listener.listen(); caller.connect("socket"); listener.a
 	}
 }
 
+// TestIncompleteVolumesAreMarked checks that the folder on the host says when the machine has files
+// that the folder lacks. A boot removes them all.
+func TestIncompleteVolumesAreMarked(t *testing.T) {
+	d, root := driverIn(t, machinetest.SharedDirs(t)), machinetest.Debian(t)
+	for what, line := range map[string]string{
+		"a pipe": "mkfifo pipe && ls", "a socket": `python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")' && ls`,
+	} {
+		folder := t.TempDir()
+		mark := filepath.Join(folder, machine.TreeIncomplete)
+		marked := func(want bool) {
+			t.Helper()
+			if _, err := os.Lstat(mark); (err == nil) != want {
+				t.Errorf("%s: the mark: %v, want %t", what, err, want)
+			}
+		}
+		s := startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
+		s.shell(t, "cd "+workspace+" && mkdir a && echo text >file && ln file hard && ln -s file link && mv file a && mv a b && rm hard")
+		marked(false)
+		if got := s.shell(t, "cd "+workspace+"/b && "+line); !strings.Contains(got, strings.Fields(what)[1]) {
+			t.Errorf("%s: the machine lists %q", what, got)
+		}
+		marked(true)
+		s.Close()
+		marked(true)
+		s = startStored(t, d, specOf(t, root), machine.TreeStorage{Folder: folder})
+		marked(false)
+		s.Close()
+	}
+}
+
+// TestMappedWritesAreInTheVolume checks that the host sees all writes of a running machine at once,
+// also through a mapping, although nothing flushes them.
+func TestMappedWritesAreInTheVolume(t *testing.T) {
+	s := startStored(t, driverIn(t, machinetest.SharedDirs(t)), specOf(t, machinetest.Debian(t)), machine.TreeStorage{Folder: t.TempDir()})
+	s.shell(t, "cd "+workspace+` && (python3 -c "
+import mmap, os, time
+f = open('mapped', 'w+b')
+f.truncate(8192)
+m = mmap.mmap(f.fileno(), 8192)
+m[5000:5005] = b'first'
+w = open('open', 'wb', buffering=0)
+w.write(b'written')
+open('ready', 'w').close()
+while not os.path.exists('go'): time.sleep(0.01)
+m[5000:5006] = b'second'
+os.ftruncate(w.fileno(), 3)
+os.rename('ready', 'done')
+time.sleep(1000)
+" >/dev/null 2>&1 &) ; until test -e ready; do sleep 0.01; done`)
+	want := func(mapped, written string) {
+		t.Helper()
+		b, err := os.ReadFile(s.host("mapped"))
+		if err != nil || len(b) != 8192 || string(b[5000:5000+len(mapped)]) != mapped {
+			t.Errorf("the mapped file: %d bytes, %v", len(b), err)
+		}
+		if b, err := os.ReadFile(s.host("open")); err != nil || string(b) != written {
+			t.Errorf("the open file: %q, %v", b, err)
+		}
+	}
+	want("first", "written")
+	s.shell(t, "cd "+workspace+" && touch go && until test -e done; do sleep 0.01; done")
+	want("second", "wri")
+	if _, err := os.Lstat(s.host("ready")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 // TestNothingLeadsOutOfAVolume checks that symbolic links in a volume lead to files of the machine,
 // not of the host. It also checks that device files in a volume can't be opened.
 func TestNothingLeadsOutOfAVolume(t *testing.T) {

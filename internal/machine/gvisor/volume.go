@@ -38,8 +38,10 @@ const goferMemory = 64 << 20
 var goferCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID}
 
 // startGofer starts the process that serves a folder to a sentry. The parameter socket is the
-// gofer's end of the connection. Like the sentry, the gofer has its own namespaces and only the
-// open files that it needs. Its capabilities have no effect outside these namespaces.
+// gofer's end of the connection. The gofer creates the file machine.TreeIncomplete before the
+// sentry creates an entry that only the sentry knows. Like the sentry, the gofer has its own
+// namespaces and only the open files that it needs. Its capabilities have no effect outside these
+// namespaces.
 //   - If pyro is root, the gofer runs as a user that nothing else uses. Its user namespace maps
 //     each user ID to itself. So a file in the volume has the same owner inside the machine and on
 //     the host.
@@ -58,7 +60,7 @@ func startGofer(h Helper, id string, storage *machine.TreeStorage, socket *os.Fi
 		return nil, err
 	}
 	defer program.Close()
-	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", goferProgramFD), "gofer", folder, strconv.FormatInt(cmp.Or(storage.Bytes, machine.DefaultVolumeBytes), 10))
+	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", goferProgramFD), "gofer", folder, strconv.FormatInt(cmp.Or(storage.Bytes, machine.DefaultVolumeBytes), 10), machine.TreeIncomplete)
 	cmd.Args[0] = HelperName
 	cmd.ExtraFiles = []*os.File{socket, program}
 	cmd.Env = goferEnv
