@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,11 +11,11 @@ import (
 	"time"
 
 	"github.com/pyro-mcp/pyro/internal/agent/listing"
+	"github.com/pyro-mcp/pyro/internal/agent/volume"
 	"github.com/pyro-mcp/pyro/internal/diff"
 	"github.com/pyro-mcp/pyro/internal/fault"
 	"github.com/pyro-mcp/pyro/internal/storage"
 	"github.com/pyro-mcp/pyro/internal/store"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
 // Diff compares /workspace of a running workspace with the baseline, and writes a patch. If a file
@@ -27,87 +26,95 @@ func (m *Manager) Diff(ctx context.Context, id string, patch io.Writer, o diff.O
 		return nil, err
 	}
 	defer s.close()
-	r, err := diff.Compare(ctx, s.baseline, s.current, patch, o)
-	return r, fault.Wrap(err, "compare workspace", id)
+	return s.compare(ctx, patch, o)
 }
 
 // sides are the two trees of a running workspace that a diff compares.
 type sides struct {
-	baseline baseline
-	current  current
-	record   store.Workspace
+	baseline, current diff.Tree
+	reader            *reader
+	record            store.Workspace
+	closer            io.Closer
 }
 
 func (s sides) close() {
-	s.baseline.Close()
-	s.current.client.Close()
+	s.closer.Close()
+	s.reader.close()
+}
+
+// compare compares the two trees. If the workspace was reset meanwhile, it returns an error.
+func (s sides) compare(ctx context.Context, patch io.Writer, o diff.Options) (*diff.Result, error) {
+	r, err := diff.Compare(ctx, s.baseline, s.current, patch, o)
+	if gone := s.reader.intact(ctx); gone != nil && ctx.Err() == nil {
+		return nil, gone
+	}
+	return r, fault.Wrap(err, "compare workspace", s.record.ID)
 }
 
 // sides opens the trees of a running workspace. The caller must close them.
 func (m *Manager) sides(ctx context.Context, id string) (s sides, err error) {
-	c, w, err := m.connect(ctx, store.KindWorkspace, id)
+	r, err := m.reader(ctx, id, "", true)
 	if err != nil {
 		return s, err
 	}
-	defer func() {
-		if err != nil {
-			c.Close()
-		}
-	}()
-	disks, err := m.disks(w)
+	disks, err := m.disks(r.record)
+	if err == nil {
+		s, err = sidesOf(r, disks)
+		err = fault.Wrap(err, "open the baseline of workspace", id)
+	}
 	if err != nil {
-		return s, err
+		r.close()
 	}
-	// Read the record again, because a reset before the connection might have changed it.
-	if w, err = m.Store.Workspace(ctx, id); err != nil {
-		return s, err
-	}
-	base, err := disks.OpenFiles(w.Disks.Baseline)
-	if err != nil {
-		return s, fault.Wrap(err, "open the baseline of workspace", id)
-	}
-	marks := marker{blocks: disks.Blocks, fresh: w.Disks.FreshUntil}
-	return sides{baseline{base, marks}, current{c, marks}, w}, nil
+	return s, err
 }
 
-// marker computes marks, which identify unchanged files. Files with equal marks are not read.
+func sidesOf(r *reader, disks storage.Folder) (sides, error) {
+	s := sides{reader: r, record: r.record}
+	if disks.Blocks {
+		base, err := disks.OpenFiles(r.record.Disks.Baseline)
+		if err != nil {
+			return s, err
+		}
+		s.baseline, s.current, s.closer = imageTree{base}, current{r, func(e *listing.Entry) string { return e.Mark().String() }}, base
+		return s, nil
+	}
+	base, err := disks.OpenFolder(r.record.Disks.Baseline)
+	if err != nil {
+		return s, err
+	}
+	fresh := r.record.Disks.FreshUntil
+	s.baseline, s.closer = folderTree{volume.NewReader(base)}, base
+	s.current = current{r, func(e *listing.Entry) string {
+		if e.ChangeTime < fresh {
+			return copyMark(e)
+		}
+		return ""
+	}}
+	return s, nil
+}
+
+// Marks identify unchanged files. Files with equal marks are not read.
 //
 // In block storage the volume started as the baseline's image. Each change to a file sets its
 // change time. So a file with the same inode, size, mode and times is unchanged.
 //
 // In tree storage the volume started as a copy. The change times of unchanged files are before the
 // end of the copy.
-type marker struct {
-	blocks bool
-	fresh  int64
-}
 
-func (m marker) ofBaseline(st *syscall.Stat_t) string {
+// copyMark returns the mark of a file in tree storage. A copy has the same mark as the original.
+func copyMark(e *listing.Entry) string { return fmt.Sprintf("%d %d %o", e.Size, e.ModTime, e.Mode) }
+
+// imageMark returns the mark of a file of an image in block storage.
+func imageMark(st *syscall.Stat_t) string {
 	mtime, ctime := time.Unix(st.Mtim.Unix()).UnixNano(), time.Unix(st.Ctim.Unix()).UnixNano()
-	if m.blocks {
-		return listing.Mark{Inode: st.Ino, Size: st.Size, ModTime: mtime, ChangeTime: ctime, Mode: st.Mode & 0o7777}.String()
-	}
-	return fmt.Sprintf("%d %d %o", st.Size, mtime, st.Mode&0o7777)
+	return listing.Mark{Inode: st.Ino, Size: st.Size, ModTime: mtime, ChangeTime: ctime, Mode: st.Mode & 0o7777}.String()
 }
 
-func (m marker) ofCurrent(e *listing.Entry) string {
-	switch {
-	case m.blocks:
-		return e.Mark().String()
-	case e.ChangeTime < m.fresh:
-		return fmt.Sprintf("%d %d %o", e.Size, e.ModTime, e.Mode)
-	}
-	return ""
-}
-
-// baseline is the tree of the baseline.
-type baseline struct {
-	storage.Files
-	marks marker
-}
+// imageTree is the tree of a baseline in block storage.
+type imageTree struct{ storage.Files }
 
 // List lists all files below the root of the tree.
-func (b baseline) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
+func (b imageTree) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 	return func(yield func(diff.Entry, error) bool) {
 		err := fs.WalkDir(b.Tree, ".", func(path string, d fs.DirEntry, err error) error {
 			if err := errors.Join(err, ctx.Err()); err != nil || path == "." {
@@ -121,7 +128,7 @@ func (b baseline) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 			switch {
 			case info.Mode().IsRegular():
 				if st, ok := info.Sys().(*syscall.Stat_t); ok {
-					e.Identity = b.marks.ofBaseline(st)
+					e.Identity = imageMark(st)
 				}
 			case info.Mode()&fs.ModeSymlink != 0:
 				if e.Link, err = b.Tree.ReadLink(path); err != nil {
@@ -148,26 +155,49 @@ func plain(mode fs.FileMode) fs.FileMode {
 }
 
 // Open opens a file.
-func (b baseline) Open(_ context.Context, path string) (io.ReadCloser, error) {
+func (b imageTree) Open(_ context.Context, path string) (io.ReadCloser, error) {
 	return b.Tree.Open(path)
+}
+
+// folderTree is the tree of a baseline in tree storage.
+type folderTree struct{ from *volume.Reader }
+
+// List lists all files below the root of the tree.
+func (f folderTree) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
+	return entriesOf(copyMark, func(each func(listing.Entry) error) error { return hostList(ctx, f.from, "", true, each) })
+}
+
+// Open opens a file.
+func (f folderTree) Open(_ context.Context, path string) (io.ReadCloser, error) {
+	return hostFile(f.from, path)
 }
 
 // current is the current tree of the workspace.
 type current struct {
-	client *remote.Client
-	marks  marker
+	from *reader
+	mark func(*listing.Entry) string
 }
 
 // List lists all files in the workspace.
 func (c current) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
+	return entriesOf(c.mark, func(each func(listing.Entry) error) error { return c.from.list(ctx, "", true, each) })
+}
+
+// Open opens a file.
+func (c current) Open(ctx context.Context, path string) (io.ReadCloser, error) {
+	return c.from.file(ctx, path)
+}
+
+// entriesOf returns the entries of a list without its first one, which is the listed path.
+func entriesOf(mark func(*listing.Entry) string, list func(each func(listing.Entry) error) error) iter.Seq2[diff.Entry, error] {
 	return func(yield func(diff.Entry, error) bool) {
-		err := c.client.List(ctx, "", true, func(e listing.Entry) error {
+		err := list(func(e listing.Entry) error {
 			if e.Path == "" {
 				return nil
 			}
 			d := diff.Entry{Path: e.Path, Mode: e.FileMode(), Size: e.Size, Link: e.Target}
 			if e.Kind == listing.File {
-				d.Identity = c.marks.ofCurrent(&e)
+				d.Identity = mark(&e)
 			}
 			if !yield(d, nil) {
 				return errEnough
@@ -178,30 +208,4 @@ func (c current) List(ctx context.Context) iter.Seq2[diff.Entry, error] {
 			yield(diff.Entry{}, err)
 		}
 	}
-}
-
-// Open opens a file. Its content is read on demand.
-func (c current) Open(ctx context.Context, path string) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(c.client.ReadFile(ctx, path, 0, 0, w)) }()
-	content := bufio.NewReader(r)
-	if _, err := content.Peek(1); err != nil && err != io.EOF {
-		cancel()
-		if fault.KindOf(err) == fault.NotFound {
-			err = fs.ErrNotExist
-		}
-		return nil, err
-	}
-	return reading{content, func() { cancel(); r.Close() }}, nil
-}
-
-type reading struct {
-	io.Reader
-	end func()
-}
-
-func (r reading) Close() error {
-	r.end()
-	return nil
 }

@@ -55,12 +55,15 @@ func (m *Manager) ListFiles(ctx context.Context, id, name string, recursive bool
 	if err != nil {
 		return err
 	}
-	c, _, err := m.connect(ctx, store.KindWorkspace, id)
+	r, err := m.reader(ctx, id, below, recursive)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	return c.List(ctx, below, recursive, each)
+	defer r.close()
+	if err := r.list(ctx, below, recursive, each); err != nil {
+		return err
+	}
+	return r.intact(ctx)
 }
 
 // stat returns the entry at a path. If the path is a link, stat follows it within the workspace.

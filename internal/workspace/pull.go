@@ -68,9 +68,9 @@ func (m *Manager) Pull(ctx context.Context, id string, o PullOptions) (Pulled, e
 	}
 	defer host.Close()
 	o.Progress.Phase("comparing the workspace with its baseline", id)
-	changed, err := diff.Compare(ctx, s.baseline, s.current, nil, diff.Options{IncludeIgnored: o.IncludeIgnored, EntryLimit: maxPulled})
+	changed, err := s.compare(ctx, nil, diff.Options{IncludeIgnored: o.IncludeIgnored, EntryLimit: maxPulled})
 	if err != nil {
-		return done, fault.Wrap(err, "compare workspace", id)
+		return done, err
 	}
 	if changed.EntriesTruncated {
 		return done, fault.New(fault.Exhausted, "pull from workspace", id, "it has more than %d changes", maxPulled)
@@ -89,13 +89,13 @@ func (m *Manager) Pull(ctx context.Context, id string, o PullOptions) (Pulled, e
 	}
 	if !plan.Empty() {
 		o.Progress.Phase("bringing the changes into", folder)
-		done.Counts, err = m.changeFolder(ctx, folder, func(to io.Writer) error { return plan.WriteTar(ctx, to) })
+		done.Counts, err = m.changeFolder(ctx, folder, func(to io.Writer) error { return errors.Join(plan.WriteTar(ctx, to), s.reader.intact(ctx)) })
 		if err != nil {
 			return done, fault.Wrap(changedMeanwhile(err), "pull into", folder)
 		}
 	}
 	if o.Git {
-		if done.Branch, err = m.fetchCommits(ctx, s.current.client, id, folder); err != nil {
+		if done.Branch, err = m.fetchCommits(ctx, s.reader, id, folder); err != nil {
 			return done, fault.Wrap(err, "fetch the commits of workspace", id)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pyro-mcp/pyro/internal/archive"
 	"github.com/pyro-mcp/pyro/internal/fault"
-	"github.com/pyro-mcp/pyro/internal/supervisor/remote"
 )
 
 // fetchCommits fetches the commits of the repository in /workspace into the repository of a folder,
@@ -23,7 +22,7 @@ import (
 //
 // The repository in the workspace is hostile. Only its objects and references are copied, into a
 // new repository with its own configuration. git checks the objects when it fetches them.
-func (m *Manager) fetchCommits(ctx context.Context, c *remote.Client, id, folder string) (string, error) {
+func (m *Manager) fetchCommits(ctx context.Context, from *reader, id, folder string) (string, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return "", fault.Newf(fault.Precondition, "git is not installed on this host").WithHint("apt-get install git")
 	}
@@ -32,7 +31,7 @@ func (m *Manager) fetchCommits(ctx context.Context, c *remote.Client, id, folder
 		return "", err
 	}
 	defer os.RemoveAll(copied)
-	if err := copyRepository(ctx, c, filepath.Join(copied, "repository")); err != nil {
+	if err := copyRepository(ctx, from, filepath.Join(copied, "repository")); err != nil {
 		return "", err
 	}
 	repository := filepath.Join(copied, "repository", ".git")
@@ -55,12 +54,12 @@ func (m *Manager) fetchCommits(ctx context.Context, c *remote.Client, id, folder
 }
 
 // copyRepository copies the objects and references of the repository in /workspace.
-func copyRepository(ctx context.Context, c *remote.Client, to string) error {
+func copyRepository(ctx context.Context, from *reader, to string) error {
 	r, w := io.Pipe()
 	filtered, out := io.Pipe()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { w.CloseWithError(c.ReadTree(ctx, ".git", w)) }()
+	go func() { w.CloseWithError(from.tree(ctx, ".git", w)) }()
 	done := make(chan error, 1)
 	go func() {
 		err := repositoryOnly(tar.NewWriter(out), tar.NewReader(r))

@@ -182,13 +182,13 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 	if err != nil {
 		return Exported{}, err
 	}
-	c, w, err := m.connect(ctx, store.KindWorkspace, id)
+	from, err := m.reader(ctx, id, inside, true)
 	if err != nil {
 		return Exported{}, err
 	}
-	defer c.Close()
+	defer from.close()
 	began := time.Now()
-	found, err := stat(ctx, c, inside)
+	found, err := stat(ctx, from.client, inside)
 	if err != nil {
 		return Exported{}, err
 	}
@@ -202,7 +202,7 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 	r, to := io.Pipe()
 	read := make(chan error, 1)
 	go func() {
-		err := c.ReadTree(ctx, inside, to)
+		err := from.tree(ctx, inside, to)
 		to.CloseWithError(err)
 		read <- err
 	}()
@@ -226,7 +226,7 @@ func (m *Manager) Export(ctx context.Context, id, path, output string, o ExportO
 	if o.DryRun {
 		return done, nil
 	}
-	m.note(ctx, w, began, store.EventExport, store.Detail{
+	m.note(ctx, from.record, began, store.EventExport, store.Detail{
 		Path: done.Path, Host: absolute, Artifact: done.Artifact, Files: done.Summary.Files, Bytes: done.Summary.Bytes,
 	})
 	return done, nil
