@@ -81,7 +81,7 @@ func TestSentBeforeReset(t *testing.T) {
 	a := open(t, t.TempDir(), f, Limits{})
 	create(t, a, &pb.CreateSandboxRequest{SandboxId: "x"})
 	c := newCaller(t, a)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	reported := make(chan struct{})
 	a.options.Operations["reset"] = operations.RemoteOperation{Needs: operations.ReplacesMachine, Method: rpc.Bind("reset", "", func(context.Context, echo, *rpc.Call) (echo, error) {
