@@ -240,17 +240,16 @@ func (p *Pyro) WaitCommand(ctx context.Context, req WaitCommandRequest) (*Worksp
 	}
 	limited, cancel := ctx, func() {}
 	if req.TimeoutSeconds > 0 {
-		limited, cancel = context.WithTimeoutCause(ctx, time.Duration(req.TimeoutSeconds)*time.Second, errStillRuns)
+		limited, cancel = context.WithTimeout(ctx, time.Duration(req.TimeoutSeconds)*time.Second)
 	}
 	defer cancel()
 	c, err := p.workspaces.AwaitCommand(limited, req.WorkspaceID, req.Sequence)
-	if errors.Is(err, errStillRuns) || err != nil && ctx.Err() == nil && limited.Err() != nil {
+	// The supervisor can notice the deadline before this process does.
+	if err != nil && req.TimeoutSeconds > 0 && ctx.Err() == nil && (limited.Err() != nil || KindOf(err) == Timeout || errors.Is(err, context.DeadlineExceeded)) {
 		c, err = p.workspaces.Command(ctx, req.WorkspaceID, req.Sequence)
 	}
 	return commandOf(ctx, req.WorkspaceID, c, err)
 }
-
-var errStillRuns = fault.Newf(Timeout, "the command still runs")
 
 // KillCommandRequest names a command to end.
 type KillCommandRequest struct {
